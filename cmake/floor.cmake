@@ -1,0 +1,58 @@
+# headroom_floor(name [TORCH] [FLOORS floor...] [LINK lib...] [PRIVATE lib...])
+# One shared library a floor from src/<name>/, headers under include/headroom/<name>/, and one test
+# program from tests/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to a higher floor into a link error.
+
+add_library(headroom_flags INTERFACE)
+target_include_directories(headroom_flags INTERFACE "${CMAKE_SOURCE_DIR}/include")
+target_compile_options(headroom_flags INTERFACE -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                       $<$<BOOL:${HEADROOM_WERROR}>:-Werror>)
+if(HEADROOM_SANITIZE)
+  target_compile_options(headroom_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)
+  target_link_options(headroom_flags INTERFACE -fsanitize=address,undefined)
+endif()
+
+# One precompiled header for every floor that sees tensors.
+file(WRITE "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc" "")
+add_library(headroom_torch_pch OBJECT "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc")
+target_link_libraries(headroom_torch_pch PRIVATE headroom_flags headroom_torch headroom_fmt)
+target_compile_options(headroom_torch_pch PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+target_precompile_headers(headroom_torch_pch PRIVATE <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
+
+function(headroom_use_torch target)
+  target_link_libraries(${target} PUBLIC headroom_torch)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  target_precompile_headers(${target} REUSE_FROM headroom_torch_pch)
+endfunction()
+
+function(headroom_floor name)
+  cmake_parse_arguments(FLOOR "TORCH" "" "FLOORS;LINK;PRIVATE" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cc")
+  if(NOT sources)
+    file(WRITE "${CMAKE_BINARY_DIR}/empty.cc" "")
+    set(sources "${CMAKE_BINARY_DIR}/empty.cc")
+  endif()
+  add_library(headroom_${name} SHARED ${sources})
+  set_target_properties(headroom_${name} PROPERTIES DEFINE_SYMBOL "")
+  target_link_options(headroom_${name} PRIVATE $<$<PLATFORM_ID:Linux>:-Wl,--no-undefined>)
+  list(TRANSFORM FLOOR_FLOORS PREPEND headroom_)
+  target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom_fmt ${FLOOR_FLOORS} ${FLOOR_LINK}
+                        PRIVATE ${FLOOR_PRIVATE})
+  if(FLOOR_TORCH)
+    headroom_use_torch(headroom_${name})
+  endif()
+
+  if(HEADROOM_TESTS)
+    file(GLOB_RECURSE tests CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${name}/*_test.cc")
+    if(tests)
+      add_executable(${name}_test ${tests})
+      target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/tests" "${CMAKE_SOURCE_DIR}/src")
+      target_compile_definitions(${name}_test PRIVATE HEADROOM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+      target_link_libraries(${name}_test PRIVATE headroom_${name} GTest::gtest_main ${FLOOR_PRIVATE})
+      if(FLOOR_TORCH)
+        headroom_use_torch(${name}_test)
+      endif()
+      add_test(NAME ${name} COMMAND ${name}_test)
+      set_tests_properties(${name} PROPERTIES TIMEOUT 900)
+    endif()
+  endif()
+endfunction()

@@ -1,0 +1,51 @@
+// A run's whole configuration: read from TOML or a recipe's name, changed by `--set`, checked, written back.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/config/model_options.h"
+#include "headroom/config/run_options.h"
+
+namespace headroom::config {
+
+struct Config {
+  ModelOptions model;
+  TokenizerOptions tokenizer;
+  DataOptions data;
+  TrainOptions train;
+};
+
+void describe(Fields& fields, Config& config);
+
+// Every error below is a MisuseError of one line that names the key, the value, what was expected, the file and
+// line it stands in and, for an unknown key, the nearest known one.
+
+// TOML text; `origin` names it in messages. Keys that are absent keep their defaults. Not yet checked as a whole.
+Config parse_config(std::string_view text, std::string_view origin);
+
+// A path to a TOML file or the name of a shipped recipe ("switchhead/wt103_47m"), then `overrides`, each
+// "dotted.key=value" with the value as in TOML (a bare word is taken as a string), then check().
+// Data paths in the file are relative to the current folder.
+Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides = {});
+
+// One `dotted.key=value`.
+void set_key(Config& config, std::string_view assignment);
+
+// What no single key can tell: top_k > n_experts, odd rotary channels, tokenizer against model, ...
+// `origin` names the config in messages.
+void check(const Config& config, std::string_view origin);
+void check(const ModelOptions& model, std::string_view origin);
+
+// Every key with its value, in a fixed order; parse_config(to_toml(c)) equals c.
+std::string to_toml(const Config& config);
+
+// Every key with its default, its choices or range, and what it means: for `headroom train --help-config`.
+std::string help_text();
+
+// The layers' window lengths from window and window_pattern ("local:global"): one entry a layer, 0 = all keys.
+std::vector<std::int64_t> layer_windows(const ModelOptions& model);
+
+}  // namespace headroom::config

@@ -1,0 +1,86 @@
+// A whole model: the stack around the attention layers.
+#pragma once
+
+#include <cstdint>
+
+#include "headroom/config/attention_options.h"
+#include "headroom/config/field.h"
+
+namespace headroom::config {
+
+enum class ModelKind { language_model, masked_language_model, encoder_decoder, classifier, vision };
+enum class Arrangement { sequential, parallel };
+enum class Norm { layer, rms };
+enum class NormPosition { pre, post };
+enum class MlpKind { dense, gated, experts };
+enum class Activation { relu, gelu, gelu_tanh, silu };
+
+struct MlpOptions {
+  MlpKind kind = MlpKind::dense;
+  std::int64_t d_hidden = 1024;  // experts: the width of one
+  Activation activation = Activation::gelu;
+  bool bias = true;              // dense and gated; experts have none
+  std::int64_t n_experts = 16;
+  std::int64_t top_k = 4;
+  double expert_dropout = 0.0;
+  double entropy_coefficient = 1e-4;
+};
+
+struct ModelOptions {
+  ModelKind kind = ModelKind::language_model;
+  std::int64_t vocabulary_size = 8000;
+  std::int64_t n_layers = 4;
+  std::int64_t d_model = 256;
+  std::int64_t context_length = 128;  // T, tokens
+  std::int64_t memory_length = 0;     // M, tokens of Transformer-XL memory
+  Arrangement arrangement = Arrangement::sequential;
+  Norm norm = Norm::layer;
+  NormPosition norm_position = NormPosition::pre;
+  double norm_epsilon = 1e-5;
+  bool tied_embeddings = false;
+  bool head_bias = true;
+  double dropout = 0.0;
+  AttentionOptions attention;
+  MlpOptions mlp;
+};
+
+void describe(Fields& fields, MlpOptions& options);
+void describe(Fields& fields, ModelOptions& options);
+
+template <>
+struct Names<ModelKind> {
+  static constexpr std::pair<ModelKind, std::string_view> kNames[] = {
+      {ModelKind::language_model, "language_model"},
+      {ModelKind::masked_language_model, "masked_language_model"},
+      {ModelKind::encoder_decoder, "encoder_decoder"},
+      {ModelKind::classifier, "classifier"},
+      {ModelKind::vision, "vision"}};
+};
+template <>
+struct Names<Arrangement> {
+  static constexpr std::pair<Arrangement, std::string_view> kNames[] = {{Arrangement::sequential, "sequential"},
+                                                                        {Arrangement::parallel, "parallel"}};
+};
+template <>
+struct Names<Norm> {
+  static constexpr std::pair<Norm, std::string_view> kNames[] = {{Norm::layer, "layer"}, {Norm::rms, "rms"}};
+};
+template <>
+struct Names<NormPosition> {
+  static constexpr std::pair<NormPosition, std::string_view> kNames[] = {{NormPosition::pre, "pre"},
+                                                                         {NormPosition::post, "post"}};
+};
+template <>
+struct Names<MlpKind> {
+  static constexpr std::pair<MlpKind, std::string_view> kNames[] = {
+      {MlpKind::dense, "dense"}, {MlpKind::gated, "gated"}, {MlpKind::experts, "experts"}};
+};
+template <>
+struct Names<Activation> {
+  static constexpr std::pair<Activation, std::string_view> kNames[] = {{Activation::relu, "relu"},
+                                                                       {Activation::gelu, "gelu"},
+                                                                       {Activation::gelu_tanh, "gelu_tanh"},
+                                                                       {Activation::silu, "silu"}};
+};
+
+}  // namespace headroom::config

@@ -1,0 +1,95 @@
+// What a run needs beside the model: tokenizer, data, training.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "headroom/config/field.h"
+
+namespace headroom::config {
+
+enum class TokenizerKind { bytes, sentencepiece, words };
+enum class Batching { streams, chunks };
+enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
+enum class Optimizer { adamw };
+enum class Precision { fp32, bf16, automatic };
+enum class Implementation { automatic, reference, fused };
+
+struct TokenizerOptions {
+  TokenizerKind kind = TokenizerKind::sentencepiece;
+  std::int64_t vocabulary_size = 8000;  // sentencepiece: pieces to train; words: most frequent kept, 0 = all
+  std::string model;                    // an existing tokenizer file; empty: made from the training part
+  bool keep_whitespace = false;         // sentencepiece: runs of blanks and line ends survive a round trip
+  bool split_digits = true;             // sentencepiece
+};
+
+struct DataOptions {
+  std::vector<std::string> train;       // files or patterns; empty: the built-in corpus
+  std::vector<std::string> validation;
+  std::string json_field = "text";      // JSON lines: where the document stands
+  std::string separator = "\n";         // put between documents
+  Batching batching = Batching::streams;
+};
+
+struct TrainOptions {
+  std::int64_t steps = 1000;
+  std::int64_t batch_size = 16;         // sequences a step, all micro-batches together
+  double learning_rate = 1e-3;
+  Schedule schedule = Schedule::cosine;
+  std::int64_t warmup_steps = 0;
+  double final_learning_rate = 0.0;     // fraction of learning_rate
+  Optimizer optimizer = Optimizer::adamw;
+  std::vector<double> betas = {0.9, 0.999};
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;
+  double clip_norm = 0.25;              // 0: no clipping
+  std::int64_t accumulate = 1;          // micro-batches a step; divides batch_size
+  std::int64_t seed = 1;
+  std::int64_t threads = 0;             // 0: all physical cores
+  Precision precision = Precision::automatic;
+  Implementation implementation = Implementation::automatic;
+  std::int64_t log_every = 10;
+  std::int64_t checkpoint_every = 0;    // 0: only at the end
+  std::int64_t keep_checkpoints = 2;
+  std::int64_t evaluate_every = 0;      // 0: only at the end
+};
+
+void describe(Fields& fields, TokenizerOptions& options);
+void describe(Fields& fields, DataOptions& options);
+void describe(Fields& fields, TrainOptions& options);
+
+template <>
+struct Names<TokenizerKind> {
+  static constexpr std::pair<TokenizerKind, std::string_view> kNames[] = {
+      {TokenizerKind::bytes, "bytes"}, {TokenizerKind::sentencepiece, "sentencepiece"}, {TokenizerKind::words, "words"}};
+};
+template <>
+struct Names<Batching> {
+  static constexpr std::pair<Batching, std::string_view> kNames[] = {{Batching::streams, "streams"},
+                                                                     {Batching::chunks, "chunks"}};
+};
+template <>
+struct Names<Schedule> {
+  static constexpr std::pair<Schedule, std::string_view> kNames[] = {{Schedule::constant, "constant"},
+                                                                     {Schedule::cosine, "cosine"},
+                                                                     {Schedule::linear, "linear"},
+                                                                     {Schedule::inverse_sqrt, "inverse_sqrt"},
+                                                                     {Schedule::one_cycle, "one_cycle"}};
+};
+template <>
+struct Names<Optimizer> {
+  static constexpr std::pair<Optimizer, std::string_view> kNames[] = {{Optimizer::adamw, "adamw"}};
+};
+template <>
+struct Names<Precision> {
+  static constexpr std::pair<Precision, std::string_view> kNames[] = {
+      {Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::automatic, "auto"}};
+};
+template <>
+struct Names<Implementation> {
+  static constexpr std::pair<Implementation, std::string_view> kNames[] = {
+      {Implementation::automatic, "automatic"}, {Implementation::reference, "reference"}, {Implementation::fused, "fused"}};
+};
+
+}  // namespace headroom::config

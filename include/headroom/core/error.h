@@ -1,0 +1,36 @@
+// The two ways an operation can fail, and how to say so in one sentence.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace headroom {
+
+// Something went wrong although what the user asked for was sensible (disk full, loss not finite).
+// The command line prints "headroom: <what()>" and exits with status 1.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What the user asked for or handed in is not usable (bad option, bad config, bad file): exit status 2.
+class MisuseError : public Error {
+ public:
+  using Error::Error;
+};
+
+// fail("{}: cannot be written: {}", path, reason). Messages read `<operation or file>: <what>: <why>`.
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+[[noreturn]] void misuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw MisuseError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace headroom

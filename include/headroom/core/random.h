@@ -1,0 +1,37 @@
+// Random numbers that depend on a seed and a place, never on what was drawn before.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom {
+
+// SplitMix64 finaliser: a well-mixed 64-bit value from two. mix(seed, step) seeds the generator of one step, so
+// that a resumed run draws what the uninterrupted one drew and the whole random state is (seed, step).
+constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t z = a + 0x9e3779b97f4a7c15ULL * (b + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+// A small generator (SplitMix64) for shuffles and sampling outside tensors.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() { return mix(state_, counter_++); }
+  // Uniform in [0, n), n > 0, without bias.
+  std::uint64_t below(std::uint64_t n) {
+    const std::uint64_t limit = UINT64_MAX - UINT64_MAX % n;
+    std::uint64_t draw = next();
+    while (draw >= limit) {
+      draw = next();
+    }
+    return draw % n;
+  }
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }  // [0, 1)
+
+ private:
+  std::uint64_t state_, counter_ = 0;
+};
+
+}  // namespace headroom

@@ -1,0 +1,29 @@
+// The machine: cores, CPU features, memory, and signals that ask a run to stop.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+int physical_cores();               // of those this process may use (affinity, cgroup), at least 1
+std::string cpu_name();
+// Those of "avx2", "avx512f", "avx512_bf16", "amx_bf16" that the CPU and the system offer.
+std::vector<std::string> cpu_features();
+bool cpu_has(const std::string& feature);
+
+std::int64_t peak_memory_bytes();   // highest resident set since the start or the last reset
+std::int64_t resident_memory_bytes();
+void reset_peak_memory();           // hands free memory back to the system first
+
+// Ctrl-C and SIGTERM set a flag from now on; a second one ends the process as usual.
+void catch_interrupts();
+bool interrupted();
+
+// The folder that holds `recipes/`: $HEADROOM_HOME, or found from where the program lies. Throws Error.
+std::string home_folder();
+// Where prepared data is kept: $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom.
+std::string cache_folder();
+
+}  // namespace headroom

@@ -1,0 +1,44 @@
+// Checkpoints: one safetensors file that is enough to rebuild a model, evaluate it, and go on training.
+//
+// Tensors: "model.<parameter>" (F32), "tokenizer" (U8: Tokenizer::serialised()), and whatever the trainer adds under
+// "optimizer." and "memory.". Metadata: format "headroom.checkpoint.1", config (TOML), tokenizer_kind,
+// tokenizer_name, step, and the trainer's own entries.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "headroom/config/config.h"
+#include "headroom/data/tokenizer.h"
+#include "headroom/models/language_model.h"
+
+namespace headroom::eval {
+
+struct Checkpoint {
+  config::Config config;
+  std::int64_t step = 0;
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::map<std::string, at::Tensor> tensors;        // all but "tokenizer"
+  std::map<std::string, std::string> metadata;      // the trainer's own entries
+};
+
+// `step_<n>.safetensors` in `folder`, written aside and renamed, then `latest`, then old ones beyond `keep` removed
+// (never the new one). Returns its path. Throws Error naming the file.
+std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder,
+                                       std::int64_t keep);
+
+// Checks everything against the embedded config; throws MisuseError naming the file and what is wrong.
+Checkpoint read_checkpoint(const std::filesystem::path& file);
+
+// A checkpoint file, or the newest readable checkpoint of a run folder. Throws MisuseError.
+std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
+
+// The model with the checkpoint's parameters.
+models::LanguageModel build_model(const Checkpoint& checkpoint);
+
+}  // namespace headroom::eval

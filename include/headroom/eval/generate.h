@@ -1,0 +1,35 @@
+// Continues a text with the incremental cache.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "headroom/data/tokenizer.h"
+#include "headroom/models/language_model.h"
+
+namespace headroom::eval {
+
+struct GenerateOptions {
+  std::int64_t tokens = 100;   // to add
+  double temperature = 1.0;    // 0: always the likeliest
+  std::int64_t top_k = 0;      // keep only the k likeliest; 0: all
+  double top_p = 1.0;          // keep the fewest likeliest that reach this probability
+  std::uint64_t seed = 1;
+  nn::Context context;
+  std::function<void(std::string_view)> on_text;  // called as text becomes available
+};
+
+struct Generation {
+  std::string text;            // the continuation, without the prompt
+  std::int64_t tokens = 0;
+  double tokens_per_second = 0.0;
+};
+
+// Throws MisuseError when the prompt is not UTF-8 or an option is out of range. An empty prompt starts from the
+// tokenizer's encoding of a line end.
+Generation generate(const models::LanguageModel& model, const data::Tokenizer& tokenizer, std::string_view prompt,
+                    const GenerateOptions& options);
+
+}  // namespace headroom::eval

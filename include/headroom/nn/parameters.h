@@ -1,0 +1,53 @@
+// Named parameters and how they begin. Names follow the golden cases: `layer0.attention.w_q`, matrices [in, out].
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom::nn {
+
+struct Parameter {
+  std::string name;
+  at::Tensor tensor;  // leaf, requires_grad
+};
+
+// The parameters of a model in the order they were made. Tensors are shared handles: parts keep their own copy.
+class Parameters {
+ public:
+  at::Tensor add(std::string name, at::Tensor value);
+  const std::vector<Parameter>& all() const { return all_; }
+  at::Tensor at(std::string_view name) const;  // throws Error naming it
+  std::int64_t count() const;                  // numbers, all together
+  void zero_grad();                            // forgets gradients
+
+ private:
+  std::vector<Parameter> all_;
+};
+
+// Makes parameters under a name prefix with one random generator, so that a seed fixes the whole model.
+class Builder {
+ public:
+  Builder(Parameters& parameters, at::Generator generator, at::TensorOptions options)
+      : parameters_(&parameters), generator_(std::move(generator)), options_(options) {}
+  Builder in(std::string_view child) const;  // "layer0" -> names "layer0.*"
+
+  at::Tensor normal(std::string_view name, at::IntArrayRef shape, double std) const;
+  at::Tensor truncated_normal(std::string_view name, at::IntArrayRef shape, double std) const;  // +-2 sd, rescaled
+  at::Tensor uniform(std::string_view name, at::IntArrayRef shape, double bound) const;
+  at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
+  at::Tensor given(std::string_view name, at::Tensor value) const;
+  const at::Generator& generator() const { return generator_; }
+  const at::TensorOptions& options() const { return options_; }
+
+ private:
+  Parameters* parameters_;
+  at::Generator generator_;
+  at::TensorOptions options_;
+  std::string prefix_;
+};
+
+}  // namespace headroom::nn

@@ -1,0 +1,53 @@
+// The training loop: from a config to a run folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headroom/config/config.h"
+#include "headroom/data/token_file.h"
+
+namespace headroom::train {
+
+struct TrainRequest {
+  config::Config config;
+  std::filesystem::path out;       // run folder
+  bool resume = false;             // go on from out's newest checkpoint if there is one
+  std::filesystem::path cache;     // prepared data
+  std::string title = "train";     // in front of the progress bar
+};
+
+// A point of a run's history, as in metrics.jsonl.
+struct ValidationPoint {
+  std::int64_t step = 0;
+  double seconds = 0.0;  // of training, evaluation and checkpoints not counted
+  double loss = 0.0;     // nats a token
+};
+
+struct TrainResult {
+  std::int64_t steps = 0;
+  double train_loss = 0.0;         // mean over the last logged interval
+  double validation_loss = 0.0;
+  double validation_bits_per_byte = 0.0;
+  double tokens_per_second = 0.0;  // of training alone
+  double seconds = 0.0;
+  std::int64_t peak_memory_bytes = 0;
+  std::int64_t parameters = 0;
+  std::string parameters_sha256;   // over names and bytes, in order
+  bool interrupted = false;        // Ctrl-C: a checkpoint was written
+  std::vector<ValidationPoint> validation;
+};
+
+// Trains and writes the run folder (interface: config.toml, metrics.jsonl, events.out.tfevents.*, checkpoints/).
+// Without `resume`, a folder that already holds a run is refused. Throws MisuseError for unusable data or options,
+// Error when the loss stops being finite: the message names the step, the last good checkpoint and what to try.
+TrainResult train(const TrainRequest& request);
+
+// The learning rate of `step` (0-based) under the options' schedule.
+double learning_rate(const config::TrainOptions& options, std::int64_t step);
+
+}  // namespace headroom::train
