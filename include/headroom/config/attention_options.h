@@ -80,11 +80,10 @@ struct Names<Projection> {
 };
 template <>
 struct Names<Gate> {
-  static constexpr std::pair<Gate, std::string_view> kNames[] = {
-      {Gate::sigmoid, "sigmoid"},
-      {Gate::softmax_top_k, "softmax_top_k"},
-      {Gate::softmax, "softmax"},
-      {Gate::softmax_renormalised, "softmax_renormalised"}};
+  static constexpr std::pair<Gate, std::string_view> kNames[] = {{Gate::sigmoid, "sigmoid"},
+                                                                 {Gate::softmax_top_k, "softmax_top_k"},
+                                                                 {Gate::softmax, "softmax"},
+                                                                 {Gate::softmax_renormalised, "softmax_renormalised"}};
 };
 template <>
 struct Names<Score> {
@@ -102,10 +101,8 @@ struct Names<Mixing> {
 };
 template <>
 struct Names<Prior> {
-  static constexpr std::pair<Prior, std::string_view> kNames[] = {{Prior::none, "none"},
-                                                                  {Prior::layer, "layer"},
-                                                                  {Prior::head, "head"},
-                                                                  {Prior::head_position, "head_position"}};
+  static constexpr std::pair<Prior, std::string_view> kNames[] = {
+      {Prior::none, "none"}, {Prior::layer, "layer"}, {Prior::head, "head"}, {Prior::head_position, "head_position"}};
 };
 template <>
 struct Names<PriorUpdate> {

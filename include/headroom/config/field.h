@@ -26,9 +26,15 @@ struct Range {
   double high = std::numeric_limits<double>::infinity();
   bool above = false;
 };
-constexpr Range at_least(double low) { return {.low = low}; }
-constexpr Range above(double low) { return {.low = low, .above = true}; }
-constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
+constexpr Range at_least(double low) {
+  return {.low = low};
+}
+constexpr Range above(double low) {
+  return {.low = low, .above = true};
+}
+constexpr Range between(double low, double high) {
+  return {.low = low, .high = high};
+}
 
 // The spelling of an enum's values in TOML: specialise as
 //   template <> struct Names<Gate> { static constexpr std::pair<Gate, std::string_view> kNames[] = {...}; };
@@ -89,7 +95,7 @@ class Fields {
     push(std::move(key), &value, {}, std::move(choices), std::move(about));
   }
   template <class Enum>
-    requires std::is_enum_v<Enum>
+  requires std::is_enum_v<Enum>
   void add(std::string key, Enum& value, std::string about) {
     Choice choice;
     for (const auto& [candidate, name] : Names<Enum>::kNames) {

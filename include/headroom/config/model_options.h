@@ -19,7 +19,7 @@ struct MlpOptions {
   MlpKind kind = MlpKind::dense;
   std::int64_t d_hidden = 1024;  // experts: the width of one
   Activation activation = Activation::gelu;
-  bool bias = true;              // dense and gated; experts have none
+  bool bias = true;  // dense and gated; experts have none
   std::int64_t n_experts = 16;
   std::int64_t top_k = 4;
   double expert_dropout = 0.0;

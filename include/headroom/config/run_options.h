@@ -25,34 +25,34 @@ struct TokenizerOptions {
 };
 
 struct DataOptions {
-  std::vector<std::string> train;       // files or patterns; empty: the built-in corpus
+  std::vector<std::string> train;  // files or patterns; empty: the built-in corpus
   std::vector<std::string> validation;
-  std::string json_field = "text";      // JSON lines: where the document stands
-  std::string separator = "\n";         // put between documents
+  std::string json_field = "text";  // JSON lines: where the document stands
+  std::string separator = "\n";     // put between documents
   Batching batching = Batching::streams;
 };
 
 struct TrainOptions {
   std::int64_t steps = 1000;
-  std::int64_t batch_size = 16;         // sequences a step, all micro-batches together
+  std::int64_t batch_size = 16;  // sequences a step, all micro-batches together
   double learning_rate = 1e-3;
   Schedule schedule = Schedule::cosine;
   std::int64_t warmup_steps = 0;
-  double final_learning_rate = 0.0;     // fraction of learning_rate
+  double final_learning_rate = 0.0;  // fraction of learning_rate
   Optimizer optimizer = Optimizer::adamw;
   std::vector<double> betas = {0.9, 0.999};
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  double clip_norm = 0.25;              // 0: no clipping
-  std::int64_t accumulate = 1;          // micro-batches a step; divides batch_size
+  double clip_norm = 0.25;      // 0: no clipping
+  std::int64_t accumulate = 1;  // micro-batches a step; divides batch_size
   std::int64_t seed = 1;
-  std::int64_t threads = 0;             // 0: all physical cores
+  std::int64_t threads = 0;  // 0: all physical cores
   Precision precision = Precision::automatic;
   Implementation implementation = Implementation::automatic;
   std::int64_t log_every = 10;
-  std::int64_t checkpoint_every = 0;    // 0: only at the end
+  std::int64_t checkpoint_every = 0;  // 0: only at the end
   std::int64_t keep_checkpoints = 2;
-  std::int64_t evaluate_every = 0;      // 0: only at the end
+  std::int64_t evaluate_every = 0;  // 0: only at the end
 };
 
 void describe(Fields& fields, TokenizerOptions& options);
@@ -62,7 +62,9 @@ void describe(Fields& fields, TrainOptions& options);
 template <>
 struct Names<TokenizerKind> {
   static constexpr std::pair<TokenizerKind, std::string_view> kNames[] = {
-      {TokenizerKind::bytes, "bytes"}, {TokenizerKind::sentencepiece, "sentencepiece"}, {TokenizerKind::words, "words"}};
+      {TokenizerKind::bytes, "bytes"},
+      {TokenizerKind::sentencepiece, "sentencepiece"},
+      {TokenizerKind::words, "words"}};
 };
 template <>
 struct Names<Batching> {
@@ -88,8 +90,9 @@ struct Names<Precision> {
 };
 template <>
 struct Names<Implementation> {
-  static constexpr std::pair<Implementation, std::string_view> kNames[] = {
-      {Implementation::automatic, "automatic"}, {Implementation::reference, "reference"}, {Implementation::fused, "fused"}};
+  static constexpr std::pair<Implementation, std::string_view> kNames[] = {{Implementation::automatic, "automatic"},
+                                                                           {Implementation::reference, "reference"},
+                                                                           {Implementation::fused, "fused"}};
 };
 
 }  // namespace headroom::config

@@ -51,8 +51,8 @@ class Progress {
   bool terminal_;
 };
 
-std::string format_duration(double seconds);      // "45 s", "3 min 20 s", "2 h 05 min"
-std::string format_count(double number);          // "512", "47.3 k", "170.4 M", "5.4 G"
-std::string format_bytes(double bytes);           // "12.3 MiB"
+std::string format_duration(double seconds);  // "45 s", "3 min 20 s", "2 h 05 min"
+std::string format_count(double number);      // "512", "47.3 k", "170.4 M", "5.4 G"
+std::string format_bytes(double bytes);       // "12.3 MiB"
 
 }  // namespace headroom

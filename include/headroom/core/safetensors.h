@@ -15,8 +15,8 @@ namespace headroom {
 
 enum class DType { f64, f32, f16, bf16, i64, i32, i16, i8, u8, u16, boolean };
 
-std::size_t size_of(DType dtype);         // bytes an element
-std::string_view name_of(DType dtype);    // as the header spells it: "F32", "BF16", ...
+std::size_t size_of(DType dtype);       // bytes an element
+std::string_view name_of(DType dtype);  // as the header spells it: "F32", "BF16", ...
 
 // A tensor's bytes where they lie: row-major, not necessarily aligned to its element.
 struct StoredTensor {

@@ -7,15 +7,15 @@
 
 namespace headroom {
 
-int physical_cores();               // of those this process may use (affinity, cgroup), at least 1
+int physical_cores();  // of those this process may use (affinity, cgroup), at least 1
 std::string cpu_name();
 // Those of "avx2", "avx512f", "avx512_bf16", "amx_bf16" that the CPU and the system offer.
 std::vector<std::string> cpu_features();
 bool cpu_has(const std::string& feature);
 
-std::int64_t peak_memory_bytes();   // highest resident set since the start or the last reset
+std::int64_t peak_memory_bytes();  // highest resident set since the start or the last reset
 std::int64_t resident_memory_bytes();
-void reset_peak_memory();           // hands free memory back to the system first
+void reset_peak_memory();  // hands free memory back to the system first
 
 // Ctrl-C and SIGTERM set a flag from now on; a second one ends the process as usual.
 void catch_interrupts();

@@ -19,7 +19,7 @@ class TextSource {
   virtual ~TextSource() = default;
   virtual bool next(std::string& block) = 0;  // false at the end
   virtual void rewind() = 0;
-  virtual std::int64_t bytes_read() const = 0;   // of the input files, for progress
+  virtual std::int64_t bytes_read() const = 0;  // of the input files, for progress
   virtual std::int64_t bytes_total() const = 0;
   // Identifies the content for caching: changes when any file's path, size or modification time does.
   virtual std::string fingerprint() const = 0;

@@ -17,8 +17,8 @@ class TokenFile {
   // against `vocabulary_size` as they are read. Throws MisuseError naming the file.
   explicit TokenFile(const std::filesystem::path& path);
 
-  std::int64_t size() const { return size_; }               // tokens
-  std::int64_t text_bytes() const { return text_bytes_; }   // UTF-8 bytes that these tokens encode
+  std::int64_t size() const { return size_; }              // tokens
+  std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes that these tokens encode
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::filesystem::path& path() const { return file_.path(); }

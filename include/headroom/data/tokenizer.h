@@ -43,7 +43,8 @@ class Tokenizer {
 std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text);
 
 // From Tokenizer::serialised(), which may come from a hostile file: throws MisuseError naming `origin`.
-std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised, std::string_view origin);
+std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
+                                             std::string_view origin);
 
 // A file holding a tokenizer (as `headroom tokenizer train` writes it, or a SentencePiece .model). Throws MisuseError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);

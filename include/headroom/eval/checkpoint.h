@@ -23,8 +23,8 @@ struct Checkpoint {
   config::Config config;
   std::int64_t step = 0;
   std::shared_ptr<const data::Tokenizer> tokenizer;
-  std::map<std::string, at::Tensor> tensors;        // all but "tokenizer"
-  std::map<std::string, std::string> metadata;      // the trainer's own entries
+  std::map<std::string, at::Tensor> tensors;    // all but "tokenizer"
+  std::map<std::string, std::string> metadata;  // the trainer's own entries
 };
 
 // `step_<n>.safetensors` in `folder`, written aside and renamed, then `latest`, then old ones beyond `keep` removed

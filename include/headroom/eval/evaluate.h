@@ -10,7 +10,7 @@
 namespace headroom::eval {
 
 struct EvaluateOptions {
-  std::int64_t batch_size = 16;   // contiguous streams read side by side
+  std::int64_t batch_size = 16;  // contiguous streams read side by side
   nn::Context context;
   bool show_progress = false;
 };

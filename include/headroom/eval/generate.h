@@ -12,17 +12,17 @@
 namespace headroom::eval {
 
 struct GenerateOptions {
-  std::int64_t tokens = 100;   // to add
-  double temperature = 1.0;    // 0: always the likeliest
-  std::int64_t top_k = 0;      // keep only the k likeliest; 0: all
-  double top_p = 1.0;          // keep the fewest likeliest that reach this probability
+  std::int64_t tokens = 100;  // to add
+  double temperature = 1.0;   // 0: always the likeliest
+  std::int64_t top_k = 0;     // keep only the k likeliest; 0: all
+  double top_p = 1.0;         // keep the fewest likeliest that reach this probability
   std::uint64_t seed = 1;
   nn::Context context;
   std::function<void(std::string_view)> on_text;  // called as text becomes available
 };
 
 struct Generation {
-  std::string text;            // the continuation, without the prompt
+  std::string text;  // the continuation, without the prompt
   std::int64_t tokens = 0;
   double tokens_per_second = 0.0;
 };

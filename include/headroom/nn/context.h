@@ -23,8 +23,8 @@ struct Context {
   config::Implementation implementation = config::Implementation::automatic;
   // Matrix products run in this type; norms, softmax, residuals and losses stay in the parameters' type.
   std::optional<at::ScalarType> compute_dtype;
-  ExpertUsage* usage = nullptr;                       // filled when set
-  std::map<std::string, at::Tensor>* trace = nullptr; // intermediate values by name ("probs"), for checks; slow
+  ExpertUsage* usage = nullptr;                        // filled when set
+  std::map<std::string, at::Tensor>* trace = nullptr;  // intermediate values by name ("probs"), for checks; slow
 };
 
 }  // namespace headroom::nn

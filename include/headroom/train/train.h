@@ -15,10 +15,10 @@ namespace headroom::train {
 
 struct TrainRequest {
   config::Config config;
-  std::filesystem::path out;       // run folder
-  bool resume = false;             // go on from out's newest checkpoint if there is one
-  std::filesystem::path cache;     // prepared data
-  std::string title = "train";     // in front of the progress bar
+  std::filesystem::path out;    // run folder
+  bool resume = false;          // go on from out's newest checkpoint if there is one
+  std::filesystem::path cache;  // prepared data
+  std::string title = "train";  // in front of the progress bar
 };
 
 // A point of a run's history, as in metrics.jsonl.
@@ -30,15 +30,15 @@ struct ValidationPoint {
 
 struct TrainResult {
   std::int64_t steps = 0;
-  double train_loss = 0.0;         // mean over the last logged interval
+  double train_loss = 0.0;  // mean over the last logged interval
   double validation_loss = 0.0;
   double validation_bits_per_byte = 0.0;
   double tokens_per_second = 0.0;  // of training alone
   double seconds = 0.0;
   std::int64_t peak_memory_bytes = 0;
   std::int64_t parameters = 0;
-  std::string parameters_sha256;   // over names and bytes, in order
-  bool interrupted = false;        // Ctrl-C: a checkpoint was written
+  std::string parameters_sha256;  // over names and bytes, in order
+  bool interrupted = false;       // Ctrl-C: a checkpoint was written
   std::vector<ValidationPoint> validation;
 };
 
