@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "headroom/config/field.h"
+#include "headroom/core/implementation.h"
 
 namespace headroom::config {
 
@@ -14,7 +15,7 @@ enum class Batching { streams, chunks };
 enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
 enum class Optimizer { adamw };
 enum class Precision { fp32, bf16, automatic };
-enum class Implementation { automatic, reference, fused };
+using headroom::Implementation;
 
 struct TokenizerOptions {
   TokenizerKind kind = TokenizerKind::sentencepiece;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "headroom/ops/implementation.h"
+#include "headroom/core/implementation.h"
 
 namespace headroom::ops {
 
