@@ -5,6 +5,7 @@
 add_library(headroom_flags INTERFACE)
 target_include_directories(headroom_flags INTERFACE "${CMAKE_SOURCE_DIR}/include")
 target_compile_options(headroom_flags INTERFACE -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                       -Wno-missing-field-initializers
                        $<$<BOOL:${HEADROOM_WERROR}>:-Werror>)
 if(HEADROOM_SANITIZE)
   target_compile_options(headroom_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)

@@ -13,7 +13,7 @@
 
 namespace headroom::nn {
 
-// How often each expert was chosen: name "layer3.attention.source" -> counts [n_heads * n_experts] (int64, CPU).
+// How often each expert was chosen: name "layer3.attention.select_in" -> counts [n_heads * n_experts] (int64, CPU).
 using ExpertUsage = std::map<std::string, at::Tensor>;
 
 struct Context {
@@ -23,8 +23,17 @@ struct Context {
   config::Implementation implementation = config::Implementation::automatic;
   // Matrix products run in this type; norms, softmax, residuals and losses stay in the parameters' type.
   std::optional<at::ScalarType> compute_dtype;
+  std::string scope;  // in front of the names below: "layer3.attention."
+  // Balance losses before their coefficients, by kind ("entropy"), summed over layers; filled when set.
+  std::map<std::string, at::Tensor>* losses = nullptr;
   ExpertUsage* usage = nullptr;                        // filled when set
   std::map<std::string, at::Tensor>* trace = nullptr;  // intermediate values by name ("probs"), for checks; slow
+
+  Context in(const std::string& child) const {
+    Context inner = *this;
+    inner.scope += child + ".";
+    return inner;
+  }
 };
 
 }  // namespace headroom::nn

@@ -15,19 +15,19 @@
 namespace headroom::ops {
 
 struct AttentionMask {
-  bool causal = true;                      // key j is visible to query i iff j <= S - T + i
-  std::int64_t window = 0;                 // causal only: at most so many keys, the query's own included; 0: all
-  std::optional<at::Tensor> valid_keys;    // [B, S] bool
+  bool causal = true;                    // key j is visible to query i iff j <= S - T + i
+  std::int64_t window = 0;               // causal only: at most so many keys, the query's own included; 0: all
+  std::optional<at::Tensor> valid_keys;  // [B, S] bool
 };
 
 struct AttentionInputs {
-  at::Tensor q;                            // [B, H, T, e]
-  at::Tensor k, v;                         // [B, G, S, e]
+  at::Tensor q;     // [B, H, T, e]
+  at::Tensor k, v;  // [B, G, S, e]
   double scale = 1.0;
   AttentionMask mask;
   // The relative term: both or neither.
-  std::optional<at::Tensor> q_position;    // p, [B, H, T, e]
-  std::optional<at::Tensor> r;             // [H, C, e], row c belongs to delta = c - (S - 1); C = S when causal, else S + T - 1
+  std::optional<at::Tensor> q_position;  // p, [B, H, T, e]
+  std::optional<at::Tensor> r;  // [H, C, e], row c belongs to delta = c - (S - 1); C = S when causal, else S + T - 1
 };
 
 // [B, H, T, e], differentiable in q, k, v, q_position and r. Throws Error on shapes that do not fit.

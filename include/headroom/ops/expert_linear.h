@@ -15,15 +15,16 @@
 namespace headroom::ops {
 
 struct ExpertLinearInputs {
-  at::Tensor input;                   // [N, d_in] the same for every head, or [N, H, d_in]
-  at::Tensor bank;                    // [X, d_in, d_out], same dtype as input
-  at::Tensor index;                   // [N, H, K] int64 in [0, X); the K of one (n, h) differ from each other
-  std::optional<at::Tensor> weight;   // [N, H, K] in any floating type; absent: all 1
-  bool sum_heads = false;             // result [N, d_out] instead of [N, H, d_out]
+  at::Tensor input;                  // [N, d_in] the same for every head, or [N, H, d_in]
+  at::Tensor bank;                   // [X, d_in, d_out], same dtype as input
+  at::Tensor index;                  // [N, H, K] int64 in [0, X); the K of one (n, h) differ from each other
+  std::optional<at::Tensor> weight;  // [N, H, K] in any floating type; absent: all 1
+  bool sum_heads = false;            // result [N, d_out] instead of [N, H, d_out]
 };
 
 // Differentiable in input, bank and weight; the result has the input's dtype. The fused version runs on CPU
-// tensors; elsewhere `automatic` takes the reference and `fused` throws MisuseError. Throws Error on shapes that do not fit.
+// tensors; elsewhere `automatic` takes the reference and `fused` throws MisuseError. Throws Error on shapes that do not
+// fit.
 at::Tensor expert_linear(const ExpertLinearInputs& inputs, Implementation implementation = Implementation::automatic);
 
 }  // namespace headroom::ops

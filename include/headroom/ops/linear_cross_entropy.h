@@ -15,7 +15,6 @@ namespace headroom::ops {
 // input); 0 when no row counts. Differentiable in x, w and b. The fused version computes its gradients in the forward
 // pass (any device). Throws Error on shapes that do not fit or a target >= V.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
-                                const at::Tensor& target,
-                                Implementation implementation = Implementation::automatic);
+                                const at::Tensor& target, Implementation implementation = Implementation::automatic);
 
 }  // namespace headroom::ops

@@ -1,0 +1,46 @@
+// One layer of a Transformer: attention and MLP around their norms and residuals.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <optional>
+
+#include "headroom/config/model_options.h"
+#include "headroom/nn/attention.h"
+#include "headroom/nn/linear.h"
+#include "headroom/nn/mlp.h"
+
+namespace headroom::models {
+
+struct BlockInput {
+  at::Tensor h;                          // [B, T, d]
+  at::Tensor memory;                     // [B, M, d] earlier inputs of this layer; undefined: none
+  std::optional<at::Tensor> valid_keys;  // [B, M + T] bool
+  nn::KeyValueCache* cache = nullptr;    // decoding
+};
+
+// pre, sequential:  h += attention(norm_1(h), norm_1(memory, h));  h += mlp(norm_2(h))
+// pre, parallel:    h += attention(norm_1(h), ...) + mlp(norm_2(h))
+// post, sequential: h = norm_1(h + attention(h, ...));  h = norm_2(h + mlp(h))
+// Dropout acts on the results of attention and MLP and inside a dense MLP, never on attention probabilities.
+class Block {
+ public:
+  // Throws MisuseError for options without an implementation.
+  Block(const config::ModelOptions& options, const nn::AttentionPlace& place, const nn::Builder& build);
+  at::Tensor operator()(const BlockInput& input, const nn::Context& context) const;  // [B, T, d]
+
+ private:
+  at::Tensor attend(const at::Tensor& source, const BlockInput& input, const nn::Context& context) const;
+  at::Tensor feed_forward(const at::Tensor& x, const nn::Context& context) const;
+
+  config::Arrangement arrangement_;
+  config::NormPosition norm_position_;
+  double dropout_;
+  nn::NormLayer norm_1_;
+  nn::Attention attention_;
+  nn::NormLayer norm_2_;
+  std::unique_ptr<nn::Mlp> mlp_;
+};
+
+}  // namespace headroom::models

@@ -1,0 +1,37 @@
+// Small pieces that every part uses: products in the compute type, norms, activations, dropout.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "headroom/config/model_options.h"
+#include "headroom/nn/context.h"
+#include "headroom/nn/parameters.h"
+
+namespace headroom::nn {
+
+// Both in the context's compute type; unchanged without one.
+at::Tensor to_compute(const at::Tensor& tensor, const Context& context);
+
+// x [..., i] times w, whose leading axes are folded to i and whose trailing axes are the result's: w [i, o] or
+// [d_model, H, e] with `in_axes` 1, [H, e, d_model] with 2. An undefined bias is none. Result [..., o].
+at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context,
+                  std::int64_t in_axes = 1);
+
+at::Tensor activate(const at::Tensor& x, config::Activation activation);
+
+// Zeroes elements with probability p and scales the rest, while training.
+at::Tensor dropout(const at::Tensor& x, double p, const Context& context);
+
+// Layer norm: (x - mean) / sqrt(var + eps) * scale + bias. RMS: x / sqrt(mean(x^2) + eps) * scale. Last axis.
+class NormLayer {
+ public:
+  NormLayer(config::Norm kind, double epsilon, std::int64_t width, const Builder& build);
+  at::Tensor operator()(const at::Tensor& x) const;
+
+ private:
+  config::Norm kind_;
+  double epsilon_;
+  at::Tensor scale_, bias_;
+};
+
+}  // namespace headroom::nn

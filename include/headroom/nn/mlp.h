@@ -1,0 +1,30 @@
+// The feed-forward half of a block: dense, gated (SwiGLU) or a mixture of experts (sigma-MoE).
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "headroom/config/model_options.h"
+#include "headroom/nn/context.h"
+#include "headroom/nn/parameters.h"
+
+namespace headroom::nn {
+
+// dense:   y = act(x W_up + b_up) W_down + b_down
+// gated:   y = (act(x W_gate + b_gate) * (x W_up + b_up)) W_down + b_down
+// experts: y = sum over the top k of s of sigmoid(s_e) act(x W_up^e) W_down^e,  s = x W_select   (SwitchHead
+// section 2.3)
+//          balance loss "entropy" = sum_e m_e log m_e, m = mean over tokens of softmax(s)
+class Mlp {
+ public:
+  virtual ~Mlp() = default;
+  // [B, T, d] to [B, T, d] in the compute type; hidden_dropout acts on the hidden layer (not with experts).
+  virtual at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const = 0;
+};
+
+std::unique_ptr<Mlp> make_mlp(const config::MlpOptions& options, std::int64_t d_model, std::int64_t n_layers,
+                              const Builder& build);
+
+}  // namespace headroom::nn

@@ -1,0 +1,38 @@
+// Choosing k experts a token: scores, top-k, gate weights (SwitchHead section 2.2; sigma-MoE).
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+
+#include "headroom/config/attention_options.h"
+#include "headroom/nn/context.h"
+
+namespace headroom::nn {
+
+// Letters: N tokens, H heads, E experts a head, K chosen.
+struct Selection {
+  at::Tensor score;   // [N, H, E], in the parameters' type
+  at::Tensor index;   // [N, H, K] int64, expert within its head, in decreasing score
+  at::Tensor weight;  // [N, H, K] in the parameters' type; differentiable
+
+  // Positions in a bank of all heads' experts, [H * E, ...].
+  at::Tensor bank_index() const;
+  // The same choices for rows [begin, begin + count) of a [B, rows] batch.
+  Selection narrow(std::int64_t batch, std::int64_t begin, std::int64_t count) const;
+};
+
+struct SelectionOptions {
+  std::int64_t n_heads = 1, n_experts = 1, top_k = 1;
+  config::Gate gate = config::Gate::sigmoid;
+  double expert_dropout = 0.0;
+  bool dropped_weigh_nothing = false;  // sigma-MoE: a dropped expert that is chosen all the same has weight 0
+};
+
+// Scores are x [N, d] times w [d, H, E], never in less than the parameters' precision. The choice has no derivative,
+// the weights have. Counts go to context.usage under `name`, index and weight to context.trace.
+Selection select_experts(const at::Tensor& x, const at::Tensor& w, const SelectionOptions& options,
+                         const Context& context, const std::string& name);
+
+}  // namespace headroom::nn

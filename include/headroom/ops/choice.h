@@ -1,0 +1,26 @@
+// Which implementation an operator takes, decided in one place and remembered, so that a run can say what it used.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "headroom/core/implementation.h"
+
+namespace headroom::ops {
+
+// reference or fused, never automatic. `refusal` is why the fused version does not apply, empty when it does.
+// Throws MisuseError with that reason when fused was asked for all the same.
+Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal);
+
+struct Choices {
+  std::int64_t fused = 0, reference = 0;  // calls
+  std::string refusal;                    // the last reason for a reference under `automatic`
+};
+
+// By operator, since the start or the last forget_choices(). Calls from several threads are safe.
+std::map<std::string, Choices> choices();
+void forget_choices();
+
+}  // namespace headroom::ops

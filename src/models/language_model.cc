@@ -1,0 +1,203 @@
+#include "headroom/models/language_model.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "headroom/models/block.h"
+#include "headroom/ops/linear_cross_entropy.h"
+
+namespace headroom::models {
+namespace {
+
+// Where token t of a chunk stands: a table added to the embedding, learned or fixed; undefined for other schemes.
+at::Tensor position_table(const config::ModelOptions& o, const nn::Builder& build) {
+  switch (o.attention.position) {
+    case config::Position::learned:
+      return build.normal("position", {o.context_length, o.d_model}, 1.0 / std::sqrt(static_cast<double>(o.d_model)));
+    case config::Position::sinusoidal:
+      return nn::sinusoids(0, o.context_length, o.d_model, o.attention.rope_base, build.options());
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+struct LanguageModel::Parts {
+  config::ModelOptions options;
+  nn::Parameters parameters;
+  at::Tensor embed, position, head_w, head_b;
+  std::vector<Block> blocks;
+  std::optional<nn::NormLayer> norm_f;
+
+  // [B, n, d]; the first token stands at `first` of its chunk.
+  at::Tensor embedded(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const {
+    if (tokens.size(1) + first > options.context_length) {
+      fail("language model: a chunk must hold at most context_length={} tokens, got {}", options.context_length,
+           tokens.size(1) + first);
+    }
+    at::Tensor h = at::embedding(embed, tokens);
+    if (position.defined()) {
+      h = h + position.narrow(0, first, tokens.size(1));
+    }
+    return nn::dropout(h, options.dropout, context);
+  }
+
+  at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
+    return nn::dropout((*norm_f)(h), options.dropout, context);
+  }
+
+  at::Tensor output_matrix() const { return head_w.defined() ? head_w : embed.t(); }  // [d, V]
+
+  // The final norm's result [B, T, d] for one chunk, with the memory moved on.
+  at::Tensor hidden(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
+    const std::int64_t keep = options.memory_length;
+    at::Tensor h = embedded(inputs, 0, context);
+    std::vector<at::Tensor> remembered;
+    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      BlockInput input;
+      input.h = h;
+      if (layer < memory.layers.size()) {
+        input.memory = memory.layers[layer];
+      }
+      if (keep > 0) {
+        at::Tensor seen = h.detach();
+        if (input.memory.defined() && seen.size(1) < keep) {
+          seen = at::cat({input.memory, seen}, 1);
+        }
+        remembered.push_back(seen.size(1) > keep ? seen.narrow(1, seen.size(1) - keep, keep).contiguous() : seen);
+      }
+      h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
+    }
+    if (keep > 0) {
+      memory.layers = std::move(remembered);
+    }
+    return finished(h, context);
+  }
+};
+
+struct DecodeState {
+  std::int64_t in_chunk = 0;  // tokens of the current chunk already read
+  std::vector<nn::KeyValueCache> caches;
+  at::Tensor tokens;  // [B, in_chunk] of this chunk, kept where a full context slides
+};
+
+LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, at::TensorOptions tensor_options)
+    : parts_(std::make_unique<Parts>()) {
+  if (o.kind != config::ModelKind::language_model) {
+    misuse("model.kind: {} has no implementation yet; use language_model", config::name_of(o.kind));
+  }
+  // One generator on the CPU makes every parameter, so that a seed means the same model on any device.
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  const nn::Builder build(parts_->parameters, generator, tensor_options);
+  const double d = static_cast<double>(o.d_model);
+  parts_->options = o;
+  parts_->embed = build.normal("embed", {o.vocabulary_size, o.d_model}, 1.0 / std::sqrt(d));
+  parts_->position = position_table(o, build);
+  const std::vector<std::int64_t> windows = config::layer_windows(o);
+  for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+    const nn::AttentionPlace place{.d_model = o.d_model,
+                                   .n_layers = o.n_layers,
+                                   .causal = true,
+                                   .window = windows[static_cast<std::size_t>(layer)]};
+    parts_->blocks.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
+  }
+  parts_->norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
+  if (!o.tied_embeddings) {
+    parts_->head_w = build.in("head").uniform("w", {o.d_model, o.vocabulary_size}, 1.0 / std::sqrt(d));
+  }
+  if (o.head_bias) {
+    parts_->head_b = build.in("head").uniform("b", {o.vocabulary_size}, 1.0 / std::sqrt(d));
+  }
+}
+
+LanguageModel::~LanguageModel() = default;
+LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
+
+const config::ModelOptions& LanguageModel::options() const {
+  return parts_->options;
+}
+nn::Parameters& LanguageModel::parameters() {
+  return parts_->parameters;
+}
+const nn::Parameters& LanguageModel::parameters() const {
+  return parts_->parameters;
+}
+
+Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const {
+  const std::int64_t t = tokens.size(1) - 1;
+  std::map<std::string, at::Tensor> losses;
+  nn::Context inner = context;
+  inner.losses = &losses;
+  const at::Tensor h = parts_->hidden(tokens.narrow(1, 0, t), memory, inner);
+  const at::Tensor x = nn::to_compute(h, context).reshape({-1, parts_->options.d_model});
+  const at::Tensor w = nn::to_compute(parts_->output_matrix(), context);
+  std::optional<at::Tensor> b;
+  if (parts_->head_b.defined()) {
+    b = nn::to_compute(parts_->head_b, context);
+  }
+  Loss loss;
+  loss.cross_entropy = ops::linear_cross_entropy(x, w, b, tokens.narrow(1, 1, t).reshape({-1}), context.implementation);
+  if (const auto entropy = losses.find("entropy"); entropy != losses.end()) {
+    loss.regulariser = entropy->second * parts_->options.mlp.entropy_coefficient;
+  }
+  if (context.losses != nullptr) {
+    *context.losses = std::move(losses);
+  }
+  return loss;
+}
+
+at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
+  return nn::linear(parts_->hidden(inputs, memory, context), parts_->output_matrix(), parts_->head_b, context);
+}
+
+std::unique_ptr<DecodeState, void (*)(DecodeState*)> LanguageModel::start_decoding(std::int64_t batch) const {
+  const config::ModelOptions& o = parts_->options;
+  auto* state = new DecodeState;
+  state->caches.assign(parts_->blocks.size(), nn::KeyValueCache(o.memory_length + o.context_length));
+  state->tokens = at::empty({batch, 0}, at::TensorOptions(at::kLong).device(parts_->embed.device()));
+  return {state, [](DecodeState* p) { delete p; }};
+}
+
+at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, const nn::Context& context) const {
+  const at::NoGradGuard no_grad;
+  const config::ModelOptions& o = parts_->options;
+  at::Tensor pending = tokens, h;
+  while (pending.size(1) > 0) {
+    if (state.in_chunk == o.context_length) {
+      state.in_chunk = 0;
+      for (nn::KeyValueCache& cache : state.caches) {
+        o.memory_length > 0 ? cache.keep_last(o.memory_length) : cache.forget();
+      }
+      if (o.memory_length == 0) {
+        // Nothing carries over: the last half of the context is read again as the beginning of a new one.
+        const std::int64_t half = o.context_length / 2;
+        pending = at::cat({state.tokens.narrow(1, o.context_length - half, half), pending}, 1);
+      }
+      state.tokens = state.tokens.narrow(1, 0, 0);
+    }
+    const std::int64_t n = std::min(pending.size(1), o.context_length - state.in_chunk);
+    const at::Tensor now = pending.narrow(1, 0, n);
+    h = parts_->embedded(now, state.in_chunk, context);
+    for (std::size_t layer = 0; layer < parts_->blocks.size(); ++layer) {
+      BlockInput input;
+      input.h = h;
+      input.cache = &state.caches[layer];
+      h = parts_->blocks[layer](input, context);
+    }
+    state.tokens = at::cat({state.tokens, now}, 1);
+    state.in_chunk += n;
+    pending = pending.narrow(1, n, pending.size(1) - n);
+  }
+  if (!h.defined()) {
+    fail("language model: decode needs at least one token");
+  }
+  const at::Tensor last = parts_->finished(h.select(1, h.size(1) - 1), context);
+  return nn::linear(last, parts_->output_matrix(), parts_->head_b, context);
+}
+
+}  // namespace headroom::models

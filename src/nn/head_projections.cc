@@ -1,0 +1,166 @@
+// Dense, grouped and expert projections: each of q, k, v and o is one matrix a head or a bank of experts a head
+// (SwitchHead Eq. 7-10).
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "headroom/nn/linear.h"
+#include "headroom/nn/projection.h"
+#include "headroom/ops/expert_linear.h"
+
+namespace headroom::nn {
+namespace {
+
+class HeadProjections : public Projection {
+ public:
+  HeadProjections(const config::AttentionOptions& options, const ProjectionInit& init, const Builder& build)
+      : options_(options), d_model_(init.d_model) {
+    q_ = input_side('q', "w_q", "b_q", options.n_heads, init, build);
+    k_ = input_side('k', "w_k", "b_k", options.kv_heads(), init, build);
+    v_ = input_side('v', "w_v", "b_v", options.kv_heads(), init, build);
+    o_ = output_side(init, build);
+    const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
+    const std::int64_t shape[] = {init.d_model, options.n_heads, options.n_experts};
+    if (options.selects_source() && !options.shared_selection) {
+      select_in_ = build.normal("select_in", shape, std);
+    }
+    if (options.selects_destination() || (options.selects_source() && options.shared_selection)) {
+      select_out_ = build.normal("select_out", shape, std);
+    }
+  }
+
+  Heads project(const at::Tensor& x, const at::Tensor& source, const Context& context) const override {
+    Heads heads;
+    const std::optional<Selection> on_source = select_source(source, context);
+    heads.destination = select_destination(x, source, on_source, context);
+    heads.q = apply(q_, x, heads.destination, context);
+    heads.k = apply(k_, source, on_source, context);
+    heads.v = apply(v_, source, on_source, context);
+    return heads;
+  }
+
+  at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
+    const at::Tensor by_token = o.transpose(1, 2);  // [B, T, H, e]
+    const std::int64_t b = by_token.size(0), t = by_token.size(1);
+    if (!o_.bank) {
+      return linear(by_token.reshape({b, t, -1}), o_.w, o_.bias, context, /*in_axes=*/2);
+    }
+    const at::Tensor rows = by_token.reshape({b * t, options_.n_heads, options_.d_head});
+    return grouped(o_, rows, *heads.destination, /*sum_heads=*/true, context).view({b, t, d_model_});
+  }
+
+ private:
+  struct Matrix {
+    at::Tensor w;  // [d, H, e] or a bank [H, E, d, e]; output side [H, e, d] or [H, E, e, d]
+    at::Tensor bias;
+    bool bank = false;
+    std::int64_t n_heads = 0;
+  };
+
+  // Experts start normal, plain layers truncated normal; in a SwitchHead layer all projections start normal.
+  at::Tensor begin(std::string_view name, at::IntArrayRef shape, double std, const Builder& build) const {
+    return options_.projection == config::Projection::dense ? build.truncated_normal(name, shape, std)
+                                                            : build.normal(name, shape, std);
+  }
+
+  Matrix input_side(char which, std::string_view name, std::string_view bias, std::int64_t n_heads,
+                    const ProjectionInit& init, const Builder& build) const {
+    Matrix m;
+    m.bank = options_.has_experts(which);
+    m.n_heads = n_heads;
+    const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
+    m.w = m.bank ? begin(name, {n_heads, options_.n_experts, init.d_model, options_.d_head}, std, build)
+                 : begin(name, {init.d_model, n_heads, options_.d_head}, std, build);
+    if (options_.bias) {
+      m.bias = build.constant(bias, {n_heads, options_.d_head}, 0.0);
+    }
+    return m;
+  }
+
+  Matrix output_side(const ProjectionInit& init, const Builder& build) const {
+    Matrix m;
+    m.bank = options_.has_experts('o');
+    m.n_heads = options_.n_heads;
+    const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * m.n_heads * options_.d_head));
+    m.w = m.bank ? begin("w_o", {m.n_heads, options_.n_experts, options_.d_head, init.d_model}, std, build)
+                 : begin("w_o", {m.n_heads, options_.d_head, init.d_model}, std, build);
+    if (options_.bias) {
+      m.bias = build.constant("b_o", {init.d_model}, 0.0);
+    }
+    return m;
+  }
+
+  Selection choose(const at::Tensor& x, const at::Tensor& w, const Context& context, const std::string& name) const {
+    const SelectionOptions chosen{.n_heads = options_.n_heads,
+                                  .n_experts = options_.n_experts,
+                                  .top_k = options_.top_k,
+                                  .gate = options_.gate,
+                                  .expert_dropout = options_.expert_dropout};
+    return select_experts(x.reshape({-1, d_model_}), w, chosen, context, name);
+  }
+
+  std::optional<Selection> select_source(const at::Tensor& source, const Context& context) const {
+    if (!options_.selects_source()) {
+      return std::nullopt;
+    }
+    return choose(source, options_.shared_selection ? select_out_ : select_in_, context, "select_in");
+  }
+
+  std::optional<Selection> select_destination(const at::Tensor& x, const at::Tensor& source,
+                                              const std::optional<Selection>& on_source, const Context& context) const {
+    if (!options_.selects_destination()) {
+      return std::nullopt;
+    }
+    if (options_.shared_selection && on_source) {
+      // The queries are the last tokens of the source, chosen for already.
+      const std::int64_t t = x.size(1), s = source.size(1);
+      Selection same = s == t ? *on_source : on_source->narrow(x.size(0), s - t, t);
+      if (context.trace != nullptr) {
+        (*context.trace)[context.scope + "select_out.index"] = same.index;
+        (*context.trace)[context.scope + "select_out.weight"] = same.weight;
+      }
+      return same;
+    }
+    return choose(x, select_out_, context, "select_out");
+  }
+
+  at::Tensor apply(const Matrix& m, const at::Tensor& x, const std::optional<Selection>& selection,
+                   const Context& context) const {
+    const std::int64_t b = x.size(0), t = x.size(1);
+    at::Tensor y;
+    if (m.bank) {
+      y = grouped(m, x.reshape({b * t, d_model_}), *selection, /*sum_heads=*/false, context);
+    } else {
+      y = linear(x, m.w, m.bias, context);
+    }
+    return y.view({b, t, m.n_heads, options_.d_head}).transpose(1, 2);
+  }
+
+  at::Tensor grouped(const Matrix& m, const at::Tensor& rows, const Selection& selection, bool sum_heads,
+                     const Context& context) const {
+    const at::Tensor bank = to_compute(m.w, context).reshape({-1, m.w.size(2), m.w.size(3)});
+    at::Tensor y = ops::expert_linear({.input = to_compute(rows, context),
+                                       .bank = bank,
+                                       .index = selection.bank_index(),
+                                       .weight = selection.weight,
+                                       .sum_heads = sum_heads},
+                                      context.implementation);
+    return m.bias.defined() ? y + to_compute(m.bias, context) : y;
+  }
+
+  config::AttentionOptions options_;
+  std::int64_t d_model_;
+  Matrix q_, k_, v_, o_;
+  at::Tensor select_in_, select_out_;  // [d, H, E]; shared selection uses select_out for both sides
+};
+
+}  // namespace
+
+std::unique_ptr<Projection> make_projection(const config::AttentionOptions& options, const ProjectionInit& init,
+                                            const Builder& build) {
+  if (options.projection == config::Projection::routed_heads) {
+    misuse("model.attention.projection: routed_heads has no implementation yet; use dense or experts");
+  }
+  return std::make_unique<HeadProjections>(options, init, build);
+}
+
+}  // namespace headroom::nn

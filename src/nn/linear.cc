@@ -1,0 +1,65 @@
+#include "headroom/nn/linear.h"
+
+#include "headroom/core/error.h"
+
+namespace headroom::nn {
+
+at::Tensor to_compute(const at::Tensor& tensor, const Context& context) {
+  return context.compute_dtype ? tensor.to(*context.compute_dtype) : tensor;
+}
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context,
+                  std::int64_t in_axes) {
+  std::int64_t in = 1;
+  for (std::int64_t axis = 0; axis < in_axes; ++axis) {
+    in *= w.size(axis);
+  }
+  const at::Tensor matrix = to_compute(w, context).reshape({in, -1});
+  const at::Tensor rows = to_compute(x, context).reshape({-1, in});
+  const at::Tensor y =
+      bias.defined() ? at::addmm(to_compute(bias, context).reshape({-1}), rows, matrix) : rows.mm(matrix);
+  std::vector<std::int64_t> shape = x.sizes().vec();
+  shape.back() = matrix.size(1);
+  return y.view(shape);
+}
+
+at::Tensor activate(const at::Tensor& x, config::Activation activation) {
+  switch (activation) {
+    case config::Activation::relu:
+      return x.relu();
+    case config::Activation::gelu:
+      return at::gelu(x);
+    case config::Activation::gelu_tanh:
+      return at::gelu(x, "tanh");
+    case config::Activation::silu:
+      return at::silu(x);
+  }
+  fail("activation: unknown");
+}
+
+at::Tensor dropout(const at::Tensor& x, double p, const Context& context) {
+  if (!context.training || p <= 0.0) {
+    return x;
+  }
+  if (!context.generator) {
+    fail("dropout: a generator must be given while training");
+  }
+  const at::Tensor keep = at::empty(x.sizes(), x.options()).bernoulli_(1.0 - p, *context.generator);
+  return x * keep.mul_(1.0 / (1.0 - p));
+}
+
+NormLayer::NormLayer(config::Norm kind, double epsilon, std::int64_t width, const Builder& build)
+    : kind_(kind), epsilon_(epsilon), scale_(build.constant("scale", {width}, 1.0)) {
+  if (kind == config::Norm::layer) {
+    bias_ = build.constant("bias", {width}, 0.0);
+  }
+}
+
+at::Tensor NormLayer::operator()(const at::Tensor& x) const {
+  if (kind_ == config::Norm::layer) {
+    return at::layer_norm(x, scale_.sizes(), scale_, bias_, epsilon_);
+  }
+  return at::rms_norm(x, scale_.sizes(), scale_, epsilon_);
+}
+
+}  // namespace headroom::nn

@@ -1,0 +1,71 @@
+#include "headroom/nn/parameters.h"
+
+#include <cmath>
+
+#include "headroom/core/error.h"
+
+namespace headroom::nn {
+
+at::Tensor Parameters::add(std::string name, at::Tensor value) {
+  value.requires_grad_(true);
+  all_.push_back({std::move(name), value});
+  return value;
+}
+
+at::Tensor Parameters::at(std::string_view name) const {
+  for (const Parameter& parameter : all_) {
+    if (parameter.name == name) {
+      return parameter.tensor;
+    }
+  }
+  fail("parameters: {}: no such parameter", name);
+}
+
+std::int64_t Parameters::count() const {
+  std::int64_t total = 0;
+  for (const Parameter& parameter : all_) {
+    total += parameter.tensor.numel();
+  }
+  return total;
+}
+
+void Parameters::zero_grad() {
+  for (const Parameter& parameter : all_) {
+    parameter.tensor.mutable_grad().reset();
+  }
+}
+
+Builder Builder::in(std::string_view child) const {
+  Builder inner = *this;
+  inner.prefix_ += fmt::format("{}.", child);
+  return inner;
+}
+
+at::Tensor Builder::given(std::string_view name, at::Tensor value) const {
+  return parameters_->add(prefix_ + std::string(name), std::move(value));
+}
+
+at::Tensor Builder::normal(std::string_view name, at::IntArrayRef shape, double std) const {
+  return given(name, at::empty(shape, options_).normal_(0.0, std, generator_));
+}
+
+at::Tensor Builder::truncated_normal(std::string_view name, at::IntArrayRef shape, double std) const {
+  // Inverse distribution function between -2 and 2 standard deviations, then stretched to the wanted deviation.
+  const double edge = std::erf(2.0 / std::sqrt(2.0));
+  const at::Tensor uniform = at::empty(shape, options_.dtype(at::kDouble)).uniform_(-edge, edge, generator_);
+  const at::Tensor value = at::erfinv(uniform).mul_(std::sqrt(2.0)).clamp_(-2.0, 2.0);
+  // Deviation of a standard normal cut at +-2: sqrt(1 - 4 phi(2) / erf(sqrt 2)).
+  const double density = std::exp(-2.0) / std::sqrt(2.0 * M_PI);
+  const double cut = std::sqrt(1.0 - 4.0 * density / edge);
+  return given(name, value.mul_(std / cut).to(options_.dtype()));
+}
+
+at::Tensor Builder::uniform(std::string_view name, at::IntArrayRef shape, double bound) const {
+  return given(name, at::empty(shape, options_).uniform_(-bound, bound, generator_));
+}
+
+at::Tensor Builder::constant(std::string_view name, at::IntArrayRef shape, double value) const {
+  return given(name, at::full(shape, value, options_));
+}
+
+}  // namespace headroom::nn

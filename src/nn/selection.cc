@@ -1,0 +1,73 @@
+#include "headroom/nn/selection.h"
+
+#include <limits>
+
+#include "headroom/core/error.h"
+
+namespace headroom::nn {
+namespace {
+
+// True where an expert is left out for this token.
+at::Tensor dropped_experts(const at::Tensor& score, double p, const Context& context) {
+  if (!context.generator) {
+    fail("expert dropout: a generator must be given while training");
+  }
+  return at::empty(score.sizes(), score.options()).uniform_(0.0, 1.0, *context.generator).lt(p);
+}
+
+void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& context, const std::string& name) {
+  const at::Tensor counts = at::bincount(bank_index.reshape({-1}), {}, n).cpu();
+  at::Tensor& sum = (*context.usage)[name];
+  sum = sum.defined() ? sum + counts : counts;
+}
+
+}  // namespace
+
+at::Tensor Selection::bank_index() const {
+  const std::int64_t heads = index.size(1), experts = score.size(2);
+  return heads == 1 ? index : index + (at::arange(heads, index.options()) * experts).view({1, heads, 1});
+}
+
+Selection Selection::narrow(std::int64_t batch, std::int64_t begin, std::int64_t count) const {
+  const auto rows = [&](const at::Tensor& t) {
+    return t.view({batch, -1, t.size(1), t.size(2)}).narrow(1, begin, count).reshape({-1, t.size(1), t.size(2)});
+  };
+  return {rows(score), rows(index), rows(weight)};
+}
+
+Selection select_experts(const at::Tensor& x, const at::Tensor& w, const SelectionOptions& options,
+                         const Context& context, const std::string& name) {
+  Selection selection;
+  const at::Tensor raw = x.to(w.scalar_type()).mm(w.reshape({w.size(0), -1}));
+  selection.score = raw.view({-1, options.n_heads, options.n_experts});
+  at::Tensor ranked = selection.score.detach(), dropped;
+  if (context.training && options.expert_dropout > 0.0) {
+    dropped = dropped_experts(ranked, options.expert_dropout, context);
+    ranked = ranked.masked_fill(dropped, -std::numeric_limits<double>::infinity());
+  }
+  selection.index = std::get<1>(ranked.topk(options.top_k, -1));
+  const at::Tensor chosen = selection.score.gather(-1, selection.index);
+  switch (options.gate) {
+    case config::Gate::sigmoid:
+      selection.weight = chosen.sigmoid();
+      break;
+    case config::Gate::softmax_top_k:
+      selection.weight = chosen.softmax(-1);
+      break;
+    default:
+      misuse("model.attention.gate: {} belongs to projection routed_heads", config::name_of(options.gate));
+  }
+  if (dropped.defined() && options.dropped_weigh_nothing) {
+    selection.weight = selection.weight.masked_fill(dropped.gather(-1, selection.index), 0.0);
+  }
+  if (context.usage != nullptr) {
+    count_usage(selection.bank_index(), options.n_heads * options.n_experts, context, context.scope + name);
+  }
+  if (context.trace != nullptr) {
+    (*context.trace)[context.scope + name + ".index"] = selection.index;
+    (*context.trace)[context.scope + name + ".weight"] = selection.weight;
+  }
+  return selection;
+}
+
+}  // namespace headroom::nn

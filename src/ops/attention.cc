@@ -1,0 +1,89 @@
+#include "headroom/ops/attention.h"
+
+#include <fmt/ranges.h>
+
+#include "attention_mask.h"
+#include "headroom/core/error.h"
+#include "headroom/ops/choice.h"
+
+namespace headroom::ops {
+namespace {
+
+void check(const AttentionInputs& in) {
+  const auto& [q, k, v, scale, mask, q_position, r] = in;
+  if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4) {
+    fail("attention: q, k and v must have 4 axes, got {}, {} and {}", q.dim(), k.dim(), v.dim());
+  }
+  const bool fits = k.sizes() == v.sizes() && q.size(0) == k.size(0) && q.size(3) == k.size(3) && k.size(1) > 0 &&
+                    q.size(1) % k.size(1) == 0;
+  if (!fits) {
+    fail("attention: k and v must be [B, G, S, e] with B={}, e={} and G dividing H={}, got {} and {}", q.size(0),
+         q.size(3), q.size(1), fmt::join(k.sizes(), "x"), fmt::join(v.sizes(), "x"));
+  }
+  if (mask.causal && q.size(2) > k.size(2)) {
+    fail("attention: a causal mask needs at least as many keys as queries, got {} and {}", k.size(2), q.size(2));
+  }
+  if (q_position.has_value() != r.has_value()) {
+    fail("attention: q_position and r must be given together");
+  }
+  const std::int64_t offsets = mask.causal ? k.size(2) : k.size(2) + q.size(2) - 1;
+  if (r && (r->dim() != 3 || r->size(0) != q.size(1) || r->size(1) != offsets || r->size(2) != q.size(3))) {
+    fail("attention: r must be [H, C, e] = {}x{}x{}, got {}", q.size(1), offsets, q.size(3),
+         fmt::join(r->sizes(), "x"));
+  }
+}
+
+// torch's own blocked kernel: no T x S matrix is kept for the backward pass.
+at::Tensor scaled_dot_product(const AttentionInputs& in) {
+  const bool plain_causal =
+      in.mask.causal && in.mask.window == 0 && !in.mask.valid_keys && in.q.size(2) == in.k.size(2);
+  std::optional<at::Tensor> mask;
+  if (!plain_causal) {
+    const at::Tensor visible = visible_keys(in.mask, in.q.size(2), in.k.size(2), in.q.device());
+    if (visible.defined()) {
+      mask = visible;
+    }
+  }
+  return at::scaled_dot_product_attention(in.q, in.k, in.v, mask, /*dropout_p=*/0.0, plain_causal, in.scale,
+                                          /*enable_gqa=*/in.q.size(1) != in.k.size(1));
+}
+
+}  // namespace
+
+at::Tensor visible_keys(const AttentionMask& mask, std::int64_t n_queries, std::int64_t n_keys, at::Device device) {
+  at::Tensor visible;
+  if (mask.causal && n_queries > 1) {
+    visible = at::ones({n_queries, n_keys}, at::TensorOptions(at::kBool).device(device)).tril_(n_keys - n_queries);
+    if (mask.window > 0) {
+      visible.triu_(n_keys - n_queries - mask.window + 1);
+    }
+  } else if (mask.causal && mask.window > 0) {
+    visible = at::arange(n_keys, device).ge(n_keys - mask.window).unsqueeze(0);
+  }
+  if (mask.valid_keys) {
+    const at::Tensor valid = mask.valid_keys->unsqueeze(1).unsqueeze(1);
+    visible = visible.defined() ? visible.logical_and(valid) : valid.expand({-1, 1, n_queries, n_keys});
+  }
+  return visible;
+}
+
+std::string attention_fused_refusal(const AttentionInputs& in) {
+  if (in.r) {
+    return "relative positions have the reference only";
+  }
+  if (in.mask.valid_keys) {
+    return "padding masks have the reference only";
+  }
+  if (in.q.scalar_type() == at::kDouble) {
+    return "float64 has the reference only";
+  }
+  return {};
+}
+
+at::Tensor attention(const AttentionInputs& in, Implementation implementation) {
+  check(in);
+  const Implementation chosen = choose("attention", implementation, attention_fused_refusal(in));
+  return chosen == Implementation::reference ? attention_reference(in) : scaled_dot_product(in);
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,42 @@
+#include "headroom/ops/choice.h"
+
+#include <mutex>
+
+#include "headroom/core/error.h"
+
+namespace headroom::ops {
+namespace {
+
+std::mutex mutex;
+std::map<std::string, Choices>& record() {
+  static std::map<std::string, Choices> all;
+  return all;
+}
+
+}  // namespace
+
+Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal) {
+  if (wanted == Implementation::fused && !refusal.empty()) {
+    misuse("{}: no fused implementation here: {}", op, refusal);
+  }
+  const bool fused = wanted != Implementation::reference && refusal.empty();
+  const std::lock_guard lock(mutex);
+  Choices& choices = record()[std::string(op)];
+  ++(fused ? choices.fused : choices.reference);
+  if (wanted == Implementation::automatic && !fused) {
+    choices.refusal = refusal;
+  }
+  return fused ? Implementation::fused : Implementation::reference;
+}
+
+std::map<std::string, Choices> choices() {
+  const std::lock_guard lock(mutex);
+  return record();
+}
+
+void forget_choices() {
+  const std::lock_guard lock(mutex);
+  record().clear();
+}
+
+}  // namespace headroom::ops
