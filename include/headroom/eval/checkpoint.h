@@ -14,6 +14,7 @@
 #include <string>
 
 #include "headroom/config/config.h"
+#include "headroom/core/error.h"
 #include "headroom/data/tokenizer.h"
 #include "headroom/models/language_model.h"
 
@@ -27,16 +28,29 @@ struct Checkpoint {
   std::map<std::string, std::string> metadata;  // the trainer's own entries
 };
 
+// A tensor that was to be written holds a number that is not finite.
+class NotFiniteError : public Error {
+ public:
+  using Error::Error;
+};
+
 // `step_<n>.safetensors` in `folder`, written aside and renamed, then `latest`, then old ones beyond `keep` removed
-// (never the new one). Returns its path. Throws Error naming the file.
+// (never the new one). Returns its path. Throws Error naming the file, and NotFiniteError, before anything is
+// written, when a tensor holds a number that is not finite: such a checkpoint would be of no use.
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                        std::int64_t keep);
 
-// Checks everything against the embedded config; throws MisuseError naming the file and what is wrong.
+// Checks everything against the embedded config: the tokenizer, and name, type and shape of every parameter. Nothing
+// larger than the file is allocated. The tensors are views of the mapped file: read them, never write to them.
+// Throws MisuseError naming the file and what is wrong.
 Checkpoint read_checkpoint(const std::filesystem::path& file);
 
-// A checkpoint file, or the newest readable checkpoint of a run folder. Throws MisuseError.
+// A checkpoint file, or of a run folder the checkpoint that `latest` names; where that one is missing or unreadable,
+// the newest that is readable (with a warning). Throws MisuseError.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
+
+// Whether a run folder holds any checkpoint file, readable or not.
+bool has_checkpoints(const std::filesystem::path& run);
 
 // The model with the checkpoint's parameters.
 models::LanguageModel build_model(const Checkpoint& checkpoint);

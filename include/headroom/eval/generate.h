@@ -18,17 +18,17 @@ struct GenerateOptions {
   double top_p = 1.0;         // keep the fewest likeliest that reach this probability
   std::uint64_t seed = 1;
   nn::Context context;
-  std::function<void(std::string_view)> on_text;  // called as text becomes available
+  std::function<void(std::string_view)> on_text;  // called as text becomes available, whole code points only
 };
 
 struct Generation {
-  std::string text;  // the continuation, without the prompt
+  std::string text;  // the continuation, without the prompt; valid UTF-8
   std::int64_t tokens = 0;
-  double tokens_per_second = 0.0;
+  double tokens_per_second = 0.0;  // of the continuation; reading the prompt is not counted
 };
 
-// Throws MisuseError when the prompt is not UTF-8 or an option is out of range. An empty prompt starts from the
-// tokenizer's encoding of a line end.
+// Throws MisuseError when the prompt is not UTF-8, an option is out of range or the tokenizer is not the model's. An
+// empty prompt starts from the tokenizer's encoding of a line end.
 Generation generate(const models::LanguageModel& model, const data::Tokenizer& tokenizer, std::string_view prompt,
                     const GenerateOptions& options);
 

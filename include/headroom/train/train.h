@@ -26,6 +26,7 @@ struct ValidationPoint {
   std::int64_t step = 0;
   double seconds = 0.0;  // of training, evaluation and checkpoints not counted
   double loss = 0.0;     // nats a token
+  double bits_per_byte = 0.0;
 };
 
 struct TrainResult {
@@ -47,7 +48,13 @@ struct TrainResult {
 // Error when the loss stops being finite: the message names the step, the last good checkpoint and what to try.
 TrainResult train(const TrainRequest& request);
 
-// The learning rate of `step` (0-based) under the options' schedule.
+// The learning rate of `step` (0-based) under the options' schedule, f = final_learning_rate, w = warmup_steps:
+//   every schedule but one_cycle rises linearly, (step + 1) / w of the whole, while step < w; from there
+//   constant      stays
+//   cosine        1 -> f along half a cosine, f reached at step = steps
+//   linear        1 -> f along a line, f reached at step = steps
+//   inverse_sqrt  sqrt(w / (step + 1)), w at least 1, never below f
+//   one_cycle     a line from 1/25 to 1 at step w - 1 (w = 0: 30% of the steps), a line to f at the last step
 double learning_rate(const config::TrainOptions& options, std::int64_t step);
 
 }  // namespace headroom::train

@@ -1,0 +1,305 @@
+#include "headroom/eval/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/log.h"
+#include "headroom/core/safetensors.h"
+
+namespace headroom::eval {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFormat = "headroom.checkpoint.1";
+constexpr std::string_view kPrefix = "step_", kSuffix = ".safetensors";
+
+constexpr std::pair<DType, at::ScalarType> kTypes[] = {
+    {DType::f64, at::kDouble}, {DType::f32, at::kFloat},   {DType::f16, at::kHalf},  {DType::bf16, at::kBFloat16},
+    {DType::i64, at::kLong},   {DType::i32, at::kInt},     {DType::i16, at::kShort}, {DType::i8, at::kChar},
+    {DType::u8, at::kByte},    {DType::boolean, at::kBool}};
+
+DType stored_type(at::ScalarType type, const std::string& name) {
+  for (const auto& [stored, scalar] : kTypes) {
+    if (scalar == type) {
+      return stored;
+    }
+  }
+  fail("checkpoint: tensor \"{}\" has type {}, which cannot be stored", name, c10::toString(type));
+}
+
+at::ScalarType scalar_type(DType type, const fs::path& file, const std::string& name) {
+  for (const auto& [stored, scalar] : kTypes) {
+    if (stored == type) {
+      return scalar;
+    }
+  }
+  misuse("{}: tensor \"{}\" has type {}, which no checkpoint holds", file.string(), name, name_of(type));
+}
+
+std::span<const std::byte> bytes_of(const void* data, std::size_t size) {
+  return {static_cast<const std::byte*>(data), size};
+}
+
+std::optional<std::int64_t> parse_number(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 0) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+// The step of "step_<n>.safetensors"; nothing for other names.
+std::optional<std::int64_t> step_of(const fs::path& file) {
+  const std::string name = file.filename().string();
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
+    return std::nullopt;
+  }
+  return parse_number(std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
+}
+
+// Checkpoint files of a folder, newest (largest step) first.
+std::vector<fs::path> list_checkpoints(const fs::path& folder) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (const auto step = step_of(entry.path())) {
+      found.emplace_back(*step, entry.path());
+    }
+  }
+  std::sort(found.begin(), found.end(), std::greater<>());
+  std::vector<fs::path> files;
+  for (auto& [step, path] : found) {
+    files.push_back(std::move(path));
+  }
+  return files;
+}
+
+// The file name that `latest` holds; empty where it cannot be read.
+std::string read_latest(const fs::path& folder) {
+  try {
+    std::string name = read_text_file(folder / "latest", 4096);
+    name.erase(name.find_last_not_of(" \r\n\t") + 1);
+    return name;
+  } catch (const MisuseError&) {
+    return {};
+  }
+}
+
+void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t keep) {
+  std::int64_t kept = 1;  // the newest
+  for (const fs::path& file : list_checkpoints(folder)) {
+    if (file != newest && ++kept > keep) {
+      std::error_code ignored;  // one too many does no harm
+      fs::remove(file, ignored);
+    }
+  }
+}
+
+// Opens and checks the container and its format, not yet the contents. Throws MisuseError naming the file.
+SafetensorsFile open_checkpoint(const fs::path& path) {
+  SafetensorsFile file(path);
+  const auto format = file.metadata().find("format");
+  if (format == file.metadata().end() || format->second != kFormat) {
+    misuse("{}: not a checkpoint: its format is \"{}\", not \"{}\"", path.string(),
+           format == file.metadata().end() ? "" : format->second, kFormat);
+  }
+  return file;
+}
+
+std::shared_ptr<const data::Tokenizer> read_tokenizer(const SafetensorsFile& file, const config::Config& config) {
+  const std::string origin = file.path().string();
+  const std::string& kind_name = file.metadata_at("tokenizer_kind");
+  const config::TokenizerKind* kind = nullptr;
+  for (const auto& [candidate, name] : config::Names<config::TokenizerKind>::kNames) {
+    if (name == kind_name) {
+      kind = &candidate;
+    }
+  }
+  if (kind == nullptr) {
+    misuse("{}: tokenizer_kind \"{}\" is none that is known", origin, kind_name);
+  }
+  const StoredTensor& stored = file.at("tokenizer");
+  if (stored.dtype != DType::u8 || stored.shape.size() != 1) {
+    misuse("{}: tensor \"tokenizer\" must be bytes (U8, one axis)", origin);
+  }
+  std::string bytes(reinterpret_cast<const char*>(stored.data.data()), stored.data.size());
+  std::shared_ptr<const data::Tokenizer> tokenizer = data::restore_tokenizer(*kind, std::move(bytes), origin);
+  if (tokenizer->name() != file.metadata_at("tokenizer_name")) {
+    misuse("{}: its tokenizer is {}, but the file says {}", origin, tokenizer->name(),
+           file.metadata_at("tokenizer_name"));
+  }
+  if (tokenizer->vocabulary_size() != config.model.vocabulary_size) {
+    misuse("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", origin, tokenizer->name(),
+           tokenizer->vocabulary_size(), config.model.vocabulary_size);
+  }
+  return tokenizer;
+}
+
+// A view of the mapped file, which lives as long as the tensor; a copy where the bytes lie askew.
+at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std::string& name,
+                   const StoredTensor& stored) {
+  const at::ScalarType type = scalar_type(stored.dtype, file->path(), name);
+  if (reinterpret_cast<std::uintptr_t>(stored.data.data()) % size_of(stored.dtype) != 0 || stored.data.empty()) {
+    const at::Tensor copy = at::empty(stored.shape, at::TensorOptions(type));
+    if (!stored.data.empty()) {
+      std::memcpy(copy.data_ptr(), stored.data.data(), stored.data.size());
+    }
+    return copy;
+  }
+  void* data = const_cast<std::byte*>(stored.data.data());  // from_blob knows no read-only memory
+  return at::from_blob(
+      data, stored.shape, [file](void*) {}, at::TensorOptions(type));
+}
+
+// The parameters that the config asks for, as shapes without memory, against those of the file.
+void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
+  const config::ModelOptions& options = checkpoint.config.model;
+  if (options.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
+    misuse("{}: model.n_layers is {}, but the file has only {} tensors", origin, options.n_layers,
+           checkpoint.tensors.size());
+  }
+  std::size_t expected = 0;
+  try {
+    const models::LanguageModel shapes(options, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
+    for (const nn::Parameter& parameter : shapes.parameters().all()) {
+      const auto found = checkpoint.tensors.find("model." + parameter.name);
+      if (found == checkpoint.tensors.end()) {
+        misuse("{}: parameter \"{}\" is missing", origin, parameter.name);
+      }
+      const at::Tensor& tensor = found->second;
+      if (tensor.scalar_type() != at::kFloat || tensor.sizes() != parameter.tensor.sizes()) {
+        misuse("{}: parameter \"{}\" is {} {}, but its config asks for Float {}", origin, parameter.name,
+               c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::str(parameter.tensor.sizes()));
+      }
+      ++expected;
+    }
+  } catch (const c10::Error& error) {
+    misuse("{}: its config describes no possible model: {}", origin, error.what_without_backtrace());
+  }
+  const auto stored =
+      static_cast<std::size_t>(std::count_if(checkpoint.tensors.begin(), checkpoint.tensors.end(),
+                                             [](const auto& entry) { return entry.first.starts_with("model."); }));
+  if (stored != expected) {
+    misuse("{}: holds {} parameters, but its config asks for {}", origin, stored, expected);
+  }
+}
+
+}  // namespace
+
+fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep) {
+  const std::string name = fmt::format("{}{}{}", kPrefix, checkpoint.step, kSuffix);
+  SafetensorsWriter writer;
+  std::vector<at::Tensor> alive;  // the writer keeps only pointers
+  for (const auto& [key, tensor] : checkpoint.tensors) {
+    const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
+    if (bytes.is_floating_point() && !at::isfinite(bytes).all().item<bool>()) {
+      throw NotFiniteError(fmt::format("{}: not written: tensor \"{}\" holds numbers that are not finite",
+                                       (folder / name).string(), key));
+    }
+    alive.push_back(bytes);
+    writer.add(key, stored_type(bytes.scalar_type(), key), bytes.sizes().vec(),
+               bytes_of(bytes.const_data_ptr(), bytes.nbytes()));
+  }
+  const std::string& tokenizer = checkpoint.tokenizer->serialised();
+  writer.add("tokenizer", DType::u8, {static_cast<std::int64_t>(tokenizer.size())},
+             bytes_of(tokenizer.data(), tokenizer.size()));
+  for (const auto& [key, value] : checkpoint.metadata) {
+    writer.set_metadata(key, value);
+  }
+  writer.set_metadata("format", std::string(kFormat));
+  writer.set_metadata("config", config::to_toml(checkpoint.config));
+  writer.set_metadata("tokenizer_kind", std::string(config::name_of(checkpoint.tokenizer->kind())));
+  writer.set_metadata("tokenizer_name", checkpoint.tokenizer->name());
+  writer.set_metadata("step", std::to_string(checkpoint.step));
+
+  make_folder(folder);
+  writer.write(folder / name);
+  write_text_file(folder / "latest", name + "\n");
+  remove_old(folder, folder / name, keep);
+  return folder / name;
+}
+
+Checkpoint read_checkpoint(const fs::path& path) {
+  const auto file = std::make_shared<const SafetensorsFile>(open_checkpoint(path));
+  const std::string origin = path.string();
+  Checkpoint checkpoint;
+  checkpoint.metadata = file->metadata();
+  checkpoint.config = config::parse_config(file->metadata_at("config"), origin);
+  config::check(checkpoint.config, origin);
+  const auto step = parse_number(file->metadata_at("step"));
+  if (!step) {
+    misuse("{}: step must be a number of steps, got \"{}\"", origin, file->metadata_at("step"));
+  }
+  checkpoint.step = *step;
+  checkpoint.tokenizer = read_tokenizer(*file, checkpoint.config);
+  for (const auto& [name, stored] : file->tensors()) {
+    if (name != "tokenizer") {
+      checkpoint.tensors.emplace(name, view_of(file, name, stored));
+    }
+  }
+  for (const char* own : {"format", "config", "tokenizer_kind", "tokenizer_name", "step"}) {
+    checkpoint.metadata.erase(own);
+  }
+  check_parameters(checkpoint, origin);
+  return checkpoint;
+}
+
+fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
+  std::error_code error;
+  if (!fs::is_directory(run_or_checkpoint, error)) {
+    if (!fs::exists(run_or_checkpoint, error)) {
+      misuse("{}: there is no such run folder or checkpoint", run_or_checkpoint.string());
+    }
+    return run_or_checkpoint;
+  }
+  const fs::path inside = run_or_checkpoint / "checkpoints";
+  const fs::path folder = fs::is_directory(inside, error) ? inside : run_or_checkpoint;
+  std::vector<fs::path> candidates = list_checkpoints(folder);
+  if (candidates.empty()) {
+    misuse("{}: holds no checkpoint", run_or_checkpoint.string());
+  }
+  const auto named = std::find(candidates.begin(), candidates.end(), folder / read_latest(folder));
+  if (named != candidates.end()) {
+    std::rotate(candidates.begin(), named, named + 1);
+  } else {
+    log_warning("{}: names no checkpoint of this folder; taking the newest that is readable",
+                (folder / "latest").string());
+  }
+  for (const fs::path& candidate : candidates) {
+    try {
+      open_checkpoint(candidate);
+      return candidate;
+    } catch (const MisuseError& reason) {
+      log_warning("{}; trying an earlier checkpoint", reason.what());
+    }
+  }
+  misuse("{}: none of its {} checkpoints is readable", folder.string(), candidates.size());
+}
+
+bool has_checkpoints(const fs::path& run) {
+  return !list_checkpoints(run / "checkpoints").empty();
+}
+
+models::LanguageModel build_model(const Checkpoint& checkpoint) {
+  models::LanguageModel model(checkpoint.config.model, static_cast<std::uint64_t>(checkpoint.config.train.seed));
+  const at::NoGradGuard no_grad;
+  for (const nn::Parameter& parameter : model.parameters().all()) {
+    const auto found = checkpoint.tensors.find("model." + parameter.name);
+    if (found == checkpoint.tensors.end()) {
+      fail("checkpoint: parameter \"{}\" is missing", parameter.name);
+    }
+    parameter.tensor.copy_(found->second);
+  }
+  return model;
+}
+
+}  // namespace headroom::eval

@@ -1,0 +1,125 @@
+#include "report.h"
+
+#include <cmath>
+#include <utility>
+
+namespace headroom::train {
+namespace {
+
+double per_second(std::int64_t count, double seconds) {
+  return seconds > 0.0 ? static_cast<double>(count) / seconds : 0.0;
+}
+
+// Numbers of a metrics line as TensorBoard scalars, nested ones by path ("experts/layer0.attention.source/most").
+void collect(const Json& value, const std::string& tag, std::vector<std::pair<std::string, double>>& out) {
+  if (value.is_number()) {
+    out.emplace_back(tag, value.get<double>());
+  } else if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) {
+      collect(inner, tag + "/" + key, out);
+    }
+  }
+}
+
+}  // namespace
+
+Report::Report(const std::filesystem::path& folder, const std::string& title, std::int64_t step, std::int64_t steps)
+    : metrics_(folder / "metrics.jsonl", step), events_(folder, step + 1), progress_(title, steps, "step") {
+  progress_.start_at(step);
+}
+
+void Report::progress(const TrainState& state, const StepOutcome& outcome) {
+  const Interval& interval = state.interval;
+  progress_.update(state.step, fmt::format("loss {:.3f}, {} tokens/s", outcome.loss,
+                                           format_count(per_second(interval.tokens, interval.seconds))));
+}
+
+void Report::note(const TrainState& state, std::string_view what) {
+  progress_.update(state.step, what);
+}
+
+void Report::log_interval(TrainState& state, const StepOutcome& outcome) {
+  const Interval interval = std::exchange(state.interval, {});
+  const auto steps = static_cast<double>(interval.steps);
+  Json line = {{"step", state.step},
+               {"loss", interval.loss / steps},
+               {"tokens", state.tokens},
+               {"tokens_per_second", per_second(interval.tokens, interval.seconds)},
+               {"learning_rate", outcome.learning_rate},
+               {"gradient_norm", outcome.gradient_norm},
+               {"seconds", state.seconds}};
+  if (interval.regulariser != 0.0) {
+    line["regulariser"] = interval.regulariser / steps;
+  }
+  write(state.step, "train", std::move(line));
+}
+
+void Report::log_validation(const TrainState& state, const eval::Evaluation& evaluation, const nn::ExpertUsage& usage) {
+  Json line = {{"step", state.step},
+               {"validation_loss", evaluation.loss},
+               {"validation_perplexity", evaluation.perplexity},
+               {"bits_per_byte", evaluation.bits_per_byte},
+               {"tokens", state.tokens},
+               {"seconds", state.seconds}};
+  for (const auto& [name, counts] : usage) {
+    const Balance balance = balance_of(counts);
+    line["experts"][name] = {{"most", balance.most}, {"least", balance.least}, {"entropy", balance.entropy}};
+  }
+  write(state.step, "validation", std::move(line));
+}
+
+void Report::write(std::int64_t step, const char* group, Json line) {
+  std::vector<std::pair<std::string, double>> named;
+  for (const auto& [key, value] : line.items()) {
+    if (key != "step") {
+      collect(value, std::string(group) + "/" + key, named);
+    }
+  }
+  std::vector<Scalar> scalars;
+  for (const auto& [tag, value] : named) {
+    scalars.push_back({tag, value});
+  }
+  events_.write(step, scalars);
+  metrics_.append(std::move(line));
+}
+
+double Report::train_loss() const {
+  for (auto line = metrics_.history().rbegin(); line != metrics_.history().rend(); ++line) {
+    if (line->contains("loss") && line->at("loss").is_number()) {
+      return line->at("loss").get<double>();
+    }
+  }
+  return 0.0;
+}
+
+std::vector<ValidationPoint> Report::validations() const {
+  std::vector<ValidationPoint> points;
+  for (const Json& line : metrics_.history()) {
+    const auto number = [&](const char* key) {
+      return line.contains(key) && line.at(key).is_number() ? line.at(key).get<double>() : 0.0;
+    };
+    if (line.contains("validation_loss")) {
+      points.push_back({.step = line.at("step").get<std::int64_t>(),
+                        .seconds = number("seconds"),
+                        .loss = number("validation_loss"),
+                        .bits_per_byte = number("bits_per_byte")});
+    }
+  }
+  return points;
+}
+
+Balance balance_of(const at::Tensor& counts) {
+  const at::Tensor count = counts.to(at::kDouble).reshape({-1});
+  const double total = count.sum().item<double>();
+  if (total == 0.0) {
+    return {};
+  }
+  const at::Tensor share = count / total;
+  const double entropy = -at::xlogy(share, share).sum().item<double>();
+  const double most_even = std::log(static_cast<double>(count.numel()));
+  return {.most = share.max().item<double>(),
+          .least = share.min().item<double>(),
+          .entropy = most_even > 0.0 ? entropy / most_even : 1.0};
+}
+
+}  // namespace headroom::train

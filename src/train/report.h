@@ -1,0 +1,49 @@
+// What a run tells while it goes on: metrics.jsonl, TensorBoard events, the progress bar. The metrics are also its
+// memory of what an earlier process of the same run saw.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/core/log.h"
+#include "headroom/eval/evaluate.h"
+#include "headroom/train/train.h"
+#include "metrics.h"
+#include "state.h"
+#include "step.h"
+#include "tensorboard.h"
+
+namespace headroom::train {
+
+class Report {
+ public:
+  // Opens the files of `folder` for a run that stands at `step`: what they say of later steps is forgotten.
+  Report(const std::filesystem::path& folder, const std::string& title, std::int64_t step, std::int64_t steps);
+
+  void progress(const TrainState& state, const StepOutcome& outcome);
+  void note(const TrainState& state, std::string_view what);  // shown in place of the loss
+  // Logs and ends the state's interval.
+  void log_interval(TrainState& state, const StepOutcome& outcome);
+  void log_validation(const TrainState& state, const eval::Evaluation& evaluation, const nn::ExpertUsage& usage);
+  void sync() { metrics_.sync(); }
+
+  // The last logged mean loss, 0 before any; all validations so far.
+  double train_loss() const;
+  std::vector<ValidationPoint> validations() const;
+
+ private:
+  void write(std::int64_t step, const char* group, Json line);
+  MetricsLog metrics_;
+  EventWriter events_;
+  Progress progress_;
+};
+
+// How evenly tokens spread over the experts counted in `counts`.
+struct Balance {
+  double most = 0.0, least = 0.0;  // share of the most and the least used expert
+  double entropy = 0.0;            // of the shares, over ln(number of experts): 1 is even, 0 a single expert
+};
+Balance balance_of(const at::Tensor& counts);
+
+}  // namespace headroom::train

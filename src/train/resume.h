@@ -1,0 +1,33 @@
+// Going on with a run: may it be, and what has changed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/eval/checkpoint.h"
+#include "headroom/train/train.h"
+
+namespace headroom::train {
+
+struct Past {
+  std::filesystem::path file;
+  eval::Checkpoint checkpoint;
+};
+
+// The checkpoint to go on from, if any; clears away what a killed process left half-written. The caller holds the
+// folder's lock. Throws MisuseError when the folder holds a run although nobody asked to resume it, or only
+// unreadable checkpoints.
+std::optional<Past> open_run(const TrainRequest& request);
+
+// Throws MisuseError naming the first key that differs and without which the run would not be the same one: all of
+// `model`, and what gives the saved state its meaning (batch_size, batching, seed, optimizer). Other changes (more
+// steps, another learning rate) are logged.
+void check_resumable(const Past& past, const config::Config& config);
+
+struct Difference {
+  std::string key, was, is;
+};
+std::vector<Difference> differences(config::Config was, config::Config is);
+
+}  // namespace headroom::train

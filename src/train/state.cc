@@ -1,0 +1,206 @@
+#include "state.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/json.h"
+
+namespace headroom::train {
+namespace {
+
+constexpr const char* kStateKey = "train_state";
+constexpr const char* kDataKey = "train_data";
+
+std::string memory_name(std::size_t layer) {
+  return fmt::format("memory.layer{}", layer);
+}
+
+Json to_json(const TrainState& state) {
+  const Interval& interval = state.interval;
+  return {{"epoch", state.position.epoch},
+          {"epoch_step", state.position.step},
+          {"tokens", state.tokens},
+          {"seconds", state.seconds},
+          {"steady_tokens", state.steady_tokens},
+          {"steady_seconds", state.steady_seconds},
+          {"interval",
+           {{"steps", interval.steps},
+            {"tokens", interval.tokens},
+            {"seconds", interval.seconds},
+            {"loss", interval.loss},
+            {"regulariser", interval.regulariser}}}};
+}
+
+// Numbers of a JSON object that comes from outside.
+struct Reader {
+  const Json& object;
+  const std::string& origin;
+
+  const Json& at(const char* key) const {
+    if (!object.is_object() || !object.contains(key)) {
+      misuse("{}: {}: \"{}\" is missing", origin, kStateKey, key);
+    }
+    return object.at(key);
+  }
+  void read(const char* key, std::int64_t& value) const {
+    if (!at(key).is_number_integer() || at(key).get<std::int64_t>() < 0) {
+      misuse("{}: {}: \"{}\" must be an integer of at least 0", origin, kStateKey, key);
+    }
+    value = at(key).get<std::int64_t>();
+  }
+  void read(const char* key, double& value) const {
+    if (!at(key).is_number()) {
+      misuse("{}: {}: \"{}\" must be a number", origin, kStateKey, key);
+    }
+    value = at(key).get<double>();
+  }
+};
+
+void from_json(const Json& json, const std::string& origin, TrainState& state) {
+  const Reader all{json, origin};
+  all.read("epoch", state.position.epoch);
+  all.read("epoch_step", state.position.step);
+  all.read("tokens", state.tokens);
+  all.read("seconds", state.seconds);
+  all.read("steady_tokens", state.steady_tokens);
+  all.read("steady_seconds", state.steady_seconds);
+  const Reader interval{all.at("interval"), origin};
+  interval.read("steps", state.interval.steps);
+  interval.read("tokens", state.interval.tokens);
+  interval.read("seconds", state.interval.seconds);
+  interval.read("loss", state.interval.loss);
+  interval.read("regulariser", state.interval.regulariser);
+}
+
+const std::string& metadata_at(const eval::Checkpoint& checkpoint, const char* key, const std::string& origin) {
+  const auto found = checkpoint.metadata.find(key);
+  if (found == checkpoint.metadata.end()) {
+    misuse("{}: cannot be resumed: it has no \"{}\"", origin, key);
+  }
+  return found->second;
+}
+
+// A copy of the checkpoint's tensor, whose own memory is the mapped file.
+at::Tensor copy_of(const eval::Checkpoint& checkpoint, const std::string& name, const at::Tensor& like,
+                   const std::string& origin) {
+  const auto found = checkpoint.tensors.find(name);
+  if (found == checkpoint.tensors.end()) {
+    misuse("{}: cannot be resumed: tensor \"{}\" is missing", origin, name);
+  }
+  if (found->second.sizes() != like.sizes() || found->second.scalar_type() != like.scalar_type()) {
+    misuse("{}: cannot be resumed: tensor \"{}\" is {} {}, expected {} {}", origin, name,
+           c10::toString(found->second.scalar_type()), c10::str(found->second.sizes()),
+           c10::toString(like.scalar_type()), c10::str(like.sizes()));
+  }
+  return at::empty_like(like, like.options().requires_grad(false)).copy_(found->second);
+}
+
+models::Memory read_memory(const eval::Checkpoint& checkpoint, const at::TensorOptions& options,
+                           const std::string& origin) {
+  const config::ModelOptions& model = checkpoint.config.model;
+  const auto layers = static_cast<std::size_t>(model.n_layers);
+  models::Memory memory;
+  if (!checkpoint.tensors.contains(memory_name(0))) {
+    return memory;
+  }
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    const auto found = checkpoint.tensors.find(memory_name(layer));
+    if (found == checkpoint.tensors.end()) {
+      misuse("{}: cannot be resumed: tensor \"{}\" is missing", origin, memory_name(layer));
+    }
+    const at::Tensor& stored = found->second;
+    if (stored.dim() != 3 || stored.size(0) != checkpoint.config.train.batch_size ||
+        stored.size(1) > model.memory_length || stored.size(2) != model.d_model) {
+      misuse("{}: cannot be resumed: tensor \"{}\" is {}, expected [{}, at most {}, {}]", origin, memory_name(layer),
+             c10::str(stored.sizes()), checkpoint.config.train.batch_size, model.memory_length, model.d_model);
+    }
+    memory.layers.push_back(at::empty(stored.sizes(), options.dtype(stored.scalar_type())).copy_(stored));
+  }
+  return memory;
+}
+
+}  // namespace
+
+TrainState fresh_state(const nn::Parameters& parameters) {
+  TrainState state;
+  for (const nn::Parameter& parameter : parameters.all()) {
+    state.m.push_back(at::zeros_like(parameter.tensor, parameter.tensor.options().requires_grad(false)));
+    state.v.push_back(at::zeros_like(state.m.back()));
+  }
+  return state;
+}
+
+eval::Checkpoint to_checkpoint(const TrainState& state, const models::LanguageModel& model,
+                               const config::Config& config, std::shared_ptr<const data::Tokenizer> tokenizer,
+                               const std::string& data) {
+  eval::Checkpoint checkpoint{
+      .config = config, .step = state.step, .tokenizer = std::move(tokenizer), .tensors = {}, .metadata = {}};
+  const std::vector<nn::Parameter>& parameters = model.parameters().all();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    checkpoint.tensors.emplace("model." + parameters[i].name, parameters[i].tensor);
+    checkpoint.tensors.emplace("optimizer.m." + parameters[i].name, state.m[i]);
+    checkpoint.tensors.emplace("optimizer.v." + parameters[i].name, state.v[i]);
+  }
+  for (std::size_t layer = 0; layer < state.memory.layers.size(); ++layer) {
+    checkpoint.tensors.emplace(memory_name(layer), state.memory.layers[layer]);
+  }
+  checkpoint.metadata.emplace(kStateKey, to_json_line(to_json(state)));
+  checkpoint.metadata.emplace(kDataKey, data);
+  return checkpoint;
+}
+
+TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const nn::Parameters& parameters,
+                           const std::string& origin) {
+  const at::NoGradGuard no_grad;
+  TrainState state;
+  state.step = checkpoint.step;
+  from_json(parse_json(metadata_at(checkpoint, kStateKey, origin), origin), origin, state);
+  for (const nn::Parameter& parameter : parameters.all()) {
+    state.m.push_back(copy_of(checkpoint, "optimizer.m." + parameter.name, parameter.tensor, origin));
+    state.v.push_back(copy_of(checkpoint, "optimizer.v." + parameter.name, parameter.tensor, origin));
+  }
+  const at::TensorOptions options = parameters.all().front().tensor.options().requires_grad(false);
+  state.memory = read_memory(checkpoint, options, origin);
+  return state;
+}
+
+std::string data_identity(const data::TokenFile& tokens) {
+  constexpr std::int64_t kStretches = 64, kLength = 16384;
+  const std::int64_t length = std::min(tokens.size(), kLength);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(length));
+  Sha256 hash;
+  std::int64_t hashed = 0;  // stretches of a short file would overlap
+  for (std::int64_t i = 0; i < kStretches && hashed < tokens.size(); ++i) {
+    const std::int64_t spread = (tokens.size() - length) / (kStretches - 1) * i;
+    const std::int64_t begin = tokens.size() <= kStretches * kLength ? hashed : spread;
+    const std::int64_t count = std::min(length, tokens.size() - begin);
+    tokens.copy(begin, count, ids.data());
+    hash.update(std::as_bytes(std::span(ids).first(static_cast<std::size_t>(count))));
+    hashed += count;
+  }
+  return fmt::format("{}, {} tokens, {}", tokens.tokenizer_name(), tokens.size(), hash.hex().substr(0, 16));
+}
+
+void check_data(const eval::Checkpoint& checkpoint, const data::TokenFile& tokens, const std::string& origin) {
+  const std::string& was = metadata_at(checkpoint, kDataKey, origin);
+  const std::string is = data_identity(tokens);
+  if (was != is) {
+    misuse("{}: cannot be resumed: it was trained on other tokens ({}) than data.train gives now ({})", origin, was,
+           is);
+  }
+}
+
+std::string parameters_sha256(const nn::Parameters& parameters) {
+  Sha256 hash;
+  for (const nn::Parameter& parameter : parameters.all()) {
+    const at::Tensor bytes = parameter.tensor.detach().cpu().contiguous();
+    hash.update(parameter.name);
+    hash.update(std::span(static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()));
+  }
+  return hash.hex();
+}
+
+}  // namespace headroom::train

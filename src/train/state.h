@@ -1,0 +1,57 @@
+// Everything that changes while a run goes on, apart from the parameters: with them it is what a checkpoint writes
+// whole. The random state needs no place here: every step seeds its generator from (train.seed, step).
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headroom/data/batches.h"
+#include "headroom/eval/checkpoint.h"
+#include "headroom/models/language_model.h"
+
+namespace headroom::train {
+
+// What happened since the last line of the metrics.
+struct Interval {
+  std::int64_t steps = 0, tokens = 0;
+  double seconds = 0.0;
+  double loss = 0.0, regulariser = 0.0;  // sums over the steps
+};
+
+struct TrainState {
+  std::int64_t step = 0;           // optimizer steps done
+  data::DataPosition position;     // of the next batch
+  std::vector<at::Tensor> m, v;    // AdamW's moments, one for each parameter in order
+  models::Memory memory;           // of all rows of the batch
+  std::int64_t tokens = 0;         // trained on so far
+  double seconds = 0.0;            // of training alone, over all processes that worked on the run
+  std::int64_t steady_tokens = 0;  // the same without the first steps of each process, which warm caches up
+  double steady_seconds = 0.0;
+  Interval interval;
+};
+
+TrainState fresh_state(const nn::Parameters& parameters);
+
+// `data` names the training tokens (see data_identity), so that a run never goes on with others.
+eval::Checkpoint to_checkpoint(const TrainState& state, const models::LanguageModel& model,
+                               const config::Config& config, std::shared_ptr<const data::Tokenizer> tokenizer,
+                               const std::string& data);
+
+// Throws MisuseError naming `origin` when the checkpoint lacks something or its shapes do not fit.
+TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const nn::Parameters& parameters,
+                           const std::string& origin);
+
+// "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...": tokenizer, length and a hash of 64 stretches of the
+// file, which tells another corpus without reading all of a large one.
+std::string data_identity(const data::TokenFile& tokens);
+// Throws MisuseError when the checkpoint's run was trained on other tokens.
+void check_data(const eval::Checkpoint& checkpoint, const data::TokenFile& tokens, const std::string& origin);
+
+// SHA-256 over names and bytes of the parameters, in order.
+std::string parameters_sha256(const nn::Parameters& parameters);
+
+}  // namespace headroom::train

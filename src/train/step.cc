@@ -1,0 +1,102 @@
+#include "step.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "headroom/core/random.h"
+#include "headroom/ops/adamw.h"
+#include "headroom/train/train.h"
+
+namespace headroom::train {
+namespace {
+
+models::Memory rows_of(const models::Memory& memory, std::int64_t begin, std::int64_t count) {
+  models::Memory rows;
+  for (const at::Tensor& layer : memory.layers) {
+    rows.layers.push_back(layer.narrow(0, begin, count));
+  }
+  return rows;
+}
+
+models::Memory join(std::vector<models::Memory>& parts) {
+  if (parts.size() == 1) {
+    return std::move(parts.front());
+  }
+  models::Memory all;
+  for (std::size_t layer = 0; layer < parts.front().layers.size(); ++layer) {
+    std::vector<at::Tensor> rows;
+    for (const models::Memory& part : parts) {
+      rows.push_back(part.layers[layer]);
+    }
+    all.layers.push_back(at::cat(rows, 0));
+  }
+  return all;
+}
+
+std::vector<at::Tensor> gradients_of(const nn::Parameters& parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const nn::Parameter& parameter : parameters.all()) {
+    const at::Tensor& gradient = parameter.tensor.grad();
+    // A parameter that no token came by (an expert bank never chosen) has none.
+    gradients.push_back(gradient.defined() ? gradient : at::zeros_like(parameter.tensor.detach()));
+  }
+  return gradients;
+}
+
+std::vector<at::Tensor> tensors_of(const nn::Parameters& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const nn::Parameter& parameter : parameters.all()) {
+    tensors.push_back(parameter.tensor);
+  }
+  return tensors;
+}
+
+void update(models::LanguageModel& model, const std::vector<at::Tensor>& gradients, TrainState& state,
+            const config::TrainOptions& options, const StepOutcome& outcome) {
+  const bool clip = options.clip_norm > 0.0 && outcome.gradient_norm > options.clip_norm;
+  ops::adamw_step(tensors_of(model.parameters()), gradients, state.m, state.v, state.step + 1,
+                  {.learning_rate = outcome.learning_rate,
+                   .beta1 = options.betas[0],
+                   .beta2 = options.betas[1],
+                   .epsilon = options.epsilon,
+                   .weight_decay = options.weight_decay},
+                  clip ? options.clip_norm / outcome.gradient_norm : 1.0);
+}
+
+}  // namespace
+
+bool StepOutcome::finite() const {
+  return std::isfinite(loss) && std::isfinite(regulariser) && std::isfinite(gradient_norm);
+}
+
+StepOutcome train_step(models::LanguageModel& model, const at::Tensor& tokens, TrainState& state,
+                       const config::TrainOptions& options, nn::Context context) {
+  context.training = true;
+  const std::int64_t rows = tokens.size(0) / options.accumulate;
+  const std::uint64_t step_seed = mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(state.step));
+  StepOutcome outcome{.learning_rate = learning_rate(options, state.step)};
+  std::vector<models::Memory> memories;
+  for (std::int64_t part = 0; part < options.accumulate; ++part) {
+    context.generator = at::make_generator<at::CPUGeneratorImpl>(mix(step_seed, static_cast<std::uint64_t>(part)));
+    memories.push_back(rows_of(state.memory, part * rows, rows));
+    const models::Loss loss = model.loss(tokens.narrow(0, part * rows, rows), memories.back(), context);
+    const double share = 1.0 / static_cast<double>(options.accumulate);
+    loss.total().mul(share).backward();
+    outcome.loss += loss.cross_entropy.item<double>() * share;
+    outcome.regulariser += loss.regulariser.defined() ? loss.regulariser.item<double>() * share : 0.0;
+  }
+  const std::vector<at::Tensor> gradients = gradients_of(model.parameters());
+  outcome.gradient_norm = ops::global_norm(gradients);
+  if (outcome.finite()) {
+    update(model, gradients, state, options, outcome);
+    state.memory = join(memories);
+    ++state.step;
+  }
+  model.parameters().zero_grad();
+  return outcome;
+}
+
+}  // namespace headroom::train
