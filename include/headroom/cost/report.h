@@ -1,0 +1,38 @@
+// What the commands cost, match and recipes print: JSON for scripts, aligned text for people.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "headroom/config/config.h"
+#include "headroom/core/json.h"
+#include "headroom/cost/match.h"
+#include "headroom/cost/recipe_list.h"
+
+namespace headroom::cost {
+
+using NamedConfig = std::pair<std::string, config::Config>;
+
+// {name, parameters, attention_macs, attention_memory, executed: {attention_macs, mlp_macs, head_macs, step_macs}}:
+// paper accounting per layer and sequence, executed accounting of the whole model (cost.h), with a step of
+// config.train.batch_size sequences.
+Json cost_json(std::string_view name, const config::Config& config);
+std::string cost_table(const std::vector<NamedConfig>& configs);
+
+// [{row, quantity, printed, computed, agrees}]: one entry a printed figure.
+Json paper_json(std::string_view paper);
+std::string paper_table(std::string_view paper);
+
+// {config (TOML text), by, parameters, target, attention_macs, target_parameters, target_attention_macs,
+// candidates}; `target` is the target's count of what was matched.
+Json match_json(const MatchResult& result);
+// What was matched, and the candidates as a table; to be printed beside the TOML.
+std::string match_summary(const MatchResult& result);
+
+// [{name, file, paper, table, row, about}]
+Json recipes_json(const std::vector<Recipe>& recipes);
+std::string recipes_table(const std::vector<Recipe>& recipes);
+
+}  // namespace headroom::cost

@@ -1,0 +1,30 @@
+// A count that never wraps around: products and sums of sizes from a config that may hold anything.
+#pragma once
+
+#include <cstdint>
+
+#include "headroom/core/error.h"
+
+namespace headroom::cost {
+
+class Exact {
+ public:
+  constexpr Exact(std::int64_t value) : value_(value) {}  // NOLINT: sizes turn into counts everywhere
+  constexpr std::int64_t value() const { return value_; }
+
+  friend Exact operator+(Exact a, Exact b) {
+    std::int64_t sum = 0;
+    return __builtin_add_overflow(a.value_, b.value_, &sum) ? overflow() : Exact(sum);
+  }
+  friend Exact operator*(Exact a, Exact b) {
+    std::int64_t product = 0;
+    return __builtin_mul_overflow(a.value_, b.value_, &product) ? overflow() : Exact(product);
+  }
+  Exact& operator+=(Exact other) { return *this = *this + other; }
+
+ private:
+  [[noreturn]] static Exact overflow() { misuse("cost: the model is so large that its counts do not fit 63 bits"); }
+  std::int64_t value_;
+};
+
+}  // namespace headroom::cost

@@ -1,0 +1,137 @@
+#include "headroom/cost/match.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "headroom/cost/cost.h"
+
+namespace headroom::cost {
+
+using namespace config;
+
+namespace {
+
+// The largest multiple of `step` from `low` on for which `fits` holds, which must hold for `low` and be monotone.
+template <class Fits>
+std::int64_t largest(std::int64_t low, std::int64_t step, Fits fits) {
+  std::int64_t stride = step;
+  while (fits(low + stride)) {
+    low += stride;
+    stride *= 2;
+  }
+  for (; stride >= step; stride /= 2) {
+    if (fits(low + stride)) {
+      low += stride;
+    }
+  }
+  return low;
+}
+
+// The kernels of the papers take heads of experts in multiples of 4; ours like them too. Dense models get the
+// exact width; a head that is rotated as a whole needs an even one.
+std::int64_t d_head_step(const AttentionOptions& attention) {
+  if (attention.projection != Projection::dense) {
+    return 4;
+  }
+  return attention.position == Position::rope && attention.rope_fraction == 1.0 ? 2 : 1;
+}
+
+template <class Count>
+void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Count count) {
+  const std::int64_t step = d_head_step(model.attention);
+  const auto fits = [&](std::int64_t d_head) {
+    model.attention.d_head = d_head;
+    return count(model) <= target;
+  };
+  if (!fits(step)) {
+    misuse("match: even with model.attention.d_head = {} there are {} {}, the target has {}", step, count(model), what,
+           target);
+  }
+  model.attention.d_head = largest(step, step, fits);
+}
+
+void match_parameters(ModelOptions& model, const ModelOptions& goal) {
+  const std::int64_t target = count_parameters(goal);
+  if (model.mlp.kind == goal.mlp.kind) {
+    model.mlp.d_hidden = goal.mlp.d_hidden;
+  }
+  widen_heads(model, target, "parameters", count_parameters);
+  const std::int64_t step = model.mlp.kind == MlpKind::experts ? 4 : 1;
+  model.mlp.d_hidden = largest(model.mlp.d_hidden, step, [model, target](std::int64_t d_hidden) mutable {
+    model.mlp.d_hidden = d_hidden;
+    return count_parameters(model) <= target;
+  });
+}
+
+std::int64_t attention_macs(const ModelOptions& model) {
+  return paper_cost(model).attention_macs;
+}
+
+void match_macs(ModelOptions& model, const ModelOptions& goal) {
+  AttentionOptions& attention = model.attention;
+  const std::int64_t target = attention_macs(goal);
+  // MACs are about proportional to n_heads x d_head: the same factor for both is the root.
+  const double factor = std::sqrt(static_cast<double>(target) / static_cast<double>(attention_macs(model)));
+  const std::int64_t unit = std::max<std::int64_t>(attention.n_kv_heads, 1);  // heads come in whole groups
+  const std::int64_t groups = std::llround(static_cast<double>(attention.n_heads) * factor / static_cast<double>(unit));
+  attention.n_heads = std::max(attention.n_heads, groups * unit);
+  if (attention.projection == Projection::routed_heads) {
+    attention.n_heads = std::min(attention.n_heads, attention.n_experts);
+    attention.top_k = attention.n_heads;
+  }
+  widen_heads(model, target, "attention MACs", attention_macs);
+}
+
+Candidate describe_candidate(const ModelOptions& model) {
+  const AttentionOptions& attention = model.attention;
+  return {.n_heads = attention.n_heads,
+          .n_experts = attention.n_experts,
+          .top_k = attention.top_k,
+          .d_head = attention.d_head,
+          .d_hidden = model.mlp.d_hidden,
+          .parameters = count_parameters(model),
+          .attention_macs = attention_macs(model)};
+}
+
+std::vector<Candidate> candidates(const ModelOptions& given, const ModelOptions& goal) {
+  std::vector<Candidate> list;
+  constexpr std::pair<std::int64_t, std::int64_t> kHeadsAndTopK[] = {{2, 2}, {2, 3}, {2, 4}, {4, 2}};
+  for (const auto& [n_heads, top_k] : kHeadsAndTopK) {
+    const std::int64_t n_experts = goal.attention.n_heads / n_heads;
+    if (n_experts * n_heads != goal.attention.n_heads || n_experts < top_k) {
+      continue;
+    }
+    ModelOptions model = given;
+    model.attention.n_heads = n_heads;
+    model.attention.n_kv_heads = 0;
+    model.attention.n_experts = n_experts;
+    model.attention.top_k = top_k;
+    match_parameters(model, goal);
+    list.push_back(describe_candidate(model));
+  }
+  return list;
+}
+
+}  // namespace
+
+MatchResult match(const Config& config, const Config& target, MatchBy by) {
+  MatchResult result{.config = config, .by = by, .candidates = {}};
+  ModelOptions& model = result.config.model;
+  if (by == MatchBy::parameters) {
+    match_parameters(model, target.model);
+    if (model.attention.projection == Projection::experts) {
+      result.candidates = candidates(config.model, target.model);
+    }
+  } else {
+    match_macs(model, target.model);
+  }
+  check(result.config, "match");
+  result.parameters = count_parameters(model);
+  result.target_parameters = count_parameters(target.model);
+  result.attention_macs = attention_macs(model);
+  result.target_attention_macs = attention_macs(target.model);
+  return result;
+}
+
+}  // namespace headroom::cost

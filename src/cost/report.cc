@@ -1,0 +1,171 @@
+#include "headroom/cost/report.h"
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+#include "headroom/cost/cost.h"
+#include "headroom/cost/paper.h"
+
+namespace headroom::cost {
+
+namespace {
+
+using Cells = std::vector<std::string>;
+
+// Columns two blanks apart, the first `left` of them flush left, the others flush right; no blanks at line ends.
+std::string table(const std::vector<Cells>& rows, std::size_t left) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const Cells& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const Cells& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i == 0 ? "" : "  ";
+      line += i < left ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("{:>{}}", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+// 47260120 as 47,260,120.
+std::string grouped(std::int64_t count) {
+  std::string digits = fmt::format("{}", count);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) {
+    digits.insert(i - 3, 1, ',');
+  }
+  return digits;
+}
+
+struct Costs {
+  std::int64_t parameters;
+  PaperCost paper;
+  ExecutedCost executed;
+};
+
+Costs costs_of(const config::Config& config) {
+  return {.parameters = count_parameters(config.model),
+          .paper = paper_cost(config.model),
+          .executed = executed_cost(config.model, config.train.batch_size)};
+}
+
+}  // namespace
+
+Json cost_json(std::string_view name, const config::Config& config) {
+  const Costs costs = costs_of(config);
+  return {{"name", name},
+          {"parameters", costs.parameters},
+          {"attention_macs", costs.paper.attention_macs},
+          {"attention_memory", costs.paper.attention_memory},
+          {"executed",
+           {{"attention_macs", costs.executed.attention_macs},
+            {"mlp_macs", costs.executed.mlp_macs},
+            {"head_macs", costs.executed.head_macs},
+            {"step_macs", costs.executed.step_macs}}}};
+}
+
+std::string cost_table(const std::vector<NamedConfig>& configs) {
+  std::vector<Cells> rows = {{"model", "parameters", "MACs", "floats", "attention", "MLP", "head", "step"}};
+  for (const auto& [name, config] : configs) {
+    const Costs costs = costs_of(config);
+    rows.push_back({name, grouped(costs.parameters), short_count(costs.paper.attention_macs),
+                    short_count(costs.paper.attention_memory), short_count(costs.executed.attention_macs),
+                    short_count(costs.executed.mlp_macs), short_count(costs.executed.head_macs),
+                    short_count(costs.executed.step_macs)});
+  }
+  return table(rows, 1) +
+         "\nMACs, floats: attention as the papers count it, a layer and sequence. attention, MLP, head: MACs carried\n"
+         "out by the whole model for a sequence, forward; step: for a training step of train.batch_size sequences.\n";
+}
+
+Json paper_json(std::string_view paper) {
+  Json rows = Json::array();
+  for (const PaperFigure& figure : paper_figures(paper)) {
+    rows.push_back({{"row", figure.row},
+                    {"quantity", figure.quantity},
+                    {"printed", figure.printed},
+                    {"computed", figure.computed},
+                    {"agrees", figure.agrees}});
+  }
+  return rows;
+}
+
+std::string paper_table(std::string_view paper) {
+  std::vector<Cells> rows = {{"model", "quantity", "printed", "computed", "agrees"}};
+  std::size_t agreeing = 0;
+  for (const PaperFigure& figure : paper_figures(paper)) {
+    rows.push_back({figure.row, figure.quantity == "attention_macs" ? "MACs" : "floats", figure.printed,
+                    grouped(figure.computed), figure.agrees ? "yes" : "NO"});
+    agreeing += figure.agrees ? 1 : 0;
+  }
+  return table(rows, 2) + fmt::format("\n{} of {} printed figures agree (attention, a layer and sequence).\n", agreeing,
+                                      rows.size() - 1);
+}
+
+Json match_json(const MatchResult& result) {
+  Json list = Json::array();
+  for (const Candidate& candidate : result.candidates) {
+    list.push_back({{"n_heads", candidate.n_heads},
+                    {"n_experts", candidate.n_experts},
+                    {"top_k", candidate.top_k},
+                    {"d_head", candidate.d_head},
+                    {"d_hidden", candidate.d_hidden},
+                    {"parameters", candidate.parameters},
+                    {"attention_macs", candidate.attention_macs}});
+  }
+  const bool by_macs = result.by == MatchBy::macs;
+  return {{"config", config::to_toml(result.config)},
+          {"by", by_macs ? "macs" : "parameters"},
+          {"parameters", result.parameters},
+          {"target", by_macs ? result.target_attention_macs : result.target_parameters},
+          {"attention_macs", result.attention_macs},
+          {"target_parameters", result.target_parameters},
+          {"target_attention_macs", result.target_attention_macs},
+          {"candidates", list}};
+}
+
+std::string match_summary(const MatchResult& result) {
+  std::vector<Cells> rows = {{"", "parameters", "attention MACs"},
+                             {"target", grouped(result.target_parameters), grouped(result.target_attention_macs)},
+                             {"matched", grouped(result.parameters), grouped(result.attention_macs)}};
+  std::string text = table(rows, 1);
+  if (!result.candidates.empty()) {
+    rows = {{"n_heads", "n_experts", "top_k", "d_head", "d_hidden", "parameters", "attention MACs"}};
+    for (const Candidate& c : result.candidates) {
+      rows.push_back({fmt::format("{}", c.n_heads), fmt::format("{}", c.n_experts), fmt::format("{}", c.top_k),
+                      fmt::format("{}", c.d_head), fmt::format("{}", c.d_hidden), grouped(c.parameters),
+                      grouped(c.attention_macs)});
+    }
+    text +=
+        "\nThe papers' order of trials (the first that reaches the target's perplexity is taken):\n" + table(rows, 0);
+  }
+  return text;
+}
+
+Json recipes_json(const std::vector<Recipe>& recipes) {
+  Json list = Json::array();
+  for (const Recipe& recipe : recipes) {
+    list.push_back({{"name", recipe.name},
+                    {"file", recipe.file.string()},
+                    {"paper", recipe.paper},
+                    {"table", recipe.table},
+                    {"row", recipe.row},
+                    {"about", recipe.about}});
+  }
+  return list;
+}
+
+std::string recipes_table(const std::vector<Recipe>& recipes) {
+  std::vector<Cells> rows = {{"name", "paper", "table", "row", "about"}};
+  for (const Recipe& recipe : recipes) {
+    rows.push_back({recipe.name, recipe.paper, recipe.table, recipe.row, recipe.about});
+  }
+  return table(rows, 5);
+}
+
+}  // namespace headroom::cost

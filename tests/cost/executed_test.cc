@@ -1,0 +1,112 @@
+// executed_cost() against the products of small models, each written [rows x inner x columns].
+#include <gtest/gtest.h>
+
+#include "headroom/core/error.h"
+#include "headroom/cost/cost.h"
+
+namespace headroom::cost {
+namespace {
+
+using namespace config;
+
+// T = 5, M = 3 (S = 8), d = 10, H = 4, e = 3, L = 2, V = 7.
+ModelOptions small() {
+  ModelOptions m;
+  m.vocabulary_size = 7;
+  m.n_layers = 2;
+  m.d_model = 10;
+  m.context_length = 5;
+  m.memory_length = 3;
+  m.attention.n_heads = 4;
+  m.attention.d_head = 3;
+  m.attention.position = Position::none;
+  m.mlp.d_hidden = 11;
+  return m;
+}
+
+constexpr std::int64_t kQuery = 5 * 10 * 12, kOutput = 5 * 12 * 10;  // T rows
+constexpr std::int64_t kKeys = 8 * 10 * 12, kValues = 8 * 10 * 12;   // S rows
+constexpr std::int64_t kScores = 4 * (5 * 3 * 8), kRead = 4 * (5 * 8 * 3);
+constexpr std::int64_t kDense = kQuery + kKeys + kValues + kOutput + kScores + kRead;
+constexpr std::int64_t kMlp = 5 * 10 * 11 + 5 * 11 * 10;
+constexpr std::int64_t kHead = 5 * 10 * 7;
+
+TEST(Executed, DenseModel) {
+  const ExecutedCost cost = executed_cost(small(), 6);
+  EXPECT_EQ(cost.attention_macs, 2 * kDense);
+  EXPECT_EQ(cost.mlp_macs, 2 * kMlp);
+  EXPECT_EQ(cost.head_macs, kHead);
+  EXPECT_EQ(cost.step_macs, 3 * 6 * (2 * kDense + 2 * kMlp + kHead));
+}
+
+TEST(Executed, PositionsAreProjectedOnceForABatch) {
+  ModelOptions m = small();
+  m.attention.position = Position::relative;
+  const std::int64_t scores = 4 * (5 * 3 * 8), projection = 8 * 10 * 12;
+  const ExecutedCost cost = executed_cost(m, 6);
+  EXPECT_EQ(cost.attention_macs, 2 * (kDense + scores + projection));
+  EXPECT_EQ(cost.step_macs, 3 * (6 * (2 * (kDense + scores) + 2 * kMlp + kHead) + 2 * projection));
+}
+
+TEST(Executed, GroupedKeysAndValuesAreProjectedOncePerGroup) {
+  ModelOptions m = small();
+  m.attention.n_kv_heads = 2;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense - kKeys / 2 - kValues / 2));
+}
+
+TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddASelectionASide) {
+  ModelOptions m = small();
+  m.attention.projection = Projection::experts;
+  m.attention.experts = {"v", "o"};
+  m.attention.n_experts = 6;
+  m.attention.top_k = 2;
+  const std::int64_t source = 8 * 10 * (4 * 6), destination = 5 * 10 * (4 * 6);
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + kValues + kOutput + source + destination));
+  m.attention.shared_selection = true;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + kValues + kOutput + source));
+  m.attention.experts = {"q", "o"};
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + kQuery + kOutput + destination));
+  m.attention.experts = {"q", "k", "v", "o"};
+  m.attention.shared_selection = false;
+  m.attention.top_k = 3;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs,
+            2 * (3 * (kQuery + kKeys + kValues + kOutput) + kScores + kRead + source + destination));
+  m.attention.experts = {};
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * kDense);
+}
+
+TEST(Executed, RoutedHeads) {
+  ModelOptions m = small();
+  m.attention.projection = Projection::routed_heads;
+  m.attention.n_experts = 6;
+  m.attention.top_k = 4;
+  const std::int64_t shared = 8 * 10 * 3, router = 5 * 10 * 6;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kQuery + 2 * shared + kOutput + kScores + kRead + router));
+  m.attention.position = Position::relative;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs,
+            2 * (kQuery + 2 * shared + kOutput + 2 * kScores + kRead + router + 8 * 10 * 3));
+}
+
+TEST(Executed, MlpKinds) {
+  ModelOptions m = small();
+  m.mlp.kind = MlpKind::gated;
+  EXPECT_EQ(executed_cost(m, 1).mlp_macs, 2 * (3 * 5 * 10 * 11));
+  m.mlp.kind = MlpKind::experts;
+  m.mlp.n_experts = 9;
+  m.mlp.top_k = 3;
+  EXPECT_EQ(executed_cost(m, 1).mlp_macs, 2 * (5 * 10 * 9 + 3 * (5 * 10 * 11 + 5 * 11 * 10)));
+}
+
+TEST(Executed, RefusesAnEmptyBatch) {
+  EXPECT_THROW(executed_cost(small(), 0), MisuseError);
+}
+
+// Without memory the two ways of counting differ in selection (H) and in the weighted averages only.
+TEST(Executed, AgreesWithThePapersWhereTheyCountTheSame) {
+  ModelOptions m = small();
+  m.memory_length = 0;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * paper_cost(m).attention_macs);
+}
+
+}  // namespace
+}  // namespace headroom::cost
