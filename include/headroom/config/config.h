@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "headroom/config/model_options.h"
@@ -41,6 +42,9 @@ void check(const ModelOptions& model, std::string_view origin);
 
 // Every key with its value, in a fixed order; parse_config(to_toml(c)) equals c.
 std::string to_toml(const Config& config);
+
+// Every dotted key with its value as text, in the same order for every config: what two configs are compared by.
+std::vector<std::pair<std::string, std::string>> flatten(const Config& config);
 
 // Every key with its default, its choices or range, and what it means: for `headroom train --help-config`.
 std::string help_text();

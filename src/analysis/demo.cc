@@ -1,0 +1,75 @@
+#include "headroom/analysis/demo.h"
+
+#include <fmt/format.h>
+
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "headroom/cost/cost.h"
+#include "headroom/cost/match.h"
+#include "markup.h"
+#include "words.h"
+
+namespace headroom::analysis {
+namespace {
+
+// Beginnings of the kinds of text that the built-in corpus holds: Python sources and C++ headers.
+const std::vector<std::string> kPrompts = {"def forward(self, input: Tensor) -> Tensor:\n    ",
+                                           "#pragma once\n\nnamespace at {\n"};
+
+std::string matrices(const ComparedRun& run) {
+  return fmt::format("{} attention {} a layer", run.config.model.attention.n_heads,
+                     run.config.model.attention.n_heads == 1 ? "matrix" : "matrices");
+}
+
+// What was matched to what, for the page and the terminal.
+std::string describe_sizes(const std::vector<NamedConfig>& configs) {
+  std::vector<std::string> sizes;
+  for (const NamedConfig& named : configs) {
+    const config::ModelOptions& model = named.config.model;
+    sizes.push_back(fmt::format("{} (d_head {}, d_hidden {}: {} parameters)", named.name, model.attention.d_head,
+                                model.mlp.d_hidden, plain_number(static_cast<double>(cost::count_parameters(model)))));
+  }
+  return fmt::format("Matched by the SwitchHead papers' procedure to {}: {}.", sizes.front(),
+                     enumerated({sizes.begin() + 1, sizes.end()}));
+}
+
+}  // namespace
+
+std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides) {
+  std::vector<NamedConfig> configs = load_configs({"demo/dense_h8", "demo/dense_h2", "demo/switchhead_h2"}, overrides);
+  for (std::size_t i = 1; i < configs.size(); ++i) {
+    configs[i].config = cost::match(configs[i].config, configs.front().config, cost::MatchBy::parameters).config;
+    config::check(configs[i].config, configs[i].name);
+  }
+  return configs;
+}
+
+std::string conclude_demo(const std::vector<ComparedRun>& runs) {
+  if (runs.size() != 3) {
+    fail("demo: compares three runs, got {}", runs.size());
+  }
+  const ComparedRun &many = runs[0], &few = runs[1], &switchhead = runs[2];
+  return fmt::format(
+      "With {}, SwitchHead has a validation perplexity of {}: {}, which has {}, and {}, which has {}; beside {} it "
+      "takes "
+      "{}.",
+      matrices(switchhead), plain_number(switchhead.perplexity()), perplexity_against(switchhead, many),
+      many.config.model.attention.n_heads, perplexity_against(switchhead, few), few.config.model.attention.n_heads,
+      many.name, costs_against(switchhead, many));
+}
+
+CompareResult demo(const DemoRequest& request) {
+  CompareRequest comparison;
+  comparison.configs = demo_configs(request.overrides);
+  comparison.out = request.out;
+  comparison.cache = request.cache;
+  comparison.prompts = kPrompts;
+  comparison.title = "Fewer attention matrices: SwitchHead beside dense Transformer-XL";
+  comparison.about = describe_sizes(comparison.configs);
+  comparison.command = request.command;
+  comparison.conclude = conclude_demo;
+  log_info("{}", comparison.about);
+  return compare(comparison);
+}
+
+}  // namespace headroom::analysis

@@ -1,0 +1,123 @@
+#include "markup.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "headroom/core/json.h"
+
+namespace headroom::analysis {
+namespace {
+
+// The JSON writer replaces what is not UTF-8; reading its text back gives a string that is.
+std::string valid_utf8(std::string_view text) {
+  return Json::parse(to_json_line(Json(std::string(text)))).get<std::string>();
+}
+
+std::string with_thousands(long long number) {
+  std::string digits = std::to_string(number);
+  for (std::ptrdiff_t at = std::ssize(digits) - 3; at > (number < 0 ? 1 : 0); at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return digits;
+}
+
+// Digits behind the point that leave three significant ones.
+int decimals(double number) {
+  const double magnitude = std::abs(number);
+  return magnitude >= 99.95 ? 0 : magnitude >= 9.995 ? 1 : 2;
+}
+
+}  // namespace
+
+std::string escape(std::string_view text) {
+  std::string out;
+  for (const char c : valid_utf8(text)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default: {
+        const auto byte = static_cast<unsigned char>(c);
+        const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+        out += control ? std::string("\xef\xbf\xbd") : std::string(1, c);
+      }
+    }
+  }
+  return out;
+}
+
+std::string shorten(std::string_view text, std::size_t characters) {
+  const std::string whole = valid_utf8(text);
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    if ((static_cast<unsigned char>(whole[i]) & 0xc0) != 0x80) {
+      starts.push_back(i);
+    }
+  }
+  if (starts.size() <= characters) {
+    return whole;
+  }
+  // The middle goes: what tells names apart is often their end.
+  const std::size_t head = characters / 2, tail = characters - head - 1;
+  return whole.substr(0, starts[head]) + "\xe2\x80\xa6" + (tail > 0 ? whole.substr(starts[starts.size() - tail]) : "");
+}
+
+std::string short_number(double number) {
+  if (!std::isfinite(number)) {
+    return "not finite";
+  }
+  constexpr std::array<const char*, 6> kPrefixes = {"", " k", " M", " G", " T", " P"};
+  std::size_t prefix = 0;
+  while (std::abs(number) >= 999.5 && prefix + 1 < kPrefixes.size()) {
+    number /= 1000.0;
+    ++prefix;
+  }
+  const bool whole = prefix == 0 && number == std::floor(number);
+  return fmt::format("{:.{}f}{}", number, whole ? 0 : decimals(number), kPrefixes[prefix]);
+}
+
+std::string plain_number(double number) {
+  if (!std::isfinite(number)) {
+    return "not finite";
+  }
+  if (std::abs(number) >= 1e15) {
+    return fmt::format("{:.3g}", number);
+  }
+  if (std::abs(number) >= 999.5) {
+    return with_thousands(std::llround(number));
+  }
+  return fmt::format("{:.{}f}", number, decimals(number));
+}
+
+std::string ratio_text(double ratio) {
+  return std::isfinite(ratio) ? fmt::format("{:.3g}x", ratio) : "not finite";
+}
+
+std::string counted(std::size_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
+std::string enumerated(const std::vector<std::string>& items) {
+  std::string text;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    text += i == 0 ? "" : i + 1 == items.size() ? " and " : ", ";
+    text += items[i];
+  }
+  return text;
+}
+
+}  // namespace headroom::analysis

@@ -1,0 +1,33 @@
+// Text and numbers as a page shows them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom::analysis {
+
+// `text` made safe to stand in HTML and SVG, in elements and in quoted attributes: markup characters as entities,
+// invalid UTF-8 and control characters other than tab and line end as U+FFFD.
+std::string escape(std::string_view text);
+
+// At most `characters` (at least 1) characters of valid UTF-8, with an ellipsis where the middle was left out.
+std::string shorten(std::string_view text, std::size_t characters);
+
+// Three significant digits and a unit prefix: "763 k", "2.70 M", "5.37 G".
+std::string short_number(double number);
+
+// A perplexity, loss or axis value: "7.37", "23.1", "1,204".
+std::string plain_number(double number);
+
+// Three significant digits and "x": "0.376x", "1x", "12.5x".
+std::string ratio_text(double ratio);
+
+// "3 runs", "1 run".
+std::string counted(std::size_t count, std::string_view thing);
+
+// "a", "a and b", "a, b and c".
+std::string enumerated(const std::vector<std::string>& items);
+
+}  // namespace headroom::analysis

@@ -1,0 +1,24 @@
+// What a finished run leaves for the comparison: out/<name>/result.json.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "headroom/core/json.h"
+#include "headroom/train/train.h"
+
+namespace headroom::analysis {
+
+struct FinishedRun {
+  train::TrainResult result;
+  std::string machine;  // what it was measured on and with
+};
+
+// The `train` keys of the command line, and bits_per_byte.
+Json to_json(const train::TrainResult& result);
+
+void write_result(const FinishedRun& run, const std::filesystem::path& file);
+// Throws MisuseError naming the file when it is not what write_result() wrote.
+FinishedRun read_result(const std::filesystem::path& file);
+
+}  // namespace headroom::analysis

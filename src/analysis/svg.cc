@@ -1,0 +1,234 @@
+#include "svg.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "markup.h"
+
+namespace headroom::analysis {
+namespace {
+
+// The drawing's own units; the page scales it to the room there is.
+constexpr double kWidth = 480.0, kHeight = 330.0;
+constexpr double kLeft = 44.0, kRight = 112.0, kTop = 12.0, kBottom = 40.0;
+constexpr double kLabelGap = 15.0;      // between the baselines of two direct labels
+constexpr std::size_t kLabelRoom = 14;  // characters of a name
+constexpr double kSteepPart = 0.1;      // of x, may be cut off at the top
+
+struct Scale {
+  double low, high, from, to;
+  double operator()(double value) const { return from + (value - low) / (high - low) * (to - from); }
+};
+
+struct Frame {
+  Scale x, log_y;
+  double y(double value) const { return log_y(std::log(value)); }
+};
+
+std::vector<Point> drawable(const Line& line) {
+  std::vector<Point> points;
+  for (const Point& point : line.points) {
+    if (std::isfinite(point.x) && std::isfinite(point.y) && point.y > 0.0) {
+      points.push_back(point);
+    }
+  }
+  return points;
+}
+
+// A tick is round: no digits are lost.
+std::string tick_text(double tick) {
+  return tick >= 1e6   ? fmt::format("{:.6g} M", tick / 1e6)
+         : tick >= 1e4 ? fmt::format("{:.6g} k", tick / 1e3)
+                       : fmt::format("{:.6g}", tick);
+}
+
+Frame frame_around(const std::vector<std::vector<Point>>& lines) {
+  double right = 0.0;
+  for (const auto& points : lines) {
+    right = points.empty() ? right : std::max(right, points.back().x);
+  }
+  double low = std::numeric_limits<double>::infinity(), high = 0.0;
+  for (const auto& points : lines) {
+    for (const Point& point : points) {
+      low = std::min(low, point.y);
+      if (point.x >= kSteepPart * right || &point == &points.back()) {
+        high = std::max(high, point.y);
+      }
+    }
+  }
+  const double pad = std::max(0.06 * std::log(high / low), 0.01);
+  return {.x = {0.0, right > 0.0 ? right : 1.0, kLeft, kWidth - kRight},
+          .log_y = {std::log(low) - pad, std::log(high) + pad, kHeight - kBottom, kTop}};
+}
+
+std::string axes(const Frame& frame, const std::string& x_label) {
+  std::string svg;
+  for (const double tick : logarithmic_ticks(std::exp(frame.log_y.low), std::exp(frame.log_y.high))) {
+    const double y = frame.y(tick);
+    svg += fmt::format("<path class='grid' d='M{:.1f} {:.1f}H{:.1f}'/><text class='y' x='{:.1f}' y='{:.1f}'>{}</text>",
+                       kLeft, y, kWidth - kRight, kLeft - 6, y + 4, tick_text(tick));
+  }
+  const double base = kHeight - kBottom;
+  svg += fmt::format("<path class='axis' d='M{:.1f} {:.1f}H{:.1f}'/>", kLeft, base, kWidth - kRight);
+  for (const double tick : linear_ticks(0.0, frame.x.high, 5)) {
+    svg += fmt::format("<path class='axis' d='M{0:.1f} {1:.1f}v4'/><text class='x' x='{0:.1f}' y='{2:.1f}'>{3}</text>",
+                       frame.x(tick), base, base + 17, tick_text(tick));
+  }
+  return svg + fmt::format("<text class='x' x='{:.1f}' y='{:.1f}'>{}</text>", (kLeft + kWidth - kRight) / 2,
+                           kHeight - 5, escape(x_label));
+}
+
+std::string curve(const Frame& frame, const Line& line, const std::vector<Point>& points) {
+  std::string path, dots;
+  for (const Point& point : points) {
+    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? 'M' : 'L', frame.x(point.x), frame.y(point.y));
+    dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='6'><title>{}: {} at {}</title></circle>", frame.x(point.x),
+                        frame.y(point.y), escape(line.name), plain_number(point.y), short_number(point.x));
+  }
+  return fmt::format("<path class='line s{0}' d='{1}'/><g class='hover s{0}'>{2}</g>", line.style % kStyles, path,
+                     dots);
+}
+
+// Moves labels apart that would overlap, keeping their order and staying inside the frame.
+void spread(std::vector<double>& heights) {
+  std::vector<std::size_t> order(heights.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+  }
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return heights[a] < heights[b]; });
+  double floor = -std::numeric_limits<double>::infinity();
+  for (const std::size_t i : order) {
+    heights[i] = floor = std::max(heights[i], floor + kLabelGap);
+  }
+  double ceiling = kHeight - kBottom;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    heights[*i] = std::min(heights[*i], ceiling);
+    ceiling = heights[*i] - kLabelGap;
+  }
+}
+
+std::string direct_labels(const Frame& frame, const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
+  std::vector<std::size_t> which;
+  std::vector<double> heights;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!lines[i].empty()) {
+      which.push_back(i);
+      heights.push_back(frame.y(lines[i].back().y));
+    }
+  }
+  spread(heights);
+  std::string svg;
+  for (std::size_t n = 0; n < which.size(); ++n) {
+    const Line& line = chart.lines[which[n]];
+    const Point& end = lines[which[n]].back();
+    const double x = kWidth - kRight;
+    svg += fmt::format(
+        "<path class='leader s{0}' d='M{1:.1f} {2:.1f}L{3:.1f} {2:.1f}L{4:.1f} {5:.1f}'/>"
+        "<circle class='end s{0}' cx='{1:.1f}' cy='{2:.1f}' r='3.5'/>"
+        "<text class='label s{0}' x='{6:.1f}' y='{7:.1f}'>{8}</text>",
+        line.style % kStyles, frame.x(end.x), frame.y(end.y), x, x + 9, heights[n], x + 12, heights[n] + 4,
+        escape(shorten(line.name, kLabelRoom)));
+  }
+  return svg;
+}
+
+std::string open_svg(double height, const std::string& title) {
+  return fmt::format("<svg class='chart' viewBox='0 0 {:.0f} {:.0f}' role='img' aria-label=\"{}\">", kWidth, height,
+                     escape(title));
+}
+
+}  // namespace
+
+std::vector<double> linear_ticks(double low, double high, int wanted) {
+  std::vector<double> ticks;
+  if (!(high > low) || !std::isfinite(high - low)) {
+    return {low};
+  }
+  const double raw = (high - low) / wanted;
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  const double mantissa = raw / power;
+  const double step = power * (mantissa < 1.5 ? 1.0 : mantissa < 3.5 ? 2.0 : mantissa < 7.5 ? 5.0 : 10.0);
+  const double slack = 1e-9 * step;
+  for (double n = std::ceil((low - slack) / step); n * step <= high + slack; n += 1.0) {
+    ticks.push_back(n * step + 0.0);  // no negative zero
+  }
+  return ticks;
+}
+
+std::vector<double> logarithmic_ticks(double low, double high) {
+  const std::vector<std::vector<double>> kMantissas = {{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}};
+  for (const auto& mantissas : kMantissas) {
+    std::vector<double> ticks;
+    for (double power = std::floor(std::log10(low)); power <= std::log10(high); power += 1.0) {
+      for (const double mantissa : mantissas) {
+        const double tick = mantissa * std::pow(10.0, power);
+        if (tick >= low && tick <= high) {
+          ticks.push_back(tick);
+        }
+      }
+    }
+    if (ticks.size() >= 4) {
+      return ticks;
+    }
+  }
+  return linear_ticks(low, high, 4);
+}
+
+std::string line_chart(const LineChart& chart) {
+  std::vector<std::vector<Point>> lines;
+  bool empty = true;
+  for (const Line& line : chart.lines) {
+    lines.push_back(drawable(line));
+    empty = empty && lines.back().empty();
+  }
+  std::string svg = open_svg(kHeight, chart.title);
+  if (empty) {
+    return svg + fmt::format("<text class='x' x='{:.0f}' y='{:.0f}'>nothing was measured</text></svg>", kWidth / 2,
+                             kHeight / 2);
+  }
+  const Frame frame = frame_around(lines);
+  svg += axes(frame, chart.x_label);
+  // A nested viewport cuts off what lies above the frame.
+  const double width = kWidth - kLeft - kRight, height = kHeight - kBottom - kTop;
+  svg += fmt::format("<svg x='{0}' y='{1}' width='{2}' height='{3}' viewBox='{0} {1} {2} {3}'>", kLeft, kTop, width,
+                     height);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    svg += curve(frame, chart.lines[i], lines[i]);
+  }
+  return svg + "</svg>" + direct_labels(frame, chart, lines) + "</svg>";
+}
+
+std::string bar_chart(const BarChart& chart) {
+  constexpr double kRow = 30.0, kNames = 112.0, kTexts = 84.0;
+  double longest = 0.0;
+  for (const Bar& bar : chart.bars) {
+    longest = std::isfinite(bar.value) ? std::max(longest, bar.value) : longest;
+  }
+  const double height = kRow * static_cast<double>(chart.bars.size()) + 4;
+  std::string svg = open_svg(height, chart.title);
+  double y = 2.0;
+  for (const Bar& bar : chart.bars) {
+    const bool drawn = longest > 0.0 && std::isfinite(bar.value) && bar.value > 0.0;
+    const double length = drawn ? bar.value / longest * (kWidth - kNames - kTexts) : 0.0;
+    svg += fmt::format(
+        "<text class='y' x='{:.1f}' y='{:.1f}'>{}<title>{}</title></text>"
+        "<rect class='bar s{}' x='{:.1f}' y='{:.1f}' width='{:.1f}' height='{:.1f}' rx='2'/>"
+        "<text class='value' x='{:.1f}' y='{:.1f}'>{}</text>",
+        kNames - 8, y + 19, escape(shorten(bar.name, kLabelRoom)), escape(bar.name), bar.style % kStyles, kNames, y + 4,
+        length, kRow - 8, kNames + length + 6, y + 19, escape(bar.text));
+    y += kRow;
+  }
+  return svg + fmt::format("<path class='axis' d='M{:.1f} 0V{:.1f}'/></svg>", kNames, height);
+}
+
+std::string line_sample(std::size_t style) {
+  return fmt::format(
+      "<svg class='sample' viewBox='0 0 30 10' aria-hidden='true'><path class='line s{}' d='M1 5H29'/></svg>",
+      style % kStyles);
+}
+
+}  // namespace headroom::analysis

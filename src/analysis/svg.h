@@ -1,0 +1,55 @@
+// Charts as inline SVG: no scripts, colours and line styles from the page's style sheet (html.cc), so that they
+// follow its light and dark schemes.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace headroom::analysis {
+
+struct Point {
+  double x = 0.0, y = 0.0;
+};
+
+// Runs keep their colour and line style through all charts: number `style % kStyles`.
+inline constexpr std::size_t kStyles = 8;
+
+struct Line {
+  std::string name;
+  std::vector<Point> points;  // x ascending
+  std::size_t style = 0;
+};
+
+// Values over a positive x, on a logarithmic scale: what perplexity asks for, since its logarithm is the loss.
+struct LineChart {
+  std::string title, x_label;
+  std::vector<Line> lines;
+};
+
+struct Bar {
+  std::string name;
+  double value = 0.0;
+  std::string text;  // the value as it is printed
+  std::size_t style = 0;
+};
+
+struct BarChart {
+  std::string title;
+  std::vector<Bar> bars;
+};
+
+// Points with a y that is not finite or not above 0 are left out. The steep beginning of the curves (the first tenth
+// of x) may lie above the frame.
+std::string line_chart(const LineChart& chart);
+std::string bar_chart(const BarChart& chart);
+
+// A short piece of line in a run's style, for legends and tables.
+std::string line_sample(std::size_t style);
+
+// Round numbers from at or above `low` to at or below `high`, about `wanted` of them.
+std::vector<double> linear_ticks(double low, double high, int wanted);
+// Round numbers for a logarithmic scale, 0 < low < high: 3 to about 8 of them.
+std::vector<double> logarithmic_ticks(double low, double high);
+
+}  // namespace headroom::analysis

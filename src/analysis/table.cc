@@ -1,0 +1,108 @@
+// The comparison as aligned text.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "headroom/analysis/compare.h"
+#include "headroom/core/log.h"
+#include "markup.h"
+#include "table.h"
+
+namespace headroom::analysis {
+namespace {
+
+std::string heads_text(const config::ModelOptions& model) {
+  const config::AttentionOptions& a = model.attention;
+  switch (a.projection) {
+    case config::Projection::experts:
+      return fmt::format("{} ({}/{} experts)", a.n_heads, a.top_k, a.n_experts);
+    case config::Projection::routed_heads:
+      return fmt::format("{} of {}", a.n_heads, a.n_experts);
+    case config::Projection::dense:
+      break;
+  }
+  return a.kv_heads() == a.n_heads ? fmt::format("{}", a.n_heads) : fmt::format("{} ({} kv)", a.n_heads, a.kv_heads());
+}
+
+double against(double mine, double first) {
+  return first > 0.0 ? mine / first : 0.0;
+}
+
+// Characters that a terminal shows, a column each.
+std::size_t width(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::string padded(const std::string& text, std::size_t room, bool left) {
+  const std::string blanks(room - std::min(room, width(text)), ' ');
+  return left ? text + blanks : blanks + text;
+}
+
+}  // namespace
+
+const std::vector<Column>& columns() {
+  static const std::vector<Column> kColumns = {
+      {"", "model", Better::neither},
+      {"", "heads", Better::neither},
+      {"", "parameters", Better::neither},
+      {"attention", "MACs", Better::lower},
+      {"relative", "MACs", Better::neither},
+      {"attention", "memory", Better::lower},
+      {"validation", "perplexity", Better::lower},
+      {"bits per", "byte", Better::lower},
+      {"tokens per", "second", Better::higher},
+      {"peak", "memory", Better::lower},
+      {"training", "time", Better::lower},
+  };
+  return kColumns;
+}
+
+std::vector<Cell> row_of(const ComparedRun& run, const ComparedRun& first) {
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const double macs = number(run.attention_macs), memory = number(run.attention_memory);
+  const double peak = number(run.result.peak_memory_bytes);
+  const train::TrainResult& r = run.result;
+  return {
+      {shorten(run.name, 24), 0.0},
+      {heads_text(run.config.model), 0.0},
+      {short_number(number(r.parameters)), number(r.parameters)},
+      {short_number(macs), macs},
+      {ratio_text(against(macs, number(first.attention_macs))), macs},
+      {short_number(memory), memory},
+      {plain_number(run.perplexity()), run.perplexity()},
+      {fmt::format("{:.3f}", r.validation_bits_per_byte), r.validation_bits_per_byte},
+      {short_number(r.tokens_per_second), r.tokens_per_second},
+      {format_bytes(peak), peak},
+      {format_duration(r.seconds), r.seconds},
+  };
+}
+
+std::string render_table(const std::vector<ComparedRun>& runs) {
+  std::vector<std::vector<std::string>> lines(2);
+  for (const Column& column : columns()) {
+    lines[0].push_back(column.above);
+    lines[1].push_back(column.name);
+  }
+  for (const ComparedRun& run : runs) {
+    lines.emplace_back();
+    for (const Cell& cell : row_of(run, runs.front())) {
+      lines.back().push_back(cell.text);
+    }
+  }
+  std::string text;
+  for (const auto& line : lines) {
+    std::string row;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      std::size_t room = 0;
+      for (const auto& other : lines) {
+        room = std::max(room, width(other[i]));
+      }
+      row += (i == 0 ? "" : "  ") + padded(line[i], room, i < 2);
+    }
+    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+}  // namespace headroom::analysis

@@ -1,0 +1,108 @@
+#include "words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "markup.h"
+
+namespace headroom::analysis {
+namespace {
+
+std::string times(double mine, double others, const char* what, const char* same) {
+  const double ratio = mine / others;
+  if (!std::isfinite(ratio)) {
+    return "";
+  }
+  if (std::abs(ratio - 1.0) < 0.005) {
+    return same;
+  }
+  return fmt::format("{:.{}f} times the {}", ratio, ratio < 0.1 ? 3 : ratio < 9.95 ? 2 : 0, what);
+}
+
+// "; the rest: a with 7.58 and b with 8.19", or only their range when there are many.
+std::string the_rest(const std::vector<ComparedRun>& runs, const std::array<const ComparedRun*, 2>& named) {
+  constexpr std::size_t kMany = 4;
+  std::vector<std::string> texts;
+  std::vector<double> perplexities;
+  for (const ComparedRun& run : runs) {
+    if (&run != named[0] && &run != named[1]) {
+      texts.push_back(fmt::format("{} with {}", run.name, plain_number(run.perplexity())));
+      perplexities.push_back(run.perplexity());
+    }
+  }
+  if (texts.empty()) {
+    return "";
+  }
+  if (texts.size() < kMany) {
+    return "; the rest: " + enumerated(texts);
+  }
+  const auto [low, high] = std::minmax_element(perplexities.begin(), perplexities.end());
+  return fmt::format("; the other {} lie between {} and {}", texts.size(), plain_number(*low), plain_number(*high));
+}
+
+}  // namespace
+
+double ComparedRun::perplexity() const {
+  return std::exp(result.validation_loss);
+}
+
+std::string perplexity_against(const ComparedRun& run, const ComparedRun& other) {
+  const double percent = 100.0 * (run.perplexity() / other.perplexity() - 1.0);
+  const std::string than = fmt::format("{} ({})", other.name, plain_number(other.perplexity()));
+  if (!std::isfinite(percent)) {
+    return "not comparable with " + than;
+  }
+  if (std::abs(percent) < 0.05) {
+    return "the same as " + than;
+  }
+  return fmt::format("{:.1f}% {} than {}", std::abs(percent), percent < 0.0 ? "lower" : "higher", than);
+}
+
+std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
+  std::vector<std::string> costs;
+  const auto add = [&](double mine, double others, const char* what, const char* same) {
+    const std::string text = times(mine, others, what, same);
+    if (!text.empty()) {
+      costs.push_back(text);
+    }
+  };
+  add(static_cast<double>(run.attention_macs), static_cast<double>(other.attention_macs), "attention MACs",
+      "the same attention MACs");
+  add(static_cast<double>(run.attention_memory), static_cast<double>(other.attention_memory), "attention memory",
+      "the same attention memory");
+  add(run.result.seconds, other.result.seconds, "training time", "the same training time");
+  add(static_cast<double>(run.result.parameters), static_cast<double>(other.result.parameters), "parameters",
+      "as many parameters");
+  return enumerated(costs);
+}
+
+std::string conclude(const std::vector<ComparedRun>& runs) {
+  if (runs.empty()) {
+    return "Nothing was compared.";
+  }
+  const auto better = [](const ComparedRun& a, const ComparedRun& b) {
+    return a.result.validation_loss < b.result.validation_loss;
+  };
+  const ComparedRun& first = runs.front();
+  const ComparedRun& best = *std::min_element(runs.begin(), runs.end(), better);
+  if (runs.size() == 1) {
+    return fmt::format("{} has a validation perplexity of {} after {}.", best.name, plain_number(best.perplexity()),
+                       counted(static_cast<std::size_t>(best.result.steps), "step"));
+  }
+  // The pair that the sentence weighs: the best beside the first or, where that is the same run, the next best.
+  const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
+  std::string text =
+      fmt::format("{} has the best validation perplexity, {}", best.name, plain_number(best.perplexity()));
+  if (&best == &first) {
+    text += fmt::format("; {} follows with {}, {}, at {}", other.name, plain_number(other.perplexity()),
+                        perplexity_against(other, first), costs_against(other, first));
+  } else {
+    text += fmt::format(", {}, at {}", perplexity_against(best, first), costs_against(best, first));
+  }
+  return text + the_rest(runs, {&first, &other}) + ".";
+}
+
+}  // namespace headroom::analysis

@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "analysis/example.h"
+#include "headroom/analysis/compare.h"
+
+namespace headroom::analysis {
+namespace {
+
+using testing::example_run;
+
+CompareResult example_result() {
+  CompareResult result;
+  result.title = "Title";
+  result.command = "headroom compare a b";
+  result.runs = {example_run("a", 7.0), example_run("b", 8.0, 400)};
+  result.prompts = {"once upon"};
+  result.runs[0].samples = {" a time"};
+  result.runs[1].samples = {" a prompt"};
+  result.notes = {"train.seed differs: 1 (a) and 2 (b)."};
+  result.conclusion = conclude(result.runs);
+  return result;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++n;
+  }
+  return n;
+}
+
+// Every element that is opened is closed, in order.
+void expect_well_formed(const std::string& html) {
+  std::vector<std::string> open;
+  const std::regex tag("<(/?)([a-zA-Z0-9]+)([^>]*)>");
+  for (std::sregex_iterator i(html.begin(), html.end(), tag), end; i != end; ++i) {
+    const std::string name = (*i)[2], rest = (*i)[3];
+    if (name == "meta" || name == "br" || (!rest.empty() && rest.back() == '/')) {
+      continue;
+    }
+    if ((*i)[1].length() == 0) {
+      open.push_back(name);
+    } else {
+      ASSERT_FALSE(open.empty()) << name;
+      ASSERT_EQ(open.back(), name);
+      open.pop_back();
+    }
+  }
+  EXPECT_TRUE(open.empty()) << open.back();
+}
+
+TEST(Report, ShowsEverythingThatWasCompared) {
+  const CompareResult result = example_result();
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  for (const std::string& part :
+       {result.conclusion, result.command, std::string("train.seed differs"), std::string("once upon"),
+        std::string(" a prompt"), std::string("a CPU, 2 threads, fp32"), std::string("prefers-color-scheme: dark")}) {
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(count(html, "<svg class='chart'"), 8u) << "two curves, six bars";
+  EXPECT_EQ(count(html, "<details>"), 2u);
+  EXPECT_NE(html.find("d_model = 256"), std::string::npos) << "the resolved config";
+}
+
+TEST(Report, NeedsNoNetworkAndNoScript) {
+  const std::string html = render_report(example_result());
+  for (const char* part : {"http:", "https:", "<script", "<link", "@import", "url(", "src="}) {
+    EXPECT_EQ(html.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(Report, MarksTheBestOfAColumn) {
+  const std::string html = render_report(example_result());
+  EXPECT_NE(html.find("<td class='best'>7.00</td>"), std::string::npos);
+  EXPECT_NE(html.find("<td class='best'>400</td>"), std::string::npos) << "attention MACs";
+  EXPECT_EQ(html.find("<td class='best'>500</td>"), std::string::npos) << "equal attention memory is nobody's best";
+}
+
+TEST(Report, CannotBeBrokenByTextFromOutside) {
+  CompareResult result = example_result();
+  const std::string evil = "</pre><script>alert('x')</script>\"'\xff\x01";
+  result.title = result.command = result.conclusion = evil;
+  result.prompts = {evil};
+  result.notes = {evil};
+  for (ComparedRun& run : result.runs) {
+    run.name = run.machine = evil;
+    run.samples = {evil};
+    run.config.tokenizer.model = evil;
+  }
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(html.find("<script"), std::string::npos);
+  EXPECT_EQ(html.find('\xff'), std::string::npos);
+  EXPECT_EQ(html.find('\x01'), std::string::npos);
+}
+
+TEST(Report, StandsOneRunWithoutHistoryOrSample) {
+  CompareResult result = example_result();
+  result.runs.resize(1);
+  result.runs[0].result.validation.clear();
+  result.prompts.clear();
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(html.find("Sample text"), std::string::npos);
+  EXPECT_EQ(html.find("class='best'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headroom::analysis

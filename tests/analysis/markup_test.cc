@@ -1,0 +1,62 @@
+#include "analysis/markup.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace headroom::analysis {
+namespace {
+
+TEST(Markup, EscapesWhatCouldBecomeMarkup) {
+  EXPECT_EQ(escape("<b a=\"1\" c='2'>&amp;"), "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;amp;");
+  EXPECT_EQ(escape("tabs\tand\nlines stay, ünïcode too"), "tabs\tand\nlines stay, ünïcode too");
+}
+
+TEST(Markup, ReplacesInvalidUtf8AndControlCharacters) {
+  const std::string replacement = "\xef\xbf\xbd";
+  EXPECT_EQ(escape("a\xff"
+                   "b"),
+            "a" + replacement + "b");
+  EXPECT_EQ(escape("cut \xe2\x82"), "cut " + replacement);
+  EXPECT_EQ(escape(std::string("a\0b\x1b\x7f", 5)), "a" + replacement + "b" + replacement + replacement);
+}
+
+TEST(Markup, ShortensByCharactersNotBytes) {
+  EXPECT_EQ(shorten("dense_h8", 8), "dense_h8");
+  EXPECT_EQ(shorten("a_long_name_h8", 8), "a_lo\xe2\x80\xa6_h8");
+  EXPECT_EQ(shorten("äöüßäöüß", 8), "äöüßäöüß");
+  EXPECT_EQ(shorten("äöüßäöüßx", 4), "äö\xe2\x80\xa6x");
+  EXPECT_EQ(shorten("abc", 1), "\xe2\x80\xa6");
+}
+
+TEST(Markup, NumbersKeepThreeDigits) {
+  EXPECT_EQ(short_number(0), "0");
+  EXPECT_EQ(short_number(512), "512");
+  EXPECT_EQ(short_number(999.7), "1.00 k");
+  EXPECT_EQ(short_number(762880), "763 k");
+  EXPECT_EQ(short_number(2695764), "2.70 M");
+  EXPECT_EQ(short_number(453427200), "453 M");
+  EXPECT_EQ(short_number(5368709120), "5.37 G");
+  EXPECT_EQ(short_number(std::nan("")), "not finite");
+  EXPECT_EQ(plain_number(7.3749), "7.37");
+  EXPECT_EQ(plain_number(23.14), "23.1");
+  EXPECT_EQ(plain_number(9.996), "10.0");
+  EXPECT_EQ(plain_number(120.2), "120");
+  EXPECT_EQ(plain_number(1203.7), "1,204");
+  EXPECT_EQ(plain_number(1234567), "1,234,567");
+  EXPECT_EQ(plain_number(-1234), "-1,234");
+  EXPECT_EQ(plain_number(INFINITY), "not finite");
+  EXPECT_EQ(plain_number(1e300), "1e+300");
+  EXPECT_EQ(ratio_text(0.37641), "0.376x");
+}
+
+TEST(Markup, ListsRead) {
+  EXPECT_EQ(enumerated({}), "");
+  EXPECT_EQ(enumerated({"a"}), "a");
+  EXPECT_EQ(enumerated({"a", "b", "c"}), "a, b and c");
+  EXPECT_EQ(counted(1, "run"), "1 run");
+  EXPECT_EQ(counted(2, "run"), "2 runs");
+}
+
+}  // namespace
+}  // namespace headroom::analysis

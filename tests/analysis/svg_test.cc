@@ -1,0 +1,113 @@
+#include "analysis/svg.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <regex>
+
+namespace headroom::analysis {
+namespace {
+
+std::vector<double> numbers_after(const std::string& svg, const std::string& pattern) {
+  std::vector<double> found;
+  const std::regex regex(pattern + "(-?[0-9.]+)");
+  for (std::sregex_iterator i(svg.begin(), svg.end(), regex), end; i != end; ++i) {
+    found.push_back(std::stod((*i)[1]));
+  }
+  return found;
+}
+
+LineChart chart_of(std::vector<std::vector<Point>> lines) {
+  LineChart chart{.title = "t", .x_label = "steps", .lines = {}};
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    chart.lines.push_back({.name = "run" + std::to_string(i), .points = std::move(lines[i]), .style = i});
+  }
+  return chart;
+}
+
+TEST(Ticks, LinearOnesAreRoundAndInside) {
+  EXPECT_EQ(linear_ticks(0, 1000, 5), (std::vector<double>{0, 200, 400, 600, 800, 1000}));
+  EXPECT_EQ(linear_ticks(0, 3, 5), (std::vector<double>{0, 0.5, 1, 1.5, 2, 2.5, 3}));
+  EXPECT_FALSE(std::signbit(linear_ticks(0, 1000, 5).front()));
+  EXPECT_EQ(linear_ticks(5, 5, 5), std::vector<double>{5});
+}
+
+TEST(Ticks, LogarithmicOnesSuitTheRange) {
+  EXPECT_EQ(logarithmic_ticks(1, 2000), (std::vector<double>{1, 10, 100, 1000}));
+  for (const auto& [low, high] : {std::pair{7.0, 90.0}, {7.3, 8.2}, {1.01, 1.02}, {120.0, 1e7}, {5.0, 5.3}}) {
+    const std::vector<double> ticks = logarithmic_ticks(low, high);
+    EXPECT_GE(ticks.size(), 3u) << low << ".." << high;
+    EXPECT_LE(ticks.size(), 9u) << low << ".." << high;
+    EXPECT_TRUE(std::is_sorted(ticks.begin(), ticks.end()));
+    EXPECT_GE(ticks.front(), low);
+    EXPECT_LE(ticks.back(), high * (1 + 1e-9));
+  }
+}
+
+TEST(LineChart, EndsStandInTheOrderOfTheirValues) {
+  const std::string svg =
+      line_chart(chart_of({{{100, 20}, {1000, 8}}, {{100, 21}, {1000, 7.9}}, {{100, 30}, {1000, 12}}}));
+  const std::vector<double> labels = numbers_after(svg, "<text class='label s[0-9]' x='[0-9.]+' y='");
+  ASSERT_EQ(labels.size(), 3u);
+  EXPECT_LT(labels[2], labels[0]) << "12 stands above 8";
+  EXPECT_LT(labels[0], labels[1]) << "8 stands above 7.9";
+  EXPECT_GE(labels[1] - labels[0], 15.0 - 1e-9) << "labels do not overlap";
+}
+
+TEST(LineChart, LabelsOfEqualCurvesAreSpread) {
+  std::vector<std::vector<Point>> lines(6, {{10, 5}, {20, 4}});
+  std::vector<double> labels = numbers_after(line_chart(chart_of(lines)), "<text class='label s[0-9]' x='[0-9.]+' y='");
+  ASSERT_EQ(labels.size(), 6u);
+  std::sort(labels.begin(), labels.end());
+  for (std::size_t i = 1; i < labels.size(); ++i) {
+    EXPECT_GE(labels[i] - labels[i - 1], 15.0 - 0.11);
+  }
+}
+
+TEST(LineChart, PointsLieInsideTheDrawing) {
+  const std::string svg = line_chart(chart_of({{{0, 5000}, {500, 12}, {1000, 8}}}));
+  for (const double x : numbers_after(svg, "<circle cx='")) {
+    EXPECT_GE(x, 0.0);
+    EXPECT_LE(x, 480.0);
+  }
+  const std::vector<double> heights = numbers_after(svg, "<circle cx='[0-9.]+' cy='");
+  ASSERT_EQ(heights.size(), 3u);
+  EXPECT_LT(heights[0], 0.0) << "the steep beginning is above the frame";
+  EXPECT_GT(heights[2], heights[1]);
+}
+
+TEST(LineChart, LeavesOutWhatCannotBeDrawn) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const std::string svg = line_chart(chart_of({{{1, nan}, {2, inf}, {3, 0}, {4, 9}, {5, 8}}}));
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  EXPECT_EQ(numbers_after(svg, "<circle cx='").size(), 2u);
+  EXPECT_NE(line_chart(chart_of({{}, {}})).find("nothing was measured"), std::string::npos);
+  EXPECT_EQ(line_chart(chart_of({{{0, 7}}})).find("nan"), std::string::npos) << "one point, at step 0";
+}
+
+TEST(BarChart, LengthsAreProportional) {
+  const std::string svg = bar_chart({.title = "t",
+                                     .bars = {{.name = "a", .value = 200, .text = "200", .style = 0},
+                                              {.name = "b", .value = 50, .text = "50", .style = 1},
+                                              {.name = "c", .value = 0, .text = "0", .style = 2}}});
+  const std::vector<double> widths = numbers_after(svg, "width='");
+  ASSERT_EQ(widths.size(), 3u);
+  EXPECT_NEAR(widths[1], widths[0] / 4, 0.1);
+  EXPECT_EQ(widths[2], 0.0);
+}
+
+TEST(Charts, NamesAreEscaped) {
+  LineChart chart = chart_of({{{1, 2}, {2, 1}}});
+  chart.lines[0].name = chart.title = chart.x_label = "<script>'\"";
+  const std::string svg =
+      line_chart(chart) + bar_chart({.title = "<x>", .bars = {{.name = "<y>", .value = 1, .text = "<z>", .style = 0}}});
+  for (const char* raw : {"<script", "<x>", "<y>", "<z>"}) {
+    EXPECT_EQ(svg.find(raw), std::string::npos) << raw;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::analysis

@@ -1,0 +1,44 @@
+#include "analysis/table.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "analysis/example.h"
+
+namespace headroom::analysis {
+namespace {
+
+using testing::example_run;
+
+TEST(Table, HasALineARunWithItsFigures) {
+  ComparedRun dense = example_run("dense_h8", 7.58), switchhead = example_run("switchhead_h2", 7.37, 376);
+  switchhead.config.model.attention.projection = config::Projection::experts;
+  switchhead.config.model.attention.n_heads = 2;
+  std::istringstream table(render_table({dense, switchhead}));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(table, line);) {
+    lines.push_back(line);
+  }
+  ASSERT_EQ(lines.size(), 4u);
+  for (const char* figure : {"dense_h8", "8", "2.70 M", "1.00 k", "1x", "7.58", "1.500", "1.23 k"}) {
+    EXPECT_NE(lines[2].find(figure), std::string::npos) << figure << " in " << lines[2];
+  }
+  EXPECT_NE(lines[3].find("0.376x"), std::string::npos) << lines[3];
+  EXPECT_NE(lines[3].find("2 (2/4 experts)"), std::string::npos) << lines[3];
+  EXPECT_EQ(lines[2].size(), lines[3].size()) << "columns are aligned";
+  EXPECT_LE(lines[2].size(), 150u);
+}
+
+TEST(Table, CountsCharactersWhenItAligns) {
+  std::istringstream table(render_table({example_run("größe", 7.0), example_run("abcde", 7.0)}));
+  std::string line, first, second;
+  std::getline(table, line);
+  std::getline(table, line);
+  std::getline(table, first);
+  std::getline(table, second);
+  EXPECT_EQ(first.size(), second.size() + 2);  // two characters of two bytes
+}
+
+}  // namespace
+}  // namespace headroom::analysis

@@ -1,0 +1,43 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "headroom/config/config.h"
+
+namespace headroom::config {
+namespace {
+
+std::string value_of(const Config& config, const std::string& wanted) {
+  for (const auto& [key, value] : flatten(config)) {
+    if (key == wanted) {
+      return value;
+    }
+  }
+  return "(absent)";
+}
+
+TEST(Flatten, HoldsEveryKeyOnce) {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : flatten({})) {
+    names.push_back(key);
+  }
+  EXPECT_GT(names.size(), 60u);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+}
+
+TEST(Flatten, ShowsValuesOfEveryType) {
+  Config config;
+  config.model.attention.experts = {"v", "o"};
+  config.train.betas = {0.5, 0.75};
+  config.train.precision = Precision::bf16;
+  EXPECT_EQ(value_of(config, "model.attention.experts"), "[\"v\", \"o\"]");
+  EXPECT_EQ(value_of(config, "train.betas"), "[0.5, 0.75]");
+  EXPECT_EQ(value_of(config, "train.precision"), "bf16");
+  EXPECT_EQ(value_of(config, "model.attention.bias"), "false");
+  EXPECT_EQ(value_of(config, "model.d_model"), "256");
+  EXPECT_EQ(value_of(config, "tokenizer.model"), "");
+}
+
+}  // namespace
+}  // namespace headroom::config
