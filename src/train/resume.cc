@@ -1,12 +1,7 @@
 #include "resume.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <map>
 #include <string_view>
-#include <type_traits>
-#include <variant>
 
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
@@ -17,38 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFixed[] = {"train.batch_size", "train.seed", "train.optimizer", "data.batching"};
-
-std::string value_of(const config::Field& field) {
-  return std::visit(
-      [](const auto& slot) -> std::string {
-        if constexpr (std::is_same_v<std::decay_t<decltype(slot)>, config::Choice>) {
-          return slot.get();
-        } else {
-          return fmt::format("{}", *slot);
-        }
-      },
-      field.slot);
-}
-
-using Values = std::vector<std::pair<std::string, std::string>>;
-
-void flatten(const std::string& prefix, const std::vector<config::Field>& fields,
-             const std::vector<config::Fields::Table>& tables, Values& values) {
-  for (const config::Field& field : fields) {
-    values.emplace_back(prefix + field.key, value_of(field));
-  }
-  for (const config::Fields::Table& table : tables) {
-    flatten(prefix + table.key + ".", table.fields, table.tables, values);
-  }
-}
-
-Values values_of(config::Config& config) {
-  config::Fields fields;
-  describe(fields, config);
-  Values values;
-  flatten("", fields.fields(), fields.tables(), values);
-  return values;
-}
 
 // Files under construction when a process was killed: nobody else writes here while the folder is locked.
 void remove_leftovers(const fs::path& folder) {
@@ -66,17 +29,6 @@ void remove_leftovers(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<Difference> differences(config::Config was, config::Config is) {
-  const Values before = values_of(was), after = values_of(is);
-  std::vector<Difference> found;
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (before[i].second != after[i].second) {
-      found.push_back({before[i].first, before[i].second, after[i].second});
-    }
-  }
-  return found;
-}
-
 std::optional<Past> open_run(const TrainRequest& request) {
   std::error_code error;
   const bool holds_checkpoints = eval::has_checkpoints(request.out);
@@ -93,14 +45,16 @@ std::optional<Past> open_run(const TrainRequest& request) {
 }
 
 void check_resumable(const Past& past, const config::Config& config) {
-  for (const Difference& difference : differences(past.checkpoint.config, config)) {
-    const bool fixed = difference.key.starts_with("model.") ||
-                       std::find(std::begin(kFixed), std::end(kFixed), difference.key) != std::end(kFixed);
-    if (fixed) {
-      misuse("{}: cannot be resumed with {} = {}: the run has {}", past.file.string(), difference.key, difference.is,
-             difference.was);
+  const auto was = config::flatten(past.checkpoint.config), is = config::flatten(config);
+  for (std::size_t i = 0; i < is.size(); ++i) {
+    const auto& [key, value] = is[i];
+    if (value == was[i].second) {
+      continue;
     }
-    log_info("resuming with {} = {} (was {})", difference.key, difference.is, difference.was);
+    if (key.starts_with("model.") || std::find(std::begin(kFixed), std::end(kFixed), key) != std::end(kFixed)) {
+      misuse("{}: cannot be resumed with {} = {}: the run has {}", past.file.string(), key, value, was[i].second);
+    }
+    log_info("resuming with {} = {} (was {})", key, value, was[i].second);
   }
   if (past.checkpoint.step > config.train.steps) {
     misuse("{}: cannot be resumed with train.steps = {}: the run has already done {} steps", past.file.string(),

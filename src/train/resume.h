@@ -2,8 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "headroom/eval/checkpoint.h"
 #include "headroom/train/train.h"
@@ -24,10 +22,5 @@ std::optional<Past> open_run(const TrainRequest& request);
 // `model`, and what gives the saved state its meaning (batch_size, batching, seed, optimizer). Other changes (more
 // steps, another learning rate) are logged.
 void check_resumable(const Past& past, const config::Config& config);
-
-struct Difference {
-  std::string key, was, is;
-};
-std::vector<Difference> differences(config::Config was, config::Config is);
 
 }  // namespace headroom::train

@@ -1,0 +1,217 @@
+#include "headroom/train/train.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "eval/tiny.h"
+#include "headroom/core/error.h"
+#include "headroom/core/json.h"
+#include "headroom/eval/checkpoint.h"
+#include "headroom/eval/evaluate.h"
+
+namespace headroom::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder with a little text, and runs in it.
+class Train : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_text_file(folder_ / "train.txt", tiny::text(1500));  // 46 steps an epoch
+    write_text_file(folder_ / "validation.txt", tiny::text(400, 2));
+    config_ = tiny::config();
+    config_.data.train = {(folder_ / "train.txt").string()};
+    config_.data.validation = {(folder_ / "validation.txt").string()};
+  }
+  TrainRequest request(const std::string& name, bool resume = false) const {
+    return {.config = config_, .out = folder_ / name, .resume = resume, .cache = folder_ / "cache"};
+  }
+  std::vector<Json> metrics(const std::string& name) const {
+    std::vector<Json> lines;
+    std::ifstream file(folder_ / name / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      lines.push_back(parse_json(line, "metrics"));
+    }
+    return lines;
+  }
+  std::string refusal(const TrainRequest& request) const {
+    try {
+      train(request);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no Error";
+  }
+  tiny::Folder folder_;
+  config::Config config_;
+};
+
+TEST_F(Train, LearnsAndWritesItsFolder) {
+  config_.train.steps = 150;
+  config_.train.log_every = 10;
+  config_.train.evaluate_every = 50;
+  config_.train.checkpoint_every = 60;
+  const TrainResult result = train(request("run"));
+  EXPECT_EQ(result.steps, 150);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_LT(result.train_loss, 3.0) << "5.5 is chance";
+  EXPECT_LT(result.validation_loss, 3.0);
+  EXPECT_GT(result.tokens_per_second, 0.0);
+  EXPECT_GT(result.seconds, 0.0);
+  EXPECT_GT(result.peak_memory_bytes, 0);
+
+  const std::vector<Json> lines = metrics("run");
+  ASSERT_EQ(lines.size(), 15U + 3U);
+  for (const char* key : {"step", "loss", "tokens", "tokens_per_second", "learning_rate", "gradient_norm", "seconds"}) {
+    EXPECT_TRUE(lines[0].contains(key)) << key;
+  }
+  EXPECT_EQ(lines[0]["step"], 10);
+  EXPECT_EQ(lines[0]["tokens"], 10 * 4 * 8);
+  EXPECT_GT(lines[0]["loss"].get<double>(), 2.0 * result.train_loss * 0.7);
+  EXPECT_EQ(lines[5]["step"], 50);
+  EXPECT_TRUE(lines[5].contains("validation_loss")) << lines[5];
+  EXPECT_GT(lines[5]["experts"].size(), 0U);
+  ASSERT_EQ(result.validation.size(), 3U);
+  EXPECT_EQ(result.validation[1].step, 100);
+  EXPECT_EQ(result.validation.back().loss, result.validation_loss);
+
+  EXPECT_EQ(fs::path(eval::find_checkpoint(folder_ / "run")).filename(), "step_150.safetensors");
+  const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(folder_ / "run"));
+  EXPECT_EQ(config::to_toml(checkpoint.config), read_text_file(folder_ / "run" / "config.toml"));
+  const models::LanguageModel model = eval::build_model(checkpoint);
+  EXPECT_EQ(model.parameters().count(), result.parameters);
+  const auto validation = tiny::token_file(folder_, "check", tiny::text(400, 2));
+  EXPECT_NEAR(eval::evaluate(model, validation, {.batch_size = 4}).loss, result.validation_loss, 1e-9);
+}
+
+TEST_F(Train, ResumedFromAnyStepIsTheSameRun) {
+  config_.train.steps = 50;  // beyond the end of the first epoch
+  config_.train.checkpoint_every = 7;
+  config_.train.keep_checkpoints = 100;
+  config_.train.log_every = 4;
+  const TrainResult whole = train(request("whole"));
+  const std::vector<Json> expected = metrics("whole");
+  for (const std::int64_t step : {7, 14, 42, 49, 50}) {
+    const std::string name = fmt::format("from{}", step);
+    fs::create_directories(folder_ / name / "checkpoints");
+    fs::copy(folder_ / "whole" / "metrics.jsonl", folder_ / name);  // with lines of later steps
+    fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
+             folder_ / name / "checkpoints");
+    const TrainResult rest = train(request(name, true));
+    EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
+    EXPECT_EQ(rest.validation_loss, whole.validation_loss) << step;
+    EXPECT_EQ(rest.train_loss, whole.train_loss) << step;
+    const std::vector<Json> lines = metrics(name);
+    ASSERT_EQ(lines.size(), expected.size()) << step;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_EQ(lines[i]["step"], expected[i]["step"]);
+      EXPECT_EQ(lines[i].value("loss", 0.0), expected[i].value("loss", 0.0));
+      EXPECT_EQ(lines[i].contains("validation_loss"), expected[i].contains("validation_loss"));
+    }
+  }
+}
+
+TEST_F(Train, ChunksResumeToo) {
+  config_.data.batching = config::Batching::chunks;
+  config_.model.memory_length = 0;
+  config_.train.accumulate = 2;
+  config_.train.steps = 46;
+  config_.train.checkpoint_every = 20;
+  config_.train.keep_checkpoints = 9;
+  const TrainResult whole = train(request("whole"));
+  fs::create_directories(folder_ / "part" / "checkpoints");
+  fs::copy(folder_ / "whole" / "checkpoints" / "step_40.safetensors", folder_ / "part" / "checkpoints");
+  EXPECT_EQ(train(request("part", true)).parameters_sha256, whole.parameters_sha256);
+}
+
+TEST_F(Train, EverySourceOfRandomnessHasTheSeed) {
+  const std::string first = train(request("a")).parameters_sha256;
+  EXPECT_EQ(train(request("b")).parameters_sha256, first);
+  config_.train.seed = 2;
+  EXPECT_NE(train(request("c")).parameters_sha256, first);
+}
+
+TEST_F(Train, GoesOnWithMoreSteps) {
+  train(request("run"));
+  config_.train.steps = 12;
+  config_.train.schedule = config::Schedule::constant;
+  EXPECT_EQ(train(request("run", true)).steps, 12);
+  std::set<std::int64_t> steps;
+  for (const Json& line : metrics("run")) {
+    if (line.contains("loss")) {
+      EXPECT_TRUE(steps.insert(line["step"].get<std::int64_t>()).second) << line;
+    }
+  }
+  EXPECT_EQ(steps.size(), 12U);
+  EXPECT_NE(read_text_file(folder_ / "run" / "config.toml").find("steps = 12"), std::string::npos);
+}
+
+TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
+  train(request("run"));
+  const std::string before = read_text_file(folder_ / "run" / "metrics.jsonl");
+  EXPECT_NE(refusal(request("run")).find("already holds a run"), std::string::npos);
+  config_.model.attention.n_experts = 4;
+  EXPECT_NE(refusal(request("run", true)).find("model.attention.n_experts"), std::string::npos);
+  config_ = tiny::config();
+  config_.data.train = {(folder_ / "validation.txt").string()};
+  config_.data.validation = {(folder_ / "validation.txt").string()};
+  config_.train.steps = 20;
+  EXPECT_NE(refusal(request("run", true)).find("other tokens"), std::string::npos);
+  {
+    const FolderLock lock(folder_ / "run");
+    EXPECT_NE(refusal(request("run", true)).find("run"), std::string::npos);
+  }
+  EXPECT_EQ(read_text_file(folder_ / "run" / "metrics.jsonl"), before) << "nothing was touched";
+}
+
+TEST_F(Train, ClearsAwayWhatAKillLeft) {
+  config_.train.checkpoint_every = 4;
+  train(request("run"));
+  const fs::path torn = folder_ / "run" / "checkpoints" / "step_9.safetensors.tmp-123";
+  write_text_file(torn, "half");
+  write_text_file(folder_ / "run" / "checkpoints" / "step_8.safetensors", "torn");
+  EXPECT_EQ(train(request("run", true)).steps, 8) << "goes on from step 4";
+  EXPECT_FALSE(fs::exists(torn));
+  EXPECT_NO_THROW(eval::read_checkpoint(folder_ / "run" / "checkpoints" / "step_8.safetensors"));
+}
+
+TEST_F(Train, StopsWhenTheLossIsNotFinite) {
+  config_.train.learning_rate = 1e30;
+  config_.train.clip_norm = 0.0;
+  config_.train.checkpoint_every = 1;
+  const std::string why = refusal(request("run"));
+  EXPECT_NE(why.find("step 2"), std::string::npos) << why;
+  EXPECT_NE(why.find("step_1.safetensors"), std::string::npos) << why;
+  EXPECT_NE(why.find("train.learning_rate"), std::string::npos) << why;
+}
+
+TEST_F(Train, NeverSavesParametersThatAreNotFinite) {
+  config_.train.learning_rate = 1e300;  // beyond fp32: the first step makes them infinite
+  config_.train.checkpoint_every = 1;
+  const std::string why = refusal(request("run"));
+  EXPECT_NE(why.find("not finite"), std::string::npos) << why;
+  EXPECT_NE(why.find("train.learning_rate"), std::string::npos) << why;
+  EXPECT_FALSE(eval::has_checkpoints(folder_ / "run"));
+}
+
+TEST_F(Train, NamesWhatIsWrongWithTheData) {
+  config_.model.vocabulary_size = 300;
+  EXPECT_NE(refusal(request("a")).find("vocabulary_size"), std::string::npos);
+  config_ = tiny::config();
+  config_.data.train = {(folder_ / "absent.txt").string()};
+  config_.data.validation = {(folder_ / "validation.txt").string()};
+  EXPECT_NE(refusal(request("b")).find("absent.txt"), std::string::npos);
+  write_text_file(folder_ / "short.txt", "too short");
+  config_.data.train = {(folder_ / "short.txt").string()};
+  EXPECT_NE(refusal(request("c")).find("context_length"), std::string::npos);
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_FALSE(fs::exists(folder_ / name / "config.toml")) << "a refused run leaves the folder free";
+  }
+}
+
+}  // namespace
+}  // namespace headroom::train
