@@ -26,6 +26,18 @@ void check_tokenizer(const Checkpoint& checkpoint, const data::TokenFile& tokens
   }
 }
 
+namespace {
+
+// A short file is cut into fewer streams: where each begins, context is missing.
+data::BatchShape shape_of(const data::TokenFile& tokens, const config::ModelOptions& model, std::int64_t streams) {
+  constexpr std::int64_t kChunks = 4;  // a stream, at least
+  const std::int64_t most = tokens.size() / (kChunks * model.context_length);
+  return {.batch = std::clamp(most, std::int64_t{1}, std::max(streams, std::int64_t{1})),
+          .length = model.context_length};
+}
+
+}  // namespace
+
 Evaluation evaluate(const models::LanguageModel& model, std::shared_ptr<const data::TokenFile> tokens,
                     const EvaluateOptions& options) {
   if (tokens->vocabulary_size() != model.options().vocabulary_size) {
@@ -34,7 +46,7 @@ Evaluation evaluate(const models::LanguageModel& model, std::shared_ptr<const da
   }
   const at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
-  data::EvaluationPass pass(tokens, {.batch = options.batch_size, .length = model.options().context_length});
+  data::EvaluationPass pass(tokens, shape_of(*tokens, model.options(), options.batch_size));
   std::optional<Progress> progress;
   if (options.show_progress) {
     progress.emplace("evaluate", pass.batches(), "batch");

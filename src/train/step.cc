@@ -62,7 +62,8 @@ void update(models::LanguageModel& model, const std::vector<at::Tensor>& gradien
                    .beta1 = options.betas[0],
                    .beta2 = options.betas[1],
                    .epsilon = options.epsilon,
-                   .weight_decay = options.weight_decay},
+                   .weight_decay = options.weight_decay,
+                   .implementation = options.implementation},
                   clip ? options.clip_norm / outcome.gradient_norm : 1.0);
 }
 

@@ -64,6 +64,13 @@ TEST(Evaluate, PredictsAllButTheFirstTokenOfEachStream) {
   }
 }
 
+TEST(Evaluate, CutsAShortFileIntoFewerStreams) {
+  const tiny::Folder folder;
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(70));  // 8.75 chunks: two streams of four
+  const models::LanguageModel model(tiny::config().model, 5);
+  EXPECT_EQ(evaluate(model, tokens, {.batch_size = 16}).tokens, 68);
+}
+
 TEST(Evaluate, LeavesDropoutOut) {
   const tiny::Folder folder;
   const auto tokens = tiny::token_file(folder, "text", tiny::text(300));

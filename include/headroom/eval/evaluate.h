@@ -14,7 +14,7 @@
 namespace headroom::eval {
 
 struct EvaluateOptions {
-  std::int64_t batch_size = 16;  // contiguous streams read side by side
+  std::int64_t batch_size = 16;  // contiguous streams read side by side; fewer where they would be under 4 chunks long
   nn::Context context;
   bool show_progress = false;
 };

@@ -1,0 +1,154 @@
+"""Runs that are killed, interrupted, or meet a full disk or a folder they may not write."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+import train_runs
+
+KILLS = 24
+
+
+def wait_until(condition, process, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.0005)
+
+
+def same_history(one, other):
+    def facts(lines):
+        return [{k: v for k, v in line.items() if "second" not in k} for line in lines]
+
+    return facts(one) == facts(other)
+
+
+def test_killed_at_any_moment_and_resumed_it_is_the_same_run(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    whole = train_runs.run(config, tmp_path / "whole")
+    out = tmp_path / "killed"
+    draw = random.Random(5)
+    kills = 0
+    for life in range(KILLS):
+        before = train_runs.saved_step(out)
+        if before >= whole["steps"] - 3:
+            break
+        process = train_runs.start(config, out, "--resume")
+        if life % 4 == 3:
+            time.sleep(draw.uniform(0.0, 0.5))  # while it starts
+        else:
+            goal = before + draw.randrange(1, 4)
+            wait_until(lambda: train_runs.saved_step(out) >= goal, process)
+            time.sleep(draw.uniform(0.0, 0.02))  # anywhere in a step, an evaluation or a checkpoint
+        if process.poll() is None:
+            kills += 1
+        train_runs.kill(process)
+    assert kills >= 20, f"only {kills} kills met a living process"
+    assert 0 < train_runs.saved_step(out) < whole["steps"]
+
+    resumed = train_runs.run(config, out, "--resume")
+    assert resumed["parameters_sha256"] == whole["parameters_sha256"]
+    assert resumed["validation_loss"] == whole["validation_loss"]
+    assert same_history(train_runs.metrics(out), train_runs.metrics(tmp_path / "whole"))
+    assert not list(out.glob("**/*.tmp-*")), "half-written files were left behind"
+
+
+def test_ctrl_c_writes_a_checkpoint(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    constant = ["--set", "train.schedule=constant", "--set", "train.checkpoint_every=0", "--set",
+                "train.evaluate_every=0"]
+    out = tmp_path / "run"
+    process = train_runs.start(config, out, *constant, "--set", "train.steps=1000000")
+    wait_until(lambda: (out / "metrics.jsonl").exists() and len(train_runs.metrics(out)) >= 20, process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    step = train_runs.saved_step(out)
+    assert step >= 20
+
+    steps = ["--set", f"train.steps={step + 10}"]
+    resumed = train_runs.run(config, out, "--resume", *constant, *steps)
+    whole = train_runs.run(config, tmp_path / "whole", *constant, *steps)
+    assert resumed["parameters_sha256"] == whole["parameters_sha256"]
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
+                             capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def one_line(stderr, *words):
+    last = stderr.strip().splitlines()[-1]
+    assert last.startswith("headroom: "), stderr
+    for word in words:
+        assert word in last, last
+
+
+def test_a_full_disk_costs_nothing_that_was_saved(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        out = disk / "run"
+        train_runs.run(config, out, "--set", "train.steps=4")
+        checkpoint = out / "checkpoints" / "step_4.safetensors"
+        good = checkpoint.read_bytes()
+        with open(disk / "ballast", "wb") as ballast:
+            with contextlib.suppress(OSError):
+                while True:
+                    ballast.write(b"x" * 4096)
+                    ballast.flush()
+        stderr = train_runs.run(config, out, "--resume", "--set", "train.steps=6", status=1)
+        one_line(stderr, str(out), "No space left")
+        assert checkpoint.read_bytes() == good
+        assert not list(out.glob("**/*.tmp-*"))
+        os.remove(disk / "ballast")
+        train_runs.run(config, out, "--resume", "--set", "train.steps=6")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    with small_disk(tmp_path / "disk", "4m") as disk:
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        one_line(train_runs.run(config, disk / "run", status=1), str(disk / "run"), "Read-only")
+
+
+def test_a_folder_in_use(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    out = tmp_path / "run"
+    process = train_runs.start(config, out, "--set", "train.steps=1000000")
+    try:
+        wait_until(lambda: train_runs.saved_step(out) > 0, process)
+        one_line(train_runs.run(config, out, "--resume", status=2), str(out))
+        assert process.poll() is None
+    finally:
+        train_runs.kill(process)
+
+
+def test_a_loss_that_is_not_finite_says_what_to_try(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    stderr = train_runs.run(config, tmp_path / "run", "--set", "train.learning_rate=1e30", status=1)
+    one_line(stderr, "step", "train.learning_rate", "checkpoint")
+
+
+def test_the_json_document_has_the_promised_keys(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    result = train_runs.run(config, tmp_path / "run", "--set", "train.steps=5")
+    for key in ("steps", "train_loss", "validation_loss", "tokens_per_second", "seconds", "peak_memory_bytes",
+                "parameters", "parameters_sha256"):
+        assert key in result, json.dumps(result)
+    assert (tmp_path / "run" / "config.toml").exists()
+    one_line(train_runs.run(config, tmp_path / "run", status=2), "already holds a run")

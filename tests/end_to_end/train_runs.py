@@ -1,0 +1,112 @@
+"""What the tests of `headroom train` share: the program, a tiny corpus and a config that uses everything random."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+CONFIG = """
+[model]
+vocabulary_size = 256
+n_layers = 2
+d_model = 32
+context_length = 16
+memory_length = 16
+dropout = 0.1
+[model.attention]
+n_heads = 2
+d_head = 8
+projection = "experts"
+n_experts = 3
+top_k = 2
+expert_dropout = 0.1
+position = "relative"
+[model.mlp]
+d_hidden = 64
+[tokenizer]
+kind = "bytes"
+vocabulary_size = 256
+[data]
+train = ["{folder}/train.txt"]
+validation = ["{folder}/validation.txt"]
+[train]
+steps = 60
+batch_size = 4
+learning_rate = 3e-3
+warmup_steps = 5
+threads = 1
+precision = "fp32"
+log_every = 1
+evaluate_every = 25
+checkpoint_every = 1
+keep_checkpoints = 3
+"""
+
+
+def program():
+    """$HEADROOM_PROGRAM, or the newest one built under build/."""
+    if "HEADROOM_PROGRAM" in os.environ:
+        return os.environ["HEADROOM_PROGRAM"]
+    found = [p for p in ROOT.glob("build/**/headroom") if p.is_file() and os.access(p, os.X_OK)]
+    assert found, f"no headroom program under {ROOT / 'build'}: build it first"
+    return str(max(found, key=lambda p: p.stat().st_mtime))
+
+
+def write_text(path, size, seed):
+    words = ["the", "head", "room", "attends", "to", "every", "token", "twice", "and", "rests"]
+    draw = random.Random(seed)
+    text = ""
+    while len(text) < size:
+        text += draw.choice(words) + draw.choice([" ", " ", " ", ".\n"])
+    path.write_text(text)
+
+
+def prepare(folder):
+    """A corpus and its config; returns the config's path."""
+    write_text(folder / "train.txt", 3000, 1)
+    write_text(folder / "validation.txt", 600, 2)
+    config = folder / "tiny.toml"
+    config.write_text(CONFIG.replace("{folder}", str(folder)))
+    return config
+
+
+def command(config, out, *more):
+    return [program(), "train", str(config), "--out", str(out), "--json", *more]
+
+
+def environment(folder):
+    return {**os.environ, "HEADROOM_CACHE": str(folder / "cache")}
+
+
+def start(config, out, *more):
+    return subprocess.Popen(command(config, out, *more), env=environment(config.parent), stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def run(config, out, *more, status=0):
+    """Runs to the end; the JSON on stdout, or stderr where another status is expected."""
+    done = subprocess.run(command(config, out, *more), env=environment(config.parent), capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == status, f"status {done.returncode}:\n{done.stderr}"
+    return json.loads(done.stdout) if status == 0 else done.stderr
+
+
+def metrics(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def saved_step(out):
+    """The step that `latest` names, 0 before there is any."""
+    try:
+        return int((out / "checkpoints" / "latest").read_text().strip()[len("step_"):-len(".safetensors")])
+    except FileNotFoundError:
+        return 0
+
+
+def kill(process):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
