@@ -161,11 +161,11 @@ Json recipes_json(const std::vector<Recipe>& recipes) {
 }
 
 std::string recipes_table(const std::vector<Recipe>& recipes) {
-  std::vector<Cells> rows = {{"name", "paper", "table", "row", "about"}};
+  std::vector<Cells> rows = {{"name", "paper", "table", "about"}};
   for (const Recipe& recipe : recipes) {
-    rows.push_back({recipe.name, recipe.paper, recipe.table, recipe.row, recipe.about});
+    rows.push_back({recipe.name, recipe.paper, recipe.table, recipe.about});
   }
-  return table(rows, 5);
+  return table(rows, 4);
 }
 
 }  // namespace headroom::cost

@@ -66,6 +66,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Printed{"switchhead/table1_vkqo", "switchhead/wt103_47m_dense_h10", 0}),
     name_of_case);
 
+// Not printed anywhere: the demo's recipes say that they come from this procedure.
+INSTANTIATE_TEST_SUITE_P(Demo, FoundExactly,
+                         testing::Values(Printed{"demo/dense_h2", "demo/dense_h8", 0},
+                                         Printed{"demo/switchhead_h2", "demo/dense_h8", 0}),
+                         name_of_case);
+
 // d_head as printed, d_hidden not: the authors stopped short of the last unit that fits (Enwik8, both rotary rows,
 // C4 262M, three kinds of experts), used one width for all rows with two kinds (vk, qo), or went over the target
 // (WikiText-103 262M by 630 parameters, MoA 47M by 192).
