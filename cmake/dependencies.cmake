@@ -7,6 +7,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(CLI11 REQUIRED)
 
+# torch by its files rather than by its CMake package, which asks for a whole CUDA toolkit where torch has CUDA, even
+# for code that only calls torch.
 if(NOT DEFINED HEADROOM_PYTHON)
   set(HEADROOM_PYTHON "${CMAKE_SOURCE_DIR}/.env/bin/python3" CACHE FILEPATH "Python with torch installed")
 endif()
@@ -19,13 +21,20 @@ if(torch_status)
   message(FATAL_ERROR "torch: not found by ${HEADROOM_PYTHON}; './run.sh setup' installs it, "
                       "or set HEADROOM_PYTHON to a Python that has it")
 endif()
-list(APPEND CMAKE_PREFIX_PATH "${HEADROOM_TORCH_DIR}/share/cmake")
-find_package(Torch REQUIRED)
+file(STRINGS "${HEADROOM_TORCH_DIR}/version.py" HEADROOM_TORCH_VERSION REGEX "^__version__ = ")
+string(REGEX REPLACE "^__version__ = '([^']*)'.*" "\\1" HEADROOM_TORCH_VERSION "${HEADROOM_TORCH_VERSION}")
+message(STATUS "torch ${HEADROOM_TORCH_VERSION}: ${HEADROOM_TORCH_DIR}")
+if(HEADROOM_TORCH_VERSION VERSION_LESS 2.11)
+  message(FATAL_ERROR "torch: must be 2.11 or later, got ${HEADROOM_TORCH_VERSION} in ${HEADROOM_TORCH_DIR}")
+endif()
 
-# What torch adds to CMAKE_CXX_FLAGS and to its target reaches only the targets that ask for it.
+# libtorch.so holds no code but draws in the libraries of every device that torch was built for.
 add_library(headroom_torch INTERFACE)
-target_include_directories(headroom_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-target_link_libraries(headroom_torch INTERFACE ${TORCH_LIBRARIES})
+target_include_directories(headroom_torch SYSTEM INTERFACE
+                           "${HEADROOM_TORCH_DIR}/include" "${HEADROOM_TORCH_DIR}/include/torch/csrc/api/include")
+target_link_libraries(headroom_torch INTERFACE
+                      "-Wl,--no-as-needed" "${HEADROOM_TORCH_DIR}/lib/libtorch.so" "-Wl,--as-needed"
+                      "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so")
 
 # The fmt inside torch's include folder, header-only: it would shadow the system's anyway.
 add_library(headroom_fmt INTERFACE)
@@ -38,6 +47,10 @@ find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
 add_library(sentencepiece_imported INTERFACE)
 add_library(sentencepiece::sentencepiece ALIAS sentencepiece_imported)
 target_link_libraries(sentencepiece_imported INTERFACE ${SENTENCEPIECE_LIBRARY} ${SENTENCEPIECE_TRAIN_LIBRARY})
+
+find_library(HIGHWAY_LIBRARY hwy REQUIRED)
+add_library(highway INTERFACE)
+target_link_libraries(highway INTERFACE ${HIGHWAY_LIBRARY})
 
 if(HEADROOM_TESTS)
   find_package(GTest REQUIRED)

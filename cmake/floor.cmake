@@ -37,6 +37,7 @@ function(headroom_floor name)
   add_library(headroom_${name} SHARED ${sources})
   set_target_properties(headroom_${name} PROPERTIES DEFINE_SYMBOL "")
   target_link_options(headroom_${name} PRIVATE $<$<PLATFORM_ID:Linux>:-Wl,--no-undefined>)
+  target_include_directories(headroom_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
   list(TRANSFORM FLOOR_FLOORS PREPEND headroom_)
   target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom_fmt ${FLOOR_FLOORS} ${FLOOR_LINK}
                         PRIVATE ${FLOOR_PRIVATE})

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "headroom/core/error.h"
+#include "headroom/ops/choice.h"
 
 namespace headroom::ops {
 namespace {
@@ -44,7 +45,9 @@ void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at:
     return;
   }
   const at::NoGradGuard no_grad;
-  if (o.implementation == Implementation::reference) {
+  // torch's fused step takes its factors in float32.
+  const bool wide = parameters[0].scalar_type() == at::kDouble;
+  if (choose("adamw", o.implementation, wide ? "float64 has the reference only" : "") == Implementation::reference) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       reference_step(parameters[i], gradients[i] * gradient_scale, m[i], v[i], step, o);
     }

@@ -5,6 +5,7 @@
 #include "attention_mask.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
+#include "registered.h"
 
 namespace headroom::ops {
 namespace {
@@ -32,6 +33,8 @@ void check(const AttentionInputs& in) {
          fmt::join(r->sizes(), "x"));
   }
 }
+
+constexpr std::int64_t kFewQueries = 8;
 
 // torch's own blocked kernel: no T x S matrix is kept for the backward pass.
 at::Tensor scaled_dot_product(const AttentionInputs& in) {
@@ -68,11 +71,9 @@ at::Tensor visible_keys(const AttentionMask& mask, std::int64_t n_queries, std::
 }
 
 std::string attention_fused_refusal(const AttentionInputs& in) {
-  if (in.r) {
-    return "relative positions have the reference only";
-  }
-  if (in.mask.valid_keys) {
-    return "padding masks have the reference only";
+  const bool cpu = in.q.is_cpu();
+  if (!cpu && (in.r || in.mask.valid_keys)) {
+    return "relative positions and padding have the reference only beside the CPU";
   }
   if (in.q.scalar_type() == at::kDouble) {
     return "float64 has the reference only";
@@ -82,8 +83,14 @@ std::string attention_fused_refusal(const AttentionInputs& in) {
 
 at::Tensor attention(const AttentionInputs& in, Implementation implementation) {
   check(in);
-  const Implementation chosen = choose("attention", implementation, attention_fused_refusal(in));
-  return chosen == Implementation::reference ? attention_reference(in) : scaled_dot_product(in);
+  std::string refusal = attention_fused_refusal(in);
+  if (implementation == Implementation::automatic && in.q.is_cpu() && in.q.size(2) < kFewQueries) {
+    refusal = "for a few queries packing the keys costs more than it saves";
+  }
+  if (choose("attention", implementation, refusal) == Implementation::reference) {
+    return attention_reference(in);
+  }
+  return in.q.is_cpu() ? call_attention(in) : scaled_dot_product(in);
 }
 
 }  // namespace headroom::ops

@@ -1,0 +1,56 @@
+// Blocked softmax attention on the CPU: rows of scores live in a block that is computed, used and forgotten; the
+// backward pass computes them again.
+//
+// Letters: B batch, H heads, G key/value heads, T queries, S keys, e d_head, C offsets (= S when causal, else S + T -
+// 1).
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::kernels {
+
+// A [B, heads, rows, e] tensor whose last axis is contiguous.
+template <class T>
+struct HeadsView {
+  T* data = nullptr;
+  std::int64_t batch = 0, head = 0, row = 0;  // strides in elements
+  T* at(std::int64_t b, std::int64_t h) const { return data + b * batch + h * head; }
+};
+
+struct AttentionShape {
+  std::int64_t batch, heads, kv_heads, queries, keys, d_head;
+  bool causal;
+  std::int64_t window;  // 0: none
+  float scale;
+  std::int64_t offsets() const { return causal ? keys : keys + queries - 1; }
+};
+
+struct AttentionTensors {
+  HeadsView<const float> q, k, v;     // q [B, H, T, e]; k, v [B, G, S, e]
+  HeadsView<const float> q_position;  // [B, H, T, e]; data null: no relative term
+  HeadsView<const float> r;           // [-, H, C, e], batch stride unused
+  const float* key_bias = nullptr;    // [B, S], 0 or -infinity; null: all keys are valid
+};
+
+struct AttentionResult {
+  HeadsView<float> o;  // [B, H, T, e]
+  float* log_sum;      // [B, H, T]
+};
+
+// Heads [begin, end) of the B * H there are, counted b * H + h.
+void attention_forward(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
+                       std::int64_t begin, std::int64_t end);
+
+struct AttentionGradients {
+  HeadsView<const float> d_o, o;       // given
+  const float* log_sum;                // given
+  HeadsView<float> d_q, d_q_position;  // written
+  // Written per query head, [B, H, ...]: the caller adds up heads that share a key and, for r, the batch.
+  HeadsView<float> d_k, d_v;  // [B, H, S, e]
+  HeadsView<float> d_r;       // [B, H, C, e]
+};
+
+void attention_backward(const AttentionShape& shape, const AttentionTensors& in, const AttentionGradients& out,
+                        std::int64_t begin, std::int64_t end);
+
+}  // namespace headroom::kernels

@@ -1,0 +1,22 @@
+// The small matrix product under the blocked kernels: ATen's micro-kernels where the CPU has them, vector loops elsewhere.
+#pragma once
+
+#include <cstdint>
+
+namespace headroom::kernels {
+
+// C [m, n] = A [m, k] B [k, n], or += with `add`; all row-major with the given row strides.
+struct TileProduct {
+  std::int64_t m, n, k;
+  std::int64_t lda, ldb, ldc;
+  bool add = false;
+};
+void tile_product(const TileProduct& shape, const float* a, const float* b, float* c);
+
+// Gives back the hardware state that tile_product() may hold; once at the end of each thread's share of work.
+void tile_product_done();
+
+// False on CPUs without AVX-512 or where HEADROOM_TILE_PRODUCT=portable asks for the vector loops.
+bool tile_product_uses_micro_kernels();
+
+}  // namespace headroom::kernels

@@ -1,0 +1,128 @@
+#include "attention_block.h"
+
+namespace headroom::kernels {
+namespace {
+
+using detail::Extent;
+using detail::kBlockRows;
+using detail::kColumnStep;
+using detail::padded;
+
+// One thread's buffers. Gradients of keys, values and offsets grow with their rows as columns, so that every product
+// reads its operands as they lie.
+struct Workspace {
+  Workspace(const AttentionShape& s, bool relative)
+      : key_width(padded(s.keys) + kColumnStep), offset_width(s.offsets() + kBlockRows + 2 * kColumnStep) {
+    const auto room = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+    scores.resize(room(kBlockRows * padded(s.keys)));
+    d_scores.resize(scores.size());
+    keys.resize(room(key_width * s.d_head));
+    values.resize(room(s.d_head * key_width));
+    d_keys.resize(values.size());
+    d_values.resize(values.size());
+    rows.resize(room(s.d_head * kBlockRows));
+    if (relative) {
+      positions.resize(room(kBlockRows * (padded(s.keys) + 2 * kColumnStep)));
+      offsets.resize(room(offset_width * s.d_head));
+      d_offsets.resize(room(s.d_head * offset_width));
+    }
+  }
+  std::int64_t key_width, offset_width;
+  detail::PackedHead head;
+  std::vector<float> scores, d_scores;             // [rows, columns]: p and its gradient
+  std::vector<float> positions;                    // [rows, offset columns]: position scores, then their gradient
+  std::vector<float> keys, offsets;                // [S padded, e], [C padded, e]
+  std::vector<float> values;                       // [e, S padded]
+  std::vector<float> d_keys, d_values, d_offsets;  // [e, S or C padded]
+  std::vector<float> rows;                         // [e, rows]: a block of q or d_o with rows as columns
+};
+
+void copy_rows(const float* from, std::int64_t stride, std::int64_t n, std::int64_t e, std::vector<float>& to) {
+  for (std::int64_t j = 0; j < n; ++j) {
+    std::copy_n(from + j * stride, e, to.data() + j * e);
+  }
+  std::fill(to.begin() + n * e, to.end(), 0.0F);
+}
+
+void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h, Workspace& w) {
+  const std::int64_t g = h / (s.heads / s.kv_heads);
+  w.head.pack(s, in, b, h);
+  copy_rows(in.k.at(b, g), in.k.row, s.keys, s.d_head, w.keys);
+  detail::transpose(in.v.at(b, g), in.v.row, s.keys, s.d_head, w.key_width, w.values.data());
+  std::fill(w.d_keys.begin(), w.d_keys.end(), 0.0F);
+  std::fill(w.d_values.begin(), w.d_values.end(), 0.0F);
+  if (in.q_position.data != nullptr) {
+    copy_rows(in.r.at(0, h), in.r.row, s.offsets(), s.d_head, w.offsets);
+    std::fill(w.d_offsets.begin(), w.d_offsets.end(), 0.0F);
+  }
+}
+
+// sum [e, columns] += rows^T [e, n] block [n, columns]
+void add_transposed(const Extent& e, std::int64_t d_head, const float* rows, std::int64_t stride, const float* block,
+                    std::int64_t columns, std::int64_t sum_width, float* sum, Workspace& w) {
+  detail::transpose(rows, stride, e.rows, d_head, e.rows, w.rows.data());
+  tile_product({d_head, columns, e.rows, e.rows, columns, sum_width, true}, w.rows.data(), block, sum);
+}
+
+void position_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
+                       const Extent& e, std::int64_t b, std::int64_t h, Workspace& w) {
+  // Row i of the scores' gradient goes back to where its offsets stand; the rest is 0.
+  const std::int64_t n = e.offset_columns();
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    float* to = w.positions.data() + i * n;
+    std::fill(to, to + e.shift(i), 0.0F);
+    std::copy_n(w.d_scores.data() + i * e.columns, e.columns, to + e.shift(i));
+    std::fill(to + e.shift(i) + e.columns, to + n, 0.0F);
+  }
+  const std::int64_t first = e.first_offset(s);
+  tile_product({e.rows, s.d_head, n, n, s.d_head, out.d_q_position.row}, w.positions.data(),
+               w.offsets.data() + first * s.d_head, out.d_q_position.at(b, h) + e.row * out.d_q_position.row);
+  add_transposed(e, s.d_head, in.q_position.at(b, h) + e.row * in.q_position.row, in.q_position.row, w.positions.data(),
+                 n, w.offset_width, w.d_offsets.data() + first, w);
+}
+
+void block_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out, const Extent& e,
+                    std::int64_t task, Workspace& w) {
+  const std::int64_t b = task / s.heads, h = task % s.heads;
+  const float* d_o = out.d_o.at(b, h) + e.row * out.d_o.row;
+  const float* o = out.o.at(b, h) + e.row * out.o.row;
+  detail::block_scores(s, in, w.head, e, b, h, w.scores.data(), w.positions.data());
+  tile_product({e.rows, e.columns, s.d_head, out.d_o.row, w.key_width, e.columns}, d_o, w.values.data() + e.low,
+               w.d_scores.data());
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    const float mean = dot(d_o + i * out.d_o.row, o + i * out.o.row, s.d_head);
+    exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), out.log_sum[task * s.queries + e.row + i],
+                     mean, w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
+  }
+  tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, out.d_q.row}, w.d_scores.data(),
+               w.keys.data() + e.low * s.d_head, out.d_q.at(b, h) + e.row * out.d_q.row);
+  add_transposed(e, s.d_head, in.q.at(b, h) + e.row * in.q.row, in.q.row, w.d_scores.data(), e.columns, w.key_width,
+                 w.d_keys.data() + e.low, w);
+  add_transposed(e, s.d_head, d_o, out.d_o.row, w.scores.data(), e.columns, w.key_width, w.d_values.data() + e.low, w);
+  if (in.q_position.data != nullptr) {
+    position_backward(s, in, out, e, b, h, w);
+  }
+}
+
+}  // namespace
+
+void attention_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
+                        std::int64_t begin, std::int64_t end) {
+  const bool relative = in.q_position.data != nullptr;
+  Workspace w(s, relative);
+  for (std::int64_t task = begin; task < end; ++task) {
+    const std::int64_t b = task / s.heads, h = task % s.heads;
+    pack(s, in, b, h, w);
+    for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
+      block_backward(s, in, out, detail::extent_of(s, row), task, w);
+    }
+    detail::transpose_back(w.d_keys.data(), w.key_width, s.keys, s.d_head, out.d_k.at(b, h), out.d_k.row);
+    detail::transpose_back(w.d_values.data(), w.key_width, s.keys, s.d_head, out.d_v.at(b, h), out.d_v.row);
+    if (relative) {
+      detail::transpose_back(w.d_offsets.data(), w.offset_width, s.offsets(), s.d_head, out.d_r.at(b, h), out.d_r.row);
+    }
+  }
+  tile_product_done();
+}
+
+}  // namespace headroom::kernels

@@ -1,0 +1,172 @@
+#include "headroom/kernels/cpu/softmax_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/softmax_rows.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h:
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace headroom::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+
+// Scores below this make exp() 0 in float; the vector exp is exact above it.
+constexpr float kLowest = -87.0F;
+
+// Calls body(vector of s, offset, mask or "all") over [low, high).
+template <class Body>
+HWY_INLINE void for_visible(const ScoreRow& row, const float* scores, const Body& body) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Vector scale = hn::Set(d, row.scale);
+  for (std::int64_t i = row.low; i < row.high; i += lanes) {
+    const std::int64_t left = row.high - i;
+    const auto mask = hn::FirstN(d, static_cast<std::size_t>(std::min(left, lanes)));
+    const auto load = [&](const float* from) {
+      return left >= lanes ? hn::LoadU(d, from + i) : hn::MaskedLoad(mask, d, from + i);
+    };
+    Vector s = load(scores);
+    if (row.position != nullptr) {
+      s = hn::Add(s, load(row.position));
+    }
+    s = hn::Mul(s, scale);
+    if (row.bias != nullptr) {
+      s = hn::Add(s, load(row.bias));
+    }
+    body(s, i, left, mask);
+  }
+}
+
+template <class Mask>
+HWY_INLINE void store(const Vector v, std::int64_t left, const Mask mask, float* to) {
+  const Tag d;
+  if (left >= static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::StoreU(v, d, to);
+  } else {
+    hn::BlendedStore(v, mask, d, to);
+  }
+}
+
+HWY_INLINE Vector exp_or_zero(const Vector x) {
+  const Tag d;
+  const Vector lowest = hn::Set(d, kLowest);
+  return hn::IfThenElseZero(hn::Ge(x, lowest), hn::Exp(d, hn::Max(x, lowest)));
+}
+
+HWY_INLINE void clear_invisible(const ScoreRow& row, float* values) {
+  std::fill(values, values + row.low, 0.0F);
+  std::fill(values + row.high, values + row.n, 0.0F);
+}
+
+float ExpRow(const ScoreRow& row, float* scores, float* sum) {
+  const Tag d;
+  const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  Vector most = lowest;
+  for_visible(row, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+    s = hn::IfThenElse(mask, s, lowest);
+    most = hn::Max(most, s);
+    store(s, left, mask, scores + i);
+  });
+  const float maximum = hn::GetLane(hn::MaxOfLanes(d, most));
+  if (!(maximum > -std::numeric_limits<float>::infinity())) {
+    std::fill(scores, scores + row.n, 0.0F);
+    *sum = 0.0F;
+    return std::numeric_limits<float>::infinity();
+  }
+  const Vector shift = hn::Set(d, maximum);
+  Vector total = hn::Zero(d);
+  const ScoreRow finished{row.low, row.high, row.n, 1.0F, nullptr, nullptr};
+  for_visible(finished, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+    const Vector p = hn::IfThenElseZero(mask, exp_or_zero(hn::Sub(s, shift)));
+    total = hn::Add(total, p);
+    store(p, left, mask, scores + i);
+  });
+  clear_invisible(row, scores);
+  *sum = hn::GetLane(hn::SumOfLanes(d, total));
+  return maximum + std::log(*sum);
+}
+
+void ExpRowBackward(const ScoreRow& row, float log_sum, float row_d, float* scores, float* d_p) {
+  const Tag d;
+  const Vector shift = hn::Set(d, log_sum), mean = hn::Set(d, row_d), scale = hn::Set(d, row.scale);
+  for_visible(row, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+    const Vector p = exp_or_zero(hn::Sub(s, shift));
+    const Vector g =
+        left >= static_cast<std::int64_t>(hn::Lanes(d)) ? hn::LoadU(d, d_p + i) : hn::MaskedLoad(mask, d, d_p + i);
+    store(p, left, mask, scores + i);
+    store(hn::Mul(hn::Mul(p, hn::Sub(g, mean)), scale), left, mask, d_p + i);
+  });
+  clear_invisible(row, scores);
+  clear_invisible(row, d_p);
+}
+
+void ScaledCopy(const float* from, float factor, std::int64_t n, float* to) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Vector f = hn::Set(d, factor);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, from + i), f), d, to + i);
+  }
+  for (; i < n; ++i) {
+    to[i] = from[i] * factor;
+  }
+}
+
+float Dot(const float* a, const float* b, std::int64_t n) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Vector total = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    total = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), total);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, total));
+  for (; i < n; ++i) {
+    sum += a[i] * b[i];
+  }
+  return sum;
+}
+
+const char* TargetName() {
+  return hwy::TargetName(HWY_TARGET);
+}
+
+}  // namespace headroom::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headroom::kernels {
+
+HWY_EXPORT(ExpRow);
+HWY_EXPORT(ExpRowBackward);
+HWY_EXPORT(ScaledCopy);
+HWY_EXPORT(Dot);
+HWY_EXPORT(TargetName);
+
+float exp_row(const ScoreRow& row, float* scores, float* sum) {
+  return HWY_DYNAMIC_DISPATCH(ExpRow)(row, scores, sum);
+}
+void exp_row_backward(const ScoreRow& row, float log_sum, float d, float* scores, float* d_p) {
+  HWY_DYNAMIC_DISPATCH(ExpRowBackward)(row, log_sum, d, scores, d_p);
+}
+void scaled_copy(const float* from, float factor, std::int64_t n, float* to) {
+  HWY_DYNAMIC_DISPATCH(ScaledCopy)(from, factor, n, to);
+}
+float dot(const float* a, const float* b, std::int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(Dot)(a, b, n);
+}
+const char* softmax_rows_target() {
+  return HWY_DYNAMIC_DISPATCH(TargetName)();
+}
+
+}  // namespace headroom::kernels
+#endif

@@ -1,0 +1,84 @@
+#include "headroom/ops/adamw.h"
+
+#include <cmath>
+
+#include <ATen/Parallel.h>
+
+#include "gradients.h"
+#include "headroom/core/error.h"
+
+namespace headroom::ops {
+namespace {
+
+using testing::relative_error;
+
+TEST(AdamW, OneStepByHand) {
+  const at::Tensor p = at::full({1}, 2.0, at::kDouble), g = at::full({1}, 0.5, at::kDouble);
+  const at::Tensor m = at::zeros({1}, at::kDouble), v = at::zeros({1}, at::kDouble);
+  adamw_step({p}, {g}, {m}, {v}, 1, {.learning_rate = 0.1, .weight_decay = 0.01});
+  // Bias correction makes the first step lr * g / (|g| + eps), after the decay.
+  EXPECT_NEAR(p.item<double>(), 2.0 * (1 - 0.1 * 0.01) - 0.1 * 0.5 / (0.5 + 1e-8), 1e-12);
+  EXPECT_NEAR(m.item<double>(), 0.05, 1e-15);
+  EXPECT_NEAR(v.item<double>(), 0.00025, 1e-15);
+}
+
+TEST(AdamW, FusedEqualsReferenceOverSteps) {
+  at::manual_seed(1);
+  {
+    const at::ScalarType type = at::kFloat;
+    std::vector<at::Tensor> p, m, v;
+    for (const std::int64_t n : {1, 17, 4099}) {
+      p.push_back(at::randn({n}, type));
+      m.push_back(at::zeros({n}, type));
+      v.push_back(at::zeros({n}, type));
+    }
+    const auto copy = [](const std::vector<at::Tensor>& list) {
+      std::vector<at::Tensor> result;
+      for (const at::Tensor& t : list) {
+        result.push_back(t.clone());
+      }
+      return result;
+    };
+    auto p2 = copy(p), m2 = copy(m), v2 = copy(v);
+    for (std::int64_t step = 1; step <= 20; ++step) {
+      std::vector<at::Tensor> g;
+      for (const at::Tensor& t : p) {
+        g.push_back(at::randn_like(t));
+      }
+      auto g2 = copy(g);
+      AdamWOptions options{.learning_rate = 0.01, .beta2 = 0.95, .weight_decay = 0.1};
+      adamw_step(p, g, m, v, step, options, 0.3);
+      options.implementation = Implementation::reference;
+      adamw_step(p2, g2, m2, v2, step, options, 0.3);
+    }
+    // Each step moves a parameter by about lr and rounds it once: 20 roundings.
+    const double bound = 20 * std::ldexp(1.0, -23);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      EXPECT_LE(relative_error(p[i], p2[i]), bound) << toString(type) << " " << i;
+      EXPECT_LE(relative_error(v[i], v2[i]), bound) << toString(type) << " " << i;
+    }
+  }
+}
+
+TEST(AdamW, GlobalNormIsTheNormOfAllAndIndependentOfThreads) {
+  at::manual_seed(2);
+  const std::vector<at::Tensor> g = {at::randn({3, 5}), at::randn({100003}), at::randn({64, 1024}).t(), at::Tensor()};
+  const double expected = at::cat({g[0].flatten(), g[1], g[2].flatten()}).to(at::kDouble).norm().item<double>();
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const double one = global_norm(g);
+  EXPECT_NEAR(one, expected, expected * 1e-6);
+  for (const int threads : {2, 3}) {
+    at::set_num_threads(threads);
+    EXPECT_EQ(global_norm(g), one);
+  }
+  at::set_num_threads(before);
+  EXPECT_EQ(global_norm({at::zeros({0})}), 0.0);
+}
+
+TEST(AdamW, RefusesListsOfDifferentLength) {
+  EXPECT_THROW(adamw_step({at::zeros({1})}, {}, {}, {}, 1, {}), Error);
+}
+
+}  // namespace
+}  // namespace headroom::ops

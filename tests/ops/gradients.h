@@ -1,0 +1,67 @@
+// Comparing two implementations of one operator: values and all gradients, within a bound that the caller derives.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace headroom::testing {
+
+// Largest difference, relative to the largest entry of `expected` (absolute when that is 0).
+inline double relative_error(const at::Tensor& got, const at::Tensor& expected) {
+  if (expected.numel() == 0) {
+    return 0.0;
+  }
+  const at::Tensor wide = expected.to(at::kDouble);
+  const double scale = wide.abs().max().item<double>();
+  const double error = (got.to(at::kDouble) - wide).abs().max().item<double>();
+  return scale > 0.0 ? error / scale : error;
+}
+
+// The operator's result and its gradients for `leaves` under a fixed weighting of the result.
+struct Evaluated {
+  at::Tensor value;
+  std::vector<at::Tensor> gradients;
+};
+
+inline Evaluated evaluate(const std::function<at::Tensor(const std::vector<at::Tensor>&)>& op,
+                          const std::vector<at::Tensor>& inputs) {
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& input : inputs) {
+    leaves.push_back(input.detach());
+    leaves.back().requires_grad_(true);
+  }
+  Evaluated result;
+  result.value = op(leaves);
+  const at::Tensor weight = at::cos(at::arange(result.value.numel(), at::kDouble)).view(result.value.sizes());
+  const at::Tensor objective = (result.value.to(at::kDouble) * weight).sum();
+  result.gradients = torch::autograd::grad({objective}, leaves, {}, false, false, /*allow_unused=*/true);
+  result.value = result.value.detach();
+  return result;
+}
+
+inline void expect_close(const Evaluated& got, const Evaluated& expected, double bound, const std::string& what) {
+  EXPECT_LE(relative_error(got.value, expected.value), bound) << what << ": value";
+  for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
+    ASSERT_EQ(got.gradients[i].defined(), expected.gradients[i].defined()) << what << ": gradient " << i;
+    if (expected.gradients[i].defined()) {
+      EXPECT_LE(relative_error(got.gradients[i], expected.gradients[i]), bound) << what << ": gradient " << i;
+    }
+  }
+}
+
+// A seeded tensor; `strided` gives one whose last axis is not contiguous.
+inline at::Tensor random_tensor(at::IntArrayRef shape, at::ScalarType type, bool strided = false) {
+  if (!strided || shape.size() < 2) {
+    return at::randn(shape, at::kDouble).to(type);
+  }
+  std::vector<std::int64_t> swapped = shape.vec();
+  std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
+  return at::randn(swapped, at::kDouble).to(type).transpose(-1, -2);
+}
+
+}  // namespace headroom::testing
