@@ -1,0 +1,200 @@
+#!/usr/bin/env bash
+# Sets Headroom up (once, then in no time) and runs it; `./run.sh help` lists what it can do.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+preset=${HEADROOM_PRESET:-release}
+build=$here/build/$preset
+env=$here/.env
+python=$env/bin/python3
+
+# pip requirements; HEADROOM_TORCH may hold pip options as well, to choose another build of torch.
+torch=${HEADROOM_TORCH:-torch==2.13.0}
+test_packages="pytest==8.* tensorboard==2.*"
+
+system_packages=(build-essential cmake ninja-build ccache python3-venv libtomlplusplus-dev libcli11-dev
+  nlohmann-json3-dev libsentencepiece-dev libssl-dev zlib1g-dev libhwy-dev libgtest-dev libbenchmark-dev
+  libcpp-httplib-dev)
+
+export HEADROOM_HOME=$here
+export HEADROOM_CACHE=${HEADROOM_CACHE:-$here/.cache/headroom}
+
+usage() {
+  cat <<'USAGE'
+usage: ./run.sh COMMAND
+
+  demo              the main job on the built-in corpus: a table, and runs/demo/report.html
+  headroom ARGS...  the command line; ./run.sh headroom --help says what there is
+  test [ARGS...]    every test; ARGS go to ctest (-R core)
+  bench [NAME...]   benchmarks beside their yardsticks
+  setup             only set up: system packages, .env/ with torch, build/
+  format            clang-format over the sources
+  lint [FILE...]    clang-tidy over the sources, or over FILEs
+
+Environment: HEADROOM_TORCH   pip's requirement for torch ("torch==2.13.0")
+             HEADROOM_CACHE   prepared data (.cache/headroom in the repository)
+             HEADROOM_PRESET  what to build: release, debug, asan, ci
+USAGE
+}
+
+say() { printf 'headroom: %s\n' "$*" >&2; }
+die() {
+  say "$*"
+  exit 1
+}
+
+# Debian packages: installed with apt-get where that may be done without a question.
+need_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    say "setup: no Debian system, so these are taken for granted: $*"
+    return
+  fi
+  local package missing=()
+  for package in "$@"; do
+    if [[ $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) != "install ok installed" ]]; then
+      missing+=("$package")
+    fi
+  done
+  ((${#missing[@]})) || return 0
+
+  local sudo=()
+  if [[ $(id -u) != 0 ]]; then
+    if ! sudo -n true 2>/dev/null; then
+      die "setup: system packages are missing; please run: sudo apt-get install -y ${missing[*]}"
+    fi
+    sudo=(sudo -n)
+  fi
+  say "setup: installing system packages: ${missing[*]}"
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0)
+  { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } >&2 </dev/null ||
+    die "setup: apt-get failed (above); the command was: apt-get install -y ${missing[*]}"
+}
+
+# pip_install STAMP REQUIREMENT...: into .env/, unless STAMP says that just this is there.
+pip_install() {
+  local stamp=$env/$1
+  shift
+  [[ -f $stamp && $(<"$stamp") == "$*" ]] && return
+  if ! "$python" -m pip --version >/dev/null 2>&1; then
+    local base=/usr/bin/python3
+    [[ -x $base ]] || base=python3
+    say "setup: making .env/ with $base ($("$base" --version 2>&1))"
+    "$base" -m venv --clear "$env" >&2 || die "setup: .env: $base -m venv failed (above)"
+  fi
+  say "setup: installing into .env/: $*"
+  "$python" -m pip install --disable-pip-version-check --quiet --progress-bar on $* >&2 </dev/null ||
+    die "setup: pip install $* failed (above)"
+  printf '%s' "$*" >"$stamp"
+}
+
+configure() {
+  local cache=$build/CMakeCache.txt
+  if [[ -f $cache ]] && ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$here" "$cache"; then
+    say "setup: build/$preset was made for another place; starting afresh"
+    rm -rf "$build"
+  fi
+  [[ -f $build/build.ninja ]] && return
+  say "setup: configuring build/$preset"
+  cmake -S "$here" --preset "$preset" --log-level=WARNING >&2 || die "setup: cmake failed (above)"
+}
+
+# build [TARGET...]: a compiler for every core, and no more than fit into memory.
+build() {
+  local cores memory jobs
+  cores=$(nproc)
+  memory=$(awk '/^MemAvailable:/ {print int($2 / 2000000)}' /proc/meminfo)
+  jobs=$((memory < 1 ? 1 : memory < cores ? memory : cores))
+  say "setup: building build/$preset with $jobs jobs"
+  ninja -C "$build" -j "$jobs" "$@" >&2 </dev/null || die "setup: the build failed (above)"
+}
+
+# Nothing is newer than the last successful build, and .env/ holds what is asked for.
+up_to_date() {
+  [[ -x $build/bin/headroom && -f $build/built && -f $env/torch ]] || return 1
+  [[ $(<"$env/torch") == "$torch numpy" ]] || return 1
+  [[ -z $(find "$here"/{CMakeLists.txt,CMakePresets.json,cmake,include,src} "$env/torch" \
+    -newer "$build/built" -print -quit) ]]
+}
+
+setup() {
+  up_to_date && return
+  mkdir -p "$here/build"
+  (
+    # One setup at a time; a second one finds the work done.
+    flock 9
+    up_to_date && exit
+    need_packages "${system_packages[@]}"
+    pip_install torch "$torch" numpy
+    configure
+    : >"$build/building"
+    build headroom headroom_engine 9>&-
+    mv "$build/building" "$build/built"
+    say "setup: done"
+  ) 9>"$here/build/lock"
+}
+
+run_tests() {
+  setup
+  (
+    flock 9
+    pip_install test $test_packages
+    build 9>&-
+  ) 9>"$here/build/lock"
+  local log=$build/Testing/run.log status=0
+  # Threads of several programs share the cores: waiting must not keep a core busy.
+  export OMP_WAIT_POLICY=PASSIVE
+  ctest --test-dir "$build" --output-on-failure --no-tests=error --output-log "$log" -j "$(nproc)" "$@" </dev/null ||
+    status=$?
+  echo
+  grep -E '^[0-9]+% tests passed' "$log" | tail -n 1
+  return $status
+}
+
+sources() { git -C "$here" ls-files --cached --others --exclude-standard -- '*.h' '*.cc' '*.cu' | sed "s|^|$here/|"; }
+
+case ${1:-help} in
+  setup)
+    setup
+    ;;
+  headroom)
+    setup
+    shift
+    exec "$build/bin/headroom" "$@"
+    ;;
+  demo)
+    setup
+    shift
+    exec "$build/bin/headroom" demo --out "$here/runs/demo" "$@"
+    ;;
+  bench)
+    setup
+    shift
+    exec "$build/bin/headroom" bench "$@"
+    ;;
+  test)
+    shift
+    run_tests "$@"
+    ;;
+  format)
+    need_packages clang-format
+    sources | xargs clang-format -i
+    ;;
+  lint)
+    setup
+    need_packages clang-tidy
+    shift
+    if (($#)); then
+      printf '%s\n' "$@"
+    else
+      sources | grep '\.cc$'
+    fi | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$build"
+    ;;
+  help | -h | --help)
+    usage
+    ;;
+  *)
+    say "run.sh: unknown command '$1'"
+    usage >&2
+    exit 2
+    ;;
+esac
