@@ -1,4 +1,4 @@
-# headroom_floor(name [TORCH] [FLOORS floor...] [LINK lib...] [PRIVATE lib...])
+# headroom_floor(name [TORCH] [FLOORS floor...] [LINK lib...] [PRIVATE lib...] [TESTED_WITH floor...])
 # One shared library a floor from src/<name>/, headers under include/headroom/<name>/, and one test
 # program from tests/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to a higher floor into a link error.
 
@@ -28,7 +28,7 @@ function(headroom_use_torch target)
 endfunction()
 
 function(headroom_floor name)
-  cmake_parse_arguments(FLOOR "TORCH" "" "FLOORS;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(FLOOR "TORCH" "" "FLOORS;LINK;PRIVATE;TESTED_WITH" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cc")
   if(NOT sources)
     file(WRITE "${CMAKE_BINARY_DIR}/empty.cc" "")
@@ -39,6 +39,7 @@ function(headroom_floor name)
   target_link_options(headroom_${name} PRIVATE $<$<PLATFORM_ID:Linux>:-Wl,--no-undefined>)
   target_include_directories(headroom_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
   list(TRANSFORM FLOOR_FLOORS PREPEND headroom_)
+  list(TRANSFORM FLOOR_TESTED_WITH PREPEND headroom_)
   target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom_fmt ${FLOOR_FLOORS} ${FLOOR_LINK}
                         PRIVATE ${FLOOR_PRIVATE})
   if(FLOOR_TORCH)
@@ -51,7 +52,7 @@ function(headroom_floor name)
       add_executable(${name}_test ${tests})
       target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/tests" "${CMAKE_SOURCE_DIR}/src")
       target_compile_definitions(${name}_test PRIVATE HEADROOM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-      target_link_libraries(${name}_test PRIVATE headroom_${name} GTest::gtest_main ${FLOOR_PRIVATE})
+      target_link_libraries(${name}_test PRIVATE headroom_${name} ${FLOOR_TESTED_WITH} GTest::gtest_main ${FLOOR_PRIVATE})
       if(FLOOR_TORCH)
         headroom_use_torch(${name}_test)
       endif()

@@ -1,0 +1,272 @@
+#include "headroom/nn/attention.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <string>
+#include <vector>
+
+#include "headroom/core/error.h"
+#include "ops/gradients.h"
+
+namespace headroom::nn {
+namespace {
+
+using config::AttentionOptions;
+using config::Position;
+using config::Projection;
+using testing::evaluate;
+using testing::expect_close;
+using testing::relative_error;
+
+constexpr std::int64_t kWidth = 12;
+
+AttentionOptions small(Position position) {
+  AttentionOptions o;
+  o.n_heads = 2;
+  o.d_head = 6;
+  o.n_experts = 4;
+  o.top_k = 2;
+  o.position = position;
+  o.rope_fraction = 0.67;
+  return o;
+}
+
+AttentionOptions with_experts(AttentionOptions o, const std::string& which, bool shared = false) {
+  o.projection = Projection::experts;
+  o.experts.clear();
+  for (const char c : which) {
+    o.experts.emplace_back(1, c);
+  }
+  o.shared_selection = shared;
+  return o;
+}
+
+// Layers of every kind that this module can be assembled to.
+std::vector<std::pair<std::string, AttentionOptions>> layers() {
+  std::vector<std::pair<std::string, AttentionOptions>> all;
+  for (const Position position : {Position::none, Position::rope, Position::relative}) {
+    const std::string name(config::name_of(position));
+    AttentionOptions dense = small(position);
+    all.emplace_back("dense " + name, dense);
+    dense.bias = true;
+    dense.qk_norm = true;
+    dense.scale = config::Scale::learned;
+    dense.position_bias = position == Position::relative;
+    all.emplace_back("dense with everything " + name, dense);
+    AttentionOptions grouped = small(position);
+    grouped.n_heads = 4;
+    grouped.n_kv_heads = 2;
+    all.emplace_back("grouped " + name, grouped);
+    for (int mask = 1; mask < 16; ++mask) {
+      std::string which;
+      for (int bit = 0; bit < 4; ++bit) {
+        which += (mask >> bit & 1) != 0 ? std::string(1, "qkvo"[bit]) : "";
+      }
+      all.emplace_back("experts " + which + " " + name, with_experts(small(position), which));
+      all.emplace_back("experts " + which + " shared " + name, with_experts(small(position), which, true));
+    }
+    AttentionOptions softmax = with_experts(small(position), "vo");
+    softmax.gate = config::Gate::softmax_top_k;
+    all.emplace_back("softmax gate " + name, softmax);
+  }
+  return all;
+}
+
+struct Layer {
+  Parameters parameters;
+  Attention attention;
+  Layer(const AttentionOptions& o, at::ScalarType type, std::int64_t window = 0, bool causal = true)
+      : attention(
+            o, {.d_model = kWidth, .n_layers = 2, .causal = causal, .window = window},
+            Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{7}), at::TensorOptions(type))) {
+    const at::NoGradGuard no_grad;  // biases begin at zero, which would hide mistakes
+    for (const Parameter& p : parameters.all()) {
+      p.tensor.add_(at::randn(p.tensor.sizes(), at::kDouble).to(type), 0.2);
+    }
+  }
+};
+
+at::Tensor source_of(const std::vector<at::Tensor>& x) {
+  return at::cat({x[0], x[1]}, 1);
+}
+
+TEST(Attention, FusedEqualsReferenceWithAllGradients) {
+  for (const auto& [name, options] : layers()) {
+    at::manual_seed(3);
+    Layer layer(options, at::kFloat);
+    const std::vector<at::Tensor> in = {at::randn({2, 5, kWidth}), at::randn({2, 5, kWidth})};
+    const auto run = [&](Implementation impl) {
+      return [&, impl](const std::vector<at::Tensor>& x) {
+        Context context;
+        context.implementation = impl;
+        AttentionInput input;
+        input.x = x[1];
+        input.source = source_of(x);
+        return layer.attention(input, context);
+      };
+    };
+    expect_close(evaluate(run(Implementation::fused), in), evaluate(run(Implementation::reference), in), 1e-5, name);
+  }
+}
+
+TEST(Attention, GradientsAreFiniteDifferencesInDouble) {
+  for (const auto& [name, options] : layers()) {
+    at::manual_seed(4);
+    Layer layer(options, at::kDouble);
+    const at::Tensor memory = at::randn({1, 3, kWidth}, at::kDouble), x = at::randn({1, 3, kWidth}, at::kDouble);
+    const at::Tensor weight = at::randn({1, 3, kWidth}, at::kDouble);
+    const auto objective = [&] {
+      AttentionInput input;
+      input.x = x;
+      input.source = at::cat({memory, x}, 1);
+      return (layer.attention(input, Context()) * weight).sum();
+    };
+    objective().backward();
+    const at::NoGradGuard no_grad;
+    for (const Parameter& p : layer.parameters.all()) {
+      if (p.name.starts_with("select")) {
+        continue;  // a step may change the choice; the weights' derivative is tested by the reference cases
+      }
+      const at::Tensor direction = at::randn_like(p.tensor), before = p.tensor.clone();
+      const double step = 1e-5;
+      p.tensor.copy_(before + step * direction);
+      const double up = objective().item<double>();
+      p.tensor.copy_(before - step * direction);
+      const double down = objective().item<double>();
+      p.tensor.copy_(before);
+      const double expected = (up - down) / (2 * step);
+      const double got = (p.tensor.grad() * direction).sum().item<double>();
+      // The difference quotient errs by step^2 times a third derivative and by 1e-16 / step.
+      EXPECT_NEAR(got, expected, 1e-6 * std::max(1.0, std::abs(expected))) << name << " " << p.name;
+    }
+  }
+}
+
+TEST(Attention, TheFutureChangesNothing) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : layers()) {
+    at::manual_seed(5);
+    Layer layer(options, at::kDouble);
+    const at::Tensor x = at::randn({1, 6, kWidth}, at::kDouble);
+    at::Tensor changed = x.clone();
+    changed.narrow(1, 4, 2).normal_();
+    AttentionInput a, b;
+    a.x = x;
+    b.x = changed;
+    const at::Tensor before = layer.attention(a, Context()).narrow(1, 0, 4);
+    EXPECT_LE(relative_error(layer.attention(b, Context()).narrow(1, 0, 4), before), 1e-14) << name;
+  }
+}
+
+TEST(Attention, StepByStepWithTheCacheEqualsTheWhole) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : layers()) {
+    for (const std::int64_t window : {0, 3}) {
+      at::manual_seed(6);
+      Layer layer(options, at::kDouble, window);
+      const at::Tensor x = at::randn({2, 7, kWidth}, at::kDouble);
+      AttentionInput all;
+      all.x = x;
+      const at::Tensor whole = layer.attention(all, Context());
+      KeyValueCache cache(7);
+      std::vector<at::Tensor> pieces;
+      for (const auto& [begin, count] : std::vector<std::pair<int, int>>{{0, 3}, {3, 1}, {4, 1}, {5, 2}}) {
+        AttentionInput piece;
+        piece.x = x.narrow(1, begin, count);
+        piece.cache = &cache;
+        pieces.push_back(layer.attention(piece, Context()));
+      }
+      EXPECT_LE(relative_error(at::cat(pieces, 1), whole), 1e-12) << name << " window " << window;
+      EXPECT_THROW(layer.attention({.x = x.narrow(1, 0, 1), .cache = &cache}, Context()), Error);
+    }
+  }
+}
+
+TEST(Attention, PaddedKeysDoNotCount) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : layers()) {
+    if (options.position == Position::relative) {
+      continue;  // a shorter source would shift the queries
+    }
+    at::manual_seed(8);
+    Layer layer(options, at::kDouble, 0, /*causal=*/false);
+    const at::Tensor x = at::randn({1, 6, kWidth}, at::kDouble);
+    AttentionInput padded, plain;
+    padded.x = x;
+    padded.valid_keys = at::arange(6).lt(4).unsqueeze(0);
+    plain.x = x.narrow(1, 0, 4);
+    EXPECT_LE(relative_error(layer.attention(padded, Context()).narrow(1, 0, 4), layer.attention(plain, Context())),
+              1e-12)
+        << name;
+  }
+}
+
+TEST(Attention, SharedSelectionWithoutMemoryChoosesOnce) {
+  at::manual_seed(9);
+  Layer layer(with_experts(small(Position::none), "vo", true), at::kFloat);
+  std::map<std::string, at::Tensor> trace;
+  ExpertUsage usage;
+  Context context;
+  context.trace = &trace;
+  context.usage = &usage;
+  layer.attention({.x = at::randn({2, 5, kWidth})}, context);
+  EXPECT_TRUE(at::equal(trace.at("select_in.index"), trace.at("select_out.index")));
+  ASSERT_EQ(usage.size(), 1U);
+  EXPECT_EQ(usage.at("select_in").sum().item<std::int64_t>(), 2 * 5 * 2 * 2);  // B T H k
+}
+
+TEST(Attention, InitialisationHasTheSpecifiedDeviations) {
+  AttentionOptions o = with_experts(small(Position::relative), "vo");
+  o.n_heads = 4;
+  o.d_head = 48;
+  Parameters parameters;
+  const std::int64_t d = 320, layers = 5;
+  const Attention attention(
+      o, {.d_model = d, .n_layers = layers},
+      Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+  const double s0 = std::sqrt(2.0 / layers);
+  for (const Parameter& p : parameters.all()) {
+    const double expected = s0 / std::sqrt(p.name == "w_o" ? 4 * 48.0 : static_cast<double>(d));
+    const double n = static_cast<double>(p.tensor.numel());
+    // The deviation of n normal numbers is known to 1 / sqrt(2 n): five times that.
+    EXPECT_NEAR(p.tensor.std().item<double>() / expected, 1.0, 5.0 / std::sqrt(2.0 * n)) << p.name;
+  }
+  Parameters dense;
+  AttentionOptions plain = small(Position::none);
+  plain.d_head = 200;
+  const Attention other(plain, {.d_model = d, .n_layers = layers},
+                        Builder(dense, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+  const at::Tensor w = dense.at("w_q");
+  const double std = s0 / std::sqrt(static_cast<double>(d));
+  EXPECT_NEAR(w.std().item<double>() / std, 1.0, 0.01);
+  // Cut at two deviations before it was stretched by 1 / 0.8796.
+  EXPECT_LE(w.abs().max().item<double>(), 2.0 / 0.8796 * std * 1.001);
+  EXPECT_GE(w.abs().max().item<double>(), 2.0 * std);
+}
+
+TEST(Attention, ExpertDropoutNeedsAGeneratorAndDependsOnNothingElse) {
+  AttentionOptions o = with_experts(small(Position::none), "vo");
+  o.expert_dropout = 0.5;
+  Layer layer(o, at::kFloat);
+  const at::Tensor x = at::randn({2, 5, kWidth});
+  Context context;
+  context.training = true;
+  EXPECT_THROW(layer.attention({.x = x}, context), Error);
+  const auto run = [&](std::uint64_t seed) {
+    context.generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+    return layer.attention({.x = x}, context);
+  };
+  EXPECT_TRUE(at::equal(run(1), run(1)));
+  EXPECT_FALSE(at::equal(run(1), run(2)));
+}
+
+TEST(Attention, BadOptionsAreRefusedInASentence) {
+  Parameters parameters;
+  const Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat);
+  AttentionOptions o = small(Position::none);
+  o.composition = config::Composition::dynamic;
+  EXPECT_THROW(Attention(o, {.d_model = kWidth}, build), MisuseError);
+}
+
+}  // namespace
+}  // namespace headroom::nn
