@@ -13,7 +13,7 @@
 
 namespace headroom {
 
-enum class DType { f64, f32, f16, bf16, i64, i32, i16, i8, u8, u16, boolean };
+enum class DType { f64, f32, f16, bf16, i64, i32, i16, i8, u8, u16, u32, u64, f8_e4m3, f8_e5m2, c64, boolean };
 
 std::size_t size_of(DType dtype);       // bytes an element
 std::string_view name_of(DType dtype);  // as the header spells it: "F32", "BF16", ...
@@ -72,6 +72,7 @@ class SafetensorsStream {
 
  private:
   AtomicFile file_;
+  std::filesystem::path path_;
   std::string name_;
   DType dtype_;
   std::size_t header_room_;

@@ -1,0 +1,60 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+
+namespace headroom {
+namespace {
+
+// The number that the holder wrote, 0 if it has not done so yet.
+long holder_of(int descriptor) {
+  char text[32];
+  const ssize_t count = ::pread(descriptor, text, sizeof text, 0);
+  long process = 0;
+  if (count > 0) {
+    std::from_chars(text, text + count, process);
+  }
+  return process;
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / ".lock";
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    fail("{}: cannot be locked: {}", folder.string(), std::strerror(errno));
+  }
+  int locked = -1;
+  do {
+    locked = ::flock(descriptor_, LOCK_EX | LOCK_NB);
+  } while (locked != 0 && errno == EINTR);
+  if (locked != 0) {
+    const int reason = errno;
+    const long process = holder_of(descriptor_);
+    ::close(descriptor_);
+    if (reason != EWOULDBLOCK) {
+      fail("{}: cannot be locked: {}", folder.string(), std::strerror(reason));
+    }
+    const std::string who = process > 0 ? fmt::format("process {}", process) : "another process";
+    misuse("{}: in use by {}: wait for it or choose another --out", folder.string(), who);
+  }
+  // Who holds it is a courtesy: on a full disk the lock holds without it.
+  const std::string number = fmt::format("{}\n", ::getpid());
+  [[maybe_unused]] const bool told =
+      ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, number.data(), number.size(), 0) > 0;
+}
+
+// The file stays: removing it would let a third process lock a file that nobody can find any more.
+FolderLock::~FolderLock() {
+  [[maybe_unused]] const int cleared = ::ftruncate(descriptor_, 0);
+  ::close(descriptor_);
+}
+
+}  // namespace headroom

@@ -1,0 +1,116 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+
+namespace headroom {
+namespace {
+
+// Closes the descriptor however the block is left.
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) {
+      ::close(number);
+    }
+  }
+};
+
+// O_NONBLOCK: a named pipe must not make us wait for its writer.
+Descriptor open_for_reading(const std::filesystem::path& path) {
+  const int number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (number < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) {
+      misuse("{}: no such file", path.string());
+    }
+    misuse("{}: cannot be read: {}", path.string(), std::strerror(errno));
+  }
+  return {number};
+}
+
+struct stat status_of(const Descriptor& file, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(file.number, &status) != 0) {
+    misuse("{}: cannot be read: {}", path.string(), std::strerror(errno));
+  }
+  if (S_ISDIR(status.st_mode)) {
+    misuse("{}: is a folder, a file was expected", path.string());
+  }
+  return status;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const Descriptor file = open_for_reading(path);
+  const struct stat status = status_of(file, path);
+  if (!S_ISREG(status.st_mode)) {
+    misuse("{}: is not a regular file", path.string());
+  }
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size == 0) {
+    return;
+  }
+  void* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
+  if (data == MAP_FAILED) {
+    misuse("{}: cannot be mapped into memory: {}", path.string(), std::strerror(errno));
+  }
+  data_ = static_cast<const std::byte*>(data);
+  size_ = size;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) {
+    ::munmap(const_cast<std::byte*>(data_), size_);
+  }
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::size_t limit) {
+  const Descriptor file = open_for_reading(path);
+  const struct stat status = status_of(file, path);
+  std::string text;
+  // The size is a hint only: files under /proc say 0, and a file may grow while it is read.
+  const std::size_t hint = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
+  std::size_t filled = 0;
+  text.resize(std::min(hint, limit) + 1);
+  for (;;) {
+    const ssize_t count = ::read(file.number, text.data() + filled, text.size() - filled);
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count < 0) {
+      misuse("{}: cannot be read: {}", path.string(), std::strerror(errno));
+    }
+    if (count == 0) {
+      break;
+    }
+    filled += static_cast<std::size_t>(count);
+    if (filled > limit) {
+      misuse("{}: too large for a text file: at most {} bytes are read", path.string(), limit);
+    }
+    if (filled == text.size()) {
+      text.resize(std::min(2 * text.size(), limit) + 1);
+    }
+  }
+  text.resize(filled);
+  return text;
+}
+
+}  // namespace headroom

@@ -1,0 +1,119 @@
+#include "headroom/core/system.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include "headroom/core/error.h"
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A line such as "VmHWM:    1234 kB" of /proc/self/status in bytes, 0 where there is none.
+std::int64_t status_bytes(std::string_view name) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(name)) {
+      std::int64_t kilobytes = 0;
+      std::istringstream(line.substr(name.size())) >> kilobytes;
+      return kilobytes * 1024;
+    }
+  }
+  return 0;
+}
+
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+std::atomic<bool> asked_to_stop{false};
+
+extern "C" void remember_interrupt(int) {
+  asked_to_stop = true;
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+}  // namespace
+
+std::int64_t peak_memory_bytes() {
+  if (const std::int64_t bytes = status_bytes("VmHWM:"); bytes > 0) {
+    return bytes;
+  }
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::int64_t resident_memory_bytes() {
+  return status_bytes("VmRSS:");
+}
+
+void reset_peak_memory() {
+#if defined(__GLIBC__)
+  ::malloc_trim(0);
+#endif
+  std::ofstream("/proc/self/clear_refs") << "5";  // where the system refuses, the peak stays the one since the start
+}
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = remember_interrupt;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() {
+  return asked_to_stop;
+}
+
+std::string home_folder() {
+  std::error_code error;
+  if (const char* const home = std::getenv("HEADROOM_HOME"); home != nullptr && *home != '\0') {
+    if (!fs::is_directory(fs::path(home) / "recipes", error)) {
+      fail("HEADROOM_HOME: {}: has no folder recipes", home);
+    }
+    return home;
+  }
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  for (fs::path folder = program.parent_path(); !folder.empty(); folder = folder.parent_path()) {
+    if (fs::is_directory(folder / "recipes", error)) {
+      return folder.string();
+    }
+    if (folder == folder.root_path()) {
+      break;
+    }
+  }
+  fail("recipes: no such folder above {}: set HEADROOM_HOME to the folder that holds it", program.string());
+}
+
+std::string cache_folder() {
+  const auto set = [](const char* name) -> std::string {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  if (const std::string cache = set("HEADROOM_CACHE"); !cache.empty()) {
+    return cache;
+  }
+  if (const std::string cache = set("XDG_CACHE_HOME"); !cache.empty()) {
+    return cache + "/headroom";
+  }
+  if (const std::string home = set("HOME"); !home.empty()) {
+    return home + "/.cache/headroom";
+  }
+  fail("cache: no place for prepared data: set HEADROOM_CACHE to a folder");
+}
+
+}  // namespace headroom
