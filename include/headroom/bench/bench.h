@@ -1,0 +1,37 @@
+// Benchmarks, each beside its yardsticks in the same run: the reference, PyTorch, the machine's own limit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/core/json.h"
+
+namespace headroom::bench {
+
+struct BenchOptions {
+  std::int64_t repeats = 7;        // timed runs, after warming up; the median counts
+  std::int64_t threads = 0;        // 0: all physical cores
+  std::string precision = "fp32";  // fp32 | bf16, where a benchmark has both
+};
+
+struct Row {
+  std::string name;
+  double seconds = 0.0;                      // median
+  double gflops = 0.0;                       // 10^9 floating-point operations a second (2 a MAC); 0: not counted
+  std::optional<double> ratio_to_reference;  // reference's time / this time; above 1 is faster
+  std::optional<double> fraction_of_limit;   // of the machine's measured product rate or memory bandwidth
+  std::optional<std::int64_t> peak_memory_bytes;
+};
+
+// The names that run() knows, with a line of explanation each.
+std::vector<std::pair<std::string, std::string>> names();
+
+// Throws MisuseError for an unknown name, Error where a yardstick cannot run (PyTorch's Python is missing).
+std::vector<Row> run(const std::string& name, const BenchOptions& options);
+
+Json to_json(const std::vector<Row>& rows);
+std::string to_table(const std::vector<Row>& rows);
+
+}  // namespace headroom::bench

@@ -1,0 +1,91 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <map>
+
+#include "headroom/kernels/cpu/tile_product.h"
+#include "timing.h"
+
+namespace headroom::bench {
+namespace {
+
+double large_product(std::int64_t n, at::ScalarType type) {
+  const at::Tensor a = at::randn({n, n}).to(type), b = at::randn({n, n}).to(type);
+  at::Tensor c = a.mm(b);
+  double best = 1e30;
+  for (int i = 0; i < 7; ++i) {
+    best = std::min(best, seconds_of([&] { at::mm_out(c, a, b); }));
+  }
+  return 2.0 * static_cast<double>(n * n * n) / best * 1e-9;
+}
+
+// Every thread multiplies tiles that stay in its caches.
+double tile_products() {
+  constexpr std::int64_t kM = 64, kN = 256, kK = 64, kTimes = 4000;
+  const int threads = at::get_num_threads();
+  const at::Tensor a = at::randn({threads, kM, kK}), b = at::randn({threads, kK, kN}), c = at::zeros({threads, kM, kN});
+  const auto work = [&] {
+    at::parallel_for(0, threads, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        for (std::int64_t i = 0; i < kTimes; ++i) {
+          kernels::tile_product({kM, kN, kK, kK, kN, kN}, a.const_data_ptr<float>() + t * kM * kK,
+                                b.const_data_ptr<float>() + t * kK * kN, c.mutable_data_ptr<float>() + t * kM * kN);
+        }
+      }
+      kernels::tile_product_done();
+    });
+  };
+  work();
+  double best = 1e30;
+  for (int i = 0; i < 5; ++i) {
+    best = std::min(best, seconds_of(work));
+  }
+  return 2.0 * static_cast<double>(kM * kN * kK * kTimes * threads) / best * 1e-9;
+}
+
+double read_bandwidth() {
+  const at::Tensor big = at::ones({std::int64_t{1} << 26});  // 256 MiB
+  double best = 1e30;
+  for (int i = 0; i < 5; ++i) {
+    best = std::min(best, seconds_of([&] { big.sum(); }));
+  }
+  return static_cast<double>(big.numel()) * 4.0 / best * 1e-9;
+}
+
+}  // namespace
+
+const Limits& machine_limits(const std::string& precision) {
+  static std::map<std::string, Limits> known;
+  const auto found = known.find(precision);
+  if (found != known.end()) {
+    return found->second;
+  }
+  Limits limits;
+  limits.product_gflops = precision == "bf16" ? large_product(1024, at::kBFloat16)
+                                              : std::max(large_product(1024, at::kFloat), tile_products());
+  limits.bandwidth_gb = read_bandwidth();
+  return known.emplace(precision, limits).first->second;
+}
+
+std::vector<Row> machine(const BenchOptions& options) {
+  std::vector<Row> rows;
+  const double limit = machine_limits(options.precision).product_gflops;
+  const auto product = [&](const std::string& name, double gflops, double flops) {
+    rows.push_back(
+        {.name = name, .seconds = flops / gflops * 1e-9, .gflops = gflops, .fraction_of_limit = gflops / limit});
+  };
+  for (const std::int64_t n : {512, 1024, 2048}) {
+    const double flops = 2.0 * static_cast<double>(n * n * n);
+    product(fmt::format("product {0}x{0}x{0} fp32", n), large_product(n, at::kFloat), flops);
+    product(fmt::format("product {0}x{0}x{0} bf16", n), large_product(n, at::kBFloat16), flops);
+  }
+  product(fmt::format("tiles 64x256x64 fp32 ({})",
+                      kernels::tile_product_uses_micro_kernels() ? "micro-kernels" : "vector loops"),
+          tile_products(), 2.0 * 64 * 256 * 64);
+  const double bandwidth = machine_limits(options.precision).bandwidth_gb;
+  rows.push_back({.name = fmt::format("reading 256 MiB ({:.1f} GB/s)", bandwidth), .seconds = 0.268435456 / bandwidth});
+  return rows;
+}
+
+}  // namespace headroom::bench

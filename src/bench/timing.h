@@ -1,0 +1,34 @@
+// How the benchmarks time things: warm up, repeat, take the median.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "headroom/bench/bench.h"
+
+namespace headroom::bench {
+
+using Work = std::function<void()>;
+
+double median(std::vector<double> values);
+double seconds_of(const Work& work);
+
+// Medians of several pieces of work run in turn, A B A B ..., so that a machine whose speed drifts favours none.
+std::vector<double> medians_in_turn(const std::vector<Work>& work, std::int64_t repeats);
+
+// What this machine can do at most, measured now with the threads in force.
+struct Limits {
+  double product_gflops = 0.0;  // the best of the library's large product and many small tile products
+  double bandwidth_gb = 0.0;    // 10^9 bytes read a second
+};
+const Limits& machine_limits(const std::string& precision);
+
+// One benchmark each.
+std::vector<Row> machine(const BenchOptions& options);
+std::vector<Row> attention(const BenchOptions& options);
+std::vector<Row> expert_linear(const BenchOptions& options);
+std::vector<Row> cross_entropy(const BenchOptions& options);
+std::vector<Row> adamw(const BenchOptions& options);
+std::vector<Row> step(const BenchOptions& options);
+
+}  // namespace headroom::bench

@@ -1,0 +1,67 @@
+#include "yardstick_process.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "headroom/core/error.h"
+
+namespace headroom::bench {
+
+YardstickProcess::YardstickProcess(const std::vector<std::string>& command) : name_(command.at(0)) {
+  int in[2], out[2];
+  if (pipe(in) != 0 || pipe(out) != 0) {
+    fail("bench: {}: cannot be started: {}", name_, std::strerror(errno));
+  }
+  std::vector<char*> arguments;
+  for (const std::string& part : command) {
+    arguments.push_back(const_cast<char*>(part.c_str()));
+  }
+  arguments.push_back(nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  pid_ = fork();
+  if (pid_ == 0) {
+    dup2(in[0], 0);
+    dup2(out[1], 1);
+    for (const int descriptor : {in[0], in[1], out[0], out[1]}) {
+      close(descriptor);
+    }
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  close(in[0]);
+  close(out[1]);
+  to_ = in[1];
+  from_ = out[0];
+  if (pid_ < 0) {
+    fail("bench: {}: cannot be started: {}", name_, std::strerror(errno));
+  }
+}
+
+YardstickProcess::~YardstickProcess() {
+  const std::string_view quit = "quit\n";
+  [[maybe_unused]] const auto written = write(to_, quit.data(), quit.size());
+  close(to_);
+  close(from_);
+  waitpid(pid_, nullptr, 0);
+}
+
+Json YardstickProcess::ask(const std::string& line) {
+  const std::string question = line + "\n";
+  std::string answer;
+  if (write(to_, question.data(), question.size()) == static_cast<ssize_t>(question.size())) {
+    char c = 0;
+    while (read(from_, &c, 1) == 1 && c != '\n') {
+      answer += c;
+    }
+  }
+  if (answer.empty()) {
+    fail("bench: {}: ended without an answer to '{}'", name_, line);
+  }
+  return parse_json(answer, name_);
+}
+
+}  // namespace headroom::bench

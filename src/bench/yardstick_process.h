@@ -1,0 +1,26 @@
+// A program beside this one that answers one line of JSON to every line it is sent.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "headroom/core/json.h"
+
+namespace headroom::bench {
+
+class YardstickProcess {
+ public:
+  // Throws Error when the program cannot be started.
+  explicit YardstickProcess(const std::vector<std::string>& command);
+  ~YardstickProcess();  // sends "quit" and waits
+  YardstickProcess(const YardstickProcess&) = delete;
+  YardstickProcess& operator=(const YardstickProcess&) = delete;
+
+  Json ask(const std::string& line);  // throws Error when the program ends or answers something else
+
+ private:
+  std::string name_;
+  int pid_ = -1, to_ = -1, from_ = -1;
+};
+
+}  // namespace headroom::bench
