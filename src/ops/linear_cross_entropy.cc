@@ -1,11 +1,13 @@
 #include "headroom/ops/linear_cross_entropy.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
 #include "headroom/core/error.h"
+#include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/ops/choice.h"
 
 namespace headroom::ops {
@@ -21,19 +23,46 @@ at::ScalarType loss_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-at::Tensor logits_of(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
-  return b.defined() ? at::addmm(b, x, w) : x.mm(w);
-}
-
 at::Tensor reference(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                      const at::Tensor& target) {
-  const at::Tensor logits = logits_of(x, w, b.value_or(at::Tensor())).to(loss_type(x));
+  const at::Tensor logits = (b ? at::addmm(*b, x, w) : x.mm(w)).to(loss_type(x));
   const at::Tensor counts = target.ge(0);
   const at::Tensor losses = -logits.log_softmax(1)
                                  .gather(1, target.clamp_min(0).unsqueeze(1))
                                  .squeeze(1)
                                  .masked_fill(counts.logical_not(), 0);
   return losses.sum() / counts.sum().clamp_min(1);
+}
+
+// A block's losses, and in place of its logits (without bias) the gradient for them: [rows, V] times `weight`.
+at::Tensor losses_and_gradient(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& target,
+                               double weight) {
+  const std::int64_t rows = logits.size(0), n = logits.size(1);
+  if (logits.is_cpu() && logits.scalar_type() == at::kFloat) {
+    const at::Tensor losses = at::empty({rows}, logits.options());
+    const at::Tensor wanted = target.contiguous(),
+                     wide = bias.defined() ? bias.to(at::kFloat).contiguous() : at::Tensor();
+    float* row = logits.mutable_data_ptr<float>();
+    float* loss = losses.mutable_data_ptr<float>();
+    const float* b = wide.defined() ? wide.const_data_ptr<float>() : nullptr;
+    const std::int64_t* column = wanted.const_data_ptr<std::int64_t>();
+    at::parallel_for(0, rows, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        loss[i] = kernels::cross_entropy_row(row + i * n, b, n, column[i], static_cast<float>(weight));
+      }
+    });
+    return losses;
+  }
+  if (bias.defined()) {
+    logits.add_(bias);
+  }
+  const at::Tensor ignored = target.lt(0), column = target.clamp_min(0).unsqueeze(1);
+  logits.sub_(logits.amax(1, /*keepdim=*/true));
+  const at::Tensor hit = logits.gather(1, column).squeeze(1);
+  const at::Tensor sums = logits.exp_().sum(1);
+  logits.mul_((weight / sums).masked_fill_(ignored, 0).unsqueeze(1));
+  logits.scatter_add_(1, column, at::full({rows, 1}, -weight, logits.options()).masked_fill_(ignored.unsqueeze(1), 0));
+  return sums.log().sub_(hit).masked_fill_(ignored, 0);
 }
 
 // The gradients of a mean are known as soon as the logits are, but for one factor: they are made in the forward
@@ -56,17 +85,10 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     }
     for (std::int64_t begin = 0; begin < n; begin += step) {
       const std::int64_t rows = std::min(step, n - begin);
-      const at::Tensor block = x.narrow(0, begin, rows), wanted = target.narrow(0, begin, rows);
-      const at::Tensor ignored = wanted.lt(0), column = wanted.clamp_min(0).unsqueeze(1);
-      at::Tensor p = logits_of(block, w, bias).to(type);
-      p.sub_(p.amax(1, /*keepdim=*/true));
-      const at::Tensor hit = p.gather(1, column).squeeze(1);
-      const at::Tensor sums = p.exp_().sum(1);
-      loss.add_(sums.log().sub_(hit).masked_fill_(ignored, 0).sum(), 1.0 / count);
+      const at::Tensor block = x.narrow(0, begin, rows);
+      const at::Tensor p = block.mm(w).to(type);
+      loss.add_(losses_and_gradient(p, bias, target.narrow(0, begin, rows), 1.0 / count).sum(), 1.0 / count);
       if (with_gradients) {
-        const at::Tensor factor = (1.0 / count / sums).masked_fill_(ignored, 0);
-        p.mul_(factor.unsqueeze(1));
-        p.scatter_add_(1, column, at::full({rows, 1}, -1.0 / count, p.options()).masked_fill_(ignored.unsqueeze(1), 0));
         if (grad_b.defined()) {
           grad_b.add_(p.sum(0));
         }

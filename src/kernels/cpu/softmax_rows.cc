@@ -108,6 +108,35 @@ void ExpRowBackward(const ScoreRow& row, float log_sum, float row_d, float* scor
   clear_invisible(row, d_p);
 }
 
+void ScaledCopy(const float* from, float factor, std::int64_t n, float* to);
+
+float CrossEntropyRow(float* logits, const float* bias, std::int64_t n, std::int64_t target, float weight) {
+  if (target < 0) {
+    std::fill(logits, logits + n, 0.0F);
+    return 0.0F;
+  }
+  const Tag d;
+  const ScoreRow biased{0, n, n, 1.0F, bias, nullptr}, finished{0, n, n, 1.0F, nullptr, nullptr};
+  const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  Vector most = lowest;
+  for_visible(biased, logits, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+    most = hn::Max(most, hn::IfThenElse(mask, s, lowest));
+    store(s, left, mask, logits + i);
+  });
+  const float maximum = hn::GetLane(hn::MaxOfLanes(d, most)), wanted = logits[target];
+  const Vector shift = hn::Set(d, maximum);
+  Vector total = hn::Zero(d);
+  for_visible(finished, logits, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+    const Vector p = hn::IfThenElseZero(mask, exp_or_zero(hn::Sub(s, shift)));
+    total = hn::Add(total, p);
+    store(p, left, mask, logits + i);
+  });
+  const float sum = hn::GetLane(hn::SumOfLanes(d, total));
+  ScaledCopy(logits, weight / sum, n, logits);
+  logits[target] -= weight;
+  return std::log(sum) + maximum - wanted;
+}
+
 void ScaledCopy(const float* from, float factor, std::int64_t n, float* to) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -148,6 +177,7 @@ namespace headroom::kernels {
 
 HWY_EXPORT(ExpRow);
 HWY_EXPORT(ExpRowBackward);
+HWY_EXPORT(CrossEntropyRow);
 HWY_EXPORT(ScaledCopy);
 HWY_EXPORT(Dot);
 HWY_EXPORT(TargetName);
@@ -157,6 +187,9 @@ float exp_row(const ScoreRow& row, float* scores, float* sum) {
 }
 void exp_row_backward(const ScoreRow& row, float log_sum, float d, float* scores, float* d_p) {
   HWY_DYNAMIC_DISPATCH(ExpRowBackward)(row, log_sum, d, scores, d_p);
+}
+float cross_entropy_row(float* logits, const float* bias, std::int64_t n, std::int64_t target, float weight) {
+  return HWY_DYNAMIC_DISPATCH(CrossEntropyRow)(logits, bias, n, target, weight);
 }
 void scaled_copy(const float* from, float factor, std::int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(ScaledCopy)(from, factor, n, to);

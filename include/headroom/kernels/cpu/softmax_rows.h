@@ -1,4 +1,4 @@
-// The element-wise work on one row of attention scores, vectorised for the CPU it runs on.
+// The element-wise work on one row of scores or logits, vectorised for the CPU it runs on.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,10 @@ float exp_row(const ScoreRow& row, float* scores, float* sum);
 
 // scores -> p = exp(s - log_sum); d_p -> d_s = p (d_p - d) scale. Invisible entries become 0 in both.
 void exp_row_backward(const ScoreRow& row, float log_sum, float d, float* scores, float* d_p);
+
+// One row of the output layer: l = logits + bias (bias may be null). Returns -log softmax(l)[target] and turns the row
+// into its gradient times `weight`, weight * (softmax(l) - [c = target]). A negative target: loss 0, gradient 0.
+float cross_entropy_row(float* logits, const float* bias, std::int64_t n, std::int64_t target, float weight);
 
 // to = from * factor
 void scaled_copy(const float* from, float factor, std::int64_t n, float* to);
