@@ -11,17 +11,14 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "kernels/cpu/partial-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
-
 // Scores below this make exp() 0 in float; the vector exp is exact above it.
 constexpr float kLowest = -87.0F;
 
-// Calls body(vector of s, offset, mask or "all") over [low, high).
+// Calls body(s, offset, lanes left, mask of those) for each vector of [low, high).
 template <class Body>
 HWY_INLINE void for_visible(const ScoreRow& row, const float* scores, const Body& body) {
   const Tag d;
@@ -29,29 +26,15 @@ HWY_INLINE void for_visible(const ScoreRow& row, const float* scores, const Body
   const Vector scale = hn::Set(d, row.scale);
   for (std::int64_t i = row.low; i < row.high; i += lanes) {
     const std::int64_t left = row.high - i;
-    const auto mask = hn::FirstN(d, static_cast<std::size_t>(std::min(left, lanes)));
-    const auto load = [&](const float* from) {
-      return left >= lanes ? hn::LoadU(d, from + i) : hn::MaskedLoad(mask, d, from + i);
-    };
-    Vector s = load(scores);
+    Vector s = load_part(scores + i, left);
     if (row.position != nullptr) {
-      s = hn::Add(s, load(row.position));
+      s = hn::Add(s, load_part(row.position + i, left));
     }
     s = hn::Mul(s, scale);
     if (row.bias != nullptr) {
-      s = hn::Add(s, load(row.bias));
+      s = hn::Add(s, load_part(row.bias + i, left));
     }
-    body(s, i, left, mask);
-  }
-}
-
-template <class Mask>
-HWY_INLINE void store(const Vector v, std::int64_t left, const Mask mask, float* to) {
-  const Tag d;
-  if (left >= static_cast<std::int64_t>(hn::Lanes(d))) {
-    hn::StoreU(v, d, to);
-  } else {
-    hn::BlendedStore(v, mask, d, to);
+    body(s, i, left, hn::FirstN(d, static_cast<std::size_t>(std::min(left, lanes))));
   }
 }
 
@@ -73,7 +56,7 @@ float ExpRow(const ScoreRow& row, float* scores, float* sum) {
   for_visible(row, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
     s = hn::IfThenElse(mask, s, lowest);
     most = hn::Max(most, s);
-    store(s, left, mask, scores + i);
+    store_part(s, left, scores + i);
   });
   const float maximum = hn::GetLane(hn::MaxOfLanes(d, most));
   if (!(maximum > -std::numeric_limits<float>::infinity())) {
@@ -87,7 +70,7 @@ float ExpRow(const ScoreRow& row, float* scores, float* sum) {
   for_visible(finished, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
     const Vector p = hn::IfThenElseZero(mask, exp_or_zero(hn::Sub(s, shift)));
     total = hn::Add(total, p);
-    store(p, left, mask, scores + i);
+    store_part(p, left, scores + i);
   });
   clear_invisible(row, scores);
   *sum = hn::GetLane(hn::SumOfLanes(d, total));
@@ -97,12 +80,11 @@ float ExpRow(const ScoreRow& row, float* scores, float* sum) {
 void ExpRowBackward(const ScoreRow& row, float log_sum, float row_d, float* scores, float* d_p) {
   const Tag d;
   const Vector shift = hn::Set(d, log_sum), mean = hn::Set(d, row_d), scale = hn::Set(d, row.scale);
-  for_visible(row, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+  for_visible(row, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto /*mask*/) HWY_ATTR {
     const Vector p = exp_or_zero(hn::Sub(s, shift));
-    const Vector g =
-        left >= static_cast<std::int64_t>(hn::Lanes(d)) ? hn::LoadU(d, d_p + i) : hn::MaskedLoad(mask, d, d_p + i);
-    store(p, left, mask, scores + i);
-    store(hn::Mul(hn::Mul(p, hn::Sub(g, mean)), scale), left, mask, d_p + i);
+    const Vector g = load_part(d_p + i, left);
+    store_part(p, left, scores + i);
+    store_part(hn::Mul(hn::Mul(p, hn::Sub(g, mean)), scale), left, d_p + i);
   });
   clear_invisible(row, scores);
   clear_invisible(row, d_p);
@@ -121,7 +103,7 @@ float CrossEntropyRow(float* logits, const float* bias, std::int64_t n, std::int
   Vector most = lowest;
   for_visible(biased, logits, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
     most = hn::Max(most, hn::IfThenElse(mask, s, lowest));
-    store(s, left, mask, logits + i);
+    store_part(s, left, logits + i);
   });
   const float maximum = hn::GetLane(hn::MaxOfLanes(d, most)), wanted = logits[target];
   const Vector shift = hn::Set(d, maximum);
@@ -129,7 +111,7 @@ float CrossEntropyRow(float* logits, const float* bias, std::int64_t n, std::int
   for_visible(finished, logits, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
     const Vector p = hn::IfThenElseZero(mask, exp_or_zero(hn::Sub(s, shift)));
     total = hn::Add(total, p);
-    store(p, left, mask, logits + i);
+    store_part(p, left, logits + i);
   });
   const float sum = hn::GetLane(hn::SumOfLanes(d, total));
   ScaledCopy(logits, weight / sum, n, logits);

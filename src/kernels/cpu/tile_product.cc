@@ -12,58 +12,44 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
+#include "kernels/cpu/partial-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
 constexpr std::int64_t kRows = 4, kVectors = 2;  // of C held in registers
 
 // Up to kRows rows of C against kVectors vectors of columns, the last of which may be partly beyond `columns`.
 HWY_INLINE void Corner(const TileProduct& s, std::int64_t rows, std::int64_t columns, const float* a, const float* b,
                        float* c) {
-  using Tag = hn::ScalableTag<float>;
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto in0 = hn::FirstN(d, static_cast<std::size_t>(std::min(columns, lanes)));
-  const auto in1 = hn::FirstN(d, static_cast<std::size_t>(std::clamp<std::int64_t>(columns - lanes, 0, lanes)));
-  hn::Vec<Tag> sum[kRows][kVectors];
-  for (std::int64_t i = 0; i < kRows; ++i) {
-    sum[i][0] = sum[i][1] = hn::Zero(d);
-  }
+  Vector sum[kRows][kVectors];
   const float* row[kRows];
   for (std::int64_t i = 0; i < kRows; ++i) {
+    sum[i][0] = sum[i][1] = hn::Zero(d);
     row[i] = a + std::min(i, rows - 1) * s.lda;
   }
-  const bool whole = columns >= kVectors * lanes;
   for (std::int64_t k = 0; k < s.k; ++k) {
     const float* from = b + k * s.ldb;
-    const auto b0 = whole ? hn::LoadU(d, from) : hn::MaskedLoad(in0, d, from);
-    const auto b1 = whole             ? hn::LoadU(d, from + lanes)
-                    : columns > lanes ? hn::MaskedLoad(in1, d, from + lanes)
-                                      : hn::Zero(d);
+    const Vector b0 = load_part(from, columns);
+    const Vector b1 = columns > lanes ? load_part(from + lanes, columns - lanes) : hn::Zero(d);
     for (std::int64_t i = 0; i < kRows; ++i) {
-      const auto factor = hn::Set(d, row[i][k]);
+      const Vector factor = hn::Set(d, row[i][k]);
       sum[i][0] = hn::MulAdd(factor, b0, sum[i][0]);
       sum[i][1] = hn::MulAdd(factor, b1, sum[i][1]);
     }
   }
   for (std::int64_t i = 0; i < rows; ++i) {
-    float* to = c + i * s.ldc;
-    if (s.add) {
-      sum[i][0] = hn::Add(sum[i][0], hn::MaskedLoad(in0, d, to));
-      if (columns > lanes) {
-        sum[i][1] = hn::Add(sum[i][1], hn::MaskedLoad(in1, d, to + lanes));
-      }
-    }
-    hn::BlendedStore(sum[i][0], in0, d, to);
-    if (columns > lanes) {
-      hn::BlendedStore(sum[i][1], in1, d, to + lanes);
+    for (std::int64_t v = 0; v < kVectors && v * lanes < columns; ++v) {
+      float* to = c + i * s.ldc + v * lanes;
+      const std::int64_t left = columns - v * lanes;
+      store_part(s.add ? hn::Add(sum[i][v], load_part(to, left)) : sum[i][v], left, to);
     }
   }
 }
 
 void Portable(const TileProduct& s, const float* a, const float* b, float* c) {
-  const std::int64_t step = kVectors * static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  const std::int64_t step = kVectors * static_cast<std::int64_t>(hn::Lanes(Tag()));
   for (std::int64_t j = 0; j < s.n; j += step) {
     for (std::int64_t i = 0; i < s.m; i += kRows) {
       Corner(s, std::min(kRows, s.m - i), std::min(step, s.n - j), a + i * s.lda, b + j, c + i * s.ldc + j);
