@@ -11,9 +11,12 @@
 
 namespace headroom::data {
 
-// A sequence of text blocks, each valid UTF-8 that ends at a line end (or at the end of its file), a few hundred
-// kilobytes at most unless one line is longer. Bad input (missing, empty, not UTF-8, truncated gzip, malformed
-// JSON line) is a MisuseError naming the file and the byte or line.
+// A sequence of text blocks, each valid UTF-8 that ends at a line end (or at the end of the text), a few hundred
+// kilobytes at most unless one line is longer; a line of more than four megabytes comes in pieces cut between
+// characters. The blocks of the same files are the same every time. Bad input (missing, empty, binary, not UTF-8,
+// truncated gzip, malformed JSON line) is a MisuseError naming the file and the byte or line.
+//
+// A file that does not end with a line end gets one when another follows, so that no line spans two files.
 class TextSource {
  public:
   virtual ~TextSource() = default;
@@ -26,18 +29,25 @@ class TextSource {
 };
 
 // `patterns` are paths with * and ? allowed in the last component, in the order given, matches sorted by name.
-// Names ending in .jsonl(.gz) are JSON lines: `options.json_field` of each line is a document, documents are joined
-// by `options.separator`. Throws MisuseError for a pattern without a match.
+// Any file may be gzip. Names ending in .jsonl or .json (.gz behind it or not) are JSON lines: `options.json_field`
+// of each line is a document, documents are joined by `options.separator`; empty lines and documents are skipped.
+// Throws MisuseError for a pattern without a match, and for an empty file.
 std::unique_ptr<TextSource> open_text(const std::vector<std::string>& patterns, const config::DataOptions& options);
+
+// The files that such patterns name, in order. Throws MisuseError for a pattern without a match.
+std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string>& patterns);
 
 enum class Part { train, validation };
 
-// The corpus that is always there: the Python sources and C++ headers of the installed torch, in a fixed order,
-// every 20th file for validation. Throws Error when torch's folder cannot be found.
+// The corpus that is always there: the Python sources and C++ headers of the installed torch (folder
+// $HEADROOM_TORCH_DIR, else the one that Headroom was built with). Of the files sorted by name, every 20th is for
+// validation. Inside a part they stand in the order of a hash of their names, so that any stretch of it is a mixture
+// of all kinds. Files that are empty, over 16 MiB or not valid UTF-8 are left out, symbolic links not followed.
+// Throws Error when torch's folder cannot be found or holds no such file.
 std::unique_ptr<TextSource> open_built_in_corpus(Part part);
 
 // The text of one part of a run: options.train / options.validation, or the built-in corpus when both are empty.
-// With train given but no validation, throws MisuseError naming data.validation.
+// Throws MisuseError naming data.validation (data.train) when only the other one is given.
 std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part part);
 
 }  // namespace headroom::data

@@ -1,9 +1,11 @@
-// Token files: a long sequence of ids on disk, mapped into memory, with its tokenizer's name.
+// Token files: a long sequence of ids on disk, mapped into memory, with the tokenizer that made them.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "headroom/core/safetensors.h"
 #include "headroom/data/text.h"
@@ -11,10 +13,13 @@
 
 namespace headroom::data {
 
+// A safetensors file. Tensors: "tokens" [n], U16 where the vocabulary has at most 65536 ids, else I32; "tokenizer"
+// [bytes] U8, Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name, tokenizer_kind,
+// vocabulary_size, text_bytes. So a prepared file alone is enough to train from.
 class TokenFile {
  public:
-  // Maps and checks the file: format, dtype (U16 or I32), a tokenizer's name, at least one token. Ids are checked
-  // against `vocabulary_size` as they are read. Throws MisuseError naming the file.
+  // Maps and checks the file: format, dtype, metadata, at least one token. Ids are checked against `vocabulary_size`
+  // as they are read. Throws MisuseError naming the file.
   explicit TokenFile(const std::filesystem::path& path);
 
   std::int64_t size() const { return size_; }              // tokens
@@ -22,8 +27,11 @@ class TokenFile {
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::filesystem::path& path() const { return file_.path(); }
-  // Copies tokens [begin, begin+count) to `out`. Throws MisuseError for an id outside the vocabulary.
+  // Copies tokens [begin, begin+count) to `out`. Throws MisuseError for an id outside the vocabulary, Error for a
+  // range outside the file.
   void copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const;
+  // The tokenizer inside. Throws MisuseError when it is not the one that the file names.
+  std::unique_ptr<Tokenizer> tokenizer() const;
 
  private:
   SafetensorsFile file_;
@@ -32,9 +40,13 @@ class TokenFile {
   std::string tokenizer_name_;
 };
 
-// Encodes `text` to a token file, holding only a block at a time; shows progress. Throws MisuseError when no token
-// comes out.
-void write_token_file(TextSource& text, const Tokenizer& tokenizer, const std::filesystem::path& path);
+// Encodes `text` from its beginning to a token file with several threads, holding only a few blocks at a time; shows
+// progress. The file does not depend on the number of threads (0: all physical cores). Throws MisuseError when no
+// token comes out, Error on Ctrl-C; no file is left then.
+void write_token_file(TextSource& text, const Tokenizer& tokenizer, const std::filesystem::path& path, int threads = 0);
+
+// Joins token files of one tokenizer to one. Throws MisuseError naming both when two tokenizers differ.
+void join_token_files(const std::vector<std::filesystem::path>& files, const std::filesystem::path& path);
 
 // True when `path` is a token file rather than text (by its name, `.tokens` or `.safetensors`).
 bool is_token_file(const std::string& path);
@@ -45,6 +57,11 @@ struct PreparedData {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::filesystem::path train, validation;
 };
+
+// The tokenizer is that of the file `tokenizer.model`, else that of the token files among data.train and
+// data.validation, else it is trained on the training part. Several processes may prepare the same data at once: each
+// file appears whole. Throws MisuseError naming both tokenizers when token files differ from each other or from
+// `tokenizer.model`, and when a part mixes text and token files.
 PreparedData prepare_data(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
                           const std::filesystem::path& cache_folder);
 

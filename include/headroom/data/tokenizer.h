@@ -11,11 +11,25 @@
 #include <vector>
 
 #include "headroom/config/run_options.h"
+#include "headroom/core/safetensors.h"
 
 namespace headroom::data {
 
 class TextSource;
 
+// Encoding and decoding may be called from several threads at once.
+//
+// bytes: an id a byte; with a vocabulary of less than 256 only the byte values that the training text held (Enwik8 has
+// 205), where any ids to spare stand for all others and decode to 0xff. Decoding ids of a language model may give text
+// that is not UTF-8.
+//
+// words: "<unk>" is 0, "<eos>" is 1, then the training text's words from the most frequent on, ties in byte order.
+// Words are what ASCII blanks separate; every line end gives "<eos>". Decoding sets one blank between words.
+//
+// sentencepiece: BPE with a piece for every byte, so that there is always a spelling. Lines are encoded one by one
+// and a line end is the piece <0x0A>. With keep_whitespace decode(encode(text)) is the text, whatever it is; without,
+// a line is normalised first (NFKC, runs of blanks to one, none at its ends), as SentencePiece does by default. A
+// model from elsewhere that has no piece for the byte 10 loses the line ends.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -23,9 +37,12 @@ class Tokenizer {
   virtual config::TokenizerKind kind() const = 0;
   virtual std::int64_t vocabulary_size() const = 0;  // ids are 0 .. vocabulary_size-1
   // Appends the ids of a piece of text. Encoding block by block equals encoding line by line: blocks end at line ends.
+  // bytes: throws MisuseError for a byte value that a smaller vocabulary without an id to spare lacks.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
+  // Throws MisuseError for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
-  // Everything needed to build it again: the SentencePiece model, the word list, or nothing.
+  // Everything needed to build it again: the SentencePiece model, the word list (one a line, in the order of their
+  // ids), the byte values in the order of their ids (none: all 256).
   virtual const std::string& serialised() const = 0;
 
   // "sentencepiece-8000-1f3a9c02": kind, size and the first digits of the SHA-256 of serialised(). Two tokenizers
@@ -38,16 +55,21 @@ class Tokenizer {
   }
 };
 
-// Trains on `text` (read once or more, never held whole: SentencePiece sees a bounded, evenly spread sample of
-// its lines). Throws MisuseError when the text is empty or cannot give so many pieces.
+// Trains on `text` (rewound and read once, never held whole: SentencePiece sees a bounded sample of its lines, spread
+// evenly over the text and the same every time). The same text and options give the same tokenizer. Throws MisuseError
+// naming tokenizer.vocabulary_size when the text is empty or cannot give so many pieces; bytes take at most 256.
 std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text);
 
 // From Tokenizer::serialised(), which may come from a hostile file: throws MisuseError naming `origin`.
 std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
                                              std::string_view origin);
 
-// A file holding a tokenizer (as `headroom tokenizer train` writes it, or a SentencePiece .model). Throws MisuseError.
+// A file holding a tokenizer, as save_tokenizer() writes it, or a SentencePiece .model. Throws MisuseError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path);
+
+// The tokenizer inside a safetensors file (a tokenizer's, a token file or a checkpoint): metadata tokenizer_kind and
+// tokenizer_name, tensor "tokenizer" (U8). Throws MisuseError naming the file, also when its name does not fit it.
+std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file);
 
 }  // namespace headroom::data

@@ -1,0 +1,151 @@
+#include "headroom/data/batches.h"
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+#include "shuffle.h"
+
+namespace headroom::data {
+namespace {
+
+void check_shape(BatchShape shape) {
+  if (shape.batch < 1 || shape.length < 1) {
+    misuse("batches: train.batch_size and model.context_length must be at least 1, got {} and {}", shape.batch,
+           shape.length);
+  }
+}
+
+// What both orders share: counting batches and epochs, and rows copied from places in the file.
+class FileBatches : public Batches {
+ public:
+  FileBatches(std::shared_ptr<const TokenFile> file, BatchShape shape, std::int64_t per_epoch)
+      : file_(std::move(file)), shape_(shape), per_epoch_(per_epoch) {
+    if (per_epoch_ < 1) {
+      misuse(
+          "{}: holds {} tokens, too few for a batch of train.batch_size {} and model.context_length {}, which needs "
+          "more than {}",
+          file_->path().string(), file_->size(), shape.batch, shape.length,
+          static_cast<double>(shape.batch) * static_cast<double>(shape.length));
+    }
+  }
+
+  Batch next() override {
+    Batch batch{
+        .batch = shape_.batch, .length = shape_.length, .tokens = {}, .starts_afresh = starts_afresh(position_)};
+    batch.valid = shape_.batch * shape_.length;
+    const std::int64_t width = shape_.length + 1;
+    batch.tokens.resize(static_cast<std::size_t>(shape_.batch * width));
+    for (std::int64_t row = 0; row < shape_.batch; ++row) {
+      file_->copy(begin_of(position_, row), width, batch.tokens.data() + row * width);
+    }
+    if (++position_.step == per_epoch_) {
+      position_ = {.epoch = position_.epoch + 1, .step = 0};
+    }
+    return batch;
+  }
+
+  std::int64_t per_epoch() const override { return per_epoch_; }
+  DataPosition position() const override { return position_; }
+  void seek(DataPosition position) override {
+    if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
+      misuse("{}: has {} batches an epoch, so there is no epoch {}, step {}", file_->path().string(), per_epoch_,
+             position.epoch, position.step);
+    }
+    position_ = position;
+  }
+
+ protected:
+  virtual bool starts_afresh(DataPosition position) const = 0;
+  // The first token of a row.
+  virtual std::int64_t begin_of(DataPosition position, std::int64_t row) const = 0;
+
+  std::shared_ptr<const TokenFile> file_;
+  BatchShape shape_;
+  std::int64_t per_epoch_;
+
+ private:
+  DataPosition position_;
+};
+
+class Streams : public FileBatches {
+ public:
+  Streams(const std::shared_ptr<const TokenFile>& file, BatchShape shape)
+      : FileBatches(file, shape, (file->size() / shape.batch - 1) / shape.length) {}
+
+ private:
+  bool starts_afresh(DataPosition position) const override { return position.step == 0; }
+  std::int64_t begin_of(DataPosition position, std::int64_t row) const override {
+    return row * (file_->size() / shape_.batch) + position.step * shape_.length;
+  }
+};
+
+class Chunks : public FileBatches {
+ public:
+  Chunks(const std::shared_ptr<const TokenFile>& file, BatchShape shape, std::uint64_t seed)
+      : FileBatches(file, shape, (file->size() - 1) / shape.length / shape.batch),
+        chunks_(static_cast<std::uint64_t>((file->size() - 1) / shape.length)),
+        seed_(seed) {}
+
+ private:
+  bool starts_afresh(DataPosition /*position*/) const override { return true; }
+  std::int64_t begin_of(DataPosition position, std::int64_t row) const override {
+    const Shuffle order(chunks_, mix(seed_, static_cast<std::uint64_t>(position.epoch)));
+    const auto place = static_cast<std::uint64_t>(position.step * shape_.batch + row);
+    return static_cast<std::int64_t>(order(place)) * shape_.length;
+  }
+  std::uint64_t chunks_, seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Batches> make_batches(std::shared_ptr<const TokenFile> file, BatchShape shape,
+                                      config::Batching batching, std::uint64_t seed) {
+  check_shape(shape);
+  if (batching == config::Batching::chunks) {
+    return std::make_unique<Chunks>(file, shape, seed);
+  }
+  return std::make_unique<Streams>(file, shape);
+}
+
+EvaluationPass::EvaluationPass(std::shared_ptr<const TokenFile> file, BatchShape shape)
+    : file_(std::move(file)), shape_(shape) {
+  check_shape(shape);
+  const std::int64_t full = file_->size() / (std::min(shape.length, file_->size()) + 1);
+  shape_.batch = std::clamp<std::int64_t>(full, 1, shape.batch);
+  const std::int64_t longest_stream = (file_->size() + shape_.batch - 1) / shape_.batch;
+  longest_ = longest_stream - 1;
+}
+
+std::int64_t EvaluationPass::batches() const {
+  return longest_ / shape_.length + (longest_ % shape_.length > 0 ? 1 : 0);
+}
+
+// The longer streams, by one token, come first.
+std::int64_t EvaluationPass::begin_of(std::int64_t stream) const {
+  const std::int64_t size = file_->size();
+  return stream * (size / shape_.batch) + std::min(stream, size % shape_.batch);
+}
+
+bool EvaluationPass::next(Batch& batch) {
+  if (at_ >= longest_) {
+    return false;
+  }
+  batch.batch = shape_.batch;
+  batch.length = std::min(shape_.length, longest_ - at_);
+  batch.starts_afresh = at_ == 0;
+  batch.valid = 0;
+  const std::int64_t width = batch.length + 1;
+  batch.tokens.resize(static_cast<std::size_t>(batch.batch * width));
+  for (std::int64_t row = 0; row < batch.batch; ++row) {
+    std::int32_t* out = batch.tokens.data() + row * width;
+    const std::int64_t begin = begin_of(row) + at_;
+    const std::int64_t count = std::min(width, begin_of(row + 1) - begin);
+    file_->copy(begin, count, out);
+    std::fill(out + count, out + width, -1);
+    batch.valid += count - 1;
+  }
+  at_ += batch.length;
+  return true;
+}
+
+}  // namespace headroom::data

@@ -1,0 +1,150 @@
+#include <optional>
+#include <system_error>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/log.h"
+#include "headroom/data/token_file.h"
+#include "prepare.h"
+
+namespace headroom::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Part of every cached name: raise it when the same text would give other tokens.
+constexpr int kCacheVersion = 1;
+
+std::string digest(std::string_view text) {
+  constexpr std::size_t kDigits = 16;
+  Sha256 hash;
+  hash.update(fmt::format("{}\n", kCacheVersion));
+  hash.update(text);
+  return hash.hex().substr(0, kDigits);
+}
+
+std::string fingerprint(const std::vector<fs::path>& files) {
+  std::string all;
+  for (const fs::path& file : files) {
+    std::error_code ignored;
+    all += fmt::format("{}\n{} {}\n", fs::absolute(file).lexically_normal().string(), fs::file_size(file, ignored),
+                       fs::last_write_time(file, ignored).time_since_epoch().count());
+  }
+  return all;
+}
+
+// A cached file that is there and whole; a damaged one is made again.
+template <class Open>
+auto open_cached(const fs::path& path, Open&& open) -> std::optional<decltype(open(path))> {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    return std::nullopt;
+  }
+  try {
+    return open(path);
+  } catch (const MisuseError& error) {
+    log_warning("{}; it is made again", error.what());
+    return std::nullopt;
+  }
+}
+
+// The one tokenizer that every file given agrees on.
+class Agreement {
+ public:
+  void add(const std::string& where, const std::string& name) {
+    if (where_.empty()) {
+      where_ = where;
+      name_ = name;
+    } else if (name != name_) {
+      misuse("{}: was made with tokenizer {}, but {} with {}", where, name, where_, name_);
+    }
+  }
+
+ private:
+  std::string where_, name_;
+};
+
+}  // namespace
+
+PartInput open_input(const config::DataOptions& data, Part part) {
+  const std::vector<std::string>& patterns = part == Part::train ? data.train : data.validation;
+  const auto tokens = std::count_if(patterns.begin(), patterns.end(), is_token_file);
+  if (tokens == 0) {
+    return {.token_files = {}, .text = open_part(data, part)};
+  }
+  if (tokens != std::ssize(patterns)) {
+    misuse("{}: must name either text or token files, not both",
+           part == Part::train ? "data.train" : "data.validation");
+  }
+  return {.token_files = expand_patterns(patterns), .text = nullptr};
+}
+
+std::shared_ptr<const Tokenizer> find_tokenizer(const config::TokenizerOptions& options,
+                                                const std::vector<const PartInput*>& parts) {
+  std::shared_ptr<const Tokenizer> found;
+  Agreement agreement;
+  if (!options.model.empty()) {
+    found = load_tokenizer(options.model);
+    agreement.add("tokenizer.model " + options.model, found->name());
+  }
+  for (const PartInput* part : parts) {
+    for (const fs::path& path : part->token_files) {
+      const TokenFile file(path);
+      agreement.add(path.string(), file.tokenizer_name());
+      if (!found) {
+        found = file.tokenizer();
+      }
+    }
+  }
+  return found;
+}
+
+namespace {
+
+std::shared_ptr<const Tokenizer> trained_tokenizer(const config::TokenizerOptions& options, TextSource& text,
+                                                   const fs::path& cache_folder) {
+  const std::string key = fmt::format("{}\n{} {} {} {}", text.fingerprint(), config::name_of(options.kind),
+                                      options.vocabulary_size, options.keep_whitespace, options.split_digits);
+  const fs::path path = cache_folder / (digest(key) + ".tokenizer");
+  if (auto cached = open_cached(path, load_tokenizer)) {
+    return std::move(*cached);
+  }
+  std::shared_ptr<const Tokenizer> tokenizer = train_tokenizer(options, text);
+  save_tokenizer(*tokenizer, path);
+  return tokenizer;
+}
+
+// The part as one token file, made now if need be.
+fs::path token_file_of(PartInput& part, const Tokenizer& tokenizer, const fs::path& cache_folder) {
+  if (part.token_files.size() == 1) {
+    return part.token_files.front();
+  }
+  const std::string content = part.text ? part.text->fingerprint() : fingerprint(part.token_files);
+  const fs::path path = cache_folder / (digest(content + "\n" + tokenizer.name()) + ".tokens");
+  const auto names_it = [&](const fs::path& file) { return TokenFile(file).tokenizer_name() == tokenizer.name(); };
+  if (!open_cached(path, names_it).value_or(false)) {
+    part.text ? write_token_file(*part.text, tokenizer, path) : join_token_files(part.token_files, path);
+    const TokenFile made(path);
+    log_info("data: {} tokens from {} of text, kept in {}", format_count(static_cast<double>(made.size())),
+             format_bytes(static_cast<double>(made.text_bytes())), path.string());
+  }
+  return path;
+}
+
+}  // namespace
+
+PreparedData prepare_data(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
+                          const fs::path& cache_folder) {
+  PartInput train = open_input(data, Part::train), validation = open_input(data, Part::validation);
+  make_folder(cache_folder);
+  PreparedData prepared;
+  prepared.tokenizer = find_tokenizer(tokenizer, {&train, &validation});
+  if (!prepared.tokenizer) {
+    prepared.tokenizer = trained_tokenizer(tokenizer, *train.text, cache_folder);
+  }
+  prepared.train = token_file_of(train, *prepared.tokenizer, cache_folder);
+  prepared.validation = token_file_of(validation, *prepared.tokenizer, cache_folder);
+  return prepared;
+}
+
+}  // namespace headroom::data

@@ -1,0 +1,99 @@
+#include "headroom/data/text.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "file_sequence.h"
+#include "headroom/core/error.h"
+
+namespace headroom::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_json_lines(const fs::path& path) {
+  const fs::path inner = path.extension() == ".gz" ? path.stem() : path;
+  return inner.extension() == ".jsonl" || inner.extension() == ".json";
+}
+
+std::vector<fs::path> matches(const std::string& pattern) {
+  const fs::path path(pattern);
+  const std::string name = path.filename().string();
+  std::error_code ignored;
+  if (fs::exists(path, ignored) || name.find_first_of("*?") == std::string::npos) {
+    return {path};
+  }
+  std::vector<fs::path> found;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string candidate = entry.path().filename().string();
+    if (::fnmatch(name.c_str(), candidate.c_str(), FNM_PERIOD) == 0 && entry.is_regular_file(ignored)) {
+      found.push_back(path.has_parent_path() ? entry.path() : fs::path(candidate));
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::int64_t checked_size(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    misuse("{}: does not exist", path.string());
+  }
+  if (fs::is_directory(status)) {
+    misuse("{}: is a folder; name its files, as in \"{}\"", path.string(), (path / "*.txt").string());
+  }
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) {
+    misuse("{}: cannot be read: {}", path.string(), error.message());
+  }
+  if (size == 0) {
+    misuse("{}: is empty", path.string());
+  }
+  return static_cast<std::int64_t>(size);
+}
+
+}  // namespace
+
+std::vector<fs::path> expand_patterns(const std::vector<std::string>& patterns) {
+  std::vector<fs::path> paths;
+  for (const std::string& pattern : patterns) {
+    const std::vector<fs::path> found = matches(pattern);
+    if (found.empty()) {
+      misuse("{}: no file matches", pattern);
+    }
+    paths.insert(paths.end(), found.begin(), found.end());
+  }
+  return paths;
+}
+
+std::unique_ptr<TextSource> open_text(const std::vector<std::string>& patterns, const config::DataOptions& options) {
+  std::vector<Input> inputs;
+  for (const fs::path& path : expand_patterns(patterns)) {
+    inputs.push_back({.path = path,
+                      .kind = is_json_lines(path) ? FileKind::json_lines : FileKind::plain,
+                      .size = checked_size(path)});
+  }
+  if (inputs.empty()) {
+    misuse("data: at least one file of text must be named");
+  }
+  return std::make_unique<FileSequence>(std::move(inputs), options.json_field, options.separator);
+}
+
+std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part part) {
+  if (options.train.empty() && options.validation.empty()) {
+    return open_built_in_corpus(part);
+  }
+  const bool train = part == Part::train;
+  const std::vector<std::string>& patterns = train ? options.train : options.validation;
+  if (patterns.empty()) {
+    misuse("{}: must name at least one file when {} does", train ? "data.train" : "data.validation",
+           train ? "data.validation" : "data.train");
+  }
+  return open_text(patterns, options);
+}
+
+}  // namespace headroom::data

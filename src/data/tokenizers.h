@@ -1,0 +1,39 @@
+// The three kinds of tokenizer: how each is trained and restored.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "headroom/core/log.h"
+#include "headroom/data/text.h"
+#include "headroom/data/tokenizer.h"
+
+namespace headroom::data {
+
+std::unique_ptr<Tokenizer> train_bytes(const config::TokenizerOptions& options, TextSource& text);
+std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_view origin);
+
+std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, TextSource& text);
+std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin);
+
+std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& options, TextSource& text);
+std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);
+
+// Throws MisuseError for an id that is none of `vocabulary_size`.
+void check_id(std::int32_t id, std::int64_t vocabulary_size);
+
+// A text from its beginning, block by block, with progress shown.
+class BlockReader {
+ public:
+  BlockReader(TextSource& text, std::string what) : text_(text), progress_(std::move(what), text.bytes_total(), "B") {
+    text_.rewind();
+  }
+  bool next(std::string& block);  // throws Error on Ctrl-C
+
+ private:
+  TextSource& text_;
+  Progress progress_;
+};
+
+}  // namespace headroom::data
