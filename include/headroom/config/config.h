@@ -32,6 +32,9 @@ Config parse_config(std::string_view text, std::string_view origin);
 // Data paths in the file are relative to the current folder.
 Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides = {});
 
+// The shipped recipes' names, sorted. Throws Error when the folder that holds them is not found.
+std::vector<std::string> recipe_names();
+
 // One `dotted.key=value`.
 void set_key(Config& config, std::string_view assignment);
 

@@ -20,11 +20,12 @@
 
 namespace headroom::config {
 
-// Closed interval that a number must lie in; `above` excludes the lower end.
+// Interval that a number must lie in; `above` excludes the lower end, `below` the upper one.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool above = false;
+  bool below = false;
 };
 constexpr Range at_least(double low) {
   return {.low = low};
@@ -34,6 +35,12 @@ constexpr Range above(double low) {
 }
 constexpr Range between(double low, double high) {
   return {.low = low, .high = high};
+}
+constexpr Range at_least_below(double low, double high) {
+  return {.low = low, .high = high, .below = true};
+}
+constexpr Range above_up_to(double low, double high) {
+  return {.low = low, .high = high, .above = true};
 }
 
 // The spelling of an enum's values in TOML: specialise as

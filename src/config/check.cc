@@ -1,0 +1,62 @@
+#include "checker.h"
+
+namespace headroom::config {
+namespace {
+
+using detail::Checker;
+
+constexpr std::int64_t kByteValues = 256;
+
+void check_tokenizer(const Config& config, std::string_view origin) {
+  const TokenizerOptions& t = config.tokenizer;
+  const std::int64_t known = config.model.vocabulary_size;
+  const Checker model(origin, "model"), tokenizer(origin, "tokenizer");
+  if (!t.model.empty()) {
+    return;  // the file tells its size when it is read
+  }
+  tokenizer.require(t.vocabulary_size > 0 || t.kind == TokenizerKind::words, "vocabulary_size",
+                    "must be above 0 with {}", detail::setting("kind", t.kind));
+  if (t.kind == TokenizerKind::bytes) {
+    // Fewer than 256: only the byte values that the training text holds.
+    const std::int64_t size = std::min(kByteValues, t.vocabulary_size);
+    model.require(known == size, "vocabulary_size", "must be {}, the size of the bytes tokenizer, got {}", size, known);
+  } else {
+    model.require(known >= t.vocabulary_size, "vocabulary_size", "must hold the {} tokens of the tokenizer, got {}",
+                  t.vocabulary_size, known);
+  }
+}
+
+void check_train(const TrainOptions& t, std::string_view origin) {
+  const Checker check(origin, "train");
+  check.require(t.batch_size % t.accumulate == 0, "accumulate", "must divide batch_size = {}, got {}", t.batch_size,
+                t.accumulate);
+  check.require(t.betas.size() == 2, "betas", "must be two numbers, got {}", t.betas.size());
+  check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
+                t.warmup_steps);
+}
+
+}  // namespace
+
+void check(const ModelOptions& model, std::string_view origin) {
+  const Checker here(origin, "model"), mlp(origin, "model.mlp");
+  here.require(model.memory_length == 0 || model.memory_length == model.context_length, "memory_length",
+               "must be 0 or context_length = {}, got {}", model.context_length, model.memory_length);
+  here.require(model.memory_length == 0 || model.kind == ModelKind::language_model, "memory_length",
+               "must be 0 with {}: only a language model carries memory", detail::setting("kind", model.kind));
+  detail::check_attention(model, origin);
+  mlp.require(model.mlp.kind != MlpKind::experts || model.mlp.top_k <= model.mlp.n_experts, "top_k",
+              "must be at most n_experts = {}, got {}", model.mlp.n_experts, model.mlp.top_k);
+}
+
+void check(const Config& config, std::string_view origin) {
+  check(config.model, origin);
+  check_tokenizer(config, origin);
+  check_train(config.train, origin);
+  const Checker data(origin, "data");
+  data.require(!config.data.json_field.empty(), "json_field", "must not be empty");
+  data.require(config.model.memory_length == 0 || config.data.batching == Batching::streams, "batching",
+               "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
+               config.model.memory_length);
+}
+
+}  // namespace headroom::config

@@ -1,0 +1,122 @@
+#include <cmath>
+
+#include "checker.h"
+#include "windows.h"
+
+namespace headroom::config::detail {
+namespace {
+
+void check_heads(const Checker& check, const AttentionOptions& a) {
+  if (a.projection == Projection::routed_heads) {
+    check.require(a.n_kv_heads <= 1 || a.n_kv_heads == a.n_heads, "n_kv_heads",
+                  "must be 0 or 1 with {}, whose heads share one key and one value, got {}",
+                  setting("projection", a.projection), a.n_kv_heads);
+    return;
+  }
+  check.require(a.kv_heads() <= a.n_heads && a.n_heads % a.kv_heads() == 0, "n_kv_heads",
+                "must divide n_heads = {}, got {}", a.n_heads, a.n_kv_heads);
+}
+
+void check_experts(const Checker& check, const AttentionOptions& a) {
+  const std::string projection = setting("projection", a.projection);
+  if (a.projection == Projection::dense) {
+    check.require(!a.shared_selection, "shared_selection", "needs projection = \"experts\", not \"dense\"");
+    return;
+  }
+  check.require(a.top_k <= a.n_experts, "top_k", "must be at most n_experts = {}, got {}", a.n_experts, a.top_k);
+  const bool over_all = a.gate == Gate::softmax || a.gate == Gate::softmax_renormalised;
+  if (a.projection == Projection::routed_heads) {
+    check.require(a.top_k == a.n_heads, "top_k", "must equal n_heads = {} with {}, got {}", a.n_heads, projection,
+                  a.top_k);
+    check.require(a.gate != Gate::softmax_top_k, "gate",
+                  "must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with {}, got \"{}\"", projection,
+                  name_of(a.gate));
+    check.require(!a.shared_selection, "shared_selection", "needs projection = \"experts\": routed heads select once");
+    return;
+  }
+  check.require(!over_all, "gate", "must be \"sigmoid\" or \"softmax_top_k\" with {}, got \"{}\"", projection,
+                name_of(a.gate));
+  check.require(!a.experts.empty(), "experts", "must name at least one of \"q\", \"k\", \"v\", \"o\" with {}",
+                projection);
+  check.require_distinct("experts", a.experts);
+  check.require(!a.selects_source() || a.kv_heads() == a.n_heads, "n_kv_heads",
+                "must be n_heads = {} when keys or values are experts, because each head chooses its own, got {}",
+                a.n_heads, a.n_kv_heads);
+}
+
+void check_score(const Checker& check, const AttentionOptions& a) {
+  const std::string score = setting("score", a.score);
+  const bool gaussian = a.score == Score::gaussian_mixture;
+  check.require(a.score != Score::dot || a.keys == Keys::own, "keys",
+                "\"{}\" needs score = \"gaussian_mixture\" or \"linear\", not \"dot\"", name_of(a.keys));
+  check.require(gaussian || a.mixing == Mixing::sum, "mixing", "\"max\" needs score = \"gaussian_mixture\", not \"{}\"",
+                name_of(a.score));
+  check.require(gaussian || a.mixture_score == MixtureScore::gaussian, "mixture_score",
+                "\"dot\" needs score = \"gaussian_mixture\", not \"{}\"", name_of(a.score));
+  if (a.prior_update == PriorUpdate::soft_e) {
+    check.require(gaussian && a.mixing == Mixing::sum && a.prior != Prior::none, "prior_update",
+                  "\"soft_e\" needs score = \"gaussian_mixture\", mixing = \"sum\" and a prior");
+  }
+  if (a.score == Score::linear) {
+    check.require(a.composition == Composition::none, "composition",
+                  "must be \"none\" with {}, which never has the scores that heads would mix", score);
+    check.require(a.position != Position::relative, "position",
+                  "must not be \"relative\" with {}, which never has the scores that positions add to", score);
+    check.require(a.window == 0, "window", "must be 0 with {}, which sums over all keys", score);
+  }
+}
+
+void check_composition(const Checker& check, const AttentionOptions& a) {
+  if (a.composition == Composition::none) {
+    check.require(!a.compose_static, "compose_static", "needs composition = \"dynamic\", not \"none\"");
+    return;
+  }
+  const std::string composition = setting("composition", a.composition);
+  check.require(a.projection != Projection::routed_heads, "composition",
+                "must be \"none\" with projection = \"routed_heads\", whose heads differ from token to token");
+  check.require(!a.compose.empty(), "compose", "must name \"pre\", \"post\" or both with {}", composition);
+  check.require_distinct("compose", a.compose);
+  check.require(a.n_heads % a.compose_groups == 0, "compose_groups", "must divide n_heads = {}, got {}", a.n_heads,
+                a.compose_groups);
+  if (a.composition == Composition::dynamic) {
+    check.require(!a.compose_low_rank.empty() || !a.compose_gates.empty(), "compose_low_rank",
+                  "must not be empty together with compose_gates with {}, nothing would depend on the tokens",
+                  composition);
+    check.require_distinct("compose_low_rank", a.compose_low_rank);
+    check.require_distinct("compose_gates", a.compose_gates);
+  }
+}
+
+void check_position(const Checker& check, const AttentionOptions& a, std::int64_t memory_length) {
+  check.require(!a.position_bias || a.position == Position::relative, "position_bias",
+                "needs position = \"relative\", not \"{}\"", name_of(a.position));
+  check.require(a.position != Position::learned || memory_length == 0, "position",
+                "must not be \"learned\" with memory_length = {}: its table ends with the context", memory_length);
+  if (a.position == Position::rope) {
+    // As rope_channels(), before it is made even.
+    const auto channels = static_cast<std::int64_t>(a.rope_fraction * static_cast<double>(a.d_head) + 1e-9);
+    check.require(
+        channels >= 2 && channels % 2 == 0, "rope_fraction",
+        "d_head = {} with rope_fraction = {} makes {} rotating channel{}, they must be pairs: change d_head or "
+        "rope_fraction",
+        a.d_head, a.rope_fraction, channels, channels == 1 ? "" : "s");
+  }
+  check.require(parse_window_pattern(a.window_pattern).has_value(), "window_pattern",
+                "must be local:global layers such as \"1:0\", \"1:1\" or \"3:1\", got \"{}\"", a.window_pattern);
+  check.require(a.window > 0 || a.window_pattern == AttentionOptions().window_pattern, "window",
+                "must be above 0 for the local layers of window_pattern = \"{}\"", a.window_pattern);
+}
+
+}  // namespace
+
+void check_attention(const ModelOptions& model, std::string_view origin) {
+  const Checker check(origin, "model.attention");
+  const AttentionOptions& a = model.attention;
+  check_heads(check, a);
+  check_experts(check, a);
+  check_score(check, a);
+  check_composition(check, a);
+  check_position(check, a, model.memory_length);
+}
+
+}  // namespace headroom::config::detail

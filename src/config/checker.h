@@ -1,0 +1,45 @@
+// What the checks of one floor share: sentences that name the config and the key.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+
+namespace headroom::config::detail {
+
+class Checker {
+ public:
+  Checker(std::string_view origin, std::string_view table) : origin_(origin), table_(table) {}
+
+  template <class... Args>
+  void require(bool holds, std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!holds) {
+      misuse("{}: {}.{}: {}", origin_, table_, key, fmt::format(format, std::forward<Args>(args)...));
+    }
+  }
+  void require_distinct(std::string_view key, std::vector<std::string> values) const {
+    std::sort(values.begin(), values.end());
+    const auto twice = std::adjacent_find(values.begin(), values.end());
+    require(twice == values.end(), key, "names \"{}\" twice", twice == values.end() ? "" : *twice);
+  }
+
+ private:
+  std::string_view origin_, table_;
+};
+
+// `key = "value"`, to name what a setting does not go with.
+template <class Enum>
+std::string setting(std::string_view key, Enum value) {
+  return fmt::format("{} = \"{}\"", key, name_of(value));
+}
+
+void check_attention(const ModelOptions& model, std::string_view origin);
+
+}  // namespace headroom::config::detail

@@ -1,0 +1,94 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/config/config.h"
+#include "spelling.h"
+
+namespace headroom::config {
+namespace {
+
+constexpr std::size_t kIndent = 36, kColumns = 110;
+
+// Continues `line` with the words of `text`, broken at kColumns and indented below its first one.
+void wrap(std::string line, std::string_view text, std::string& out) {
+  bool first = true;
+  while (!text.empty()) {
+    const std::size_t blank = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, blank);
+    text.remove_prefix(std::min(blank + 1, text.size()));
+    if (!first && line.size() + 1 + word.size() > kColumns) {
+      out += line + "\n";
+      line = std::string(kIndent, ' ');
+      first = true;
+    }
+    line += first ? "" : " ";
+    line += word;
+    first = false;
+  }
+  out += line + "\n";
+}
+
+std::string short_number(double value) {
+  return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
+}
+
+// Upper ends that only keep sums in 64 bits are left out.
+std::string range_text(const Range& range) {
+  constexpr double kNoLimit = 1e6;
+  const std::string low = short_number(range.low);
+  if (range.high >= kNoLimit) {
+    return fmt::format("{} {}", range.above ? "above" : "at least", low);
+  }
+  return fmt::format("{}{} to {}{}", range.above ? "above " : "", low, range.below ? "below " : "",
+                     short_number(range.high));
+}
+
+// What may stand there, where the default does not show it.
+std::string allowed(const Field& field) {
+  if (const Choice* const choice = std::get_if<Choice>(&field.slot)) {
+    return fmt::format(" ({})", fmt::join(choice->names, " | "));
+  }
+  if (!field.choices.empty()) {
+    return fmt::format(" (any of {})", fmt::join(field.choices, " "));
+  }
+  const bool number = std::holds_alternative<std::int64_t*>(field.slot) ||
+                      std::holds_alternative<double*>(field.slot) ||
+                      std::holds_alternative<std::vector<double>*>(field.slot);
+  return number ? fmt::format(" ({})", range_text(field.range)) : "";
+}
+
+void explain(const std::string& path, const std::string& about, const std::vector<Field>& fields,
+             const std::vector<Fields::Table>& tables, std::string& out) {
+  if (!fields.empty()) {
+    out += fmt::format("\n[{}]  {}\n", path, about);
+  }
+  for (const Field& field : fields) {
+    std::string line = fmt::format("  {} = {}", field.key, detail::spelled(field));
+    if (line.size() + 2 > kIndent) {
+      out += line + "\n";
+      line.clear();
+    }
+    line.resize(kIndent, ' ');
+    wrap(std::move(line), field.about + allowed(field), out);
+  }
+  for (const Fields::Table& table : tables) {
+    explain(path.empty() ? table.key : path + "." + table.key, table.about, table.fields, table.tables, out);
+  }
+}
+
+}  // namespace
+
+std::string help_text() {
+  Config config;
+  Fields fields;
+  describe(fields, config);
+  std::string out =
+      "A config is a TOML file that says what differs from these defaults; --set table.key=value changes one key.\n"
+      "A word before a colon names the choice that a key belongs to.\n";
+  explain("", "", fields.fields(), fields.tables(), out);
+  return out;
+}
+
+}  // namespace headroom::config

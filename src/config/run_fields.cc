@@ -1,0 +1,59 @@
+#include "headroom/config/config.h"
+
+namespace headroom::config {
+
+void describe(Fields& fields, TokenizerOptions& o) {
+  fields.add("kind", o.kind, "a token is a byte, a SentencePiece (BPE) piece, or a word between blanks");
+  fields.add("vocabulary_size", o.vocabulary_size, between(0, 2147483647),
+             "sentencepiece: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256");
+  fields.add("model", o.model, "an existing tokenizer file; \"\": the tokenizer is made from the training part");
+  fields.add("keep_whitespace", o.keep_whitespace,
+             "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
+  fields.add("split_digits", o.split_digits, "sentencepiece: every digit is a piece of its own");
+}
+
+void describe(Fields& fields, DataOptions& o) {
+  fields.add("train", o.train, {},
+             "files or patterns: text, .gz, JSON lines or one prepared token file; []: the built-in corpus");
+  fields.add("validation", o.validation, {}, "the same for the validation part");
+  fields.add("json_field", o.json_field, "JSON lines: the key whose value is the document's text");
+  fields.add("separator", o.separator, "text put between documents");
+  fields.add("batching", o.batching,
+             "streams: each row continues where its last chunk ended (carries memory); chunks: independent, shuffled");
+}
+
+void describe(Fields& fields, TrainOptions& o) {
+  fields.add("steps", o.steps, between(1, 1e12), "optimizer steps");
+  fields.add("batch_size", o.batch_size, between(1, 1 << 24), "sequences a step, all micro-batches together");
+  fields.add("learning_rate", o.learning_rate, above(0), "highest learning rate of the schedule");
+  fields.add("schedule", o.schedule, "how the learning rate goes from its highest to its final value");
+  fields.add("warmup_steps", o.warmup_steps, between(0, 1e12), "steps during which the rate rises linearly from 0");
+  fields.add("final_learning_rate", o.final_learning_rate, between(0, 1),
+             "rate at the end as a fraction of learning_rate");
+  fields.add("optimizer", o.optimizer, "Adam with decoupled weight decay");
+  fields.add("betas", o.betas, at_least_below(0, 1), "decay of the running means of gradient and squared gradient");
+  fields.add("epsilon", o.epsilon, above(0), "added to the root of the squared gradients' mean");
+  fields.add("weight_decay", o.weight_decay, at_least(0), "decoupled weight decay, multiplied by the learning rate");
+  fields.add("clip_norm", o.clip_norm, at_least(0), "longest gradient, all parameters together; 0: no clipping");
+  fields.add("accumulate", o.accumulate, between(1, 1 << 24), "micro-batches a step; divides batch_size");
+  fields.add("seed", o.seed, between(0, 9007199254740992.0), "seed of parameters, dropout and shuffling");
+  fields.add("threads", o.threads, between(0, 4096), "CPU threads; 0: one a physical core");
+  fields.add("precision", o.precision,
+             "of the products: float32, bfloat16 with float32 parameters, or whichever is faster here (auto)");
+  fields.add("implementation", o.implementation,
+             "of the operators: fused where they apply (automatic), plain reference, or fused or an error");
+  fields.add("log_every", o.log_every, between(1, 1e12), "steps between lines of metrics.jsonl");
+  fields.add("checkpoint_every", o.checkpoint_every, between(0, 1e12), "steps between checkpoints; 0: only at the end");
+  fields.add("keep_checkpoints", o.keep_checkpoints, between(1, 1e6), "newest checkpoints kept");
+  fields.add("evaluate_every", o.evaluate_every, between(0, 1e12),
+             "steps between evaluations on the validation part; 0: only at the end");
+}
+
+void describe(Fields& fields, Config& config) {
+  fields.table("model", config.model, "the network");
+  fields.table("tokenizer", config.tokenizer, "text to tokens");
+  fields.table("data", config.data, "what is read");
+  fields.table("train", config.train, "how it is trained");
+}
+
+}  // namespace headroom::config

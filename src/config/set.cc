@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "assign.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "headroom/core/json.h"
+#include "nearest.h"
+#include "parse.h"
+
+namespace headroom::config {
+namespace {
+
+constexpr char kPlace[] = "--set: ";
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  const std::size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+// The field with this dotted name and what is wrong when there is none.
+const Field& find_field(const Fields& all, const std::string& dotted) {
+  const std::vector<Field>* fields = &all.fields();
+  const std::vector<Fields::Table>* tables = &all.tables();
+  std::size_t start = 0;
+  for (;;) {
+    const std::size_t dot = std::min(dotted.find('.', start), dotted.size());
+    const std::string name = dotted.substr(start, dot - start);
+    const bool last = dot == dotted.size();
+    const auto table = std::find_if(tables->begin(), tables->end(), [&](const auto& t) { return t.key == name; });
+    const auto field = std::find_if(fields->begin(), fields->end(), [&](const Field& f) { return f.key == name; });
+    if (last && field != fields->end()) {
+      return *field;
+    }
+    if (last && table != tables->end()) {
+      misuse("{}{}: is a table, set one of its keys: {}.{}", kPlace, dotted, dotted, table->fields.front().key);
+    }
+    if (table == tables->end()) {
+      const std::string path = start == 0 ? "" : dotted.substr(0, start - 1);
+      const std::string close = detail::nearest_key(all, path, last ? name : dotted.substr(dotted.rfind('.') + 1));
+      misuse("{}{}: unknown key{}", kPlace, dotted, close.empty() ? "" : ", did you mean " + close + "?");
+    }
+    fields = &table->fields;
+    tables = &table->tables;
+    start = dot + 1;
+  }
+}
+
+// Reads `text` as the one value of a TOML key; nothing when it is none.
+std::optional<toml::table> as_toml(std::string_view text) {
+  try {
+    toml::table table = detail::parse_toml(fmt::format("value = {}", text), "--set");
+    return table.size() == 1 ? std::optional(std::move(table)) : std::nullopt;
+  } catch (const MisuseError&) {
+    return std::nullopt;
+  }
+}
+
+bool is_utf8(std::string_view text) {
+  try {
+    return !Json(std::string(text)).dump().empty();
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
+// [v, o] without quotes, as shells leave it.
+toml::array bare_list(std::string_view text) {
+  toml::array list;
+  for (text = trimmed(text.substr(1, text.size() - 2)); !text.empty();) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    list.push_back(std::string(trimmed(text.substr(0, comma))));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return list;
+}
+
+}  // namespace
+
+void set_key(Config& config, std::string_view assignment) {
+  const std::size_t equals = assignment.find('=');
+  const std::string key(trimmed(assignment.substr(0, equals)));
+  if (equals == std::string_view::npos || key.empty()) {
+    misuse("{}\"{}\": must be key=value, as in train.steps=500", kPlace, assignment);
+  }
+  const std::string_view text = trimmed(assignment.substr(equals + 1));
+  Fields fields;
+  describe(fields, config);
+  const Field& field = find_field(fields, key);
+  const std::optional<toml::table> table = as_toml(text);
+  const bool wants_text = std::holds_alternative<std::string*>(field.slot);
+  if (table && (!wants_text || (*table)["value"].is_string())) {
+    detail::assign(field, *table->get("value"), kPlace, key);
+  } else if (!wants_text && text.starts_with('[') && text.ends_with(']') && text.size() >= 2) {
+    detail::assign(field, bare_list(text), kPlace, key);
+  } else {
+    if (!is_utf8(text)) {
+      misuse("{}{}: the value is not valid UTF-8 text", kPlace, key);
+    }
+    detail::assign(field, toml::value<std::string>(std::string(text)), kPlace, key);
+  }
+}
+
+}  // namespace headroom::config

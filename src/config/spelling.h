@@ -1,0 +1,15 @@
+// Values as TOML spells them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "headroom/config/field.h"
+
+namespace headroom::config::detail {
+
+std::string quoted(std::string_view text);  // on one line, with escapes
+std::string spelled(double number);         // the fewest digits that read back exactly, and never like an integer
+std::string spelled(const Field& field);    // its present value
+
+}  // namespace headroom::config::detail
