@@ -29,26 +29,34 @@ std::int64_t largest(std::int64_t low, std::int64_t step, Fits fits) {
 }
 
 // The kernels of the papers take heads of experts in multiples of 4; ours like them too. Dense models get the
-// exact width; a head that is rotated as a whole needs an even one.
+// exact width.
 std::int64_t d_head_step(const AttentionOptions& attention) {
-  if (attention.projection != Projection::dense) {
-    return 4;
-  }
-  return attention.position == Position::rope && attention.rope_fraction == 1.0 ? 2 : 1;
+  return attention.projection == Projection::dense ? 1 : 4;
+}
+
+// Channels rotate in pairs: none may be left over.
+bool rotates_in_pairs(const AttentionOptions& attention) {
+  const double rotating = attention.rope_fraction * static_cast<double>(attention.d_head);
+  const std::int64_t paired = attention.rope_channels();
+  return attention.position != Position::rope || (paired >= 2 && rotating - static_cast<double>(paired) < 1.0 - 1e-6);
 }
 
 template <class Count>
 void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Count count) {
+  std::int64_t& d_head = model.attention.d_head;
   const std::int64_t step = d_head_step(model.attention);
-  const auto fits = [&](std::int64_t d_head) {
-    model.attention.d_head = d_head;
+  const auto fits = [&](std::int64_t width) {
+    d_head = width;
     return count(model) <= target;
   };
   if (!fits(step)) {
     misuse("match: even with model.attention.d_head = {} there are {} {}, the target has {}", step, count(model), what,
            target);
   }
-  model.attention.d_head = largest(step, step, fits);
+  d_head = largest(step, step, fits);
+  while (!rotates_in_pairs(model.attention) && d_head > step) {
+    d_head -= step;
+  }
 }
 
 void match_parameters(ModelOptions& model, const ModelOptions& goal) {

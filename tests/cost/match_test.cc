@@ -186,11 +186,16 @@ TEST(Match, SmallModels) {
   }
 }
 
-TEST(Match, RotaryHeadsThatTurnAsAWholeGetAnEvenWidth) {
-  config::Config target = recipe("switchhead/wt103_45m_rope_dense_h10");
+TEST(Match, RotaryHeadsTurnInPairsOfChannels) {
+  const config::Config target = recipe("switchhead/wt103_45m_rope_dense_h10");
   config::Config config = recipe("switchhead/wt103_45m_rope_dense_h2");
-  config.model.attention.rope_fraction = 1.0;
-  EXPECT_EQ(match(config, target, MatchBy::parameters).config.model.attention.d_head, 204);
+  const auto d_head = [&](double rope_fraction) {
+    config.model.attention.rope_fraction = rope_fraction;
+    return match(config, target, MatchBy::parameters).config.model.attention.d_head;
+  };
+  EXPECT_EQ(d_head(0.5), 205);   // 102 channels
+  EXPECT_EQ(d_head(1.0), 204);   // not 205
+  EXPECT_EQ(d_head(0.25), 203);  // 50; 204 and 205 would make 51
 }
 
 TEST(Match, RefusesATargetThatIsTooSmall) {
