@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "headroom/core/error.h"
+#include "headroom/data/utf8.h"
 #include "sample.h"
 #include "text_stream.h"
 
@@ -27,7 +28,7 @@ void check(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
   if (!(o.top_p > 0.0 && o.top_p <= 1.0)) {
     misuse("generate: top_p must be above 0 and at most 1, got {}", o.top_p);
   }
-  if (!is_utf8(prompt)) {
+  if (!data::is_utf8(prompt)) {
     misuse("generate: the prompt must be valid UTF-8");
   }
   if (tokenizer.vocabulary_size() != model.options().vocabulary_size) {

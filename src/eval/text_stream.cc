@@ -1,8 +1,11 @@
 #include "text_stream.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
+
+#include "headroom/data/utf8.h"
 
 namespace headroom::eval {
 namespace {
@@ -11,44 +14,12 @@ constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 // A code point has at most four bytes: text that does not become whole within as many tokens never will.
 constexpr std::size_t kLongestWait = 4;
 
-struct CodePoint {
-  std::size_t length = 0;   // bytes when whole; 0 when broken
-  bool unfinished = false;  // the text ends before it does
-};
-
-CodePoint code_point_at(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) {
-    return {.length = 1};
-  }
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4) {
-    return {};
-  }
-  for (std::size_t i = 1; i < length; ++i) {
-    if (at + i == text.size()) {
-      return {.unfinished = true};
-    }
-    // The second byte also excludes overlong forms, surrogates and what lies beyond U+10FFFF.
-    unsigned char low = 0x80, high = 0xbf;
-    if (i == 1) {
-      low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : low;
-      high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : high;
-    }
-    if (byte(i) < low || byte(i) > high) {
-      return {};
-    }
-  }
-  return {.length = length};
-}
-
 }  // namespace
 
 bool ends_inside_code_point(std::string_view text) {
-  const std::size_t tail = std::min<std::size_t>(text.size(), 3);
-  for (std::size_t at = text.size() - tail; at < text.size(); ++at) {
-    if (code_point_at(text, at).unfinished) {
+  for (std::size_t tail = 1; tail <= std::min<std::size_t>(text.size(), 3); ++tail) {
+    data::Utf8Checker checker;
+    if (!checker.feed(text.substr(text.size() - tail)) && checker.finish() == 0) {
       return true;
     }
   }
@@ -57,23 +28,18 @@ bool ends_inside_code_point(std::string_view text) {
 
 std::string repair_utf8(std::string_view text) {
   std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = code_point_at(text, at).length;
-    out += length == 0 ? kReplacement : text.substr(at, length);
-    at += std::max<std::size_t>(length, 1);
-  }
-  return out;
-}
-
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = code_point_at(text, at).length;
-    if (length == 0) {
-      return false;
+  while (true) {
+    data::Utf8Checker checker;
+    std::optional<std::uint64_t> broken = checker.feed(text);
+    if (!broken) {
+      broken = checker.finish();
     }
-    at += length;
+    if (!broken) {
+      return out.append(text);
+    }
+    out.append(text.substr(0, *broken)).append(kReplacement);
+    text.remove_prefix(*broken + 1);
   }
-  return true;
 }
 
 TextStream::TextStream(const data::Tokenizer& tokenizer, std::vector<std::int32_t> context)

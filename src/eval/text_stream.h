@@ -34,6 +34,5 @@ class TextStream {
 bool ends_inside_code_point(std::string_view text);
 // Every byte that belongs to no code point replaced by U+FFFD.
 std::string repair_utf8(std::string_view text);
-bool is_utf8(std::string_view text);
 
 }  // namespace headroom::eval

@@ -247,6 +247,7 @@ TrainResult train(const TrainRequest& request) {
     check_data(past->checkpoint, *corpus.train, past->file.string());
   }
   set_threads(config.train.threads);
+  catch_interrupts();
   reset_peak_memory();
   Run run(request, std::move(config), std::move(corpus), past);
   past.reset();  // the run has its own copies

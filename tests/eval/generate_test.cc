@@ -10,9 +10,12 @@
 #include "eval/text_stream.h"
 #include "eval/tiny.h"
 #include "headroom/core/error.h"
+#include "headroom/data/utf8.h"
 
 namespace headroom::eval {
 namespace {
+
+using data::is_utf8;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
