@@ -162,7 +162,10 @@ at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std
 
 // The parameters that the config asks for, as shapes without memory, against those of the file.
 void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
-  const config::ModelOptions& options = checkpoint.config.model;
+  config::ModelOptions options = checkpoint.config.model;
+  if (options.attention.position == config::Position::sinusoidal) {
+    options.context_length = 1;  // its table is no parameter and would be made in earnest
+  }
   if (options.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
     misuse("{}: model.n_layers is {}, but the file has only {} tensors", origin, options.n_layers,
            checkpoint.tensors.size());
