@@ -4,8 +4,8 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/nearest.h"
 #include "headroom/core/system.h"
-#include "nearest.h"
 
 namespace headroom::config {
 namespace {
@@ -23,7 +23,7 @@ std::string as_recipe_name(std::string name) {
 
 // The recipe that a wrong name may mean: similar as a whole, or alike behind the folder.
 std::string nearest_recipe(const std::string& wrong, const std::vector<std::string>& names) {
-  std::string close = detail::nearest(as_recipe_name(wrong), names);
+  std::string close = nearest(as_recipe_name(wrong), names);
   for (const std::string& name : names) {
     if (close.empty() && name.substr(name.find('/') + 1) == as_recipe_name(wrong)) {
       close = name;
