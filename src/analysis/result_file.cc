@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "headroom/analysis/compare.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <string>
 
-#include "headroom/core/json.h"
 #include "headroom/train/train.h"
 
 namespace headroom::analysis {
@@ -13,9 +12,6 @@ struct FinishedRun {
   train::TrainResult result;
   std::string machine;  // what it was measured on and with
 };
-
-// The `train` keys of the command line, and bits_per_byte.
-Json to_json(const train::TrainResult& result);
 
 void write_result(const FinishedRun& run, const std::filesystem::path& file);
 // Throws MisuseError naming the file when it is not what write_result() wrote.

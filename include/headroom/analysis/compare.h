@@ -82,6 +82,9 @@ std::string render_table(const std::vector<ComparedRun>& runs);
 // The page: self-contained HTML without scripts.
 std::string render_report(const CompareResult& result);
 
+// The keys of `train`, and bits_per_byte.
+Json to_json(const train::TrainResult& result);
+
 // `runs` (the keys of `train`, with name, attention_macs, attention_memory, executed, perplexity, bits_per_byte,
 // samples), `notes`, `conclusion`, `report`.
 Json to_json(const CompareResult& result);
