@@ -8,14 +8,22 @@ build=$here/build/$preset
 env=$here/.env
 python=$env/bin/python3
 
-# pip requirements; HEADROOM_TORCH may hold pip options as well, to choose another build of torch.
-torch=${HEADROOM_TORCH:-torch==2.13.0}
-test_packages="pytest==8.* tensorboard==2.*"
+# pip's requirements. Another torch that was once asked for stays until another is asked for.
+torch=torch==2.13.0
+if [[ -n ${HEADROOM_TORCH:-} ]]; then
+  torch=$HEADROOM_TORCH
+elif [[ -f $env/chosen_torch ]]; then
+  torch=$(<"$env/chosen_torch")
+fi
+test_packages=('pytest==8.*' 'tensorboard==2.*')
 
 system_packages=(build-essential cmake ninja-build ccache python3-venv libtomlplusplus-dev libcli11-dev
   nlohmann-json3-dev libsentencepiece-dev libssl-dev zlib1g-dev libhwy-dev libgtest-dev libbenchmark-dev
   libcpp-httplib-dev)
 
+# Nothing is written outside the repository.
+export CCACHE_DIR=${CCACHE_DIR:-$here/.cache/ccache}
+export PIP_CACHE_DIR=${PIP_CACHE_DIR:-$here/.cache/pip}
 export HEADROOM_HOME=$here
 export HEADROOM_CACHE=${HEADROOM_CACHE:-$here/.cache/headroom}
 
@@ -28,10 +36,10 @@ usage: ./run.sh COMMAND
   test [ARGS...]    every test; ARGS go to ctest (-R core)
   bench [NAME...]   benchmarks beside their yardsticks
   setup             only set up: system packages, .env/ with torch, build/
-  format            clang-format over the sources
-  lint [FILE...]    clang-tidy over the sources, or over FILEs
+  format [--check]  clang-format over the sources; --check only says what is not in form
+  lint [FILE...]    clang-tidy over the sources, or over FILEs of the repository
 
-Environment: HEADROOM_TORCH   pip's requirement for torch ("torch==2.13.0")
+Environment: HEADROOM_TORCH   pip's requirement for torch, with options if need be (torch==2.13.0)
              HEADROOM_CACHE   prepared data (.cache/headroom in the repository)
              HEADROOM_PRESET  what to build: release, debug, asan, ci
 USAGE
@@ -82,9 +90,22 @@ pip_install() {
     "$base" -m venv --clear "$env" >&2 || die "setup: .env: $base -m venv failed (above)"
   fi
   say "setup: installing into .env/: $*"
-  "$python" -m pip install --disable-pip-version-check --quiet --progress-bar on $* >&2 </dev/null ||
+  # Unquoted: a requirement may bring options along.
+  # shellcheck disable=SC2086
+  (set -f && "$python" -m pip install --disable-pip-version-check $* >&2 </dev/null) ||
     die "setup: pip install $* failed (above)"
   printf '%s' "$*" >"$stamp"
+}
+
+# torch's own index has builds without CUDA, a tenth in size: taken where there is no NVIDIA GPU, unless told otherwise.
+install_torch() {
+  local index=https://download.pytorch.org/whl/cpu
+  if [[ $torch == torch==2.13.0 && ! -e /dev/nvidiactl ]] &&
+    /usr/bin/env python3 -c "import urllib.request as u; u.urlopen('$index/torch/', timeout=10)" 2>/dev/null; then
+    export PIP_EXTRA_INDEX_URL=$index
+  fi
+  pip_install torch "$torch" numpy
+  [[ -z ${HEADROOM_TORCH:-} ]] || printf '%s' "$torch" >"$env/chosen_torch"
 }
 
 configure() {
@@ -124,7 +145,7 @@ setup() {
     flock 9
     up_to_date && exit
     need_packages "${system_packages[@]}"
-    pip_install torch "$torch" numpy
+    install_torch
     configure
     : >"$build/building"
     build headroom headroom_engine 9>&-
@@ -137,7 +158,7 @@ run_tests() {
   setup
   (
     flock 9
-    pip_install test $test_packages
+    pip_install test "${test_packages[@]}"
     build 9>&-
   ) 9>"$here/build/lock"
   local log=$build/Testing/run.log status=0
@@ -150,7 +171,16 @@ run_tests() {
   return $status
 }
 
-sources() { git -C "$here" ls-files --cached --others --exclude-standard -- '*.h' '*.cc' '*.cu' | sed "s|^|$here/|"; }
+# over_sources PATTERN... -- COMMAND...: COMMAND over the repository's files of these names.
+over_sources() {
+  local patterns=()
+  while [[ $1 != -- ]]; do
+    patterns+=("$1")
+    shift
+  done
+  shift
+  (cd "$here" && git ls-files -z --cached --others --exclude-standard -- "${patterns[@]}" | xargs -0 "$@")
+}
 
 case ${1:-help} in
   setup)
@@ -177,17 +207,18 @@ case ${1:-help} in
     ;;
   format)
     need_packages clang-format
-    sources | xargs clang-format -i
+    if [[ ${2:-} == --check ]]; then
+      over_sources '*.h' '*.cc' '*.cu' -- clang-format --dry-run -Werror
+    else
+      over_sources '*.h' '*.cc' '*.cu' -- clang-format -i
+    fi
     ;;
   lint)
     setup
     need_packages clang-tidy
     shift
-    if (($#)); then
-      printf '%s\n' "$@"
-    else
-      sources | grep '\.cc$'
-    fi | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$build"
+    (($#)) || set -- 'src/*.cc'
+    over_sources "$@" -- -P "$(nproc)" -n 1 clang-tidy --quiet -p "$build"
     ;;
   help | -h | --help)
     usage

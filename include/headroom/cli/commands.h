@@ -1,0 +1,75 @@
+// What the program asks of the engine: one plain struct a command, filled from the command line.
+//
+// The program itself holds no tensor code. It loads libheadroom_engine.so, and with it torch, only for these.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "headroom/cli/output.h"
+#include "headroom/config/run_options.h"
+#include "headroom/core/implementation.h"
+
+namespace headroom::cli {
+
+// `set`: "key=value" changes to the configs. Empty strings: not given.
+struct Train {
+  std::string config, out;  // out: runs/<name of the config>
+  std::vector<std::string> set;
+  bool resume = false;
+};
+
+struct Evaluate {
+  std::string model;              // run folder or checkpoint
+  std::vector<std::string> data;  // text files, or one token file; empty: the run's validation data
+  std::int64_t batch_size = 16;
+};
+
+struct Generate {
+  std::string model, prompt;
+  std::int64_t tokens = 100;
+  double temperature = 1.0, top_p = 1.0;
+  std::int64_t top_k = 0;
+  std::uint64_t seed = 1;
+};
+
+struct Compare {
+  std::vector<std::string> configs, set, prompts;
+  std::string out;
+  std::int64_t sample_tokens = 120;
+};
+
+struct Demo {
+  std::string out = "runs/demo";
+  std::vector<std::string> set;
+};
+
+struct Golden {
+  std::vector<std::string> paths;
+  config::Implementation implementation = config::Implementation::automatic;
+  std::string dtype = "float32", device = "cpu";
+};
+
+struct Bench {
+  std::vector<std::string> names;  // empty: all there are
+  std::int64_t repeats = 7;
+  std::string precision = "fp32";
+  bool list = false;
+};
+
+struct Doctor {};
+
+struct EngineRequest {
+  std::variant<Train, Evaluate, Generate, Compare, Demo, Golden, Bench, Doctor> command;
+  std::int64_t threads = 0;  // 0: those of the config, or all physical cores
+  std::string command_line;  // as it was typed, for reports
+  Output output{false};
+};
+
+// The engine's one door, an extern "C" symbol of this name and type. Returns the exit status; throws Error.
+using EngineEntry = int (*)(const EngineRequest&);
+inline constexpr const char* kEngineEntry = "headroom_engine_run";
+
+}  // namespace headroom::cli

@@ -1,0 +1,41 @@
+#include "headroom/bench/bench.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "engine.h"
+#include "headroom/core/error.h"
+
+namespace headroom::cli {
+
+int run(const Bench& command, const EngineRequest& request) {
+  std::vector<std::string> known;
+  std::string list;
+  for (const auto& [name, about] : bench::names()) {
+    known.push_back(name);
+    list += fmt::format("{:<16}{}\n", name, about);
+  }
+  if (command.list) {
+    request.output.text(list);
+    request.output.document(known);
+    return 0;
+  }
+  for (const std::string& name : command.names) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      misuse("bench: {}: no such benchmark; there are {}", name, fmt::join(known, ", "));
+    }
+  }
+  const bench::BenchOptions options{
+      .repeats = command.repeats, .threads = request.threads, .precision = command.precision};
+  std::vector<bench::Row> all;
+  for (const std::string& name : command.names.empty() ? known : command.names) {
+    const std::vector<bench::Row> rows = bench::run(name, options);
+    request.output.text(fmt::format("{}\n{}\n", name, bench::to_table(rows)));
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  request.output.document(bench::to_json(all));
+  return 0;
+}
+
+}  // namespace headroom::cli

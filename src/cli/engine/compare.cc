@@ -1,0 +1,50 @@
+#include "headroom/analysis/compare.h"
+
+#include "engine.h"
+#include "headroom/analysis/demo.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
+
+namespace headroom::cli {
+
+namespace {
+
+int print(const analysis::CompareResult& result, const Output& output) {
+  output.document(analysis::to_json(result));
+  if (result.interrupted) {
+    log_info("interrupted: the same command goes on from here");
+    return kInterrupted;
+  }
+  output.text(analysis::render_table(result.runs) + "\n");
+  for (const std::string& note : result.notes) {
+    output.text(note + "\n");
+  }
+  output.text(fmt::format("{}\n{}\n", result.conclusion, result.report.string()));
+  return 0;
+}
+
+}  // namespace
+
+int run(const Compare& command, const EngineRequest& request) {
+  catch_interrupts();
+  analysis::CompareRequest job;
+  job.configs = analysis::load_configs(command.configs, overrides(command.set, request));
+  job.out = command.out;
+  job.cache = cache_folder();
+  job.prompts = command.prompts;
+  job.sample_tokens = command.sample_tokens;
+  job.command = request.command_line;
+  return print(analysis::compare(job), request.output);
+}
+
+int run(const Demo& command, const EngineRequest& request) {
+  catch_interrupts();
+  analysis::DemoRequest job;
+  job.out = command.out;
+  job.cache = cache_folder();
+  job.overrides = overrides(command.set, request);
+  job.command = request.command_line;
+  return print(analysis::demo(job), request.output);
+}
+
+}  // namespace headroom::cli

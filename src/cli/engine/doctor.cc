@@ -1,0 +1,125 @@
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include "engine.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
+#include "headroom/models/language_model.h"
+#include "headroom/ops/adamw.h"
+#include "headroom/ops/choice.h"
+#include "headroom/train/precision.h"
+
+namespace headroom::cli {
+
+namespace {
+
+std::vector<at::Device> devices() {
+  std::vector<at::Device> all = {at::kCPU};
+  if (at::hasCUDA()) {
+    for (int i = 0; i < at::detail::getCUDAHooks().deviceCount(); ++i) {
+      all.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
+    }
+  }
+  return all;
+}
+
+// A training step of a model too small to measure, only to see which implementation every operator takes.
+void try_step(at::Device device, std::optional<at::ScalarType> compute_dtype) {
+  config::ModelOptions options;
+  options.vocabulary_size = 16;
+  options.n_layers = 1;
+  options.d_model = 16;
+  options.context_length = 4;
+  options.memory_length = 4;
+  options.mlp.d_hidden = 16;
+  options.attention.n_heads = 2;
+  options.attention.d_head = 8;
+  options.attention.projection = config::Projection::experts;
+  options.attention.position = config::Position::relative;
+  models::LanguageModel model(options, 1, at::TensorOptions(at::kFloat).device(device));
+  nn::Context context;
+  context.training = true;
+  context.compute_dtype = compute_dtype;
+  models::Memory memory;
+  const at::Tensor tokens = at::zeros({1, options.context_length + 1}, at::TensorOptions(at::kLong).device(device));
+  model.loss(tokens, memory, context).total().backward();
+
+  std::vector<at::Tensor> parameters, gradients, m, v;
+  for (const nn::Parameter& parameter : model.parameters().all()) {
+    if (parameter.tensor.grad().defined()) {
+      parameters.push_back(parameter.tensor.detach());
+      gradients.push_back(parameter.tensor.grad());
+      m.push_back(at::zeros_like(parameters.back()));
+      v.push_back(at::zeros_like(parameters.back()));
+    }
+  }
+  ops::adamw_step(parameters, gradients, m, v, 1, {});
+}
+
+// {"attention": {"cpu float32": "fused", "cpu bfloat16": "reference: only float32"}, ...}
+Json implementations() {
+  Json all = Json::object();
+  for (const at::Device& device : devices()) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      ops::forget_choices();
+      try_step(device, dtype == at::kFloat ? std::nullopt : std::optional(dtype));
+      const std::string where = device.str() + (dtype == at::kFloat ? " fp32" : " bf16");
+      for (const auto& [op, choices] : ops::choices()) {
+        all[op][where] = choices.reference == 0 ? "fused" : "reference: " + choices.refusal;
+      }
+    }
+  }
+  return all;
+}
+
+std::string word(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// "key: value", lists on one line, inner objects indented.
+std::string render(const Json& object, int indent = 0) {
+  std::string text;
+  for (const auto& [key, value] : object.items()) {
+    text += fmt::format("{:{}}{}:", "", indent, key);
+    if (value.is_object()) {
+      text += fmt::format("\n{}", render(value, indent + 2));
+      continue;
+    }
+    for (const Json& item : value.is_array() ? value : Json::array({value})) {
+      text += fmt::format(" {}", word(item));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+int run(const Doctor& /*command*/, const EngineRequest& request) {
+  Json names = Json::array();
+  for (const at::Device& device : devices()) {
+    names.push_back(device.str());
+  }
+  const auto memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  const Json document = {{"headroom", HEADROOM_VERSION},
+                         {"torch", TORCH_VERSION},
+                         {"compiler", __VERSION__},
+                         {"cpu", cpu_name()},
+                         {"cpu_features", cpu_features()},
+                         {"physical_cores", physical_cores()},
+                         {"threads", at::get_num_threads()},
+                         {"memory", format_bytes(memory)},
+                         {"devices", names},
+                         {"precision_auto", config::name_of(train::resolve(config::Precision::automatic))},
+                         {"recipes", home_folder() + "/recipes"},
+                         {"cache", cache_folder()},
+                         {"operators", implementations()}};
+  request.output.text(render(document));
+  request.output.document(document);
+  return 0;
+}
+
+}  // namespace headroom::cli

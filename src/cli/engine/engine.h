@@ -1,0 +1,22 @@
+// The commands that need tensors, one function each: call the floors below, print. They return the exit status.
+#pragma once
+
+#include "headroom/cli/commands.h"
+
+namespace headroom::cli {
+
+int run(const Train& command, const EngineRequest& request);
+int run(const Evaluate& command, const EngineRequest& request);
+int run(const Generate& command, const EngineRequest& request);
+int run(const Compare& command, const EngineRequest& request);
+int run(const Demo& command, const EngineRequest& request);
+int run(const Golden& command, const EngineRequest& request);
+int run(const Bench& command, const EngineRequest& request);
+int run(const Doctor& command, const EngineRequest& request);
+
+inline constexpr int kInterrupted = 130;  // as shells count Ctrl-C
+
+// The request's `--set` changes and, behind them, its `--threads`.
+std::vector<std::string> overrides(const std::vector<std::string>& set, const EngineRequest& request);
+
+}  // namespace headroom::cli

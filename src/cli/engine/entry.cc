@@ -1,0 +1,42 @@
+// The door through which the program calls the engine.
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <string_view>
+
+#include "engine.h"
+#include "headroom/core/error.h"
+#include "headroom/core/system.h"
+
+namespace headroom::cli {
+
+namespace {
+
+// torch describes its errors in several paragraphs; the first line says what happened.
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
+std::vector<std::string> overrides(const std::vector<std::string>& set, const EngineRequest& request) {
+  std::vector<std::string> all = set;
+  if (request.threads > 0) {
+    all.push_back(fmt::format("train.threads={}", request.threads));
+  }
+  return all;
+}
+
+}  // namespace headroom::cli
+
+extern "C" int headroom_engine_run(const headroom::cli::EngineRequest& request) {
+  try {
+    at::set_num_threads(request.threads > 0 ? static_cast<int>(request.threads) : headroom::physical_cores());
+    return std::visit([&](const auto& command) { return headroom::cli::run(command, request); }, request.command);
+  } catch (const c10::Error& error) {
+    headroom::fail("torch: {}", headroom::cli::first_line(error.what_without_backtrace()));
+  }
+}
+
+// The program looks the function up under this type.
+static_assert(std::is_same_v<decltype(&headroom_engine_run), headroom::cli::EngineEntry>);

@@ -1,0 +1,36 @@
+#include "headroom/eval/generate.h"
+
+#include "engine.h"
+#include "headroom/core/log.h"
+#include "headroom/eval/checkpoint.h"
+#include "headroom/train/precision.h"
+
+namespace headroom::cli {
+
+int run(const Generate& command, const EngineRequest& request) {
+  const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(command.model));
+  const models::LanguageModel model = eval::build_model(checkpoint);
+  const Output& output = request.output;
+
+  eval::GenerateOptions options;
+  options.tokens = command.tokens;
+  options.temperature = command.temperature;
+  options.top_k = command.top_k;
+  options.top_p = command.top_p;
+  options.seed = command.seed;
+  options.context.implementation = checkpoint.config.train.implementation;
+  options.context.compute_dtype = train::compute_dtype(checkpoint.config.train.precision);
+  // The prompt appears with the first piece of its continuation: not at all if the options are refused.
+  bool begun = false;
+  options.on_text = [&](std::string_view piece) {
+    output.text(begun ? std::string(piece) : command.prompt + std::string(piece));
+    begun = true;
+  };
+  const eval::Generation result = eval::generate(model, *checkpoint.tokenizer, command.prompt, options);
+  output.text("\n");
+  log_info("{} tokens, {:.1f} tokens per second", result.tokens, result.tokens_per_second);
+  output.document({{"text", result.text}, {"tokens", result.tokens}, {"tokens_per_second", result.tokens_per_second}});
+  return 0;
+}
+
+}  // namespace headroom::cli

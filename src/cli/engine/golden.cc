@@ -1,0 +1,28 @@
+#include "headroom/eval/golden.h"
+
+#include "engine.h"
+#include "headroom/core/error.h"
+
+namespace headroom::cli {
+
+int run(const Golden& command, const EngineRequest& request) {
+  if (command.device == "cuda" && !at::hasCUDA()) {
+    misuse("golden: --device cuda: there is no CUDA device here");
+  }
+  eval::GoldenOptions options;
+  options.implementation = command.implementation;
+  options.dtype = command.dtype == "float64" ? at::kDouble : at::kFloat;
+  options.device = command.device == "cuda" ? at::kCUDA : at::kCPU;
+
+  const Output& output = request.output;
+  const std::vector<std::filesystem::path> paths(command.paths.begin(), command.paths.end());
+  const std::vector<eval::GoldenOutcome> outcomes = eval::run_golden(
+      paths, options, [&](const eval::GoldenOutcome& outcome) { output.text(eval::golden_line(outcome) + "\n"); });
+  const Json document = eval::golden_json(outcomes);
+  const auto failed = document.at("failed").get<std::int64_t>();
+  output.text(fmt::format("{} passed, {} failed\n", document.at("passed").get<std::int64_t>(), failed));
+  output.document(document);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,45 @@
+#include "headroom/train/train.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "engine.h"
+#include "headroom/analysis/compare.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
+
+namespace headroom::cli {
+
+int run(const Train& command, const EngineRequest& request) {
+  const std::filesystem::path config(command.config);
+  const std::filesystem::path out = command.out.empty() ? "runs" / config.stem() : std::filesystem::path(command.out);
+  train::TrainRequest job{.config = config::load_config(command.config, overrides(command.set, request)),
+                          .out = out,
+                          .resume = command.resume,
+                          .cache = cache_folder()};
+  catch_interrupts();
+  const train::TrainResult result = train::train(job);
+
+  Json document = analysis::to_json(result);
+  std::string quality = "not validated";
+  if (result.validation.empty()) {
+    document["validation_loss"] = document["bits_per_byte"] = nullptr;
+  } else {
+    quality = fmt::format("validation loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte", result.validation_loss,
+                          std::exp(result.validation_loss), result.validation_bits_per_byte);
+  }
+  const Output& output = request.output;
+  output.text(fmt::format("{}: {} steps, {}\n", out.string(), result.steps, quality));
+  output.text(fmt::format("{} parameters, {} tokens per second, {}, peak memory {}\n",
+                          format_count(static_cast<double>(result.parameters)), format_count(result.tokens_per_second),
+                          format_duration(result.seconds),
+                          format_bytes(static_cast<double>(result.peak_memory_bytes))));
+  output.document(document);
+  if (result.interrupted) {
+    log_info("interrupted at step {}, checkpoint written: --resume goes on from there", result.steps);
+    return kInterrupted;
+  }
+  return 0;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,72 @@
+// golden, bench, doctor: is it right, is it fast, is all in place?
+#include <memory>
+
+#include "program.h"
+
+namespace headroom::cli {
+
+namespace {
+
+void add_golden(Program& program) {
+  struct Options : Golden {
+    std::string name = "automatic";
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command =
+      program.add(program.root(), "golden", "Run numerical reference cases: outputs, losses and every gradient.",
+                  "headroom golden reference_cases/dense --dtype float64", [&program, options] {
+                    for (const auto& [implementation, name] : config::Names<config::Implementation>::kNames) {
+                      if (name == options->name) {
+                        options->implementation = implementation;
+                      }
+                    }
+                    return program.engine<Golden>(*options);
+                  });
+  command.add_option("PATH", options->paths, "folders, .json or .safetensors files")->required()->type_name("");
+  command.add_option("--impl", options->name, "how operators are computed")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"reference", "fused", "automatic"}))
+      ->type_name("reference|fused|automatic");
+  command.add_option("--dtype", options->dtype, "number format")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"float32", "float64"}))
+      ->type_name("float32|float64");
+  command.add_option("--device", options->device, "where to compute")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->type_name("cpu|cuda");
+  program.add_threads(command);
+}
+
+void add_bench(Program& program) {
+  auto options = std::make_shared<Bench>();
+  CLI::App& command =
+      program.add(program.root(), "bench", "Time operators and training steps beside yardsticks in the same run.",
+                  "headroom bench attention step", [&program, options] { return program.engine(*options); });
+  command.add_option("NAME", options->names, "benchmarks (default: all)")->type_name("");
+  command.add_flag("--list", options->list, "say what there is");
+  command.add_option("--repeats", options->repeats, "timed runs; the median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000))
+      ->type_name("N");
+  command.add_option("--precision", options->precision, "where a benchmark has both")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->type_name("fp32|bf16");
+  program.add_threads(command);
+}
+
+void add_doctor(Program& program) {
+  program.add(program.root(), "doctor", "Versions, CPU features, devices, threads, and what is fused where.",
+              "headroom doctor", [&program] { return program.engine(Doctor{}); });
+}
+
+}  // namespace
+
+void add_checking_commands(Program& program) {
+  add_golden(program);
+  add_bench(program);
+  add_doctor(program);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,108 @@
+// cost, match, recipes: what can be said of a model without building it.
+#include <memory>
+
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "headroom/cost/match.h"
+#include "headroom/cost/recipe_list.h"
+#include "headroom/cost/report.h"
+#include "program.h"
+
+namespace headroom::cli {
+
+namespace {
+
+struct CostOptions {
+  std::vector<std::string> configs, set;
+  std::string paper;
+};
+
+int run_cost(const CostOptions& options, const Output& output) {
+  if (options.configs.empty() == options.paper.empty()) {
+    misuse("cost: either CONFIG or --paper is required (headroom cost --help)");
+  }
+  if (!options.paper.empty()) {
+    output.text(cost::paper_table(options.paper));
+    output.document(cost::paper_json(options.paper));
+    return 0;
+  }
+  std::vector<cost::NamedConfig> configs;
+  Json list = Json::array();
+  for (const std::string& name : options.configs) {
+    configs.emplace_back(name, config::load_config(name, options.set));
+    list.push_back(cost::cost_json(name, configs.back().second));
+  }
+  output.text(cost::cost_table(configs));
+  output.document(list);
+  return 0;
+}
+
+void add_cost(Program& program) {
+  auto options = std::make_shared<CostOptions>();
+  CLI::App& command = program.add(
+      program.root(), "cost", "Parameters, multiply-accumulates and memory of a model, without building it.",
+      "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost --paper switchhead",
+      [&program, options] { return run_cost(*options, program.output()); });
+  command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
+  add_set(command, options->set);
+  command.add_option("--paper", options->paper, "every figure of that paper's cost tables beside the computed one")
+      ->type_name("switchhead|moa|dcmha|mgk");
+}
+
+struct MatchOptions {
+  std::string config, target, by = "parameters";
+  std::vector<std::string> set;
+};
+
+int run_match(const MatchOptions& options, const Output& output) {
+  const auto by = options.by == "macs" ? cost::MatchBy::macs : cost::MatchBy::parameters;
+  const cost::MatchResult result =
+      cost::match(config::load_config(options.config, options.set), config::load_config(options.target), by);
+  // The summary as comments, so that the whole is a config.
+  std::string comments = "# ";
+  const std::string summary = cost::match_summary(result);
+  for (const char c : summary.substr(0, summary.find_last_not_of('\n') + 1)) {
+    comments += c;
+    comments += c == '\n' ? "# " : "";
+  }
+  output.text(comments + "\n\n" + config::to_toml(result.config));
+  output.document(cost::match_json(result));
+  return 0;
+}
+
+void add_match(Program& program) {
+  auto options = std::make_shared<MatchOptions>();
+  CLI::App& command =
+      program.add(program.root(), "match", "Give a model the size or the work of another, and print its config.",
+                  "headroom match demo/switchhead_h2 --target demo/dense_h8 --by parameters > matched.toml",
+                  [&program, options] { return run_match(*options, program.output()); });
+  command.add_option("CONFIG", options->config, "TOML file or recipe to be matched")->required()->type_name("");
+  command.add_option("--target", options->target, "TOML file or recipe to be matched to")
+      ->required()
+      ->type_name("CONFIG");
+  command.add_option("--by", options->by, "what shall be equal")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"parameters", "macs"}))
+      ->type_name("parameters|macs");
+  add_set(command, options->set);
+}
+
+void add_recipes(Program& program) {
+  program.add(program.root(), "recipes", "List the shipped configs with their paper and table row.", "headroom recipes",
+              [&program] {
+                const std::vector<cost::Recipe> recipes = cost::list_recipes();
+                program.output().text(cost::recipes_table(recipes));
+                program.output().document(cost::recipes_json(recipes));
+                return 0;
+              });
+}
+
+}  // namespace
+
+void add_cost_commands(Program& program) {
+  add_cost(program);
+  add_match(program);
+  add_recipes(program);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,160 @@
+// tokenizer, data: text to token ids and token files.
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "headroom/data/text.h"
+#include "headroom/data/token_file.h"
+#include "headroom/data/tokenizer.h"
+#include "program.h"
+
+namespace headroom::cli {
+
+namespace {
+
+struct Input {
+  std::vector<std::string> files;
+  config::DataOptions options;
+
+  std::unique_ptr<data::TextSource> open() const {
+    return files.empty() ? data::open_built_in_corpus(data::Part::train) : data::open_text(files, options);
+  }
+};
+
+void add_input(CLI::App& command, Input& input) {
+  command
+      .add_option("FILE", input.files,
+                  "text, .gz, JSON lines (.jsonl), patterns with * and ? (default: the built-in corpus)")
+      ->type_name("");
+  command.add_option("--json-field", input.options.json_field, "JSON lines: where the document stands")
+      ->capture_default_str()
+      ->type_name("NAME");
+}
+
+struct TokenizerTrain {
+  Input input;
+  config::TokenizerOptions options;
+  std::string kind = "sentencepiece", out;
+};
+
+int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
+  for (const auto& [kind, name] : config::Names<config::TokenizerKind>::kNames) {
+    if (name == command.kind) {
+      command.options.kind = kind;
+    }
+  }
+  const std::unique_ptr<data::Tokenizer> tokenizer = data::train_tokenizer(command.options, *command.input.open());
+  data::save_tokenizer(*tokenizer, command.out);
+  output.text(fmt::format("{}: {}, {} ids\n", command.out, tokenizer->name(), tokenizer->vocabulary_size()));
+  output.document(
+      {{"file", command.out}, {"tokenizer", tokenizer->name()}, {"vocabulary_size", tokenizer->vocabulary_size()}});
+  return 0;
+}
+
+void add_tokenizer_train(Program& program, CLI::App& group) {
+  auto options = std::make_shared<TokenizerTrain>();
+  CLI::App& command = program.add(group, "train", "Make a tokenizer from text.",
+                                  "headroom tokenizer train book.txt --vocabulary-size 4000 --out book.tokenizer",
+                                  [&program, options] { return run_tokenizer_train(*options, program.output()); });
+  add_input(command, options->input);
+  command.add_option("--out", options->out, "file to write")->required()->type_name("FILE");
+  command.add_option("--kind", options->kind, "what becomes an id")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bytes", "sentencepiece", "words"}))
+      ->type_name("bytes|sentencepiece|words");
+  command
+      .add_option("--vocabulary-size", options->options.vocabulary_size,
+                  "sentencepiece: pieces; words: most frequent kept, 0: all")
+      ->capture_default_str()
+      ->type_name("N");
+  command.add_flag("--keep-whitespace", options->options.keep_whitespace,
+                   "sentencepiece: blanks and line ends survive a round trip");
+}
+
+void add_tokenizer_encode(Program& program, CLI::App& group) {
+  struct Options {
+    std::string tokenizer, text;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command = program.add(group, "encode", "Text to ids.",
+                                  "headroom tokenizer encode book.tokenizer \"It was\"", [&program, options] {
+                                    const auto tokenizer = data::load_tokenizer(options->tokenizer);
+                                    const std::vector<std::int32_t> ids = tokenizer->encode(options->text);
+                                    program.output().text(fmt::format("{}\n", fmt::join(ids, " ")));
+                                    program.output().document({{"ids", ids}, {"tokenizer", tokenizer->name()}});
+                                    return 0;
+                                  });
+  command.add_option("TOKENIZER", options->tokenizer, "file of `tokenizer train`, or a SentencePiece model")
+      ->required()
+      ->type_name("");
+  command.add_option("TEXT", options->text, "text in UTF-8")->required()->type_name("");
+}
+
+void add_tokenizer_decode(Program& program, CLI::App& group) {
+  struct Options {
+    std::string tokenizer;
+    std::vector<std::int32_t> ids;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command = program.add(group, "decode", "Ids to text.", "headroom tokenizer decode book.tokenizer 17 4 260",
+                                  [&program, options] {
+                                    const auto tokenizer = data::load_tokenizer(options->tokenizer);
+                                    const std::string text = tokenizer->decode(options->ids);
+                                    program.output().text(text + "\n");
+                                    program.output().document({{"text", text}, {"tokenizer", tokenizer->name()}});
+                                    return 0;
+                                  });
+  command.add_option("TOKENIZER", options->tokenizer, "file of `tokenizer train`, or a SentencePiece model")
+      ->required()
+      ->type_name("");
+  command.add_option("ID", options->ids, "ids")->required()->type_name("");
+}
+
+struct Prepare {
+  Input input;
+  std::string tokenizer, out;
+};
+
+int run_prepare(const Prepare& command, const Output& output) {
+  if (!data::is_token_file(command.out)) {
+    misuse("data prepare: --out: must end in .tokens or .safetensors, got {}", command.out);
+  }
+  const std::unique_ptr<data::Tokenizer> tokenizer = data::load_tokenizer(command.tokenizer);
+  data::write_token_file(*command.input.open(), *tokenizer, command.out);
+  const data::TokenFile file(command.out);
+  output.text(fmt::format("{}: {} tokens of {} bytes of text, {}\n", command.out, file.size(), file.text_bytes(),
+                          file.tokenizer_name()));
+  output.document({{"file", command.out},
+                   {"tokens", file.size()},
+                   {"text_bytes", file.text_bytes()},
+                   {"tokenizer", file.tokenizer_name()},
+                   {"vocabulary_size", file.vocabulary_size()}});
+  return 0;
+}
+
+void add_prepare(Program& program, CLI::App& group) {
+  auto options = std::make_shared<Prepare>();
+  CLI::App& command = program.add(group, "prepare", "Encode text once, to a token file that configs can name.",
+                                  "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens",
+                                  [&program, options] { return run_prepare(*options, program.output()); });
+  add_input(command, options->input);
+  command.add_option("--tokenizer", options->tokenizer, "file of `tokenizer train`, or a SentencePiece model")
+      ->required()
+      ->type_name("FILE");
+  command.add_option("--out", options->out, "token file to write")->required()->type_name("FILE");
+}
+
+}  // namespace
+
+void add_data_commands(Program& program) {
+  CLI::App& tokenizer = program.add_group("tokenizer", "Make a tokenizer, or use one.");
+  add_tokenizer_train(program, tokenizer);
+  add_tokenizer_encode(program, tokenizer);
+  add_tokenizer_decode(program, tokenizer);
+  add_prepare(program, program.add_group("data", "Prepare text for training."));
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,99 @@
+// A mistyped command line, told in one line.
+#include "headroom/core/nearest.h"
+#include "program.h"
+
+namespace headroom::cli {
+
+namespace {
+
+// "headroom train", "headroom tokenizer encode" without the program's name; empty for the program itself.
+std::string path_of(const CLI::App* app) {
+  std::string path;
+  for (; app->get_parent() != nullptr; app = app->get_parent()) {
+    path = app->get_name() + (path.empty() ? "" : " ") + path;
+  }
+  return path;
+}
+
+std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> options_of(const CLI::App* command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+std::string lower_first(std::string text) {
+  if (text.size() > 1 && text[1] >= 'a' && text[1] <= 'z') {
+    text[0] = static_cast<char>(text[0] >= 'A' && text[0] <= 'Z' ? text[0] - 'A' + 'a' : text[0]);
+  }
+  return text;
+}
+
+std::string meant(std::string_view typed, const std::vector<std::string>& known) {
+  const std::string name = nearest(typed, known);
+  return name.empty() ? "" : "; did you mean " + name + "?";
+}
+
+std::string what_is_wrong(const CLI::App& command, const CLI::App& root, const CLI::ParseError& error) {
+  const auto commands = command.get_subcommands([](const CLI::App*) { return true; });
+  const std::vector<std::string> rest = root.remaining(true);
+  if (!rest.empty() && rest.front().starts_with("-")) {
+    const std::string option = rest.front().substr(0, rest.front().find('='));
+    return "unknown option " + option + meant(option, options_of(&command));
+  }
+  if (!rest.empty() && !commands.empty()) {
+    return "unknown command " + rest.front() + meant(rest.front(), names_of(commands));
+  }
+  if (!rest.empty()) {
+    return "unexpected argument " + rest.front();
+  }
+  if (!commands.empty() && command.get_subcommands().empty()) {
+    return "a command is required";
+  }
+  return lower_first(error.what());
+}
+
+}  // namespace
+
+const CLI::App& innermost(const CLI::App& root) {
+  const CLI::App* app = &root;
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().back();
+  }
+  return *app;
+}
+
+std::string describe_misuse(const CLI::App& root, const CLI::ParseError& error) {
+  const CLI::App& command = innermost(root);
+  const std::string path = path_of(&command);
+  return (path.empty() ? "" : path + ": ") + what_is_wrong(command, root, error) + " (headroom " + path +
+         (path.empty() ? "" : " ") + "--help)";
+}
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (c != '\n' && c != '\r') {
+      line += c;
+    } else if (!line.empty() && line.back() != ' ') {
+      line += ' ';
+    }
+  }
+  while (!line.empty() && line.back() == ' ') {
+    line.pop_back();
+  }
+  return line;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,124 @@
+#include "program.h"
+
+#include <csignal>
+#include <cstdio>
+#include <new>
+
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+
+namespace headroom::cli {
+
+namespace {
+
+constexpr int kDone = 0, kFailed = 1, kMisused = 2;
+
+int complain(std::string_view what, int status) {
+  fmt::print(stderr, "headroom: {}\n", one_line(what));
+  return status;
+}
+
+// The arguments as a shell would take them.
+std::string quoted(int argc, const char* const* argv) {
+  std::string line = "headroom";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const bool plain = !argument.empty() && argument.find_first_of(" \t\n\"'\\$`*?[](){}<>|&;#~") == argument.npos;
+    line += ' ';
+    if (plain) {
+      line += argument;
+      continue;
+    }
+    line += '\'';
+    for (const char c : argument) {
+      line += c == '\'' ? "'\\''" : std::string(1, c);
+    }
+    line += '\'';
+  }
+  return line;
+}
+
+}  // namespace
+
+Program::Program() : app_("Transformers that need fewer attention heads: train, measure, compare.", "headroom") {
+  app_.set_version_flag("--version", "headroom " HEADROOM_VERSION);
+  app_.get_formatter()->column_width(34);
+  app_.require_subcommand(1);
+  app_.footer(
+      "\nCONFIG is a TOML file or the name of a shipped recipe (headroom recipes lists them).\n"
+      "Example:\n  headroom train demo/switchhead_h2 --out runs/first\n"
+      "`headroom COMMAND --help` explains a command.");
+  add_shared(app_);
+  add_training_commands(*this);
+  add_cost_commands(*this);
+  add_data_commands(*this);
+  add_checking_commands(*this);
+}
+
+CLI::App& Program::add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,
+                       std::function<int()> run) {
+  CLI::App& command = *parent.add_subcommand(name, about);
+  command.footer("\nExample:\n  " + example);
+  add_shared(command);
+  runs_[&command] = std::move(run);
+  return command;
+}
+
+CLI::App& Program::add_group(const std::string& name, const std::string& about) {
+  CLI::App& group = *app_.add_subcommand(name, about);
+  group.require_subcommand(1);
+  return group;
+}
+
+void Program::add_shared(CLI::App& command) {
+  command.add_flag("--json", json_, "print the result as one JSON document");
+  command.add_flag("-q,--quiet", quiet_, "no progress, no remarks; only errors");
+  command.add_flag("-v,--verbose", verbose_, "more remarks");
+}
+
+void Program::add_threads(CLI::App& command) {
+  command.add_option("--threads", threads_, "threads to compute with (default: all physical cores)")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+}
+
+void add_set(CLI::App& command, std::vector<std::string>& set) {
+  command.add_option("--set", set, "change a key of the config: train.steps=500 (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+}
+
+int Program::dispatch(int argc, const char* const* argv) {
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    Output(false).text(app_.help());
+    return kDone;
+  } catch (const CLI::CallForVersion& version) {
+    Output(false).text(std::string(version.what()) + "\n");
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    return complain(describe_misuse(app_, error), kMisused);
+  }
+  set_log_level(quiet_ ? LogLevel::quiet : verbose_ ? LogLevel::debug : LogLevel::info);
+  command_line_ = quoted(argc, argv);
+  return runs_.at(&innermost(app_))();
+}
+
+int Program::run(int argc, const char* const* argv) {
+  // A reader that goes away (`headroom ... | head`) must not end a training: writing then fails with EPIPE.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return dispatch(argc, argv);
+  } catch (const NoReaderError&) {
+    return kDone;
+  } catch (const MisuseError& error) {
+    return complain(error.what(), kMisused);
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory", kFailed);
+  } catch (const std::exception& error) {
+    return complain(error.what(), kFailed);
+  }
+}
+
+}  // namespace headroom::cli

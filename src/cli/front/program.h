@@ -1,0 +1,69 @@
+// The command line: commands with their options, what they do, and how mistakes are told.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/cli/commands.h"
+
+namespace headroom::cli {
+
+class Program {
+ public:
+  Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // Exit status; everything that goes wrong is told on stderr in one line.
+  int run(int argc, const char* const* argv);
+
+  // A command below `parent`, with an example for its help; `run` is called when the command line names it.
+  CLI::App& add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,
+                std::function<int()> run);
+  // A command that only gathers others.
+  CLI::App& add_group(const std::string& name, const std::string& about);
+  CLI::App& root() { return app_; }
+
+  Output output() const { return Output(json_); }
+  // Loads the engine and hands it the command, with the options that all of its commands share.
+  template <class Command>
+  int engine(const Command& command) const {
+    return run_engine({.command = command, .threads = threads_, .command_line = command_line_, .output = output()});
+  }
+  void add_threads(CLI::App& command);
+
+ private:
+  int dispatch(int argc, const char* const* argv);
+  void add_shared(CLI::App& command);
+  static int run_engine(const EngineRequest& request);
+
+  CLI::App app_;
+  std::map<const CLI::App*, std::function<int()>> runs_;
+  bool json_ = false, quiet_ = false, verbose_ = false;
+  std::int64_t threads_ = 0;
+  std::string command_line_;
+};
+
+// The commands, by theme.
+void add_training_commands(Program& program);  // train, evaluate, generate, compare, demo
+void add_cost_commands(Program& program);      // cost, match, recipes
+void add_data_commands(Program& program);      // tokenizer, data
+void add_checking_commands(Program& program);  // golden, bench, doctor
+
+// "--set key=value", any number of times.
+void add_set(CLI::App& command, std::vector<std::string>& set);
+
+// The command that the command line named.
+const CLI::App& innermost(const CLI::App& root);
+
+// What is wrong with the command line, in one line: "train: unknown option --resum; did you mean --resume?"
+std::string describe_misuse(const CLI::App& root, const CLI::ParseError& error);
+
+// One line for stderr: line ends become blanks.
+std::string one_line(std::string_view text);
+
+}  // namespace headroom::cli

@@ -1,0 +1,120 @@
+// train, evaluate, generate, compare, demo: the engine's main jobs.
+#include <memory>
+
+#include "headroom/config/config.h"
+#include "program.h"
+
+namespace headroom::cli {
+
+namespace {
+
+void add_train(Program& program) {
+  struct Options : Train {
+    bool help_config = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command =
+      program.add(program.root(), "train", "Train a model and write a run folder.",
+                  "headroom train switchhead/wt103_47m --set train.steps=500 --out runs/small", [&program, options] {
+                    if (options->help_config) {
+                      Output(false).text(config::help_text());
+                      return 0;
+                    }
+                    if (options->config.empty()) {
+                      misuse("train: CONFIG is required (headroom train --help)");
+                    }
+                    return program.engine<Train>(*options);
+                  });
+  command.add_option("CONFIG", options->config, "TOML file or recipe")->type_name("");
+  command.add_option("--out", options->out, "run folder (default: runs/<name of CONFIG>)")->type_name("DIR");
+  add_set(command, options->set);
+  command.add_flag("--resume", options->resume, "go on from the newest checkpoint in the run folder, if there is one");
+  program.add_threads(command);
+  command.add_flag("--help-config", options->help_config, "explain every key of a config and exit");
+}
+
+void add_evaluate(Program& program) {
+  auto options = std::make_shared<Evaluate>();
+  CLI::App& command = program.add(
+      program.root(), "evaluate", "Measure perplexity and bits per byte of a trained model.",
+      "headroom evaluate runs/first --data held_out.txt", [&program, options] { return program.engine(*options); });
+  command.add_option("RUN", options->model, "run folder or checkpoint file")->required()->type_name("");
+  command
+      .add_option("--data", options->data,
+                  "text files (also .gz, .jsonl) or a prepared token file (default: the run's validation data)")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  command.add_option("--batch-size", options->batch_size, "contiguous streams read side by side")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  program.add_threads(command);
+}
+
+void add_generate(Program& program) {
+  auto options = std::make_shared<Generate>();
+  CLI::App& command =
+      program.add(program.root(), "generate", "Continue a text.",
+                  "headroom generate runs/first --prompt \"def forward(\" --tokens 80 --temperature 0.8",
+                  [&program, options] { return program.engine(*options); });
+  command.add_option("RUN", options->model, "run folder or checkpoint file")->required()->type_name("");
+  command.add_option("--prompt", options->prompt, "the text to continue")->required()->type_name("TEXT");
+  command.add_option("--tokens", options->tokens, "tokens to add")->capture_default_str()->type_name("N");
+  command.add_option("--temperature", options->temperature, "0: always the likeliest token")
+      ->capture_default_str()
+      ->type_name("X");
+  command.add_option("--top-k", options->top_k, "draw from the k likeliest tokens; 0: from all")
+      ->capture_default_str()
+      ->type_name("K");
+  command.add_option("--top-p", options->top_p, "draw from the fewest tokens that together reach this probability")
+      ->capture_default_str()
+      ->type_name("P");
+  command.add_option("--seed", options->seed, "the same seed gives the same text")
+      ->capture_default_str()
+      ->type_name("N");
+  program.add_threads(command);
+}
+
+void add_compare(Program& program) {
+  auto options = std::make_shared<Compare>();
+  CLI::App& command = program.add(
+      program.root(), "compare", "Train models under the same budget; print a table and write DIR/report.html.",
+      "headroom compare demo/dense_h8 demo/switchhead_h2 --out runs/pair --set train.steps=300",
+      [&program, options] { return program.engine(*options); });
+  command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is what the others are compared to")
+      ->required()
+      ->type_name("");
+  command.add_option("--out", options->out, "folder of the runs and the report")->required()->type_name("DIR");
+  add_set(command, options->set);
+  command.add_option("--prompt", options->prompts, "beginning of a sample text (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("TEXT");
+  command.add_option("--sample-tokens", options->sample_tokens, "length of a sample text")
+      ->capture_default_str()
+      ->type_name("N");
+  program.add_threads(command);
+}
+
+void add_demo(Program& program) {
+  auto options = std::make_shared<Demo>();
+  CLI::App& command =
+      program.add(program.root(), "demo", "SwitchHead beside dense Transformers of its size, on the built-in corpus.",
+                  "headroom demo --out runs/demo", [&program, options] { return program.engine(*options); });
+  command.add_option("--out", options->out, "folder of the runs and the report")
+      ->capture_default_str()
+      ->type_name("DIR");
+  add_set(command, options->set);
+  program.add_threads(command);
+}
+
+}  // namespace
+
+void add_training_commands(Program& program) {
+  add_train(program);
+  add_evaluate(program);
+  add_generate(program);
+  add_compare(program);
+  add_demo(program);
+}
+
+}  // namespace headroom::cli

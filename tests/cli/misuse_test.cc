@@ -1,0 +1,63 @@
+#include <gtest/gtest.h>
+
+#include "cli/front/program.h"
+
+namespace headroom::cli {
+namespace {
+
+TEST(OneLine, JoinsLines) {
+  EXPECT_EQ(one_line("a\nb\r\nc\n\n"), "a b c");
+  EXPECT_EQ(one_line("plain"), "plain");
+  EXPECT_EQ(one_line("\n"), "");
+}
+
+// What Program says of a command line, without the engine.
+struct Told {
+  int status;
+  std::string error, out;
+};
+
+Told tell(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "headroom");
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int status = Program().run(static_cast<int>(arguments.size()), arguments.data());
+  return {
+      .status = status, .error = testing::internal::GetCapturedStderr(), .out = testing::internal::GetCapturedStdout()};
+}
+
+TEST(Misuse, NamesTheCommandTheMistakeAndTheNearest) {
+  const std::vector<std::pair<std::vector<const char*>, std::string>> cases = {
+      {{}, "headroom: a command is required (headroom --help)\n"},
+      {{"trian", "x.toml"}, "headroom: unknown command trian; did you mean train? (headroom --help)\n"},
+      {{"--jsn"}, "headroom: unknown option --jsn; did you mean --json? (headroom --help)\n"},
+      {{"train", "x.toml", "--resum"},
+       "headroom: train: unknown option --resum; did you mean --resume? (headroom train --help)\n"},
+      {{"train", "x.toml", "--otu=y"},
+       "headroom: train: unknown option --otu; did you mean --out? (headroom train --help)\n"},
+      {{"train", "x.toml", "y.toml"}, "headroom: train: unexpected argument y.toml (headroom train --help)\n"},
+      {{"train"}, "headroom: train: CONFIG is required (headroom train --help)\n"},
+      {{"generate", "run"}, "headroom: generate: --prompt is required (headroom generate --help)\n"},
+      {{"tokenizer"}, "headroom: tokenizer: a command is required (headroom tokenizer --help)\n"},
+      {{"tokenizer", "encod"},
+       "headroom: tokenizer: unknown command encod; did you mean encode? (headroom tokenizer --help)\n"},
+      {{"cost"}, "headroom: cost: either CONFIG or --paper is required (headroom cost --help)\n"},
+  };
+  for (const auto& [arguments, error] : cases) {
+    const Told told = tell(arguments);
+    EXPECT_EQ(told.status, 2) << error;
+    EXPECT_EQ(told.error, error);
+    EXPECT_EQ(told.out, "") << error;
+  }
+}
+
+TEST(Help, GoesToStandardOutputWithAnExample) {
+  const Told told = tell({"train", "--help"});
+  EXPECT_EQ(told.status, 0);
+  EXPECT_EQ(told.error, "");
+  EXPECT_NE(told.out.find("Example:\n  headroom train "), std::string::npos) << told.out;
+  EXPECT_NE(told.out.find("--resume"), std::string::npos) << told.out;
+}
+
+}  // namespace
+}  // namespace headroom::cli
