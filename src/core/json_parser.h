@@ -95,6 +95,10 @@ class JsonGuard : public J::json_sax_t {
 // See headroom::parse_json.
 template <class J>
 J parse_json_as(std::string_view text, std::string_view origin, std::size_t max_depth) {
+  // The library takes a zero byte for the end and would ignore what comes behind it.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    misuse("{}: not valid JSON at byte {}: a zero byte", origin, zero + 1);
+  }
   JsonGuard<J> guard(origin, max_depth);
   J::sax_parse(text, &guard);
   return J::parse(text);

@@ -1,0 +1,285 @@
+#include "headroom/core/files.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <csignal>
+#include <optional>
+
+#include "scratch_folder.h"
+
+namespace headroom {
+namespace {
+
+namespace fs = std::filesystem;
+using MappedFileTest = ScratchFolder;
+using TextFileTest = ScratchFolder;
+using AtomicFileTest = ScratchFolder;
+using FolderLockTest = ScratchFolder;
+using MakeFolder = ScratchFolder;
+
+std::string_view text_of(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+TEST_F(MappedFileTest, ShowsTheBytes) {
+  const fs::path path = put("a", "some bytes");
+  MappedFile file(path);
+  EXPECT_EQ(text_of(file), "some bytes");
+  EXPECT_EQ(file.path(), path);
+}
+
+TEST_F(MappedFileTest, MovesItsBytes) {
+  MappedFile file(put("a", "first")), other(put("b", "second"));
+  MappedFile moved(std::move(file));
+  EXPECT_EQ(text_of(moved), "first");
+  moved = std::move(other);
+  EXPECT_EQ(text_of(moved), "second");
+}
+
+TEST_F(MappedFileTest, EmptyFileIsAnEmptySpan) {
+  EXPECT_TRUE(MappedFile(put("empty", "")).bytes().empty());
+}
+
+TEST_F(MappedFileTest, NamesWhatIsNoFile) {
+  const auto open = [](const fs::path& path) { return complaint_of([&] { const MappedFile file(path); }); };
+  const std::string name = folder_.string();
+  EXPECT_EQ(open(folder_), "misuse: " + name + ": is a folder, a file was expected");
+  EXPECT_EQ(open(folder_ / "gone"), "misuse: " + name + "/gone: no such file");
+  EXPECT_EQ(open(put("a", "x") / "b"), "misuse: " + name + "/a/b: no such file");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(open(folder_ / "pipe"), "misuse: " + name + "/pipe: is not a regular file");
+}
+
+TEST_F(TextFileTest, ReadsAll) {
+  const std::string text(100'000, 'x');
+  EXPECT_EQ(read_text_file(put("a", text)), text);
+  EXPECT_EQ(read_text_file(put("empty", "")), "");
+  EXPECT_FALSE(read_text_file("/proc/self/status").empty());  // says that its size is 0
+}
+
+TEST_F(TextFileTest, StopsAtTheLimit) {
+  const fs::path path = put("a", std::string(100, 'x'));
+  EXPECT_EQ(read_text_file(path, 100).size(), 100u);
+  EXPECT_EQ(complaint_of([&] { read_text_file(path, 99); }),
+            "misuse: " + path.string() + ": too large for a text file: at most 99 bytes are read");
+  EXPECT_EQ(complaint_of([] { read_text_file("/dev/zero", 1000); }),
+            "misuse: /dev/zero: too large for a text file: at most 1000 bytes are read");
+}
+
+TEST_F(TextFileTest, NamesWhatIsMissing) {
+  EXPECT_EQ(complaint_of([&] { read_text_file(folder_ / "gone"); }),
+            "misuse: " + folder_.string() + "/gone: no such file");
+  EXPECT_EQ(complaint_of([&] { read_text_file(folder_); }),
+            "misuse: " + folder_.string() + ": is a folder, a file was expected");
+}
+
+TEST_F(AtomicFileTest, AppearsOnlyWhenCommitted) {
+  const fs::path path = put("a", "old");
+  AtomicFile file(path);
+  file.write("new ");
+  file.write(std::as_bytes(std::span(std::string_view("text"))));
+  EXPECT_EQ(file.size(), 8u);
+  EXPECT_EQ(content(path), "old");
+  file.commit();
+  EXPECT_EQ(content(path), "new text");
+  EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(AtomicFileTest, LeavesNothingWithoutCommit) {
+  const fs::path path = put("a", "old");
+  {
+    AtomicFile file(path);
+    file.write("new");
+    EXPECT_EQ(n_files(), 2u);
+  }
+  EXPECT_EQ(content(path), "old");
+  EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(AtomicFileTest, TheTemporaryLiesBesideWithItsProcess) {
+  const AtomicFile file(folder_ / "a");
+  const std::string name = fs::directory_iterator(folder_)->path().filename().string();
+  EXPECT_TRUE(name.starts_with(fmt::format("a.tmp-{}", ::getpid()))) << name;
+}
+
+TEST_F(AtomicFileTest, TwoForOneTargetDoNotMix) {
+  AtomicFile first(folder_ / "a"), second(folder_ / "a");
+  first.write("first");
+  second.write("second, longer");
+  second.commit();
+  EXPECT_EQ(content(folder_ / "a"), "second, longer");
+  first.commit();
+  EXPECT_EQ(content(folder_ / "a"), "first");
+}
+
+TEST_F(AtomicFileTest, WritesOverWhatWasWritten) {
+  AtomicFile file(folder_ / "a");
+  file.write("0123456789");
+  const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
+  file.write_at(2, bytes("ab"));
+  file.write_at(8, bytes("yz"));
+  file.write("end");
+  EXPECT_EQ(complaint_of([&] { file.write_at(12, bytes("ab")); }),
+            "error: " + (folder_ / "a").string() + ": 2 bytes at 12 lie outside the 13 written before");
+  EXPECT_TRUE(complaint_of([&] { file.write_at(SIZE_MAX, bytes("ab")); }).starts_with("error: "));
+  file.commit();
+  EXPECT_EQ(content(folder_ / "a"), "01ab4567yzend");
+}
+
+TEST_F(AtomicFileTest, CommitsOnce) {
+  AtomicFile file(folder_ / "a");
+  file.commit();
+  EXPECT_EQ(complaint_of([&] { file.commit(); }), "error: " + (folder_ / "a").string() + ": is already committed");
+}
+
+TEST_F(AtomicFileTest, SaysWhyItCannotBeCreated) {
+  const fs::path path = folder_ / "gone" / "a";
+  EXPECT_EQ(complaint_of([&] { const AtomicFile file(path); }),
+            "error: " + path.string() + ": cannot be created: No such file or directory");
+}
+
+TEST_F(AtomicFileTest, AFolderInTheWayIsAnError) {
+  fs::create_directories(folder_ / "a" / "inside");
+  EXPECT_EQ(complaint_of([&] { write_text_file(folder_ / "a", "text"); }),
+            "error: " + (folder_ / "a").string() + ": cannot be put in place: Is a directory");
+  EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(AtomicFileTest, AWriteThatStopsHalfWayLeavesTheOldFile) {
+  const fs::path path = put("a", "old");
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small = {4096, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string complaint = complaint_of([&] { write_text_file(path, std::string(10'000, 'x')); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(complaint, "error: " + path.string() + ": cannot be written: File too large");
+  EXPECT_EQ(content(path), "old");
+  EXPECT_EQ(n_files(), 1u);
+}
+
+// A small file system in memory at `place`, visible to this process alone.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const fs::path& place) : place_(place) {
+    fs::create_directories(place);
+    static const bool alone =
+        ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+    mounted_ = alone && ::mount("tmpfs", place.c_str(), "tmpfs", 0, "size=64k") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) {
+      ::umount2(place_.c_str(), MNT_DETACH);
+    }
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  bool mounted() const { return mounted_; }
+  bool make_read_only() const {
+    return ::mount("tmpfs", place_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+  }
+
+ private:
+  fs::path place_;
+  bool mounted_ = false;
+};
+
+TEST_F(AtomicFileTest, AFullDiskLosesNothing) {
+  const SmallDisk disk(folder_ / "disk");
+  if (!disk.mounted()) {
+    GTEST_SKIP() << "this process may not mount a small disk";
+  }
+  const fs::path path = put("disk/a", "old");
+  EXPECT_EQ(complaint_of([&] { write_text_file(path, std::string(200'000, 'x')); }),
+            "error: " + path.string() + ": cannot be written: No space left on device");
+  EXPECT_EQ(content(path), "old");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "disk"), {}), 1);
+  write_text_file(path, "there is room again");
+  EXPECT_EQ(content(path), "there is room again");
+}
+
+TEST_F(AtomicFileTest, AReadOnlyFolderIsAnError) {
+  const SmallDisk disk(folder_ / "disk");
+  if (!disk.mounted()) {
+    GTEST_SKIP() << "this process may not mount a small disk";
+  }
+  const fs::path path = put("disk/a", "old"), place = folder_ / "disk";
+  ASSERT_TRUE(disk.make_read_only());
+  EXPECT_EQ(complaint_of([&] { write_text_file(path, "new"); }),
+            "error: " + path.string() + ": cannot be created: Read-only file system");
+  EXPECT_EQ(complaint_of([&] { const FolderLock lock(place); }),
+            "error: " + place.string() + ": cannot be locked: Read-only file system");
+  EXPECT_EQ(complaint_of([&] { make_folder(place / "b"); }),
+            "error: " + (place / "b").string() + ": the folder cannot be made: Read-only file system");
+  EXPECT_EQ(content(path), "old");
+}
+
+TEST_F(MakeFolder, MakesParentsAndMindsFiles) {
+  make_folder(folder_ / "a" / "b");
+  make_folder(folder_ / "a" / "b");
+  EXPECT_TRUE(fs::is_directory(folder_ / "a" / "b"));
+  const fs::path file = put("file", "x");
+  EXPECT_TRUE(complaint_of([&] { make_folder(file); }).starts_with("error: " + file.string() + ": the folder cannot"));
+  EXPECT_EQ(complaint_of([&] { make_folder(file / "b"); }),
+            "error: " + (file / "b").string() + ": the folder cannot be made: Not a directory");
+}
+
+TEST_F(FolderLockTest, IsExclusiveAndEnds) {
+  std::optional<FolderLock> lock(folder_);
+  EXPECT_EQ(complaint_of([&] { const FolderLock second(folder_); }),
+            fmt::format("misuse: {}: in use by process {}: wait for it or choose another --out", folder_.string(),
+                        ::getpid()));
+  lock.reset();
+  EXPECT_EQ(complaint_of([&] { const FolderLock second(folder_); }), "no error");
+}
+
+TEST_F(FolderLockTest, NamesTheProcessAndGoesWithIt) {
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FolderLock lock(folder_);
+    [[maybe_unused]] const ssize_t told = ::write(ready[1], "x", 1);
+    for (;;) {
+      ::pause();
+    }
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(
+      complaint_of([&] { const FolderLock lock(folder_); }),
+      fmt::format("misuse: {}: in use by process {}: wait for it or choose another --out", folder_.string(), child));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(complaint_of([&] { const FolderLock lock(folder_); }), "no error");
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_F(FolderLockTest, NeedsTheFolder) {
+  EXPECT_EQ(complaint_of([&] { const FolderLock lock(folder_ / "gone"); }),
+            "error: " + (folder_ / "gone").string() + ": cannot be locked: No such file or directory");
+}
+
+TEST(Sha256Test, KnownSums) {
+  EXPECT_EQ(Sha256().hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  Sha256 abc;
+  abc.update("a");
+  abc.update(std::as_bytes(std::span(std::string_view("bc"))));
+  EXPECT_EQ(abc.hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  Sha256 million;
+  for (int i = 0; i < 1000; ++i) {
+    million.update(std::string(1000, 'a'));
+  }
+  EXPECT_EQ(million.hex(), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+}  // namespace
+}  // namespace headroom
