@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <system_error>
 
@@ -5,7 +6,6 @@
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/data/token_file.h"
-#include "prepare.h"
 
 namespace headroom::data {
 namespace {
@@ -64,7 +64,11 @@ class Agreement {
   std::string where_, name_;
 };
 
-}  // namespace
+// One part as it is given: either token files or text.
+struct PartInput {
+  std::vector<fs::path> token_files;
+  std::unique_ptr<TextSource> text;
+};
 
 PartInput open_input(const config::DataOptions& data, Part part) {
   const std::vector<std::string>& patterns = part == Part::train ? data.train : data.validation;
@@ -79,6 +83,7 @@ PartInput open_input(const config::DataOptions& data, Part part) {
   return {.token_files = expand_patterns(patterns), .text = nullptr};
 }
 
+// The tokenizer of options.model or of the parts' token files, which must all agree; null when there is neither.
 std::shared_ptr<const Tokenizer> find_tokenizer(const config::TokenizerOptions& options,
                                                 const std::vector<const PartInput*>& parts) {
   std::shared_ptr<const Tokenizer> found;
@@ -98,8 +103,6 @@ std::shared_ptr<const Tokenizer> find_tokenizer(const config::TokenizerOptions& 
   }
   return found;
 }
-
-namespace {
 
 std::shared_ptr<const Tokenizer> trained_tokenizer(const config::TokenizerOptions& options, TextSource& text,
                                                    const fs::path& cache_folder) {

@@ -4,6 +4,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/data/utf8.h"
+#include "sentencepiece_guard.h"
 #include "tokenizers.h"
 
 namespace headroom::data {
@@ -16,8 +17,7 @@ constexpr std::size_t kLongestLine = std::size_t{64} << 10;
 class SentencePiece : public Tokenizer {
  public:
   SentencePiece(std::string model, std::string_view origin) : model_(std::move(model)) {
-    const auto status = processor_.LoadFromSerializedProto(model_);
-    if (!status.ok() || processor_.GetPieceSize() < 1) {
+    if (!is_safe_model(model_) || !processor_.LoadFromSerializedProto(model_).ok() || processor_.GetPieceSize() < 1) {
       misuse("{}: is no SentencePiece model", origin);
     }
     line_end_ = byte_piece('\n');

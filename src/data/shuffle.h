@@ -1,6 +1,7 @@
 // A random order of 0..n-1 that needs no memory: any place of it can be asked for at once.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -13,7 +14,7 @@ namespace headroom::data {
 class Shuffle {
  public:
   Shuffle(std::uint64_t n, std::uint64_t seed)
-      : n_(n), seed_(seed), half_bits_((std::bit_width(n > 1 ? n - 1 : 1) + 1) / 2) {}
+      : n_(n), seed_(seed), half_bits_(std::max(kFewestBits, static_cast<int>(std::bit_width(n) + 1) / 2)) {}
 
   std::uint64_t operator()(std::uint64_t place) const {
     do {
@@ -23,8 +24,10 @@ class Shuffle {
   }
 
  private:
+  static constexpr int kFewestBits = 4;  // smaller halves mix badly
+
   std::uint64_t permuted(std::uint64_t x) const {
-    constexpr std::uint64_t kRounds = 6;
+    constexpr std::uint64_t kRounds = 8;
     const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
     std::uint64_t left = x >> half_bits_, right = x & mask;
     for (std::uint64_t round = 0; round < kRounds; ++round) {

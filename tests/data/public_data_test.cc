@@ -1,0 +1,69 @@
+// Public data sets in their own formats; absent, their tests are skipped.
+#include "headroom/data/token_file.h"
+#include "support.h"
+
+namespace headroom::data {
+namespace {
+
+namespace fs = std::filesystem;
+using config::TokenizerKind;
+
+class PublicDataTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(kData)) {
+      GTEST_SKIP() << "the public data is not at " << kData.string();
+    }
+  }
+  static std::string data(const std::string& name) { return (kData / name).string(); }
+  static inline const fs::path kData = fs::path(HEADROOM_SOURCE_DIR).parent_path() / "shared" / "data";
+};
+
+TEST_F(PublicDataTest, WikiText2HasTheKnownNumberOfWords) {
+  const auto train = open_text({data("wikitext-2/train.txt.gz")}, {});
+  const auto tokenizer = train_tokenizer({.kind = TokenizerKind::words, .vocabulary_size = 0}, *train);
+  EXPECT_EQ(tokenizer->vocabulary_size(), 33278);
+  const auto tokens = [&](const std::string& part) {
+    const std::string path = at(part + ".tokens");
+    write_token_file(*open_text({data("wikitext-2/" + part + ".txt.gz")}, {}), *tokenizer, path);
+    const TokenFile file(path);
+    return file.size();
+  };
+  EXPECT_EQ(tokens("train"), 2088628);
+  EXPECT_EQ(tokens("valid"), 217646);
+  EXPECT_EQ(tokens("test"), 245569);
+}
+
+TEST_F(PublicDataTest, TinyShakespeareSurvivesSentencePiece) {
+  const auto text = open_text({data("tinyshakespeare/input.txt.gz")}, {});
+  const std::string all = text_of(*text);
+  EXPECT_EQ(all.size(), 1115394U);
+  const auto tokenizer = train_tokenizer({.vocabulary_size = 1000, .keep_whitespace = true}, *text);
+  write_token_file(*text, *tokenizer, at("shakespeare.tokens"));
+  const TokenFile file(at("shakespeare.tokens"));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
+  file.copy(0, file.size(), ids.data());
+  EXPECT_TRUE(tokenizer->decode(ids) == all);
+  EXPECT_EQ(file.text_bytes(), 1115394);
+  EXPECT_LT(file.size(), 600000);
+}
+
+TEST_F(PublicDataTest, EnwikAsBytes) {
+  const auto text = open_text({data("enwik/enwik8_first_1M_chars.gz")}, {});
+  const std::string all = text_of(*text);
+  const auto tokenizer = train_tokenizer({.kind = TokenizerKind::bytes, .vocabulary_size = 256}, *text);
+  write_token_file(*text, *tokenizer, at("enwik.tokens"));
+  const TokenFile file(at("enwik.tokens"));
+  EXPECT_EQ(file.size(), std::ssize(all));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
+  file.copy(0, file.size(), ids.data());
+  EXPECT_TRUE(tokenizer->decode(ids) == all);
+}
+
+TEST_F(PublicDataTest, LambadaIsJsonLines) {
+  const std::string text = text_of({data("lambada/lambada_test.jsonl.gz")}, {.separator = "\x1e"});
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\x1e') + 1, 5153);
+}
+
+}  // namespace
+}  // namespace headroom::data
