@@ -41,8 +41,9 @@ class DenseMlp : public Mlp {
 
 // Columns to equal length, all together with the deviation they had.
 at::Tensor with_equal_columns(const at::Tensor& matrix) {
+  const auto spread = [](const at::Tensor& m) { return (m - m.mean()).square().sum().sqrt(); };
   const at::Tensor unit = matrix / matrix.norm(2, at::IntArrayRef{0}, /*keepdim=*/true);
-  return matrix.size(0) > 1 ? unit * (matrix.std() / unit.std()) : matrix;
+  return matrix.size(0) > 1 ? unit * (spread(matrix) / spread(unit)) : matrix;
 }
 
 class ExpertMlp : public Mlp {

@@ -6,6 +6,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "one_thread.h"
 #include "ops/gradients.h"
 
 namespace headroom::models {

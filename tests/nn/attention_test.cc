@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "headroom/core/error.h"
+#include "one_thread.h"
 #include "ops/gradients.h"
 
 namespace headroom::nn {

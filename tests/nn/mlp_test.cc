@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include "one_thread.h"
 #include "ops/gradients.h"
 
 namespace headroom::nn {
