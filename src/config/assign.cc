@@ -117,7 +117,7 @@ struct Assigner {
   }
 };
 
-std::string spelled(const toml::node& value) {
+std::string on_one_line(const toml::node& value) {
   if (value.is_table()) {
     return "a table";
   }
@@ -127,12 +127,15 @@ std::string spelled(const toml::node& value) {
   if (const toml::array* const elements = value.as_array()) {
     std::string list;
     for (const toml::node& element : *elements) {
-      list += (list.empty() ? "" : ", ") + spelled(element);
+      list += (list.empty() ? "" : ", ") + on_one_line(element);
       if (list.size() > 200) {  // more is not shown anyway
         break;
       }
     }
     return "[" + list + "]";
+  }
+  if (const auto* const number = value.as_floating_point()) {
+    return spelled(number->get());
   }
   std::ostringstream stream;
   value.visit([&stream](const auto& node) {
@@ -172,7 +175,7 @@ std::string expected(const Field& field) {
 }
 
 std::string shown(const toml::node& value) {
-  const std::string text = spelled(value);
+  const std::string text = on_one_line(value);
   if (text.size() <= 120) {
     return text;
   }

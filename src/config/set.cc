@@ -86,6 +86,9 @@ void set_key(Config& config, std::string_view assignment) {
     misuse("{}\"{}\": must be key=value, as in train.steps=500", kPlace, assignment);
   }
   const std::string_view text = trimmed(assignment.substr(equals + 1));
+  if (!is_utf8(text)) {
+    misuse("{}{}: the value is not valid UTF-8 text", kPlace, key);
+  }
   Fields fields;
   describe(fields, config);
   const Field& field = find_field(fields, key);
@@ -96,9 +99,6 @@ void set_key(Config& config, std::string_view assignment) {
   } else if (!wants_text && text.starts_with('[') && text.ends_with(']') && text.size() >= 2) {
     detail::assign(field, bare_list(text), kPlace, key);
   } else {
-    if (!is_utf8(text)) {
-      misuse("{}{}: the value is not valid UTF-8 text", kPlace, key);
-    }
     detail::assign(field, toml::value<std::string>(std::string(text)), kPlace, key);
   }
 }

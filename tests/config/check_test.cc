@@ -1,0 +1,200 @@
+#include <gtest/gtest.h>
+
+#include "complaint.h"
+#include "headroom/config/config.h"
+
+namespace headroom::config {
+namespace {
+
+std::string complaint(std::string_view text) {
+  return complaint_of([&] { check(parse_config(text, "x"), "x"); });
+}
+
+std::string about_attention(const std::string& lines) {
+  const std::string text = complaint("[model]\ncontext_length = 128\nmemory_length = 0\n[model.attention]\n" + lines);
+  const std::string prefix = "x: model.attention.";
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+}
+
+TEST(Check, TheDefaultPasses) {
+  EXPECT_EQ(complaint(""), "no error");
+  check(ModelOptions(), "x");
+}
+
+TEST(Check, HeadsAndGroups) {
+  EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 3"), "n_kv_heads: must divide n_heads = 8, got 3");
+  EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 16"), "n_kv_heads: must divide n_heads = 8, got 16");
+  EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 2"), "no error");
+  EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 1"), "no error");
+}
+
+TEST(Check, Experts) {
+  const std::string experts = "projection = \"experts\"\n";
+  EXPECT_EQ(about_attention(experts + "n_experts = 4\ntop_k = 5"), "top_k: must be at most n_experts = 4, got 5");
+  EXPECT_EQ(about_attention("n_experts = 4\ntop_k = 5"), "no error");  // dense: they mean nothing
+  EXPECT_EQ(about_attention(experts + "experts = []"),
+            "experts: must name at least one of \"q\", \"k\", \"v\", \"o\" with projection = \"experts\"");
+  EXPECT_EQ(about_attention(experts + "experts = [\"v\", \"o\", \"v\"]"), "experts: names \"v\" twice");
+  EXPECT_EQ(about_attention(experts + "gate = \"softmax\""),
+            "gate: must be \"sigmoid\" or \"softmax_top_k\" with projection = \"experts\", got \"softmax\"");
+  EXPECT_EQ(about_attention(experts + "gate = \"softmax_top_k\""), "no error");
+  EXPECT_EQ(
+      about_attention(experts + "n_kv_heads = 4"),
+      "n_kv_heads: must be n_heads = 8 when keys or values are experts, because each head chooses its own, got 4");
+  EXPECT_EQ(about_attention(experts + "n_kv_heads = 4\nexperts = [\"q\", \"o\"]"), "no error");
+  EXPECT_EQ(about_attention(experts + "n_kv_heads = 8\nshared_selection = true"), "no error");
+  EXPECT_EQ(about_attention("shared_selection = true"),
+            "shared_selection: needs projection = \"experts\", not \"dense\"");
+  for (int subset = 1; subset < 16; ++subset) {  // every combination of projections is legal
+    std::string list;
+    for (int i = 0; i < 4; ++i) {
+      list += (subset >> i & 1) != 0 ? fmt::format("\"{}\",", "qkvo"[i]) : "";
+    }
+    EXPECT_EQ(about_attention(experts + "experts = [" + list + "]"), "no error") << list;
+  }
+}
+
+TEST(Check, RoutedHeads) {
+  const std::string routed = "projection = \"routed_heads\"\nn_heads = 2\ntop_k = 2\nn_experts = 8\n";
+  EXPECT_EQ(about_attention(routed), "no error");
+  EXPECT_EQ(about_attention(routed + "gate = \"softmax\"\nn_kv_heads = 1"), "no error");
+  EXPECT_EQ(about_attention(routed + "gate = \"softmax_renormalised\""), "no error");
+  EXPECT_EQ(
+      about_attention(routed + "gate = \"softmax_top_k\""),
+      "gate: must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with projection = \"routed_heads\", got "
+      "\"softmax_top_k\"");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 3\ntop_k = 2\nn_experts = 8"),
+            "top_k: must equal n_heads = 3 with projection = \"routed_heads\", got 2");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 9\ntop_k = 9\nn_experts = 8"),
+            "top_k: must be at most n_experts = 8, got 9");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 4\nn_kv_heads = 2"),
+            "n_kv_heads: must be 0 or 1 with projection = \"routed_heads\", whose heads share one key and one value, "
+            "got 2");
+  EXPECT_EQ(about_attention(routed + "shared_selection = true"),
+            "shared_selection: needs projection = \"experts\": routed heads select once");
+  EXPECT_EQ(about_attention(routed + "composition = \"dynamic\""),
+            "composition: must be \"none\" with projection = \"routed_heads\", whose heads differ from token to token");
+}
+
+TEST(Check, Scores) {
+  const std::string gaussian = "score = \"gaussian_mixture\"\n", linear = "score = \"linear\"\n";
+  EXPECT_EQ(about_attention("keys = \"shifted\""),
+            "keys: \"shifted\" needs score = \"gaussian_mixture\" or \"linear\", not \"dot\"");
+  EXPECT_EQ(about_attention("keys = \"single\""),
+            "keys: \"single\" needs score = \"gaussian_mixture\" or \"linear\", not \"dot\"");
+  EXPECT_EQ(about_attention(gaussian + "keys = \"shifted\"\nmixing = \"max\"\nmixture_score = \"dot\""), "no error");
+  EXPECT_EQ(about_attention(linear + "keys = \"single\""), "no error");
+  EXPECT_EQ(about_attention(linear + "mixing = \"max\""),
+            "mixing: \"max\" needs score = \"gaussian_mixture\", not \"linear\"");
+  EXPECT_EQ(about_attention("mixture_score = \"dot\""),
+            "mixture_score: \"dot\" needs score = \"gaussian_mixture\", not \"dot\"");
+  EXPECT_EQ(about_attention(gaussian + "prior_update = \"soft_e\""), "no error");
+  EXPECT_EQ(about_attention(gaussian + "prior_update = \"soft_e\"\nprior = \"none\""),
+            "prior_update: \"soft_e\" needs score = \"gaussian_mixture\", mixing = \"sum\" and a prior");
+  EXPECT_EQ(about_attention(linear + "composition = \"static\""),
+            "composition: must be \"none\" with score = \"linear\", which never has the scores that heads would mix");
+  EXPECT_EQ(about_attention(linear + "position = \"relative\""),
+            "position: must not be \"relative\" with score = \"linear\", which never has the scores that positions add "
+            "to");
+  EXPECT_EQ(about_attention(linear + "window = 8"),
+            "window: must be 0 with score = \"linear\", which sums over all keys");
+}
+
+TEST(Check, Composition) {
+  const std::string dynamic = "composition = \"dynamic\"\n";
+  EXPECT_EQ(about_attention(dynamic), "no error");
+  EXPECT_EQ(about_attention(dynamic + "projection = \"experts\""), "no error");
+  EXPECT_EQ(about_attention(dynamic + "compose = []"),
+            "compose: must name \"pre\", \"post\" or both with composition = \"dynamic\"");
+  EXPECT_EQ(about_attention("compose = []"), "no error");
+  EXPECT_EQ(about_attention(dynamic + "compose = [\"pre\", \"pre\"]"), "compose: names \"pre\" twice");
+  EXPECT_EQ(about_attention(dynamic + "compose_gates = [\"key\", \"key\"]"), "compose_gates: names \"key\" twice");
+  EXPECT_EQ(about_attention(dynamic + "compose_groups = 3"), "compose_groups: must divide n_heads = 8, got 3");
+  EXPECT_EQ(about_attention(dynamic + "compose_groups = 4\ncompose_low_rank = []"), "no error");
+  EXPECT_EQ(about_attention(dynamic + "compose_low_rank = []\ncompose_gates = []"),
+            "compose_low_rank: must not be empty together with compose_gates with composition = \"dynamic\", nothing "
+            "would depend on the tokens");
+  EXPECT_EQ(about_attention("compose_static = true"), "compose_static: needs composition = \"dynamic\", not \"none\"");
+}
+
+TEST(Check, Positions) {
+  EXPECT_EQ(about_attention("position_bias = true"), "position_bias: needs position = \"relative\", not \"rope\"");
+  EXPECT_EQ(about_attention("position = \"relative\"\nposition_bias = true"), "no error");
+  EXPECT_EQ(complaint("[model]\ncontext_length = 64\nmemory_length = 64\nattention.position = \"learned\""),
+            "x: model.attention.position: must not be \"learned\" with memory_length = 64: its table ends with the "
+            "context");
+  EXPECT_EQ(about_attention("position = \"learned\""), "no error");
+}
+
+TEST(Check, RotatingChannelsArePairs) {
+  const auto rope = [](int d_head, const char* fraction) {
+    return about_attention(fmt::format("d_head = {}\nrope_fraction = {}", d_head, fraction));
+  };
+  EXPECT_EQ(rope(41, "1.0"),
+            "rope_fraction: d_head = 41 with rope_fraction = 1 makes 41 rotating channels, they must be pairs: change "
+            "d_head or rope_fraction");
+  EXPECT_EQ(
+      rope(42, "0.5"),
+      "rope_fraction: d_head = 42 with rope_fraction = 0.5 makes 21 rotating channels, they must be pairs: change "
+      "d_head or rope_fraction");
+  EXPECT_EQ(rope(3, "0.5"),
+            "rope_fraction: d_head = 3 with rope_fraction = 0.5 makes 1 rotating channel, they must be pairs: change "
+            "d_head or rope_fraction");
+  EXPECT_EQ(rope(1, "0.5").substr(0, 70), "rope_fraction: d_head = 1 with rope_fraction = 0.5 makes 0 rotating ch");
+  EXPECT_EQ(rope(41, "0.5"), "no error");   // 20 channels
+  EXPECT_EQ(rope(205, "0.5"), "no error");  // 102
+  EXPECT_EQ(rope(60, "0.1"), "no error");   // 6, although 0.1 is not exact
+  EXPECT_EQ(about_attention("d_head = 41\nposition = \"relative\""), "no error");
+}
+
+TEST(Check, Windows) {
+  for (const char* pattern : {"", "1", "1:", ":1", "a:b", "1:1:1", "-1:1", "0:0", "1 : 1", "1:99999999999999999999"}) {
+    EXPECT_EQ(about_attention(fmt::format("window = 8\nwindow_pattern = \"{}\"", pattern)),
+              fmt::format("window_pattern: must be local:global layers such as \"1:0\", \"1:1\" or \"3:1\", got \"{}\"",
+                          pattern));
+  }
+  EXPECT_EQ(about_attention("window_pattern = \"3:1\""),
+            "window: must be above 0 for the local layers of window_pattern = \"3:1\"");
+  EXPECT_EQ(about_attention("window = 8\nwindow_pattern = \"3:1\""), "no error");
+}
+
+TEST(Check, Model) {
+  EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 100"),
+            "x: model.memory_length: must be 0 or context_length = 128, got 100");
+  EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 128"), "no error");
+  EXPECT_EQ(complaint("[model]\nkind = \"classifier\"\ncontext_length = 128\nmemory_length = 128"),
+            "x: model.memory_length: must be 0 with kind = \"classifier\": only a language model carries memory");
+  EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 128\n[data]\nbatching = \"chunks\""),
+            "x: data.batching: must be \"streams\" with model.memory_length = 128: independent chunks have no past");
+  EXPECT_EQ(complaint("[model.mlp]\nkind = \"experts\"\nn_experts = 4\ntop_k = 5"),
+            "x: model.mlp.top_k: must be at most n_experts = 4, got 5");
+  EXPECT_EQ(complaint("[model.mlp]\nn_experts = 4\ntop_k = 5"), "no error");
+}
+
+TEST(Check, TokenizerAgainstModel) {
+  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\""),
+            "x: model.vocabulary_size: must be 256, the size of the bytes tokenizer, got 8000");
+  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 256"), "no error");
+  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 205\ntokenizer.vocabulary_size = 205"),
+            "no error");
+  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 205"),
+            "x: model.vocabulary_size: must be 256, the size of the bytes tokenizer, got 205");
+  EXPECT_EQ(complaint("model.vocabulary_size = 2000"),
+            "x: model.vocabulary_size: must hold the 8000 tokens of the tokenizer, got 2000");
+  EXPECT_EQ(complaint("model.vocabulary_size = 2000\ntokenizer.model = \"a.model\""), "no error");
+  EXPECT_EQ(complaint("tokenizer.kind = \"words\"\ntokenizer.vocabulary_size = 0"), "no error");
+  EXPECT_EQ(complaint("tokenizer.vocabulary_size = 0"),
+            "x: tokenizer.vocabulary_size: must be above 0 with kind = \"sentencepiece\"");
+}
+
+TEST(Check, Training) {
+  EXPECT_EQ(complaint("train.batch_size = 10\ntrain.accumulate = 4"),
+            "x: train.accumulate: must divide batch_size = 10, got 4");
+  EXPECT_EQ(complaint("train.betas = [0.9]"), "x: train.betas: must be two numbers, got 1");
+  EXPECT_EQ(complaint("train.steps = 10\ntrain.warmup_steps = 11"),
+            "x: train.warmup_steps: must be at most steps = 10, got 11");
+  EXPECT_EQ(complaint("data.json_field = \"\""), "x: data.json_field: must not be empty");
+}
+
+}  // namespace
+}  // namespace headroom::config

@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include "complaint.h"
+#include "headroom/config/config.h"
+
+namespace headroom::config {
+namespace {
+
+AttentionOptions experts(std::vector<std::string> which) {
+  AttentionOptions options;
+  options.projection = Projection::experts;
+  options.experts = std::move(which);
+  return options;
+}
+
+TEST(AttentionOptionsTest, KeyValueHeads) {
+  AttentionOptions options;
+  options.n_heads = 6;
+  EXPECT_EQ(options.kv_heads(), 6);
+  options.n_kv_heads = 2;
+  EXPECT_EQ(options.kv_heads(), 2);
+}
+
+TEST(AttentionOptionsTest, SelectionsNeeded) {
+  const AttentionOptions vo = experts({"v", "o"}), kv = experts({"k", "v"}), q = experts({"q"});
+  EXPECT_TRUE(vo.has_experts('v') && vo.has_experts('o') && !vo.has_experts('q') && !vo.has_experts('k'));
+  EXPECT_TRUE(vo.selects_source() && vo.selects_destination());
+  EXPECT_EQ(vo.n_selections(), 2);
+  EXPECT_TRUE(kv.selects_source() && !kv.selects_destination());
+  EXPECT_EQ(kv.n_selections(), 1);
+  EXPECT_TRUE(!q.selects_source() && q.selects_destination());
+  EXPECT_EQ(q.n_selections(), 1);
+  AttentionOptions shared = vo;
+  shared.shared_selection = true;
+  EXPECT_EQ(shared.n_selections(), 1);
+  AttentionOptions dense = shared;
+  dense.projection = Projection::dense;
+  EXPECT_FALSE(dense.has_experts('v') || dense.selects_source() || dense.selects_destination());
+  EXPECT_EQ(dense.n_selections(), 0);
+}
+
+TEST(AttentionOptionsTest, RotatingChannels) {
+  const auto channels = [](std::int64_t d_head, double fraction) {
+    AttentionOptions options;
+    options.d_head = d_head;
+    options.rope_fraction = fraction;
+    return options.rope_channels();
+  };
+  EXPECT_EQ(channels(64, 1.0), 64);
+  EXPECT_EQ(channels(41, 0.5), 20);
+  EXPECT_EQ(channels(205, 0.5), 102);
+  EXPECT_EQ(channels(60, 0.1), 6);
+  EXPECT_EQ(channels(41, 1.0), 40);
+  EXPECT_EQ(channels(1, 1.0), 0);
+}
+
+TEST(LayerWindows, FollowThePattern) {
+  const auto windows = [](const char* pattern, std::int64_t n_layers) {
+    ModelOptions model;
+    model.n_layers = n_layers;
+    model.attention.window = 256;
+    model.attention.window_pattern = pattern;
+    return layer_windows(model);
+  };
+  using Windows = std::vector<std::int64_t>;
+  EXPECT_EQ(windows("1:0", 3), (Windows{256, 256, 256}));
+  EXPECT_EQ(windows("0:1", 3), (Windows{0, 0, 0}));
+  EXPECT_EQ(windows("1:1", 5), (Windows{256, 0, 256, 0, 256}));
+  EXPECT_EQ(windows("3:1", 8), (Windows{256, 0, 256, 256, 256, 0, 256, 256}));
+  EXPECT_EQ(windows("7:1", 10), (Windows{256, 0, 256, 256, 256, 256, 256, 256, 256, 0}));
+  EXPECT_EQ(windows("2:2", 5), (Windows{256, 0, 0, 256, 256}));
+  EXPECT_EQ(layer_windows(ModelOptions()), Windows(4, 0));
+  EXPECT_EQ(complaint_of([&] { windows("x", 1); }),
+            "model.attention.window_pattern: must be local:global such as 1:1 or 3:1, got \"x\"");
+}
+
+}  // namespace
+}  // namespace headroom::config

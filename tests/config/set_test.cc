@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include "complaint.h"
+#include "headroom/config/config.h"
+
+namespace headroom::config {
+namespace {
+
+Config with(std::string_view assignment) {
+  Config config;
+  set_key(config, assignment);
+  return config;
+}
+
+std::string complaint(std::string_view assignment) {
+  return complaint_of([&] { with(assignment); });
+}
+
+TEST(SetKey, TakesValuesAsInToml) {
+  EXPECT_EQ(with("train.steps=500").train.steps, 500);
+  EXPECT_EQ(with(" train.steps = 1_000 ").train.steps, 1000);
+  EXPECT_EQ(with("train.learning_rate=2.5e-4").train.learning_rate, 2.5e-4);
+  EXPECT_EQ(with("train.learning_rate=1").train.learning_rate, 1.0);
+  EXPECT_TRUE(with("model.attention.bias=true").model.attention.bias);
+  EXPECT_EQ(with("train.betas=[0.9, 0.98]").train.betas, (std::vector<double>{0.9, 0.98}));
+  EXPECT_EQ(with("data.train=[\"a b\", 'c']").data.train, (std::vector<std::string>{"a b", "c"}));
+  EXPECT_EQ(with("data.train=[]").data.train, std::vector<std::string>());
+  EXPECT_EQ(with("model.norm=\"rms\"").model.norm, Norm::rms);
+}
+
+TEST(SetKey, TakesBareWordsAsStrings) {
+  EXPECT_EQ(with("model.attention.projection=experts").model.attention.projection, Projection::experts);
+  EXPECT_EQ(with("tokenizer.model=runs/a b.model").tokenizer.model, "runs/a b.model");
+  EXPECT_EQ(with("tokenizer.model=a=b").tokenizer.model, "a=b");
+  EXPECT_EQ(with("tokenizer.model=2024").tokenizer.model, "2024");
+  EXPECT_EQ(with("tokenizer.model=").tokenizer.model, "");
+  EXPECT_EQ(with("tokenizer.model=[a]").tokenizer.model, "[a]");
+  EXPECT_EQ(with("model.attention.window_pattern=3:1").model.attention.window_pattern, "3:1");
+  EXPECT_EQ(with("model.attention.experts=[v, k]").model.attention.experts, (std::vector<std::string>{"v", "k"}));
+  EXPECT_EQ(with("data.separator=\"\\n\\n\"").data.separator, "\n\n");
+}
+
+TEST(SetKey, ChangesOnlyThatKey) {
+  Config expected;
+  expected.model.attention.d_head = 7;
+  EXPECT_EQ(to_toml(with("model.attention.d_head=7")), to_toml(expected));
+}
+
+TEST(SetKey, RefusesInOneSentence) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"train.steps", "--set: \"train.steps\": must be key=value, as in train.steps=500"},
+      {"=5", "--set: \"=5\": must be key=value, as in train.steps=500"},
+      {"train.step=5", "--set: train.step: unknown key, did you mean train.steps?"},
+      {"steps=5", "--set: steps: unknown key, did you mean train.steps?"},
+      {"model.n_heads=5", "--set: model.n_heads: unknown key, did you mean model.attention.n_heads?"},
+      {"modle.attention.n_heads=5",
+       "--set: modle.attention.n_heads: unknown key, did you mean model.attention.n_heads?"},
+      {"model.d_model.x=5", "--set: model.d_model.x: unknown key"},
+      {"model..d_model=5", "--set: model..d_model: unknown key, did you mean model.d_model?"},
+      {"model=5", "--set: model: is a table, set one of its keys: model.kind"},
+      {"train.steps=", "--set: train.steps: must be an integer from 1 to 1000000000000, got \"\""},
+      {"train.steps=many", "--set: train.steps: must be an integer from 1 to 1000000000000, got \"many\""},
+      {"train.steps=1e3", "--set: train.steps: must be an integer from 1 to 1000000000000, got 1000.0"},
+      {"train.steps=5\ntrain.seed=3",
+       "--set: train.steps: must be an integer from 1 to 1000000000000, got \"5\\ntrain.seed=3\""},
+      {"model.attention.experts=[v, x]",
+       "--set: model.attention.experts: must be a list of strings out of \"q\", \"k\", \"v\", \"o\", got [\"v\", "
+       "\"x\"]"},
+      {"model.norm=Layer", "--set: model.norm: must be one of \"layer\", \"rms\", got \"Layer\""},
+      {"tokenizer.model=\xff", "--set: tokenizer.model: the value is not valid UTF-8 text"},
+      {"data.train=[\xff]", "--set: data.train: the value is not valid UTF-8 text"},
+  };
+  for (const auto& [assignment, expected] : cases) {
+    EXPECT_EQ(complaint(assignment), expected) << assignment;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::config
