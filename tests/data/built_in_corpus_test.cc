@@ -66,6 +66,17 @@ TEST_F(BuiltInCorpusTest, LeavesOutWhatIsNoSource) {
   EXPECT_EQ(sorted_lines(text(Part::train)).front(), "int no_end;");
 }
 
+TEST_F(BuiltInCorpusTest, ValidationIsBounded) {
+  for (int i = 0; i < 400; ++i) {  // ahead of the others by name: every 20th is a large one
+    write(fmt::format("torch/00/g{:03}.py", i), std::string(i % 20 == 19 ? 100000 : 10, 'x') + "\n");
+  }
+  const std::size_t size = text(Part::validation).size();
+  EXPECT_GT(size, 900000U);
+  EXPECT_LE(size, std::size_t{1} << 20);
+  write("torch/00/g019.py", std::string(200000, 'y'));
+  EXPECT_EQ(text(Part::validation).find('y'), std::string::npos);
+}
+
 TEST_F(BuiltInCorpusTest, SaysWhereItLooked) {
   ::setenv("HEADROOM_TORCH_DIR", at("nowhere").c_str(), 1);
   try {
@@ -93,8 +104,9 @@ TEST_F(BuiltInCorpusTest, IsWhatARunReadsWithoutFiles) {
 
 // The one that was built with: a corpus large enough for a demo.
 TEST(InstalledTorch, HasACorpus) {
+  EXPECT_GT(open_built_in_corpus(Part::train)->bytes_total(), std::int64_t{16} << 20);
   const auto source = open_built_in_corpus(Part::validation);
-  EXPECT_GT(source->bytes_total(), 1 << 20);
+  EXPECT_GT(source->bytes_total(), std::int64_t{900} << 10);
   std::string block;
   ASSERT_TRUE(source->next(block));
   EXPECT_FALSE(block.empty());
