@@ -11,21 +11,22 @@ namespace {
 
 constexpr std::size_t kIndent = 36, kColumns = 110;
 
-// Continues `line` with the words of `text`, broken at kColumns and indented below its first one.
+// Continues `line` with the words of `text`, broken at kColumns and indented below its first one. What stands in the
+// last parentheses stays together where it can.
 void wrap(std::string line, std::string_view text, std::string& out) {
-  bool first = true;
-  while (!text.empty()) {
-    const std::size_t blank = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, blank);
-    text.remove_prefix(std::min(blank + 1, text.size()));
+  const std::size_t last = text.ends_with(')') ? text.rfind('(') : std::string_view::npos;
+  const bool whole = last != std::string_view::npos && kIndent + text.size() - last <= kColumns;
+  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = whole && begin == last ? text.size() : std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const bool first = line.size() == kIndent;
     if (!first && line.size() + 1 + word.size() > kColumns) {
       out += line + "\n";
       line = std::string(kIndent, ' ');
-      first = true;
+    } else if (!first) {
+      line += ' ';
     }
-    line += first ? "" : " ";
     line += word;
-    first = false;
   }
   out += line + "\n";
 }
@@ -51,7 +52,7 @@ std::string allowed(const Field& field) {
     return fmt::format(" ({})", fmt::join(choice->names, " | "));
   }
   if (!field.choices.empty()) {
-    return fmt::format(" (any of {})", fmt::join(field.choices, " "));
+    return fmt::format(" (any of {})", fmt::join(field.choices, ", "));
   }
   const bool number = std::holds_alternative<std::int64_t*>(field.slot) ||
                       std::holds_alternative<double*>(field.slot) ||
