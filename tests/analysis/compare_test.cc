@@ -9,6 +9,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
+#include "headroom/data/token_file.h"
 
 namespace headroom::analysis {
 namespace {
@@ -123,9 +124,11 @@ TEST_F(CompareTest, InterruptedByCtrlCGoesOnLater) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
+        const CompareRequest r = request();
+        data::prepare_data(r.configs[0].config.data, r.configs[0].config.tokenizer, r.cache);
         catch_interrupts();
         std::raise(SIGINT);
-        const CompareResult result = compare(request());
+        const CompareResult result = compare(r);
         std::_Exit(result.interrupted && result.report.empty() && result.runs.size() == 1 ? 77 : 1);
       },
       ::testing::ExitedWithCode(77), "");
@@ -165,11 +168,11 @@ TEST_F(CompareTest, RefusesADamagedResult) {
 TEST(LoadConfigs, NamesAreFileNames) {
   setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
   const std::vector<NamedConfig> configs = load_configs(
-      {"demo/dense_h2", HEADROOM_SOURCE_DIR "/recipes/demo/dense_h8.toml", "demo/switchhead_h2"}, {"train.steps=3"});
+      {"demo/dense_h2", HEADROOM_SOURCE_DIR "/recipes/demo/dense_h8.toml", "demo/switchhead_h2"}, {"train.steps=103"});
   ASSERT_EQ(configs.size(), 3u);
   EXPECT_EQ(configs[0].name, "dense_h2");
   EXPECT_EQ(configs[1].name, "dense_h8");
-  EXPECT_EQ(configs[2].config.train.steps, 3);
+  EXPECT_EQ(configs[2].config.train.steps, 103);
   const std::vector<NamedConfig> same =
       load_configs({"demo/dense_h2", HEADROOM_SOURCE_DIR "/recipes/demo/dense_h2.toml"});
   EXPECT_EQ(same[0].name, "demo.dense_h2");

@@ -43,10 +43,10 @@ TEST_F(DemoTest, ModelsAreOfOneSizeAndTreatedAlike) {
 }
 
 TEST_F(DemoTest, OverridesReachAllModelsBeforeTheyAreMatched) {
-  const std::vector<NamedConfig> configs = demo_configs({"train.steps=7", "model.d_model=64"});
+  const std::vector<NamedConfig> configs = demo_configs({"train.steps=107", "model.d_model=64"});
   const std::int64_t target = cost::count_parameters(configs[0].config.model);
   for (const NamedConfig& named : configs) {
-    EXPECT_EQ(named.config.train.steps, 7);
+    EXPECT_EQ(named.config.train.steps, 107);
     EXPECT_EQ(named.config.model.d_model, 64);
     EXPECT_LE(cost::count_parameters(named.config.model), target);
   }
