@@ -70,6 +70,9 @@ Progress::Progress(std::string what, std::int64_t total, std::string unit)
       terminal_(detail::stderr_is_terminal()) {
   const std::lock_guard lock(screen());
   bars().push_back(this);
+  if (terminal_) {  // the first unit may take long
+    draw(false);
+  }
 }
 
 Progress::~Progress() {

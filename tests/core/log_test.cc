@@ -171,6 +171,7 @@ TEST(ProgressTest, DrawsOnATerminalAndEndsTheLine) {
       100);
   const std::size_t bar = text.find("\r\x1b[Ktrain  ███████████████░░░░░░░░░░░░░░░  5/10 steps");
   const std::size_t line = text.find("\r\x1b[Ka line between\r\n\r\x1b[Ktrain  ");
+  EXPECT_TRUE(text.starts_with("\r\x1b[Ktrain  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  0/10 steps\r")) << text;
   ASSERT_NE(bar, std::string::npos) << text;
   ASSERT_NE(line, std::string::npos) << text;
   EXPECT_LT(bar, line);
