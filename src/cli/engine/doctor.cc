@@ -16,6 +16,12 @@ namespace headroom::cli {
 
 namespace {
 
+#ifdef __clang__
+constexpr const char* kCompiler = __VERSION__;
+#else
+constexpr const char* kCompiler = "GCC " __VERSION__;
+#endif
+
 std::vector<at::Device> devices() {
   std::vector<at::Device> all = {at::kCPU};
   if (at::hasCUDA()) {
@@ -26,17 +32,17 @@ std::vector<at::Device> devices() {
   return all;
 }
 
-// A training step of a model too small to measure, only to see which implementation every operator takes.
+// A training step of a small model, only to see which implementation every operator takes.
 void try_step(at::Device device, std::optional<at::ScalarType> compute_dtype) {
   config::ModelOptions options;
   options.vocabulary_size = 16;
   options.n_layers = 1;
-  options.d_model = 16;
-  options.context_length = 4;
-  options.memory_length = 4;
-  options.mlp.d_hidden = 16;
+  options.d_model = 64;
+  options.context_length = 64;
+  options.memory_length = 64;
+  options.mlp.d_hidden = 64;
   options.attention.n_heads = 2;
-  options.attention.d_head = 8;
+  options.attention.d_head = 32;
   options.attention.projection = config::Projection::experts;
   options.attention.position = config::Position::relative;
   models::LanguageModel model(options, 1, at::TensorOptions(at::kFloat).device(device));
@@ -106,7 +112,7 @@ int run(const Doctor& /*command*/, const EngineRequest& request) {
   const auto memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   const Json document = {{"headroom", HEADROOM_VERSION},
                          {"torch", TORCH_VERSION},
-                         {"compiler", __VERSION__},
+                         {"compiler", kCompiler},
                          {"cpu", cpu_name()},
                          {"cpu_features", cpu_features()},
                          {"physical_cores", physical_cores()},

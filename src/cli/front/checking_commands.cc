@@ -25,15 +25,15 @@ void add_golden(Program& program) {
   command.add_option("PATH", options->paths, "folders, .json or .safetensors files")->required()->type_name("");
   command.add_option("--impl", options->name, "how operators are computed")
       ->capture_default_str()
-      ->check(CLI::IsMember({"reference", "fused", "automatic"}))
+      ->check(CLI::IsMember({"reference", "fused", "automatic"}).description(""))
       ->type_name("reference|fused|automatic");
   command.add_option("--dtype", options->dtype, "number format")
       ->capture_default_str()
-      ->check(CLI::IsMember({"float32", "float64"}))
+      ->check(CLI::IsMember({"float32", "float64"}).description(""))
       ->type_name("float32|float64");
   command.add_option("--device", options->device, "where to compute")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->check(CLI::IsMember({"cpu", "cuda"}).description(""))
       ->type_name("cpu|cuda");
   program.add_threads(command);
 }
@@ -47,11 +47,11 @@ void add_bench(Program& program) {
   command.add_flag("--list", options->list, "say what there is");
   command.add_option("--repeats", options->repeats, "timed runs; the median counts")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(CLI::Range(1, 1'000'000).description(""))
       ->type_name("N");
   command.add_option("--precision", options->precision, "where a benchmark has both")
       ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
       ->type_name("fp32|bf16");
   program.add_threads(command);
 }

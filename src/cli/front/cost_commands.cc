@@ -1,5 +1,6 @@
 // cost, match, recipes: what can be said of a model without building it.
 #include <memory>
+#include <sstream>
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -59,13 +60,12 @@ int run_match(const MatchOptions& options, const Output& output) {
   const cost::MatchResult result =
       cost::match(config::load_config(options.config, options.set), config::load_config(options.target), by);
   // The summary as comments, so that the whole is a config.
-  std::string comments = "# ";
-  const std::string summary = cost::match_summary(result);
-  for (const char c : summary.substr(0, summary.find_last_not_of('\n') + 1)) {
-    comments += c;
-    comments += c == '\n' ? "# " : "";
+  std::istringstream summary(cost::match_summary(result));
+  std::string text;
+  for (std::string line; std::getline(summary, line);) {
+    text += line.empty() ? "#\n" : "# " + line + "\n";
   }
-  output.text(comments + "\n\n" + config::to_toml(result.config));
+  output.text(text + "\n" + config::to_toml(result.config));
   output.document(cost::match_json(result));
   return 0;
 }
@@ -82,7 +82,7 @@ void add_match(Program& program) {
       ->type_name("CONFIG");
   command.add_option("--by", options->by, "what shall be equal")
       ->capture_default_str()
-      ->check(CLI::IsMember({"parameters", "macs"}))
+      ->check(CLI::IsMember({"parameters", "macs"}).description(""))
       ->type_name("parameters|macs");
   add_set(command, options->set);
 }

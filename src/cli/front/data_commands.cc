@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
@@ -37,6 +38,7 @@ void add_input(CLI::App& command, Input& input) {
 struct TokenizerTrain {
   Input input;
   config::TokenizerOptions options;
+  std::optional<std::int64_t> vocabulary_size;
   std::string kind = "sentencepiece", out;
 };
 
@@ -46,6 +48,9 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
       command.options.kind = kind;
     }
   }
+  command.options.vocabulary_size = command.vocabulary_size.value_or(command.kind == "sentencepiece" ? 8000
+                                                                     : command.kind == "bytes"       ? 256
+                                                                                                     : 0);
   const std::unique_ptr<data::Tokenizer> tokenizer = data::train_tokenizer(command.options, *command.input.open());
   data::save_tokenizer(*tokenizer, command.out);
   output.text(fmt::format("{}: {}, {} ids\n", command.out, tokenizer->name(), tokenizer->vocabulary_size()));
@@ -63,12 +68,11 @@ void add_tokenizer_train(Program& program, CLI::App& group) {
   command.add_option("--out", options->out, "file to write")->required()->type_name("FILE");
   command.add_option("--kind", options->kind, "what becomes an id")
       ->capture_default_str()
-      ->check(CLI::IsMember({"bytes", "sentencepiece", "words"}))
+      ->check(CLI::IsMember({"bytes", "sentencepiece", "words"}).description(""))
       ->type_name("bytes|sentencepiece|words");
   command
-      .add_option("--vocabulary-size", options->options.vocabulary_size,
-                  "sentencepiece: pieces; words: most frequent kept, 0: all")
-      ->capture_default_str()
+      .add_option("--vocabulary-size", options->vocabulary_size,
+                  "sentencepiece: pieces (default: 8000); words: most frequent kept (default: all)")
       ->type_name("N");
   command.add_flag("--keep-whitespace", options->options.keep_whitespace,
                    "sentencepiece: blanks and line ends survive a round trip");

@@ -41,11 +41,12 @@ std::string quoted(int argc, const char* const* argv) {
 }  // namespace
 
 Program::Program() : app_("Transformers that need fewer attention heads: train, measure, compare.", "headroom") {
-  app_.set_version_flag("--version", "headroom " HEADROOM_VERSION);
+  app_.set_help_flag("-h,--help", "explain and exit");  // commands inherit it
+  app_.set_version_flag("--version", "headroom " HEADROOM_VERSION, "say which version this is and exit");
   app_.get_formatter()->column_width(34);
   app_.require_subcommand(1);
   app_.footer(
-      "\nCONFIG is a TOML file or the name of a shipped recipe (headroom recipes lists them).\n"
+      "CONFIG is a TOML file or the name of a shipped recipe (headroom recipes lists them).\n"
       "Example:\n  headroom train demo/switchhead_h2 --out runs/first\n"
       "`headroom COMMAND --help` explains a command.");
   add_shared(app_);
@@ -58,7 +59,7 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
 CLI::App& Program::add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,
                        std::function<int()> run) {
   CLI::App& command = *parent.add_subcommand(name, about);
-  command.footer("\nExample:\n  " + example);
+  command.footer("Example:\n  " + example);
   add_shared(command);
   runs_[&command] = std::move(run);
   return command;
@@ -78,7 +79,7 @@ void Program::add_shared(CLI::App& command) {
 
 void Program::add_threads(CLI::App& command) {
   command.add_option("--threads", threads_, "threads to compute with (default: all physical cores)")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, 4096).description(""))
       ->type_name("N");
 }
 

@@ -46,7 +46,7 @@ void add_evaluate(Program& program) {
       ->type_name("FILE");
   command.add_option("--batch-size", options->batch_size, "contiguous streams read side by side")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(CLI::Range(1, 1 << 20).description(""))
       ->type_name("N");
   program.add_threads(command);
 }

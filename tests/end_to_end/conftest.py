@@ -1,0 +1,53 @@
+"""Fixtures for tests that run the built program from outside."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+import train_runs
+
+
+class Program:
+    def __init__(self, cache):
+        self.environment = {**os.environ, "HEADROOM_CACHE": str(cache)}
+
+    def __call__(self, *arguments, status=0, **options):
+        """Runs `headroom ARGUMENTS` and checks its exit status; the finished process."""
+        done = subprocess.run([train_runs.program(), *map(str, arguments)], env=self.environment, text=True, timeout=300,
+                              stdin=subprocess.DEVNULL, **{"capture_output": True, **options})
+        assert done.returncode == status, f"status {done.returncode} of headroom {arguments}:\n{done.stderr}"
+        return done
+
+    def json(self, *arguments, status=0):
+        """The one JSON document that --json promises, and nothing else, on stdout."""
+        out = self(*arguments, "--json", status=status).stdout
+        assert out.count("\n") == 1 and out.endswith("\n"), out
+        return json.loads(out)
+
+    def refusal(self, *arguments, status=2):
+        """The one line on stderr that tells of a mistake; nothing is on stdout."""
+        done = self(*arguments, status=status)
+        assert done.stdout == ""
+        assert done.stderr.startswith("headroom: ") and done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+
+@pytest.fixture(scope="session")
+def headroom(tmp_path_factory):
+    return Program(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """A config of a tiny model, with its corpus beside it."""
+    return train_runs.prepare(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def trained(headroom, tiny):
+    """A run folder."""
+    out = tiny.parent / "run"
+    headroom("train", tiny, "--out", out, "--set", "train.steps=6", "--quiet")
+    return out

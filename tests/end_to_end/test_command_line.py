@@ -1,0 +1,229 @@
+"""What every command promises: help, exit status, one-line errors, one JSON document."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+import train_runs
+
+COMMANDS = ["train", "evaluate", "generate", "compare", "demo", "cost", "match", "recipes", "tokenizer train",
+            "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor"]
+
+
+def test_help_lists_the_commands(headroom):
+    text = headroom("--help").stdout
+    listed = re.findall(r"^  (\w+) ", text.split("Subcommands:")[1].split("\n\n")[0], re.MULTILINE)
+    assert listed == list(dict.fromkeys(command.split()[0] for command in COMMANDS))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(headroom, command):
+    done = headroom(*command.split(), "--help")
+    assert done.stderr == ""
+    assert re.search(rf"^Example:\n  headroom {command}\b", done.stdout, re.MULTILINE), done.stdout
+    assert "--json" in done.stdout
+
+
+def test_version(headroom):
+    assert re.fullmatch(r"headroom \d+\.\d+\.\d+\n", headroom("--version").stdout)
+
+
+def test_the_program_does_not_load_torch(headroom):
+    """What makes it start at once: no tensor library among those that the loader needs."""
+    libraries = subprocess.run(["ldd", train_runs.program()], capture_output=True, text=True, check=True).stdout
+    assert "libheadroom_core" in libraries
+    assert "torch" not in libraries and "libheadroom_engine" not in libraries
+
+
+def test_help_of_the_config_names_every_key(headroom):
+    text = headroom("train", "--help-config").stdout
+    for key in ["n_heads", "top_k", "context_length", "learning_rate", "vocabulary_size"]:
+        assert key in text
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["trian"], "did you mean train?"),
+    ([], "a command is required"),
+    (["train", "--ste", "x"], "--set"),
+    (["train"], "CONFIG is required"),
+    (["train", "no/such/recipe"], "no/such/recipe"),
+    (["train", "demo/dense_h8", "--set", "model.n_layer=3"], "n_layers"),
+    (["train", "demo/dense_h8", "--set", "model.n_layers=zero"], "model.n_layers"),
+    (["cost", "demo/dense_h8", "--paper", "switchhead"], "--paper"),
+    (["cost", "--paper", "no such paper"], "no such paper"),
+    (["match", "demo/dense_h2", "--target", "demo/dense_h8", "--by", "taste"], "--by"),
+    (["evaluate", "no_such_run"], "no_such_run"),
+    (["generate", "no_such_run", "--prompt", "x", "--tokens", "many"], "--tokens"),
+    (["golden", "/no/such/cases"], "/no/such/cases"),
+    (["bench", "no_such_bench"], "no_such_bench"),
+    (["tokenizer", "encode", "/no/such/file", "text"], "/no/such/file"),
+    (["recipes", "--threads", "2"], "--threads"),
+])
+def test_misuse_is_one_line_and_status_2(headroom, tmp_path, arguments, says):
+    assert says in headroom.refusal(*arguments)
+
+
+def test_a_config_error_names_file_and_line(headroom, tmp_path):
+    config = tmp_path / "wrong.toml"
+    config.write_text("[model]\nn_layers = 2\nd_modle = 64\n")
+    line = headroom.refusal("cost", config)
+    assert f"{config}:3" in line and "d_model" in line
+
+
+def test_a_full_disk_is_a_failure(headroom):
+    with open("/dev/full", "w") as full:
+        done = headroom("recipes", status=1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert re.fullmatch(r"headroom: standard output: .*\n", done.stderr)
+
+
+def test_a_reader_that_goes_away_is_no_failure(headroom):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = headroom("recipes", capture_output=False, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert done.stderr == ""
+
+
+def test_shared_options_stand_before_or_behind_the_command(headroom):
+    assert headroom("--json", "recipes").stdout == headroom("recipes", "--json").stdout
+
+
+def test_recipes(headroom):
+    rows = headroom.json("recipes")
+    assert {"name", "file", "paper", "row"} <= rows[0].keys()
+    names = [row["name"] for row in rows]
+    assert "switchhead/wt103_47m" in names and len(set(names)) == len(names)
+    assert "switchhead/wt103_47m" in headroom("recipes").stdout
+
+
+def test_cost(headroom):
+    dense, sparse = headroom.json("cost", "switchhead/wt103_47m_dense_h10", "switchhead/wt103_47m")
+    for row in dense, sparse:
+        assert all(isinstance(row[key], int) for key in ["parameters", "attention_macs", "attention_memory"])
+        assert set(row["executed"]) == {"attention_macs", "mlp_macs", "head_macs", "step_macs"}
+    assert dense["name"] == "switchhead/wt103_47m_dense_h10"
+    assert sparse["attention_macs"] < dense["attention_macs"]
+    shorter, = headroom.json("cost", "switchhead/wt103_47m", "--set", "model.n_layers=8")
+    assert shorter["parameters"] < sparse["parameters"]
+
+
+def test_every_printed_figure_agrees(headroom):
+    rows = headroom.json("cost", "--paper", "switchhead")
+    assert len(rows) >= 20 and all(row["agrees"] for row in rows)
+
+
+def test_match_prints_a_config_that_costs_as_much(headroom, tmp_path):
+    arguments = ["match", "demo/switchhead_h2", "--target", "demo/dense_h8", "--by", "parameters"]
+    matched = tmp_path / "matched.toml"
+    matched.write_text(headroom(*arguments).stdout)
+    document = headroom.json(*arguments)
+    cost, target = headroom.json("cost", matched, "demo/dense_h8")
+    assert cost["parameters"] == document["parameters"]
+    assert document["target"] == target["parameters"]
+    # One hidden channel more, in each of 4 layers, would be too many.
+    assert 0 <= document["target"] - document["parameters"] < 4 * (2 * 192 + 1)
+
+
+def test_tokenizer_and_data(headroom, tiny, tmp_path):
+    text = tiny.parent / "train.txt"
+    made = headroom.json("tokenizer", "train", text, "--vocabulary-size", 300, "--keep-whitespace", "--out",
+                         tmp_path / "pieces.tokenizer")
+    assert made["vocabulary_size"] == 300
+    ids = headroom.json("tokenizer", "encode", made["file"], "the room rests.\n")["ids"]
+    assert all(0 <= i < 300 for i in ids)
+    assert headroom.json("tokenizer", "decode", made["file"], *ids)["text"] == "the room rests.\n"
+    assert headroom("tokenizer", "encode", made["file"], "the room rests.\n").stdout.split() == list(map(str, ids))
+
+    prepared = headroom.json("data", "prepare", text, "--tokenizer", made["file"], "--out", tmp_path / "train.tokens")
+    assert prepared["tokenizer"] == made["tokenizer"]
+    assert prepared["text_bytes"] == text.stat().st_size
+    assert 0 < prepared["tokens"] < prepared["text_bytes"]
+
+
+def test_train(headroom, tiny, tmp_path):
+    result = headroom.json("train", tiny, "--out", tmp_path / "run", "--set", "train.steps=6", "--threads", 1)
+    assert {"steps", "train_loss", "validation_loss", "tokens_per_second", "seconds", "peak_memory_bytes", "parameters",
+            "parameters_sha256"} <= result.keys()
+    assert result["steps"] == 6
+    assert (tmp_path / "run" / "checkpoints" / "latest").read_text().strip() == "step_6.safetensors"
+    assert "--resume" in headroom.refusal("train", tiny, "--out", tmp_path / "run")
+
+
+def test_train_writes_below_runs_by_default(headroom, tiny, tmp_path):
+    headroom("train", tiny, "--set", "train.steps=6", cwd=tmp_path)
+    assert (tmp_path / "runs" / "tiny" / "config.toml").exists()
+
+
+def test_evaluate(headroom, tiny, trained, tmp_path):
+    own = headroom.json("evaluate", trained)
+    assert {"loss", "perplexity", "bits_per_byte", "tokens"} <= own.keys()
+    # The run's validation data, named: bytes, all but the first of each of at most 16 streams.
+    text = tiny.parent / "validation.txt"
+    assert headroom.json("evaluate", trained, "--data", text)["loss"] == own["loss"]
+    assert text.stat().st_size - 16 <= own["tokens"] < text.stat().st_size
+    checkpoint = trained / "checkpoints" / "step_6.safetensors"
+    assert headroom.json("evaluate", checkpoint)["loss"] == own["loss"]
+
+
+def test_evaluate_refuses_tokens_of_another_tokenizer(headroom, tiny, trained, tmp_path):
+    text = tiny.parent / "train.txt"
+    made = headroom.json("tokenizer", "train", text, "--kind", "words", "--out", tmp_path / "other.tokenizer")
+    headroom("data", "prepare", text, "--tokenizer", made["file"], "--out", tmp_path / "other.tokens")
+    assert "tokenizer" in headroom.refusal("evaluate", trained, "--data", tmp_path / "other.tokens")
+
+
+def test_generate(headroom, trained):
+    arguments = ["generate", trained, "--prompt", "the room ", "--tokens", 20, "--seed", 3]
+    document = headroom.json(*arguments)
+    assert {"text", "tokens_per_second"} <= document.keys()
+    assert headroom(*arguments).stdout == "the room " + document["text"] + "\n"
+    assert headroom.json(*arguments[:-1], 4)["text"] != document["text"]
+
+
+def test_compare(headroom, tiny, tmp_path):
+    other = tmp_path / "dense.toml"
+    other.write_text(tiny.read_text().replace('"experts"', '"dense"'))
+    document = headroom.json("compare", tiny, other, "--out", tmp_path / "both", "--set", "train.steps=6")
+    first, second = document["runs"]
+    assert [first["name"], second["name"]] == ["tiny", "dense"]
+    for run in first, second:
+        assert {"steps", "train_loss", "validation_loss", "tokens_per_second", "seconds", "peak_memory_bytes",
+                "parameters", "parameters_sha256", "attention_macs", "attention_memory"} <= run.keys()
+    report = (tmp_path / "both" / "report.html").read_text()
+    assert "dense" in report and "http" not in re.sub(r"http://www\.w3\.org/\S+", "", report)
+
+
+def golden_cases():
+    folder = train_runs.ROOT.parent / "shared" / "golden" / "switchhead"
+    if not folder.is_dir():
+        pytest.skip(f"no reference cases at {folder}")
+    return sorted(folder.glob("*.json"))
+
+
+def test_golden(headroom):
+    case = golden_cases()[0]
+    document = headroom.json("golden", case)
+    assert (document["passed"], document["failed"]) == (1, 0)
+    assert {"case", "family", "implementation", "passed", "worst_tensor", "error", "limit"} <= document["cases"][0].keys()
+    assert headroom("golden", case, "--dtype", "float64").stdout.splitlines()[-1] == "1 passed, 0 failed"
+
+
+def test_a_golden_case_beyond_its_limit_is_status_1(headroom, tmp_path):
+    case = golden_cases()[0]
+    strict = json.loads(case.read_text())
+    strict["tolerance"] = dict.fromkeys(strict["tolerance"], 1e-30)
+    (tmp_path / case.name).write_text(json.dumps(strict))
+    (tmp_path / case.with_suffix(".safetensors").name).symlink_to(case.with_suffix(".safetensors"))
+    assert headroom("golden", tmp_path, status=1).stdout.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_doctor(headroom):
+    document = headroom.json("doctor")
+    assert {"headroom", "torch", "cpu", "cpu_features", "physical_cores", "threads", "devices", "precision_auto", "cache",
+            "operators"} <= document.keys()
+    assert document["devices"][0] == "cpu"
+    assert {"attention", "expert_linear", "linear_cross_entropy"} <= document["operators"].keys()
+    assert f"torch: {document['torch']}" in headroom("doctor").stdout
