@@ -70,31 +70,20 @@ at::Tensor as_rows(const at::Tensor& t) {
   return t.reshape({-1, t.size(-1)}).contiguous();
 }
 
+// The library makes and keeps a program for every shape of a bf16 product: rows of zeros keep the shapes few.
+template <class T>
+constexpr std::int64_t kRowStep = std::is_same_v<T, c10::BFloat16> ? 128 : 1;
+
 template <class T>
 at::Tensor gather(const at::Tensor& rows, const std::int64_t* row, std::int64_t count) {
-  at::Tensor block = at::empty({count, rows.size(1)}, rows.options());
+  const std::int64_t padded = (count + kRowStep<T> - 1) / kRowStep<T> * kRowStep<T>;
+  at::Tensor block = at::empty({padded, rows.size(1)}, rows.options());
+  block.narrow(0, count, padded - count).zero_();
   const kernels::Rows<const T> matrix{rows.const_data_ptr<T>(), rows.size(1), rows.size(1)};
   T* to = block.mutable_data_ptr<T>();
   at::parallel_for(0, count, kGrain,
                    [&](std::int64_t b, std::int64_t e) { kernels::gather_rows<T>(matrix, row, b, e, to); });
   return block;
-}
-
-// One matrix's rows of one product may meet in an output row when heads are summed and share matrices (they do not in
-// SwitchHead, where each head has its own): then a single task adds them in order.
-template <class T>
-void scatter_add(const at::Tensor& sum, const std::int64_t* row, const float* scale, const at::Tensor& block,
-                 bool rows_differ) {
-  const kernels::Rows<float> to{sum.mutable_data_ptr<float>(), sum.size(1), sum.size(1)};
-  const T* from = block.const_data_ptr<T>();
-  const auto add = [&](std::int64_t b, std::int64_t e) {
-    kernels::scatter_add_rows<T, float>(to, row, scale, b, e, from);
-  };
-  if (rows_differ) {
-    at::parallel_for(0, block.size(0), kGrain, add);
-  } else {
-    add(0, block.size(0));
-  }
 }
 
 bool all_differ(const std::int64_t* row, std::int64_t count) {
@@ -104,6 +93,23 @@ bool all_differ(const std::int64_t* row, std::int64_t count) {
     }
   }
   return true;
+}
+
+// One matrix's rows of one product may meet in an output row when heads are summed and share matrices (they do not in
+// SwitchHead, where each head has its own): then a single task adds them in order.
+template <class T>
+void scatter_add(const at::Tensor& sum, const std::int64_t* row, const float* scale, const at::Tensor& block,
+                 std::int64_t count) {
+  const kernels::Rows<float> to{sum.mutable_data_ptr<float>(), sum.size(1), sum.size(1)};
+  const T* from = block.const_data_ptr<T>();
+  const auto add = [&](std::int64_t b, std::int64_t e) {
+    kernels::scatter_add_rows<T, float>(to, row, scale, b, e, from);
+  };
+  if (all_differ(row, count)) {
+    at::parallel_for(0, count, kGrain, add);
+  } else {
+    add(0, count);
+  }
 }
 
 template <class T>
@@ -117,7 +123,7 @@ at::Tensor forward_as(const at::Tensor& input, const at::Tensor& bank, const Rou
     }
     const at::Tensor product = gather<T>(rows, &routing.input_row[begin], count).mm(bank.select(0, x));
     const std::int64_t* to = &routing.output_row[begin];
-    scatter_add<T>(sum, to, weights_from(routing, begin), product, all_differ(to, count));
+    scatter_add<T>(sum, to, weights_from(routing, begin), product, count);
   }
   return sum.to(input.scalar_type());
 }
@@ -163,7 +169,7 @@ void backward_as(const at::Tensor& grad, const at::Tensor& input, const at::Tens
         }
       });
     }
-    scatter_add<T>(grad_input, from, weight, back, all_differ(from, count));
+    scatter_add<T>(grad_input, from, weight, back, count);
     at::Tensor grad_matrix = grad_bank.select(0, x);
     at::mm_out(grad_matrix, block.t(), g);
   }
