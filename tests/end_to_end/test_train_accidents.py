@@ -99,24 +99,24 @@ def one_line(stderr, *words):
         assert word in last, last
 
 
-def test_a_full_disk_costs_nothing_that_was_saved(tmp_path):
+@pytest.mark.parametrize("free", [0, 100_000])  # bytes: nothing can be written; all but a checkpoint can
+def test_a_full_disk_costs_nothing_that_was_saved(tmp_path, free):
     config = train_runs.prepare(tmp_path)
     with small_disk(tmp_path / "disk", "2m") as disk:
         out = disk / "run"
-        train_runs.run(config, out, "--set", "train.steps=4")
-        checkpoint = out / "checkpoints" / "step_4.safetensors"
+        train_runs.run(config, out, "--set", "train.steps=5", "--set", "train.keep_checkpoints=1")
+        checkpoint = out / "checkpoints" / "step_5.safetensors"
         good = checkpoint.read_bytes()
-        with open(disk / "ballast", "wb") as ballast:
-            with contextlib.suppress(OSError):
-                while True:
-                    ballast.write(b"x" * 4096)
-                    ballast.flush()
-        stderr = train_runs.run(config, out, "--resume", "--set", "train.steps=6", status=1)
-        one_line(stderr, str(out), "No space left")
+        with open(disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
+            while True:
+                ballast.write(b"x" * 4096)
+        os.truncate(disk / "ballast", (disk / "ballast").stat().st_size - free)
+        stderr = train_runs.run(config, out, "--resume", "--set", "train.steps=7", status=1)
+        one_line(stderr, str(out) if free == 0 else "step_6.safetensors", "No space left")
         assert checkpoint.read_bytes() == good
         assert not list(out.glob("**/*.tmp-*"))
         os.remove(disk / "ballast")
-        train_runs.run(config, out, "--resume", "--set", "train.steps=6")
+        train_runs.run(config, out, "--resume", "--set", "train.steps=7")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
