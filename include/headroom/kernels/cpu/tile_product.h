@@ -1,4 +1,5 @@
-// The small matrix product under the blocked kernels: ATen's micro-kernels where the CPU has them, vector loops elsewhere.
+// The small matrix product under the blocked kernels: ATen's micro-kernels where the CPU has them, vector loops
+// elsewhere.
 #pragma once
 
 #include <cstdint>
