@@ -97,10 +97,10 @@ std::string plain_number(double number) {
   if (std::abs(number) >= 1e15) {
     return fmt::format("{:.3g}", number);
   }
-  if (std::abs(number) >= 999.5) {
+  if (std::abs(number) >= 999.95) {
     return with_thousands(std::llround(number));
   }
-  return fmt::format("{:.{}f}", number, decimals(number));
+  return fmt::format("{:.{}f}", number, std::abs(number) < 99.995 ? 2 : 1);
 }
 
 std::string ratio_text(double ratio) {

@@ -36,12 +36,13 @@ p { margin: 0 0 .8rem; max-width: 75ch; }
 .grid { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
 .samples { grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); margin-bottom: 1rem; }
 .card.scroll { overflow-x: auto; padding: .3rem 0; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
-th, td { padding: .5rem .62rem; text-align: right; white-space: nowrap; position: relative; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .88rem; }
+th, td { padding: .5rem .6rem; text-align: right; white-space: nowrap; position: relative; }
 th { font-weight: 600; color: var(--faint); font-size: .8rem; line-height: 1.3; vertical-align: bottom; }
 tbody tr { border-top: 1px solid var(--rule); }
 th:first-child, td:first-child, th.text, td.text { text-align: left; }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--card); padding-left: 1.1rem; }
+th:last-child, td:last-child { padding-right: 1.1rem; }
 td.name { font-weight: 600; }
 td.best { font-weight: 700; }
 td.best::after { content: "\2605"; color: var(--accent); font-size: .6em; position: absolute; right: 0; }

@@ -55,9 +55,7 @@ Frame frame_around(const std::vector<std::vector<Point>>& lines) {
   for (const auto& points : lines) {
     for (const Point& point : points) {
       low = std::min(low, point.y);
-      if (point.x >= kSteepPart * right || &point == &points.back()) {
-        high = std::max(high, point.y);
-      }
+      high = point.x >= kSteepPart * points.back().x ? std::max(high, point.y) : high;
     }
   }
   const double pad = std::max(0.06 * std::log(high / low), 0.01);

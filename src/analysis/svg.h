@@ -39,8 +39,8 @@ struct BarChart {
   std::vector<Bar> bars;
 };
 
-// Points with a y that is not finite or not above 0 are left out. The steep beginning of the curves (the first tenth
-// of x) may lie above the frame.
+// Points with a y that is not finite or not above 0 are left out. The steep beginning of a curve (the first 30% of
+// its x) may lie above the frame.
 std::string line_chart(const LineChart& chart);
 std::string bar_chart(const BarChart& chart);
 

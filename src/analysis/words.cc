@@ -74,6 +74,8 @@ std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
   add(static_cast<double>(run.attention_memory), static_cast<double>(other.attention_memory), "attention memory",
       "the same attention memory");
   add(run.result.seconds, other.result.seconds, "training time", "the same training time");
+  add(static_cast<double>(run.result.peak_memory_bytes), static_cast<double>(other.result.peak_memory_bytes),
+      "peak memory", "the same peak memory");
   add(static_cast<double>(run.result.parameters), static_cast<double>(other.result.parameters), "parameters",
       "as many parameters");
   return enumerated(costs);

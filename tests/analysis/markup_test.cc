@@ -39,9 +39,10 @@ TEST(Markup, NumbersKeepThreeDigits) {
   EXPECT_EQ(short_number(5368709120), "5.37 G");
   EXPECT_EQ(short_number(std::nan("")), "not finite");
   EXPECT_EQ(plain_number(7.3749), "7.37");
-  EXPECT_EQ(plain_number(23.14), "23.1");
-  EXPECT_EQ(plain_number(9.996), "10.0");
-  EXPECT_EQ(plain_number(120.2), "120");
+  EXPECT_EQ(plain_number(23.14), "23.14");
+  EXPECT_EQ(plain_number(9.996), "10.00");
+  EXPECT_EQ(plain_number(120.2), "120.2");
+  EXPECT_EQ(plain_number(999.96), "1,000");
   EXPECT_EQ(plain_number(1203.7), "1,204");
   EXPECT_EQ(plain_number(1234567), "1,234,567");
   EXPECT_EQ(plain_number(-1234), "-1,234");
