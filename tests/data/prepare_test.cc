@@ -1,3 +1,6 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "support.h"
 #include "token_files.h"
 
@@ -60,6 +63,29 @@ TEST_F(PrepareTest, ADamagedCachedFileIsMadeAgain) {
   const PreparedData again = prepare(data);
   EXPECT_EQ(again.train, first.train);
   EXPECT_TRUE(read_bytes(again.train) == good);
+}
+
+TEST_F(PrepareTest, ProcessesMayPrepareAtOnce) {
+  const config::DataOptions data = text_data();
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    children.push_back(::fork());
+    if (children.back() == 0) {
+      try {
+        const PreparedData prepared = prepare(data);
+        const bool whole = TokenFile(prepared.train).size() == 9 && TokenFile(prepared.validation).size() == 3;
+        ::_exit(whole ? 0 : 1);
+      } catch (...) {
+        ::_exit(2);
+      }
+    }
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(cached(), 3U);
 }
 
 TEST_F(PrepareTest, ATokenFileAloneIsEnough) {

@@ -117,7 +117,12 @@ TEST(Checkpoint, IsFoundInARunFolder) {
 
 TEST(Checkpoint, CutShortAtAnyByteIsRefused) {
   const tiny::Folder folder;
-  const fs::path path = write_checkpoint(tiny_checkpoint(), folder.path(), 2);
+  config::Config config = tiny::config();
+  config.model.n_layers = 1;
+  config.model.d_model = config.model.mlp.d_hidden = 4;
+  const models::LanguageModel model(config.model, 7);
+  const fs::path path = write_checkpoint(checkpoint_of(model, config, 3), folder.path(), 2);
+  ASSERT_NO_THROW(read_checkpoint(path));
   for (std::uintmax_t size = fs::file_size(path); size-- > 0;) {
     fs::resize_file(path, size);
     const std::string why = reason([&] { read_checkpoint(path); });

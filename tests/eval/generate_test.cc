@@ -156,6 +156,27 @@ TEST(TextStream, HoldsABrokenCodePointBack) {
   EXPECT_EQ(stream.finish(), "");
 }
 
+TEST(TextStream, SpellsSubwordsAsTheWholeTextDoes) {
+  const tiny::Folder folder;
+  write_text_file(folder / "text.txt", tiny::text(20000) + "caf\u00e9 \u20ac\n");
+  for (const bool keep_whitespace : {false, true}) {
+    const auto source = data::open_text({(folder / "text.txt").string()}, {});
+    const auto tokenizer = data::train_tokenizer(
+        {.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 300, .keep_whitespace = keep_whitespace},
+        *source);
+    const std::string prompt = "the head", rest = " attends to\u20ac every caf\u00e9 token \U0001f600 twice";
+    const std::vector<std::int32_t> before = tokenizer->encode(prompt), all = tokenizer->encode(prompt + rest);
+    ASSERT_TRUE(std::equal(before.begin(), before.end(), all.begin())) << "the prompt's tokens begin the whole's";
+    TextStream stream(*tokenizer, before);
+    std::string out;
+    for (std::size_t i = before.size(); i < all.size(); ++i) {
+      out += stream.push(all[i]);
+    }
+    out += stream.finish();
+    EXPECT_EQ(prompt + out, tokenizer->decode(all)) << keep_whitespace;
+  }
+}
+
 TEST(TextStream, ReplacesWhatNeverBecomesText) {
   const auto tokenizer = tiny::bytes_tokenizer();
   TextStream stream(*tokenizer, {});
