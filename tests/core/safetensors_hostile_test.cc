@@ -17,11 +17,14 @@ std::atomic<std::size_t> largest_allocation{0};
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   std::size_t before = largest_allocation;
   while (size > before && !largest_allocation.compare_exchange_weak(before, size)) {
   }
-  void* const memory = std::malloc(size == 0 ? 1 : size);
+  return std::malloc(size == 0 ? 1 : size);
+}
+void* operator new(std::size_t size) {
+  void* const memory = operator new(size, std::nothrow);
   if (memory == nullptr) {
     throw std::bad_alloc();
   }
