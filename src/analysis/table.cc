@@ -18,6 +18,8 @@ std::string heads_text(const config::ModelOptions& model) {
       return fmt::format("{} ({}/{} experts)", a.n_heads, a.top_k, a.n_experts);
     case config::Projection::routed_heads:
       return fmt::format("{} of {}", a.n_heads, a.n_experts);
+    case config::Projection::gated_heads:
+      return fmt::format("{} ({} let through)", a.n_heads, a.top_k);
     case config::Projection::dense:
       break;
   }

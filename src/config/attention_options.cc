@@ -22,6 +22,10 @@ std::int64_t AttentionOptions::n_selections() const {
   return shared_selection ? std::min(sides, 1) : sides;
 }
 
+bool AttentionOptions::composes(const std::string& stage) const {
+  return composition != Composition::none && std::find(compose.begin(), compose.end(), stage) != compose.end();
+}
+
 std::int64_t AttentionOptions::rope_channels() const {
   // A fraction such as 0.1 is a little off: 0.1 * 30 must still give 3 channels.
   const auto channels = static_cast<std::int64_t>(rope_fraction * static_cast<double>(d_head) + 1e-9);

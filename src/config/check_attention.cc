@@ -17,23 +17,21 @@ void check_heads(const Checker& check, const AttentionOptions& a) {
                 "must divide n_heads = {}, got {}", a.n_heads, a.n_kv_heads);
 }
 
-void check_experts(const Checker& check, const AttentionOptions& a) {
+void check_routed_heads(const Checker& check, const AttentionOptions& a) {
   const std::string projection = setting("projection", a.projection);
-  if (a.projection == Projection::dense) {
-    check.require(!a.shared_selection, "shared_selection", "needs projection = \"experts\", not \"dense\"");
-    return;
-  }
+  check.require(a.top_k <= a.n_experts, "top_k", "must be at most n_experts = {}, got {}", a.n_experts, a.top_k);
+  check.require(a.top_k == a.n_heads, "top_k", "must equal n_heads = {} with {}, got {}", a.n_heads, projection,
+                a.top_k);
+  check.require(a.gate != Gate::softmax_top_k, "gate",
+                "must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with {}, got \"{}\"", projection,
+                name_of(a.gate));
+  check.require(!a.shared_selection, "shared_selection", "needs projection = \"experts\": routed heads select once");
+}
+
+void check_expert_banks(const Checker& check, const AttentionOptions& a) {
+  const std::string projection = setting("projection", a.projection);
   check.require(a.top_k <= a.n_experts, "top_k", "must be at most n_experts = {}, got {}", a.n_experts, a.top_k);
   const bool over_all = a.gate == Gate::softmax || a.gate == Gate::softmax_renormalised;
-  if (a.projection == Projection::routed_heads) {
-    check.require(a.top_k == a.n_heads, "top_k", "must equal n_heads = {} with {}, got {}", a.n_heads, projection,
-                  a.top_k);
-    check.require(a.gate != Gate::softmax_top_k, "gate",
-                  "must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with {}, got \"{}\"", projection,
-                  name_of(a.gate));
-    check.require(!a.shared_selection, "shared_selection", "needs projection = \"experts\": routed heads select once");
-    return;
-  }
   check.require(!over_all, "gate", "must be \"sigmoid\" or \"softmax_top_k\" with {}, got \"{}\"", projection,
                 name_of(a.gate));
   check.require(!a.experts.empty(), "experts", "must name at least one of \"q\", \"k\", \"v\", \"o\" with {}",
@@ -44,31 +42,77 @@ void check_experts(const Checker& check, const AttentionOptions& a) {
                 a.n_heads, a.n_kv_heads);
 }
 
+void check_projection(const Checker& check, const AttentionOptions& a) {
+  check.require(a.projection == Projection::routed_heads || !a.noisy_routing, "noisy_routing",
+                "needs projection = \"routed_heads\", not \"{}\"", name_of(a.projection));
+  switch (a.projection) {
+    case Projection::dense:
+      check.require(!a.shared_selection, "shared_selection", "needs projection = \"experts\", not \"dense\"");
+      return;
+    case Projection::experts:
+      return check_expert_banks(check, a);
+    case Projection::routed_heads:
+      return check_routed_heads(check, a);
+    case Projection::gated_heads:
+      check.require(a.top_k <= a.n_heads, "top_k", "must be at most n_heads = {} with {}, got {}", a.n_heads,
+                    setting("projection", a.projection), a.top_k);
+      check.require(!a.shared_selection, "shared_selection",
+                    "needs projection = \"experts\": gated heads select on the query's side only");
+      return;
+  }
+}
+
+void check_mixture(const Checker& check, const AttentionOptions& a) {
+  const std::size_t n = a.mixture_coefficients.size();
+  const auto components = static_cast<std::size_t>(a.key_components());
+  check.require(n == 0 || (a.mixture_score == MixtureScore::gaussian && n == components), "mixture_coefficients",
+                "must be empty or have one number for each of the {} Gaussian keys, got {}", components, n);
+  check.require(a.mixing == Mixing::sum || a.mixture_epsilon == 0.0, "mixture_epsilon",
+                "needs mixing = \"sum\": \"max\" has no sum of weights to add it to");
+  check.require(a.prior_update != PriorUpdate::soft_e || a.has_prior(), "prior_update",
+                "\"soft_e\" needs mixing = \"sum\", a prior and several keys at each position");
+}
+
+void check_linear(const Checker& check, const AttentionOptions& a, std::string_view score) {
+  check.require(a.composition == Composition::none, "composition",
+                "must be \"none\" with {}, which never has the scores that heads would mix", score);
+  check.require(a.position != Position::relative, "position",
+                "must not be \"relative\" with {}, which never has the scores that positions add to", score);
+  check.require(a.window == 0, "window", "must be 0 with {}, which sums over all keys", score);
+  check.require(a.scale == Scale::inv_sqrt, "scale",
+                "must be \"inv_sqrt\" (unused) with {}, whose score_scale and output_scale are factors of their own",
+                score);
+  check.require(a.prior_update != PriorUpdate::soft_e, "prior_update",
+                "\"soft_e\" needs score = \"gaussian_mixture\", whose keys take a share of each pair");
+}
+
 void check_score(const Checker& check, const AttentionOptions& a) {
-  const std::string score = setting("score", a.score);
-  const bool gaussian = a.score == Score::gaussian_mixture;
   check.require(a.score != Score::dot || a.keys == Keys::own, "keys",
                 "\"{}\" needs score = \"gaussian_mixture\" or \"linear\", not \"dot\"", name_of(a.keys));
-  check.require(gaussian || a.mixing == Mixing::sum, "mixing", "\"max\" needs score = \"gaussian_mixture\", not \"{}\"",
-                name_of(a.score));
-  check.require(gaussian || a.mixture_score == MixtureScore::gaussian, "mixture_score",
-                "\"dot\" needs score = \"gaussian_mixture\", not \"{}\"", name_of(a.score));
-  if (a.prior_update == PriorUpdate::soft_e) {
-    check.require(gaussian && a.mixing == Mixing::sum && a.prior != Prior::none, "prior_update",
-                  "\"soft_e\" needs score = \"gaussian_mixture\", mixing = \"sum\" and a prior");
-  }
-  if (a.score == Score::linear) {
-    check.require(a.composition == Composition::none, "composition",
-                  "must be \"none\" with {}, which never has the scores that heads would mix", score);
-    check.require(a.position != Position::relative, "position",
-                  "must not be \"relative\" with {}, which never has the scores that positions add to", score);
-    check.require(a.window == 0, "window", "must be 0 with {}, which sums over all keys", score);
+  const auto needs_mixture = [&](bool unset, std::string_view key, std::string_view value) {
+    check.require(a.is_mixture() || unset, key, "{} needs score = \"gaussian_mixture\", not \"{}\"", value,
+                  name_of(a.score));
+  };
+  needs_mixture(a.mixing == Mixing::sum, "mixing", "\"max\"");
+  needs_mixture(a.mixture_score == MixtureScore::gaussian, "mixture_score", "\"dot\"");
+  needs_mixture(a.mixture_coefficients.empty(), "mixture_coefficients", "a list of numbers");
+  needs_mixture(a.mixture_epsilon == 0.0, "mixture_epsilon", "a number above 0");
+  check.require(a.keys != Keys::single || a.prior == Prior::none || a.prior == AttentionOptions().prior, "prior",
+                "\"{}\" needs several keys at each position, not keys = \"single\"", name_of(a.prior));
+  if (a.is_mixture()) {
+    check_mixture(check, a);
+  } else if (a.score == Score::linear) {
+    check_linear(check, a, setting("score", a.score));
+  } else {
+    check.require(a.prior_update != PriorUpdate::soft_e, "prior_update",
+                  "\"soft_e\" needs score = \"gaussian_mixture\", not \"dot\"");
   }
 }
 
 void check_composition(const Checker& check, const AttentionOptions& a) {
   if (a.composition == Composition::none) {
     check.require(!a.compose_static, "compose_static", "needs composition = \"dynamic\", not \"none\"");
+    check.require(a.compose_skip, "compose_skip", "must be true with composition = \"none\"");
     return;
   }
   const std::string composition = setting("composition", a.composition);
@@ -113,7 +157,7 @@ void check_attention(const ModelOptions& model, std::string_view origin) {
   const Checker check(origin, "model.attention");
   const AttentionOptions& a = model.attention;
   check_heads(check, a);
-  check_experts(check, a);
+  check_projection(check, a);
   check_score(check, a);
   check_composition(check, a);
   check_position(check, a, model.memory_length);

@@ -11,21 +11,35 @@ void describe(Fields& fields, AttentionOptions& o) {
              "key and value heads; fewer than n_heads: grouped queries, 1: multi-query, 0: n_heads");
   fields.add("bias", o.bias, "biases in the query, key, value and output projections");
 
-  fields.add("projection", o.projection,
-             "how projections are made: dense, banks of experts (SwitchHead) or heads chosen per token (MoA)");
+  fields.add(
+      "projection", o.projection,
+      "how projections are made: dense, banks of experts (SwitchHead), heads chosen per token (MoA), or dense with "
+      "only the top_k heads of each token let through (gated_heads)");
   fields.add("experts", o.experts, {"q", "k", "v", "o"},
              "experts: the projections that are banks of experts: query, key, value, output");
   fields.add("n_experts", o.n_experts, between(1, 1 << 20),
              "experts: per head and projection; routed_heads: all heads to choose from");
   fields.add("top_k", o.top_k, between(1, 1 << 20),
-             "experts: chosen per token, head and projection; routed_heads: must equal n_heads");
+             "experts: chosen per token, head and projection; routed_heads: must equal n_heads; gated_heads: heads let "
+             "through per token");
   fields.add("gate", o.gate,
              "weights of the chosen: sigmoid of each score or softmax over the chosen (experts); sigmoid, softmax over "
-             "all or the same with a sum of 1 (routed_heads)");
+             "all or the same with a sum of 1 (routed_heads, gated_heads)");
   fields.add("shared_selection", o.shared_selection,
              "experts: one selection for key and value (source) and query and output (destination) instead of two");
   fields.add("expert_dropout", o.expert_dropout, at_least_below(0, 1),
              "probability that an expert cannot be chosen while training");
+  fields.add("noisy_routing", o.noisy_routing, "routed_heads: learned noise on the router's scores while training");
+  fields.add("switch_coefficient", o.switch_coefficient, at_least(0),
+             "routed_heads: weight of the loss E sum_e P_e F_e that keeps heads in even use");
+  fields.add("switch_slots_coefficient", o.switch_slots_coefficient, at_least(0),
+             "routed_heads: weight of the same loss as MoA's released code counts it");
+  fields.add("cv_coefficient", o.cv_coefficient, at_least(0),
+             "routed_heads: weight of the squared coefficient of variation of the heads' weights");
+  fields.add("z_coefficient", o.z_coefficient, at_least(0),
+             "routed_heads: weight of the mean squared logsumexp of the router's scores");
+  fields.add("entropy_coefficient", o.entropy_coefficient, at_least(0),
+             "routed_heads: weight of the negative entropy of the mean choice");
 
   fields.add("score", o.score,
              "how a query scores a key: dot product, mixture of Gaussian keys, or linear attention by feature maps");
@@ -38,18 +52,37 @@ void describe(Fields& fields, AttentionOptions& o) {
   fields.add("prior", o.prior, "components' weights: equal (none), per layer, per head, or per head and key position");
   fields.add("prior_update", o.prior_update,
              "how the prior is learned: fixed (none), by gradient, or from responsibilities (soft_e)");
+  fields.add("prior_clamp", o.prior_clamp, "keep a prior learned by gradient between 0 and 1");
+  fields.add("soft_e_pairs", o.soft_e_pairs,
+             "soft_e: average over pairs of tokens that are not padding (valid), or over all");
   fields.add("mixture_score", o.mixture_score,
              "a component's score: Gaussian of the distance between query and key, or their scaled dot product");
+  fields.add("mixture_coefficients", o.mixture_coefficients, above(0),
+             "gaussian_mixture: factor of each component's squared distance, times sqrt(d_head); empty: 0.5 each");
+  fields.add("mixture_epsilon", o.mixture_epsilon, at_least(0),
+             "gaussian_mixture: added to the sum of a query's weights");
+  fields.add("shift_deviation", o.shift_deviation, at_least(0),
+             "keys = shifted: standard deviation of the shifts at the start (the first one is 0)");
+
+  fields.add("feature_map", o.feature_map, "linear: elu(x) + 1, or that divided by its sum over the channels");
+  fields.add("linear_mixing", o.linear_mixing, "linear: components are summed after or before the feature map");
+  fields.add("normaliser", o.normaliser, "linear: divide by the sum of a query's weights, or not");
+  fields.add("normaliser_epsilon", o.normaliser_epsilon, at_least(0), "linear: added to that sum");
+  fields.add("score_scale", o.score_scale, "linear: factor of the weights: 1, or 1/sqrt(d_head)");
+  fields.add("output_scale", o.output_scale,
+             "linear: factor of the result: 1, 1/sqrt(d_head), or 1/sqrt of the sequence's length");
 
   fields.add("composition", o.composition,
              "how heads talk: not at all, by a fixed learned map (static) or by maps computed per token (dynamic)");
   fields.add("compose", o.compose, {"pre", "post"}, "compose scores before the softmax, weights after it, or both");
   fields.add("compose_low_rank", o.compose_low_rank, {"query", "key"}, "dynamic: sides with low-rank maps");
   fields.add("compose_gates", o.compose_gates, {"query", "key"}, "dynamic: sides with a gate per head");
+  fields.add("compose_skip", o.compose_skip, "keep each head's own scores beside what the maps add");
   fields.add("compose_static", o.compose_static, "dynamic: a static map beside the dynamic terms");
   fields.add("compose_rank", o.compose_rank, between(1, 1024), "dynamic: rank of the low-rank maps");
   fields.add("compose_groups", o.compose_groups, between(1, 65536),
              "groups of neighbouring heads that never mix with each other; divides n_heads");
+  fields.add("compose_activation", o.compose_activation, "dynamic: non-linearity inside the low-rank maps");
 
   fields.add("position", o.position,
              "position scheme: none, rotary, Transformer-XL relative, or vectors added to the embeddings (learned, "

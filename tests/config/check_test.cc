@@ -90,7 +90,7 @@ TEST(Check, Scores) {
             "mixture_score: \"dot\" needs score = \"gaussian_mixture\", not \"dot\"");
   EXPECT_EQ(about_attention(gaussian + "prior_update = \"soft_e\""), "no error");
   EXPECT_EQ(about_attention(gaussian + "prior_update = \"soft_e\"\nprior = \"none\""),
-            "prior_update: \"soft_e\" needs score = \"gaussian_mixture\", mixing = \"sum\" and a prior");
+            "prior_update: \"soft_e\" needs mixing = \"sum\", a prior and several keys at each position");
   EXPECT_EQ(about_attention(linear + "composition = \"static\""),
             "composition: must be \"none\" with score = \"linear\", which never has the scores that heads would mix");
   EXPECT_EQ(about_attention(linear + "position = \"relative\""),

@@ -9,7 +9,7 @@
 
 namespace headroom::config {
 
-enum class Projection { dense, experts, routed_heads };
+enum class Projection { dense, experts, routed_heads, gated_heads };
 enum class Gate { sigmoid, softmax_top_k, softmax, softmax_renormalised };
 enum class Score { dot, gaussian_mixture, linear };
 enum class Keys { own, shifted, single };
@@ -17,7 +17,14 @@ enum class Mixing { sum, max };
 enum class Prior { none, layer, head, head_position };
 enum class PriorUpdate { none, gradient, soft_e };
 enum class MixtureScore { gaussian, dot };
+enum class SoftEPairs { valid, all };
+enum class FeatureMap { elu_plus_one, elu_plus_one_l1 };
+enum class LinearMixing { after_map, before_map };
+enum class Normaliser { sum, none };
+enum class ScoreScale { none, inv_sqrt_head };
+enum class OutputScale { none, inv_sqrt_head, inv_sqrt_length };
 enum class Composition { none, static_map, dynamic };
+enum class ComposeActivation { gelu, gelu_tanh };
 enum class Position { none, rope, relative, learned, sinusoidal };
 enum class Scale { inv_sqrt, learned };
 
@@ -34,6 +41,12 @@ struct AttentionOptions {
   Gate gate = Gate::sigmoid;
   bool shared_selection = false;
   double expert_dropout = 0.0;
+  bool noisy_routing = false;
+  double switch_coefficient = 0.01;
+  double switch_slots_coefficient = 0.0;
+  double cv_coefficient = 0.0;
+  double z_coefficient = 0.001;
+  double entropy_coefficient = 0.0;
 
   Score score = Score::dot;
   Keys keys = Keys::own;
@@ -41,15 +54,29 @@ struct AttentionOptions {
   Mixing mixing = Mixing::sum;
   Prior prior = Prior::head;
   PriorUpdate prior_update = PriorUpdate::gradient;
+  bool prior_clamp = true;
+  SoftEPairs soft_e_pairs = SoftEPairs::valid;
   MixtureScore mixture_score = MixtureScore::gaussian;
+  std::vector<double> mixture_coefficients;  // c_r sqrt(d_head); empty: 1/2 each
+  double mixture_epsilon = 0.0;
+  double shift_deviation = 1.0;
+
+  FeatureMap feature_map = FeatureMap::elu_plus_one;
+  LinearMixing linear_mixing = LinearMixing::after_map;
+  Normaliser normaliser = Normaliser::sum;
+  double normaliser_epsilon = 1e-6;
+  ScoreScale score_scale = ScoreScale::none;
+  OutputScale output_scale = OutputScale::none;
 
   Composition composition = Composition::none;
   std::vector<std::string> compose = {"pre", "post"};
   std::vector<std::string> compose_low_rank = {"query", "key"};
   std::vector<std::string> compose_gates = {"query", "key"};
+  bool compose_skip = true;
   bool compose_static = false;
   std::int64_t compose_rank = 2;
   std::int64_t compose_groups = 1;
+  ComposeActivation compose_activation = ComposeActivation::gelu;
 
   Position position = Position::rope;
   bool position_bias = false;
@@ -67,6 +94,18 @@ struct AttentionOptions {
   bool selects_source() const;       // k or v is a bank
   bool selects_destination() const;  // q or o is a bank
   std::int64_t n_selections() const;
+  bool is_mixture() const { return score == Score::gaussian_mixture; }
+  // Keys at each position: 1 for the dot product and for keys = "single".
+  std::int64_t key_components() const { return score == Score::dot || keys == Keys::single ? 1 : n_mixtures; }
+  // Key projections a head: several only where components have their own.
+  std::int64_t key_projections() const { return keys == Keys::own ? key_components() : 1; }
+  // Whether components are weighed: several, summed, with a prior other than none.
+  bool has_prior() const { return key_components() > 1 && mixing == Mixing::sum && prior != Prior::none; }
+  // Routed heads share one key and one value.
+  std::int64_t computed_kv_heads() const { return projection == Projection::routed_heads ? 1 : kv_heads(); }
+  bool composes(const std::string& stage) const;  // "pre" or "post"
+  // A fixed learned map of the heads (talking heads), alone or beside the dynamic terms.
+  bool has_static_map() const { return composition == Composition::static_map || compose_static; }
   // Channels of a head that rotate: even, at most d_head.
   std::int64_t rope_channels() const;
 };
@@ -75,8 +114,10 @@ void describe(Fields& fields, AttentionOptions& options);
 
 template <>
 struct Names<Projection> {
-  static constexpr std::pair<Projection, std::string_view> kNames[] = {
-      {Projection::dense, "dense"}, {Projection::experts, "experts"}, {Projection::routed_heads, "routed_heads"}};
+  static constexpr std::pair<Projection, std::string_view> kNames[] = {{Projection::dense, "dense"},
+                                                                       {Projection::experts, "experts"},
+                                                                       {Projection::routed_heads, "routed_heads"},
+                                                                       {Projection::gated_heads, "gated_heads"}};
 };
 template <>
 struct Names<Gate> {
@@ -113,6 +154,43 @@ template <>
 struct Names<MixtureScore> {
   static constexpr std::pair<MixtureScore, std::string_view> kNames[] = {{MixtureScore::gaussian, "gaussian"},
                                                                          {MixtureScore::dot, "dot"}};
+};
+template <>
+struct Names<SoftEPairs> {
+  static constexpr std::pair<SoftEPairs, std::string_view> kNames[] = {{SoftEPairs::valid, "valid"},
+                                                                       {SoftEPairs::all, "all"}};
+};
+template <>
+struct Names<FeatureMap> {
+  static constexpr std::pair<FeatureMap, std::string_view> kNames[] = {
+      {FeatureMap::elu_plus_one, "elu_plus_one"}, {FeatureMap::elu_plus_one_l1, "elu_plus_one_l1"}};
+};
+template <>
+struct Names<LinearMixing> {
+  static constexpr std::pair<LinearMixing, std::string_view> kNames[] = {{LinearMixing::after_map, "after_map"},
+                                                                         {LinearMixing::before_map, "before_map"}};
+};
+template <>
+struct Names<Normaliser> {
+  static constexpr std::pair<Normaliser, std::string_view> kNames[] = {{Normaliser::sum, "sum"},
+                                                                       {Normaliser::none, "none"}};
+};
+template <>
+struct Names<ScoreScale> {
+  static constexpr std::pair<ScoreScale, std::string_view> kNames[] = {{ScoreScale::none, "none"},
+                                                                       {ScoreScale::inv_sqrt_head, "inv_sqrt_head"}};
+};
+template <>
+struct Names<OutputScale> {
+  static constexpr std::pair<OutputScale, std::string_view> kNames[] = {
+      {OutputScale::none, "none"},
+      {OutputScale::inv_sqrt_head, "inv_sqrt_head"},
+      {OutputScale::inv_sqrt_length, "inv_sqrt_length"}};
+};
+template <>
+struct Names<ComposeActivation> {
+  static constexpr std::pair<ComposeActivation, std::string_view> kNames[] = {
+      {ComposeActivation::gelu, "gelu"}, {ComposeActivation::gelu_tanh, "gelu_tanh"}};
 };
 template <>
 struct Names<Composition> {
