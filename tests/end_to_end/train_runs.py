@@ -1,5 +1,6 @@
 """What the tests of `headroom train` share: the program, a tiny corpus and a config that uses everything random."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -108,5 +109,6 @@ def saved_step(out):
 
 
 def kill(process):
-    os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
+        os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
