@@ -173,7 +173,7 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   std::size_t expected = 0;
   try {
     const models::LanguageModel shapes(options, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
-    for (const nn::Parameter& parameter : shapes.parameters().all()) {
+    for (const nn::Parameter& parameter : shapes.parameters().stored()) {
       const auto found = checkpoint.tensors.find("model." + parameter.name);
       if (found == checkpoint.tensors.end()) {
         misuse("{}: parameter \"{}\" is missing", origin, parameter.name);
@@ -295,7 +295,7 @@ bool has_checkpoints(const fs::path& run) {
 models::LanguageModel build_model(const Checkpoint& checkpoint) {
   models::LanguageModel model(checkpoint.config.model, static_cast<std::uint64_t>(checkpoint.config.train.seed));
   const at::NoGradGuard no_grad;
-  for (const nn::Parameter& parameter : model.parameters().all()) {
+  for (const nn::Parameter& parameter : model.parameters().stored()) {
     const auto found = checkpoint.tensors.find("model." + parameter.name);
     if (found == checkpoint.tensors.end()) {
       fail("checkpoint: parameter \"{}\" is missing", parameter.name);

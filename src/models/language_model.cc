@@ -25,6 +25,23 @@ at::Tensor position_table(const config::ModelOptions& o, const nn::Builder& buil
   }
 }
 
+// The weight of a balance loss that a layer reports under this name.
+double balance_coefficient(const config::ModelOptions& o, const std::string& kind) {
+  const config::AttentionOptions& a = o.attention;
+  const std::pair<const char*, double> known[] = {{"entropy", o.mlp.entropy_coefficient},
+                                                  {"routing_entropy", a.entropy_coefficient},
+                                                  {"switch", a.switch_coefficient},
+                                                  {"switch_slots", a.switch_slots_coefficient},
+                                                  {"cv", a.cv_coefficient},
+                                                  {"z", a.z_coefficient}};
+  for (const auto& [name, coefficient] : known) {
+    if (kind == name) {
+      return coefficient;
+    }
+  }
+  fail("balance loss {}: no coefficient belongs to it", kind);
+}
+
 }  // namespace
 
 struct LanguageModel::Parts {
@@ -82,7 +99,7 @@ struct LanguageModel::Parts {
 
 struct DecodeState {
   std::int64_t in_chunk = 0;  // tokens of the current chunk already read
-  std::vector<nn::KeyValueCache> caches;
+  std::vector<nn::AttentionCache> caches;
   at::Tensor tokens;  // [B, in_chunk] of this chunk, kept where a full context slides
 };
 
@@ -103,7 +120,9 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, 
     const nn::AttentionPlace place{.d_model = o.d_model,
                                    .n_layers = o.n_layers,
                                    .causal = true,
-                                   .window = windows[static_cast<std::size_t>(layer)]};
+                                   .window = windows[static_cast<std::size_t>(layer)],
+                                   .context_length = o.context_length,
+                                   .memory_length = o.memory_length};
     parts_->blocks.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
   }
   parts_->norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
@@ -142,8 +161,9 @@ Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Con
   }
   Loss loss;
   loss.cross_entropy = ops::linear_cross_entropy(x, w, b, tokens.narrow(1, 1, t).reshape({-1}), context.implementation);
-  if (const auto entropy = losses.find("entropy"); entropy != losses.end()) {
-    loss.regulariser = entropy->second * parts_->options.mlp.entropy_coefficient;
+  for (const auto& [kind, value] : losses) {
+    const at::Tensor term = value * balance_coefficient(parts_->options, kind);
+    loss.regulariser = loss.regulariser.defined() ? loss.regulariser + term : term;
   }
   if (context.losses != nullptr) {
     *context.losses = std::move(losses);
@@ -156,9 +176,10 @@ at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const
 }
 
 std::unique_ptr<DecodeState, void (*)(DecodeState*)> LanguageModel::start_decoding(std::int64_t batch) const {
-  const config::ModelOptions& o = parts_->options;
   auto* state = new DecodeState;
-  state->caches.assign(parts_->blocks.size(), nn::KeyValueCache(o.memory_length + o.context_length));
+  for (const Block& block : parts_->blocks) {
+    state->caches.push_back(block.make_cache());
+  }
   state->tokens = at::empty({batch, 0}, at::TensorOptions(at::kLong).device(parts_->embed.device()));
   return {state, [](DecodeState* p) { delete p; }};
 }
@@ -170,7 +191,7 @@ at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, c
   while (pending.size(1) > 0) {
     if (state.in_chunk == o.context_length) {
       state.in_chunk = 0;
-      for (nn::KeyValueCache& cache : state.caches) {
+      for (nn::AttentionCache& cache : state.caches) {
         o.memory_length > 0 ? cache.keep_last(o.memory_length) : cache.forget();
       }
       if (o.memory_length == 0) {

@@ -1,6 +1,6 @@
 #include "headroom/nn/attention.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "headroom/core/error.h"
 #include "headroom/nn/linear.h"
@@ -11,121 +11,130 @@ namespace {
 
 constexpr double kHeadNormEpsilon = 1e-6;  // of QKNorm (DCMHA)
 
-void refuse_missing_parts(const config::AttentionOptions& o) {
-  if (o.score != config::Score::dot) {
-    misuse("model.attention.score: {} has no implementation yet; use dot", config::name_of(o.score));
+void refuse_other_sequence(const config::AttentionOptions& o, const AttentionPlace& place) {
+  const bool offsets = o.position == config::Position::relative || o.position == config::Position::rope;
+  if (place.cross && (offsets || place.causal || place.window > 0)) {
+    misuse(
+        "model.attention: cross-attention has no order between its two sequences: position must be none, learned or "
+        "sinusoidal, and there is no causal mask and no window");
   }
-  if (o.composition != config::Composition::none) {
-    misuse("model.attention.composition: {} has no implementation yet; use none", config::name_of(o.composition));
-  }
+}
+
+void trace_attention(const ops::AttentionTrace& seen, const AttentionInput& input, const Context& context) {
+  const auto note = [&](const char* name, at::Tensor value) {
+    if (value.defined()) {
+      if (input.valid_queries) {
+        value = value.masked_fill(input.valid_queries->logical_not().unsqueeze(1).unsqueeze(3), 0.0);
+      }
+      (*context.trace)[context.scope + name] = value;
+    }
+  };
+  note("scores", seen.scores);
+  note("scores_composed", seen.scores_composed);
+  note("probs", seen.probs);
+  note("probs_composed", seen.probs_composed);
 }
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> KeyValueCache::append(const at::Tensor& k, const at::Tensor& v) {
-  const std::int64_t n = k.size(2);
-  if (size_ + n > capacity_) {
-    fail("attention cache: {} tokens do not fit beside {} of {}", n, size_, capacity_);
-  }
-  if (!k_.defined()) {
-    k_ = at::empty({k.size(0), k.size(1), capacity_, k.size(3)}, k.options());
-    v_ = at::empty({v.size(0), v.size(1), capacity_, v.size(3)}, v.options());
-  }
-  k_.narrow(2, size_, n).copy_(k);
-  v_.narrow(2, size_, n).copy_(v);
-  size_ += n;
-  next_position_ += n;
-  return {k_.narrow(2, 0, size_), v_.narrow(2, 0, size_)};
-}
-
-void KeyValueCache::keep_last(std::int64_t count) {
-  if (count >= size_) {
-    return;
-  }
-  for (at::Tensor* t : {&k_, &v_}) {
-    t->narrow(2, 0, count).copy_(t->narrow(2, size_ - count, count).clone());
-  }
-  size_ = count;
-}
-
-void KeyValueCache::forget() {
-  size_ = 0;
-  next_position_ = 0;
-}
-
 Attention::Attention(const config::AttentionOptions& options, const AttentionPlace& place, const Builder& build)
     : options_(options), place_(place) {
-  refuse_missing_parts(options);
+  refuse_other_sequence(options, place);
   projection_ = make_projection(options, {place.d_model, place.n_layers}, build);
   if (options.position == config::Position::rope) {
     rotary_ = Rotary{options.rope_channels(), options.rope_base};
   }
   if (options.position == config::Position::relative) {
-    const double std = std::sqrt(2.0 / static_cast<double>(place.n_layers * place.d_model));
-    const std::int64_t shape[] = {place.d_model, options.n_heads, options.d_head};
-    w_pos_ = options.projection == config::Projection::dense ? build.truncated_normal("w_pos", shape, std)
-                                                             : build.normal("w_pos", shape, std);
+    relative_.emplace(options, place.d_model, place.n_layers, build);
   }
-  if (options.position_bias) {
-    u_ = build.constant("u", {options.n_heads, options.d_head}, 0.0);
-    v_ = build.constant("v", {options.n_heads, options.d_head}, 0.0);
-  }
-  if (options.scale == config::Scale::learned) {
-    scale_ = build.constant("scale", {1}, 1.0 / std::sqrt(static_cast<double>(options.d_head)));
-  }
+  const ScorePlace score_place{.n_positions = place.memory_length + place.context_length,
+                               .context_length = place.context_length,
+                               .rotary = rotary_};
+  score_ = make_score(options, score_place, build);
   if (options.qk_norm) {
     q_norm_ = build.constant("q_norm", {options.d_head}, 1.0);
     k_norm_ = build.constant("k_norm", {options.d_head}, 1.0);
   }
+  if (options.composition != config::Composition::none) {
+    composition_.emplace(options, place.d_model, build);
+  }
 }
 
-// Row c is p(delta) w_pos for delta = c - (S - 1): [H, C, e], C as ops::AttentionInputs wants it.
-at::Tensor Attention::relative_offsets(std::int64_t n_queries, std::int64_t n_keys, const Context& context) const {
-  const std::int64_t n = place_.causal ? n_keys : n_keys + n_queries - 1;
-  const at::Tensor p = sinusoids(1 - n_keys, n, place_.d_model, options_.rope_base, w_pos_.options());
-  return linear(p, w_pos_, {}, context).view({n, options_.n_heads, options_.d_head}).transpose(0, 1);
+AttentionCache Attention::make_cache() const {
+  const std::int64_t all = place_.memory_length + place_.context_length;
+  const bool slides = place_.window > 0 && place_.window < all;
+  return AttentionCache(slides ? place_.window : all, slides);
+}
+
+void Attention::normalise_and_rotate(Heads& heads, const AttentionInput& input, const Context& context) const {
+  if (q_norm_.defined()) {
+    heads.q = at::rms_norm(heads.q, q_norm_.sizes(), to_compute(q_norm_, context), kHeadNormEpsilon);
+    for (at::Tensor& k : heads.keys) {
+      k = at::rms_norm(k, k_norm_.sizes(), to_compute(k_norm_, context), kHeadNormEpsilon);
+    }
+  }
+  if (rotary_) {
+    const std::int64_t first = input.cache != nullptr ? input.cache->next_position() : 0;
+    heads.q = (*rotary_)(heads.q, first + heads.keys[0].size(2) - heads.q.size(2));
+    for (at::Tensor& k : heads.keys) {
+      k = (*rotary_)(k, first);
+    }
+  }
 }
 
 at::Tensor Attention::operator()(const AttentionInput& input, const Context& context) const {
   const at::Tensor& source = input.source.defined() ? input.source : input.x;
-  Heads heads = projection_->project(input.x, source, context);
-  at::Tensor &q = heads.q, &k = heads.k;
-  if (q_norm_.defined()) {
-    q = at::rms_norm(q, q_norm_.sizes(), to_compute(q_norm_, context), kHeadNormEpsilon);
-    k = at::rms_norm(k, k_norm_.sizes(), to_compute(k_norm_, context), kHeadNormEpsilon);
+  Heads heads = projection_->project({.x = input.x,
+                                      .source = source,
+                                      .source_value = input.source_value.defined() ? input.source_value : source,
+                                      .cross = place_.cross,
+                                      .valid_queries = input.valid_queries,
+                                      .router_noise = input.router_noise},
+                                     context);
+  normalise_and_rotate(heads, input, context);
+  std::vector<at::Tensor> kept = heads.keys;
+  kept.push_back(heads.v);
+  if (composition_) {
+    kept.push_back(composition_->key_factors(source, context));
   }
-  if (rotary_) {
-    const std::int64_t first = input.cache != nullptr ? input.cache->next_position() : 0;
-    q = (*rotary_)(q, first + source.size(1) - input.x.size(1));
-    k = (*rotary_)(k, first);
-  }
+  ScoreCall call;
   if (input.cache != nullptr) {
-    std::tie(heads.k, heads.v) = input.cache->append(heads.k, heads.v);
-  }
-  ops::AttentionInputs in{.q = q, .k = heads.k, .v = heads.v};
-  in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = input.valid_keys};
-  in.scale = 1.0 / std::sqrt(static_cast<double>(options_.d_head));
-  if (scale_.defined()) {
-    in.q = q * to_compute(scale_, context);
-    in.scale = 1.0;
-  }
-  if (w_pos_.defined()) {
-    in.r = relative_offsets(q.size(2), heads.k.size(2), context);
-    in.q_position = in.q;
-    if (u_.defined()) {
-      const auto biased = [&](const at::Tensor& bias) {
-        const at::Tensor sum = q + to_compute(bias, context).unsqueeze(1);
-        return scale_.defined() ? sum * to_compute(scale_, context) : sum;
-      };
-      in.q = biased(u_);
-      in.q_position = biased(v_);
+    AttentionCache& cache = *input.cache;
+    if (!place_.causal) {
+      fail("attention: only causal layers decode token by token");
+    }
+    call.first_position = cache.next_position();
+    if (score_->has_state() && place_.memory_length == 0) {
+      call.first_index = cache.next_position();
+      call.linear = &cache.linear();
+      cache.count(input.x.size(1));
+    } else {
+      const std::int64_t read = cache.next_position() + input.x.size(1), known = cache.first_index() + cache.size();
+      kept = cache.append(kept);
+      call.first_position = read - kept[0].size(2);
+      call.first_index = known + input.x.size(1) - kept[0].size(2);
     }
   }
-  at::Tensor o;
+  const std::size_t n_keys = heads.keys.size();
+  ops::AttentionInputs in{.q = heads.q, .k = kept[0], .v = kept[n_keys]};
+  in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = input.valid_keys};
+  call.more_keys.assign(kept.begin() + 1, kept.begin() + static_cast<std::ptrdiff_t>(n_keys));
+  if (relative_) {
+    relative_->add_to(in, context);
+  }
+  if (composition_) {
+    Composition::Maps maps = composition_->maps(input.x, kept[n_keys + 1], context);
+    in.pre = std::move(maps.pre);
+    in.post = std::move(maps.post);
+    if (context.trace != nullptr) {
+      (*context.trace)[context.scope + "key_map"] = composition_->key_maps(kept[n_keys + 1]);
+    }
+  }
+  ops::AttentionTrace seen;
+  call.trace = context.trace != nullptr ? &seen : nullptr;
+  const at::Tensor o = (*score_)(std::move(in), call, context);
   if (context.trace != nullptr) {
-    o = ops::attention_reference(in, &(*context.trace)[context.scope + "probs"]);
-  } else {
-    o = ops::attention(in, context.implementation);
+    trace_attention(seen, input, context);
   }
   return projection_->combine(o, heads, context);
 }

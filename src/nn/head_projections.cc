@@ -2,7 +2,6 @@
 // (SwitchHead Eq. 7-10).
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "headroom/nn/linear.h"
 #include "headroom/nn/projection.h"
 #include "headroom/ops/expert_linear.h"
@@ -14,9 +13,9 @@ class HeadProjections : public Projection {
  public:
   HeadProjections(const config::AttentionOptions& options, const ProjectionInit& init, const Builder& build)
       : options_(options), d_model_(init.d_model) {
-    q_ = input_side('q', "w_q", "b_q", options.n_heads, init, build);
-    k_ = input_side('k', "w_k", "b_k", options.kv_heads(), init, build);
-    v_ = input_side('v', "w_v", "b_v", options.kv_heads(), init, build);
+    q_ = input_side('q', options.n_heads, 1, init, build);
+    k_ = input_side('k', options.kv_heads(), options.key_projections(), init, build);
+    v_ = input_side('v', options.kv_heads(), 1, init, build);
     o_ = output_side(init, build);
     const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
     const std::int64_t shape[] = {init.d_model, options.n_heads, options.n_experts};
@@ -28,13 +27,15 @@ class HeadProjections : public Projection {
     }
   }
 
-  Heads project(const at::Tensor& x, const at::Tensor& source, const Context& context) const override {
+  Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads;
-    const std::optional<Selection> on_source = select_source(source, context);
-    heads.destination = select_destination(x, source, on_source, context);
-    heads.q = apply(q_, x, heads.destination, context);
-    heads.k = apply(k_, source, on_source, context);
-    heads.v = apply(v_, source, on_source, context);
+    const std::optional<Selection> on_source = select_source(input.source, context);
+    heads.destination = select_destination(input, on_source, context);
+    heads.q = apply(q_, 0, input.x, heads.destination, context);
+    for (std::int64_t r = 0; r < options_.key_projections(); ++r) {
+      heads.keys.push_back(apply(k_, r, input.source, on_source, context));
+    }
+    heads.v = apply(v_, 0, input.source_value, on_source, context);
     return heads;
   }
 
@@ -45,33 +46,55 @@ class HeadProjections : public Projection {
       return linear(by_token.reshape({b, t, -1}), o_.w, o_.bias, context, /*in_axes=*/2);
     }
     const at::Tensor rows = by_token.reshape({b * t, options_.n_heads, options_.d_head});
-    return grouped(o_, rows, *heads.destination, /*sum_heads=*/true, context).view({b, t, d_model_});
+    return grouped(o_.w, o_.bias, rows, *heads.destination, /*sum_heads=*/true, context).view({b, t, d_model_});
   }
 
  private:
   struct Matrix {
-    at::Tensor w;  // [d, H, e] or a bank [H, E, d, e]; output side [H, e, d] or [H, E, e, d]
+    at::Tensor
+        w;  // [d, H, e] or a bank [H, E, d, e], with R in front of several copies; output [H, e, d], [H, E, e, d]
     at::Tensor bias;
     bool bank = false;
     std::int64_t n_heads = 0;
+    std::int64_t copies = 1;  // keys of a mixture: R projections
+
+    at::Tensor weight(std::int64_t copy) const { return copies == 1 ? w : w[copy]; }
+    at::Tensor offset(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
   };
 
-  // Experts start normal, plain layers truncated normal; in a SwitchHead layer all projections start normal.
-  at::Tensor begin(std::string_view name, at::IntArrayRef shape, double std, const Builder& build) const {
-    return options_.projection == config::Projection::dense ? build.truncated_normal(name, shape, std)
-                                                            : build.normal(name, shape, std);
+  // Experts start normal, plain layers truncated normal; in a SwitchHead layer all projections start normal. Layers
+  // that compose heads start as DCMHA's: normal, by Glorot's rule.
+  at::Tensor begin(std::string_view name, std::vector<std::int64_t> shape, std::int64_t copies, double std,
+                   const Builder& build) const {
+    if (copies > 1) {
+      shape.insert(shape.begin(), copies);
+    }
+    if (options_.projection == config::Projection::experts) {
+      return build.normal(name, shape, std);
+    }
+    if (options_.composition != config::Composition::none) {
+      const std::int64_t wide = options_.n_heads * options_.d_head;
+      return build.normal(name, shape, std::sqrt(2.0 / static_cast<double>(d_model_ + wide)));
+    }
+    return build.truncated_normal(name, shape, std);
   }
 
-  Matrix input_side(char which, std::string_view name, std::string_view bias, std::int64_t n_heads,
-                    const ProjectionInit& init, const Builder& build) const {
+  Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const ProjectionInit& init,
+                    const Builder& build) const {
     Matrix m;
     m.bank = options_.has_experts(which);
     m.n_heads = n_heads;
+    m.copies = copies;
     const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
-    m.w = m.bank ? begin(name, {n_heads, options_.n_experts, init.d_model, options_.d_head}, std, build)
-                 : begin(name, {init.d_model, n_heads, options_.d_head}, std, build);
+    const std::string name = {'w', '_', which};
+    m.w = m.bank ? begin(name, {n_heads, options_.n_experts, init.d_model, options_.d_head}, copies, std, build)
+                 : begin(name, {init.d_model, n_heads, options_.d_head}, copies, std, build);
     if (options_.bias) {
-      m.bias = build.constant(bias, {n_heads, options_.d_head}, 0.0);
+      std::vector<std::int64_t> shape = {n_heads, options_.d_head};
+      if (copies > 1) {
+        shape.insert(shape.begin(), copies);
+      }
+      m.bias = build.constant(std::string{'b', '_', which}, shape, 0.0);
     }
     return m;
   }
@@ -81,8 +104,8 @@ class HeadProjections : public Projection {
     m.bank = options_.has_experts('o');
     m.n_heads = options_.n_heads;
     const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * m.n_heads * options_.d_head));
-    m.w = m.bank ? begin("w_o", {m.n_heads, options_.n_experts, options_.d_head, init.d_model}, std, build)
-                 : begin("w_o", {m.n_heads, options_.d_head, init.d_model}, std, build);
+    m.w = m.bank ? begin("w_o", {m.n_heads, options_.n_experts, options_.d_head, init.d_model}, 1, std, build)
+                 : begin("w_o", {m.n_heads, options_.d_head, init.d_model}, 1, std, build);
     if (options_.bias) {
       m.bias = build.constant("b_o", {init.d_model}, 0.0);
     }
@@ -105,46 +128,44 @@ class HeadProjections : public Projection {
     return choose(source, options_.shared_selection ? select_out_ : select_in_, context, "select_in");
   }
 
-  std::optional<Selection> select_destination(const at::Tensor& x, const at::Tensor& source,
-                                              const std::optional<Selection>& on_source, const Context& context) const {
+  std::optional<Selection> select_destination(const ProjectionInput& input, const std::optional<Selection>& on_source,
+                                              const Context& context) const {
     if (!options_.selects_destination()) {
       return std::nullopt;
     }
-    if (options_.shared_selection && on_source) {
+    if (options_.shared_selection && on_source && !input.cross) {
       // The queries are the last tokens of the source, chosen for already.
-      const std::int64_t t = x.size(1), s = source.size(1);
-      Selection same = s == t ? *on_source : on_source->narrow(x.size(0), s - t, t);
+      const std::int64_t t = input.x.size(1), s = input.source.size(1);
+      Selection same = s == t ? *on_source : on_source->narrow(input.x.size(0), s - t, t);
       if (context.trace != nullptr) {
         (*context.trace)[context.scope + "select_out.index"] = same.index;
         (*context.trace)[context.scope + "select_out.weight"] = same.weight;
       }
       return same;
     }
-    return choose(x, select_out_, context, "select_out");
+    return choose(input.x, select_out_, context, "select_out");
   }
 
-  at::Tensor apply(const Matrix& m, const at::Tensor& x, const std::optional<Selection>& selection,
+  at::Tensor apply(const Matrix& m, std::int64_t copy, const at::Tensor& x, const std::optional<Selection>& selection,
                    const Context& context) const {
     const std::int64_t b = x.size(0), t = x.size(1);
-    at::Tensor y;
-    if (m.bank) {
-      y = grouped(m, x.reshape({b * t, d_model_}), *selection, /*sum_heads=*/false, context);
-    } else {
-      y = linear(x, m.w, m.bias, context);
-    }
+    const at::Tensor w = m.weight(copy), bias = m.offset(copy);
+    const at::Tensor y = m.bank
+                             ? grouped(w, bias, x.reshape({b * t, d_model_}), *selection, /*sum_heads=*/false, context)
+                             : linear(x, w, bias, context);
     return y.view({b, t, m.n_heads, options_.d_head}).transpose(1, 2);
   }
 
-  at::Tensor grouped(const Matrix& m, const at::Tensor& rows, const Selection& selection, bool sum_heads,
-                     const Context& context) const {
-    const at::Tensor bank = to_compute(m.w, context).reshape({-1, m.w.size(2), m.w.size(3)});
+  // `bank` [H, E, in, out].
+  static at::Tensor grouped(const at::Tensor& bank, const at::Tensor& bias, const at::Tensor& rows,
+                            const Selection& selection, bool sum_heads, const Context& context) {
     at::Tensor y = ops::expert_linear({.input = to_compute(rows, context),
-                                       .bank = bank,
+                                       .bank = to_compute(bank, context).reshape({-1, bank.size(2), bank.size(3)}),
                                        .index = selection.bank_index(),
                                        .weight = selection.weight,
                                        .sum_heads = sum_heads},
                                       context.implementation);
-    return m.bias.defined() ? y + to_compute(m.bias, context) : y;
+    return bias.defined() ? y + to_compute(bias, context) : y;
   }
 
   config::AttentionOptions options_;
@@ -155,11 +176,8 @@ class HeadProjections : public Projection {
 
 }  // namespace
 
-std::unique_ptr<Projection> make_projection(const config::AttentionOptions& options, const ProjectionInit& init,
-                                            const Builder& build) {
-  if (options.projection == config::Projection::routed_heads) {
-    misuse("model.attention.projection: routed_heads has no implementation yet; use dense or experts");
-  }
+std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const ProjectionInit& init,
+                                                  const Builder& build) {
   return std::make_unique<HeadProjections>(options, init, build);
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "headroom/nn/linear.h"
+#include "headroom/nn/routing_losses.h"
 #include "headroom/nn/selection.h"
 #include "headroom/ops/expert_linear.h"
 
@@ -70,7 +71,7 @@ class ExpertMlp : public Mlp {
     const at::Tensor rows = x.reshape({-1, x.size(-1)});
     const Selection chosen = select_experts(rows, select_, choice, context, "select");
     if (context.losses != nullptr) {
-      add_entropy(chosen.score, context);
+      add_loss(context, "entropy", entropy_loss(chosen.score.squeeze(1)));
     }
     // Each chosen expert is a slot of its own: [N, 1, k] becomes [N, k, 1].
     const at::Tensor slot = chosen.index.transpose(1, 2);
@@ -87,14 +88,6 @@ class ExpertMlp : public Mlp {
   }
 
  private:
-  static void add_entropy(const at::Tensor& score, const Context& context) {
-    const at::Tensor log_mean =
-        score.squeeze(1).log_softmax(-1).logsumexp(at::IntArrayRef{0}) - std::log(static_cast<double>(score.size(0)));
-    const at::Tensor entropy = (log_mean.exp() * log_mean).sum();
-    at::Tensor& sum = (*context.losses)["entropy"];
-    sum = sum.defined() ? sum + entropy : entropy;
-  }
-
   config::MlpOptions options_;
   at::Tensor select_, w_up_, w_down_;
 };

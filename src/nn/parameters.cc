@@ -12,6 +12,17 @@ at::Tensor Parameters::add(std::string name, at::Tensor value) {
   return value;
 }
 
+at::Tensor Parameters::add_buffer(std::string name, at::Tensor value) {
+  buffers_.push_back({std::move(name), value});
+  return value;
+}
+
+std::vector<Parameter> Parameters::stored() const {
+  std::vector<Parameter> everything = all_;
+  everything.insert(everything.end(), buffers_.begin(), buffers_.end());
+  return everything;
+}
+
 at::Tensor Parameters::at(std::string_view name) const {
   for (const Parameter& parameter : all_) {
     if (parameter.name == name) {
@@ -66,6 +77,10 @@ at::Tensor Builder::uniform(std::string_view name, at::IntArrayRef shape, double
 
 at::Tensor Builder::constant(std::string_view name, at::IntArrayRef shape, double value) const {
   return given(name, at::full(shape, value, options_));
+}
+
+at::Tensor Builder::buffer(std::string_view name, at::IntArrayRef shape, double value) const {
+  return parameters_->add_buffer(prefix_ + std::string(name), at::full(shape, value, options_));
 }
 
 }  // namespace headroom::nn

@@ -1,5 +1,9 @@
 #include "headroom/nn/position.h"
 
+#include <cmath>
+
+#include "headroom/nn/linear.h"
+
 namespace headroom::nn {
 namespace {
 
@@ -29,6 +33,33 @@ at::Tensor Rotary::operator()(const at::Tensor& x, std::int64_t first) const {
 at::Tensor sinusoids(std::int64_t first, std::int64_t n, std::int64_t width, double base, at::TensorOptions options) {
   const at::Tensor angle = angles(first, n, (width + 1) / 2, width, base);
   return at::stack({angle.sin(), angle.cos()}, 2).view({n, -1}).narrow(1, 0, width).to(options);
+}
+
+RelativePosition::RelativePosition(const config::AttentionOptions& o, std::int64_t d_model, std::int64_t n_layers,
+                                   const Builder& build)
+    : options_(o), d_model_(d_model) {
+  const double std = std::sqrt(2.0 / static_cast<double>(n_layers * d_model));
+  const bool routed = o.projection == config::Projection::routed_heads;
+  const std::vector<std::int64_t> shape =
+      routed ? std::vector<std::int64_t>{d_model, o.d_head} : std::vector<std::int64_t>{d_model, o.n_heads, o.d_head};
+  w_pos_ = o.projection == config::Projection::experts || routed ? build.normal("w_pos", shape, std)
+                                                                 : build.truncated_normal("w_pos", shape, std);
+  if (o.position_bias) {
+    u_ = build.constant("u", {routed ? 1 : o.n_heads, o.d_head}, 0.0);
+    v_ = build.constant("v", {routed ? 1 : o.n_heads, o.d_head}, 0.0);
+  }
+}
+
+void RelativePosition::add_to(ops::AttentionInputs& in, const Context& context) const {
+  // Row c is p(delta) W_pos for delta = c - (S - 1): [H, C, e], C as ops::AttentionInputs wants it.
+  const std::int64_t n_keys = in.k.size(2), n = in.mask.causal ? n_keys : n_keys + in.q.size(2) - 1;
+  const at::Tensor p = sinusoids(1 - n_keys, n, d_model_, options_.rope_base, w_pos_.options());
+  in.r = linear(p, w_pos_, {}, context).view({n, -1, options_.d_head}).transpose(0, 1).expand({in.q.size(1), -1, -1});
+  in.q_position = in.q;
+  if (u_.defined()) {
+    in.q_position = in.q + to_compute(v_, context).unsqueeze(1);
+    in.q = in.q + to_compute(u_, context).unsqueeze(1);
+  }
 }
 
 }  // namespace headroom::nn

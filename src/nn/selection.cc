@@ -7,6 +7,8 @@
 namespace headroom::nn {
 namespace {
 
+constexpr double kRenormaliseEpsilon = 1e-6;
+
 // True where an expert is left out for this token.
 at::Tensor dropped_experts(const at::Tensor& score, double p, const Context& context) {
   if (!context.generator) {
@@ -19,6 +21,22 @@ void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& co
   const at::Tensor counts = at::bincount(bank_index.reshape({-1}), {}, n).cpu();
   at::Tensor& sum = (*context.usage)[name];
   sum = sum.defined() ? sum + counts : counts;
+}
+
+at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
+  switch (gate) {
+    case config::Gate::sigmoid:
+      return score.gather(-1, index).sigmoid();
+    case config::Gate::softmax_top_k:
+      return score.gather(-1, index).softmax(-1);
+    case config::Gate::softmax:
+      return score.softmax(-1).gather(-1, index);
+    case config::Gate::softmax_renormalised: {
+      const at::Tensor p = score.softmax(-1).gather(-1, index);
+      return p / (p.detach().sum(-1, /*keepdim=*/true) + kRenormaliseEpsilon);
+    }
+  }
+  fail("gate: unknown");
 }
 
 }  // namespace
@@ -37,33 +55,34 @@ Selection Selection::narrow(std::int64_t batch, std::int64_t begin, std::int64_t
 
 Selection select_experts(const at::Tensor& x, const at::Tensor& w, const SelectionOptions& options,
                          const Context& context, const std::string& name) {
+  const at::Tensor score = x.to(w.scalar_type()).mm(w.reshape({w.size(0), -1}));
+  return choose_experts(score.view({-1, options.n_heads, options.n_experts}), options, context, name);
+}
+
+Selection choose_experts(const at::Tensor& score, const SelectionOptions& options, const Context& context,
+                         const std::string& name) {
   Selection selection;
-  const at::Tensor raw = x.to(w.scalar_type()).mm(w.reshape({w.size(0), -1}));
-  selection.score = raw.view({-1, options.n_heads, options.n_experts});
-  at::Tensor ranked = selection.score.detach(), dropped;
+  selection.score = score;
+  at::Tensor ranked = score.detach(), dropped;
   if (context.training && options.expert_dropout > 0.0) {
     dropped = dropped_experts(ranked, options.expert_dropout, context);
     ranked = ranked.masked_fill(dropped, -std::numeric_limits<double>::infinity());
   }
   selection.index = std::get<1>(ranked.topk(options.top_k, -1));
-  const at::Tensor chosen = selection.score.gather(-1, selection.index);
-  switch (options.gate) {
-    case config::Gate::sigmoid:
-      selection.weight = chosen.sigmoid();
-      break;
-    case config::Gate::softmax_top_k:
-      selection.weight = chosen.softmax(-1);
-      break;
-    default:
-      misuse("model.attention.gate: {} belongs to projection routed_heads", config::name_of(options.gate));
-  }
+  selection.weight = gate_weights(score, selection.index, options.gate);
   if (dropped.defined() && options.dropped_weigh_nothing) {
     selection.weight = selection.weight.masked_fill(dropped.gather(-1, selection.index), 0.0);
   }
+  if (options.valid) {
+    selection.weight = selection.weight.masked_fill(options.valid->logical_not().view({-1, 1, 1}), 0.0);
+  }
   if (context.usage != nullptr) {
-    count_usage(selection.bank_index(), options.n_heads * options.n_experts, context, context.scope + name);
+    const at::Tensor index = selection.bank_index();
+    count_usage(options.valid ? index.index({*options.valid}) : index, options.n_heads * options.n_experts, context,
+                context.scope + name);
   }
   if (context.trace != nullptr) {
+    (*context.trace)[context.scope + name + ".score"] = selection.score;
     (*context.trace)[context.scope + name + ".index"] = selection.index;
     (*context.trace)[context.scope + name + ".weight"] = selection.weight;
   }

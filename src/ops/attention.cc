@@ -10,8 +10,39 @@
 namespace headroom::ops {
 namespace {
 
+void check_mixture(const AttentionInputs& in) {
+  const Mixture& mixture = *in.mixture;
+  const std::int64_t n = mixture.n_components(), groups = in.k.size(1), keys = in.k.size(2);
+  const auto per_key = [&](std::int64_t size) { return size == 1 || size == keys; };
+  if (mixture.shift && !mixture.more_keys.empty()) {
+    fail("attention: a mixture has shifts or more keys, not both");
+  }
+  for (const at::Tensor& key : mixture.more_keys) {
+    if (key.sizes() != in.k.sizes()) {
+      fail("attention: every component's keys must be shaped as k, {}, got {}", fmt::join(in.k.sizes(), "x"),
+           fmt::join(key.sizes(), "x"));
+    }
+  }
+  if (mixture.shift && (mixture.shift->dim() != 4 || mixture.shift->size(1) != groups ||
+                        !per_key(mixture.shift->size(2)) || mixture.shift->size(3) != in.k.size(3))) {
+    fail("attention: shift must be [R, {}, {} or 1, {}], got {}", groups, keys, in.k.size(3),
+         fmt::join(mixture.shift->sizes(), "x"));
+  }
+  if (mixture.coefficient && mixture.coefficient->sizes() != at::IntArrayRef{n}) {
+    fail("attention: coefficient must be [{}], got {}", n, fmt::join(mixture.coefficient->sizes(), "x"));
+  }
+  if (mixture.prior && (mixture.prior->dim() != 3 || mixture.prior->size(0) != n || mixture.prior->size(1) != groups ||
+                        !per_key(mixture.prior->size(2)))) {
+    fail("attention: prior must be [{}, {}, {} or 1], got {}", n, groups, keys, fmt::join(mixture.prior->sizes(), "x"));
+  }
+}
+
 void check(const AttentionInputs& in) {
-  const auto& [q, k, v, scale, mask, q_position, r] = in;
+  const auto& q = in.q;
+  const auto& k = in.k;
+  const auto& v = in.v;
+  const auto& mask = in.mask;
+  const auto& r = in.r;
   if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4) {
     fail("attention: q, k and v must have 4 axes, got {}, {} and {}", q.dim(), k.dim(), v.dim());
   }
@@ -24,13 +55,16 @@ void check(const AttentionInputs& in) {
   if (mask.causal && q.size(2) > k.size(2)) {
     fail("attention: a causal mask needs at least as many keys as queries, got {} and {}", k.size(2), q.size(2));
   }
-  if (q_position.has_value() != r.has_value()) {
+  if (in.q_position.has_value() != r.has_value()) {
     fail("attention: q_position and r must be given together");
   }
   const std::int64_t offsets = mask.causal ? k.size(2) : k.size(2) + q.size(2) - 1;
   if (r && (r->dim() != 3 || r->size(0) != q.size(1) || r->size(1) != offsets || r->size(2) != q.size(3))) {
     fail("attention: r must be [H, C, e] = {}x{}x{}, got {}", q.size(1), offsets, q.size(3),
          fmt::join(r->sizes(), "x"));
+  }
+  if (in.mixture) {
+    check_mixture(in);
   }
 }
 
@@ -72,6 +106,12 @@ at::Tensor visible_keys(const AttentionMask& mask, std::int64_t n_queries, std::
 
 std::string attention_fused_refusal(const AttentionInputs& in) {
   const bool cpu = in.q.is_cpu();
+  if (in.mixture) {
+    return "mixtures of keys have the reference only";
+  }
+  if (in.pre || in.post) {
+    return "composed heads have the reference only";
+  }
   if (!cpu && (in.r || in.mask.valid_keys)) {
     return "relative positions and padding have the reference only beside the CPU";
   }

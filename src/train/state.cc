@@ -140,9 +140,11 @@ eval::Checkpoint to_checkpoint(const TrainState& state, const models::LanguageMo
       .config = config, .step = state.step, .tokenizer = std::move(tokenizer), .tensors = {}, .metadata = {}};
   const std::vector<nn::Parameter>& parameters = model.parameters().all();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    checkpoint.tensors.emplace("model." + parameters[i].name, parameters[i].tensor);
     checkpoint.tensors.emplace("optimizer.m." + parameters[i].name, state.m[i]);
     checkpoint.tensors.emplace("optimizer.v." + parameters[i].name, state.v[i]);
+  }
+  for (const nn::Parameter& stored : model.parameters().stored()) {
+    checkpoint.tensors.emplace("model." + stored.name, stored.tensor);
   }
   for (std::size_t layer = 0; layer < state.memory.layers.size(); ++layer) {
     checkpoint.tensors.emplace(memory_name(layer), state.memory.layers[layer]);
@@ -195,7 +197,7 @@ void check_data(const eval::Checkpoint& checkpoint, const data::TokenFile& token
 
 std::string parameters_sha256(const nn::Parameters& parameters) {
   Sha256 hash;
-  for (const nn::Parameter& parameter : parameters.all()) {
+  for (const nn::Parameter& parameter : parameters.stored()) {
     const at::Tensor bytes = parameter.tensor.detach().cpu().contiguous();
     hash.update(parameter.name);
     hash.update(std::span(static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()));

@@ -169,7 +169,7 @@ TEST(Attention, StepByStepWithTheCacheEqualsTheWhole) {
       AttentionInput all;
       all.x = x;
       const at::Tensor whole = layer.attention(all, Context());
-      KeyValueCache cache(7);
+      AttentionCache cache(7);
       std::vector<at::Tensor> pieces;
       for (const auto& [begin, count] : std::vector<std::pair<int, int>>{{0, 3}, {3, 1}, {4, 1}, {5, 2}}) {
         AttentionInput piece;

@@ -17,7 +17,7 @@ struct BlockInput {
   at::Tensor h;                          // [B, T, d]
   at::Tensor memory;                     // [B, M, d] earlier inputs of this layer; undefined: none
   std::optional<at::Tensor> valid_keys;  // [B, M + T] bool
-  nn::KeyValueCache* cache = nullptr;    // decoding
+  nn::AttentionCache* cache = nullptr;   // decoding
 };
 
 // pre, sequential:  h += attention(norm_1(h), norm_1(memory, h));  h += mlp(norm_2(h))
@@ -29,6 +29,7 @@ class Block {
   // Throws MisuseError for options without an implementation.
   Block(const config::ModelOptions& options, const nn::AttentionPlace& place, const nn::Builder& build);
   at::Tensor operator()(const BlockInput& input, const nn::Context& context) const;  // [B, T, d]
+  nn::AttentionCache make_cache() const { return attention_.make_cache(); }
 
  private:
   at::Tensor attend(const at::Tensor& source, const BlockInput& input, const nn::Context& context) const;

@@ -19,13 +19,16 @@ struct Parameter {
 class Parameters {
  public:
   at::Tensor add(std::string name, at::Tensor value);
+  // A tensor that belongs to the model and its checkpoints, but has no gradient: it replaces itself while training.
+  at::Tensor add_buffer(std::string name, at::Tensor value);
   const std::vector<Parameter>& all() const { return all_; }
+  std::vector<Parameter> stored() const;       // parameters, then buffers: what a checkpoint holds
   at::Tensor at(std::string_view name) const;  // throws Error naming it
   std::int64_t count() const;                  // numbers, all together
   void zero_grad();                            // forgets gradients
 
  private:
-  std::vector<Parameter> all_;
+  std::vector<Parameter> all_, buffers_;
 };
 
 // Makes parameters under a name prefix with one random generator, so that a seed fixes the whole model.
@@ -40,6 +43,7 @@ class Builder {
   at::Tensor uniform(std::string_view name, at::IntArrayRef shape, double bound) const;
   at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
   at::Tensor given(std::string_view name, at::Tensor value) const;
+  at::Tensor buffer(std::string_view name, at::IntArrayRef shape, double value) const;
   const at::Generator& generator() const { return generator_; }
   const at::TensorOptions& options() const { return options_; }
 

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 
+#include "headroom/config/attention_options.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
+#include "headroom/ops/attention.h"
 
 namespace headroom::nn {
 
@@ -22,5 +24,20 @@ struct Rotary {
 // p [n, width], p[i, 2a] = sin(position_i * base^(-2a/width)), p[i, 2a+1] = cos(same), for consecutive positions from
 // `first` on.
 at::Tensor sinusoids(std::int64_t first, std::int64_t n, std::int64_t width, double base, at::TensorOptions options);
+
+// Transformer-XL's relative term: scores gain (q_i + v) . p(delta) W_pos, and the content term's queries become q_i +
+// u. Routed heads share one W_pos, u and v.
+class RelativePosition {
+ public:
+  // Parameters "w_pos" [d, H, e] (routed heads: [d, e]), and "u", "v" [H, e] (routed heads: [1, e]) with position_bias.
+  RelativePosition(const config::AttentionOptions& options, std::int64_t d_model, std::int64_t n_layers,
+                   const Builder& build);
+  void add_to(ops::AttentionInputs& in, const Context& context) const;
+
+ private:
+  config::AttentionOptions options_;
+  std::int64_t d_model_;
+  at::Tensor w_pos_, u_, v_;
+};
 
 }  // namespace headroom::nn

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "headroom/config/attention_options.h"
 #include "headroom/nn/context.h"
@@ -14,17 +15,26 @@
 namespace headroom::nn {
 
 // Letters: B batch, T queries, S sources, d d_model, H heads, G key/value heads, e d_head.
+struct ProjectionInput {
+  at::Tensor x;                             // [B, T, d] queries; the last T tokens of `source` in self-attention
+  at::Tensor source;                        // [B, S, d] keys; the same tensor as x without memory
+  at::Tensor source_value;                  // [B, S, d] values
+  bool cross = false;                       // source is another sequence
+  std::optional<at::Tensor> valid_queries;  // [B, T] bool: others are routed nowhere
+  std::optional<at::Tensor> router_noise;   // [B, T, E] standard normal, instead of the context's generator
+};
+
 struct Heads {
   at::Tensor q;                          // [B, H, T, e]
-  at::Tensor k, v;                       // [B, G, S, e]
+  std::vector<at::Tensor> keys;          // one for each key projection, [B, G, S, e]
+  at::Tensor v;                          // [B, G, S, e]
   std::optional<Selection> destination;  // what the query side chose, for combine()
 };
 
 class Projection {
  public:
   virtual ~Projection() = default;
-  // `x` [B, T, d] are the last T tokens of `source` [B, S, d] in self-attention; the same tensor without memory.
-  virtual Heads project(const at::Tensor& x, const at::Tensor& source, const Context& context) const = 0;
+  virtual Heads project(const ProjectionInput& input, const Context& context) const = 0;
   // `o` [B, H, T, e] to [B, T, d].
   virtual at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const = 0;
 };
@@ -35,8 +45,16 @@ struct ProjectionInit {
   std::int64_t n_layers = 1;
 };
 
-// The one that the options name. Throws MisuseError for one without an implementation.
+// The one that the options name.
 std::unique_ptr<Projection> make_projection(const config::AttentionOptions& options, const ProjectionInit& init,
                                             const Builder& build);
+
+// The kinds, one a file.
+std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const ProjectionInit& init,
+                                                  const Builder& build);
+std::unique_ptr<Projection> make_gated_heads(const config::AttentionOptions& options, const ProjectionInit& init,
+                                             const Builder& build);
+std::unique_ptr<Projection> make_routed_heads(const config::AttentionOptions& options, const ProjectionInit& init,
+                                              const Builder& build);
 
 }  // namespace headroom::nn

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "headroom/config/attention_options.h"
@@ -28,10 +29,20 @@ struct SelectionOptions {
   config::Gate gate = config::Gate::sigmoid;
   double expert_dropout = 0.0;
   bool dropped_weigh_nothing = false;  // sigma-MoE: a dropped expert that is chosen all the same has weight 0
+  std::optional<at::Tensor> valid;     // [N] bool: other tokens choose nothing, their weights are 0
 };
 
-// Scores are x [N, d] times w [d, H, E], never in less than the parameters' precision. The choice has no derivative,
-// the weights have. Counts go to context.usage under `name`, index and weight to context.trace.
+// Weights of the chosen, by `gate` (g_e of score s_e):
+//   sigmoid               sigmoid(s_e)
+//   softmax_top_k         softmax over the chosen
+//   softmax               p_e of the softmax over all of the head's experts
+//   softmax_renormalised  p_e / (sum of the chosen p + 1e-6), the sum a constant in the derivative (MoA Eq. 9)
+// The choice has no derivative, the weights have. Counts go to context.usage under `name`, score, index and weight to
+// context.trace. `score` [N, H, E].
+Selection choose_experts(const at::Tensor& score, const SelectionOptions& options, const Context& context,
+                         const std::string& name);
+
+// The same with scores x [N, d] times w [d, H, E], never in less than the parameters' precision.
 Selection select_experts(const at::Tensor& x, const at::Tensor& w, const SelectionOptions& options,
                          const Context& context, const std::string& name);
 

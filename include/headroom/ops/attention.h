@@ -1,16 +1,21 @@
-// Softmax attention over any mask, with or without Transformer-XL's relative term.
+// Softmax attention over any mask: dot products or mixtures of keys, Transformer-XL's relative term, heads composed
+// before and after the softmax.
 //
 // Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, C offsets.
-//   s_ij = scale * (q_i . k_j + p_i . r_delta),  delta = j - (S - T + i)   (Transformer-XL; SwitchHead section 2.2)
-//   o_i  = sum_j softmax_j(s_ij over visible j) v_j;  a row without a visible key gives 0
+//   s_ij = content_ij + scale * p_i . r_delta,  delta = j - (S - T + i)    (Transformer-XL; SwitchHead section 2.2)
+//   content_ij = scale * q_i . k_j, or a mixture's log weight (Mixture)
+//   a_ij = pre(s_ij) across heads, p_i = softmax over visible j of a_ij, o_i = sum_j post(p_ij) v_j
+// A row without a visible key gives 0.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "headroom/core/implementation.h"
+#include "headroom/ops/head_map.h"
 
 namespace headroom::ops {
 
@@ -18,6 +23,18 @@ struct AttentionMask {
   bool causal = true;                    // key j is visible to query i iff j <= S - T + i
   std::int64_t window = 0;               // causal only: at most so many keys, the query's own included; 0: all
   std::optional<at::Tensor> valid_keys;  // [B, S] bool
+};
+
+// R keys at each position (Transformer-MGK, Eq. 7-13): s_r = -c_r |q_i - k_jr|^2, or scale * q_i . k_jr;
+//   content_ij = log sum_r prior_r(j) exp(s_r), computed without overflow, or max_r s_r.
+struct Mixture {
+  std::vector<at::Tensor> more_keys;      // own keys: components 2 .. R, shaped as k
+  std::optional<at::Tensor> shift;        // shifted keys: k_jr = k_j - shift[r], [R, G, S or 1, e]
+  std::optional<at::Tensor> coefficient;  // c_r, [R]; absent: the scaled dot product
+  std::optional<at::Tensor> prior;        // [R, G, S or 1], at least 0; absent: 1
+  bool maximum = false;                   // the best component alone, no prior
+  double epsilon = 0.0;                   // added to the sum of a query's weights sum_j exp(content_ij)
+  std::int64_t n_components() const;
 };
 
 struct AttentionInputs {
@@ -28,13 +45,22 @@ struct AttentionInputs {
   // The relative term: both or neither.
   std::optional<at::Tensor> q_position;  // p, [B, H, T, e]
   std::optional<at::Tensor> r;  // [H, C, e], row c belongs to delta = c - (S - 1); C = S when causal, else S + T - 1
+  std::optional<Mixture> mixture;
+  std::optional<HeadMap> pre, post;  // head composition on the scores, and on the probabilities
 };
 
-// [B, H, T, e], differentiable in q, k, v, q_position and r. Throws Error on shapes that do not fit.
+// What happened on the way, for checks and analyses: [B, H, T, S] each.
+struct AttentionTrace {
+  at::Tensor scores, scores_composed;  // neither masked
+  at::Tensor probs, probs_composed;
+  std::vector<at::Tensor> components;  // s_r of a mixture, without the relative term
+};
+
+// [B, H, T, e], differentiable in every tensor but the mask. Throws Error on shapes that do not fit.
 at::Tensor attention(const AttentionInputs& inputs, Implementation implementation = Implementation::automatic);
 
-// The same in plain tensor operations; `probabilities` receives softmax's result [B, H, T, S] when given.
-at::Tensor attention_reference(const AttentionInputs& inputs, at::Tensor* probabilities = nullptr);
+// The same in plain tensor operations; fills `trace` when given.
+at::Tensor attention_reference(const AttentionInputs& inputs, AttentionTrace* trace = nullptr);
 
 // Why the fused version does not apply; empty when it does.
 std::string attention_fused_refusal(const AttentionInputs& inputs);

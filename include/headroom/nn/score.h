@@ -1,0 +1,63 @@
+// How a query scores the keys, and what it takes from their values.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "headroom/config/attention_options.h"
+#include "headroom/nn/context.h"
+#include "headroom/nn/parameters.h"
+#include "headroom/nn/position.h"
+#include "headroom/ops/attention.h"
+#include "headroom/ops/linear_attention.h"
+
+namespace headroom::nn {
+
+// What a score is told of its call beside queries, keys and values.
+struct ScoreCall {
+  std::vector<at::Tensor> more_keys;     // own keys: components 2 .. R, [B, G, S, e] each
+  std::int64_t first_index = 0;          // place of key 0 in the whole source (priors per key position)
+  std::int64_t first_position = 0;       // and its position, for rotations
+  ops::LinearState* linear = nullptr;    // decoding with a state of constant size
+  ops::AttentionTrace* trace = nullptr;  // filled where there are scores
+};
+
+class Score {
+ public:
+  virtual ~Score() = default;
+  // `in` has q [B, H, T, e], k and v [B, G, S, e], the mask, relative positions and head maps; the score adds the rest.
+  // The heads' results [B, H, T, e].
+  virtual at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const = 0;
+  // Whether decoding needs only a LinearState instead of all keys and values.
+  virtual bool has_state() const { return false; }
+};
+
+struct ScorePlace {
+  std::int64_t n_positions = 0;     // source tokens at most: memory and context
+  std::int64_t context_length = 0;  // queries of a whole sequence; 0: those of the call
+  std::optional<Rotary> rotary;     // what queries and keys were turned by
+};
+
+// The one that the options name.
+std::unique_ptr<Score> make_score(const config::AttentionOptions& options, const ScorePlace& place,
+                                  const Builder& build);
+
+// The kinds, one a file.
+std::unique_ptr<Score> make_dot_score(const config::AttentionOptions& options, const Builder& build);
+std::unique_ptr<Score> make_gaussian_mixture(const config::AttentionOptions& options, const ScorePlace& place,
+                                             const Builder& build);
+std::unique_ptr<Score> make_linear_score(const config::AttentionOptions& options, const ScorePlace& place,
+                                         const Builder& build);
+
+// What several of them share.
+// The learned scale [1], or undefined.
+at::Tensor make_scale(const config::AttentionOptions& options, const Builder& build);
+// Sets in.scale, or multiplies the queries by the learned scale.
+void apply_scale(ops::AttentionInputs& in, const at::Tensor& learned, double fixed, const Context& context);
+// in's attention, by the reference with a trace when one is asked for.
+at::Tensor run_attention(const ops::AttentionInputs& in, ops::AttentionTrace* trace, const Context& context);
+
+}  // namespace headroom::nn

@@ -1,0 +1,32 @@
+// How heads mix with each other at one (query, key) pair: a fixed map, and maps computed from the two tokens (DCMHA,
+// Eq. 3-8).
+//
+// Letters: B batch, H heads in C groups of m = H / C neighbours, T queries, S keys, R rank.
+//   a'_n = a_n [skip] + sum_m a_m fixed_mn + sum_r (sum_m a_m u_mr) w_nr [query side, key side] + a_n gate_n [both
+//   sides]
+// where sums over m stay inside n's group.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace headroom::ops {
+
+struct HeadMapSide {               // n tokens: T on the query's side, S on the key's
+  std::optional<at::Tensor> u, w;  // [B, n, R, H], both or neither
+  std::optional<at::Tensor> gate;  // [B, n, H]
+};
+
+struct HeadMap {
+  std::int64_t n_groups = 1;
+  bool skip = true;
+  std::optional<at::Tensor> fixed;  // [C, m, m], from head, to head
+  HeadMapSide query, key;
+};
+
+// `a` [B, H, T, S] to the same shape. Throws Error on shapes that do not fit.
+at::Tensor apply_head_map(const HeadMap& map, const at::Tensor& a);
+
+}  // namespace headroom::ops

@@ -1,0 +1,86 @@
+#include "headroom/nn/attention_cache.h"
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+
+namespace headroom::nn {
+
+std::vector<at::Tensor> AttentionCache::held() const {
+  std::vector<at::Tensor> ordered;
+  const std::int64_t until_end = std::min(size_, capacity_ - start_);
+  for (const at::Tensor& slot : slots_) {
+    const at::Tensor older = slot.narrow(2, start_, until_end);
+    ordered.push_back(until_end == size_ ? older : at::cat({older, slot.narrow(2, 0, size_ - until_end)}, 2));
+  }
+  return ordered;
+}
+
+std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fresh) {
+  const std::int64_t n = fresh.front().size(2);
+  if (!sliding_ && size_ + n > capacity_) {
+    fail("attention cache: {} tokens do not fit beside {} of {}", n, size_, capacity_);
+  }
+  if (slots_.empty()) {
+    for (const at::Tensor& t : fresh) {
+      slots_.push_back(at::empty({t.size(0), t.size(1), capacity_, t.size(3)}, t.options()));
+    }
+  }
+  next_position_ += n;
+  if (start_ + size_ + n <= capacity_) {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      slots_[i].narrow(2, start_ + size_, n).copy_(fresh[i]);
+    }
+    size_ += n;
+    return held();
+  }
+  // The oldest make room; the first of several new tokens still sees capacity - 1 before it.
+  std::vector<at::Tensor> seen = held();
+  const std::int64_t all = size_ + n, visible = std::min(all, capacity_ - 1 + n), kept = std::min(all, capacity_);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const at::Tensor whole = at::cat({seen[i], fresh[i]}, 2);
+    seen[i] = whole.narrow(2, all - visible, visible);
+    if (n < capacity_) {
+      for (std::int64_t token = 0; token < n; ++token) {
+        slots_[i].select(2, (start_ + size_ + token) % capacity_).copy_(fresh[i].select(2, token));
+      }
+    } else {
+      slots_[i].copy_(whole.narrow(2, all - kept, kept));
+    }
+  }
+  start_ = n < capacity_ ? (start_ + all - kept) % capacity_ : 0;
+  first_index_ += all - kept;
+  size_ = kept;
+  return seen;
+}
+
+void AttentionCache::keep_last(std::int64_t count) {
+  if (count < size_) {
+    const std::vector<at::Tensor> ordered = held();
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      slots_[i].narrow(2, 0, count).copy_(ordered[i].narrow(2, size_ - count, count).clone());
+    }
+    start_ = 0;
+    size_ = count;
+  }
+  const std::int64_t length = std::min(next_position_, count);  // of the sequence that begins now
+  first_index_ = length - size_;
+}
+
+void AttentionCache::forget() {
+  size_ = start_ = next_position_ = first_index_ = 0;
+  linear_ = {};
+}
+
+std::int64_t AttentionCache::numbers() const {
+  std::int64_t total = 0;
+  const auto add = [&](const at::Tensor& t) { total += t.defined() ? t.numel() / t.size(0) : 0; };
+  for (const at::Tensor& slot : slots_) {
+    add(slot);
+  }
+  add(linear_.kv);
+  add(linear_.k);
+  return total;
+}
+
+}  // namespace headroom::nn

@@ -1,0 +1,170 @@
+#include "headroom/nn/composition.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "headroom/nn/linear.h"
+
+namespace headroom::nn {
+namespace {
+
+constexpr double kFactorEpsilon = 1e-6;
+
+bool names(const std::vector<std::string>& list, const char* value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+double glorot(std::int64_t in, std::int64_t out) {
+  return std::sqrt(2.0 / static_cast<double>(in + out));
+}
+
+}  // namespace
+
+Composition::Composition(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build)
+    : options_(options) {
+  if (options.composes("pre")) {
+    pre_ = make_stage(d_model, build.in("pre"));
+  }
+  if (options.composes("post")) {
+    post_ = make_stage(d_model, build.in("post"));
+  }
+}
+
+Composition::Stage Composition::make_stage(std::int64_t d_model, const Builder& build) const {
+  Stage stage;
+  const std::int64_t groups = options_.compose_groups, m = options_.n_heads / groups;
+  if (options_.has_static_map()) {
+    stage.fixed = build.normal("wb", {groups, m, m}, 0.1 / std::sqrt(static_cast<double>(options_.n_heads)));
+  }
+  if (options_.composition == config::Composition::dynamic) {
+    stage.query = make_side("query", d_model, build.in("q"));
+    stage.key = make_side("key", d_model, build.in("k"));
+  }
+  return stage;
+}
+
+Composition::Side Composition::make_side(const char* name, std::int64_t d_model, const Builder& build) const {
+  Side side;
+  const std::int64_t h = options_.n_heads, rank = options_.compose_rank, groups = options_.compose_groups;
+  const std::int64_t m = h / groups, hidden = 2 * rank * m;
+  if (names(options_.compose_low_rank, name)) {
+    side.w1 = build.normal("w1", {groups, d_model, hidden}, glorot(d_model, hidden));
+    const double spread = std::sqrt(static_cast<double>(2 * h * rank)) * static_cast<double>(h + rank);
+    side.w2 = build.normal("w2", {groups, hidden, 2, rank, m}, 0.02 / spread);
+  }
+  if (names(options_.compose_gates, name)) {
+    side.wg = build.normal("wg", {d_model, h}, 0.05 * glorot(d_model, h));
+  }
+  return side;
+}
+
+at::Tensor Composition::factors(const Side& side, const at::Tensor& x, const Context& context) const {
+  const std::int64_t b = x.size(0), n = x.size(1);
+  const at::Tensor rows = to_compute(x, context).reshape({b * n, -1});
+  std::vector<at::Tensor> parts;
+  if (side.w1.defined()) {
+    const std::int64_t groups = side.w1.size(0), hidden = side.w1.size(2), rank = side.w2.size(3), m = side.w2.size(4);
+    const at::Tensor inner =
+        activate(rows.unsqueeze(0).matmul(to_compute(side.w1, context)),
+                 options_.compose_activation == config::ComposeActivation::gelu ? config::Activation::gelu
+                                                                                : config::Activation::gelu_tanh);
+    const at::Tensor both = inner.matmul(to_compute(side.w2, context).view({groups, hidden, 2 * rank * m}));
+    // [C, N, 2, R, m] to [2, N, R, C, m]
+    const at::Tensor uw = both.view({groups, b * n, 2, rank, m}).permute({2, 1, 3, 0, 4});
+    const at::Tensor u = uw[0];
+    parts.push_back((u * (u.square().mean(-1, /*keepdim=*/true) + kFactorEpsilon).rsqrt()).reshape({b, n, -1}));
+    parts.push_back(uw[1].reshape({b, n, -1}));
+  }
+  if (side.wg.defined()) {
+    parts.push_back(rows.mm(to_compute(side.wg, context)).tanh().view({b, n, -1}));
+  }
+  return parts.empty() ? at::empty({b, n, 0}, rows.options()) : at::cat(parts, 2);
+}
+
+ops::HeadMapSide Composition::unpack(const Side& side, const at::Tensor& packed) const {
+  ops::HeadMapSide map;
+  const std::int64_t b = packed.size(0), n = packed.size(1), h = options_.n_heads, rank = options_.compose_rank;
+  std::int64_t at = 0;
+  if (side.w1.defined()) {
+    map.u = packed.narrow(2, 0, rank * h).view({b, n, rank, h});
+    map.w = packed.narrow(2, rank * h, rank * h).view({b, n, rank, h});
+    at = 2 * rank * h;
+  }
+  if (side.wg.defined()) {
+    map.gate = packed.narrow(2, at, h);
+  }
+  return map;
+}
+
+at::Tensor Composition::key_factors(const at::Tensor& source, const Context& context) const {
+  std::vector<at::Tensor> parts;
+  for (const std::optional<Stage>* stage : {&pre_, &post_}) {
+    if (*stage) {
+      parts.push_back(factors((*stage)->key, source, context));
+    }
+  }
+  return at::cat(parts, 2).unsqueeze(1);
+}
+
+std::int64_t Composition::n_key_factors() const {
+  std::int64_t n = 0;
+  for (const std::optional<Stage>* stage : {&pre_, &post_}) {
+    if (*stage) {
+      n += (*stage)->key.w1.defined() ? 2 * options_.compose_rank * options_.n_heads : 0;
+      n += (*stage)->key.wg.defined() ? options_.n_heads : 0;
+    }
+  }
+  return n;
+}
+
+ops::HeadMap Composition::start(const Stage& stage) const {
+  ops::HeadMap map{
+      .n_groups = options_.compose_groups, .skip = options_.compose_skip, .fixed = {}, .query = {}, .key = {}};
+  if (stage.fixed.defined()) {
+    map.fixed = stage.fixed;
+  }
+  return map;
+}
+
+Composition::Maps Composition::maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const {
+  Maps maps;
+  const at::Tensor keys = key_factors.squeeze(1);
+  const std::int64_t half = pre_ && post_ ? keys.size(2) / 2 : keys.size(2);
+  const auto fill = [&](const std::optional<Stage>& stage, std::int64_t first, std::optional<ops::HeadMap>& map) {
+    if (stage) {
+      map = start(*stage);
+      map->query = unpack(stage->query, factors(stage->query, x, context));
+      map->key = unpack(stage->key, keys.narrow(2, first, half));
+    }
+  };
+  fill(pre_, 0, maps.pre);
+  fill(post_, pre_ ? half : 0, maps.post);
+  return maps;
+}
+
+at::Tensor Composition::key_maps(const at::Tensor& key_factors) const {
+  const at::Tensor keys = key_factors.squeeze(1);  // [B, S, F]
+  const std::int64_t b = keys.size(0), s = keys.size(1), h = options_.n_heads;
+  const std::int64_t half = pre_ && post_ ? keys.size(2) / 2 : keys.size(2);
+  std::vector<at::Tensor> stages;
+  std::int64_t first = 0;
+  for (const std::optional<Stage>* stage : {&pre_, &post_}) {
+    if (!*stage) {
+      continue;
+    }
+    ops::HeadMap map = start(**stage);
+    map.key = unpack((*stage)->key, keys.narrow(2, first, half));
+    first += half;
+    // Row m of the map is what it makes of a pair whose heads are all 0 but the m-th.
+    const at::Tensor unit = at::eye(h, keys.options()).view({h, 1, h, 1}).expand({h, b, h, s});
+    std::vector<at::Tensor> rows;
+    for (std::int64_t m = 0; m < h; ++m) {
+      rows.push_back(ops::apply_head_map(map, unit[m].unsqueeze(2)).squeeze(2));  // [B, H, S]
+    }
+    stages.push_back(at::stack(rows, 2).permute({0, 3, 2, 1}));  // [B, S, m, n]
+  }
+  return at::stack(stages, 2);
+}
+
+}  // namespace headroom::nn

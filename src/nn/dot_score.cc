@@ -1,0 +1,30 @@
+// The scaled dot product of query and key.
+#include <cmath>
+
+#include "headroom/nn/score.h"
+
+namespace headroom::nn {
+namespace {
+
+class DotScore : public Score {
+ public:
+  DotScore(const config::AttentionOptions& options, const Builder& build)
+      : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))), learned_(make_scale(options, build)) {}
+
+  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
+    apply_scale(in, learned_, fixed_, context);
+    return run_attention(in, call.trace, context);
+  }
+
+ private:
+  double fixed_;
+  at::Tensor learned_;
+};
+
+}  // namespace
+
+std::unique_ptr<Score> make_dot_score(const config::AttentionOptions& options, const Builder& build) {
+  return std::make_unique<DotScore>(options, build);
+}
+
+}  // namespace headroom::nn

@@ -1,0 +1,50 @@
+// Whole heads let through by the query's token: all heads are computed, the top k of each token count, weighted by
+// their gates (SwitchHead Eq. 4-6, the baseline that saves nothing).
+#include <cmath>
+
+#include "headroom/nn/linear.h"
+#include "headroom/nn/projection.h"
+
+namespace headroom::nn {
+namespace {
+
+class GatedHeads : public Projection {
+ public:
+  GatedHeads(const config::AttentionOptions& options, const ProjectionInit& init, const Builder& build)
+      : heads_(make_head_projections(options, init, build)),
+        choice_{.n_heads = 1,
+                .n_experts = options.n_heads,
+                .top_k = options.top_k,
+                .gate = options.gate,
+                .expert_dropout = options.expert_dropout} {
+    const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
+    select_ = build.normal("select", {init.d_model, options.n_heads}, std);
+  }
+
+  Heads project(const ProjectionInput& input, const Context& context) const override {
+    Heads heads = heads_->project(input, context);
+    heads.destination = select_experts(input.x.reshape({-1, input.x.size(2)}), select_, choice_, context, "select");
+    return heads;
+  }
+
+  at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
+    const Selection& chosen = *heads.destination;
+    const at::Tensor gate = at::zeros_like(chosen.score).scatter(-1, chosen.index, chosen.weight);  // [B T, 1, H]
+    const at::Tensor by_head = gate.view({o.size(0), o.size(2), o.size(1)}).transpose(1, 2).unsqueeze(3);
+    return heads_->combine(o * to_compute(by_head, context), heads, context);
+  }
+
+ private:
+  std::unique_ptr<Projection> heads_;
+  SelectionOptions choice_;
+  at::Tensor select_;  // [d, H]
+};
+
+}  // namespace
+
+std::unique_ptr<Projection> make_gated_heads(const config::AttentionOptions& options, const ProjectionInit& init,
+                                             const Builder& build) {
+  return std::make_unique<GatedHeads>(options, init, build);
+}
+
+}  // namespace headroom::nn

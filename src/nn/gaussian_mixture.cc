@@ -1,0 +1,74 @@
+// Keys that are mixtures: several at each position, scored by Gaussians of their distance or by dot products
+// (Transformer-MGK Eq. 7-13).
+#include <cmath>
+
+#include "headroom/nn/linear.h"
+#include "headroom/nn/prior.h"
+#include "headroom/nn/score.h"
+#include "headroom/nn/shift.h"
+
+namespace headroom::nn {
+namespace {
+
+class GaussianMixture : public Score {
+ public:
+  GaussianMixture(const config::AttentionOptions& o, const ScorePlace& place, const Builder& build)
+      : options_(o),
+        shift_(o, build),
+        prior_(o, place.n_positions, build),
+        rotary_(place.rotary),
+        learned_(make_scale(o, build)) {
+    std::vector<double> multiple = o.mixture_coefficients;
+    if (multiple.empty()) {
+      multiple.assign(static_cast<std::size_t>(o.key_components()), 0.5);
+    }
+    multiple_ = at::tensor(multiple, build.options().dtype(at::kDouble)).to(build.options());
+  }
+
+  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
+    const double fixed = 1.0 / std::sqrt(static_cast<double>(options_.d_head));
+    ops::Mixture mixture;
+    mixture.more_keys = call.more_keys;
+    mixture.shift = shift_.of_keys(in.k.size(2), call.first_position, rotary_);
+    mixture.prior = prior_.weights(call.first_index, in.k.size(2));
+    mixture.maximum = options_.mixing == config::Mixing::max;
+    mixture.epsilon = options_.mixture_epsilon;
+    if (options_.mixture_score == config::MixtureScore::gaussian) {
+      mixture.coefficient = learned_.defined() ? multiple_ * learned_ : multiple_ * fixed;
+      in.scale = fixed;  // of the relative term
+      if (learned_.defined() && in.q_position) {
+        in.q_position = *in.q_position * to_compute(learned_, context);
+        in.scale = 1.0;
+      }
+    } else {
+      apply_scale(in, learned_, fixed, context);
+    }
+    in.mixture = std::move(mixture);
+    if (!prior_.updates() || !context.training) {
+      return run_attention(in, call.trace, context);
+    }
+    // The update needs every pair's components, which the reference hands out.
+    ops::AttentionTrace own;
+    ops::AttentionTrace* trace = call.trace != nullptr ? call.trace : &own;
+    const at::Tensor o = run_attention(in, trace, context);
+    prior_.update(trace->components, in.mask.valid_keys);
+    return o;
+  }
+
+ private:
+  config::AttentionOptions options_;
+  KeyShift shift_;
+  MixturePrior prior_;
+  std::optional<Rotary> rotary_;
+  at::Tensor learned_;
+  at::Tensor multiple_;  // [R], c_r = multiple_r * scale
+};
+
+}  // namespace
+
+std::unique_ptr<Score> make_gaussian_mixture(const config::AttentionOptions& options, const ScorePlace& place,
+                                             const Builder& build) {
+  return std::make_unique<GaussianMixture>(options, place, build);
+}
+
+}  // namespace headroom::nn

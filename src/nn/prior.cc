@@ -1,0 +1,110 @@
+#include "headroom/nn/prior.h"
+
+#include "headroom/core/error.h"
+
+namespace headroom::nn {
+namespace {
+
+constexpr double kEpsilon = 1e-6;  // beside sums of responsibilities
+
+}  // namespace
+
+MixturePrior::MixturePrior(const config::AttentionOptions& o, std::int64_t n_positions, const Builder& build)
+    : kind_(o.has_prior() ? o.prior : config::Prior::none),
+      update_(o.prior_update),
+      pairs_(o.soft_e_pairs),
+      clamp_(o.prior_clamp && o.prior_update == config::PriorUpdate::gradient),
+      n_components_(o.key_components()),
+      n_heads_(o.computed_kv_heads()) {
+  if (kind_ == config::Prior::none) {
+    return;
+  }
+  std::vector<std::int64_t> shape = {updates() ? n_components_ - 1 : n_components_};
+  if (kind_ != config::Prior::layer) {
+    shape.push_back(n_heads_);
+  }
+  if (kind_ == config::Prior::head_position) {
+    shape.push_back(n_positions);
+  }
+  const double start = 1.0 / static_cast<double>(n_components_);
+  switch (update_) {
+    case config::PriorUpdate::gradient:
+      table_ = build.constant("prior", shape, start);
+      break;
+    case config::PriorUpdate::soft_e:
+      table_ = build.buffer("prior", shape, start);
+      break;
+    case config::PriorUpdate::none:
+      table_ = at::full(shape, start, build.options());
+      break;
+  }
+}
+
+at::Tensor MixturePrior::broadcast(const at::Tensor& table) const {
+  switch (kind_) {
+    case config::Prior::layer:
+      return table.view({-1, 1, 1}).expand({-1, n_heads_, 1});
+    case config::Prior::head:
+      return table.unsqueeze(2);
+    default:
+      return table;
+  }
+}
+
+std::optional<at::Tensor> MixturePrior::weights(std::int64_t first_index, std::int64_t n_keys) const {
+  if (kind_ == config::Prior::none) {
+    return std::nullopt;
+  }
+  at::Tensor table = table_;
+  if (updates()) {
+    table = at::cat({table, 1.0 - table.sum(0, /*keepdim=*/true)}).clamp_min(0.0);
+  } else if (clamp_) {
+    table = table.clamp(0.0, 1.0);
+  }
+  at::Tensor all = broadcast(table);
+  if (kind_ == config::Prior::head_position) {
+    if (first_index + n_keys > all.size(2)) {
+      fail("mixture prior: keys {} to {} are beyond the {} positions that it knows", first_index,
+           first_index + n_keys - 1, all.size(2));
+    }
+    all = all.narrow(2, first_index, n_keys);
+  }
+  return all;
+}
+
+void MixturePrior::update(const std::vector<at::Tensor>& components,
+                          const std::optional<at::Tensor>& valid_keys) const {
+  if (!updates()) {
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const at::Tensor s = at::stack(components);  // [R, B, H, T, S]
+  const std::int64_t b = s.size(1), h = s.size(2), t = s.size(3), n = s.size(4), r = n_components_;
+  const at::Tensor prior =
+      weights(0, n)->repeat_interleave(h / n_heads_, 1).unsqueeze(2).unsqueeze(1).to(s.scalar_type());
+  const at::Tensor top = std::get<0>(s.max(0));
+  const at::Tensor mass = prior * (s - top).exp();
+  // kEpsilon stands beside the sum of unshifted weights.
+  at::Tensor share = mass / (mass.sum(0) + (-top).exp() * kEpsilon);
+  share = share.nan_to_num(0.0).narrow(0, 0, r - 1).view({r - 1, b, n_heads_, -1, t, n}).mean(3);  // [R-1, B, G, T, S]
+
+  at::Tensor pairs = at::ones({b, t, n}, share.options());
+  const bool masked = pairs_ == config::SoftEPairs::valid && valid_keys;
+  if (masked) {
+    const at::Tensor valid = valid_keys->to(share.scalar_type());
+    pairs = valid.narrow(1, n - t, t).unsqueeze(2) * valid.unsqueeze(1);
+  }
+  const double epsilon = pairs_ == config::SoftEPairs::valid ? kEpsilon : 0.0;
+  const at::Tensor weighted = (share * pairs.unsqueeze(1)).sum(at::IntArrayRef{1, 3});  // [R-1, G, S]
+  const at::Tensor count = pairs.sum(at::IntArrayRef{0, 1});                            // [S]
+  if (kind_ == config::Prior::head_position) {
+    const std::int64_t seen = masked ? valid_keys->any(0).sum().item<std::int64_t>() : n;
+    table_.narrow(2, 0, seen).copy_((weighted / (count + epsilon)).narrow(2, 0, seen));
+  } else if (kind_ == config::Prior::head) {
+    table_.copy_(weighted.sum(2) / (count.sum() + epsilon));
+  } else {
+    table_.copy_(weighted.sum(at::IntArrayRef{1, 2}) / (count.sum() * static_cast<double>(n_heads_) + epsilon));
+  }
+}
+
+}  // namespace headroom::nn

@@ -1,0 +1,133 @@
+// Mixture of Attention Heads: a router chooses which heads a token's queries use; one key and one value head serve them
+// all (MoA Eq. 6-17).
+#include <ATen/Functions.h>
+
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "headroom/nn/linear.h"
+#include "headroom/nn/projection.h"
+#include "headroom/nn/routing_losses.h"
+#include "headroom/ops/expert_linear.h"
+
+namespace headroom::nn {
+namespace {
+
+constexpr double kNoiseFloor = 0.01;  // MoA Eq. 3
+
+// Bound of a uniform distribution: Glorot's, for `gain` 1.
+double xavier(std::int64_t in, std::int64_t out, double gain) {
+  return gain * std::sqrt(6.0 / static_cast<double>(in + out));
+}
+
+class RoutedHeads : public Projection {
+ public:
+  RoutedHeads(const config::AttentionOptions& o, const ProjectionInit& init, const Builder& build) : options_(o) {
+    const std::int64_t d = init.d_model, e = o.d_head, n = o.n_experts, r = o.key_projections();
+    const double expert = xavier(d, e, 1.0), shared = xavier(d, e, 1.0 / std::sqrt(2.0));
+    w_q_ = build.uniform("w_q", {n, d, e}, expert);
+    w_k_ = r == 1 ? build.uniform("w_k", {d, e}, shared) : build.uniform("w_k", {r, d, e}, shared);
+    w_v_ = build.uniform("w_v", {d, e}, shared);
+    w_o_ = build.uniform("w_o", {n, e, d}, expert);
+    if (o.bias) {
+      b_q_ = build.constant("b_q", {n, e}, 0.0);
+      b_k_ = r == 1 ? build.constant("b_k", {e}, 0.0) : build.constant("b_k", {r, e}, 0.0);
+      b_v_ = build.constant("b_v", {e}, 0.0);
+      b_o_ = build.constant("b_o", {n, d}, 0.0);
+    }
+    select_ = build.constant("select", {d, n}, 0.0);
+    if (o.noisy_routing) {
+      select_noise_ = build.constant("select_noise", {d, n}, 0.0);
+    }
+  }
+
+  Heads project(const ProjectionInput& input, const Context& context) const override {
+    const std::int64_t b = input.x.size(0), t = input.x.size(1), e = options_.d_head;
+    const at::Tensor rows = input.x.reshape({b * t, -1});
+    Heads heads;
+    heads.destination = route(rows, input, context);
+    // Each chosen head is a slot of its own: [N, 1, k] becomes [N, k, 1].
+    const at::Tensor slots = heads.destination->index.transpose(1, 2);
+    at::Tensor q =
+        ops::expert_linear({.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots},
+                           context.implementation);
+    if (b_q_.defined()) {
+      q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
+    }
+    heads.q = q.view({b, t, options_.top_k, e}).transpose(1, 2);
+    const std::int64_t r = options_.key_projections();
+    for (std::int64_t i = 0; i < r; ++i) {
+      heads.keys.push_back(
+          shared(input.source, r == 1 ? w_k_ : w_k_[i], b_k_.defined() && r > 1 ? b_k_[i] : b_k_, context));
+    }
+    heads.v = shared(input.source_value, w_v_, b_v_, context);
+    return heads;
+  }
+
+  at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
+    const std::int64_t b = o.size(0), k = o.size(1), t = o.size(2);
+    const Selection& chosen = *heads.destination;
+    at::Tensor y = ops::expert_linear({.input = o.transpose(1, 2).reshape({b * t, k, options_.d_head}),
+                                       .bank = to_compute(w_o_, context),
+                                       .index = chosen.index.transpose(1, 2),
+                                       .weight = chosen.weight.transpose(1, 2),
+                                       .sum_heads = true},
+                                      context.implementation);
+    if (b_o_.defined()) {
+      const at::Tensor gate = at::zeros_like(chosen.score).scatter(-1, chosen.index, chosen.weight).squeeze(1);
+      y = y + to_compute(gate, context).mm(to_compute(b_o_, context));
+    }
+    return y.view({b, t, -1});
+  }
+
+ private:
+  // [B, S, d] to [B, 1, S, e].
+  static at::Tensor shared(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context) {
+    return linear(x, w, bias, context).unsqueeze(1);
+  }
+
+  Selection route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
+    const at::Tensor wide = rows.to(select_.scalar_type());
+    at::Tensor score = wide.mm(select_);
+    if (select_noise_.defined() && (context.training || input.router_noise)) {
+      score = score + noise(input, score, context) * (at::softplus(wide.mm(select_noise_)) + kNoiseFloor);
+    }
+    SelectionOptions choice{.n_heads = 1,
+                            .n_experts = options_.n_experts,
+                            .top_k = options_.top_k,
+                            .gate = options_.gate,
+                            .expert_dropout = options_.expert_dropout};
+    if (input.valid_queries) {
+      choice.valid = input.valid_queries->reshape({-1});
+    }
+    Selection chosen = choose_experts(score.unsqueeze(1), choice, context, "select");
+    if (context.losses != nullptr) {
+      add_routing_losses(chosen, choice.valid, input.x.size(0), options_, context);
+    }
+    return chosen;
+  }
+
+  static at::Tensor noise(const ProjectionInput& input, const at::Tensor& score, const Context& context) {
+    if (input.router_noise) {
+      return input.router_noise->reshape(score.sizes());
+    }
+    if (!context.generator) {
+      fail("noisy routing: a generator must be given while training");
+    }
+    return at::empty(score.sizes(), score.options().requires_grad(false)).normal_(0.0, 1.0, *context.generator);
+  }
+
+  config::AttentionOptions options_;
+  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [E, d, e], [d, e] or [R, d, e], [d, e], [E, e, d]
+  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [E, e], [e] or [R, e], [e], [E, d]
+  at::Tensor select_, select_noise_;  // [d, E]
+};
+
+}  // namespace
+
+std::unique_ptr<Projection> make_routed_heads(const config::AttentionOptions& options, const ProjectionInit& init,
+                                              const Builder& build) {
+  return std::make_unique<RoutedHeads>(options, init, build);
+}
+
+}  // namespace headroom::nn

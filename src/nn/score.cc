@@ -1,0 +1,46 @@
+#include "headroom/nn/score.h"
+
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "headroom/nn/linear.h"
+
+namespace headroom::nn {
+
+at::Tensor make_scale(const config::AttentionOptions& options, const Builder& build) {
+  return options.scale == config::Scale::learned
+             ? build.constant("scale", {1}, 1.0 / std::sqrt(static_cast<double>(options.d_head)))
+             : at::Tensor();
+}
+
+void apply_scale(ops::AttentionInputs& in, const at::Tensor& learned, double fixed, const Context& context) {
+  in.scale = fixed;
+  if (!learned.defined()) {
+    return;
+  }
+  const at::Tensor scale = to_compute(learned, context);
+  in.q = in.q * scale;
+  if (in.q_position) {
+    in.q_position = *in.q_position * scale;
+  }
+  in.scale = 1.0;
+}
+
+at::Tensor run_attention(const ops::AttentionInputs& in, ops::AttentionTrace* trace, const Context& context) {
+  return trace != nullptr ? ops::attention_reference(in, trace) : ops::attention(in, context.implementation);
+}
+
+std::unique_ptr<Score> make_score(const config::AttentionOptions& options, const ScorePlace& place,
+                                  const Builder& build) {
+  switch (options.score) {
+    case config::Score::dot:
+      return make_dot_score(options, build);
+    case config::Score::gaussian_mixture:
+      return make_gaussian_mixture(options, place, build);
+    case config::Score::linear:
+      return make_linear_score(options, place, build);
+  }
+  fail("model.attention.score: unknown");
+}
+
+}  // namespace headroom::nn

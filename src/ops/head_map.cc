@@ -1,0 +1,80 @@
+#include "headroom/ops/head_map.h"
+
+#include <fmt/ranges.h>
+
+#include "headroom/core/error.h"
+
+namespace headroom::ops {
+namespace {
+
+struct Sizes {
+  std::int64_t b, h, t, s, groups, m;
+};
+
+void check_side(const HeadMapSide& side, const char* name, std::int64_t n, const Sizes& z) {
+  if (side.u.has_value() != side.w.has_value()) {
+    fail("head map: u and w of the {} side must be given together", name);
+  }
+  for (const std::optional<at::Tensor>* factor : {&side.u, &side.w}) {
+    if (*factor && ((*factor)->dim() != 4 || (*factor)->size(0) != z.b || (*factor)->size(1) != n ||
+                    (*factor)->size(2) != side.u->size(2) || (*factor)->size(3) != z.h)) {
+      fail("head map: factors of the {} side must be [{}, {}, R, {}], got {}", name, z.b, n, z.h,
+           fmt::join((*factor)->sizes(), "x"));
+    }
+  }
+  if (side.gate && side.gate->sizes() != at::IntArrayRef{z.b, n, z.h}) {
+    fail("head map: the gate of the {} side must be [{}, {}, {}], got {}", name, z.b, n, z.h,
+         fmt::join(side.gate->sizes(), "x"));
+  }
+}
+
+// [B, n, R, H] to [B, C, n, R, m].
+at::Tensor by_group(const at::Tensor& factor, const Sizes& z) {
+  return factor.view({z.b, factor.size(1), factor.size(2), z.groups, z.m}).permute({0, 3, 1, 2, 4});
+}
+
+// [B, H, T, S] as [B, C, n, ...] matrices with the side's tokens in front.
+at::Tensor low_rank(const HeadMapSide& side, const at::Tensor& a, const Sizes& z, bool on_query) {
+  const at::Tensor grouped = a.view({z.b, z.groups, z.m, z.t, z.s});
+  // One matrix a token of the side: [B, C, n, m, other].
+  const at::Tensor heads = on_query ? grouped.permute({0, 1, 3, 2, 4}) : grouped.permute({0, 1, 4, 2, 3});
+  const at::Tensor inner = by_group(*side.u, z).matmul(heads);                  // [B, C, n, R, other]
+  const at::Tensor mixed = by_group(*side.w, z).transpose(3, 4).matmul(inner);  // [B, C, n, m, other]
+  const at::Tensor back = on_query ? mixed.permute({0, 1, 3, 2, 4}) : mixed.permute({0, 1, 3, 4, 2});
+  return back.reshape({z.b, z.h, z.t, z.s});
+}
+
+}  // namespace
+
+at::Tensor apply_head_map(const HeadMap& map, const at::Tensor& given) {
+  if (given.dim() != 4 || map.n_groups < 1 || given.size(1) % map.n_groups != 0) {
+    fail("head map: scores must be [B, H, T, S] with {} groups dividing H, got {}", map.n_groups,
+         fmt::join(given.sizes(), "x"));
+  }
+  const at::Tensor a = given.contiguous();
+  const Sizes z{a.size(0), a.size(1), a.size(2), a.size(3), map.n_groups, a.size(1) / map.n_groups};
+  check_side(map.query, "query", z.t, z);
+  check_side(map.key, "key", z.s, z);
+  at::Tensor sum = map.skip ? a : at::zeros_like(a);
+  if (map.fixed) {
+    if (map.fixed->sizes() != at::IntArrayRef{z.groups, z.m, z.m}) {
+      fail("head map: the fixed map must be [{}, {}, {}], got {}", z.groups, z.m, z.m,
+           fmt::join(map.fixed->sizes(), "x"));
+    }
+    const at::Tensor flat = a.view({z.b, z.groups, z.m, z.t * z.s});
+    sum = sum + map.fixed->to(a.scalar_type()).transpose(1, 2).matmul(flat).view(a.sizes());
+  }
+  for (const bool on_query : {true, false}) {
+    const HeadMapSide& side = on_query ? map.query : map.key;
+    if (side.u) {
+      sum = sum + low_rank(side, a, z, on_query);
+    }
+    if (side.gate) {
+      const at::Tensor gate = side.gate->transpose(1, 2);
+      sum = sum + a * gate.unsqueeze(on_query ? 3 : 2);
+    }
+  }
+  return sum;
+}
+
+}  // namespace headroom::ops
