@@ -23,6 +23,20 @@ void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& co
   sum = sum.defined() ? sum + counts : counts;
 }
 
+}  // namespace
+
+at::Tensor Selection::bank_index() const {
+  const std::int64_t heads = index.size(1), experts = score.size(2);
+  return heads == 1 ? index : index + (at::arange(heads, index.options()) * experts).view({1, heads, 1});
+}
+
+Selection Selection::narrow(std::int64_t batch, std::int64_t begin, std::int64_t count) const {
+  const auto rows = [&](const at::Tensor& t) {
+    return t.view({batch, -1, t.size(1), t.size(2)}).narrow(1, begin, count).reshape({-1, t.size(1), t.size(2)});
+  };
+  return {rows(score), rows(index), rows(weight)};
+}
+
 at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
   switch (gate) {
     case config::Gate::sigmoid:
@@ -37,20 +51,6 @@ at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config
     }
   }
   fail("gate: unknown");
-}
-
-}  // namespace
-
-at::Tensor Selection::bank_index() const {
-  const std::int64_t heads = index.size(1), experts = score.size(2);
-  return heads == 1 ? index : index + (at::arange(heads, index.options()) * experts).view({1, heads, 1});
-}
-
-Selection Selection::narrow(std::int64_t batch, std::int64_t begin, std::int64_t count) const {
-  const auto rows = [&](const at::Tensor& t) {
-    return t.view({batch, -1, t.size(1), t.size(2)}).narrow(1, begin, count).reshape({-1, t.size(1), t.size(2)});
-  };
-  return {rows(score), rows(index), rows(weight)};
 }
 
 Selection select_experts(const at::Tensor& x, const at::Tensor& w, const SelectionOptions& options,

@@ -32,13 +32,15 @@ struct SelectionOptions {
   std::optional<at::Tensor> valid;     // [N] bool: other tokens choose nothing, their weights are 0
 };
 
-// Weights of the chosen, by `gate` (g_e of score s_e):
+// Weights [N, H, K] of the chosen `index`, by `gate` (score s_e):
 //   sigmoid               sigmoid(s_e)
 //   softmax_top_k         softmax over the chosen
 //   softmax               p_e of the softmax over all of the head's experts
 //   softmax_renormalised  p_e / (sum of the chosen p + 1e-6), the sum a constant in the derivative (MoA Eq. 9)
+at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate);
+
 // The choice has no derivative, the weights have. Counts go to context.usage under `name`, score, index and weight to
-// context.trace. `score` [N, H, E].
+// context.trace. `score` is [N, H, E].
 Selection choose_experts(const at::Tensor& score, const SelectionOptions& options, const Context& context,
                          const std::string& name);
 

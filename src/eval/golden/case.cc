@@ -86,7 +86,7 @@ void compare_gradients(const Case& c, const Result& result, const at::Tensor& ob
                                            /*allow_unused=*/true);
   std::size_t i = 0;
   for (const auto& [name, value] : expected) {
-    const at::Tensor got = grads[i].defined() ? grads[i] : at::zeros_like(wanted[i]);
+    const at::Tensor got = (grads[i].defined() ? grads[i] : at::zeros_like(wanted[i])).reshape(value.sizes());
     const double scale = std::max(largest(value), c.grad_floor * g);
     compare_tensor(group + name, got, value, scale, c.limit_grad, outcome);
     ++i;
@@ -176,12 +176,19 @@ void load_parameters(const Case& c, nn::Parameters& parameters, Result& result) 
   std::size_t used = 0;
   for (const nn::Parameter& parameter : parameters.all()) {
     const at::Tensor& value = c.at("param." + parameter.name);
-    if (value.sizes() != parameter.tensor.sizes()) {
+    const bool same = value.squeeze().sizes() == parameter.tensor.squeeze().sizes();  // one component needs no axis
+    if (!same) {
       misuse("{}: param.{}: shape differs from the layer's", c.name, parameter.name);
     }
-    parameter.tensor.copy_(value);
+    parameter.tensor.copy_(value.view(parameter.tensor.sizes()));
     result.leaves["param." + parameter.name] = parameter.tensor;
     ++used;
+  }
+  for (const nn::Parameter& parameter : parameters.stored()) {
+    if (!parameter.tensor.requires_grad() && c.has("state." + parameter.name + "_before")) {
+      const at::Tensor& before = c.at("state." + parameter.name + "_before");
+      parameter.tensor.copy_(before.view(parameter.tensor.sizes()));
+    }
   }
   if (const std::size_t given = expected_under(c, "param.").size(); given != used) {
     misuse("{}: {} parameters are given, the layer has {}", c.name, given, used);

@@ -1,9 +1,13 @@
 // Attention layers and expert MLPs, each alone.
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
+
 #include "headroom/core/error.h"
+#include "headroom/nn/adaptive_softmax.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
+#include "headroom/nn/routing_losses.h"
 #include "runners.h"
 
 namespace headroom::eval::golden {
@@ -14,109 +18,163 @@ nn::Builder builder(nn::Parameters& parameters, const at::Tensor& like) {
           at::TensorOptions(like.scalar_type())};
 }
 
-bool flag(const Json& options, const char* key) {
-  return options.contains(key) && options.at(key).is_boolean() && options.at(key).get<bool>();
+bool pads_queries(const Json& options) {
+  return options.contains("padding") && options.at("padding").is_object() &&
+         options.at("padding").value("queries", "") == "zero";
 }
 
-template <class Enum>
-Enum value_of(const Json& options, const char* key, Enum otherwise) {
-  if (!options.contains(key) || !options.at(key).is_string()) {
-    return otherwise;
-  }
-  for (const auto& [candidate, name] : config::Names<Enum>::kNames) {
-    if (options.at(key).get<std::string>() == name) {
-      return candidate;
+nn::AttentionInput attention_input(const Case& c, Result& result) {
+  nn::AttentionInput input;
+  input.x = leaf(c, "in.x", result);
+  if (c.has("in.mem")) {
+    input.source = at::cat({leaf(c, "in.mem", result), input.x}, 1);
+  } else if (c.has("in.source")) {
+    input.source = leaf(c, "in.source", result);
+    if (c.has("in.source_value")) {
+      input.source_value = leaf(c, "in.source_value", result);
     }
   }
-  misuse("options.{}: {} is not known here", key, options.at(key).dump());
+  if (c.has("in.mask") && !c.options.value("padding", Json()).is_null()) {
+    input.valid_keys = c.at("in.mask").ne(0);
+  }
+  if (pads_queries(c.options)) {
+    input.valid_queries = c.at("in.mask_query").ne(0);
+  }
+  if (c.has("in.noise")) {
+    input.router_noise = c.at("in.noise");
+  }
+  return input;
 }
 
-void set_position(const Case& c, const Json& options, config::AttentionOptions& o) {
-  o.position = value_of(options, "position", config::Position::none);
-  if (o.position == config::Position::rope) {
-    const Json& rope = options.at("rope");
-    const double channels = rope.at("channels").get<double>();
-    o.rope_fraction = channels / static_cast<double>(c.dim("d_head"));
-    o.rope_base = rope.at("base").get<double>();
-  } else if (o.position == config::Position::relative) {
-    o.rope_base = options.at("relative").at("base").get<double>();
+// The losses that a layer reported, under the cases' names, and their sum with the case's weights.
+void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, Result& result) {
+  if (const auto entropy = losses.find("routing_entropy"); entropy != losses.end()) {
+    losses["entropy"] = entropy->second;
+    losses.erase(entropy);
   }
+  const Json weights = c.options.value("losses", Json());
+  at::Tensor total;
+  for (const auto& [name, value] : losses) {
+    result.values["aux." + name] = value;
+    if (weights.is_object() && weights.contains(name)) {
+      const at::Tensor term = value * weights.at(name).get<double>();
+      total = total.defined() ? total + term : term;
+    }
+  }
+  if (total.defined()) {
+    result.values["aux.total"] = total;
+  }
+}
+
+// What a padded query chose means nothing: only the others are compared.
+void forget_padded_choices(const Case& c, const std::optional<at::Tensor>& valid, Result& result) {
+  const auto index = result.values.find("mid.select.index");
+  if (valid && index != result.values.end() && c.has("mid.select.index")) {
+    const at::Tensor& expected = c.at("mid.select.index");
+    index->second = at::where(valid->view({-1, 1}), index->second.view({-1, expected.size(2)}),
+                              expected.view({-1, expected.size(2)}));
+  }
+}
+
+// A router without its layer: what it chooses, and its losses.
+std::vector<Result> run_router(const Case& c) {
+  Result result;
+  const at::Tensor x = leaf(c, "in.x", result), select = leaf(c, "param.select", result);
+  const config::AttentionOptions o = [&] {
+    Case with_head = c;
+    with_head.dims["d_head"] = 1;
+    return attention_options(with_head, "moa", c.options);
+  }();
+  nn::SelectionOptions choice{.n_heads = 1, .n_experts = o.n_experts, .top_k = o.top_k, .gate = o.gate};
+  if (pads_queries(c.options)) {
+    choice.valid = c.at("in.mask_query").ne(0).reshape({-1});
+  }
+  nn::Context context;
+  std::map<std::string, at::Tensor> losses, trace;
+  context.losses = &losses;
+  context.trace = &trace;
+  at::Tensor score = x.reshape({-1, x.size(2)}).mm(select);
+  if (o.noisy_routing) {
+    const at::Tensor spread = at::softplus(x.reshape({-1, x.size(2)}).mm(leaf(c, "param.select_noise", result)));
+    score =
+        score + c.at("in.noise").reshape(score.sizes()) * (spread + c.options.at("noise").at("floor").get<double>());
+  }
+  nn::Selection chosen = nn::choose_experts(score.unsqueeze(1), choice, context, "select");
+  if (c.has("in.slot_index")) {
+    chosen.index = c.at("in.slot_index").reshape(chosen.index.sizes());
+    chosen.weight = nn::gate_weights(chosen.score, chosen.index, o.gate);
+    if (choice.valid) {
+      chosen.weight = chosen.weight.masked_fill(choice.valid->logical_not().view({-1, 1, 1}), 0.0);
+    }
+  }
+  nn::add_routing_losses(chosen, choice.valid, x.size(0), o, context);
+  add_losses(c, std::move(losses), result);
+  add_trace(trace, "", result);
+  forget_padded_choices(c, choice.valid, result);
+  return {std::move(result)};
+}
+
+// The first tokens at once, then one by one, each key's part computed once.
+Result decode_attention(const Case& c, const nn::Attention& attention, const nn::AttentionInput& input,
+                        const nn::Context& given, Result result) {
+  const Json& decode = c.options.at("decode");
+  const auto prefill = decode.at("prefill").get<std::int64_t>(), steps = decode.at("steps").get<std::int64_t>(),
+             slots = decode.at("slots").get<std::int64_t>();
+  nn::AttentionCache cache(slots, /*sliding=*/true);
+  std::vector<at::Tensor> rows, maps;
+  std::map<std::string, at::Tensor> trace;
+  nn::Context context = given;
+  context.trace = &trace;
+  at::Tensor held;
+  for (std::int64_t at = 0; at < prefill + steps;) {
+    const std::int64_t n = at == 0 ? prefill : 1;
+    nn::AttentionInput step;
+    step.x = input.x.narrow(1, at, n);
+    step.cache = &cache;
+    rows.push_back(attention(step, context));
+    held = trace.at("key_map");
+    maps.push_back(held.narrow(1, held.size(1) - n, n));
+    at += n;
+  }
+  result.values["out"] = at::cat(rows, 1);
+  result.values["mid.key_map"] = at::cat(maps, 1);
+  const std::int64_t total = prefill + steps, kept = std::min(total, slots);
+  at::Tensor after = at::zeros_like(c.at("state.key_map_after"));
+  for (std::int64_t token = total - kept; token < total; ++token) {
+    after.select(1, token % slots).copy_(held.select(1, held.size(1) - (total - token)));
+  }
+  result.values["state.key_map_after"] = after;
+  return result;
 }
 
 }  // namespace
 
-std::int64_t window_of(const Json& options) {
-  return options.contains("window") && options.at("window").is_number() ? options.at("window").get<std::int64_t>() : 0;
-}
-
-config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options) {
-  config::AttentionOptions o;
-  o.n_heads = c.dim("H");
-  o.d_head = c.dim("d_head");
-  o.bias = flag(options, "bias");
-  o.position_bias = flag(options, "position_bias");
-  o.scale = value_of(options, "scale", config::Scale::inv_sqrt);
-  set_position(c, options, o);
-  if (family == "switchhead") {
-    o.projection = config::Projection::experts;
-    o.experts.clear();
-    for (const char* which : {"q", "k", "v", "o"}) {
-      if (flag(options.at("experts"), which)) {
-        o.experts.emplace_back(which);
-      }
-    }
-    o.n_experts = c.dim("E");
-    o.top_k = c.dim("k");
-    o.shared_selection = flag(options, "shared_selection");
-    o.gate = value_of(options, "gate", config::Gate::sigmoid);
-  } else if (family != "dense") {
-    misuse("attention of family {} has no implementation yet", family);
-  }
-  return o;
-}
-
-config::MlpOptions mlp_options(const Case& c, const Json& ffn) {
-  config::MlpOptions o;
-  const std::string kind = ffn.at("kind").get<std::string>();
-  o.kind = kind == "experts" ? config::MlpKind::experts
-           : kind == "gated" ? config::MlpKind::gated
-                             : config::MlpKind::dense;
-  const std::string activation = ffn.value("activation", Json("relu")).get<std::string>();
-  o.activation =
-      activation == "gelu_erf" ? config::Activation::gelu : value_of(ffn, "activation", config::Activation::relu);
-  o.bias = flag(ffn, "bias");
-  if (o.kind == config::MlpKind::experts) {
-    o.d_hidden = c.dim("d_expert");
-    o.n_experts = c.dims.contains("E_ff") ? c.dim("E_ff") : c.dim("E");
-    o.top_k = c.dims.contains("k_ff") ? c.dim("k_ff") : c.dim("k");
-  } else {
-    o.d_hidden = c.dim("d_ff");
-  }
-  return o;
-}
-
 std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
+  if (c.options.value("module", "attention") == "router") {
+    return run_router(c);
+  }
   Result result;
-  const at::Tensor x = leaf(c, "in.x", result);
+  const nn::AttentionInput input = attention_input(c, result);
   nn::Parameters parameters;
-  const nn::AttentionPlace place{
-      .d_model = c.dim("d_model"), .causal = flag(c.options, "causal"), .window = window_of(c.options)};
-  const nn::Attention attention(attention_options(c, c.family, c.options), place, builder(parameters, x));
+  const nn::Attention attention(attention_options(c, c.family, c.options), place_of(c, c.options),
+                                builder(parameters, input.x));
   load_parameters(c, parameters, result);
-
-  nn::AttentionInput input;
-  input.x = x;
-  if (c.has("in.mem")) {
-    input.source = at::cat({leaf(c, "in.mem", result), x}, 1);
-  }
-  if (c.options.contains("padding") && !c.options.at("padding").is_null()) {
-    input.valid_keys = c.at("in.mask").ne(0);
-  }
   nn::Context context = given;
-  std::map<std::string, at::Tensor> trace;
+  // A prior that replaces itself does so in training only; there is no dropout here.
+  context.training = c.has("state.prior_before");
+  std::map<std::string, at::Tensor> trace, losses;
+  context.losses = &losses;
+  if (c.options.contains("decode") && c.options.at("decode").is_object()) {
+    return {decode_attention(c, attention, input, context, std::move(result))};
+  }
   context.trace = given.implementation == Implementation::reference ? &trace : nullptr;
   result.values["out"] = attention(input, context);
+  add_losses(c, std::move(losses), result);
   add_trace(trace, "", result);
+  forget_padded_choices(c, input.valid_queries, result);
+  if (c.has("state.prior_after")) {
+    result.values["state.prior_after"] = parameters.stored().back().tensor;
+  }
   return {std::move(result)};
 }
 
@@ -133,19 +191,37 @@ std::vector<Result> run_expert_ffn(const Case& c, const nn::Context& given) {
   context.trace = given.implementation == Implementation::reference ? &trace : nullptr;
   context.losses = &losses;
   result.values["out"] = (*mlp)(x, 0.0, context);
-  result.values["aux.entropy"] = losses.at("entropy");
-  if (const Json& weights = c.options.at("losses"); weights.is_object()) {
-    result.values["aux.total"] = losses.at("entropy") * weights.value("entropy", 0.0);
-  }
+  add_losses(c, std::move(losses), result);
   add_trace(trace, "", result);
+  return {std::move(result)};
+}
+
+std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& context) {
+  Result result;
+  const at::Tensor x = leaf(c, "in.x", result);
+  nn::AdaptiveSoftmax softmax;
+  softmax.w = leaf(c, "param.w", result);
+  softmax.b = leaf(c, "param.b", result);
+  softmax.w_cluster = leaf(c, "param.w_cluster", result);
+  softmax.b_cluster = leaf(c, "param.b_cluster", result);
+  softmax.cutoffs = c.options.at("cutoffs").get<std::vector<std::int64_t>>();
+  softmax.reversed = c.options.at("cluster_order") != "forward";
+  result.values["out"] = softmax.negative_log_likelihood(x, c.at("in.target"), context);
   return {std::move(result)};
 }
 
 Runner find_runner(const std::string& family) {
   static const std::map<std::string, Runner> kRunners = {{"dense", run_attention},
                                                          {"switchhead", run_attention},
+                                                         {"moa", run_attention},
+                                                         {"dcmha", run_attention},
+                                                         {"mgk", run_attention},
+                                                         {"linear", run_attention},
                                                          {"expert_ffn", run_expert_ffn},
-                                                         {"language_model", run_language_model}};
+                                                         {"block", run_block},
+                                                         {"language_model", run_language_model},
+                                                         {"classifier", run_classifier},
+                                                         {"adaptive_softmax", run_adaptive_softmax}};
   const auto found = kRunners.find(family);
   return found == kRunners.end() ? nullptr : found->second;
 }

@@ -1,37 +1,88 @@
-// Whole language models over consecutive chunks.
+// Blocks, and whole models: language models over consecutive chunks, classifiers.
+#include <ATen/CPUGeneratorImpl.h>
+
 #include "headroom/core/error.h"
+#include "headroom/models/block.h"
+#include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "runners.h"
 
 namespace headroom::eval::golden {
 namespace {
 
-config::ModelOptions model_options(const Case& c) {
-  const Json& o = c.options;
+config::ModelOptions language_model_options(const Case& c) {
   config::ModelOptions model;
   model.vocabulary_size = c.dim("V");
-  model.n_layers = c.dim("L");
-  model.d_model = c.dim("d_model");
   model.context_length = c.dim("T");
-  model.memory_length = o.at("memory") == "previous_chunk" ? c.dim("T") : 0;
-  model.arrangement =
-      o.at("arrangement") == "parallel" ? config::Arrangement::parallel : config::Arrangement::sequential;
-  model.norm = o.at("norm").at("kind") == "rms" ? config::Norm::rms : config::Norm::layer;
-  model.norm_epsilon = o.at("norm").at("epsilon").get<double>();
+  model.memory_length = c.options.at("memory") == "previous_chunk" ? c.dim("T") : 0;
   model.tied_embeddings = !c.has("param.head.w");
   model.head_bias = c.has("param.head.b");
-  const Json& attention = o.at("attention");
-  model.attention = attention_options(c, attention.at("family").get<std::string>(), attention);
-  model.attention.window = window_of(attention);
-  model.mlp = mlp_options(c, o.at("ffn"));
+  set_stack(c, c.options, model);
   return model;
 }
 
 }  // namespace
 
+void set_stack(const Case& c, const Json& o, config::ModelOptions& model) {
+  model.n_layers = c.dims.contains("L") ? c.dim("L") : 1;
+  model.d_model = c.dim("d_model");
+  model.arrangement =
+      o.at("arrangement") == "parallel" ? config::Arrangement::parallel : config::Arrangement::sequential;
+  model.norm = o.at("norm").at("kind") == "rms" ? config::Norm::rms : config::Norm::layer;
+  model.norm_epsilon = o.at("norm").at("epsilon").get<double>();
+  const Json& attention = o.at("attention");
+  model.attention = attention_options(c, attention.at("family").get<std::string>(), attention);
+  model.attention.window = window_of(attention);
+  model.mlp = mlp_options(c, o.at("ffn"));
+}
+
+std::vector<Result> run_block(const Case& c, const nn::Context& context) {
+  Result result;
+  const at::Tensor x = leaf(c, "in.x", result);
+  config::ModelOptions options;
+  set_stack(c, c.options, options);
+  nn::Parameters parameters;
+  const nn::Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}),
+                          at::TensorOptions(x.scalar_type()));
+  const models::Block block(options, place_of(c, c.options.at("attention")), build);
+  load_parameters(c, parameters, result);
+  models::BlockInput input;
+  input.h = x;
+  if (c.has("in.mem")) {
+    input.memory = leaf(c, "in.mem", result);
+  }
+  if (c.has("in.mask")) {
+    input.valid_keys = c.at("in.mask").ne(0);
+  }
+  result.values["out"] = block(input, context);
+  return {std::move(result)};
+}
+
+std::vector<Result> run_classifier(const Case& c, const nn::Context& context) {
+  Result result;
+  config::ModelOptions options;
+  options.vocabulary_size = c.dim("V");
+  options.context_length = c.at("param.position").size(0);
+  set_stack(c, c.options, options);
+  models::ClassifierOptions head;
+  head.n_classes = c.dim("C");
+  head.d_hidden = c.dim("d_hidden");
+  head.pair = c.options.at("features") == "pair";
+  head.padding_token = c.options.at("padding_token").get<std::int64_t>();
+  head.activation = c.options.at("head_activation") == "relu" ? config::Activation::relu : config::Activation::gelu;
+  models::Classifier model(options, head, /*seed=*/1, at::TensorOptions(c.at("param.embed").scalar_type()));
+  load_parameters(c, model.parameters(), result);
+  const at::Tensor second = head.pair ? c.at("in.tokens_2") : at::Tensor();
+  const at::Tensor logits = model.logits(c.at("in.tokens"), second, context);
+  result.values["out.logits"] = logits;
+  result.values["out.loss"] = at::cross_entropy_loss(logits, c.at("in.label"));
+  return {std::move(result)};
+}
+
 std::vector<Result> run_language_model(const Case& c, const nn::Context& given) {
   Result parameters;
-  models::LanguageModel model(model_options(c), /*seed=*/1, at::TensorOptions(c.at("param.embed").scalar_type()));
+  models::LanguageModel model(language_model_options(c), /*seed=*/1,
+                              at::TensorOptions(c.at("param.embed").scalar_type()));
   load_parameters(c, model.parameters(), parameters);
   const std::int64_t t = c.dim("T"), chunks = c.options.at("chunks").get<std::int64_t>();
   models::Memory memory;
