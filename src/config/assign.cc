@@ -45,6 +45,13 @@ std::string with_range(std::string noun, const Range& range) {
   return text.empty() ? noun : noun + " " + text;
 }
 
+std::int64_t to_integer(const toml::node& value, const Range& range) {
+  if (!value.is_integer() || !within(range, static_cast<double>(value.as_integer()->get()))) {
+    throw Refused();
+  }
+  return value.as_integer()->get();
+}
+
 double to_double(const toml::node& value, const Range& range) {
   if (!value.is_integer() && !value.is_floating_point()) {
     throw Refused();
@@ -75,21 +82,11 @@ struct Assigner {
     }
     *slot = value.as_boolean()->get();
   }
-  void operator()(std::int64_t* slot) const {
-    if (!value.is_integer() || !within(field.range, static_cast<double>(value.as_integer()->get()))) {
-      throw Refused();
-    }
-    *slot = value.as_integer()->get();
-  }
+  void operator()(std::int64_t* slot) const { *slot = to_integer(value, field.range); }
   void operator()(double* slot) const { *slot = to_double(value, field.range); }
   void operator()(std::string* slot) const { *slot = to_text(value); }
-  void operator()(std::vector<double>* slot) const {
-    std::vector<double> numbers;
-    for (const toml::node& element : elements()) {
-      numbers.push_back(to_double(element, field.range));
-    }
-    *slot = std::move(numbers);
-  }
+  void operator()(std::vector<std::int64_t>* slot) const { *slot = numbers<std::int64_t>(to_integer); }
+  void operator()(std::vector<double>* slot) const { *slot = numbers<double>(to_double); }
   void operator()(std::vector<std::string>* slot) const {
     std::vector<std::string> texts;
     for (const toml::node& element : elements()) {
@@ -109,6 +106,14 @@ struct Assigner {
     choice.set(text);
   }
 
+  template <class Number>
+  std::vector<Number> numbers(Number (*convert)(const toml::node&, const Range&)) const {
+    std::vector<Number> list;
+    for (const toml::node& element : elements()) {
+      list.push_back(convert(element, field.range));
+    }
+    return list;
+  }
   const toml::array& elements() const {
     if (!value.is_array()) {
       throw Refused();
@@ -160,6 +165,8 @@ std::string expected(const Field& field) {
           return with_range("a number", field.range);
         } else if constexpr (std::is_same_v<Slot, std::string*>) {
           return "a string";
+        } else if constexpr (std::is_same_v<Slot, std::vector<std::int64_t>*>) {
+          return "a list of integers, each " + range_text(field.range);
         } else if constexpr (std::is_same_v<Slot, std::vector<double>*>) {
           return "a list of numbers, each " + range_text(field.range);
         } else if constexpr (std::is_same_v<Slot, std::vector<std::string>*>) {

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <functional>
+
 #include "checker.h"
 
 namespace headroom::config {
@@ -35,6 +38,18 @@ void check_train(const TrainOptions& t, std::string_view origin) {
                 t.warmup_steps);
 }
 
+void check_cutoffs(const Checker& here, const ModelOptions& model) {
+  const std::vector<std::int64_t>& cutoffs = model.adaptive_cutoffs;
+  const auto fall = std::adjacent_find(cutoffs.begin(), cutoffs.end(), std::greater_equal<>());
+  here.require(fall == cutoffs.end(), "adaptive_cutoffs", "must ascend, got {} before {}",
+               fall == cutoffs.end() ? 0 : fall[0], fall == cutoffs.end() ? 0 : fall[1]);
+  here.require(cutoffs.empty() || cutoffs.back() < model.vocabulary_size, "adaptive_cutoffs",
+               "must stay below vocabulary_size = {}, got {}", model.vocabulary_size,
+               cutoffs.empty() ? 0 : cutoffs.back());
+  here.require(cutoffs.empty() || model.kind == ModelKind::language_model, "adaptive_cutoffs",
+               "must be empty with {}: only a language model's head has classes", detail::setting("kind", model.kind));
+}
+
 }  // namespace
 
 void check(const ModelOptions& model, std::string_view origin) {
@@ -43,6 +58,7 @@ void check(const ModelOptions& model, std::string_view origin) {
                "must be 0 or context_length = {}, got {}", model.context_length, model.memory_length);
   here.require(model.memory_length == 0 || model.kind == ModelKind::language_model, "memory_length",
                "must be 0 with {}: only a language model carries memory", detail::setting("kind", model.kind));
+  check_cutoffs(here, model);
   detail::check_attention(model, origin);
   mlp.require(model.mlp.kind != MlpKind::experts || model.mlp.top_k <= model.mlp.n_experts, "top_k",
               "must be at most n_experts = {}, got {}", model.mlp.n_experts, model.mlp.top_k);

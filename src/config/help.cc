@@ -56,6 +56,7 @@ std::string allowed(const Field& field) {
   }
   const bool number = std::holds_alternative<std::int64_t*>(field.slot) ||
                       std::holds_alternative<double*>(field.slot) ||
+                      std::holds_alternative<std::vector<std::int64_t>*>(field.slot) ||
                       std::holds_alternative<std::vector<double>*>(field.slot);
   return number ? fmt::format(" ({})", range_text(field.range)) : "";
 }

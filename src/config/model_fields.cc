@@ -126,6 +126,10 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("norm_epsilon", o.norm_epsilon, above(0), "added under the norms' square roots");
   fields.add("tied_embeddings", o.tied_embeddings, "the head's matrix is the embedding's");
   fields.add("head_bias", o.head_bias, "a bias in the head, one number a token of the vocabulary");
+  fields.add(
+      "adaptive_cutoffs", o.adaptive_cutoffs, between(1, 2147483647),
+      "adaptive softmax: tokens at which classes of rarer ones begin, ascending, each below vocabulary_size; []: "
+      "a plain softmax");
   fields.add("dropout", o.dropout, at_least_below(0, 1), "dropout probability in the residual stream while training");
   fields.table("attention", o.attention, "every attention layer");
   fields.table("mlp", o.mlp, "the MLP behind every attention layer");

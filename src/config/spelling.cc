@@ -66,6 +66,8 @@ std::string spelled(const Field& field) {
           return quoted(*slot);
         } else if constexpr (std::is_same_v<Slot, double*>) {
           return spelled(*slot);
+        } else if constexpr (std::is_same_v<Slot, std::vector<std::int64_t>*>) {
+          return list(*slot, [](std::int64_t number) { return fmt::format("{}", number); });
         } else if constexpr (std::is_same_v<Slot, std::vector<double>*>) {
           return list(*slot, [](double number) { return spelled(number); });
         } else if constexpr (std::is_same_v<Slot, std::vector<std::string>*>) {

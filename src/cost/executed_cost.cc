@@ -68,7 +68,8 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
   const Exact attention = layers * attention_macs(model);
   const Exact positions = layers * position_macs(model);
   const Exact mlp = layers * mlp_macs(model);
-  const Exact head = Exact(model.context_length) * model.d_model * model.vocabulary_size;
+  const Exact classes = static_cast<std::int64_t>(model.adaptive_cutoffs.size());
+  const Exact head = Exact(model.context_length) * model.d_model * (classes + model.vocabulary_size);
   const Exact step = ((attention + mlp + head) * batch + positions) * 3;
   return {.attention_macs = (attention + positions).value(),
           .mlp_macs = mlp.value(),

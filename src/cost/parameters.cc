@@ -50,6 +50,7 @@ std::int64_t count_parameters(const ModelOptions& model) {
   const Exact norm = model.norm == Norm::layer ? d * 2 : d;
   Exact n = d * model.vocabulary_size * (model.tied_embeddings ? 1 : 2);
   n += model.head_bias ? model.vocabulary_size : 0;
+  n += (d + 1) * static_cast<std::int64_t>(model.adaptive_cutoffs.size());  // one logit a class of rarer tokens
   n += model.attention.position == Position::learned ? d * model.context_length : 0;
   n += norm;  // behind the last layer
   n += Exact(model.n_layers) * (norm * 2 + attention_parameters(model.attention, d) + mlp_parameters(model.mlp, d));

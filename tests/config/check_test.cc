@@ -171,6 +171,20 @@ TEST(Check, Model) {
   EXPECT_EQ(complaint("[model.mlp]\nn_experts = 4\ntop_k = 5"), "no error");
 }
 
+TEST(Check, AdaptiveCutoffs) {
+  const auto cutoffs = [](const char* list) {
+    return complaint(fmt::format("[model]\nvocabulary_size = 8000\nadaptive_cutoffs = {}", list));
+  };
+  EXPECT_EQ(cutoffs("[]"), "no error");
+  EXPECT_EQ(cutoffs("[1, 2000, 7999]"), "no error");
+  EXPECT_EQ(cutoffs("[2000, 2000]"), "x: model.adaptive_cutoffs: must ascend, got 2000 before 2000");
+  EXPECT_EQ(cutoffs("[2000, 1000]"), "x: model.adaptive_cutoffs: must ascend, got 2000 before 1000");
+  EXPECT_EQ(cutoffs("[2000, 8000]"), "x: model.adaptive_cutoffs: must stay below vocabulary_size = 8000, got 8000");
+  EXPECT_EQ(complaint("[model]\nkind = \"classifier\"\nadaptive_cutoffs = [5]"),
+            "x: model.adaptive_cutoffs: must be empty with kind = \"classifier\": only a language model's head has "
+            "classes");
+}
+
 TEST(Check, TokenizerAgainstModel) {
   EXPECT_EQ(complaint("tokenizer.kind = \"bytes\""),
             "x: model.vocabulary_size: must be 256, the size of the bytes tokenizer, got 8000");

@@ -29,9 +29,11 @@ TEST(Flatten, HoldsEveryKeyOnce) {
 TEST(Flatten, ShowsValuesOfEveryType) {
   Config config;
   config.model.attention.experts = {"v", "o"};
+  config.model.adaptive_cutoffs = {20, 40};
   config.train.betas = {0.5, 0.75};
   config.train.precision = Precision::bf16;
   EXPECT_EQ(value_of(config, "model.attention.experts"), "[\"v\", \"o\"]");
+  EXPECT_EQ(value_of(config, "model.adaptive_cutoffs"), "[20, 40]");
   EXPECT_EQ(value_of(config, "train.betas"), "[0.5, 0.75]");
   EXPECT_EQ(value_of(config, "train.precision"), "bf16");
   EXPECT_EQ(value_of(config, "model.attention.bias"), "false");

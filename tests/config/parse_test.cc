@@ -13,6 +13,7 @@ std::string complaint(std::string_view text) {
 TEST(ParseConfig, ReadsEveryKind) {
   const Config config = parse_config(R"(
 model.n_layers = 3
+model.adaptive_cutoffs = [2_000, 4000]
 [model.attention]
 projection = "experts"
 experts = ["q", "o"]
@@ -28,6 +29,7 @@ seed = 9007199254740992
 )",
                                      "x");
   EXPECT_EQ(config.model.n_layers, 3);
+  EXPECT_EQ(config.model.adaptive_cutoffs, (std::vector<std::int64_t>{2000, 4000}));
   EXPECT_EQ(config.model.attention.projection, Projection::experts);
   EXPECT_EQ(config.model.attention.experts, (std::vector<std::string>{"q", "o"}));
   EXPECT_TRUE(config.model.attention.bias);
@@ -109,6 +111,12 @@ TEST(ParseConfig, WrongTypesAndRanges) {
        "model.attention.experts: must be a list of strings out of \"q\", \"k\", \"v\", \"o\", got [\"v\", \"x\"]"},
       {"train.betas = [0.9, 1.0]",
        "train.betas: must be a list of numbers, each of at least 0 and below 1, got [0.9, 1.0]"},
+      {"model.adaptive_cutoffs = [1.5]",
+       "model.adaptive_cutoffs: must be a list of integers, each from 1 to 2147483647, got [1.5]"},
+      {"model.adaptive_cutoffs = [3, 0]",
+       "model.adaptive_cutoffs: must be a list of integers, each from 1 to 2147483647, got [3, 0]"},
+      {"model.adaptive_cutoffs = 3",
+       "model.adaptive_cutoffs: must be a list of integers, each from 1 to 2147483647, got 3"},
       {"train.betas = 0.9", "train.betas: must be a list of numbers, each of at least 0 and below 1, got 0.9"},
       {"model.attention = 3", "model.attention: must be a table [model.attention], got 3"},
   };

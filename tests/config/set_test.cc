@@ -23,6 +23,7 @@ TEST(SetKey, TakesValuesAsInToml) {
   EXPECT_EQ(with("train.learning_rate=1").train.learning_rate, 1.0);
   EXPECT_TRUE(with("model.attention.bias=true").model.attention.bias);
   EXPECT_EQ(with("train.betas=[0.9, 0.98]").train.betas, (std::vector<double>{0.9, 0.98}));
+  EXPECT_EQ(with("model.adaptive_cutoffs=[20, 40]").model.adaptive_cutoffs, (std::vector<std::int64_t>{20, 40}));
   EXPECT_EQ(with("data.train=[\"a b\", 'c']").data.train, (std::vector<std::string>{"a b", "c"}));
   EXPECT_EQ(with("data.train=[]").data.train, std::vector<std::string>());
   EXPECT_EQ(with("model.norm=\"rms\"").model.norm, Norm::rms);

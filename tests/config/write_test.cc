@@ -69,6 +69,12 @@ struct Randomiser {
   void operator()(std::int64_t* slot) const { *slot = static_cast<std::int64_t>(std::ceil(number())); }
   void operator()(double* slot) const { *slot = number(); }
   void operator()(std::string* slot) const { *slot = text(); }
+  void operator()(std::vector<std::int64_t>* slot) const {
+    slot->assign(random.below(4), 0);
+    for (std::int64_t& x : *slot) {
+      x = static_cast<std::int64_t>(std::ceil(number()));
+    }
+  }
   void operator()(std::vector<double>* slot) const {
     slot->assign(random.below(4), 0);
     for (double& x : *slot) {

@@ -67,7 +67,8 @@ struct Choice {
 
 struct Field {
   std::string key;
-  std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<double>*, std::vector<std::string>*, Choice>
+  std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, std::vector<double>*,
+               std::vector<std::string>*, Choice>
       slot;
   Range range;                       // numbers, and the elements of number lists
   std::vector<std::string> choices;  // elements that a list of strings may hold; empty: any
@@ -94,6 +95,9 @@ class Fields {
   }
   void add(std::string key, std::string& value, std::string about) {
     push(std::move(key), &value, {}, {}, std::move(about));
+  }
+  void add(std::string key, std::vector<std::int64_t>& value, Range range, std::string about) {
+    push(std::move(key), &value, range, {}, std::move(about));
   }
   void add(std::string key, std::vector<double>& value, Range range, std::string about) {
     push(std::move(key), &value, range, {}, std::move(about));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "headroom/config/attention_options.h"
 #include "headroom/config/field.h"
@@ -39,6 +40,7 @@ struct ModelOptions {
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;
   bool head_bias = true;
+  std::vector<std::int64_t> adaptive_cutoffs;  // adaptive softmax: first tokens of the rarer classes; empty: none
   double dropout = 0.0;
   AttentionOptions attention;
   MlpOptions mlp;
