@@ -136,6 +136,10 @@ void check_position(const Checker& check, const AttentionOptions& a, std::int64_
                 "needs position = \"relative\", not \"{}\"", name_of(a.position));
   check.require(a.position != Position::learned || memory_length == 0, "position",
                 "must not be \"learned\" with memory_length = {}: its table ends with the context", memory_length);
+  check.require(a.score != Score::linear || a.position != Position::rope || memory_length == 0, "position",
+                "must not be \"rope\" with score = \"linear\" and memory_length = {}: feature maps do not keep "
+                "rotations, so keys of the memory would change when their positions do",
+                memory_length);
   if (a.position == Position::rope) {
     // As rope_channels(), before it is made even.
     const auto channels = static_cast<std::int64_t>(a.rope_fraction * static_cast<double>(a.d_head) + 1e-9);

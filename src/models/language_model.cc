@@ -8,6 +8,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/models/block.h"
+#include "headroom/nn/adaptive_softmax.h"
 #include "headroom/ops/linear_cross_entropy.h"
 
 namespace headroom::models {
@@ -48,6 +49,7 @@ struct LanguageModel::Parts {
   config::ModelOptions options;
   nn::Parameters parameters;
   at::Tensor embed, position, head_w, head_b;
+  at::Tensor cluster_w, cluster_b;  // of an adaptive softmax
   std::vector<Block> blocks;
   std::optional<nn::NormLayer> norm_f;
 
@@ -69,6 +71,40 @@ struct LanguageModel::Parts {
   }
 
   at::Tensor output_matrix() const { return head_w.defined() ? head_w : embed.t(); }  // [d, V]
+
+  nn::AdaptiveSoftmax adaptive() const {
+    return {.w = output_matrix(),
+            .b = head_b,
+            .w_cluster = cluster_w,
+            .b_cluster = cluster_b,
+            .cutoffs = options.adaptive_cutoffs};
+  }
+
+  // Scores of every token, up to a constant: [..., V] of x [..., d].
+  at::Tensor logits(const at::Tensor& x, const nn::Context& context) const {
+    if (options.adaptive_cutoffs.empty()) {
+      return nn::linear(x, output_matrix(), head_b, context);
+    }
+    std::vector<std::int64_t> shape = x.sizes().vec();
+    shape.back() = options.vocabulary_size;
+    return adaptive().log_probabilities(x.reshape({-1, options.d_model}), context).view(shape);
+  }
+
+  // Mean over targets of at least 0; `x` [N, d], `target` [N].
+  at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& target, const nn::Context& context) const {
+    if (!options.adaptive_cutoffs.empty()) {
+      const at::Tensor counted = target.ge(0).nonzero().squeeze(1);
+      return adaptive()
+          .negative_log_likelihood(x.index_select(0, counted), target.index_select(0, counted), context)
+          .mean();
+    }
+    std::optional<at::Tensor> b;
+    if (head_b.defined()) {
+      b = nn::to_compute(head_b, context);
+    }
+    return ops::linear_cross_entropy(nn::to_compute(x, context), nn::to_compute(output_matrix(), context), b, target,
+                                     context.implementation);
+  }
 
   // The final norm's result [B, T, d] for one chunk, with the memory moved on.
   at::Tensor hidden(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
@@ -132,6 +168,12 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, 
   if (o.head_bias) {
     parts_->head_b = build.in("head").uniform("b", {o.vocabulary_size}, 1.0 / std::sqrt(d));
   }
+  if (const auto n = static_cast<std::int64_t>(o.adaptive_cutoffs.size()); n > 0) {
+    parts_->cluster_w = build.in("head").uniform("w_cluster", {o.d_model, n}, 1.0 / std::sqrt(d));
+    if (o.head_bias) {
+      parts_->cluster_b = build.in("head").uniform("b_cluster", {n}, 1.0 / std::sqrt(d));
+    }
+  }
 }
 
 LanguageModel::~LanguageModel() = default;
@@ -153,14 +195,9 @@ Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Con
   nn::Context inner = context;
   inner.losses = &losses;
   const at::Tensor h = parts_->hidden(tokens.narrow(1, 0, t), memory, inner);
-  const at::Tensor x = nn::to_compute(h, context).reshape({-1, parts_->options.d_model});
-  const at::Tensor w = nn::to_compute(parts_->output_matrix(), context);
-  std::optional<at::Tensor> b;
-  if (parts_->head_b.defined()) {
-    b = nn::to_compute(parts_->head_b, context);
-  }
   Loss loss;
-  loss.cross_entropy = ops::linear_cross_entropy(x, w, b, tokens.narrow(1, 1, t).reshape({-1}), context.implementation);
+  loss.cross_entropy =
+      parts_->cross_entropy(h.reshape({-1, parts_->options.d_model}), tokens.narrow(1, 1, t).reshape({-1}), context);
   for (const auto& [kind, value] : losses) {
     const at::Tensor term = value * balance_coefficient(parts_->options, kind);
     loss.regulariser = loss.regulariser.defined() ? loss.regulariser + term : term;
@@ -172,7 +209,7 @@ Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Con
 }
 
 at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
-  return nn::linear(parts_->hidden(inputs, memory, context), parts_->output_matrix(), parts_->head_b, context);
+  return parts_->logits(parts_->hidden(inputs, memory, context), context);
 }
 
 std::unique_ptr<DecodeState, void (*)(DecodeState*)> LanguageModel::start_decoding(std::int64_t batch) const {
@@ -218,7 +255,7 @@ at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, c
     fail("language model: decode needs at least one token");
   }
   const at::Tensor last = parts_->finished(h.select(1, h.size(1) - 1), context);
-  return nn::linear(last, parts_->output_matrix(), parts_->head_b, context);
+  return parts_->logits(last, context);
 }
 
 }  // namespace headroom::models

@@ -18,12 +18,14 @@ std::int64_t AdaptiveSoftmax::entry(std::int64_t i) const {
 
 at::Tensor AdaptiveSoftmax::band(const at::Tensor& x, std::int64_t begin, std::int64_t end,
                                  const Context& context) const {
-  return log_softmax(linear(x, w.narrow(1, begin, end - begin), b.narrow(0, begin, end - begin), context));
+  const at::Tensor bias = b.defined() ? b.narrow(0, begin, end - begin) : b;
+  return log_softmax(linear(x, w.narrow(1, begin, end - begin), bias, context));
 }
 
 at::Tensor AdaptiveSoftmax::head(const at::Tensor& x, const Context& context) const {
   const at::Tensor matrix = at::cat({w.narrow(1, 0, cutoffs[0]), w_cluster}, 1);
-  return log_softmax(linear(x, matrix, at::cat({b.narrow(0, 0, cutoffs[0]), b_cluster}), context));
+  const at::Tensor bias = b.defined() ? at::cat({b.narrow(0, 0, cutoffs[0]), b_cluster}) : b;
+  return log_softmax(linear(x, matrix, bias, context));
 }
 
 at::Tensor AdaptiveSoftmax::negative_log_likelihood(const at::Tensor& x, const at::Tensor& target,

@@ -40,7 +40,7 @@ struct Sums {
 };
 
 Sums through_state(const at::Tensor& q, const LinearState& state) {
-  return {q.matmul(state.kv.unsqueeze(2)), q.matmul(state.k.unsqueeze(2).unsqueeze(-1)).squeeze(-1)};
+  return {q.matmul(state.kv.unsqueeze(2)), (q * state.k.unsqueeze(2).unsqueeze(3)).sum(-1)};
 }
 
 Sums causal_chunk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearState& state) {

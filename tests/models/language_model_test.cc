@@ -60,7 +60,46 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   o.attention.position = config::Position::rope;
   o.attention.position_bias = false;
   all.emplace_back("switchall rope with memory", o);
+  o = tiny();
+  o.attention.projection = config::Projection::routed_heads;
+  o.attention.position = config::Position::relative;
+  o.attention.scale = config::Scale::learned;
+  o.memory_length = 8;
+  all.emplace_back("moa xl", o);
+  o = tiny();
+  o.attention.composition = config::Composition::dynamic;
+  o.attention.qk_norm = true;
+  o.attention.window = 3;
+  o.attention.window_pattern = "1:1";
+  all.emplace_back("dcformer local and global", o);
+  o = tiny();
+  o.attention.score = config::Score::gaussian_mixture;
+  o.attention.keys = config::Keys::shifted;
+  o.attention.prior = config::Prior::head_position;
+  o.memory_length = 8;
+  all.emplace_back("shifted mixture with memory", o);
+  o.attention.window = 5;
+  o.attention.keys = config::Keys::own;
+  all.emplace_back("own mixture with memory and window", o);
+  o = tiny();
+  o.attention.score = config::Score::linear;
+  o.attention.output_scale = config::OutputScale::inv_sqrt_length;
+  all.emplace_back("mixture of linear keys", o);
+  o.attention.position = config::Position::none;
+  o.attention.keys = config::Keys::single;
+  o.memory_length = 8;
+  all.emplace_back("linear with memory", o);
+  o = tiny();
+  o.attention.projection = config::Projection::experts;
+  o.attention.composition = config::Composition::dynamic;
+  o.attention.score = config::Score::gaussian_mixture;
+  o.adaptive_cutoffs = {5, 11};
+  all.emplace_back("composed mixture of expert heads, adaptive softmax", o);
   return all;
+}
+
+bool has_balance_loss(const ModelOptions& o) {
+  return o.mlp.kind == config::MlpKind::experts || o.attention.projection == config::Projection::routed_heads;
 }
 
 at::Tensor random_tokens(std::int64_t batch, std::int64_t n, std::int64_t vocabulary) {
@@ -79,7 +118,7 @@ TEST(LanguageModel, LossIsTheMeanCrossEntropyOfItsLogits) {
           at::cross_entropy_loss(logits.reshape({16, -1}), tokens.narrow(1, 1, 8).reshape({-1}));
       const Loss loss = model.loss(tokens, b, {});
       EXPECT_NEAR(loss.cross_entropy.item<double>(), expected.item<double>(), 1e-12) << name;
-      EXPECT_EQ(loss.regulariser.defined(), options.mlp.kind == config::MlpKind::experts) << name;
+      EXPECT_EQ(loss.regulariser.defined(), has_balance_loss(options)) << name;
     }
   }
 }

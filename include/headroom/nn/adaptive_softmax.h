@@ -14,8 +14,8 @@
 namespace headroom::nn {
 
 struct AdaptiveSoftmax {
-  at::Tensor w, b;                  // [d, V], [V]
-  at::Tensor w_cluster, b_cluster;  // [d, n], [n]
+  at::Tensor w, b;                  // [d, V], [V] or undefined
+  at::Tensor w_cluster, b_cluster;  // [d, n], [n] or undefined like b
   std::vector<std::int64_t> cutoffs;
   bool reversed = true;  // the entry of band i is the head's c_1 + n - i, not c_1 + i - 1
 
