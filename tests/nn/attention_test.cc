@@ -261,12 +261,15 @@ TEST(Attention, ExpertDropoutNeedsAGeneratorAndDependsOnNothingElse) {
   EXPECT_FALSE(at::equal(run(1), run(2)));
 }
 
-TEST(Attention, BadOptionsAreRefusedInASentence) {
+TEST(Attention, CrossAttentionHasNoOrder) {
   Parameters parameters;
   const Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat);
-  AttentionOptions o = small(Position::none);
-  o.composition = config::Composition::dynamic;
-  EXPECT_THROW(Attention(o, {.d_model = kWidth}, build), MisuseError);
+  const AttentionPlace across{.d_model = kWidth, .causal = false, .cross = true};
+  EXPECT_THROW(Attention(small(Position::rope), across, build), MisuseError);
+  EXPECT_THROW(Attention(small(Position::relative), across, build), MisuseError);
+  const Attention attention(small(Position::none), across, build);
+  const at::Tensor x = at::randn({2, 3, kWidth}), source = at::randn({2, 9, kWidth});
+  EXPECT_EQ(attention({.x = x, .source = source}, {}).sizes(), x.sizes());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "headroom/config/config.h"
+#include "headroom/core/error.h"
 
 namespace headroom::testing {
 

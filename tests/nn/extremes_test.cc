@@ -34,12 +34,12 @@ std::vector<std::pair<std::string, config::ModelOptions>> layers() {
   return all;
 }
 
-struct Run {
+struct Outcome {
   at::Tensor y;
   std::vector<at::Tensor> gradients;
 };
 
-Run run(const config::ModelOptions& m, const at::Tensor& x, const std::optional<at::Tensor>& valid, double factor) {
+Outcome run(const config::ModelOptions& m, const at::Tensor& x, const std::optional<at::Tensor>& valid, double factor) {
   Parameters parameters;
   const Attention attention(
       m.attention, {.d_model = m.d_model, .causal = false, .context_length = m.context_length},
@@ -57,7 +57,7 @@ Run run(const config::ModelOptions& m, const at::Tensor& x, const std::optional<
   std::map<std::string, at::Tensor> losses;
   Context context;
   context.losses = &losses;
-  Run result;
+  Outcome result;
   result.y = attention({.x = leaves[0], .valid_keys = valid, .valid_queries = valid}, context);
   at::Tensor objective = result.y.square().sum();
   for (const auto& [name, loss] : losses) {
@@ -67,7 +67,7 @@ Run run(const config::ModelOptions& m, const at::Tensor& x, const std::optional<
   return result;
 }
 
-void expect_finite(const Run& r, const std::string& what) {
+void expect_finite(const Outcome& r, const std::string& what) {
   EXPECT_TRUE(at::isfinite(r.y).all().item<bool>()) << what;
   for (std::size_t i = 0; i < r.gradients.size(); ++i) {
     if (r.gradients[i].defined()) {
@@ -88,10 +88,10 @@ TEST(Extremes, NothingVisibleGivesZeroBeforeTheOutputProjection) {
     at::manual_seed(2);
     const at::Tensor valid = at::zeros({2, 4}, at::kBool);
     valid[0].fill_(true);  // the second sequence is all padding
-    const Run r = run(m, at::randn({2, 4, m.d_model}), valid, 1.0);
+    const Outcome r = run(m, at::randn({2, 4, m.d_model}), valid, 1.0);
     expect_finite(r, name);
     EXPECT_EQ(r.y[1].abs().max().item<double>(), 0.0) << name;
-    const Run none = run(m, at::randn({2, 4, m.d_model}), at::zeros({2, 4}, at::kBool), 1.0);
+    const Outcome none = run(m, at::randn({2, 4, m.d_model}), at::zeros({2, 4}, at::kBool), 1.0);
     expect_finite(none, name);
     EXPECT_EQ(none.y.abs().max().item<double>(), 0.0) << name;
   }

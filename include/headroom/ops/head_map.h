@@ -26,7 +26,7 @@ struct HeadMap {
   HeadMapSide query, key;
 };
 
-// `a` [B, H, T, S] to the same shape. Throws Error on shapes that do not fit.
+// `a` [B, H, T, S] to the same shape, in its type. Throws Error on shapes that do not fit.
 at::Tensor apply_head_map(const HeadMap& map, const at::Tensor& a);
 
 }  // namespace headroom::ops
