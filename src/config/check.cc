@@ -14,8 +14,8 @@ void check_tokenizer(const Config& config, std::string_view origin) {
   const TokenizerOptions& t = config.tokenizer;
   const std::int64_t known = config.model.vocabulary_size;
   const Checker model(origin, "model"), tokenizer(origin, "tokenizer");
-  if (!t.model.empty()) {
-    return;  // the file tells its size when it is read
+  if (!t.model.empty() || config.model.kind == ModelKind::vision) {
+    return;  // the file tells its size when it is read; pictures have no tokens
   }
   tokenizer.require(t.vocabulary_size > 0 || t.kind == TokenizerKind::words, "vocabulary_size",
                     "must be above 0 with {}", detail::setting("kind", t.kind));
@@ -50,6 +50,32 @@ void check_cutoffs(const Checker& here, const ModelOptions& model) {
                "must be empty with {}: only a language model's head has classes", detail::setting("kind", model.kind));
 }
 
+void check_kind(const Checker& here, const ModelOptions& m) {
+  const std::string kind = detail::setting("kind", m.kind);
+  const auto only_with = [&](bool unset, bool allowed, std::string_view key, std::string_view kinds) {
+    here.require(unset || allowed, key, "needs kind = {}, not \"{}\"", kinds, name_of(m.kind));
+  };
+  constexpr std::string_view kClasses = "\"classifier\" or \"vision\"", kVision = "\"vision\"";
+  const bool vision = m.kind == ModelKind::vision;
+  only_with(m.n_decoder_layers == 0, m.kind == ModelKind::encoder_decoder, "n_decoder_layers", "\"encoder_decoder\"");
+  only_with(m.n_classes == 0, m.has_classes(), "n_classes", kClasses);
+  only_with(m.d_head_hidden == 0, m.has_classes(), "d_head_hidden", kClasses);
+  only_with(!m.paired, m.kind == ModelKind::classifier, "paired", "\"classifier\"");
+  only_with(m.image_size == 0, vision, "image_size", kVision);
+  only_with(m.patch_size == 0, vision, "patch_size", kVision);
+  here.require(!m.has_classes() || m.n_classes >= 2, "n_classes", "must be at least 2 with {}, got {}", kind,
+               m.n_classes);
+  here.require(!m.has_classes() || !m.tied_embeddings, "tied_embeddings",
+               "must be false with {}, whose head knows classes, not tokens", kind);
+  if (vision) {
+    here.require(m.patch_size > 0 && m.image_size >= m.patch_size && m.image_size % m.patch_size == 0, "patch_size",
+                 "must divide image_size = {}, got {}", m.image_size, m.patch_size);
+    const std::int64_t side = m.image_size / m.patch_size;
+    here.require(m.context_length == side * side, "context_length", "must be {}, the patches of a picture, got {}",
+                 side * side, m.context_length);
+  }
+}
+
 }  // namespace
 
 void check(const ModelOptions& model, std::string_view origin) {
@@ -59,6 +85,7 @@ void check(const ModelOptions& model, std::string_view origin) {
   here.require(model.memory_length == 0 || model.kind == ModelKind::language_model, "memory_length",
                "must be 0 with {}: only a language model carries memory", detail::setting("kind", model.kind));
   check_cutoffs(here, model);
+  check_kind(here, model);
   detail::check_attention(model, origin);
   mlp.require(model.mlp.kind != MlpKind::experts || model.mlp.top_k <= model.mlp.n_experts, "top_k",
               "must be at most n_experts = {}, got {}", model.mlp.n_experts, model.mlp.top_k);

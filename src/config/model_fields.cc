@@ -131,6 +131,16 @@ void describe(Fields& fields, ModelOptions& o) {
       "adaptive softmax: tokens at which classes of rarer ones begin, ascending, each below vocabulary_size; []: "
       "a plain softmax");
   fields.add("dropout", o.dropout, at_least_below(0, 1), "dropout probability in the residual stream while training");
+  fields.add("n_decoder_layers", o.n_decoder_layers, between(0, 65536),
+             "encoder_decoder: blocks of the decoder, each with an attention to the source as well; 0: n_layers");
+  fields.add("n_classes", o.n_classes, between(0, 1 << 24), "classifier, vision: classes to choose from, at least 2");
+  fields.add("d_head_hidden", o.d_head_hidden, between(0, 1 << 20),
+             "classifier, vision: width of a hidden layer in the head; 0: none");
+  fields.add("paired", o.paired, "classifier: an example is two sequences that are compared");
+  fields.add("image_size", o.image_size, between(0, 1 << 16), "vision: pixels of a picture's side");
+  fields.add("patch_size", o.patch_size, between(0, 1 << 16),
+             "vision: pixels of a patch's side; each patch is a token, context_length of them");
+  fields.add("image_channels", o.image_channels, between(1, 1024), "vision: numbers of a pixel");
   fields.table("attention", o.attention, "every attention layer");
   fields.table("mlp", o.mlp, "the MLP behind every attention layer");
 }

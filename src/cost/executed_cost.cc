@@ -1,6 +1,5 @@
-#include "exact.h"
 #include "headroom/cost/cost.h"
-#include "supported.h"
+#include "model_parts.h"
 
 namespace headroom::cost {
 
@@ -8,44 +7,7 @@ using namespace config;
 
 namespace {
 
-// Scores of the experts, for one sequence.
-Exact selection_macs(const AttentionOptions& a, Exact t, Exact s, Exact d) {
-  if (a.projection == Projection::routed_heads) {
-    return d * a.n_experts * t;
-  }
-  const Exact source = a.selects_source() ? s : 0, destination = a.selects_destination() ? t : 0;
-  // Shared: the current tokens are among the source tokens.
-  const bool once = a.shared_selection && a.selects_source();
-  return d * a.n_experts * a.n_heads * (once ? source : source + destination);
-}
-
-// One layer and sequence, without the projection of the positions.
-Exact attention_macs(const ModelOptions& model) {
-  const AttentionOptions& a = model.attention;
-  const Exact t = model.context_length, s = t + model.memory_length, d = model.d_model, e = a.d_head;
-  Exact macs = selection_macs(a, t, s, d);
-  for (const char which : {'q', 'k', 'v', 'o'}) {
-    const bool source = which == 'k' || which == 'v';
-    const Exact rows = source ? s * computed_kv_heads(a) : t * a.n_heads;
-    macs += rows * d * e * (a.has_experts(which) ? a.top_k : 1);
-  }
-  const Exact matrix = t * s * e * a.n_heads;
-  return macs + matrix * (a.position == Position::relative ? 3 : 2);
-}
-
-// One layer: the offsets -(S-1) .. 0, whatever the batch.
-Exact position_macs(const ModelOptions& model) {
-  const AttentionOptions& a = model.attention;
-  if (a.position != Position::relative) {
-    return 0;
-  }
-  const Exact s = Exact(model.context_length) + model.memory_length;
-  return s * model.d_model * a.d_head * (a.projection == Projection::routed_heads ? 1 : a.n_heads);
-}
-
-Exact mlp_macs(const ModelOptions& model) {
-  const MlpOptions& mlp = model.mlp;
-  const Exact td = Exact(model.context_length) * model.d_model;
+Exact mlp_macs(const MlpOptions& mlp, Exact td) {
   switch (mlp.kind) {
     case MlpKind::dense:
       return td * 2 * mlp.d_hidden;
@@ -57,20 +19,40 @@ Exact mlp_macs(const ModelOptions& model) {
   misuse("cost: model.mlp.kind has no cost formula");
 }
 
+// Everything in front of and behind the blocks, for one example.
+Exact outer_macs(const ModelOptions& model) {
+  const Exact d = model.d_model, t = tokens_of(model);
+  if (model.has_classes()) {
+    const Exact patches = model.kind == ModelKind::vision ? t * patch_numbers(model) * d : 0;
+    const Exact hidden = model.d_head_hidden;
+    return patches + (model.d_head_hidden > 0 ? hidden * (features_of(model) + model.n_classes)
+                                              : features_of(model) * model.n_classes);
+  }
+  const Exact classes = static_cast<std::int64_t>(model.adaptive_cutoffs.size());
+  const Exact transform = model.kind == ModelKind::masked_language_model ? d : 0;
+  return t * d * (transform + classes + model.vocabulary_size);
+}
+
 }  // namespace
 
 ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
-  require_formula(model);
   if (batch < 1) {
     misuse("cost: the batch must be at least 1 sequence, got {}", batch);
   }
-  const Exact layers = model.n_layers;
-  const Exact attention = layers * attention_macs(model);
-  const Exact positions = layers * position_macs(model);
-  const Exact mlp = layers * mlp_macs(model);
-  const Exact classes = static_cast<std::int64_t>(model.adaptive_cutoffs.size());
-  const Exact head = Exact(model.context_length) * model.d_model * (classes + model.vocabulary_size);
-  const Exact step = ((attention + mlp + head) * batch + positions) * 3;
+  const Exact d = model.d_model;
+  Exact attention = 0, positions = 0, noise = 0, mlp = 0;
+  for (const Stack& stack : stacks_of(model)) {
+    const Exact layers = stack.layers * sequences_of(model);
+    for (std::size_t i = 0; i < stack.spans.size(); ++i) {
+      const AttentionProducts products = attention_products(stack.attentions[i], d, stack.spans[i]);
+      attention += layers * (products.projections + products.selection + products.scores + products.composition);
+      positions += stack.layers * products.positions;
+      noise += layers * products.noise;
+    }
+    mlp += layers * mlp_macs(model.mlp, stack.tokens * d);
+  }
+  const Exact head = outer_macs(model);
+  const Exact step = ((attention + noise + mlp + head) * batch + positions) * 3;
   return {.attention_macs = (attention + positions).value(),
           .mlp_macs = mlp.value(),
           .head_macs = head.value(),

@@ -1,34 +1,11 @@
-#include "exact.h"
 #include "headroom/cost/cost.h"
-#include "supported.h"
+#include "model_parts.h"
 
 namespace headroom::cost {
 
 using namespace config;
 
 namespace {
-
-Exact attention_parameters(const AttentionOptions& a, Exact d) {
-  const bool routed = a.projection == Projection::routed_heads;
-  const Exact d_heads = d * a.d_head;  // one projection of one head
-  Exact n = 0;
-  for (const char which : {'q', 'k', 'v', 'o'}) {
-    const bool source = which == 'k' || which == 'v';
-    const Exact heads = source ? computed_kv_heads(a) : (routed ? a.n_experts : a.n_heads);
-    n += heads * d_heads * (a.has_experts(which) ? a.n_experts : 1);
-    if (a.bias) {
-      n += which == 'o' ? d : heads * a.d_head;
-    }
-  }
-  n += routed ? d * a.n_experts : d * a.n_experts * a.n_heads * a.n_selections();
-  if (a.position == Position::relative) {
-    n += d_heads * (routed ? 1 : a.n_heads);
-  }
-  n += a.position_bias ? Exact(2) * a.n_heads * a.d_head : 0;
-  n += a.qk_norm ? Exact(2) * a.d_head : 0;
-  n += a.scale == Scale::learned ? 1 : 0;
-  return n;
-}
 
 Exact mlp_parameters(const MlpOptions& mlp, Exact d) {
   switch (mlp.kind) {
@@ -42,18 +19,46 @@ Exact mlp_parameters(const MlpOptions& mlp, Exact d) {
   misuse("cost: model.mlp.kind has no parameter formula");
 }
 
+Exact embedding_parameters(const ModelOptions& model, Exact d) {
+  if (model.kind == ModelKind::vision) {
+    return patch_numbers(model) * d + d;
+  }
+  return d * model.vocabulary_size;
+}
+
+Exact vocabulary_head(const ModelOptions& model, Exact d) {
+  Exact n = model.tied_embeddings ? 0 : d * model.vocabulary_size;
+  n += model.head_bias ? model.vocabulary_size : 0;
+  n += (d + 1) * static_cast<std::int64_t>(model.adaptive_cutoffs.size());  // one logit a class of rarer tokens
+  // A masked language model's head begins with a layer of its own.
+  return n + (model.kind == ModelKind::masked_language_model ? d * d + d : 0);
+}
+
+Exact class_head(const ModelOptions& model) {
+  Exact n = 0, width = features_of(model);
+  if (model.d_head_hidden > 0) {
+    n += (width + 1) * model.d_head_hidden;
+    width = model.d_head_hidden;
+  }
+  return n + width * model.n_classes + (model.head_bias ? model.n_classes : 0);
+}
+
 }  // namespace
 
 std::int64_t count_parameters(const ModelOptions& model) {
-  require_formula(model);
   const Exact d = model.d_model;
   const Exact norm = model.norm == Norm::layer ? d * 2 : d;
-  Exact n = d * model.vocabulary_size * (model.tied_embeddings ? 1 : 2);
-  n += model.head_bias ? model.vocabulary_size : 0;
-  n += (d + 1) * static_cast<std::int64_t>(model.adaptive_cutoffs.size());  // one logit a class of rarer tokens
-  n += model.attention.position == Position::learned ? d * model.context_length : 0;
-  n += norm;  // behind the last layer
-  n += Exact(model.n_layers) * (norm * 2 + attention_parameters(model.attention, d) + mlp_parameters(model.mlp, d));
+  Exact n = embedding_parameters(model, d) + outer_norms(model) * norm;
+  n += model.has_classes() ? class_head(model) : vocabulary_head(model, d);
+  const std::vector<Stack> stacks = stacks_of(model);
+  for (const Stack& stack : stacks) {
+    n += model.attention.position == Position::learned ? d * stack.tokens : 0;
+    Exact block = stack.norms * norm + mlp_parameters(model.mlp, d);
+    for (std::size_t i = 0; i < stack.attentions.size(); ++i) {
+      block += attention_parameters(stack.attentions[i], d, stack.spans[i].sources);
+    }
+    n += stack.layers * block;
+  }
   return n.value();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "headroom/core/error.h"
+#include "headroom/cost/cache.h"
 #include "headroom/cost/cost.h"
 #include "headroom/cost/paper.h"
 
@@ -46,12 +47,14 @@ struct Costs {
   std::int64_t parameters;
   PaperCost paper;
   ExecutedCost executed;
+  std::int64_t cache;
 };
 
 Costs costs_of(const config::Config& config) {
   return {.parameters = count_parameters(config.model),
           .paper = paper_cost(config.model),
-          .executed = executed_cost(config.model, config.train.batch_size)};
+          .executed = executed_cost(config.model, config.train.batch_size),
+          .cache = decoding_cache_numbers(config.model)};
 }
 
 }  // namespace
@@ -66,21 +69,24 @@ Json cost_json(std::string_view name, const config::Config& config) {
            {{"attention_macs", costs.executed.attention_macs},
             {"mlp_macs", costs.executed.mlp_macs},
             {"head_macs", costs.executed.head_macs},
-            {"step_macs", costs.executed.step_macs}}}};
+            {"step_macs", costs.executed.step_macs}}},
+          {"decoding_cache_numbers", costs.cache}};
 }
 
 std::string cost_table(const std::vector<NamedConfig>& configs) {
-  std::vector<Cells> rows = {{"model", "parameters", "MACs", "floats", "attention", "MLP", "head", "step"}};
+  std::vector<Cells> rows = {{"model", "parameters", "MACs", "floats", "attention", "MLP", "head", "step", "cache"}};
   for (const auto& [name, config] : configs) {
     const Costs costs = costs_of(config);
     rows.push_back({name, grouped(costs.parameters), short_count(costs.paper.attention_macs),
                     short_count(costs.paper.attention_memory), short_count(costs.executed.attention_macs),
                     short_count(costs.executed.mlp_macs), short_count(costs.executed.head_macs),
-                    short_count(costs.executed.step_macs)});
+                    short_count(costs.executed.step_macs), short_count(costs.cache)});
   }
   return table(rows, 1) +
          "\nMACs, floats: attention as the papers count it, a layer and sequence. attention, MLP, head: MACs carried\n"
-         "out by the whole model for a sequence, forward; step: for a training step of train.batch_size sequences.\n";
+         "out by the whole model for a sequence, forward; step: for a training step of train.batch_size sequences; "
+         "cache:\n"
+         "numbers kept of a sequence while it is continued token by token.\n";
 }
 
 Json paper_json(std::string_view paper) {

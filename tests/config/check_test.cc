@@ -171,6 +171,36 @@ TEST(Check, Model) {
   EXPECT_EQ(complaint("[model.mlp]\nn_experts = 4\ntop_k = 5"), "no error");
 }
 
+TEST(Check, WhatBelongsToOtherKinds) {
+  EXPECT_EQ(complaint("[model]\nn_decoder_layers = 2"),
+            "x: model.n_decoder_layers: needs kind = \"encoder_decoder\", not \"language_model\"");
+  EXPECT_EQ(complaint("[model]\nkind = \"encoder_decoder\"\nn_decoder_layers = 2"), "no error");
+  EXPECT_EQ(complaint("[model]\nn_classes = 2"),
+            "x: model.n_classes: needs kind = \"classifier\" or \"vision\", not \"language_model\"");
+  EXPECT_EQ(complaint("[model]\nd_head_hidden = 2"),
+            "x: model.d_head_hidden: needs kind = \"classifier\" or \"vision\", not \"language_model\"");
+  EXPECT_EQ(complaint("[model]\npatch_size = 2"),
+            "x: model.patch_size: needs kind = \"vision\", not \"language_model\"");
+  const std::string classifier = "[model]\nkind = \"classifier\"\n", vision = "[model]\nkind = \"vision\"\n";
+  EXPECT_EQ(complaint(classifier), "x: model.n_classes: must be at least 2 with kind = \"classifier\", got 0");
+  EXPECT_EQ(complaint(classifier + "n_classes = 2\nd_head_hidden = 8\npaired = true"), "no error");
+  EXPECT_EQ(complaint(classifier + "n_classes = 2\ntied_embeddings = true"),
+            "x: model.tied_embeddings: must be false with kind = \"classifier\", whose head knows classes, not tokens");
+  EXPECT_EQ(complaint(classifier + "n_classes = 2\nimage_size = 8"),
+            "x: model.image_size: needs kind = \"vision\", not \"classifier\"");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\npaired = true"),
+            "x: model.paired: needs kind = \"classifier\", not \"vision\"");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32"),
+            "x: model.patch_size: must divide image_size = 32, got 0");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 5"),
+            "x: model.patch_size: must divide image_size = 32, got 5");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 8"),
+            "x: model.context_length: must be 16, the patches of a picture, got 128");
+  EXPECT_EQ(complaint(vision + "vocabulary_size = 1\nn_classes = 2\nimage_size = 32\npatch_size = 8\n"
+                               "context_length = 16"),
+            "no error");
+}
+
 TEST(Check, AdaptiveCutoffs) {
   const auto cutoffs = [](const char* list) {
     return complaint(fmt::format("[model]\nvocabulary_size = 8000\nadaptive_cutoffs = {}", list));

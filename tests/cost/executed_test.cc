@@ -87,6 +87,120 @@ TEST(Executed, RoutedHeads) {
             2 * (kQuery + 2 * shared + kOutput + 2 * kScores + kRead + router + 8 * 10 * 3));
 }
 
+TEST(Executed, RoutedHeadsAreNoisyOnlyWhileTraining) {
+  ModelOptions m = small();
+  m.attention.projection = Projection::routed_heads;
+  m.attention.n_experts = 6;
+  m.attention.top_k = 4;
+  const ExecutedCost before = executed_cost(m, 3);
+  m.attention.noisy_routing = true;
+  const ExecutedCost noisy = executed_cost(m, 3);
+  EXPECT_EQ(noisy.attention_macs, before.attention_macs);
+  EXPECT_EQ(noisy.step_macs, before.step_macs + 3 * 3 * 2 * (5 * 10 * 6));
+}
+
+TEST(Executed, GatedHeadsComputeEveryHead) {
+  ModelOptions m = small();
+  m.attention.projection = Projection::gated_heads;
+  m.attention.top_k = 2;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 5 * 10 * 4));
+}
+
+TEST(Executed, EveryMixtureKeyIsScored) {
+  ModelOptions m = small();
+  m.attention.score = Score::gaussian_mixture;
+  m.attention.n_mixtures = 3;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 2 * kKeys + 2 * kScores));
+  m.attention.keys = Keys::shifted;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 2 * kScores));
+  m.attention.position = Position::relative;  // one product for all components
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 3 * kScores + 8 * 10 * 12));
+  m.attention.keys = Keys::single;
+  m.attention.position = Position::none;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * kDense);
+  m.attention.keys = Keys::own;
+  m.attention.projection = Projection::experts;
+  m.attention.experts = {"k"};
+  m.attention.n_experts = 6;
+  m.attention.top_k = 2;  // two experts for each of three keys
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 5 * kKeys + 2 * kScores + 8 * 10 * 24));
+}
+
+TEST(Executed, LinearAttentionTakesChunksOf64) {
+  ModelOptions m = small();
+  m.context_length = 64 + 64 + 7;
+  m.memory_length = 0;
+  m.n_layers = 1;
+  const std::int64_t t = 135, projections = 4 * (t * 10 * 12);
+  m.attention.score = Score::linear;
+  m.attention.keys = Keys::single;
+  const std::int64_t inside = 2 * 3 * (64 * 64 + 64 * 64 + 7 * 7), state = 2 * t * 3 * 3;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + 4 * (inside + state));
+  m.memory_length = t;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + 2 * t * 10 * 12 + 4 * (inside + state + t * 3 * 3));
+  m.attention.keys = Keys::own;  // summed before the products
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + (2 + 2) * t * 10 * 12 + 4 * (inside + state + t * 3 * 3));
+  m.memory_length = 0;
+  m.attention.keys = Keys::single;
+  m.kind = ModelKind::masked_language_model;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + 4 * 2 * t * 3 * 3);
+}
+
+TEST(Executed, Composition) {
+  ModelOptions m = small();
+  AttentionOptions& a = m.attention;
+  a.compose_groups = 2;
+  const auto extra = [&m] { return executed_cost(m, 1).attention_macs / 2 - kDense; };
+  a.composition = Composition::static_map;  // [T,S,m] x [m,m] in 2 groups, twice
+  EXPECT_EQ(extra(), 2 * 2 * (5 * 8 * 2 * 2));
+  a.composition = Composition::dynamic;
+  a.compose_rank = 3;
+  const std::int64_t hidden = 2 * 3 * 2;
+  const std::int64_t low_rank = 2 * (10 * hidden + hidden * 2 * 3 * 2), gate = 10 * 4;  // of a token
+  const std::int64_t mixing = 2 * (5 * 8 * 4 * 3);
+  EXPECT_EQ(extra(), 2 * (2 * mixing + (5 + 8) * (low_rank + gate)));
+  a.compose = {"pre"};
+  a.compose_low_rank = {"query"};
+  EXPECT_EQ(extra(), mixing + 5 * (low_rank + gate) + 8 * gate);
+  a.compose_gates = {};
+  EXPECT_EQ(extra(), mixing + 5 * low_rank);
+  a.compose_static = true;
+  EXPECT_EQ(extra(), mixing + 5 * low_rank + 2 * (5 * 8 * 2 * 2));
+}
+
+TEST(Executed, ClassesOfAnAdaptiveSoftmax) {
+  ModelOptions m = small();
+  m.adaptive_cutoffs = {2, 5};
+  EXPECT_EQ(executed_cost(m, 1).head_macs, 5 * 10 * (7 + 2));
+}
+
+TEST(Executed, OtherKinds) {
+  ModelOptions m = small();
+  m.memory_length = 0;
+  constexpr std::int64_t kLayer = 4 * 5 * 10 * 12 + 2 * 4 * (5 * 3 * 5);
+  m.kind = ModelKind::masked_language_model;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * kLayer);
+  EXPECT_EQ(executed_cost(m, 1).head_macs, 5 * 10 * 10 + kHead);
+  m.kind = ModelKind::encoder_decoder;
+  m.n_decoder_layers = 3;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, (2 + 2 * 3) * kLayer);
+  EXPECT_EQ(executed_cost(m, 1).mlp_macs, 5 * kMlp);
+  EXPECT_EQ(executed_cost(m, 1).head_macs, kHead);
+  m.kind = ModelKind::classifier;
+  m.n_classes = 3;
+  EXPECT_EQ(executed_cost(m, 1).head_macs, 10 * 3);
+  m.d_head_hidden = 8;
+  m.paired = true;
+  EXPECT_EQ(executed_cost(m, 1).head_macs, 40 * 8 + 8 * 3);
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * 2 * kLayer);
+  m.paired = false;
+  m.kind = ModelKind::vision;
+  m.image_size = 9;
+  m.patch_size = 3;
+  EXPECT_EQ(executed_cost(m, 1).head_macs, 9 * 27 * 10 + 10 * 8 + 8 * 3);
+  EXPECT_EQ(executed_cost(m, 1).mlp_macs, 2 * 2 * 9 * 10 * 11);
+}
+
 TEST(Executed, MlpKinds) {
   ModelOptions m = small();
   m.mlp.kind = MlpKind::gated;

@@ -117,6 +117,61 @@ TEST(PaperCost, GroupedKeysAndValues) {
   EXPECT_EQ(paper_cost(m).attention_memory, 2 * (4 + 2) * 5 * 3 + 2 * 25 * 4);
 }
 
+// d = 10, T = S = 5, H = 4, e = 3.
+config::ModelOptions tiny() {
+  config::ModelOptions m;
+  m.d_model = 10;
+  m.context_length = 5;
+  m.attention.n_heads = 4;
+  m.attention.d_head = 3;
+  m.attention.position = config::Position::none;
+  return m;
+}
+
+void expect_extra(const config::ModelOptions& model, std::int64_t macs, std::int64_t memory) {
+  const PaperCost cost = paper_cost(model), base = paper_cost(tiny());
+  EXPECT_EQ(cost.attention_macs - base.attention_macs, macs);
+  EXPECT_EQ(cost.attention_memory - base.attention_memory, memory);
+}
+
+TEST(PaperCost, MixturesScoreEveryKey) {
+  config::ModelOptions m = tiny();
+  m.attention.score = config::Score::gaussian_mixture;
+  m.attention.n_mixtures = 3;
+  const std::int64_t key = 4 * 5 * 3, matrix = 4 * 25;
+  expect_extra(m, 2 * (key * 10 + matrix * 3), 2 * (key + matrix));
+  m.attention.keys = config::Keys::shifted;
+  expect_extra(m, 2 * (matrix * 3), 2 * (key + matrix));
+  m.attention.keys = config::Keys::single;
+  expect_extra(m, 0, 0);
+}
+
+TEST(PaperCost, LinearAttentionHasNoMatrices) {
+  config::ModelOptions m = tiny();
+  m.attention.score = config::Score::linear;
+  m.attention.keys = config::Keys::single;
+  expect_extra(m, (5 + 5) * 4 * 9 - 2 * 25 * 4 * 3, (5 + 5) * 4 * 3 + 4 * 9 - 2 * 25 * 4);
+}
+
+TEST(PaperCost, Composition) {
+  config::ModelOptions m = tiny();
+  m.attention.compose_groups = 2;
+  m.attention.composition = config::Composition::static_map;
+  expect_extra(m, 2 * (25 * 4 * 2), 2 * (25 * 4));
+  m.attention.composition = config::Composition::dynamic;
+  m.attention.compose_low_rank = {"key"};
+  m.attention.compose_gates = {"query"};
+  const std::int64_t hidden = 2 * 2 * 2, factors = 2 * 2 * 4;
+  expect_extra(m, 2 * (2 * 2 * 25 * 4 + 5 * (10 * hidden * 2 + hidden * factors) + 5 * 10 * 4),
+               2 * (25 * 4 + 25 * 2 * 2 + 5 * (hidden * 2 + factors) + 5 * 4));
+}
+
+TEST(PaperCost, GatedHeads) {
+  config::ModelOptions m = tiny();
+  m.attention.projection = config::Projection::gated_heads;
+  expect_extra(m, 4 * 10 * 5 + 4 * 5 * 3, 4 * 5);
+}
+
 TEST(Rounding, PrintedFigures) {
   EXPECT_TRUE(rounds_to(453'427'200, "453.4M"));
   EXPECT_FALSE(rounds_to(453'427'200, "453.5M"));

@@ -38,7 +38,8 @@ TEST_F(Report, CostJsonHasTheContractsKeys) {
                          {{"attention_macs", executed.attention_macs},
                           {"mlp_macs", executed.mlp_macs},
                           {"head_macs", executed.head_macs},
-                          {"step_macs", executed.step_macs}}}}));
+                          {"step_macs", executed.step_macs}}},
+                        {"decoding_cache_numbers", 16 * 512 * 2 * 2 * 76}}));
 }
 
 TEST_F(Report, CostTableIsAligned) {

@@ -1,0 +1,49 @@
+#include "headroom/cost/cache.h"
+
+#include <algorithm>
+
+#include "headroom/config/config.h"
+#include "model_parts.h"
+
+namespace headroom::cost {
+
+using namespace config;
+
+namespace {
+
+// Of one token and layer.
+Exact token_numbers(const AttentionOptions& a) {
+  Exact n = Exact(a.computed_kv_heads()) * a.d_head * (a.key_projections() + 1);
+  if (a.composition == Composition::dynamic) {
+    n += compose_side(a, 1, "key").factors * compose_stages(a);
+  }
+  return n;
+}
+
+Exact layer_numbers(const AttentionOptions& a, std::int64_t tokens, bool memory) {
+  if (a.score == Score::linear && !memory) {
+    return Exact(a.computed_kv_heads()) * (Exact(a.d_head) * a.d_head + a.d_head);
+  }
+  return token_numbers(a) * tokens;
+}
+
+}  // namespace
+
+std::int64_t decoding_cache_numbers(const ModelOptions& model) {
+  const bool translates = model.kind == ModelKind::encoder_decoder;
+  if (model.kind != ModelKind::language_model && !translates) {
+    return 0;
+  }
+  const AttentionOptions& a = model.attention;
+  const std::int64_t tokens = (Exact(model.context_length) + model.memory_length).value();
+  ModelOptions layers = model;
+  layers.n_layers = translates ? model.decoder_layers() : model.n_layers;
+  Exact n = 0;
+  for (const std::int64_t window : layer_windows(layers)) {
+    n += layer_numbers(a, window > 0 ? std::min(window, tokens) : tokens, model.memory_length > 0);
+    n += translates ? layer_numbers(a, model.context_length, false) : 0;
+  }
+  return n.value();
+}
+
+}  // namespace headroom::cost

@@ -1,0 +1,64 @@
+#include "model_parts.h"
+
+namespace headroom::cost {
+
+using namespace config;
+
+namespace {
+
+// Attention across two sequences knows no distances.
+AttentionOptions across(AttentionOptions attention) {
+  if (attention.position == Position::relative) {
+    attention.position = Position::none;
+    attention.position_bias = false;
+  }
+  return attention;
+}
+
+}  // namespace
+
+Exact tokens_of(const ModelOptions& model) {
+  if (model.kind != ModelKind::vision) {
+    return model.context_length;
+  }
+  if (model.patch_size < 1) {
+    misuse("cost: model.patch_size must be at least 1 with kind = \"vision\", got {}", model.patch_size);
+  }
+  const Exact side = model.image_size / model.patch_size;
+  return side * side;
+}
+
+Exact patch_numbers(const ModelOptions& model) {
+  return Exact(model.patch_size) * model.patch_size * model.image_channels;
+}
+
+std::vector<Stack> stacks_of(const ModelOptions& model) {
+  const AttentionOptions& a = model.attention;
+  const Exact t = tokens_of(model);
+  const bool decodes = model.kind == ModelKind::language_model;
+  const Span own{.queries = t, .sources = t + model.memory_length, .causal = decodes, .self = true};
+  std::vector<Stack> stacks = {{.layers = model.n_layers, .tokens = t, .spans = {own}, .attentions = {a}, .norms = 2}};
+  if (model.kind == ModelKind::encoder_decoder) {
+    const Span past{.queries = t, .sources = t, .causal = true, .self = true};
+    const Span other{.queries = t, .sources = t, .causal = false, .self = false};
+    stacks.push_back({.layers = model.decoder_layers(),
+                      .tokens = t,
+                      .spans = {past, other},
+                      .attentions = {a, across(a)},
+                      .norms = 3});
+  }
+  return stacks;
+}
+
+Exact outer_norms(const ModelOptions& model) {
+  switch (model.kind) {
+    case ModelKind::masked_language_model:
+      return 3;  // of the embedding, behind the last layer, in the head
+    case ModelKind::encoder_decoder:
+      return model.norm_position == NormPosition::pre ? 2 : 0;  // behind the last layers; post-norm blocks end with one
+    default:
+      return 1;  // behind the last layer
+  }
+}
+
+}  // namespace headroom::cost
