@@ -1,6 +1,7 @@
 #include "headroom/cost/report.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "headroom/core/error.h"
 #include "headroom/cost/cache.h"
@@ -92,25 +93,68 @@ std::string cost_table(const std::vector<NamedConfig>& configs) {
 Json paper_json(std::string_view paper) {
   Json rows = Json::array();
   for (const PaperFigure& figure : paper_figures(paper)) {
-    rows.push_back({{"row", figure.row},
-                    {"quantity", figure.quantity},
-                    {"printed", figure.printed},
-                    {"computed", figure.computed},
-                    {"agrees", figure.agrees}});
+    Json row = {{"row", figure.row},
+                {"quantity", figure.quantity},
+                {"printed", figure.printed},
+                {"agrees", figure.agrees},
+                {"derivable", figure.derivable}};
+    std::visit([&row](auto computed) { row["computed"] = computed; }, figure.computed);
+    if (!figure.reason.empty()) {
+      row["reason"] = figure.reason;
+    }
+    rows.push_back(std::move(row));
   }
   return rows;
 }
 
+namespace {
+
+std::string computed_text(const PaperFigure& figure) {
+  if (const double* const value = std::get_if<double>(&figure.computed)) {
+    return figure.printed.ends_with('%') ? fmt::format("{:.3f}%", *value * 100) : fmt::format("{:.3f}", *value);
+  }
+  const std::int64_t number = std::get<std::int64_t>(figure.computed);
+  return number == 0 && !figure.derivable ? "" : grouped(number);
+}
+
+// What there is to say of figures, each sentence once, with the first row that it is about.
+std::string remarks(const std::vector<PaperFigure>& figures) {
+  std::string text;
+  std::vector<std::string> said;
+  for (const PaperFigure& figure : figures) {
+    if (!figure.reason.empty() && std::find(said.begin(), said.end(), figure.reason) == said.end()) {
+      said.push_back(figure.reason);
+      const auto same = [&](const PaperFigure& other) { return other.reason == figure.reason; };
+      const auto more = std::count_if(figures.begin(), figures.end(), same) - 1;
+      text += fmt::format("{}, {}{}: {}{}\n", figure.row, figure.quantity,
+                          more > 0 ? fmt::format(" and {} more", more) : "", figure.derivable ? "" : "not derivable, ",
+                          figure.reason);
+    }
+  }
+  return text.empty() ? "" : "\n" + text;
+}
+
+}  // namespace
+
 std::string paper_table(std::string_view paper) {
   std::vector<Cells> rows = {{"model", "quantity", "printed", "computed", "agrees"}};
-  std::size_t agreeing = 0;
-  for (const PaperFigure& figure : paper_figures(paper)) {
-    rows.push_back({figure.row, figure.quantity == "attention_macs" ? "MACs" : "floats", figure.printed,
-                    grouped(figure.computed), figure.agrees ? "yes" : "NO"});
+  const std::vector<PaperFigure> figures = paper_figures(paper);
+  std::size_t agreeing = 0, derivable = 0;
+  for (const PaperFigure& figure : figures) {
+    const std::string quantity = figure.quantity == "attention_macs"     ? "MACs"
+                                 : figure.quantity == "attention_memory" ? "floats"
+                                                                         : figure.quantity;
+    rows.push_back({figure.row, quantity, figure.printed, computed_text(figure),
+                    !figure.derivable ? "not derivable" : (figure.agrees ? "yes" : "NO")});
     agreeing += figure.agrees ? 1 : 0;
+    derivable += figure.derivable ? 1 : 0;
   }
-  return table(rows, 2) + fmt::format("\n{} of {} printed figures agree (attention, a layer and sequence).\n", agreeing,
-                                      rows.size() - 1);
+  std::string text = table(rows, 2) + remarks(figures);
+  text += fmt::format("\n{} of {} derivable figures agree", agreeing, derivable);
+  if (derivable < figures.size()) {
+    text += fmt::format("; {} are not derivable", figures.size() - derivable);
+  }
+  return text + " (MACs and floats: attention, a layer and sequence).\n";
 }
 
 Json match_json(const MatchResult& result) {

@@ -54,8 +54,9 @@ TEST_F(Paper, EverySwitchHeadFigureIsReproducedExactly) {
   for (const PaperFigure& figure : figures) {
     ASSERT_TRUE(kExact.contains(figure.row)) << figure.row;
     const auto& [macs, memory] = kExact.at(figure.row);
-    EXPECT_EQ(figure.computed, figure.quantity == "attention_macs" ? macs : memory) << figure.row;
-    EXPECT_TRUE(figure.agrees) << figure.row << ": " << figure.computed << " is not " << figure.printed;
+    EXPECT_EQ(std::get<std::int64_t>(figure.computed), figure.quantity == "attention_macs" ? macs : memory)
+        << figure.row;
+    EXPECT_TRUE(figure.agrees) << figure.row << " is not " << figure.printed;
   }
 }
 
@@ -66,14 +67,27 @@ TEST_F(Paper, LargeRotarySwitchHeadReallyCostsLessThanPrinted) {
   EXPECT_FALSE(rounds_to(cost.attention_macs, "4.2G"));
 }
 
-TEST_F(Paper, PapersWithoutTablesAreRefused) {
-  for (const char* paper : {"moa", "dcmha", "mgk"}) {
-    try {
-      paper_figures(paper);
-      ADD_FAILURE() << paper << " was not refused";
-    } catch (const MisuseError& error) {
-      EXPECT_NE(std::string(error.what()).find("not there yet"), std::string::npos) << error.what();
+// The figures that the papers print and our counts do not give, each with a reason.
+const std::map<std::string, std::vector<std::string>> kDisagree = {
+    {"moa", {"En-De (D) 8k32e128d parameters", "En-De (E) 8k32e256d macs", "Admin 60L-12L macs"}},
+    {"dcmha", {"Table 8: ViT-M/16 relative_size"}},
+    {"mgk", {"MGK, H/2 heads, N^2H(3D-0.5) + NHD(4Dx+HD-4), N=256 Dx=128 D=16 H=8 operations"}},
+};
+
+TEST_F(Paper, EveryDerivableFigureAgreesOrSaysWhyNot) {
+  const std::map<std::string, std::pair<int, int>> counts = {{"moa", {0, 0}}, {"dcmha", {0, 0}}, {"mgk", {0, 0}}};
+  for (const auto& [paper, unused] : counts) {
+    std::vector<std::string> disagree;
+    for (const PaperFigure& figure : paper_figures(paper)) {
+      EXPECT_FALSE(figure.printed.empty()) << figure.row;
+      if (!figure.derivable) {
+        EXPECT_FALSE(figure.agrees || figure.reason.empty()) << figure.row;
+      } else if (!figure.agrees) {
+        EXPECT_FALSE(figure.reason.empty()) << figure.row << " " << figure.quantity;
+        disagree.push_back(figure.row + " " + figure.quantity);
+      }
     }
+    EXPECT_EQ(disagree, kDisagree.at(paper)) << paper;
   }
   EXPECT_THROW(paper_figures("attention"), MisuseError);
 }

@@ -8,6 +8,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
+#include "headroom/cost/paper.h"
 #include "headroom/cost/recipe_list.h"
 #include "recipes.h"
 
@@ -54,6 +55,16 @@ const std::map<std::string, Size> kSizes = {
     {"switchhead/wt103_262m_moa_h4", {262'443'662}},
     {"switchhead/wt103_262m_moa_h8", {262'443'662}},
     {"switchhead/wt103_262m_moa_h12", {262'443'662}},
+    {"switchhead/wt103_47m_moa_h2_softmax", {47'260'328}},
+    {"switchhead/wt103_47m_moa_h4_softmax", {47'260'328}},
+    {"switchhead/wt103_47m_moa_h6_softmax", {47'260'328}},
+    {"switchhead/wt103_47m_moa_h8_softmax", {47'260'328}},
+    {"switchhead/wt103_262m_moa_h2_softmax", {262'443'662}},
+    {"switchhead/wt103_262m_moa_h4_softmax", {262'443'662}},
+    {"switchhead/wt103_262m_moa_h8_softmax", {262'443'662}},
+    {"switchhead/wt103_262m_moa_h12_softmax", {262'443'662}},
+    {"switchhead/wt103_47m_gated_heads", {47'247'304}},  // found by match, as in the recipe's words
+    {"switchhead/c4_47m_gated_heads", {47'247'304}},
     {"switchhead/c4_63m_macs", {63'081'400}},
     {"switchhead/c4_376m_macs", {376'206'776}},
     {"switchhead/c4_54m_rope_macs", {54'380'152}},
@@ -96,6 +107,67 @@ TEST(Recipes, SwitchHeadModelsHaveThePapersSizes) {
     }
   }
   EXPECT_EQ(seen, kSizes.size());
+}
+
+// The other papers print rounded sizes.
+const std::map<std::string, const char*> kRounded = {
+    {"moa/wmt14_ende_8k8e128d", "65M"},
+    {"moa/wmt14_ende_8k8e256d", "87M"},
+    {"moa/wmt14_ende_8k16e256d", "125M"},
+    {"moa/wmt14_ende_8k32e64d", "83M"},
+    {"moa/wmt14_ende_8k32e128d", "122.3M"},  // printed as 123M
+    {"moa/wmt14_ende_8k32e256d", "200M"},
+    {"moa/wmt14_ende_4k32e256d", "200M"},
+    {"moa/wmt14_ende_16k32e256d", "200M"},
+    {"moa/wmt14_enfr_8k8e128d", "69M"},
+    {"moa/wmt14_enfr_16k32e256d", "204M"},
+    {"moa/wikitext103_mlm_dense", "51.34M"},
+    {"moa/wikitext103_mlm_8k8e128d", "52.45M"},
+    {"moa/wikitext103_mlm_8k8e256d", "61.89M"},
+    {"moa/wikitext103_mlm_8k16e256d", "78.75M"},
+    {"moa/wikitext103_mlm_8k32e256d", "112.47M"},
+    {"moa/wikitext103_mlm_8k64e256d", "179.91M"},
+    {"dcmha/405m_dcformer_pp", "419.5M"},
+    {"dcmha/834m_dcformer_pp", "852.5M"},
+    {"dcmha/1b4_dcformer_pp", "1472.1M"},
+    {"dcmha/2b8_dcformer_pp", "2849.6M"},
+    {"dcmha/6b9_dcformer_pp", "6974.0M"},
+    {"dcmha/2b8_dcpythia", "2829.5M"},
+    {"dcmha/6b9_dcpythia", "6941.9M"},
+    {"dcmha/vit_s16", "22M"},
+    {"dcmha/vit_m16", "39M"},
+    {"mgk/wt103_small_softmax_h8", "44.02M"},
+    {"mgk/wt103_small_mgk_h8", "44.35M"},
+    {"mgk/wt103_small_mgk_h4", "43.66M"},
+    {"mgk/wt103_medium_softmax_h8", "89.83M"},
+};
+
+TEST(Recipes, ModelsOfTheOtherPapersHaveTheirSizes) {
+  for (const auto& [name, printed] : kRounded) {
+    const std::int64_t parameters = count_parameters(recipe(name).model);
+    EXPECT_TRUE(rounds_to(parameters, printed)) << name << ": " << parameters << " is not " << printed;
+  }
+}
+
+// What the rows of one table vary leaves everything else alone.
+TEST(Recipes, RowsOfATableDifferInWhatTheyCompare) {
+  const auto extra = [](const char* name) {
+    return count_parameters(recipe(name).model) - count_parameters(recipe("dcmha/405m_transformer_pp").model);
+  };
+  const std::int64_t layers = 24, d = 1024, h = 16;
+  const auto low_rank = [&](std::int64_t rank) {
+    return 2 * rank * h * d + 4 * rank * rank * h * h;
+  };  // a side, a stage
+  EXPECT_EQ(extra("dcmha/table9_static"), layers * 2 * h * h);
+  EXPECT_EQ(extra("dcmha/table9_projection"), layers * 4 * low_rank(2));
+  EXPECT_EQ(extra("dcmha/table9_gate"), layers * 4 * d * h);
+  EXPECT_EQ(extra("dcmha/table9_all"), layers * (4 * (low_rank(2) + d * h) + 2 * h * h));
+  for (const char* half : {"query_wise", "key_wise", "pre", "post"}) {
+    EXPECT_EQ(extra((std::string("dcmha/table9_") + half).c_str()), layers * 2 * (low_rank(2) + d * h)) << half;
+  }
+  EXPECT_EQ(extra("dcmha/table9_rank1"), layers * 4 * (low_rank(1) + d * h));
+  EXPECT_EQ(extra("dcmha/table9_rank4"), layers * 4 * (low_rank(4) + d * h));
+  EXPECT_EQ(extra("dcmha/table9_rank2"), extra("dcmha/405m_dcformer_pp"));
 }
 
 TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {

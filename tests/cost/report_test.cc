@@ -60,7 +60,7 @@ TEST_F(Report, PaperRowsSayWhetherTheyAgree) {
     EXPECT_EQ(row["agrees"], true) << row;
   }
   const std::string text = paper_table("switchhead");
-  EXPECT_NE(text.find("50 of 50 printed figures agree"), std::string::npos);
+  EXPECT_NE(text.find("50 of 50 derivable figures agree"), std::string::npos);
   EXPECT_NE(text.find("453,427,200     yes"), std::string::npos) << text;
 }
 

@@ -22,7 +22,8 @@ using NamedConfig = std::pair<std::string, config::Config>;
 Json cost_json(std::string_view name, const config::Config& config);
 std::string cost_table(const std::vector<NamedConfig>& configs);
 
-// [{row, quantity, printed, computed, agrees}]: one entry a printed figure.
+// [{row, quantity, printed, computed, agrees, derivable, reason}]: one entry a printed figure; `reason` where there is
+// something to say: why a figure is not derivable or does not agree.
 Json paper_json(std::string_view paper);
 std::string paper_table(std::string_view paper);
 
