@@ -39,20 +39,22 @@ Exact selection_macs(const AttentionOptions& a, Exact d, const Span& span) {
   return d * selection_width(a) * (once ? source : source + destination);
 }
 
-// Linear attention, one head: features of queries with those of keys inside a chunk, and with the state outside.
-Exact linear_macs(Exact e, const Span& span) {
-  const Exact square = e * e;
+// Linear attention: queries meet the keys of their chunk, and all before them through the state. The first chunk without
+// memory finds no state, the last one leaves none.
+Exact linear_macs(const AttentionOptions& a, const Span& span) {
+  const Exact square = Exact(a.d_head) * a.d_head;
   if (!span.causal) {
-    return square * (span.sources + span.queries);
+    return square * (span.sources * a.computed_kv_heads() + span.queries * a.n_heads);
   }
-  const std::int64_t t = span.queries.value(), rest = t % kChunk;
+  const std::int64_t t = span.queries.value(), rest = t % kChunk, before = span.sources.value() - t;
   const Exact inside = Exact(t / kChunk) * kChunk * kChunk + Exact(rest) * rest;
-  return inside * e * 2 + span.queries * square + span.sources * square;  // sources: memory, then each chunk
+  const Exact reading = before > 0 ? t : t - std::min(t, kChunk), kept = before + (t - 1) / kChunk * kChunk;
+  return (inside * a.d_head * 2 + reading * square) * a.n_heads + kept * square * a.computed_kv_heads();
 }
 
 Exact score_macs(const AttentionOptions& a, const Span& span) {
   if (a.score == Score::linear) {
-    return linear_macs(a.d_head, span) * a.n_heads;
+    return linear_macs(a, span);
   }
   const std::int64_t relative = a.position == Position::relative && span.self ? 1 : 0;
   return span.queries * span.sources * a.d_head * a.n_heads * (a.key_components() + relative + 1);  // + 1: the values

@@ -53,7 +53,8 @@ Sums causal_chunk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   return sums;
 }
 
-Sums causal_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, LinearState& state) {
+// `last` says whether somebody wants the state behind the last chunk.
+Sums causal_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, LinearState& state, bool last) {
   const std::int64_t t = q.size(3), before = k.size(2) - t;
   if (before > 0) {
     remember(state, k.narrow(2, 0, before), v.narrow(2, 0, before));
@@ -65,7 +66,9 @@ Sums causal_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
     const Sums sums = causal_chunk(q.narrow(3, begin, n), kc, vc, state);
     values.push_back(sums.values);
     weights.push_back(sums.weights);
-    remember(state, kc, vc);
+    if (last || begin + n < t) {
+      remember(state, kc, vc);
+    }
   }
   return {at::cat(values, 3), at::cat(weights, 3)};
 }
@@ -85,7 +88,7 @@ at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation impl
   LinearState& state = carried != nullptr ? *carried : own;
   Sums sums;
   if (in.causal) {
-    sums = causal_sums(q, k, v, state);
+    sums = causal_sums(q, k, v, state, carried != nullptr);
   } else {
     remember(state, k, v);
     sums = through_state(q, state);

@@ -97,7 +97,10 @@ inline const std::vector<Choice>& masks() {
          m.memory_length = m.context_length;
          m.attention.window = 4;
        }},
-      {"both ways", [](config::ModelOptions& m) { m.kind = config::ModelKind::classifier; }}};
+      {"both ways", [](config::ModelOptions& m) {
+         m.kind = config::ModelKind::classifier;
+         m.n_classes = 2;
+       }}};
   return kAll;
 }
 

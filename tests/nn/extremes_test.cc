@@ -20,6 +20,7 @@ std::vector<std::pair<std::string, config::ModelOptions>> layers() {
       for (const Choice& composition : testing::compositions()) {
         config::ModelOptions m = testing::small_model();
         m.kind = config::ModelKind::classifier;
+        m.n_classes = 2;
         m.attention.position = config::Position::none;
         m.attention.n_mixtures = 7;  // more components than tokens
         for (const Choice* choice : {&projection, &score, &composition}) {

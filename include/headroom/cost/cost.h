@@ -50,8 +50,9 @@ PaperCost paper_cost(const config::ModelOptions& model);
 //   k, v            k or 1 expert: S d e a key/value head, memory tokens included; own mixture keys: R times
 //   scores, values  T S e a head each, invisible entries included; a mixture scores R times
 //   q.r             T S e a head, relative positions only
-//   linear          causal, chunks of t <= 64 queries: 2 t t e inside, t e e from the state and t e e into it, a head;
-//                   memory: M e e into the state. Not causal: (S + T) e e
+//   linear          causal, chunks of t <= 64 queries: 2 t t e inside, t e e from the state (none before the first
+//                   chunk without memory) a head; t e e into it a key/value head (not the last chunk's); memory: M e e.
+//                   Not causal: T e e a head and S e e a key/value head
 //   positions       S d e a head (routed heads: one) for the S offsets that occur; once for a whole batch
 //   selection       d E a head and token: source side S tokens, destination side T; shared: each token once; routed
 //                   heads d E, gated heads d H for each of T tokens
