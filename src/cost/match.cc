@@ -41,6 +41,12 @@ bool rotates_in_pairs(const AttentionOptions& attention) {
   return attention.position != Position::rope || (paired >= 2 && rotating - static_cast<double>(paired) < 1.0 - 1e-6);
 }
 
+void require_fit(std::int64_t count, std::int64_t target, const char* key, std::int64_t width, const char* what) {
+  if (count > target) {
+    misuse("match: even with {} = {} there are {} {}, the target has {}", key, width, count, what, target);
+  }
+}
+
 template <class Count>
 void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Count count) {
   std::int64_t& d_head = model.attention.d_head;
@@ -50,8 +56,7 @@ void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Cou
     return count(model) <= target;
   };
   if (!fits(step)) {
-    misuse("match: even with model.attention.d_head = {} there are {} {}, the target has {}", step, count(model), what,
-           target);
+    require_fit(count(model), target, "model.attention.d_head", step, what);
   }
   d_head = largest(step, step, fits);
   while (!rotates_in_pairs(model.attention) && d_head > step) {
@@ -64,12 +69,19 @@ void match_parameters(ModelOptions& model, const ModelOptions& goal) {
   if (model.mlp.kind == goal.mlp.kind) {
     model.mlp.d_hidden = goal.mlp.d_hidden;
   }
-  widen_heads(model, target, "parameters", count_parameters);
   const std::int64_t step = model.mlp.kind == MlpKind::experts ? 4 : 1;
-  model.mlp.d_hidden = largest(model.mlp.d_hidden, step, [model, target](std::int64_t d_hidden) mutable {
-    model.mlp.d_hidden = d_hidden;
-    return count_parameters(model) <= target;
-  });
+  const auto fits = [&model, target](std::int64_t d_hidden) {
+    ModelOptions wider = model;
+    wider.mlp.d_hidden = d_hidden;
+    return count_parameters(wider) <= target;
+  };
+  if (model.attention.composition == Composition::none) {
+    widen_heads(model, target, "parameters", count_parameters);
+  } else if (!fits(model.mlp.d_hidden)) {
+    model.mlp.d_hidden = step;
+    require_fit(count_parameters(model), target, "model.mlp.d_hidden", step, "parameters");
+  }
+  model.mlp.d_hidden = largest(model.mlp.d_hidden, step, fits);
 }
 
 std::int64_t attention_macs(const ModelOptions& model) {

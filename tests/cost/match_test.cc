@@ -21,8 +21,12 @@ struct Printed {
 // Forgets the widths of the recipe and has them found again.
 MatchResult rematch(const Printed& row) {
   config::Config config = recipe(row.recipe);
-  config.model.attention.d_head = 4;
-  config.model.mlp.d_hidden = 1;
+  if (config.model.attention.composition == config::Composition::none) {
+    config.model.attention.d_head = 4;
+  }
+  if (config.model.mlp.kind != config::MlpKind::experts) {
+    config.model.mlp.d_hidden = 1;
+  }
   return match(config, recipe(row.target), MatchBy::parameters);
 }
 
@@ -71,6 +75,14 @@ INSTANTIATE_TEST_SUITE_P(Demo, FoundExactly,
                          testing::Values(Printed{"demo/dense_h2", "demo/dense_h8", 0},
                                          Printed{"demo/switchhead_h2", "demo/dense_h8", 0}),
                          name_of_case);
+
+INSTANTIATE_TEST_SUITE_P(
+    Zoo, FoundExactly,
+    testing::Values(Printed{"zoo/switchhead", "zoo/dense", 0}, Printed{"zoo/switchall", "zoo/dense", 0},
+                    Printed{"zoo/moa", "zoo/dense", 0}, Printed{"zoo/dcmha", "zoo/dense", 0},
+                    Printed{"zoo/mgk", "zoo/dense", 0}, Printed{"zoo/smgk", "zoo/dense", 0},
+                    Printed{"switchhead/wt103_47m_gated_heads", "switchhead/wt103_47m_dense_h10", 0}),
+    name_of_case);
 
 // d_head as printed, d_hidden not: the authors stopped short of the last unit that fits (Enwik8, both rotary rows,
 // C4 262M, three kinds of experts), used one width for all rows with two kinds (vk, qo), or went over the target
@@ -196,6 +208,21 @@ TEST(Match, RotaryHeadsTurnInPairsOfChannels) {
   EXPECT_EQ(d_head(0.5), 205);   // 102 channels
   EXPECT_EQ(d_head(1.0), 204);   // not 205
   EXPECT_EQ(d_head(0.25), 203);  // 50; 204 and 205 would make 51
+}
+
+TEST(Match, ComposedHeadsKeepTheirWidth) {
+  const config::Config target = recipe("zoo/dense");
+  config::Config config = target;
+  config.model.attention.composition = config::Composition::dynamic;
+  const MatchResult narrower = match(config, target, MatchBy::parameters);
+  EXPECT_EQ(narrower.config.model.attention.d_head, target.model.attention.d_head);
+  EXPECT_LT(narrower.config.model.mlp.d_hidden, target.model.mlp.d_hidden);
+  EXPECT_LE(narrower.parameters, narrower.target_parameters);
+  EXPECT_LT(narrower.target_parameters - narrower.parameters, 4 * (2 * 192 + 1));
+  config.model.attention.d_head = 12;
+  EXPECT_GT(match(config, target, MatchBy::parameters).config.model.mlp.d_hidden, target.model.mlp.d_hidden);
+  config.model.attention.compose_rank = 64;
+  EXPECT_THROW(match(config, target, MatchBy::parameters), MisuseError);
 }
 
 TEST(Match, RefusesATargetThatIsTooSmall) {

@@ -33,6 +33,9 @@ struct MatchResult {
 // The papers stop within 100k parameters of the target; going on to the last unit that fits is within that for all
 // their models and as close as can be for small ones.
 //
+// Composed heads (DCMHA) keep their width, since the composition comes on top of heads as they are: there d_hidden
+// alone, wider or narrower than the target's, takes the difference.
+//
 // Which heads and experts to begin with only training can decide: the papers set n_heads x n_experts to the
 // target's n_heads and take the first of (n_heads, top_k) = (2,2), (2,3), (2,4), (4,2) that reaches the target's
 // perplexity. `candidates` holds those that exist for the target, each matched, when `config` has experts.
