@@ -8,64 +8,71 @@
 
 #include "headroom/core/error.h"
 #include "headroom/models/block.h"
+#include "headroom/models/embedding.h"
 
 namespace headroom::models {
+namespace {
+
+struct Linear {
+  at::Tensor w, b;
+};
+
+Linear make_linear(const std::string& suffix, std::int64_t in, std::int64_t out, bool bias, const nn::Builder& build) {
+  const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+  Linear layer;
+  layer.w = build.uniform("w" + suffix, {in, out}, bound);
+  if (bias) {
+    layer.b = build.uniform("b" + suffix, {out}, bound);
+  }
+  return layer;
+}
+
+}  // namespace
 
 struct Classifier::Parts {
   config::ModelOptions options;
-  ClassifierOptions head;
   nn::Parameters parameters;
-  at::Tensor embed, position, w_up, b_up, w_down, b_down;
+  std::optional<Embedding> embedding;
   std::vector<Block> blocks;
   std::optional<nn::NormLayer> norm_f;
+  std::optional<Linear> up;
+  Linear down;
 
   // [B, d]: the mean of the final norm's result over all positions.
   at::Tensor features(const at::Tensor& tokens, const nn::Context& context) const {
-    const std::int64_t t = tokens.size(1);
-    if (t > options.context_length) {
-      fail("classifier: a sequence must hold at most context_length={} tokens, got {}", options.context_length, t);
-    }
-    const at::Tensor valid = tokens.ne(head.padding_token);
-    at::Tensor h = nn::dropout(at::embedding(embed, tokens) + position.narrow(0, 0, t), options.dropout, context);
+    const at::Tensor valid = tokens.ne(options.padding_token);
+    BlockInput input;
+    input.h = (*embedding)(tokens, 0, context);
+    input.valid_keys = valid;
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
-      BlockInput input;
-      input.h = h;
-      input.valid_keys = valid;
-      h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
+      input.h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
     }
-    const at::Tensor kept = (*norm_f)(h)*valid.to(h.scalar_type()).unsqueeze(2);
-    return kept.sum(1) / static_cast<double>(t);
+    const at::Tensor kept = (*norm_f)(input.h) * valid.to(input.h.scalar_type()).unsqueeze(2);
+    return kept.sum(1) / static_cast<double>(tokens.size(1));
   }
 };
 
-Classifier::Classifier(const config::ModelOptions& o, const ClassifierOptions& head, std::uint64_t seed,
-                       at::TensorOptions tensor_options)
+Classifier::Classifier(const config::ModelOptions& o, std::uint64_t seed, at::TensorOptions tensor_options)
     : parts_(std::make_unique<Parts>()) {
-  if (o.memory_length > 0 || o.attention.window > 0) {
-    misuse("classifier: model.{} must be 0: every token sees the whole sequence",
-           o.memory_length > 0 ? "memory_length" : "attention.window");
+  if (o.kind != config::ModelKind::classifier) {
+    misuse("model.kind: {} is no classifier", config::name_of(o.kind));
   }
-  const nn::Builder build(parts_->parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
-  const double d = static_cast<double>(o.d_model);
   Parts& p = *parts_;
+  const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
   p.options = o;
-  p.head = head;
-  p.embed = build.normal("embed", {o.vocabulary_size, o.d_model}, 1.0 / std::sqrt(d));
-  p.position = build.normal("position", {o.context_length, o.d_model}, 1.0 / std::sqrt(d));
+  p.embedding.emplace(o, build);
   for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
     const nn::AttentionPlace place{
         .d_model = o.d_model, .n_layers = o.n_layers, .causal = false, .context_length = o.context_length};
     p.blocks.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
   }
   p.norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
-  const nn::Builder last = build.in("head");
-  const std::int64_t width = o.d_model * (head.pair ? 4 : 1);
-  const double up = 1.0 / std::sqrt(static_cast<double>(width)),
-               down = 1.0 / std::sqrt(static_cast<double>(head.d_hidden));
-  p.w_up = last.uniform("w_up", {width, head.d_hidden}, up);
-  p.b_up = last.uniform("b_up", {head.d_hidden}, up);
-  p.w_down = last.uniform("w_down", {head.d_hidden, head.n_classes}, down);
-  p.b_down = last.uniform("b_down", {head.n_classes}, down);
+  std::int64_t width = o.d_model * (o.paired ? 4 : 1);
+  if (o.d_head_hidden > 0) {
+    p.up = make_linear("_up", width, o.d_head_hidden, true, build.in("head"));
+    width = o.d_head_hidden;
+  }
+  p.down = make_linear("_down", width, o.n_classes, o.head_bias, build.in("head"));
 }
 
 Classifier::~Classifier() = default;
@@ -77,16 +84,18 @@ nn::Parameters& Classifier::parameters() {
 
 at::Tensor Classifier::logits(const at::Tensor& tokens, const at::Tensor& second, const nn::Context& context) const {
   const Parts& p = *parts_;
-  if (second.defined() != p.head.pair) {
+  if (second.defined() != p.options.paired) {
     fail("classifier: a second sequence belongs to pairs only");
   }
   at::Tensor f = p.features(tokens, context);
-  if (p.head.pair) {
+  if (p.options.paired) {
     const at::Tensor g = p.features(second, context);
     f = at::cat({f, g, f * g, f - g}, 1);
   }
-  const at::Tensor hidden = nn::activate(nn::linear(f, p.w_up, p.b_up, context), p.head.activation);
-  return nn::linear(hidden, p.w_down, p.b_down, context);
+  if (p.up) {
+    f = nn::activate(nn::linear(f, p.up->w, p.up->b, context), p.options.head_activation);
+  }
+  return nn::linear(f, p.down.w, p.down.b, context);
 }
 
 }  // namespace headroom::models

@@ -8,23 +8,12 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/models/block.h"
+#include "headroom/models/embedding.h"
 #include "headroom/nn/adaptive_softmax.h"
 #include "headroom/ops/linear_cross_entropy.h"
 
 namespace headroom::models {
 namespace {
-
-// Where token t of a chunk stands: a table added to the embedding, learned or fixed; undefined for other schemes.
-at::Tensor position_table(const config::ModelOptions& o, const nn::Builder& build) {
-  switch (o.attention.position) {
-    case config::Position::learned:
-      return build.normal("position", {o.context_length, o.d_model}, 1.0 / std::sqrt(static_cast<double>(o.d_model)));
-    case config::Position::sinusoidal:
-      return nn::sinusoids(0, o.context_length, o.d_model, o.attention.rope_base, build.options());
-    default:
-      return {};
-  }
-}
 
 // The weight of a balance loss that a layer reports under this name.
 double balance_coefficient(const config::ModelOptions& o, const std::string& kind) {
@@ -48,29 +37,17 @@ double balance_coefficient(const config::ModelOptions& o, const std::string& kin
 struct LanguageModel::Parts {
   config::ModelOptions options;
   nn::Parameters parameters;
-  at::Tensor embed, position, head_w, head_b;
+  std::optional<Embedding> embedding;
+  at::Tensor head_w, head_b;
   at::Tensor cluster_w, cluster_b;  // of an adaptive softmax
   std::vector<Block> blocks;
   std::optional<nn::NormLayer> norm_f;
-
-  // [B, n, d]; the first token stands at `first` of its chunk.
-  at::Tensor embedded(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const {
-    if (tokens.size(1) + first > options.context_length) {
-      fail("language model: a chunk must hold at most context_length={} tokens, got {}", options.context_length,
-           tokens.size(1) + first);
-    }
-    at::Tensor h = at::embedding(embed, tokens);
-    if (position.defined()) {
-      h = h + position.narrow(0, first, tokens.size(1));
-    }
-    return nn::dropout(h, options.dropout, context);
-  }
 
   at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
     return nn::dropout((*norm_f)(h), options.dropout, context);
   }
 
-  at::Tensor output_matrix() const { return head_w.defined() ? head_w : embed.t(); }  // [d, V]
+  at::Tensor output_matrix() const { return head_w.defined() ? head_w : embedding->matrix().t(); }  // [d, V]
 
   nn::AdaptiveSoftmax adaptive() const {
     return {.w = output_matrix(),
@@ -109,7 +86,7 @@ struct LanguageModel::Parts {
   // The final norm's result [B, T, d] for one chunk, with the memory moved on.
   at::Tensor hidden(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
     const std::int64_t keep = options.memory_length;
-    at::Tensor h = embedded(inputs, 0, context);
+    at::Tensor h = (*embedding)(inputs, 0, context);
     std::vector<at::Tensor> remembered;
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
       BlockInput input;
@@ -149,8 +126,7 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, 
   const nn::Builder build(parts_->parameters, generator, tensor_options);
   const double d = static_cast<double>(o.d_model);
   parts_->options = o;
-  parts_->embed = build.normal("embed", {o.vocabulary_size, o.d_model}, 1.0 / std::sqrt(d));
-  parts_->position = position_table(o, build);
+  parts_->embedding.emplace(o, build);
   const std::vector<std::int64_t> windows = config::layer_windows(o);
   for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
     const nn::AttentionPlace place{.d_model = o.d_model,
@@ -217,7 +193,7 @@ std::unique_ptr<DecodeState, void (*)(DecodeState*)> LanguageModel::start_decodi
   for (const Block& block : parts_->blocks) {
     state->caches.push_back(block.make_cache());
   }
-  state->tokens = at::empty({batch, 0}, at::TensorOptions(at::kLong).device(parts_->embed.device()));
+  state->tokens = at::empty({batch, 0}, at::TensorOptions(at::kLong).device(parts_->embedding->matrix().device()));
   return {state, [](DecodeState* p) { delete p; }};
 }
 
@@ -240,7 +216,7 @@ at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, c
     }
     const std::int64_t n = std::min(pending.size(1), o.context_length - state.in_chunk);
     const at::Tensor now = pending.narrow(1, 0, n);
-    h = parts_->embedded(now, state.in_chunk, context);
+    h = (*parts_->embedding)(now, state.in_chunk, context);
     for (std::size_t layer = 0; layer < parts_->blocks.size(); ++layer) {
       BlockInput input;
       input.h = h;

@@ -20,14 +20,17 @@ config::ModelOptions tiny() {
   o.attention.n_heads = 2;
   o.attention.d_head = 4;
   o.attention.score = config::Score::gaussian_mixture;
-  o.attention.position = config::Position::none;
+  o.attention.position = config::Position::learned;
+  o.kind = config::ModelKind::classifier;
+  o.n_classes = 3;
+  o.d_head_hidden = 5;
   o.mlp.d_hidden = 12;
   return o;
 }
 
 TEST(Classifier, PaddingChangesOnlyTheLengthOfTheMean) {
   const at::NoGradGuard no_grad;
-  const Classifier model(tiny(), {.n_classes = 3, .d_hidden = 5}, 1, at::kDouble);
+  const Classifier model(tiny(), 1, at::kDouble);
   const at::Tensor tokens = at::tensor({3, 5, 2, 8, 0, 0}, at::kLong).view({1, 6});
   at::Tensor longer = at::cat({tokens, at::zeros({1, 1}, at::kLong)}, 1);
   // Another batch row does not matter either.
@@ -39,14 +42,15 @@ TEST(Classifier, PaddingChangesOnlyTheLengthOfTheMean) {
 
 TEST(Classifier, PairsShareOneEncoder) {
   const at::NoGradGuard no_grad;
-  Classifier model(tiny(), {.n_classes = 2, .d_hidden = 5, .pair = true}, 1, at::kDouble);
+  config::ModelOptions options = tiny();
+  options.paired = true;
+  Classifier model(options, 1, at::kDouble);
   EXPECT_EQ(model.parameters().at("head.w_up").size(0), 4 * 8);
   const at::Tensor a = at::randint(1, 9, {2, 7}, at::kLong), b = at::randint(1, 9, {2, 7}, at::kLong);
-  EXPECT_EQ(model.logits(a, b, {}).sizes(), (at::IntArrayRef{2, 2}));
+  EXPECT_EQ(model.logits(a, b, {}).sizes(), (at::IntArrayRef{2, 3}));
   EXPECT_THROW(model.logits(a, {}, {}), Error);
-  config::ModelOptions remembering = tiny();
-  remembering.memory_length = 7;
-  EXPECT_THROW(Classifier(remembering, {}, 1), MisuseError);
+  options.kind = config::ModelKind::language_model;
+  EXPECT_THROW(Classifier(options, 1), MisuseError);
 }
 
 }  // namespace

@@ -15,21 +15,13 @@
 
 namespace headroom::models {
 
-struct ClassifierOptions {
-  std::int64_t n_classes = 2;
-  std::int64_t d_hidden = 128;     // of the head
-  bool pair = false;               // two sequences through one encoder: features [a, b, a * b, a - b]
-  std::int64_t padding_token = 0;  // invisible as a key, left out of the mean
-  config::Activation activation = config::Activation::relu;
-};
-
-// Embedding and learned positions, blocks without causal mask, final norm, mean over all T positions (padding adds 0),
-// a head of two layers. The options' vocabulary_size, context_length, layers, attention, mlp and norms count.
+// Embedding with its positions, blocks without causal mask, final norm, mean over all T positions (padding adds 0), a
+// head of one layer, or two with d_head_hidden. With `paired`, two sequences go through one encoder: features
+// [a, b, a * b, a - b].
 class Classifier {
  public:
-  // `seed` fixes every parameter. Throws MisuseError for options that only language models have.
-  Classifier(const config::ModelOptions& options, const ClassifierOptions& head, std::uint64_t seed,
-             at::TensorOptions tensor_options = at::kFloat);
+  // `seed` fixes every parameter. Throws MisuseError for another kind of model.
+  Classifier(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat);
   ~Classifier();
   Classifier(Classifier&&) noexcept;
 

@@ -64,15 +64,17 @@ std::vector<Result> run_classifier(const Case& c, const nn::Context& context) {
   options.vocabulary_size = c.dim("V");
   options.context_length = c.at("param.position").size(0);
   set_stack(c, c.options, options);
-  models::ClassifierOptions head;
-  head.n_classes = c.dim("C");
-  head.d_hidden = c.dim("d_hidden");
-  head.pair = c.options.at("features") == "pair";
-  head.padding_token = c.options.at("padding_token").get<std::int64_t>();
-  head.activation = c.options.at("head_activation") == "relu" ? config::Activation::relu : config::Activation::gelu;
-  models::Classifier model(options, head, /*seed=*/1, at::TensorOptions(c.at("param.embed").scalar_type()));
+  options.kind = config::ModelKind::classifier;
+  options.attention.position = config::Position::learned;
+  options.n_classes = c.dim("C");
+  options.d_head_hidden = c.dim("d_hidden");
+  options.paired = c.options.at("features") == "pair";
+  options.padding_token = c.options.at("padding_token").get<std::int64_t>();
+  options.head_activation =
+      c.options.at("head_activation") == "relu" ? config::Activation::relu : config::Activation::gelu;
+  models::Classifier model(options, /*seed=*/1, at::TensorOptions(c.at("param.embed").scalar_type()));
   load_parameters(c, model.parameters(), result);
-  const at::Tensor second = head.pair ? c.at("in.tokens_2") : at::Tensor();
+  const at::Tensor second = options.paired ? c.at("in.tokens_2") : at::Tensor();
   const at::Tensor logits = model.logits(c.at("in.tokens"), second, context);
   result.values["out.logits"] = logits;
   result.values["out.loss"] = at::cross_entropy_loss(logits, c.at("in.label"));
