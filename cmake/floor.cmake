@@ -10,7 +10,8 @@ target_compile_options(headroom_flags INTERFACE -fPIC -Wall -Wextra -Wpedantic -
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>
                        $<$<BOOL:${HEADROOM_WERROR}>:-Werror>)
 if(HEADROOM_SANITIZE)
-  target_compile_options(headroom_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)
+  # Lines in traces are all that is needed of -g, and with more optimisation the checks take twice as long to compile.
+  target_compile_options(headroom_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer -O1 -g1)
   target_link_options(headroom_flags INTERFACE -fsanitize=address,undefined)
 endif()
 

@@ -13,7 +13,16 @@
 
 namespace headroom::cost {
 
-// Trained numbers of the whole model.
+// Trained numbers of the whole model. Every kind has its blocks (two norms each, a decoder's three), an embedding
+// (vision: a projection of patches with a bias), a table of learned positions for each stack if there is one, and
+//   language_model         a norm behind the last block; head [d,V], or tied, with its bias; adaptive softmax:
+//                          [d,n] and [n] for n cutoffs
+//   masked_language_model  norms behind the embedding and the last block; head: layer [d,d] with bias, norm, then
+//                          as above
+//   encoder_decoder        one embedding; decoder blocks with a second attention, which has no relative positions;
+//                          norms behind the last blocks only if norm_position = "pre"; head as above
+//   classifier, vision     a norm behind the last block; head: [f,d_head_hidden] with bias if asked for, then
+//                          [.,n_classes]; f = d, for pairs 4d
 std::int64_t count_parameters(const config::ModelOptions& model);
 
 // "Paper accounting" of the SwitchHead papers (SwitchHead, Eq. 11-15, as their printed tables were computed): one
