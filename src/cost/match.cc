@@ -75,7 +75,7 @@ void match_parameters(ModelOptions& model, const ModelOptions& goal) {
     wider.mlp.d_hidden = d_hidden;
     return count_parameters(wider) <= target;
   };
-  if (model.attention.composition == Composition::none) {
+  if (model.attention.composition == Composition::none && !model.attention.is_mixture()) {
     widen_heads(model, target, "parameters", count_parameters);
   } else if (!fits(model.mlp.d_hidden)) {
     model.mlp.d_hidden = step;

@@ -21,7 +21,7 @@ struct Printed {
 // Forgets the widths of the recipe and has them found again.
 MatchResult rematch(const Printed& row) {
   config::Config config = recipe(row.recipe);
-  if (config.model.attention.composition == config::Composition::none) {
+  if (config.model.attention.composition == config::Composition::none && !config.model.attention.is_mixture()) {
     config.model.attention.d_head = 4;
   }
   if (config.model.mlp.kind != config::MlpKind::experts) {

@@ -33,7 +33,8 @@ struct MatchResult {
 // The papers stop within 100k parameters of the target; going on to the last unit that fits is within that for all
 // their models and as close as can be for small ones.
 //
-// Composed heads (DCMHA) keep their width, since the composition comes on top of heads as they are: there d_hidden
+// Composed heads (DCMHA) keep their width, since the composition comes on top of heads as they are, and so do heads
+// with mixtures of keys (Transformer-MGK), whose paper takes fewer of the same width: there d_hidden
 // alone, wider or narrower than the target's, takes the difference.
 //
 // Which heads and experts to begin with only training can decide: the papers set n_heads x n_experts to the
