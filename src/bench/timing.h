@@ -26,6 +26,8 @@ const Limits& machine_limits(const std::string& precision);
 // One benchmark each.
 std::vector<Row> machine(const BenchOptions& options);
 std::vector<Row> attention(const BenchOptions& options);
+std::vector<Row> composition(const BenchOptions& options);
+std::vector<Row> mixture(const BenchOptions& options);
 std::vector<Row> expert_linear(const BenchOptions& options);
 std::vector<Row> cross_entropy(const BenchOptions& options);
 std::vector<Row> adamw(const BenchOptions& options);

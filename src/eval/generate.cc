@@ -93,6 +93,7 @@ Generation generate(const models::LanguageModel& model, const data::Tokenizer& t
     }
   }
   emit(stream.finish());
+  result.cache_numbers = model.cache_numbers(*state);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result.tokens_per_second = seconds > 0.0 ? static_cast<double>(result.tokens) / seconds : 0.0;
   return result;

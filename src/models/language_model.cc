@@ -197,6 +197,14 @@ std::unique_ptr<DecodeState, void (*)(DecodeState*)> LanguageModel::start_decodi
   return {state, [](DecodeState* p) { delete p; }};
 }
 
+std::int64_t LanguageModel::cache_numbers(const DecodeState& state) const {
+  std::int64_t total = 0;
+  for (const nn::AttentionCache& cache : state.caches) {
+    total += cache.numbers();
+  }
+  return total;
+}
+
 at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, const nn::Context& context) const {
   const at::NoGradGuard no_grad;
   const config::ModelOptions& o = parts_->options;

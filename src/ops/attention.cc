@@ -106,11 +106,11 @@ at::Tensor visible_keys(const AttentionMask& mask, std::int64_t n_queries, std::
 
 std::string attention_fused_refusal(const AttentionInputs& in) {
   const bool cpu = in.q.is_cpu();
-  if (in.mixture) {
-    return "mixtures of keys have the reference only";
-  }
-  if (in.pre || in.post) {
-    return "composed heads have the reference only";
+  if (in.mixture || in.pre || in.post) {
+    const std::string refusal = in.mixture ? mixture_attention_refusal(in) : composed_attention_refusal(in);
+    if (!refusal.empty()) {
+      return refusal;
+    }
   }
   if (!cpu && (in.r || in.mask.valid_keys)) {
     return "relative positions and padding have the reference only beside the CPU";
@@ -129,6 +129,12 @@ at::Tensor attention(const AttentionInputs& in, Implementation implementation) {
   }
   if (choose("attention", implementation, refusal) == Implementation::reference) {
     return attention_reference(in);
+  }
+  if (in.mixture) {
+    return call_mixture_attention(in);
+  }
+  if (in.pre || in.post) {
+    return call_composed_attention(in);
   }
   return in.q.is_cpu() ? call_attention(in) : scaled_dot_product(in);
 }

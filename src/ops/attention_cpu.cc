@@ -4,35 +4,16 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include <limits>
 #include <tuple>
 
 #include "headroom/kernels/cpu/attention.h"
+#include "heads_on_cpu.h"
 #include "registered.h"
 
 namespace headroom::ops {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-
-// float32 with a contiguous last axis, as the kernels want it.
-at::Tensor prepared(const at::Tensor& t) {
-  const at::Tensor wide = t.to(at::kFloat);
-  return wide.stride(-1) == 1 || wide.size(-1) == 1 ? wide : wide.contiguous();
-}
-
-template <class T>
-kernels::HeadsView<T> view(const at::Tensor& t) {
-  T* data = nullptr;
-  if constexpr (std::is_const_v<T>) {
-    data = t.const_data_ptr<float>();
-  } else {
-    data = t.mutable_data_ptr<float>();
-  }
-  return t.dim() == 4 ? kernels::HeadsView<T>{data, t.stride(0), t.stride(1), t.stride(2)}
-                      : kernels::HeadsView<T>{data, 0, t.stride(0), t.stride(1)};
-}
 
 // Holds what the kernels' pointers point into.
 struct Prepared {
@@ -55,18 +36,11 @@ struct Prepared {
       tensors.r = view<const float>(r);
     }
     if (valid_keys) {
-      key_bias = at::zeros(valid_keys->sizes(), q.options())
-                     .masked_fill_(valid_keys->logical_not(), -std::numeric_limits<float>::infinity());
+      key_bias = ops::key_bias(*valid_keys);
       tensors.key_bias = key_bias.const_data_ptr<float>();
     }
   }
 };
-
-// [B, H, T, e] lying as [B, T, H, e], as the projection behind it reads it.
-at::Tensor empty_by_token(const at::Tensor& like) {
-  return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options().dtype(at::kFloat))
-      .transpose(1, 2);
-}
 
 std::tuple<at::Tensor, at::Tensor> attention_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                  const OptionalTensor& q_position, const OptionalTensor& r,
@@ -80,14 +54,6 @@ std::tuple<at::Tensor, at::Tensor> attention_cpu(const at::Tensor& q, const at::
     kernels::attention_forward(in.shape, in.tensors, out, begin, end);
   });
   return {o.to(q.scalar_type()), log_sum};
-}
-
-// Adds up what heads that share a key gave: [B, H, S, e] to [B, G, S, e].
-at::Tensor per_group(const at::Tensor& per_head, const at::Tensor& like) {
-  const std::int64_t g = like.size(1), h = per_head.size(1);
-  const at::Tensor sum =
-      g == h ? per_head : per_head.view({per_head.size(0), g, h / g, per_head.size(2), per_head.size(3)}).sum(2);
-  return sum.to(like.scalar_type());
 }
 
 Gradients attention_backward_cpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -133,15 +99,6 @@ Gradients attention_backward_meta(const at::Tensor&, const at::Tensor& q, const 
   const at::Tensor none = at::empty({0}, q.options());
   return {at::empty_like(q), at::empty_like(k), at::empty_like(v), q_position ? at::empty_like(*q_position) : none,
           r ? at::empty_like(*r) : none};
-}
-
-template <class Function>
-auto registered(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
-}
-
-OptionalTensor optional(const at::Tensor& t) {
-  return t.defined() ? OptionalTensor(t) : std::nullopt;
 }
 
 class Attention : public torch::autograd::Function<Attention> {

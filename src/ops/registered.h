@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <optional>
+#include <string>
 
 #include "headroom/ops/attention.h"
 
@@ -13,5 +14,14 @@ at::Tensor call_expert_linear(const at::Tensor& input, const at::Tensor& bank, c
                               const std::optional<at::Tensor>& weight, bool sum_heads);
 
 at::Tensor call_attention(const AttentionInputs& inputs);
+
+// With pre or post.
+at::Tensor call_composed_attention(const AttentionInputs& inputs);
+// Why the fused version does not apply; empty when it does.
+std::string composed_attention_refusal(const AttentionInputs& inputs);
+
+// With a mixture.
+at::Tensor call_mixture_attention(const AttentionInputs& inputs);
+std::string mixture_attention_refusal(const AttentionInputs& inputs);
 
 }  // namespace headroom::ops

@@ -115,6 +115,14 @@ def test_every_printed_figure_agrees(headroom):
     assert len(rows) >= 20 and all(row["agrees"] for row in rows)
 
 
+@pytest.mark.parametrize("paper, misprints", [("moa", 3), ("dcmha", 1), ("mgk", 1)])
+def test_what_a_paper_prints_agrees_or_says_why(headroom, paper, misprints):
+    rows = headroom.json("cost", "--paper", paper)
+    derived = [row for row in rows if row["derivable"]]
+    assert len(derived) >= 10 and sum(not row["agrees"] for row in derived) == misprints
+    assert all(row["reason"] for row in rows if not row["agrees"])
+
+
 def test_match_prints_a_config_that_costs_as_much(headroom, tmp_path):
     arguments = ["match", "demo/switchhead_h2", "--target", "demo/dense_h8", "--by", "parameters"]
     matched = tmp_path / "matched.toml"

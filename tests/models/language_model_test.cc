@@ -6,6 +6,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/cost/cache.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
 
@@ -143,6 +144,16 @@ TEST(LanguageModel, DecodingEqualsChunksWithCarriedMemory) {
       const at::Tensor step = model.decode(tokens.narrow(1, i, 1), *state, {});
       EXPECT_LE(relative_error(step, whole.select(1, i)), 1e-11) << name << " token " << i;
     }
+  }
+}
+
+TEST(LanguageModel, TheCacheHoldsWhatCostSays) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : kinds()) {
+    const LanguageModel model(options, 3);
+    auto state = model.start_decoding(2);
+    model.decode(random_tokens(2, 3, options.vocabulary_size), *state, {});
+    EXPECT_EQ(model.cache_numbers(*state), cost::decoding_cache_numbers(options)) << name;
   }
 }
 

@@ -25,6 +25,7 @@ struct Generation {
   std::string text;  // the continuation, without the prompt; valid UTF-8
   std::int64_t tokens = 0;
   double tokens_per_second = 0.0;  // of the continuation; reading the prompt is not counted
+  std::int64_t cache_numbers = 0;  // kept of the text while it was continued
 };
 
 // Throws MisuseError when the prompt is not UTF-8, an option is out of range or the tokenizer is not the model's. An

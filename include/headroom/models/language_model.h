@@ -53,6 +53,8 @@ class LanguageModel {
   // is read again as the beginning of a new one.
   std::unique_ptr<DecodeState, void (*)(DecodeState*)> start_decoding(std::int64_t batch) const;
   at::Tensor decode(const at::Tensor& tokens, DecodeState& state, const nn::Context& context) const;
+  // Numbers that a state has room for, a sequence: what cost::decoding_cache_numbers() says, once decoding has begun.
+  std::int64_t cache_numbers(const DecodeState& state) const;
 
  private:
   struct Parts;

@@ -29,7 +29,10 @@ int run(const Generate& command, const EngineRequest& request) {
   const eval::Generation result = eval::generate(model, *checkpoint.tokenizer, command.prompt, options);
   output.text("\n");
   log_info("{} tokens, {:.1f} tokens per second", result.tokens, result.tokens_per_second);
-  output.document({{"text", result.text}, {"tokens", result.tokens}, {"tokens_per_second", result.tokens_per_second}});
+  output.document({{"text", result.text},
+                   {"tokens", result.tokens},
+                   {"tokens_per_second", result.tokens_per_second},
+                   {"cache_numbers", result.cache_numbers}});
   return 0;
 }
 

@@ -37,8 +37,8 @@ struct Extent {
   std::int64_t offset_columns() const { return padded(columns + rows - 1); }
 };
 
-inline Extent extent_of(const AttentionShape& s, std::int64_t row) {
-  Extent e{row, std::min(kBlockRows, s.queries - row), 0, 0};
+inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t most_rows = kBlockRows) {
+  Extent e{row, std::min(most_rows, s.queries - row), 0, 0};
   const std::int64_t high = s.causal ? s.keys - s.queries + row + e.rows : s.keys;
   if (s.causal && s.window > 0) {
     e.low = std::max<std::int64_t>(0, s.keys - s.queries + row - s.window + 1) / kColumnStep * kColumnStep;

@@ -90,6 +90,26 @@ void ExpRowBackward(const ScoreRow& row, float log_sum, float row_d, float* scor
   clear_invisible(row, d_p);
 }
 
+void ProbabilityRow(const ScoreRow& row, float log_sum, float* scores) {
+  const Vector shift = hn::Set(Tag(), log_sum);
+  for_visible(row, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto /*mask*/) HWY_ATTR {
+    store_part(exp_or_zero(hn::Sub(s, shift)), left, scores + i);
+  });
+  clear_invisible(row, scores);
+}
+
+float Dot(const float* a, const float* b, std::int64_t n);
+
+void SoftmaxBackwardRow(const float* p, std::int64_t n, float factor, float* d_p) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Vector mean = hn::Set(d, Dot(p, d_p, n)), f = hn::Set(d, factor);
+  for (std::int64_t i = 0; i < n; i += lanes) {
+    const Vector weight = hn::Mul(load_part(p + i, n - i), f);
+    store_part(hn::Mul(weight, hn::Sub(load_part(d_p + i, n - i), mean)), n - i, d_p + i);
+  }
+}
+
 void ScaledCopy(const float* from, float factor, std::int64_t n, float* to);
 
 float CrossEntropyRow(float* logits, const float* bias, std::int64_t n, std::int64_t target, float weight) {
@@ -159,6 +179,8 @@ namespace headroom::kernels {
 
 HWY_EXPORT(ExpRow);
 HWY_EXPORT(ExpRowBackward);
+HWY_EXPORT(ProbabilityRow);
+HWY_EXPORT(SoftmaxBackwardRow);
 HWY_EXPORT(CrossEntropyRow);
 HWY_EXPORT(ScaledCopy);
 HWY_EXPORT(Dot);
@@ -169,6 +191,12 @@ float exp_row(const ScoreRow& row, float* scores, float* sum) {
 }
 void exp_row_backward(const ScoreRow& row, float log_sum, float d, float* scores, float* d_p) {
   HWY_DYNAMIC_DISPATCH(ExpRowBackward)(row, log_sum, d, scores, d_p);
+}
+void probability_row(const ScoreRow& row, float log_sum, float* scores) {
+  HWY_DYNAMIC_DISPATCH(ProbabilityRow)(row, log_sum, scores);
+}
+void softmax_backward_row(const float* p, std::int64_t n, float factor, float* d_p) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxBackwardRow)(p, n, factor, d_p);
 }
 float cross_entropy_row(float* logits, const float* bias, std::int64_t n, std::int64_t target, float weight) {
   return HWY_DYNAMIC_DISPATCH(CrossEntropyRow)(logits, bias, n, target, weight);

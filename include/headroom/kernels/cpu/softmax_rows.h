@@ -20,6 +20,12 @@ float exp_row(const ScoreRow& row, float* scores, float* sum);
 // scores -> p = exp(s - log_sum); d_p -> d_s = p (d_p - d) scale. Invisible entries become 0 in both.
 void exp_row_backward(const ScoreRow& row, float log_sum, float d, float* scores, float* d_p);
 
+// scores -> p = exp(s - log_sum); invisible entries become 0.
+void probability_row(const ScoreRow& row, float log_sum, float* scores);
+
+// d_p -> p (d_p - sum_j p_j d_p_j) factor, over n entries.
+void softmax_backward_row(const float* p, std::int64_t n, float factor, float* d_p);
+
 // One row of the output layer: l = logits + bias (bias may be null). Returns -log softmax(l)[target] and turns the row
 // into its gradient times `weight`, weight * (softmax(l) - [c = target]). A negative target: loss 0, gradient 0.
 float cross_entropy_row(float* logits, const float* bias, std::int64_t n, std::int64_t target, float weight);

@@ -1,0 +1,54 @@
+// Blocked attention whose heads are composed before and after the softmax (DCMHA): all heads of a block of rows are
+// there together; nothing of size T x S outlives its block, and the backward pass computes it again.
+//
+// Letters as in attention.h; F numbers that a token contributes to a stage: u [R, H], w [R, H] with low rank, gates
+// [H].
+#pragma once
+
+#include <cstdint>
+
+#include "headroom/kernels/cpu/attention.h"
+
+namespace headroom::kernels {
+
+struct ComposeSide {
+  const float* data = nullptr;  // queries [B, T, F]; keys [B, F, S]
+  bool low_rank = false, gate = false;
+};
+
+struct ComposeStage {
+  bool present = false, skip = true;
+  std::int64_t rank = 0, groups = 1;
+  const float* fixed = nullptr;  // [C, m, m]
+  ComposeSide query, key;
+  std::int64_t factors(const ComposeSide& side, std::int64_t heads) const {
+    return (side.low_rank ? 2 * rank * heads : 0) + (side.gate ? heads : 0);
+  }
+};
+
+struct ComposedTensors {
+  AttentionTensors attention;  // without relative term
+  ComposeStage pre, post;
+};
+
+// Blocks of rows [begin, end) of the batch * composed_blocks(shape) there are.
+std::int64_t composed_blocks(const AttentionShape& shape);
+void composed_attention_forward(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
+                                std::int64_t begin, std::int64_t end);
+
+struct ComposeStageGradients {  // added to; null where the stage has no such part
+  float* fixed = nullptr;       // [B, C, m, m]
+  float* query = nullptr;       // [B, T, F]
+  float* key = nullptr;         // [B, F, S]
+};
+
+struct ComposedGradients {
+  AttentionGradients attention;  // o and the relative term are not used
+  ComposeStageGradients pre, post;
+};
+
+// Sequences [begin, end) of the batch.
+void composed_attention_backward(const AttentionShape& shape, const ComposedTensors& in, const ComposedGradients& out,
+                                 std::int64_t begin, std::int64_t end);
+
+}  // namespace headroom::kernels

@@ -1,0 +1,179 @@
+#include "composed_block.h"
+
+namespace headroom::kernels {
+namespace {
+
+using detail::Extent;
+using detail::PackedKeyFactors;
+using detail::PackedSequence;
+using detail::padded;
+using detail::Tile;
+
+// One thread's buffers; gradients of keys and values grow with their rows as columns, as in attention_backward.cc.
+struct Workspace {
+  explicit Workspace(const AttentionShape& s) : raw(s), p(s), mixed(s), d(s) {
+    const std::int64_t width = padded(s.keys) + detail::kColumnStep;
+    const auto room = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+    keys.resize(room(s.kv_heads * width * s.d_head));
+    values.resize(keys.size());
+    d_keys.resize(room(s.heads * s.d_head * width));
+    d_values.resize(d_keys.size());
+    rows.resize(room(s.d_head * detail::kComposedRows));
+    ones.assign(room(s.heads), 1.0F);
+    scale.assign(room(s.heads), s.scale);
+  }
+  PackedSequence sequence;
+  Tile raw, p, mixed, d;                     // scores, probabilities, those composed, gradients
+  std::vector<float> keys, values;           // [G, S padded, e], [G, e, S padded]
+  std::vector<float> d_keys, d_values;       // [H, e, S padded]
+  std::vector<float> d_pre_key, d_post_key;  // key sides, [F, S padded]
+  std::vector<float> rows;                   // a block of q or d_o with rows as columns
+  std::vector<float> ones, scale;
+};
+
+void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Workspace& w) {
+  w.sequence.pack(s, in, b);
+  const std::int64_t width = w.sequence.key_width, room = width * s.d_head;
+  std::fill(w.keys.begin(), w.keys.end(), 0.0F);
+  for (std::int64_t g = 0; g < s.kv_heads; ++g) {
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      std::copy_n(in.attention.k.at(b, g) + j * in.attention.k.row, s.d_head, w.keys.data() + g * room + j * s.d_head);
+    }
+    detail::transpose(in.attention.v.at(b, g), in.attention.v.row, s.keys, s.d_head, width, w.values.data() + g * room);
+  }
+  std::fill(w.d_keys.begin(), w.d_keys.end(), 0.0F);
+  std::fill(w.d_values.begin(), w.d_values.end(), 0.0F);
+  w.d_pre_key.assign(w.sequence.pre.data.size(), 0.0F);
+  w.d_post_key.assign(w.sequence.post.data.size(), 0.0F);
+}
+
+// Where the gradients of a stage at query row i and keys from `low` on go: laid out as mix_of() reads its factors.
+HeadMixGradients gradients_of(const AttentionShape& s, const ComposeStage& stage, const ComposeStageGradients& out,
+                              std::vector<float>& d_key, std::int64_t width, std::int64_t b, std::int64_t i,
+                              std::int64_t low) {
+  HeadMixGradients to;
+  const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
+  if (stage.fixed != nullptr) {
+    to.fixed = out.fixed + b * stage.groups * m * m;
+  }
+  float* query = out.query + (b * s.queries + i) * stage.factors(stage.query, s.heads);
+  if (stage.query.low_rank) {
+    to.u_query = query;
+    to.w_query = query + uw;
+    query += 2 * uw;
+  }
+  to.gate_query = stage.query.gate ? query : nullptr;
+  float* key = d_key.data() + low;
+  if (stage.key.low_rank) {
+    to.u_key = key;
+    to.w_key = key + uw * width;
+    key += 2 * uw * width;
+  }
+  to.gate_key = stage.key.gate ? key : nullptr;
+  return to;
+}
+
+// Mixed rows' gradients in w.d become those of `before`.
+void stage_backward(const AttentionShape& s, const ComposeStage& stage, const ComposeStageGradients& out,
+                    const PackedKeyFactors& keys, std::vector<float>& d_key, const std::vector<float>& factor,
+                    const Extent& e, Tile& before, Workspace& w) {
+  const std::int64_t b = w.sequence.b;
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    mix_heads_backward(detail::mix_of(s, stage, keys, b, e.row + i, e.low), factor.data(), before.heads(e, i),
+                       w.d.heads(e, i), detail::used_columns(s, e, i),
+                       gradients_of(s, stage, out, d_key, keys.width, b, e.row + i, e.low));
+  }
+}
+
+// sum [e, columns] += rows^T [e, n] block [n, columns]
+void add_transposed(const AttentionShape& s, const Extent& e, const float* rows, std::int64_t stride,
+                    const float* block, float* sum, Workspace& w) {
+  detail::transpose(rows, stride, e.rows, s.d_head, e.rows, w.rows.data());
+  tile_product({s.d_head, e.columns, e.rows, e.rows, e.columns, w.sequence.key_width, true}, w.rows.data(), block, sum);
+}
+
+void block_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
+                    Workspace& w) {
+  const PackedSequence& sequence = w.sequence;
+  const std::int64_t b = sequence.b, width = sequence.key_width, room = width * s.d_head;
+  const auto group = [&](std::int64_t h) { return h / (s.heads / s.kv_heads); };
+  sequence.raw_scores(s, in, e, w.raw);
+  w.p.copy_from(w.raw, s, e);
+  sequence.compose_scores(s, in, e, w.p);
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      probability_row(sequence.softmax_row(s, in, e, i),
+                      out.attention.log_sum[(b * s.heads + h) * s.queries + e.row + i], w.p.row(e, h, i));
+    }
+  }
+  Tile* composed = &w.p;
+  if (in.post.present) {
+    composed = &w.mixed;
+    w.mixed.copy_from(w.p, s, e);
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), w.ones.data(), w.mixed.heads(e, i),
+                detail::used_columns(s, e, i));
+    }
+  }
+  const HeadsView<const float>& d_o = out.attention.d_o;
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    const float* rows = d_o.at(b, h) + e.row * d_o.row;
+    tile_product({e.rows, e.columns, s.d_head, d_o.row, width, e.columns}, rows,
+                 w.values.data() + group(h) * room + e.low, w.d.head(e, h));
+    add_transposed(s, e, rows, d_o.row, composed->head(e, h), w.d_values.data() + h * room + e.low, w);
+  }
+  if (in.post.present) {
+    stage_backward(s, in.post, out.post, sequence.post, w.d_post_key, w.ones, e, w.p, w);
+  }
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      softmax_backward_row(w.p.row(e, h, i), e.columns, in.pre.present ? 1.0F : s.scale, w.d.row(e, h, i));
+    }
+  }
+  if (in.pre.present) {
+    stage_backward(s, in.pre, out.pre, sequence.pre, w.d_pre_key, w.scale, e, w.raw, w);
+  }
+  const HeadsView<const float>& q = in.attention.q;
+  const HeadsView<float>& d_q = out.attention.d_q;
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, d_q.row}, w.d.head(e, h),
+                 w.keys.data() + group(h) * room + e.low * s.d_head, d_q.at(b, h) + e.row * d_q.row);
+    add_transposed(s, e, q.at(b, h) + e.row * q.row, q.row, w.d.head(e, h), w.d_keys.data() + h * room + e.low, w);
+  }
+}
+
+void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const std::vector<float>& from,
+                     std::int64_t width, std::int64_t b, float* to) {
+  const std::int64_t n = stage.factors(stage.key, s.heads);
+  for (std::int64_t f = 0; f < n; ++f) {
+    std::copy_n(from.data() + f * width, s.keys, to + (b * n + f) * s.keys);
+  }
+}
+
+}  // namespace
+
+void composed_attention_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out,
+                                 std::int64_t begin, std::int64_t end) {
+  Workspace w(s);
+  const HeadsView<float>&d_k = out.attention.d_k, &d_v = out.attention.d_v;
+  for (std::int64_t b = begin; b < end; ++b) {
+    pack(s, in, b, w);
+    for (std::int64_t row = 0; row < s.queries; row += detail::kComposedRows) {
+      block_backward(s, in, out, detail::extent_of(s, row, detail::kComposedRows), w);
+    }
+    const std::int64_t width = w.sequence.key_width, room = width * s.d_head;
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      detail::transpose_back(w.d_keys.data() + h * room, width, s.keys, s.d_head, d_k.at(b, h), d_k.row);
+      detail::transpose_back(w.d_values.data() + h * room, width, s.keys, s.d_head, d_v.at(b, h), d_v.row);
+    }
+    if (in.pre.present) {
+      unpack_key_side(s, in.pre, w.d_pre_key, w.sequence.pre.width, b, out.pre.key);
+    }
+    if (in.post.present) {
+      unpack_key_side(s, in.post, w.d_post_key, w.sequence.post.width, b, out.post.key);
+    }
+  }
+  tile_product_done();
+}
+
+}  // namespace headroom::kernels

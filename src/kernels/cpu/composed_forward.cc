@@ -1,0 +1,75 @@
+#include "composed_block.h"
+
+namespace headroom::kernels {
+namespace {
+
+using detail::Extent;
+using detail::PackedSequence;
+using detail::Tile;
+
+// Values of every key/value head, [G, S padded, e].
+void pack_values(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::vector<float>& values) {
+  const std::int64_t room = detail::padded(s.keys) * s.d_head;
+  values.assign(static_cast<std::size_t>(s.kv_heads * room), 0.0F);
+  for (std::int64_t g = 0; g < s.kv_heads; ++g) {
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      std::copy_n(in.v.at(b, g) + j * in.v.row, s.d_head, values.data() + g * room + j * s.d_head);
+    }
+  }
+}
+
+void block_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out, const Extent& e,
+                   const PackedSequence& sequence, const std::vector<float>& values, Tile& tile) {
+  const std::int64_t b = sequence.b, room = detail::padded(s.keys) * s.d_head;
+  sequence.raw_scores(s, in, e, tile);
+  sequence.compose_scores(s, in, e, tile);
+  std::vector<float> inverse(static_cast<std::size_t>(s.heads * e.rows));  // [rows, heads]
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      float sum = 0.0F;
+      out.log_sum[(b * s.heads + h) * s.queries + e.row + i] =
+          exp_row(sequence.softmax_row(s, in, e, i), tile.row(e, h, i), &sum);
+      inverse[static_cast<std::size_t>(i * s.heads + h)] = sum > 0.0F ? 1.0F / sum : 0.0F;
+    }
+  }
+  if (in.post.present) {
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), inverse.data() + i * s.heads,
+                tile.heads(e, i), detail::used_columns(s, e, i));
+    }
+  }
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    float* o = out.o.at(b, h) + e.row * out.o.row;
+    const std::int64_t g = h / (s.heads / s.kv_heads);
+    tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, out.o.row}, tile.head(e, h),
+                 values.data() + g * room + e.low * s.d_head, o);
+    for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
+      scaled_copy(o + i * out.o.row, inverse[static_cast<std::size_t>(i * s.heads + h)], s.d_head, o + i * out.o.row);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t composed_blocks(const AttentionShape& s) {
+  return (s.queries + detail::kComposedRows - 1) / detail::kComposedRows;
+}
+
+void composed_attention_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out,
+                                std::int64_t begin, std::int64_t end) {
+  Tile tile(s);
+  PackedSequence sequence;
+  std::vector<float> values;
+  const std::int64_t blocks = composed_blocks(s);
+  for (std::int64_t task = begin; task < end; ++task) {
+    const std::int64_t b = task / blocks, row = task % blocks * detail::kComposedRows;
+    if (sequence.b != b) {
+      sequence.pack(s, in, b);
+      pack_values(s, in.attention, b, values);
+    }
+    block_forward(s, in, out, detail::extent_of(s, row, detail::kComposedRows), sequence, values, tile);
+  }
+  tile_product_done();
+}
+
+}  // namespace headroom::kernels

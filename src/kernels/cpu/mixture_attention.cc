@@ -1,0 +1,208 @@
+#include "headroom/kernels/cpu/mixture_attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include "attention_block.h"
+#include "headroom/kernels/cpu/mixture_rows.h"
+
+namespace headroom::kernels {
+namespace {
+
+using detail::Extent;
+using detail::kBlockRows;
+using detail::padded;
+
+// One thread's operands of one head and its block of scores.
+struct Block {
+  Block(const AttentionShape& s, const MixtureTensors& in)
+      : components(static_cast<std::int64_t>(in.factor.size())),
+        products(static_cast<std::int64_t>(in.keys.size())),
+        width(padded(s.keys) + detail::kColumnStep),
+        stride(kBlockRows * padded(s.keys)) {
+    k.resize(static_cast<std::size_t>(products * s.d_head * width));
+    scores.resize(static_cast<std::size_t>(components * stride));
+  }
+  std::int64_t components, products, width;
+  std::int64_t stride;        // between components' tiles
+  std::vector<float> k;       // [P, e, width]
+  std::vector<float> scores;  // [R, rows, columns]
+  std::int64_t b = 0, h = 0, g = 0;
+
+  void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
+    b = task / s.heads;
+    h = task % s.heads;
+    g = h / (s.heads / s.kv_heads);
+    for (std::int64_t p = 0; p < products; ++p) {
+      const HeadsView<const float>& keys = in.keys[static_cast<std::size_t>(p)];
+      detail::transpose(keys.at(b, g), keys.row, s.keys, s.d_head, width, k.data() + p * s.d_head * width);
+    }
+  }
+
+  ScoreRow visible(const AttentionShape& s, const MixtureTensors& in, const Extent& e, std::int64_t i) const {
+    return {.low = std::max<std::int64_t>(0, e.visible_low(s, i)),
+            .high = e.visible_high(s, i),
+            .n = e.columns,
+            .scale = 1.0F,
+            .position = nullptr,
+            .bias = in.key_bias != nullptr ? in.key_bias + b * s.keys + e.low : nullptr};
+  }
+
+  // Every component's scores of the block; the largest of each row.
+  void fill(const AttentionShape& s, const MixtureTensors& in, const Extent& e, float* most) {
+    for (std::int64_t p = 0; p < products; ++p) {
+      tile_product({e.rows, e.columns, s.d_head, in.q.row, width, e.columns}, in.q.at(b, h) + e.row * in.q.row,
+                   k.data() + p * s.d_head * width + e.low, scores.data() + p * stride);
+    }
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      const ScoreRow row = visible(s, in, e, i);
+      most[i] = -std::numeric_limits<float>::infinity();
+      // The first tile may hold the product that the others read: it is overwritten last.
+      for (std::int64_t r = components - 1; r >= 0; --r) {
+        const AffineRow affine{
+            .factor = in.factor[static_cast<std::size_t>(r)],
+            .query_term = in.query_term[((b * s.heads + h) * components + r) * s.queries + e.row + i],
+            .key_term = in.key_term + ((b * s.kv_heads + g) * components + r) * s.keys + e.low};
+        const float* product = scores.data() + (products == 1 ? 0 : r * stride) + i * e.columns;
+        most[i] = std::max(most[i], affine_row(row, affine, product, scores.data() + r * stride + i * e.columns));
+      }
+    }
+  }
+};
+
+// [S, e] rows next to each other, zero behind the last.
+void copy_rows(const HeadsView<const float>& from, const AttentionShape& s, std::int64_t b, std::int64_t g,
+               std::int64_t width, float* to) {
+  for (std::int64_t j = 0; j < s.keys; ++j) {
+    std::copy_n(from.at(b, g) + j * from.row, s.d_head, to + j * s.d_head);
+  }
+  std::fill(to + s.keys * s.d_head, to + width * s.d_head, 0.0F);
+}
+
+// What the backward pass needs beside the block; gradients of keys and values grow with their rows as columns.
+struct Workspace {
+  Workspace(const AttentionShape& s, const MixtureTensors& in) : block(s, in) {
+    const auto room = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+    p.resize(room(kBlockRows * padded(s.keys)));
+    d_p.resize(p.size());
+    values.resize(room(s.d_head * block.width));
+    d_values.resize(values.size());
+    keys.resize(room(block.products * s.d_head * block.width));
+    d_keys.resize(keys.size());
+    rows.resize(room(s.d_head * kBlockRows));
+  }
+  Block block;
+  std::vector<float> p, d_p;            // [rows, columns]
+  std::vector<float> values, d_values;  // [e, width]
+  std::vector<float> keys, d_keys;      // [P, width, e], [P, e, width]
+  std::vector<float> rows;
+
+  void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
+    block.pack(s, in, task);
+    detail::transpose(in.v.at(block.b, block.g), in.v.row, s.keys, s.d_head, block.width, values.data());
+    for (std::int64_t i = 0; i < block.products; ++i) {
+      copy_rows(in.keys[static_cast<std::size_t>(i)], s, block.b, block.g, block.width,
+                keys.data() + i * s.d_head * block.width);
+    }
+    std::fill(d_values.begin(), d_values.end(), 0.0F);
+    std::fill(d_keys.begin(), d_keys.end(), 0.0F);
+  }
+
+  // sum [e, columns] += from^T [e, n] tile [n, columns]
+  void add_transposed(const AttentionShape& s, const Extent& e, const float* from, std::int64_t stride,
+                      const float* tile, float* sum) {
+    detail::transpose(from, stride, e.rows, s.d_head, e.rows, rows.data());
+    tile_product({s.d_head, e.columns, e.rows, e.rows, e.columns, block.width, true}, rows.data(), tile, sum + e.low);
+  }
+};
+
+void block_backward(const AttentionShape& s, const MixtureTensors& in, const MixtureGradients& out, const Extent& e,
+                    Workspace& w) {
+  Block& block = w.block;
+  const std::int64_t task = block.b * s.heads + block.h, room = s.d_head * block.width;
+  const float* d_o = out.d_o.at(block.b, block.h) + e.row * out.d_o.row;
+  const float* o = out.o.at(block.b, block.h) + e.row * out.o.row;
+  float most[kBlockRows];
+  block.fill(s, in, e, most);
+  tile_product({e.rows, e.columns, s.d_head, out.d_o.row, block.width, e.columns}, d_o, w.values.data() + e.low,
+               w.d_p.data());
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    const MixtureBackwardRow back{.components = block.components,
+                                  .stride = block.stride,
+                                  .shared = block.products < block.components,
+                                  .log_sum = out.log_sum[task * s.queries + e.row + i],
+                                  .mean = dot(d_o + i * out.d_o.row, o + i * out.o.row, s.d_head),
+                                  .factor = in.factor.data(),
+                                  .d_p = w.d_p.data() + i * e.columns,
+                                  .d_query_term = out.d_query_term + task * block.components * s.queries + e.row + i,
+                                  .query_stride = s.queries,
+                                  .d_key_term = out.d_key_term + task * block.components * s.keys + e.low,
+                                  .key_stride = s.keys};
+    mixture_backward_row(block.visible(s, in, e, i), back, block.scores.data() + i * e.columns,
+                         w.p.data() + i * e.columns);
+  }
+  float* d_q = out.d_q.at(block.b, block.h) + e.row * out.d_q.row;
+  const float* q = in.q.at(block.b, block.h) + e.row * in.q.row;
+  for (std::int64_t i = 0; i < block.products; ++i) {
+    const float* d_scores = block.scores.data() + i * block.stride;
+    tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, out.d_q.row, i > 0}, d_scores,
+                 w.keys.data() + i * room + e.low * s.d_head, d_q);
+    w.add_transposed(s, e, q, in.q.row, d_scores, w.d_keys.data() + i * room);
+  }
+  w.add_transposed(s, e, d_o, out.d_o.row, w.p.data(), w.d_values.data());
+}
+
+}  // namespace
+
+void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in, const AttentionResult& out,
+                               std::int64_t begin, std::int64_t end) {
+  Block block(s, in);
+  std::vector<float> values(static_cast<std::size_t>(padded(s.keys) * s.d_head));
+  for (std::int64_t task = begin; task < end; ++task) {
+    block.pack(s, in, task);
+    copy_rows(in.v, s, block.b, block.g, padded(s.keys), values.data());
+    for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
+      const Extent e = detail::extent_of(s, row);
+      float most[kBlockRows], inverse[kBlockRows];
+      block.fill(s, in, e, most);
+      for (std::int64_t i = 0; i < e.rows; ++i) {
+        const bool blind = !(most[i] > -std::numeric_limits<float>::infinity());
+        const float shift = blind ? 0.0F : most[i];
+        const float seen = mixture_exp_row(block.visible(s, in, e, i), block.components, block.stride, shift,
+                                           block.scores.data() + i * e.columns);
+        const float sum = seen + in.epsilon * std::exp(-shift);
+        inverse[i] = seen > 0.0F ? 1.0F / sum : 0.0F;
+        out.log_sum[task * s.queries + row + i] =
+            seen > 0.0F ? shift + std::log(sum) : std::numeric_limits<float>::infinity();
+      }
+      float* o = out.o.at(block.b, block.h) + row * out.o.row;
+      tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, out.o.row}, block.scores.data(),
+                   values.data() + e.low * s.d_head, o);
+      for (std::int64_t i = 0; i < e.rows; ++i) {
+        scaled_copy(o + i * out.o.row, inverse[i], s.d_head, o + i * out.o.row);
+      }
+    }
+  }
+  tile_product_done();
+}
+
+void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& in, const MixtureGradients& out,
+                                std::int64_t begin, std::int64_t end) {
+  Workspace w(s, in);
+  for (std::int64_t task = begin; task < end; ++task) {
+    w.pack(s, in, task);
+    for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
+      block_backward(s, in, out, detail::extent_of(s, row), w);
+    }
+    const std::int64_t b = w.block.b, h = w.block.h;
+    for (std::int64_t i = 0; i < w.block.products; ++i) {
+      const HeadsView<float>& d_k = out.d_keys[static_cast<std::size_t>(i)];
+      detail::transpose_back(w.d_keys.data() + i * s.d_head * w.block.width, w.block.width, s.keys, s.d_head,
+                             d_k.at(b, h), d_k.row);
+    }
+    detail::transpose_back(w.d_values.data(), w.block.width, s.keys, s.d_head, out.d_v.at(b, h), out.d_v.row);
+  }
+  tile_product_done();
+}
+
+}  // namespace headroom::kernels

@@ -1,0 +1,293 @@
+// The kernels of composed attention as operators of torch's dispatcher, with their derivative.
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "headroom/core/error.h"
+#include "headroom/kernels/cpu/composed_attention.h"
+#include "headroom/kernels/cpu/head_mix.h"
+#include "heads_on_cpu.h"
+#include "registered.h"
+
+namespace headroom::ops {
+namespace {
+
+using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, std::vector<at::Tensor>>;
+
+// A stage's tensors in the operator's list of six: query and key side and fixed map, before and behind the softmax.
+// Undefined tensors are parts that a stage lacks.
+constexpr std::size_t kParts = 6;
+
+// What tells the numbers of the two stages' lists apart: heads, ranks, which parts are there.
+struct Layout {
+  std::int64_t rank, groups;
+  bool skip;
+  std::vector<bool> has;  // for both stages: query low rank, query gate, key low rank, key gate, present
+};
+
+Layout layout_of(at::IntArrayRef numbers) {
+  Layout layout{numbers[0], numbers[1], numbers[2] != 0, {}};
+  for (std::size_t i = 3; i < numbers.size(); ++i) {
+    layout.has.push_back(numbers[i] != 0);
+  }
+  return layout;
+}
+
+// Holds what the kernels' pointers point into.
+struct Prepared {
+  at::Tensor q, k, v, bias;
+  std::array<at::Tensor, kParts> parts;
+  kernels::AttentionShape shape;
+  kernels::ComposedTensors tensors;
+
+  Prepared(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in, at::TensorList parts_in,
+           const OptionalTensor& valid_keys, const Layout& layout, double scale, bool causal, std::int64_t window)
+      : q(prepared(q_in)), k(prepared(k_in)), v(prepared(v_in)) {
+    shape = {
+        q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, window, static_cast<float>(scale)};
+    tensors.attention.q = view<const float>(q);
+    tensors.attention.k = view<const float>(k);
+    tensors.attention.v = view<const float>(v);
+    if (valid_keys) {
+      bias = key_bias(*valid_keys);
+      tensors.attention.key_bias = bias.const_data_ptr<float>();
+    }
+    for (std::size_t i = 0; i < kParts; ++i) {
+      parts[i] = parts_in[i].to(at::kFloat).contiguous();
+    }
+    tensors.pre = stage(layout, 0);
+    tensors.post = stage(layout, 1);
+  }
+
+  kernels::ComposeStage stage(const Layout& layout, std::size_t which) const {
+    const auto data = [&](std::size_t part) {
+      const at::Tensor& t = parts[which * 3 + part];
+      return t.numel() > 0 ? t.const_data_ptr<float>() : nullptr;
+    };
+    const std::size_t first = which * 5;
+    return {.present = layout.has[first + 4],
+            .skip = layout.skip,
+            .rank = layout.rank,
+            .groups = layout.groups,
+            .fixed = data(2),
+            .query = {data(0), layout.has[first], layout.has[first + 1]},
+            .key = {data(1), layout.has[first + 2], layout.has[first + 3]}};
+  }
+};
+
+std::tuple<at::Tensor, at::Tensor> composed_attention_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                          at::TensorList parts, const OptionalTensor& valid_keys,
+                                                          at::IntArrayRef layout, double scale, bool causal,
+                                                          std::int64_t window) {
+  const Prepared in(q, k, v, parts, valid_keys, layout_of(layout), scale, causal, window);
+  const at::Tensor o = empty_by_token(in.q);
+  const at::Tensor log_sum = at::empty({q.size(0), q.size(1), q.size(2)}, in.q.options());
+  const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
+  const std::int64_t tasks = in.shape.batch * kernels::composed_blocks(in.shape);
+  at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::composed_attention_forward(in.shape, in.tensors, out, begin, end);
+  });
+  return {o.to(q.scalar_type()), log_sum};
+}
+
+Gradients composed_attention_backward_cpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
+                                          const at::Tensor& v, at::TensorList parts, const OptionalTensor& valid_keys,
+                                          const at::Tensor& log_sum, at::IntArrayRef layout_in, double scale,
+                                          bool causal, std::int64_t window) {
+  const Layout layout = layout_of(layout_in);
+  const Prepared in(q, k, v, parts, valid_keys, layout, scale, causal, window);
+  const at::Tensor d_o = prepared(grad), sums = log_sum.contiguous();
+  const std::int64_t b = q.size(0), h = q.size(1), e = q.size(3), m = h / layout.groups;
+  const at::TensorOptions floats = in.q.options();
+  const at::Tensor d_q = empty_by_token(in.q);
+  const at::Tensor d_k = at::empty({b, h, k.size(2), e}, floats), d_v = at::empty({b, h, k.size(2), e}, floats);
+  std::vector<at::Tensor> d_parts;
+  for (std::size_t i = 0; i < kParts; ++i) {
+    // Fixed maps are shared by the batch: a sum for each sequence.
+    const bool fixed = i % 3 == 2 && in.parts[i].numel() > 0;
+    d_parts.push_back(fixed ? at::zeros({b, layout.groups, m, m}, floats) : at::zeros_like(in.parts[i]));
+  }
+  const auto stage = [&](std::size_t which) {
+    const auto data = [&](std::size_t part) { return d_parts[which * 3 + part].mutable_data_ptr<float>(); };
+    return kernels::ComposeStageGradients{.fixed = data(2), .query = data(0), .key = data(1)};
+  };
+  kernels::ComposedGradients out;
+  out.attention = {.d_o = view<const float>(d_o),
+                   .o = {},
+                   .log_sum = sums.const_data_ptr<float>(),
+                   .d_q = view<float>(d_q),
+                   .d_q_position = {},
+                   .d_k = view<float>(d_k),
+                   .d_v = view<float>(d_v),
+                   .d_r = {}};
+  out.pre = stage(0);
+  out.post = stage(1);
+  at::parallel_for(0, b, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::composed_attention_backward(in.shape, in.tensors, out, begin, end);
+  });
+  for (std::size_t i = 0; i < kParts; ++i) {
+    const bool fixed = i % 3 == 2 && in.parts[i].numel() > 0;
+    d_parts[i] = (fixed ? d_parts[i].sum(0) : d_parts[i]).to(parts[i].scalar_type());
+  }
+  return {d_q.to(q.scalar_type()), per_group(d_k, k), per_group(d_v, v), std::move(d_parts)};
+}
+
+std::tuple<at::Tensor, at::Tensor> composed_attention_meta(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
+                                                           at::TensorList, const OptionalTensor&, at::IntArrayRef,
+                                                           double, bool, std::int64_t) {
+  return {at::empty_like(q), at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat))};
+}
+
+Gradients composed_attention_backward_meta(const at::Tensor&, const at::Tensor& q, const at::Tensor& k,
+                                           const at::Tensor& v, at::TensorList parts, const OptionalTensor&,
+                                           const at::Tensor&, at::IntArrayRef, double, bool, std::int64_t) {
+  std::vector<at::Tensor> d_parts;
+  for (const at::Tensor& part : parts) {
+    d_parts.push_back(at::empty_like(part));
+  }
+  return {at::empty_like(q), at::empty_like(k), at::empty_like(v), std::move(d_parts)};
+}
+
+class ComposedAttention : public torch::autograd::Function<ComposedAttention> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& q,
+                                                const at::Tensor& k, const at::Tensor& v, at::TensorList parts,
+                                                const OptionalTensor& valid_keys, at::IntArrayRef layout, double scale,
+                                                bool causal, std::int64_t window) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    static const auto op = registered<decltype(composed_attention_cpu)>("headroom::composed_attention");
+    auto [o, log_sum] = op.call(q, k, v, parts, valid_keys, layout, scale, causal, window);
+    torch::autograd::variable_list saved = {q, k, v, valid_keys.value_or(at::Tensor()), log_sum};
+    saved.insert(saved.end(), parts.begin(), parts.end());
+    context->save_for_backward(std::move(saved));
+    context->mark_non_differentiable({log_sum});
+    context->saved_data["layout"] = layout.vec();
+    context->saved_data["scale"] = scale;
+    context->saved_data["causal"] = causal;
+    context->saved_data["window"] = window;
+    return {o, log_sum};
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    static const auto op =
+        registered<decltype(composed_attention_backward_cpu)>("headroom::composed_attention_backward");
+    const at::TensorList parts = at::TensorList(saved).slice(5);
+    const std::vector<std::int64_t> layout = context->saved_data["layout"].toIntVector();
+    auto [d_q, d_k, d_v, d_parts] =
+        op.call(grads[0], saved[0], saved[1], saved[2], parts, optional(saved[3]), saved[4], layout,
+                context->saved_data["scale"].toDouble(), context->saved_data["causal"].toBool(),
+                context->saved_data["window"].toInt());
+    torch::autograd::variable_list result = {d_q, d_k, d_v};
+    result.insert(result.end(), d_parts.begin(), d_parts.end());
+    result.resize(3 + kParts + 5);
+    return result;
+  }
+};
+
+std::tuple<at::Tensor, at::Tensor> composed_attention_autograd(const at::Tensor& q, const at::Tensor& k,
+                                                               const at::Tensor& v, at::TensorList parts,
+                                                               const OptionalTensor& valid_keys, at::IntArrayRef layout,
+                                                               double scale, bool causal, std::int64_t window) {
+  const auto result = ComposedAttention::apply(q, k, v, parts, valid_keys, layout, scale, causal, window);
+  return {result[0], result[1]};
+}
+
+// One side's factors, [B, n, F].
+at::Tensor packed(const HeadMapSide& side, const at::Tensor& like) {
+  std::vector<at::Tensor> all;
+  if (side.u) {
+    all.push_back(side.u->flatten(2));
+    all.push_back(side.w->flatten(2));
+  }
+  if (side.gate) {
+    all.push_back(*side.gate);
+  }
+  return all.empty() ? at::empty({0}, like.options()) : at::cat(all, 2);
+}
+
+void add_stage(const std::optional<HeadMap>& map, const at::Tensor& like, std::vector<at::Tensor>& parts,
+               std::vector<std::int64_t>& layout) {
+  const at::Tensor none = at::empty({0}, like.options());
+  if (!map) {
+    parts.insert(parts.end(), 3, none);
+    layout.insert(layout.end(), 5, 0);
+    return;
+  }
+  const at::Tensor key = packed(map->key, like);
+  parts.push_back(packed(map->query, like));
+  parts.push_back(key.dim() == 3 ? key.transpose(1, 2).contiguous() : key);
+  parts.push_back(map->fixed.value_or(none));
+  for (const bool has : {map->query.u.has_value(), map->query.gate.has_value(), map->key.u.has_value(),
+                         map->key.gate.has_value(), true}) {
+    layout.push_back(has ? 1 : 0);
+  }
+}
+
+std::int64_t rank_of(const std::optional<HeadMap>& map) {
+  std::int64_t rank = 0;
+  for (const HeadMapSide* side : {map ? &map->query : nullptr, map ? &map->key : nullptr}) {
+    rank = side != nullptr && side->u ? std::max(rank, side->u->size(2)) : rank;
+  }
+  return rank;
+}
+
+}  // namespace
+
+std::string composed_attention_refusal(const AttentionInputs& in) {
+  const HeadMap& map = in.pre ? *in.pre : *in.post;
+  if (!in.q.is_cpu()) {
+    return "composed heads have the reference only beside the CPU";
+  }
+  if (in.r) {
+    return "composed heads with relative positions have the reference only";
+  }
+  if (in.pre && in.post &&
+      (in.pre->n_groups != in.post->n_groups || in.pre->skip != in.post->skip || rank_of(in.pre) != rank_of(in.post))) {
+    return "composed heads are fused with the same groups, rank and skip before and behind the softmax";
+  }
+  if (in.q.size(1) / map.n_groups > kernels::kMostMixedHeads ||
+      std::max(rank_of(in.pre), rank_of(in.post)) > kernels::kMostMixRank) {
+    return fmt::format("composed heads are fused up to {} heads a group and rank {}", kernels::kMostMixedHeads,
+                       kernels::kMostMixRank);
+  }
+  return {};
+}
+
+at::Tensor call_composed_attention(const AttentionInputs& in) {
+  static const auto op = registered<decltype(composed_attention_cpu)>("headroom::composed_attention");
+  const HeadMap& map = in.pre ? *in.pre : *in.post;
+  std::vector<at::Tensor> parts;
+  std::vector<std::int64_t> layout = {std::max(rank_of(in.pre), rank_of(in.post)), map.n_groups, map.skip ? 1 : 0};
+  add_stage(in.pre, in.q, parts, layout);
+  add_stage(in.post, in.q, parts, layout);
+  return std::get<0>(op.call(in.q, in.k, in.v, parts, in.mask.valid_keys, layout, in.scale, in.mask.causal,
+                             in.mask.causal ? in.mask.window : 0));
+}
+
+TORCH_LIBRARY_FRAGMENT(headroom, library) {
+  library.def(
+      "composed_attention(Tensor q, Tensor k, Tensor v, Tensor[] parts, Tensor? valid_keys, int[] layout, float scale,"
+      " bool causal, int window) -> (Tensor, Tensor)");
+  library.def(
+      "composed_attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor[] parts, Tensor? valid_keys,"
+      " Tensor log_sum, int[] layout, float scale, bool causal, int window) -> (Tensor, Tensor, Tensor, Tensor[])");
+}
+TORCH_LIBRARY_IMPL(headroom, CPU, library) {
+  library.impl("composed_attention", composed_attention_cpu);
+  library.impl("composed_attention_backward", composed_attention_backward_cpu);
+}
+TORCH_LIBRARY_IMPL(headroom, Meta, library) {
+  library.impl("composed_attention", composed_attention_meta);
+  library.impl("composed_attention_backward", composed_attention_backward_meta);
+}
+TORCH_LIBRARY_IMPL(headroom, Autograd, library) {
+  library.impl("composed_attention", composed_attention_autograd);
+}
+
+}  // namespace headroom::ops

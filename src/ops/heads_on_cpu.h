@@ -1,0 +1,63 @@
+// Tensors of heads as the CPU's attention kernels want them, shared by the operators that call those.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <limits>
+#include <optional>
+
+#include "headroom/kernels/cpu/attention.h"
+
+namespace headroom::ops {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+// float32 with a contiguous last axis, as the kernels want it.
+inline at::Tensor prepared(const at::Tensor& t) {
+  const at::Tensor wide = t.to(at::kFloat);
+  return wide.stride(-1) == 1 || wide.size(-1) == 1 ? wide : wide.contiguous();
+}
+
+template <class T>
+kernels::HeadsView<T> view(const at::Tensor& t) {
+  T* data = nullptr;
+  if constexpr (std::is_const_v<T>) {
+    data = t.const_data_ptr<float>();
+  } else {
+    data = t.mutable_data_ptr<float>();
+  }
+  return t.dim() == 4 ? kernels::HeadsView<T>{data, t.stride(0), t.stride(1), t.stride(2)}
+                      : kernels::HeadsView<T>{data, 0, t.stride(0), t.stride(1)};
+}
+
+// [B, H, T, e] lying as [B, T, H, e], as the projection behind it reads it.
+inline at::Tensor empty_by_token(const at::Tensor& like) {
+  return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options().dtype(at::kFloat))
+      .transpose(1, 2);
+}
+
+// Adds up what heads that share a key gave: [B, H, S, e] to [B, G, S, e].
+inline at::Tensor per_group(const at::Tensor& per_head, const at::Tensor& like) {
+  const std::int64_t g = like.size(1), h = per_head.size(1);
+  const at::Tensor sum =
+      g == h ? per_head : per_head.view({per_head.size(0), g, h / g, per_head.size(2), per_head.size(3)}).sum(2);
+  return sum.to(like.scalar_type());
+}
+
+// 0 for valid keys, -infinity for others, [B, S].
+inline at::Tensor key_bias(const at::Tensor& valid_keys) {
+  return at::zeros(valid_keys.sizes(), at::kFloat)
+      .masked_fill_(valid_keys.logical_not(), -std::numeric_limits<float>::infinity());
+}
+
+template <class Function>
+auto registered(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
+}
+
+inline OptionalTensor optional(const at::Tensor& t) {
+  return t.defined() ? OptionalTensor(t) : std::nullopt;
+}
+
+}  // namespace headroom::ops
