@@ -6,6 +6,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
+#include "headroom/models/classifier.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
@@ -113,6 +114,14 @@ TEST(ExecutedMacs, OfTheOtherKinds) {
           m.kind = config::ModelKind::masked_language_model;
           const MaskedLanguageModel masked(m, 1);
           EXPECT_EQ(products_of([&](const nn::Context& c) { masked.logits(tokens_of(m), {}, c); }), claimed(m)) << name;
+          m.kind = config::ModelKind::classifier;
+          m.n_classes = 2;
+          m.paired = true;
+          const Classifier pairs(m, 1);
+          EXPECT_EQ(products_of([&](const nn::Context& c) { pairs.logits(tokens_of(m), tokens_of(m), c); }), claimed(m))
+              << name;
+          m.n_classes = 0;
+          m.paired = false;
           m.kind = config::ModelKind::encoder_decoder;
           m.n_decoder_layers = 3;
           const EncoderDecoder translator(m, 1);
