@@ -80,11 +80,6 @@ EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, std::uint64_t seed
   if (o.kind != config::ModelKind::encoder_decoder) {
     misuse("model.kind: {} is no encoder-decoder", config::name_of(o.kind));
   }
-  if (o.attention.has_prior() && o.attention.prior_update == config::PriorUpdate::soft_e) {
-    misuse(
-        "model.attention.prior_update: soft_e has no implementation for pairs of tokens of two sequences: use "
-        "\"gradient\" with kind = \"encoder_decoder\"");
-  }
   Parts& p = *parts_;
   const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
   const nn::Builder reading = build.in("encoder"), writing = build.in("decoder");

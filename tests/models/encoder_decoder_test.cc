@@ -213,6 +213,41 @@ TEST(EncoderDecoder, AllThreeAttentionsOfRoutedHeadsAreBalanced) {
   EXPECT_EQ(usage.at("decoder.layer2.cross.select").sum().item<std::int64_t>(), 2 * 13);
 }
 
+TEST(EncoderDecoder, SoftPriorsCountTokensOfBothSequencesOnly) {
+  for (const config::Prior prior : {config::Prior::head, config::Prior::head_position}) {
+    ModelOptions o = tiny();
+    o.attention.score = config::Score::gaussian_mixture;
+    o.attention.prior = prior;
+    o.attention.prior_update = config::PriorUpdate::soft_e;
+    at::manual_seed(8);
+    const SequencePair alone{.source = random_tokens(1, 3), .target = random_tokens(1, 6)};  // more queries than keys
+    const at::Tensor one = at::zeros({1, 1}, at::kLong), two = at::zeros({1, 2}, at::kLong);
+    const SequencePair padded{.source = at::cat({alone.source, two}, 1),
+                              .valid_source = first_of(5, {3}),
+                              .target = at::cat({alone.target, one}, 1),
+                              .valid_target = first_of(7, {6})};
+    nn::Context training;
+    training.training = true;
+    const auto priors_after = [&](const SequencePair& pair) {
+      const EncoderDecoder model(o, 3, at::kDouble);
+      model.logits(pair, training);
+      std::map<std::string, at::Tensor> priors;
+      for (const nn::Parameter& p : model.parameters().stored()) {
+        if (p.name.ends_with("prior")) {
+          priors[p.name] = p.tensor.clone();
+        }
+      }
+      return priors;
+    };
+    const auto expected = priors_after(alone), got = priors_after(padded);
+    ASSERT_EQ(expected.size(), 2U + 2U * 3U);
+    for (const auto& [name, value] : expected) {
+      EXPECT_LE(relative_error(got.at(name), value), 1e-6) << name;  // the mean's epsilon
+      EXPECT_GT((value - 0.5).abs().max().item<double>(), 1e-6) << name;
+    }
+  }
+}
+
 TEST(EncoderDecoder, OneEmbeddingServesBothSidesAndTheOutput) {
   EncoderDecoder tied(tiny(), 3);
   EXPECT_EQ(tied.parameters().at("embed").sizes(), (at::IntArrayRef{23, 12}));
@@ -259,10 +294,6 @@ TEST(EncoderDecoder, BadInputIsRefused) {
   EXPECT_THROW(model.decode(at::empty({2, 0}, at::kLong), *state, {}), Error);
   EXPECT_THROW(model.decode(random_tokens(3, 1), *state, {}), Error);
   ModelOptions other = tiny();
-  other.attention.score = config::Score::gaussian_mixture;
-  other.attention.prior_update = config::PriorUpdate::soft_e;
-  EXPECT_THROW(EncoderDecoder(other, 1), MisuseError);
-  other = tiny();
   other.kind = config::ModelKind::language_model;
   EXPECT_THROW(EncoderDecoder(other, 1), MisuseError);
 }

@@ -32,8 +32,7 @@ struct WritingState;
 // positions are a table each, relative ones for self-attention only. Windows limit the decoder's self-attention.
 class EncoderDecoder {
  public:
-  // `seed` fixes every parameter. Throws MisuseError for another kind of model, and for soft-E priors, which have no
-  // implementation between two sequences.
+  // `seed` fixes every parameter. Throws MisuseError for another kind of model.
   EncoderDecoder(const config::ModelOptions& options, std::uint64_t seed,
                  at::TensorOptions tensor_options = at::kFloat);
   ~EncoderDecoder();
