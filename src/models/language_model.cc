@@ -61,7 +61,7 @@ struct DecodeState {
 LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, at::TensorOptions tensor_options)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::language_model) {
-    misuse("model.kind: {} is no language model", config::name_of(o.kind));
+    misuse("model.kind: must be language_model here, got {}", config::name_of(o.kind));
   }
   // One generator on the CPU makes every parameter, so that a seed means the same model on any device.
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
