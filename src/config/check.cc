@@ -60,9 +60,14 @@ void check_kind(const Checker& here, const ModelOptions& m) {
   only_with(m.n_decoder_layers == 0, m.kind == ModelKind::encoder_decoder, "n_decoder_layers", "\"encoder_decoder\"");
   only_with(m.n_classes == 0, m.has_classes(), "n_classes", kClasses);
   only_with(m.d_head_hidden == 0, m.has_classes(), "d_head_hidden", kClasses);
+  only_with(m.head_activation == ModelOptions().head_activation, m.kind == ModelKind::classifier, "head_activation",
+            "\"classifier\"");
   only_with(!m.paired, m.kind == ModelKind::classifier, "paired", "\"classifier\"");
   only_with(m.image_size == 0, vision, "image_size", kVision);
   only_with(m.patch_size == 0, vision, "patch_size", kVision);
+  const bool causal = m.kind == ModelKind::language_model || m.kind == ModelKind::encoder_decoder;
+  here.require(m.attention.window == 0 || causal, "attention.window",
+               "must be 0 with {}, whose layers see later tokens too: windows end with the query's own", kind);
   here.require(!m.has_classes() || m.n_classes >= 2, "n_classes", "must be at least 2 with {}, got {}", kind,
                m.n_classes);
   here.require(!m.has_classes() || !m.tied_embeddings, "tied_embeddings",
@@ -70,6 +75,8 @@ void check_kind(const Checker& here, const ModelOptions& m) {
   if (vision) {
     here.require(m.patch_size > 0 && m.image_size >= m.patch_size && m.image_size % m.patch_size == 0, "patch_size",
                  "must divide image_size = {}, got {}", m.image_size, m.patch_size);
+    here.require(m.attention.position != Position::sinusoidal || m.d_model % 4 == 0, "d_model",
+                 "must be a multiple of 4 with sinusoidal positions of rows and columns, got {}", m.d_model);
     const std::int64_t side = m.image_size / m.patch_size;
     here.require(m.context_length == side * side, "context_length", "must be {}, the patches of a picture, got {}",
                  side * side, m.context_length);

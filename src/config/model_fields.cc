@@ -136,7 +136,8 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("n_classes", o.n_classes, between(0, 1 << 24), "classifier, vision: classes to choose from, at least 2");
   fields.add("d_head_hidden", o.d_head_hidden, between(0, 1 << 20),
              "classifier, vision: width of a hidden layer in the head; 0: none");
-  fields.add("head_activation", o.head_activation, "classifier, vision: non-linearity of the head's hidden layer");
+  fields.add("head_activation", o.head_activation,
+             "classifier: non-linearity of the head's hidden layer (vision: always tanh)");
   fields.add("padding_token", o.padding_token, between(0, 2147483647),
              "classifier: the token that fills short sequences, neither seen nor averaged");
   fields.add("paired", o.paired, "classifier: an example is two sequences that are compared");

@@ -39,8 +39,8 @@ Exact selection_macs(const AttentionOptions& a, Exact d, const Span& span) {
   return d * selection_width(a) * (once ? source : source + destination);
 }
 
-// Linear attention: queries meet the keys of their chunk, and all before them through the state. The first chunk without
-// memory finds no state, the last one leaves none.
+// Linear attention: queries meet the keys of their chunk, and all before them through the state. The first chunk
+// without memory finds no state, the last one leaves none.
 Exact linear_macs(const AttentionOptions& a, const Span& span) {
   const Exact square = Exact(a.d_head) * a.d_head;
   if (!span.causal) {
@@ -52,12 +52,20 @@ Exact linear_macs(const AttentionOptions& a, const Span& span) {
   return (inside * a.d_head * 2 + reading * square) * a.n_heads + kept * square * a.computed_kv_heads();
 }
 
+// Relative positions that occur: those of the past, and of later keys where they are seen.
+Exact offsets_of(const AttentionOptions& a, const Span& span) {
+  if (a.position != Position::relative || !span.self) {
+    return 0;
+  }
+  return span.causal ? span.sources : span.sources + (span.queries.value() - 1);
+}
+
 Exact score_macs(const AttentionOptions& a, const Span& span) {
   if (a.score == Score::linear) {
     return linear_macs(a, span);
   }
-  const std::int64_t relative = a.position == Position::relative && span.self ? 1 : 0;
-  return span.queries * span.sources * a.d_head * a.n_heads * (a.key_components() + relative + 1);  // + 1: the values
+  const Exact columns = span.sources * (a.key_components() + 1) + offsets_of(a, span);  // + 1: the values
+  return span.queries * columns * a.d_head * a.n_heads;
 }
 
 Exact compose_macs(const AttentionOptions& a, Exact d, const Span& span) {
@@ -147,9 +155,7 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const S
   products.selection = selection_macs(a, d, span);
   products.scores = score_macs(a, span);
   products.composition = compose_macs(a, d, span);
-  if (a.position == Position::relative && span.self) {
-    products.positions = span.sources * d * a.d_head * (is_routed(a) ? 1 : a.n_heads);
-  }
+  products.positions = offsets_of(a, span) * d * a.d_head * (is_routed(a) ? 1 : a.n_heads);
   products.noise = a.noisy_routing ? d * a.n_experts * span.queries : 0;
   return products;
 }

@@ -46,7 +46,7 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
     for (std::size_t i = 0; i < stack.spans.size(); ++i) {
       const AttentionProducts products = attention_products(stack.attentions[i], d, stack.spans[i]);
       attention += layers * (products.projections + products.selection + products.scores + products.composition);
-      positions += stack.layers * products.positions;
+      positions += layers * products.positions;
       noise += layers * products.noise;
     }
     mlp += layers * mlp_macs(model.mlp, stack.tokens * d);

@@ -3,6 +3,26 @@
 #include "headroom/core/error.h"
 
 namespace headroom::models {
+namespace {
+
+config::AttentionOptions without_distances(config::AttentionOptions o) {
+  if (o.position == config::Position::relative || o.position == config::Position::rope) {
+    o.position = config::Position::none;
+    o.position_bias = false;
+  }
+  return o;
+}
+
+// Which of the queries are tokens: the last ones of the keys.
+std::optional<at::Tensor> valid_queries(const BlockInput& input) {
+  if (!input.valid_keys) {
+    return std::nullopt;
+  }
+  const std::int64_t t = input.h.size(1);
+  return input.valid_keys->narrow(1, input.valid_keys->size(1) - t, t);
+}
+
+}  // namespace
 
 Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, const nn::Builder& build)
     : arrangement_(o.arrangement),
@@ -17,6 +37,18 @@ Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, con
   }
 }
 
+Block Block::with_cross_attention(const config::ModelOptions& o, const nn::AttentionPlace& place,
+                                  const nn::Builder& build) {
+  Block block(o, place, build);
+  nn::AttentionPlace across = place;
+  across.causal = false;
+  across.cross = true;
+  across.window = 0;
+  block.cross_.emplace(Cross{nn::NormLayer(o.norm, o.norm_epsilon, o.d_model, build.in("norm_cross")),
+                             nn::Attention(without_distances(o.attention), across, build.in("cross"))});
+  return block;
+}
+
 // `source` holds memory and current tokens, the queries last.
 at::Tensor Block::attend(const at::Tensor& source, const BlockInput& input, const nn::Context& context) const {
   const std::int64_t t = input.h.size(1), s = source.size(1);
@@ -24,23 +56,46 @@ at::Tensor Block::attend(const at::Tensor& source, const BlockInput& input, cons
   attention.x = s == t ? source : source.narrow(1, s - t, t);
   attention.source = source;
   attention.valid_keys = input.valid_keys;
+  attention.valid_queries = valid_queries(input);
   attention.cache = input.cache;
   return nn::dropout(attention_(attention, context.in("attention")), dropout_, context);
+}
+
+at::Tensor Block::attend_across(const at::Tensor& x, const BlockInput& input, const nn::Context& context) const {
+  if (!input.source.defined()) {
+    fail("block: cross-attention needs another sequence to read");
+  }
+  nn::AttentionInput attention;
+  attention.x = x;
+  attention.source = input.source;
+  attention.valid_keys = input.valid_source;
+  attention.valid_queries = valid_queries(input);
+  return nn::dropout(cross_->attention(attention, context.in("cross")), dropout_, context);
 }
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) const {
   return nn::dropout((*mlp_)(x, dropout_, context.in("ffn")), dropout_, context);
 }
 
-at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
-  const at::Tensor& h = input.h;
-  const at::Tensor all = input.memory.defined() ? at::cat({input.memory, h}, 1) : h;
-  if (norm_position_ == config::NormPosition::post) {
-    const at::Tensor middle = norm_1_(h + attend(all, input, context));
-    return norm_2_(middle + feed_forward(middle, context));
+at::Tensor Block::post_norm(const BlockInput& input, const at::Tensor& all, const nn::Context& context) const {
+  at::Tensor h = norm_1_(input.h + attend(all, input, context));
+  if (cross_) {
+    h = cross_->norm(h + attend_across(h, input, context));
   }
-  const at::Tensor attended = h + attend(norm_1_(all), input, context);
-  return attended + feed_forward(norm_2_(arrangement_ == config::Arrangement::parallel ? h : attended), context);
+  return norm_2_(h + feed_forward(h, context));
+}
+
+at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
+  const at::Tensor all = input.memory.defined() ? at::cat({input.memory, input.h}, 1) : input.h;
+  if (norm_position_ == config::NormPosition::post) {
+    return post_norm(input, all, context);
+  }
+  const bool parallel = arrangement_ == config::Arrangement::parallel;
+  at::Tensor h = input.h + attend(norm_1_(all), input, context);
+  if (cross_) {
+    h = h + attend_across(cross_->norm(parallel ? input.h : h), input, context);
+  }
+  return h + feed_forward(norm_2_(parallel ? input.h : h), context);
 }
 
 }  // namespace headroom::models

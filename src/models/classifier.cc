@@ -4,10 +4,9 @@
 
 #include <cmath>
 #include <optional>
-#include <vector>
 
+#include "encoder.h"
 #include "headroom/core/error.h"
-#include "headroom/models/block.h"
 #include "headroom/models/embedding.h"
 
 namespace headroom::models {
@@ -33,21 +32,15 @@ struct Classifier::Parts {
   config::ModelOptions options;
   nn::Parameters parameters;
   std::optional<Embedding> embedding;
-  std::vector<Block> blocks;
-  std::optional<nn::NormLayer> norm_f;
+  std::optional<Encoder> encoder;
   std::optional<Linear> up;
   Linear down;
 
   // [B, d]: the mean of the final norm's result over all positions.
   at::Tensor features(const at::Tensor& tokens, const nn::Context& context) const {
     const at::Tensor valid = tokens.ne(options.padding_token);
-    BlockInput input;
-    input.h = (*embedding)(tokens, 0, context);
-    input.valid_keys = valid;
-    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
-      input.h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
-    }
-    const at::Tensor kept = (*norm_f)(input.h) * valid.to(input.h.scalar_type()).unsqueeze(2);
+    const at::Tensor h = (*encoder)((*embedding)(tokens, 0, context), valid, context);
+    const at::Tensor kept = h * valid.to(h.scalar_type()).unsqueeze(2);
     return kept.sum(1) / static_cast<double>(tokens.size(1));
   }
 };
@@ -61,12 +54,7 @@ Classifier::Classifier(const config::ModelOptions& o, std::uint64_t seed, at::Te
   const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
   p.options = o;
   p.embedding.emplace(o, build);
-  for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
-    const nn::AttentionPlace place{
-        .d_model = o.d_model, .n_layers = o.n_layers, .causal = false, .context_length = o.context_length};
-    p.blocks.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
-  }
-  p.norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
+  p.encoder.emplace(o, /*final_norm=*/true, build);
   std::int64_t width = o.d_model * (o.paired ? 4 : 1);
   if (o.d_head_hidden > 0) {
     p.up = make_linear("_up", width, o.d_head_hidden, true, build.in("head"));

@@ -3,19 +3,36 @@
 #include <cmath>
 
 #include "headroom/core/error.h"
-#include "headroom/nn/linear.h"
 #include "headroom/nn/position.h"
 
 namespace headroom::models {
+namespace {
+
+double deviation(const config::ModelOptions& o) {
+  return 1.0 / std::sqrt(static_cast<double>(o.d_model));
+}
+
+}  // namespace
+
+at::Tensor Embedding::make_matrix(const config::ModelOptions& o, const nn::Builder& build) {
+  return build.normal("embed", {o.vocabulary_size, o.d_model}, deviation(o));
+}
 
 Embedding::Embedding(const config::ModelOptions& o, const nn::Builder& build)
-    : dropout_(o.dropout), context_length_(o.context_length) {
-  const double deviation = 1.0 / std::sqrt(static_cast<double>(o.d_model));
-  embed_ = build.normal("embed", {o.vocabulary_size, o.d_model}, deviation);
+    : Embedding(o, make_matrix(o, build), build) {}
+
+Embedding::Embedding(const config::ModelOptions& o, at::Tensor matrix, const nn::Builder& build)
+    : scale_(o.kind == config::ModelKind::encoder_decoder ? 1.0 / deviation(o) : 1.0),
+      dropout_(o.dropout),
+      context_length_(o.context_length),
+      embed_(std::move(matrix)) {
   if (o.attention.position == config::Position::learned) {
-    position_ = build.normal("position", {o.context_length, o.d_model}, deviation);
+    position_ = build.normal("position", {o.context_length, o.d_model}, deviation(o));
   } else if (o.attention.position == config::Position::sinusoidal) {
     position_ = nn::sinusoids(0, o.context_length, o.d_model, o.attention.rope_base, build.options());
+  }
+  if (o.kind == config::ModelKind::masked_language_model) {
+    norm_.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_embed"));
   }
 }
 
@@ -25,10 +42,13 @@ at::Tensor Embedding::operator()(const at::Tensor& tokens, std::int64_t first, c
     fail("model: a sequence must hold at most context_length={} tokens, got {}", context_length_, first + n);
   }
   at::Tensor h = at::embedding(embed_, tokens);
+  if (scale_ != 1.0) {
+    h = h * scale_;
+  }
   if (position_.defined()) {
     h = h + position_.narrow(0, first, n);
   }
-  return nn::dropout(h, dropout_, context);
+  return nn::dropout(norm_ ? (*norm_)(h) : h, dropout_, context);
 }
 
 }  // namespace headroom::models

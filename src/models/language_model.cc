@@ -3,84 +3,26 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "balance.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/models/block.h"
 #include "headroom/models/embedding.h"
-#include "headroom/nn/adaptive_softmax.h"
-#include "headroom/ops/linear_cross_entropy.h"
+#include "headroom/models/vocabulary_head.h"
 
 namespace headroom::models {
-namespace {
-
-// The weight of a balance loss that a layer reports under this name.
-double balance_coefficient(const config::ModelOptions& o, const std::string& kind) {
-  const config::AttentionOptions& a = o.attention;
-  const std::pair<const char*, double> known[] = {{"entropy", o.mlp.entropy_coefficient},
-                                                  {"routing_entropy", a.entropy_coefficient},
-                                                  {"switch", a.switch_coefficient},
-                                                  {"switch_slots", a.switch_slots_coefficient},
-                                                  {"cv", a.cv_coefficient},
-                                                  {"z", a.z_coefficient}};
-  for (const auto& [name, coefficient] : known) {
-    if (kind == name) {
-      return coefficient;
-    }
-  }
-  fail("balance loss {}: no coefficient belongs to it", kind);
-}
-
-}  // namespace
 
 struct LanguageModel::Parts {
   config::ModelOptions options;
   nn::Parameters parameters;
   std::optional<Embedding> embedding;
-  at::Tensor head_w, head_b;
-  at::Tensor cluster_w, cluster_b;  // of an adaptive softmax
   std::vector<Block> blocks;
   std::optional<nn::NormLayer> norm_f;
+  std::optional<VocabularyHead> head;
 
   at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
     return nn::dropout((*norm_f)(h), options.dropout, context);
-  }
-
-  at::Tensor output_matrix() const { return head_w.defined() ? head_w : embedding->matrix().t(); }  // [d, V]
-
-  nn::AdaptiveSoftmax adaptive() const {
-    return {.w = output_matrix(),
-            .b = head_b,
-            .w_cluster = cluster_w,
-            .b_cluster = cluster_b,
-            .cutoffs = options.adaptive_cutoffs};
-  }
-
-  // Scores of every token, up to a constant: [..., V] of x [..., d].
-  at::Tensor logits(const at::Tensor& x, const nn::Context& context) const {
-    if (options.adaptive_cutoffs.empty()) {
-      return nn::linear(x, output_matrix(), head_b, context);
-    }
-    std::vector<std::int64_t> shape = x.sizes().vec();
-    shape.back() = options.vocabulary_size;
-    return adaptive().log_probabilities(x.reshape({-1, options.d_model}), context).view(shape);
-  }
-
-  // Mean over targets of at least 0; `x` [N, d], `target` [N].
-  at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& target, const nn::Context& context) const {
-    if (!options.adaptive_cutoffs.empty()) {
-      const at::Tensor counted = target.ge(0).nonzero().squeeze(1);
-      return adaptive()
-          .negative_log_likelihood(x.index_select(0, counted), target.index_select(0, counted), context)
-          .mean();
-    }
-    std::optional<at::Tensor> b;
-    if (head_b.defined()) {
-      b = nn::to_compute(head_b, context);
-    }
-    return ops::linear_cross_entropy(nn::to_compute(x, context), nn::to_compute(output_matrix(), context), b, target,
-                                     context.implementation);
   }
 
   // The final norm's result [B, T, d] for one chunk, with the memory moved on.
@@ -119,12 +61,11 @@ struct DecodeState {
 LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, at::TensorOptions tensor_options)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::language_model) {
-    misuse("model.kind: {} has no implementation yet; use language_model", config::name_of(o.kind));
+    misuse("model.kind: must be language_model here, got {}", config::name_of(o.kind));
   }
   // One generator on the CPU makes every parameter, so that a seed means the same model on any device.
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   const nn::Builder build(parts_->parameters, generator, tensor_options);
-  const double d = static_cast<double>(o.d_model);
   parts_->options = o;
   parts_->embedding.emplace(o, build);
   const std::vector<std::int64_t> windows = config::layer_windows(o);
@@ -138,18 +79,7 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, 
     parts_->blocks.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
   }
   parts_->norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
-  if (!o.tied_embeddings) {
-    parts_->head_w = build.in("head").uniform("w", {o.d_model, o.vocabulary_size}, 1.0 / std::sqrt(d));
-  }
-  if (o.head_bias) {
-    parts_->head_b = build.in("head").uniform("b", {o.vocabulary_size}, 1.0 / std::sqrt(d));
-  }
-  if (const auto n = static_cast<std::int64_t>(o.adaptive_cutoffs.size()); n > 0) {
-    parts_->cluster_w = build.in("head").uniform("w_cluster", {o.d_model, n}, 1.0 / std::sqrt(d));
-    if (o.head_bias) {
-      parts_->cluster_b = build.in("head").uniform("b_cluster", {n}, 1.0 / std::sqrt(d));
-    }
-  }
+  parts_->head.emplace(o, parts_->embedding->matrix(), build.in("head"));
 }
 
 LanguageModel::~LanguageModel() = default;
@@ -167,25 +97,17 @@ const nn::Parameters& LanguageModel::parameters() const {
 
 Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const {
   const std::int64_t t = tokens.size(1) - 1;
-  std::map<std::string, at::Tensor> losses;
+  BalanceLosses losses;
   nn::Context inner = context;
   inner.losses = &losses;
   const at::Tensor h = parts_->hidden(tokens.narrow(1, 0, t), memory, inner);
-  Loss loss;
-  loss.cross_entropy =
-      parts_->cross_entropy(h.reshape({-1, parts_->options.d_model}), tokens.narrow(1, 1, t).reshape({-1}), context);
-  for (const auto& [kind, value] : losses) {
-    const at::Tensor term = value * balance_coefficient(parts_->options, kind);
-    loss.regulariser = loss.regulariser.defined() ? loss.regulariser + term : term;
-  }
-  if (context.losses != nullptr) {
-    *context.losses = std::move(losses);
-  }
-  return loss;
+  at::Tensor cross_entropy = parts_->head->cross_entropy(
+      h.reshape({-1, parts_->options.d_model}), tokens.narrow(1, 1, t).reshape({-1}), /*label_smoothing=*/0.0, context);
+  return with_balance(std::move(cross_entropy), std::move(losses), parts_->options, context);
 }
 
 at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
-  return parts_->logits(parts_->hidden(inputs, memory, context), context);
+  return parts_->head->logits(parts_->hidden(inputs, memory, context), context);
 }
 
 std::unique_ptr<DecodeState, void (*)(DecodeState*)> LanguageModel::start_decoding(std::int64_t batch) const {
@@ -239,7 +161,7 @@ at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, c
     fail("language model: decode needs at least one token");
   }
   const at::Tensor last = parts_->finished(h.select(1, h.size(1) - 1), context);
-  return parts_->logits(last, context);
+  return parts_->head->logits(last, context);
 }
 
 }  // namespace headroom::models

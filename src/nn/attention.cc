@@ -98,6 +98,10 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
     kept.push_back(composition_->key_factors(source, context));
   }
   ScoreCall call;
+  call.valid_queries = input.valid_queries;
+  if (place_.cross && !input.valid_queries) {  // the keys are no queries
+    call.valid_queries = at::ones({input.x.size(0), input.x.size(1)}, input.x.options().dtype(at::kBool));
+  }
   if (input.cache != nullptr) {
     AttentionCache& cache = *input.cache;
     if (!place_.causal) {

@@ -51,7 +51,7 @@ class GaussianMixture : public Score {
     ops::AttentionTrace own;
     ops::AttentionTrace* trace = call.trace != nullptr ? call.trace : &own;
     const at::Tensor o = run_attention(in, trace, context);
-    prior_.update(trace->components, in.mask.valid_keys);
+    prior_.update(trace->components, in.mask.valid_keys, call.valid_queries);
     return o;
   }
 

@@ -72,8 +72,8 @@ std::optional<at::Tensor> MixturePrior::weights(std::int64_t first_index, std::i
   return all;
 }
 
-void MixturePrior::update(const std::vector<at::Tensor>& components,
-                          const std::optional<at::Tensor>& valid_keys) const {
+void MixturePrior::update(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
+                          const std::optional<at::Tensor>& valid_queries) const {
   if (!updates()) {
     return;
   }
@@ -91,8 +91,10 @@ void MixturePrior::update(const std::vector<at::Tensor>& components,
   at::Tensor pairs = at::ones({b, t, n}, share.options());
   const bool masked = pairs_ == config::SoftEPairs::valid && valid_keys;
   if (masked) {
-    const at::Tensor valid = valid_keys->to(share.scalar_type());
-    pairs = valid.narrow(1, n - t, t).unsqueeze(2) * valid.unsqueeze(1);
+    pairs = pairs * valid_keys->unsqueeze(1);
+  }
+  if (pairs_ == config::SoftEPairs::valid && (valid_queries || valid_keys)) {
+    pairs = pairs * (valid_queries ? *valid_queries : valid_keys->narrow(1, n - t, t)).unsqueeze(2);
   }
   const double epsilon = pairs_ == config::SoftEPairs::valid ? kEpsilon : 0.0;
   const at::Tensor weighted = (share * pairs.unsqueeze(1)).sum(at::IntArrayRef{1, 3});  // [R-1, G, S]

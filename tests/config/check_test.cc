@@ -188,6 +188,15 @@ TEST(Check, WhatBelongsToOtherKinds) {
             "x: model.tied_embeddings: must be false with kind = \"classifier\", whose head knows classes, not tokens");
   EXPECT_EQ(complaint(classifier + "n_classes = 2\nimage_size = 8"),
             "x: model.image_size: needs kind = \"vision\", not \"classifier\"");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\nhead_activation = \"gelu\""),
+            "x: model.head_activation: needs kind = \"classifier\", not \"vision\"");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 8\nd_model = 30\n"
+                               "[model.attention]\nposition = \"sinusoidal\""),
+            "x: model.d_model: must be a multiple of 4 with sinusoidal positions of rows and columns, got 30");
+  EXPECT_EQ(complaint("[model]\nkind = \"masked_language_model\"\n[model.attention]\nwindow = 8"),
+            "x: model.attention.window: must be 0 with kind = \"masked_language_model\", whose layers see later tokens "
+            "too: windows end with the query's own");
+  EXPECT_EQ(complaint("[model]\nkind = \"encoder_decoder\"\n[model.attention]\nwindow = 8"), "no error");
   EXPECT_EQ(complaint(vision + "n_classes = 2\npaired = true"),
             "x: model.paired: needs kind = \"classifier\", not \"vision\"");
   EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32"),

@@ -48,6 +48,19 @@ TEST(Executed, PositionsAreProjectedOnceForABatch) {
   EXPECT_EQ(cost.step_macs, 3 * (6 * (2 * (kDense + scores) + 2 * kMlp + kHead) + 2 * projection));
 }
 
+TEST(Executed, LaterKeysHavePositionsToo) {
+  ModelOptions m = small();
+  m.memory_length = 0;
+  m.kind = ModelKind::masked_language_model;
+  const std::int64_t before = executed_cost(m, 1).attention_macs;
+  m.attention.position = Position::relative;  // offsets -4 to 4
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, before + 2 * (4 * (5 * 3 * 9) + 9 * 10 * 12));
+  m.kind = ModelKind::classifier;
+  m.n_classes = 2;
+  m.paired = true;
+  EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (before + 2 * (4 * (5 * 3 * 9) + 9 * 10 * 12)));
+}
+
 TEST(Executed, GroupedKeysAndValuesAreProjectedOncePerGroup) {
   ModelOptions m = small();
   m.attention.n_kv_heads = 2;

@@ -2,9 +2,15 @@
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
+#include "headroom/models/classifier.h"
+#include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
+#include "headroom/models/masked_language_model.h"
+#include "headroom/models/vision_transformer.h"
 #include "nn/combinations.h"
 #include "one_thread.h"
 
@@ -25,22 +31,31 @@ std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& cal
   return nullptr;
 }
 
+// The products of one call.
+std::int64_t products_of(const std::function<void(const nn::Context&)>& call) {
+  const at::NoGradGuard no_grad;
+  nn::Context context;
+  context.implementation = Implementation::reference;
+  counted = 0;
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count_product).needsInputs(true));
+  call(context);
+  at::removeCallback(handle);
+  return counted;
+}
+
+at::Tensor tokens_of(const config::ModelOptions& options) {
+  return at::randint(options.vocabulary_size, {1, options.context_length}, at::kLong);
+}
+
 std::int64_t executed(const config::ModelOptions& options) {
   const at::NoGradGuard no_grad;
   const LanguageModel model(options, 1, at::kFloat);
-  nn::Context context;
-  context.implementation = Implementation::reference;
   Memory memory;
   at::manual_seed(1);
-  const auto chunk = [&] { return at::randint(options.vocabulary_size, {1, options.context_length}, at::kLong); };
   if (options.memory_length > 0) {
-    model.logits(chunk(), memory, context);  // fills the memory
+    model.logits(tokens_of(options), memory, {});  // fills the memory
   }
-  counted = 0;
-  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count_product).needsInputs(true));
-  model.logits(chunk(), memory, context);
-  at::removeCallback(handle);
-  return counted;
+  return products_of([&](const nn::Context& context) { model.logits(tokens_of(options), memory, context); });
 }
 
 std::int64_t claimed(const config::ModelOptions& options) {
@@ -79,6 +94,61 @@ TEST(ExecutedMacs, CoverLongLinearChunksAndExpertMlps) {
   m.attention.position = config::Position::none;
   m.memory_length = 150;
   EXPECT_EQ(executed(m), claimed(m));
+}
+
+// The kinds without memory, with whatever parts they allow.
+TEST(ExecutedMacs, OfTheOtherKinds) {
+  for (const testing::Choice& projection : testing::projections()) {
+    for (const testing::Choice& score : testing::scores()) {
+      for (const testing::Choice& composition : testing::compositions()) {
+        for (const testing::Choice& position : testing::positions()) {
+          config::ModelOptions m = testing::small_model();
+          for (const testing::Choice* choice : {&projection, &score, &composition, &position}) {
+            choice->set(m);
+          }
+          if (!testing::refusal(m).empty()) {
+            continue;
+          }
+          const std::string name =
+              std::string(projection.name) + " / " + score.name + " / " + composition.name + " / " + position.name;
+          m.kind = config::ModelKind::masked_language_model;
+          const MaskedLanguageModel masked(m, 1);
+          EXPECT_EQ(products_of([&](const nn::Context& c) { masked.logits(tokens_of(m), {}, c); }), claimed(m)) << name;
+          m.kind = config::ModelKind::classifier;
+          m.n_classes = 2;
+          m.paired = true;
+          const Classifier pairs(m, 1);
+          EXPECT_EQ(products_of([&](const nn::Context& c) { pairs.logits(tokens_of(m), tokens_of(m), c); }), claimed(m))
+              << name;
+          m.n_classes = 0;
+          m.paired = false;
+          m.kind = config::ModelKind::encoder_decoder;
+          m.n_decoder_layers = 3;
+          const EncoderDecoder translator(m, 1);
+          const SequencePair pair{.source = tokens_of(m), .target = tokens_of(m)};
+          EXPECT_EQ(products_of([&](const nn::Context& c) { translator.logits(pair, c); }), claimed(m)) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(ExecutedMacs, OfPictures) {
+  config::ModelOptions m = testing::small_model();
+  m.kind = config::ModelKind::vision;
+  m.d_model = 8;
+  m.image_size = 6;
+  m.patch_size = 2;
+  m.context_length = 9;
+  m.n_classes = 3;
+  m.attention.composition = config::Composition::dynamic;
+  m.attention.position = config::Position::sinusoidal;
+  for (const std::int64_t hidden : {0, 5}) {
+    m.d_head_hidden = hidden;
+    const VisionTransformer model(m, 1);
+    const at::Tensor images = at::randn({1, 3, 6, 6});
+    EXPECT_EQ(products_of([&](const nn::Context& c) { model.logits(images, c); }), claimed(m)) << hidden;
+  }
 }
 
 }  // namespace

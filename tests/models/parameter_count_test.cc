@@ -1,20 +1,39 @@
 // Built models have as many parameters as the printed tables say (SwitchHead, Tables 1, 2, 5, 9) and as cost counts.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "headroom/config/config.h"
 #include "headroom/cost/cost.h"
 #include "headroom/models/classifier.h"
+#include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
+#include "headroom/models/masked_language_model.h"
+#include "headroom/models/vision_transformer.h"
 
 namespace headroom::models {
 namespace {
 
 // Shapes only: nothing of the 262 million numbers is allocated.
+template <class Model>
+std::int64_t count(const config::ModelOptions& options) {
+  return Model(options, 1, at::TensorOptions(at::kFloat).device(at::kMeta)).parameters().count();
+}
+
 std::int64_t built(const config::ModelOptions& options) {
-  if (options.kind == config::ModelKind::classifier) {
-    return Classifier(options, 1, at::TensorOptions(at::kFloat).device(at::kMeta)).parameters().count();
+  switch (options.kind) {
+    case config::ModelKind::language_model:
+      return count<LanguageModel>(options);
+    case config::ModelKind::masked_language_model:
+      return count<MaskedLanguageModel>(options);
+    case config::ModelKind::encoder_decoder:
+      return count<EncoderDecoder>(options);
+    case config::ModelKind::classifier:
+      return count<Classifier>(options);
+    case config::ModelKind::vision:
+      return count<VisionTransformer>(options);
   }
-  return LanguageModel(options, 1, at::TensorOptions(at::kFloat).device(at::kMeta)).parameters().count();
+  return -1;
 }
 
 struct Row {
@@ -57,43 +76,70 @@ TEST(ParameterCount, SwitchHeadTablesAreMetByBuiltModelsAndByCost) {
   }
 }
 
-TEST(ParameterCount, CostAgreesForEveryRecipeThatCanBeBuilt) {
-  int compared = 0;
-  for (const std::string& name : config::recipe_names()) {
-    const config::ModelOptions model = config::load_config(name).model;
-    const bool can_be = model.kind == config::ModelKind::language_model || model.kind == config::ModelKind::classifier;
-    if (!can_be) {
-      continue;
-    }
-    ++compared;
-    EXPECT_EQ(built(model), cost::count_parameters(model)) << name;
+// MoA, Table 2: 51.34M, 52.45M, 61.89M, 78.75M, 112.47M and 179.91M.
+TEST(ParameterCount, MaskedLanguageModelsOfMoA) {
+  for (const auto& [recipe, numbers] : std::vector<std::pair<std::string, std::int64_t>>{
+           {"moa/wikitext103_mlm_dense", 51337305}, {"moa/wikitext103_mlm_8k8e128d", 52445273}}) {
+    EXPECT_EQ(built(config::load_config(recipe).model), numbers) << recipe;
   }
-  EXPECT_GE(compared, 120);
 }
 
-TEST(ParameterCount, CostAgreesForOtherOptions) {
+TEST(ParameterCount, CostAgreesForEveryRecipe) {
+  std::map<config::ModelKind, int> compared;
+  for (const std::string& name : config::recipe_names()) {
+    const config::ModelOptions model = config::load_config(name).model;
+    ++compared[model.kind];
+    EXPECT_EQ(built(model), cost::count_parameters(model)) << name;
+  }
+  EXPECT_EQ(compared.size(), 5U);  // every kind has recipes
+  EXPECT_GE(compared[config::ModelKind::language_model] + compared[config::ModelKind::classifier], 120);
+}
+
+config::ModelOptions other_options(config::ModelKind kind, config::MlpKind mlp, config::Position position, bool flag) {
   config::ModelOptions o;
+  o.kind = kind;
   o.vocabulary_size = 31;
   o.d_model = 16;
   o.attention.n_heads = 4;
   o.attention.d_head = 8;
-  for (const config::MlpKind mlp : {config::MlpKind::dense, config::MlpKind::gated, config::MlpKind::experts}) {
-    for (const bool flag : {false, true}) {
-      for (const config::Position position :
-           {config::Position::none, config::Position::rope, config::Position::relative, config::Position::learned,
-            config::Position::sinusoidal}) {
-        o.mlp.kind = mlp;
-        o.mlp.bias = flag;
-        o.tied_embeddings = flag;
-        o.head_bias = !flag;
-        o.norm = flag ? config::Norm::rms : config::Norm::layer;
-        o.attention.bias = flag;
-        o.attention.qk_norm = flag;
-        o.attention.n_kv_heads = flag ? 2 : 0;
-        o.attention.position = position;
-        o.attention.position_bias = position == config::Position::relative && flag;
-        o.attention.scale = flag ? config::Scale::learned : config::Scale::inv_sqrt;
-        EXPECT_EQ(built(o), cost::count_parameters(o)) << config::name_of(mlp) << config::name_of(position) << flag;
+  o.mlp.kind = mlp;
+  o.mlp.bias = flag;
+  o.tied_embeddings = flag;
+  o.head_bias = !flag;
+  o.norm = flag ? config::Norm::rms : config::Norm::layer;
+  o.norm_position = flag ? config::NormPosition::post : config::NormPosition::pre;
+  o.attention.bias = flag;
+  o.attention.qk_norm = flag;
+  o.attention.n_kv_heads = flag ? 2 : 0;
+  o.attention.position = position;
+  o.attention.position_bias = position == config::Position::relative && flag;
+  o.attention.scale = flag ? config::Scale::learned : config::Scale::inv_sqrt;
+  if (o.has_classes()) {
+    o.n_classes = 3;
+    o.d_head_hidden = flag ? 5 : 0;
+    o.tied_embeddings = false;
+  }
+  if (kind == config::ModelKind::vision) {
+    o.image_size = 12;
+    o.patch_size = 4;
+    o.context_length = 9;
+  }
+  return o;
+}
+
+TEST(ParameterCount, CostAgreesForOtherOptions) {
+  for (const config::ModelKind kind :
+       {config::ModelKind::language_model, config::ModelKind::masked_language_model, config::ModelKind::encoder_decoder,
+        config::ModelKind::classifier, config::ModelKind::vision}) {
+    for (const config::MlpKind mlp : {config::MlpKind::dense, config::MlpKind::gated, config::MlpKind::experts}) {
+      for (const bool flag : {false, true}) {
+        for (const config::Position position :
+             {config::Position::none, config::Position::rope, config::Position::relative, config::Position::learned,
+              config::Position::sinusoidal}) {
+          const config::ModelOptions o = other_options(kind, mlp, position, flag);
+          EXPECT_EQ(built(o), cost::count_parameters(o))
+              << config::name_of(kind) << " " << config::name_of(mlp) << " " << config::name_of(position) << flag;
+        }
       }
     }
   }

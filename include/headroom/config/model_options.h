@@ -45,7 +45,7 @@ struct ModelOptions {
   std::int64_t n_decoder_layers = 0;              // encoder_decoder; 0: n_layers
   std::int64_t n_classes = 0;                     // classifier, vision
   std::int64_t d_head_hidden = 0;                 // classifier, vision: hidden layer of the head; 0: none
-  Activation head_activation = Activation::relu;  // classifier, vision: of that layer
+  Activation head_activation = Activation::relu;  // classifier: of that layer; vision: tanh
   bool paired = false;                            // classifier: compares two sequences
   std::int64_t padding_token = 0;                 // classifier: neither seen nor averaged
   std::int64_t image_size = 0;                    // vision: pixels of a side

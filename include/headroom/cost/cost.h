@@ -58,11 +58,11 @@ PaperCost paper_cost(const config::ModelOptions& model);
 //   q, o            k or 1 expert: T d e a head; routed heads: the chosen H of E
 //   k, v            k or 1 expert: S d e a key/value head, memory tokens included; own mixture keys: R times
 //   scores, values  T S e a head each, invisible entries included; a mixture scores R times
-//   q.r             T S e a head, relative positions only
+//   q.r             T C e a head, relative positions only: C = S offsets, S + T - 1 in layers that are not causal
 //   linear          causal, chunks of t <= 64 queries: 2 t t e inside, t e e from the state (none before the first
 //                   chunk without memory) a head; t e e into it a key/value head (not the last chunk's); memory: M e e.
 //                   Not causal: T e e a head and S e e a key/value head
-//   positions       S d e a head (routed heads: one) for the S offsets that occur; once for a whole batch
+//   positions       C d e a head (routed heads: one); once for a whole batch, for each sequence of its pairs
 //   selection       d E a head and token: source side S tokens, destination side T; shared: each token once; routed
 //                   heads d E, gated heads d H for each of T tokens
 //   composition     a stage: static map T S H m; low rank, a side: 2 rank T S H; factors as in paper_cost(), for T

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "headroom/config/model_options.h"
+#include "headroom/models/loss.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
 
@@ -24,12 +25,6 @@ struct Memory {
 
 // Incremental decoding: keys and values of the tokens seen so far. Opaque to callers; made by start_decoding().
 struct DecodeState;
-
-struct Loss {
-  at::Tensor cross_entropy;  // scalar, mean over targets >= 0, in nats
-  at::Tensor regulariser;    // scalar: expert-balance losses with their coefficients; undefined where there are none
-  at::Tensor total() const { return regulariser.defined() ? cross_entropy + regulariser : cross_entropy; }
-};
 
 class LanguageModel {
  public:

@@ -22,8 +22,10 @@ class MixturePrior {
   std::optional<at::Tensor> weights(std::int64_t first_index, std::int64_t n_keys) const;
 
   // soft-E: replaces the buffer by the mean responsibilities pi_r exp(s_r) / sum of a call's components s_r
-  // [B, H, T, S], whose keys begin at the source's first. Nothing for other priors.
-  void update(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys) const;
+  // [B, H, T, S], whose keys begin at the source's first. Queries [B, T] are as valid as the last keys [B, S] unless
+  // told otherwise. Nothing for other priors.
+  void update(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
+              const std::optional<at::Tensor>& valid_queries) const;
   bool updates() const { return update_ == config::PriorUpdate::soft_e && kind_ != config::Prior::none; }
 
  private:

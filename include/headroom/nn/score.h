@@ -18,11 +18,12 @@ namespace headroom::nn {
 
 // What a score is told of its call beside queries, keys and values.
 struct ScoreCall {
-  std::vector<at::Tensor> more_keys;     // own keys: components 2 .. R, [B, G, S, e] each
-  std::int64_t first_index = 0;          // place of key 0 in the whole source (priors per key position)
-  std::int64_t first_position = 0;       // and its position, for rotations
-  ops::LinearState* linear = nullptr;    // decoding with a state of constant size
-  ops::AttentionTrace* trace = nullptr;  // filled where there are scores
+  std::vector<at::Tensor> more_keys;        // own keys: components 2 .. R, [B, G, S, e] each
+  std::int64_t first_index = 0;             // place of key 0 in the whole source (priors per key position)
+  std::int64_t first_position = 0;          // and its position, for rotations
+  ops::LinearState* linear = nullptr;       // decoding with a state of constant size
+  ops::AttentionTrace* trace = nullptr;     // filled where there are scores
+  std::optional<at::Tensor> valid_queries;  // [B, T] bool; absent: as valid as the last keys are
 };
 
 class Score {

@@ -1,0 +1,66 @@
+// The Transformer that reads one sequence and writes another (MoA's WMT14 models, Transformer-MGK's IWSLT14 ones).
+//
+// Shapes: B batch, S source tokens, T target tokens, d d_model, V vocabulary.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "headroom/config/model_options.h"
+#include "headroom/models/loss.h"
+#include "headroom/nn/context.h"
+#include "headroom/nn/parameters.h"
+
+namespace headroom::models {
+
+// What the decoder reads, with a start token in front, beside what the encoder reads. Masks: false is padding, which no
+// token sees; undefined: there is none.
+struct SequencePair {
+  at::Tensor source;        // [B, S] int64, S up to context_length
+  at::Tensor valid_source;  // [B, S] bool
+  at::Tensor target;        // [B, T] int64, T up to context_length
+  at::Tensor valid_target;  // [B, T] bool
+};
+
+// Incremental decoding: the encoded source, and keys and values of the target tokens so far. Opaque to callers.
+struct WritingState;
+
+// One embedding for both sequences (and the output, with tied_embeddings); "encoder.layer0.*": blocks without causal
+// mask; "decoder.layer0.*": causal blocks with cross-attention; a norm behind each with norm_position = "pre". Learned
+// positions are a table each, relative ones for self-attention only. Windows limit the decoder's self-attention.
+class EncoderDecoder {
+ public:
+  // `seed` fixes every parameter. Throws MisuseError for another kind of model.
+  EncoderDecoder(const config::ModelOptions& options, std::uint64_t seed,
+                 at::TensorOptions tensor_options = at::kFloat);
+  ~EncoderDecoder();
+  EncoderDecoder(EncoderDecoder&&) noexcept;
+
+  const config::ModelOptions& options() const;
+  nn::Parameters& parameters();
+  const nn::Parameters& parameters() const;
+
+  // All functions throw Error on shapes other than those above.
+  // The encoder's result [B, S, d].
+  at::Tensor encode(const at::Tensor& source, const at::Tensor& valid_source, const nn::Context& context) const;
+  // Logits [B, T, V] of the token behind each of the target's.
+  at::Tensor logits(const SequencePair& pair, const nn::Context& context) const;
+  // `next` [B, T] int64: the token behind each of the target's, below 0 where it does not count. Label smoothing as in
+  // VocabularyHead::cross_entropy().
+  Loss loss(const SequencePair& pair, const at::Tensor& next, double label_smoothing, const nn::Context& context) const;
+
+  // Decoding: feed any number of target tokens [B, n], get the logits [B, V] after the last one; they equal those of
+  // logits() without target padding. Throws Error beyond context_length. Keys of the source are projected at each call.
+  std::unique_ptr<WritingState, void (*)(WritingState*)> start_decoding(const at::Tensor& source,
+                                                                        const at::Tensor& valid_source,
+                                                                        const nn::Context& context) const;
+  at::Tensor decode(const at::Tensor& tokens, WritingState& state, const nn::Context& context) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace headroom::models

@@ -1,0 +1,46 @@
+// The masked language model of MoA's tables, an encoder in the manner of RoBERTa: tokens that were hidden are told from
+// those on both sides.
+//
+// Shapes: B batch, T tokens, d d_model, V vocabulary.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "headroom/config/model_options.h"
+#include "headroom/models/loss.h"
+#include "headroom/nn/context.h"
+#include "headroom/nn/parameters.h"
+
+namespace headroom::models {
+
+// Embedding with positions and a norm, blocks without causal mask, final norm; head: act(x W + b) with the MLP's
+// activation, norm, scores of the vocabulary. Which tokens are hidden, and by what, is the caller's to choose.
+class MaskedLanguageModel {
+ public:
+  // `seed` fixes every parameter. Throws MisuseError for another kind of model.
+  MaskedLanguageModel(const config::ModelOptions& options, std::uint64_t seed,
+                      at::TensorOptions tensor_options = at::kFloat);
+  ~MaskedLanguageModel();
+  MaskedLanguageModel(MaskedLanguageModel&&) noexcept;
+
+  const config::ModelOptions& options() const;
+  nn::Parameters& parameters();
+  const nn::Parameters& parameters() const;
+
+  // `tokens` [B, T] int64, T up to context_length; `valid` [B, T] bool, undefined: all are tokens, none is padding.
+  // Logits [B, T, V]. Throws Error on other shapes.
+  at::Tensor logits(const at::Tensor& tokens, const at::Tensor& valid, const nn::Context& context) const;
+  // `targets` [B, T] int64: what stood at the hidden places, below 0 everywhere else. Scores are computed for hidden
+  // places only.
+  Loss loss(const at::Tensor& tokens, const at::Tensor& valid, const at::Tensor& targets,
+            const nn::Context& context) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace headroom::models

@@ -1,0 +1,45 @@
+// A Transformer encoder that puts pictures into classes (ViT and DCViT of the DCMHA paper).
+//
+// Shapes: B batch, C image_channels, P patch_size, N = (image_size / P)^2 patches, d d_model.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "headroom/config/model_options.h"
+#include "headroom/nn/context.h"
+#include "headroom/nn/parameters.h"
+
+namespace headroom::models {
+
+// Patches, row by row, times "patch.w" [C P P, d] plus "patch.b"; positions: fixed sines and cosines of row and column
+// with position = "sinusoidal", a table "position" [N, d] with "learned"; blocks without causal mask, final norm, mean
+// over patches; with d_head_hidden tanh(x W + b); a head that begins at 0.
+class VisionTransformer {
+ public:
+  // `seed` fixes every parameter. Throws MisuseError for another kind of model, patches that do not fill the picture,
+  // and fixed positions with a d_model that 4 does not divide.
+  VisionTransformer(const config::ModelOptions& options, std::uint64_t seed,
+                    at::TensorOptions tensor_options = at::kFloat);
+  ~VisionTransformer();
+  VisionTransformer(VisionTransformer&&) noexcept;
+
+  const config::ModelOptions& options() const;
+  nn::Parameters& parameters();
+  const nn::Parameters& parameters() const;
+
+  // `images` [B, C, image_size, image_size]; logits [B, n_classes]. Throws Error on other shapes.
+  at::Tensor logits(const at::Tensor& images, const nn::Context& context) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// Positions of a `side` x `side` grid, row by row, [side^2, d]: the quarters sin(x w), cos(x w), sin(y w), cos(y w) of
+// column x and row y with d / 4 frequencies w from 1 down to 1 / base, evenly spaced in their logarithm.
+at::Tensor grid_sinusoids(std::int64_t side, std::int64_t d_model, double base, at::TensorOptions options);
+
+}  // namespace headroom::models

@@ -1,0 +1,89 @@
+#include "headroom/models/masked_language_model.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cmath>
+
+#include "balance.h"
+#include "encoder.h"
+#include "headroom/core/error.h"
+#include "headroom/models/embedding.h"
+#include "headroom/models/vocabulary_head.h"
+
+namespace headroom::models {
+
+struct MaskedLanguageModel::Parts {
+  config::ModelOptions options;
+  nn::Parameters parameters;
+  std::optional<Embedding> embedding;
+  std::optional<Encoder> encoder;
+  at::Tensor transform_w, transform_b;
+  std::optional<nn::NormLayer> head_norm;
+  std::optional<VocabularyHead> head;
+
+  at::Tensor encode(const at::Tensor& tokens, const at::Tensor& valid, const nn::Context& context) const {
+    check_tokens("masked language model", tokens, valid);
+    return (*encoder)((*embedding)(tokens, 0, context), valid, context);
+  }
+
+  at::Tensor transformed(const at::Tensor& x, const nn::Context& context) const {
+    const at::Tensor hidden = nn::linear(x, transform_w, transform_b, context);
+    return (*head_norm)(nn::activate(hidden, options.mlp.activation).to(transform_w.scalar_type()));
+  }
+};
+
+MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, std::uint64_t seed,
+                                         at::TensorOptions tensor_options)
+    : parts_(std::make_unique<Parts>()) {
+  if (o.kind != config::ModelKind::masked_language_model) {
+    misuse("model.kind: {} is no masked language model", config::name_of(o.kind));
+  }
+  Parts& p = *parts_;
+  const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
+  p.options = o;
+  p.embedding.emplace(o, build);
+  p.encoder.emplace(o, /*final_norm=*/true, build);
+  const nn::Builder head = build.in("head");
+  const double bound = 1.0 / std::sqrt(static_cast<double>(o.d_model));
+  p.transform_w = head.uniform("w_transform", {o.d_model, o.d_model}, bound);
+  p.transform_b = head.uniform("b_transform", {o.d_model}, bound);
+  p.head_norm.emplace(o.norm, o.norm_epsilon, o.d_model, head.in("norm"));
+  p.head.emplace(o, p.embedding->matrix(), head);
+}
+
+MaskedLanguageModel::~MaskedLanguageModel() = default;
+MaskedLanguageModel::MaskedLanguageModel(MaskedLanguageModel&&) noexcept = default;
+
+const config::ModelOptions& MaskedLanguageModel::options() const {
+  return parts_->options;
+}
+nn::Parameters& MaskedLanguageModel::parameters() {
+  return parts_->parameters;
+}
+const nn::Parameters& MaskedLanguageModel::parameters() const {
+  return parts_->parameters;
+}
+
+at::Tensor MaskedLanguageModel::logits(const at::Tensor& tokens, const at::Tensor& valid,
+                                       const nn::Context& context) const {
+  const Parts& p = *parts_;
+  return p.head->logits(p.transformed(p.encode(tokens, valid, context), context), context);
+}
+
+Loss MaskedLanguageModel::loss(const at::Tensor& tokens, const at::Tensor& valid, const at::Tensor& targets,
+                               const nn::Context& context) const {
+  const Parts& p = *parts_;
+  if (targets.sizes() != tokens.sizes()) {
+    fail("masked language model: targets must have the tokens' shape");
+  }
+  BalanceLosses losses;
+  nn::Context inner = context;
+  inner.losses = &losses;
+  const at::Tensor h = p.encode(tokens, valid, inner).reshape({-1, p.options.d_model});
+  const at::Tensor all = targets.reshape({-1}), hidden = all.ge(0).nonzero().squeeze(1);
+  at::Tensor cross_entropy = p.head->cross_entropy(p.transformed(h.index_select(0, hidden), context),
+                                                   all.index_select(0, hidden), /*label_smoothing=*/0.0, context);
+  return with_balance(std::move(cross_entropy), std::move(losses), p.options, context);
+}
+
+}  // namespace headroom::models

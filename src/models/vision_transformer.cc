@@ -1,0 +1,111 @@
+#include "headroom/models/vision_transformer.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "encoder.h"
+#include "headroom/core/error.h"
+
+namespace headroom::models {
+
+struct VisionTransformer::Parts {
+  config::ModelOptions options;
+  nn::Parameters parameters;
+  at::Tensor patch_w, patch_b, position;
+  std::optional<Encoder> encoder;
+  at::Tensor up_w, up_b, down_w, down_b;
+
+  // [B, C, image, image] to [B, N, C P P].
+  at::Tensor patches(const at::Tensor& images) const {
+    const std::int64_t p = options.patch_size, n = options.image_size / p, c = options.image_channels;
+    return images.to(patch_w.scalar_type())
+        .reshape({-1, c, n, p, n, p})
+        .permute({0, 2, 4, 1, 3, 5})
+        .reshape({-1, n * n, c * p * p});
+  }
+};
+
+VisionTransformer::VisionTransformer(const config::ModelOptions& o, std::uint64_t seed,
+                                     at::TensorOptions tensor_options)
+    : parts_(std::make_unique<Parts>()) {
+  if (o.kind != config::ModelKind::vision) {
+    misuse("model.kind: {} is no vision Transformer", config::name_of(o.kind));
+  }
+  if (o.patch_size < 1 || o.image_size < o.patch_size || o.image_size % o.patch_size != 0) {
+    misuse("model.patch_size: must divide image_size = {}, got {}", o.image_size, o.patch_size);
+  }
+  Parts& p = *parts_;
+  const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
+  p.options = o;
+  const std::int64_t side = o.image_size / o.patch_size, numbers = o.image_channels * o.patch_size * o.patch_size;
+  p.options.context_length = side * side;
+  const auto deviation = [](std::int64_t fan_in) { return 1.0 / std::sqrt(static_cast<double>(fan_in)); };
+  p.patch_w = build.in("patch").truncated_normal("w", {numbers, o.d_model}, deviation(numbers));
+  p.patch_b = build.in("patch").constant("b", {o.d_model}, 0.0);
+  if (o.attention.position == config::Position::learned) {
+    p.position = build.normal("position", {side * side, o.d_model}, deviation(o.d_model));
+  } else if (o.attention.position == config::Position::sinusoidal) {
+    p.position = grid_sinusoids(side, o.d_model, o.attention.rope_base, build.options());
+  }
+  p.encoder.emplace(p.options, /*final_norm=*/true, build);
+  const nn::Builder head = build.in("head");
+  std::int64_t width = o.d_model;
+  if (o.d_head_hidden > 0) {
+    p.up_w = head.truncated_normal("w_up", {width, o.d_head_hidden}, deviation(width));
+    p.up_b = head.constant("b_up", {o.d_head_hidden}, 0.0);
+    width = o.d_head_hidden;
+  }
+  p.down_w = head.constant("w_down", {width, o.n_classes}, 0.0);
+  if (o.head_bias) {
+    p.down_b = head.constant("b_down", {o.n_classes}, 0.0);
+  }
+}
+
+VisionTransformer::~VisionTransformer() = default;
+VisionTransformer::VisionTransformer(VisionTransformer&&) noexcept = default;
+
+const config::ModelOptions& VisionTransformer::options() const {
+  return parts_->options;
+}
+nn::Parameters& VisionTransformer::parameters() {
+  return parts_->parameters;
+}
+const nn::Parameters& VisionTransformer::parameters() const {
+  return parts_->parameters;
+}
+
+at::Tensor VisionTransformer::logits(const at::Tensor& images, const nn::Context& context) const {
+  const Parts& p = *parts_;
+  const std::int64_t c = p.options.image_channels, size = p.options.image_size;
+  if (images.dim() != 4 || images.size(1) != c || images.size(2) != size || images.size(3) != size) {
+    fail("vision Transformer: images must be [B, {}, {}, {}], got {}", c, size, size, c10::str(images.sizes()));
+  }
+  at::Tensor h = nn::linear(p.patches(images), p.patch_w, p.patch_b, context).to(p.patch_w.scalar_type());
+  if (p.position.defined()) {
+    h = h + p.position;
+  }
+  h = (*p.encoder)(nn::dropout(h, p.options.dropout, context), {}, context);
+  at::Tensor f = h.mean(1);
+  if (p.up_w.defined()) {
+    f = nn::linear(f, p.up_w, p.up_b, context).tanh();
+  }
+  return nn::linear(f, p.down_w, p.down_b, context);
+}
+
+at::Tensor grid_sinusoids(std::int64_t side, std::int64_t d_model, double base, at::TensorOptions options) {
+  if (d_model % 4 != 0) {
+    misuse("model.d_model: must be a multiple of 4 with fixed positions of a picture, got {}", d_model);
+  }
+  const at::TensorOptions wide(at::kDouble);
+  const std::int64_t n = d_model / 4;
+  const at::Tensor fraction = at::arange(n, wide) / static_cast<double>(std::max<std::int64_t>(1, n - 1));
+  const at::Tensor angle = at::arange(side, wide).unsqueeze(1) * at::pow(at::full({}, base, wide), -fraction);
+  const at::Tensor column = angle.unsqueeze(0).expand({side, side, n}),
+                   row = angle.unsqueeze(1).expand({side, side, n});
+  return at::cat({column.sin(), column.cos(), row.sin(), row.cos()}, 2).view({side * side, d_model}).to(options);
+}
+
+}  // namespace headroom::models
