@@ -36,6 +36,19 @@ target_link_libraries(headroom_torch INTERFACE
                       "-Wl,--no-as-needed" "${HEADROOM_TORCH_DIR}/lib/libtorch.so" "-Wl,--as-needed"
                       "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so")
 
+# at::parallel_for is a template: compiled without OpenMP it runs on one thread and says nothing. The runtime must be the
+# one that torch itself loads, which its wheel brings along.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+file(GLOB torch_openmp "${HEADROOM_TORCH_DIR}/lib/libgomp*.so*" "${HEADROOM_TORCH_DIR}/lib/libiomp5*.so*"
+     "${HEADROOM_TORCH_DIR}/../torch.libs/libgomp*.so*")
+if(torch_openmp)
+  list(GET torch_openmp 0 torch_openmp)
+else()
+  set(torch_openmp OpenMP::OpenMP_CXX)
+endif()
+target_compile_options(headroom_torch INTERFACE ${OpenMP_CXX_FLAGS})
+target_link_libraries(headroom_torch INTERFACE ${torch_openmp})
+
 # The fmt inside torch's include folder, header-only: it would shadow the system's anyway.
 add_library(headroom_fmt INTERFACE)
 add_library(fmt::headroom ALIAS headroom_fmt)

@@ -1,6 +1,7 @@
 #include "headroom/nn/linear.h"
 
 #include "headroom/core/error.h"
+#include "headroom/ops/linear.h"
 
 namespace headroom::nn {
 
@@ -16,8 +17,9 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
   }
   const at::Tensor matrix = to_compute(w, context).reshape({in, -1});
   const at::Tensor rows = to_compute(x, context).reshape({-1, in});
-  const at::Tensor y =
-      bias.defined() ? at::addmm(to_compute(bias, context).reshape({-1}), rows, matrix) : rows.mm(matrix);
+  const std::optional<at::Tensor> b =
+      bias.defined() ? std::optional(to_compute(bias, context).reshape({-1})) : std::nullopt;
+  const at::Tensor y = ops::linear(rows, matrix, b, context.implementation);
   std::vector<std::int64_t> shape = x.sizes().vec();
   shape.back() = matrix.size(1);
   return y.view(shape);

@@ -9,11 +9,12 @@
 #include "headroom/core/error.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/ops/choice.h"
+#include "product.h"
 
 namespace headroom::ops {
 namespace {
 
-constexpr std::int64_t kBlockNumbers = std::int64_t{1} << 21;  // logits held at once, about
+constexpr std::int64_t kBlockNumbers = std::int64_t{1} << 23;  // logits held at once, about
 
 std::int64_t rows_in_block(std::int64_t vocabulary) {
   return std::clamp<std::int64_t>(kBlockNumbers / std::max<std::int64_t>(vocabulary, 1), 64, 1024);
@@ -80,29 +81,25 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     at::Tensor grad_x, grad_w, grad_b;
     if (with_gradients) {
       grad_x = at::empty_like(x);
-      grad_w = at::zeros(w.sizes(), w.options().dtype(type));  // dense, whatever the strides of w
       grad_b = bias.defined() ? at::zeros(bias.sizes(), bias.options().dtype(type)) : at::Tensor();
     }
     for (std::int64_t begin = 0; begin < n; begin += step) {
       const std::int64_t rows = std::min(step, n - begin);
       const at::Tensor block = x.narrow(0, begin, rows);
-      const at::Tensor p = block.mm(w).to(type);
+      const at::Tensor p = product(block, w).to(type);
       loss.add_(losses_and_gradient(p, bias, target.narrow(0, begin, rows), 1.0 / count).sum(), 1.0 / count);
       if (with_gradients) {
         if (grad_b.defined()) {
           grad_b.add_(p.sum(0));
         }
         const at::Tensor grad_logits = p.to(x.scalar_type());
-        at::Tensor grad_block = grad_x.narrow(0, begin, rows);
-        at::mm_out(grad_block, grad_logits, w.t());
-        if (grad_logits.scalar_type() == type) {
-          grad_w.addmm_(block.t(), grad_logits);
-        } else {
-          grad_w.add_(block.t().mm(grad_logits));  // many blocks add up: in the wider type
-        }
+        grad_x.narrow(0, begin, rows).copy_(product(grad_logits, w.t()));
+        const at::Tensor grad_part = product(block.t(), grad_logits).to(type);  // many add up: in the wider type
+        grad_w = grad_w.defined() ? grad_w.add_(grad_part) : grad_part;
       }
     }
     if (with_gradients) {
+      grad_w = grad_w.defined() ? grad_w : at::zeros(w.sizes(), w.options().dtype(type));
       context->save_for_backward(
           {grad_x, grad_w.to(w.scalar_type()), bias.defined() ? grad_b.to(bias.scalar_type()) : at::Tensor()});
     }

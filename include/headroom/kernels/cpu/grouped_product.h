@@ -1,0 +1,47 @@
+// Products of rows that are scattered over a matrix: gathered into a block, multiplied, and nothing else kept.
+//
+// A choice c picks one row of a matrix: row c / choices_per_row. A list of choices may hold kNoChoice, a row of zeros.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "headroom/kernels/cpu/transpose.h"
+
+namespace headroom::kernels {
+
+constexpr std::int64_t kNoChoice = -1;
+
+struct ChosenRows {
+  Strided<const float> matrix;
+  std::int64_t choices_per_row;
+  const float* row_of(std::int64_t choice) const { return matrix.data + choice / choices_per_row * matrix.stride; }
+};
+
+// One thread's buffers, kept from call to call.
+struct GroupedWorkspace {
+  std::vector<float> left, right, columns, sum;
+};
+
+// to[i] = row(choice[i]) B for i < count: B [k, n], to [count, n], both without gaps.
+void grouped_product(const ChosenRows& rows, const std::int64_t* choice, std::int64_t count, std::int64_t k,
+                     const float* b, std::int64_t n, float* to, GroupedWorkspace& work);
+
+// One side of a sum of outer products: columns [begin, end) of chosen rows.
+struct OuterSide {
+  ChosenRows rows;
+  std::int64_t begin, end;
+  std::int64_t width() const { return end - begin; }
+};
+
+// to[l][r] = sum_i weight(choice[i]) left_i[l] right_i[r], in the order of i. `weight` is indexed by choice; null:
+// all 1. The narrower side had better be the left one. `transposed`: to[r][l] instead.
+void grouped_outer_product(const OuterSide& left, const OuterSide& right, const float* weight,
+                           const std::int64_t* choice, std::int64_t count, bool transposed, Strided<float> to,
+                           GroupedWorkspace& work);
+
+// to = sum_j weight[j] block[place[j]], j < n, rows of `width` without gaps; `weight` null: all 1.
+void combine_rows(const float* block, std::int64_t width, const std::int64_t* place, const float* weight,
+                  std::int64_t n, float* to);
+
+}  // namespace headroom::kernels

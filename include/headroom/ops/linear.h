@@ -1,0 +1,18 @@
+// The dense product of a layer, forward and both ways back, each by the fastest library that torch brings.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <optional>
+
+#include "headroom/core/implementation.h"
+
+namespace headroom::ops {
+
+// x [N, d_in], w [d_in, d_out] of any strides, b [d_out]; result [N, d_out]. Differentiable in all three, which have
+// one dtype. The fused version takes float32 and bfloat16 on the CPU; elsewhere `automatic` takes the reference and
+// `fused` throws MisuseError. Throws Error on shapes that do not fit.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b = std::nullopt,
+                  Implementation implementation = Implementation::automatic);
+
+}  // namespace headroom::ops

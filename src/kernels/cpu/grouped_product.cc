@@ -1,0 +1,112 @@
+#include "headroom/kernels/cpu/grouped_product.h"
+
+#include <algorithm>
+
+#include "headroom/kernels/cpu/tile_product.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/grouped_product.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h:
+#include <hwy/highway.h>
+
+#include "kernels/cpu/partial-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headroom::kernels::HWY_NAMESPACE {
+
+void CombineRows(const float* block, std::int64_t width, const std::int64_t* place, const float* weight, std::int64_t n,
+                 float* to) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t c = 0; c < width; c += lanes) {
+    Vector sum = hn::Zero(d);
+    for (std::int64_t j = 0; j < n; ++j) {
+      const Vector row = load_part(block + place[j] * width + c, width - c);
+      sum = weight == nullptr ? hn::Add(sum, row) : hn::MulAdd(hn::Set(d, weight[j]), row, sum);
+    }
+    store_part(sum, width - c, to + c);
+  }
+}
+
+void Scale(float* row, std::int64_t n, float factor) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t c = 0; c < n; c += lanes) {
+    store_part(hn::Mul(load_part(row + c, n - c), hn::Set(d, factor)), n - c, row + c);
+  }
+}
+
+}  // namespace headroom::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headroom::kernels {
+
+HWY_EXPORT(CombineRows);
+HWY_EXPORT(Scale);
+
+namespace {
+
+constexpr std::int64_t kOuterRows = 256;  // rows whose outer products are summed before the sum goes back to memory
+
+float* room(std::vector<float>& buffer, std::int64_t n) {
+  if (buffer.size() < static_cast<std::size_t>(n)) {
+    buffer.resize(static_cast<std::size_t>(n));
+  }
+  return buffer.data();
+}
+
+void gather(const ChosenRows& rows, const std::int64_t* choice, std::int64_t count, std::int64_t begin,
+            std::int64_t end, float* block) {
+  const std::int64_t width = end - begin;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (choice[i] == kNoChoice) {
+      std::fill_n(block + i * width, width, 0.0F);
+    } else {
+      std::copy_n(rows.row_of(choice[i]) + begin, width, block + i * width);
+    }
+  }
+}
+
+}  // namespace
+
+void grouped_product(const ChosenRows& rows, const std::int64_t* choice, std::int64_t count, std::int64_t k,
+                     const float* b, std::int64_t n, float* to, GroupedWorkspace& work) {
+  float* block = room(work.left, count * k);
+  gather(rows, choice, count, 0, k, block);
+  tile_product({count, n, k, k, n, n}, block, b, to);
+}
+
+void grouped_outer_product(const OuterSide& left, const OuterSide& right, const float* weight,
+                           const std::int64_t* choice, std::int64_t count, bool transposed, Strided<float> to,
+                           GroupedWorkspace& work) {
+  const std::int64_t m = left.width(), n = right.width();
+  float* rows = room(work.left, kOuterRows * m);
+  float* columns = room(work.columns, kOuterRows * m);
+  float* others = room(work.right, kOuterRows * n);
+  const Strided<float> sum = transposed ? Strided<float>{room(work.sum, m * n), n} : to;
+  for (std::int64_t begin = 0; begin < count; begin += kOuterRows) {
+    const std::int64_t some = std::min(kOuterRows, count - begin);
+    gather(left.rows, choice + begin, some, left.begin, left.end, rows);
+    for (std::int64_t i = 0; weight != nullptr && i < some; ++i) {
+      if (choice[begin + i] != kNoChoice) {
+        HWY_DYNAMIC_DISPATCH(Scale)(rows + i * m, m, weight[choice[begin + i]]);
+      }
+    }
+    transpose({rows, m}, some, m, {columns, some});
+    gather(right.rows, choice + begin, some, right.begin, right.end, others);
+    tile_product({m, n, some, some, n, sum.stride, begin > 0}, columns, others, sum.data);
+  }
+  if (transposed) {
+    transpose({sum.data, sum.stride}, m, n, to);
+  }
+}
+
+void combine_rows(const float* block, std::int64_t width, const std::int64_t* place, const float* weight,
+                  std::int64_t n, float* to) {
+  HWY_DYNAMIC_DISPATCH(CombineRows)(block, width, place, weight, n, to);
+}
+
+}  // namespace headroom::kernels
+#endif

@@ -1,0 +1,54 @@
+#include "product.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "headroom/kernels/cpu/transpose.h"
+
+namespace headroom::ops {
+namespace {
+
+// x [m, k], w [n, k]: x w^T + b.
+using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
+                                std::string_view activation, c10::List<std::optional<at::Scalar>> scalars,
+                                std::optional<std::string_view> algorithm);
+
+// Absent where torch was built without oneDNN.
+const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& one_dnn_linear() {
+  static const auto kFound = []() -> std::optional<c10::TypedOperatorHandle<OneDnnLinear>> {
+    const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+    return schema ? std::optional(schema->typed<OneDnnLinear>()) : std::nullopt;
+  }();
+  return kFound;
+}
+
+// oneDNN wants its left operand by rows; torch's own copy of a transposed matrix runs on one thread.
+at::Tensor by_rows(const at::Tensor& a) {
+  if (a.stride(1) == 1 || a.stride(0) != 1 || a.numel() < 4096) {
+    return a.contiguous();
+  }
+  const at::Tensor copy = at::empty(a.sizes(), a.options());
+  const float* from = a.const_data_ptr<float>();
+  float* to = copy.mutable_data_ptr<float>();
+  at::parallel_for(0, a.size(0), 64, [&](std::int64_t begin, std::int64_t end) {
+    kernels::transpose({from + begin, a.stride(1)}, a.size(1), end - begin, {to + begin * a.size(1), a.size(1)});
+  });
+  return copy;
+}
+
+// One row reads each weight once: there torch's matrix-vector product is at the memory's rate.
+bool suits_one_dnn(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_cpu() && a.scalar_type() == at::kFloat && a.size(0) > 1 && a.numel() > 0 && b.numel() > 0 &&
+         at::globalContext().userEnabledMkldnn() && one_dnn_linear();
+}
+
+}  // namespace
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  if (!suits_one_dnn(a, b)) {
+    return bias ? at::addmm(*bias, a, b) : a.mm(b);
+  }
+  return one_dnn_linear()->call(by_rows(a), b.t(), bias, "none", c10::List<std::optional<at::Scalar>>(), "");
+}
+
+}  // namespace headroom::ops

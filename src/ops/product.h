@@ -1,0 +1,14 @@
+// The dense product inside the fused operators: oneDNN's where it suits, else torch's own. Of the two libraries in
+// torch MKL halves its rate on the CPUs of other vendors.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <optional>
+
+namespace headroom::ops {
+
+// a [m, k] times b [k, n] (+ bias [n]), any strides. Not differentiable.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias = std::nullopt);
+
+}  // namespace headroom::ops

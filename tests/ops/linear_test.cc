@@ -1,0 +1,102 @@
+#include "headroom/ops/linear.h"
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "gradients.h"
+#include "headroom/core/error.h"
+
+namespace headroom::ops {
+namespace {
+
+using testing::evaluate;
+using testing::expect_close;
+using testing::random_tensor;
+
+struct Sizes {
+  std::int64_t n, d_in, d_out;
+  bool bias;
+};
+const std::vector<Sizes> kSizes = {{1, 1, 1, true},      {1, 37, 19, true},    {2, 3, 5, false},    {7, 64, 13, true},
+                                   {131, 17, 101, true}, {64, 128, 64, false}, {257, 130, 67, true}};
+
+auto run(const Sizes& s, Implementation impl) {
+  return [s, impl](const std::vector<at::Tensor>& x) {
+    return ops::linear(x[0], x[1], s.bias ? std::optional(x[2]) : std::nullopt, impl);
+  };
+}
+
+std::vector<at::Tensor> inputs(const Sizes& s, at::ScalarType type, bool strided) {
+  return {random_tensor({s.n, s.d_in}, type, strided), random_tensor({s.d_in, s.d_out}, type, strided),
+          random_tensor({s.d_out}, type)};
+}
+
+// Sums of n products, in whatever order, differ by a random walk of n roundings of 2^-24: under 2e-6 of the largest
+// entry for the few hundred here.
+TEST(Linear, FusedEqualsReferenceInFloat) {
+  at::manual_seed(1);
+  for (const Sizes& s : kSizes) {
+    for (const bool strided : {false, true}) {
+      const auto in = inputs(s, at::kFloat, strided);
+      expect_close(evaluate(run(s, Implementation::fused), in), evaluate(run(s, Implementation::reference), in), 2e-6,
+                   fmt::format("N={} {}x{}{}", s.n, s.d_in, s.d_out, strided ? " strided" : ""));
+    }
+  }
+}
+
+// Result and weights are rounded to 8 bits, at most 2^-9 each; a bias's gradient adds up n of those.
+TEST(Linear, FusedInBfloat16EqualsReferenceInDouble) {
+  at::manual_seed(2);
+  for (const Sizes& s : kSizes) {
+    const auto in = inputs(s, at::kBFloat16, false);
+    std::vector<at::Tensor> wide;
+    for (const at::Tensor& t : in) {
+      wide.push_back(t.to(at::kDouble));
+    }
+    expect_close(evaluate(run(s, Implementation::fused), in), evaluate(run(s, Implementation::reference), wide),
+                 3.0 / 256 + std::sqrt(static_cast<double>(s.n)) / 512,
+                 fmt::format("N={} {}x{}", s.n, s.d_in, s.d_out));
+  }
+}
+
+TEST(Linear, ThreadsDoNotChangeTheResult) {
+  at::manual_seed(3);
+  const Sizes s{517, 300, 129, true};
+  const auto in = inputs(s, at::kFloat, false);
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = evaluate(run(s, Implementation::fused), in);
+  for (const int threads : {2, 3}) {
+    at::set_num_threads(threads);
+    expect_close(evaluate(run(s, Implementation::fused), in), one, 0.0, fmt::format("{} threads", threads));
+  }
+  at::set_num_threads(before);
+}
+
+TEST(Linear, RefusesWhatDoesNotFit) {
+  EXPECT_THROW(ops::linear(at::ones({2, 3}), at::ones({4, 5})), Error);
+  EXPECT_THROW(ops::linear(at::ones({2, 3}), at::ones({3, 5}), at::ones({4})), Error);
+  EXPECT_THROW(ops::linear(at::ones({2, 3}, at::kDouble), at::ones({3, 5}, at::kDouble), {}, Implementation::fused),
+               MisuseError);
+}
+
+// at::parallel_for is a template that runs on one thread, without a word, where it is compiled without OpenMP.
+TEST(Threads, AreUsedByParallelLoops) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(3);
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  at::parallel_for(0, 3, 1, [&](std::int64_t, std::int64_t) {
+    const std::lock_guard lock(mutex);
+    seen.insert(std::this_thread::get_id());
+  });
+  at::set_num_threads(before);
+  EXPECT_EQ(seen.size(), 3);
+}
+
+}  // namespace
+}  // namespace headroom::ops
