@@ -1,4 +1,4 @@
-"""The same dense model's training step in PyTorch: eager, scaled_dot_product_attention, fused AdamW.
+"""The same dense model's training step in PyTorch: scaled_dot_product_attention, fused AdamW, eager or compiled.
 
 Reads lines from standard input: "run N" makes N steps and answers with their seconds as a JSON list; "memory" answers
 with the highest resident set since the model was built, less what the process held before, in bytes; "quit" ends.
@@ -62,6 +62,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the model and its loss")
     parser.add_argument("--size", type=json.loads, required=True)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -72,9 +73,11 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, weight_decay=0.0)
     tokens = torch.randint(size["vocabulary_size"], (size["batch"], size["context_length"] + 1))
 
+    forward = torch.compile(model) if options.compile else model
+
     def step():
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16"):
-            loss = model(tokens[:, :-1], tokens[:, 1:])
+            loss = forward(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 0.25)
         optimizer.step()

@@ -27,7 +27,12 @@ const std::vector<Entry>& entries() {
       {"expert_linear", "the grouped product against one dense product with the same MACs", expert_linear},
       {"cross_entropy", "output layer and loss against the reference", cross_entropy},
       {"adamw", "the optimizer's step against the reference", adamw},
-      {"step", "a whole training step of a dense model against PyTorch's eager step", step}};
+      {"step", "a whole training step of a dense model against PyTorch's, eager and compiled", step},
+      {"switchhead", "a training step of SwitchHead 47M against its dense model", switchhead},
+      {"switchhead_262m", "the same of the 262M pair", switchhead_262m},
+      {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++", dcformer},
+      {"decoding", "one token at a time against the memory's bandwidth", decoding},
+      {"profile", "where a training step's time goes, by operator", profile}};
   return kEntries;
 }
 

@@ -32,5 +32,10 @@ std::vector<Row> expert_linear(const BenchOptions& options);
 std::vector<Row> cross_entropy(const BenchOptions& options);
 std::vector<Row> adamw(const BenchOptions& options);
 std::vector<Row> step(const BenchOptions& options);
+std::vector<Row> switchhead(const BenchOptions& options);
+std::vector<Row> switchhead_262m(const BenchOptions& options);
+std::vector<Row> dcformer(const BenchOptions& options);
+std::vector<Row> decoding(const BenchOptions& options);
+std::vector<Row> profile(const BenchOptions& options);
 
 }  // namespace headroom::bench

@@ -59,6 +59,13 @@ std::int64_t resident_memory_bytes() {
   return status_bytes("VmRSS:");
 }
 
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 void reset_peak_memory() {
 #if defined(__GLIBC__)
   ::malloc_trim(0);

@@ -1,6 +1,9 @@
 #include "headroom/nn/linear.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include "headroom/core/error.h"
+#include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"
 
 namespace headroom::nn {
@@ -39,15 +42,31 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation) {
   fail("activation: unknown");
 }
 
+namespace {
+
+std::uint64_t next_seed(const Context& context) {
+  if (!context.generator) {
+    fail("dropout: a generator must be given while training");
+  }
+  at::Generator generator = *context.generator;
+  const std::lock_guard lock(generator.mutex());
+  return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
+}
+
+}  // namespace
+
 at::Tensor dropout(const at::Tensor& x, double p, const Context& context) {
   if (!context.training || p <= 0.0) {
     return x;
   }
-  if (!context.generator) {
-    fail("dropout: a generator must be given while training");
+  return ops::dropout(x, {.p = p, .seed = next_seed(context)}, context.implementation);
+}
+
+at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context) {
+  if (context.training && p > 0.0 && activation == config::Activation::relu) {
+    return ops::dropout(x, {.p = p, .seed = next_seed(context), .relu = true}, context.implementation);
   }
-  const at::Tensor keep = at::empty(x.sizes(), x.options()).bernoulli_(1.0 - p, *context.generator);
-  return x * keep.mul_(1.0 / (1.0 - p));
+  return dropout(activate(x, activation), p, context);
 }
 
 NormLayer::NormLayer(config::Norm kind, double epsilon, std::int64_t width, const Builder& build)

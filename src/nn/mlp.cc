@@ -30,9 +30,12 @@ class DenseMlp : public Mlp {
 
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
     at::Tensor hidden = linear(x, w_up_, b_up_, context);
-    hidden = w_gate_.defined() ? activate(linear(x, w_gate_, b_gate_, context), activation_) * hidden
-                               : activate(hidden, activation_);
-    return linear(dropout(hidden, hidden_dropout, context), w_down_, b_down_, context);
+    if (w_gate_.defined()) {
+      hidden = dropout(activate(linear(x, w_gate_, b_gate_, context), activation_) * hidden, hidden_dropout, context);
+    } else {
+      hidden = activate(hidden, activation_, hidden_dropout, context);
+    }
+    return linear(hidden, w_down_, b_down_, context);
   }
 
  private:

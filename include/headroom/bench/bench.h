@@ -31,6 +31,10 @@ std::vector<std::pair<std::string, std::string>> names();
 // Throws MisuseError for an unknown name, Error where a yardstick cannot run (PyTorch's Python is missing).
 std::vector<Row> run(const std::string& name, const BenchOptions& options);
 
+// This process works for another's benchmark: answers questions on standard input until "quit". Returns the exit
+// status.
+int serve(const std::string& spec);
+
 Json to_json(const std::vector<Row>& rows);
 std::string to_table(const std::vector<Row>& rows);
 

@@ -15,6 +15,9 @@ bool cpu_has(const std::string& feature);
 
 std::int64_t peak_memory_bytes();  // highest resident set since the start or the last reset
 std::int64_t resident_memory_bytes();
+// From now on memory that is freed stays with the process: tensors of one step lie where those of the last one lay,
+// instead of in fresh pages that the system must clear first.
+void keep_freed_memory();
 void reset_peak_memory();  // hands free memory back to the system first
 
 // Ctrl-C and SIGTERM set a flag from now on; a second one ends the process as usual.

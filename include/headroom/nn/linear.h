@@ -22,6 +22,9 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation);
 // Zeroes elements with probability p and scales the rest, while training.
 at::Tensor dropout(const at::Tensor& x, double p, const Context& context);
 
+// activate() with dropout behind it: with relu both are one pass that remembers its result only.
+at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context);
+
 // Layer norm: (x - mean) / sqrt(var + eps) * scale + bias. RMS: x / sqrt(mean(x^2) + eps) * scale. Last axis.
 class NormLayer {
  public:

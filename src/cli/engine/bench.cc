@@ -10,6 +10,9 @@
 namespace headroom::cli {
 
 int run(const Bench& command, const EngineRequest& request) {
+  if (!command.serve.empty()) {
+    return bench::serve(command.serve);
+  }
   std::vector<std::string> known;
   std::string list;
   for (const auto& [name, about] : bench::names()) {

@@ -30,6 +30,7 @@ std::vector<std::string> overrides(const std::vector<std::string>& set, const En
 }  // namespace headroom::cli
 
 extern "C" int headroom_engine_run(const headroom::cli::EngineRequest& request) {
+  headroom::keep_freed_memory();
   try {
     at::set_num_threads(request.threads > 0 ? static_cast<int>(request.threads) : headroom::physical_cores());
     return std::visit([&](const auto& command) { return headroom::cli::run(command, request); }, request.command);

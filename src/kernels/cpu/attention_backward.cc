@@ -48,7 +48,7 @@ void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, s
   const std::int64_t g = h / (s.heads / s.kv_heads);
   w.head.pack(s, in, b, h);
   copy_rows(in.k.at(b, g), in.k.row, s.keys, s.d_head, w.keys);
-  detail::transpose(in.v.at(b, g), in.v.row, s.keys, s.d_head, w.key_width, w.values.data());
+  detail::to_columns(in.v.at(b, g), in.v.row, s.keys, s.d_head, w.key_width, w.values.data());
   std::fill(w.d_keys.begin(), w.d_keys.end(), 0.0F);
   std::fill(w.d_values.begin(), w.d_values.end(), 0.0F);
   if (in.q_position.data != nullptr) {
@@ -60,7 +60,7 @@ void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, s
 // sum [e, columns] += rows^T [e, n] block [n, columns]
 void add_transposed(const Extent& e, std::int64_t d_head, const float* rows, std::int64_t stride, const float* block,
                     std::int64_t columns, std::int64_t sum_width, float* sum, Workspace& w) {
-  detail::transpose(rows, stride, e.rows, d_head, e.rows, w.rows.data());
+  detail::to_columns(rows, stride, e.rows, d_head, e.rows, w.rows.data());
   tile_product({d_head, columns, e.rows, e.rows, columns, sum_width, true}, w.rows.data(), block, sum);
 }
 
@@ -116,10 +116,10 @@ void attention_backward(const AttentionShape& s, const AttentionTensors& in, con
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       block_backward(s, in, out, detail::extent_of(s, row), task, w);
     }
-    detail::transpose_back(w.d_keys.data(), w.key_width, s.keys, s.d_head, out.d_k.at(b, h), out.d_k.row);
-    detail::transpose_back(w.d_values.data(), w.key_width, s.keys, s.d_head, out.d_v.at(b, h), out.d_v.row);
+    transpose({w.d_keys.data(), w.key_width}, s.d_head, s.keys, {out.d_k.at(b, h), out.d_k.row});
+    transpose({w.d_values.data(), w.key_width}, s.d_head, s.keys, {out.d_v.at(b, h), out.d_v.row});
     if (relative) {
-      detail::transpose_back(w.d_offsets.data(), w.offset_width, s.offsets(), s.d_head, out.d_r.at(b, h), out.d_r.row);
+      transpose({w.d_offsets.data(), w.offset_width}, s.d_head, s.offsets(), {out.d_r.at(b, h), out.d_r.row});
     }
   }
   tile_product_done();

@@ -8,6 +8,7 @@
 #include "headroom/kernels/cpu/attention.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
+#include "headroom/kernels/cpu/transpose.h"
 
 namespace headroom::kernels::detail {
 
@@ -48,24 +49,11 @@ inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t 
 }
 
 // [n, e] rows to [e, width] columns, the rest zero.
-inline void transpose(const float* from, std::int64_t stride, std::int64_t n, std::int64_t e, std::int64_t width,
-                      float* to) {
-  for (std::int64_t c = 0; c < e; ++c) {
-    float* row = to + c * width;
-    for (std::int64_t i = 0; i < n; ++i) {
-      row[i] = from[i * stride + c];
-    }
-    std::fill(row + n, row + width, 0.0F);
-  }
-}
-
-// [e, width] columns back to [n, e] rows.
-inline void transpose_back(const float* from, std::int64_t width, std::int64_t n, std::int64_t e, float* to,
-                           std::int64_t stride) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    for (std::int64_t c = 0; c < e; ++c) {
-      to[i * stride + c] = from[c * width + i];
-    }
+inline void to_columns(const float* from, std::int64_t stride, std::int64_t n, std::int64_t e, std::int64_t width,
+                       float* to) {
+  transpose({from, stride}, n, e, {to, width});
+  for (std::int64_t c = 0; width > n && c < e; ++c) {
+    std::fill(to + c * width + n, to + (c + 1) * width, 0.0F);
   }
 }
 
@@ -78,12 +66,12 @@ struct PackedHead {
     const std::int64_t g = h / (s.heads / s.kv_heads);
     key_width = padded(s.keys) + kColumnStep;
     k.resize(static_cast<std::size_t>(s.d_head * key_width));
-    transpose(in.k.at(b, g), in.k.row, s.keys, s.d_head, key_width, k.data());
+    to_columns(in.k.at(b, g), in.k.row, s.keys, s.d_head, key_width, k.data());
     if (in.q_position.data != nullptr) {
       // A block reads at most its padding beyond the last offset.
       offset_width = s.offsets() + kBlockRows + 2 * kColumnStep;
       r.resize(static_cast<std::size_t>(s.d_head * offset_width));
-      transpose(in.r.at(0, h), in.r.row, s.offsets(), s.d_head, offset_width, r.data());
+      to_columns(in.r.at(0, h), in.r.row, s.offsets(), s.d_head, offset_width, r.data());
     }
   }
 };

@@ -39,7 +39,8 @@ void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Wo
     for (std::int64_t j = 0; j < s.keys; ++j) {
       std::copy_n(in.attention.k.at(b, g) + j * in.attention.k.row, s.d_head, w.keys.data() + g * room + j * s.d_head);
     }
-    detail::transpose(in.attention.v.at(b, g), in.attention.v.row, s.keys, s.d_head, width, w.values.data() + g * room);
+    detail::to_columns(in.attention.v.at(b, g), in.attention.v.row, s.keys, s.d_head, width,
+                       w.values.data() + g * room);
   }
   std::fill(w.d_keys.begin(), w.d_keys.end(), 0.0F);
   std::fill(w.d_values.begin(), w.d_values.end(), 0.0F);
@@ -88,7 +89,7 @@ void stage_backward(const AttentionShape& s, const ComposeStage& stage, const Co
 // sum [e, columns] += rows^T [e, n] block [n, columns]
 void add_transposed(const AttentionShape& s, const Extent& e, const float* rows, std::int64_t stride,
                     const float* block, float* sum, Workspace& w) {
-  detail::transpose(rows, stride, e.rows, s.d_head, e.rows, w.rows.data());
+  detail::to_columns(rows, stride, e.rows, s.d_head, e.rows, w.rows.data());
   tile_product({s.d_head, e.columns, e.rows, e.rows, e.columns, w.sequence.key_width, true}, w.rows.data(), block, sum);
 }
 
@@ -163,8 +164,8 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
     }
     const std::int64_t width = w.sequence.key_width, room = width * s.d_head;
     for (std::int64_t h = 0; h < s.heads; ++h) {
-      detail::transpose_back(w.d_keys.data() + h * room, width, s.keys, s.d_head, d_k.at(b, h), d_k.row);
-      detail::transpose_back(w.d_values.data() + h * room, width, s.keys, s.d_head, d_v.at(b, h), d_v.row);
+      transpose({w.d_keys.data() + h * room, width}, s.d_head, s.keys, {d_k.at(b, h), d_k.row});
+      transpose({w.d_values.data() + h * room, width}, s.d_head, s.keys, {d_v.at(b, h), d_v.row});
     }
     if (in.pre.present) {
       unpack_key_side(s, in.pre, w.d_pre_key, w.sequence.pre.width, b, out.pre.key);

@@ -82,8 +82,8 @@ struct PackedSequence {
     key_width = padded(s.keys) + kColumnStep;
     k.resize(static_cast<std::size_t>(s.kv_heads * s.d_head * key_width));
     for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-      transpose(in.attention.k.at(b, g), in.attention.k.row, s.keys, s.d_head, key_width,
-                k.data() + g * s.d_head * key_width);
+      to_columns(in.attention.k.at(b, g), in.attention.k.row, s.keys, s.d_head, key_width,
+                 k.data() + g * s.d_head * key_width);
     }
     if (in.pre.present) {
       pre.pack(s, in.pre, b);

@@ -35,7 +35,7 @@ struct Block {
     g = h / (s.heads / s.kv_heads);
     for (std::int64_t p = 0; p < products; ++p) {
       const HeadsView<const float>& keys = in.keys[static_cast<std::size_t>(p)];
-      detail::transpose(keys.at(b, g), keys.row, s.keys, s.d_head, width, k.data() + p * s.d_head * width);
+      detail::to_columns(keys.at(b, g), keys.row, s.keys, s.d_head, width, k.data() + p * s.d_head * width);
     }
   }
 
@@ -99,7 +99,7 @@ struct Workspace {
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
     block.pack(s, in, task);
-    detail::transpose(in.v.at(block.b, block.g), in.v.row, s.keys, s.d_head, block.width, values.data());
+    detail::to_columns(in.v.at(block.b, block.g), in.v.row, s.keys, s.d_head, block.width, values.data());
     for (std::int64_t i = 0; i < block.products; ++i) {
       copy_rows(in.keys[static_cast<std::size_t>(i)], s, block.b, block.g, block.width,
                 keys.data() + i * s.d_head * block.width);
@@ -111,7 +111,7 @@ struct Workspace {
   // sum [e, columns] += from^T [e, n] tile [n, columns]
   void add_transposed(const AttentionShape& s, const Extent& e, const float* from, std::int64_t stride,
                       const float* tile, float* sum) {
-    detail::transpose(from, stride, e.rows, s.d_head, e.rows, rows.data());
+    detail::to_columns(from, stride, e.rows, s.d_head, e.rows, rows.data());
     tile_product({s.d_head, e.columns, e.rows, e.rows, e.columns, block.width, true}, rows.data(), tile, sum + e.low);
   }
 };
@@ -197,10 +197,10 @@ void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& i
     const std::int64_t b = w.block.b, h = w.block.h;
     for (std::int64_t i = 0; i < w.block.products; ++i) {
       const HeadsView<float>& d_k = out.d_keys[static_cast<std::size_t>(i)];
-      detail::transpose_back(w.d_keys.data() + i * s.d_head * w.block.width, w.block.width, s.keys, s.d_head,
-                             d_k.at(b, h), d_k.row);
+      transpose({w.d_keys.data() + i * s.d_head * w.block.width, w.block.width}, s.d_head, s.keys,
+                {d_k.at(b, h), d_k.row});
     }
-    detail::transpose_back(w.d_values.data(), w.block.width, s.keys, s.d_head, out.d_v.at(b, h), out.d_v.row);
+    transpose({w.d_values.data(), w.block.width}, s.d_head, s.keys, {out.d_v.at(b, h), out.d_v.row});
   }
   tile_product_done();
 }

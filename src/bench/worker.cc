@@ -1,0 +1,97 @@
+#include "worker.h"
+
+#include <ATen/Parallel.h>
+
+#include <filesystem>
+#include <functional>
+#include <iostream>
+
+#include "headroom/bench/bench.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "headroom/core/system.h"
+#include "timing.h"
+#include "training_step.h"
+
+namespace headroom::bench {
+namespace {
+
+constexpr std::int64_t kPrompt = 64;  // tokens read before decoding is timed
+
+// One token after another; a new sequence when the context is full.
+class Decoding {
+ public:
+  Decoding(const config::ModelOptions& options, std::int64_t batch)
+      : model_(options, 1),
+        prompt_(
+            at::randint(options.vocabulary_size, {batch, std::min(kPrompt, options.context_length / 2)}, at::kLong)),
+        token_(prompt_.narrow(1, 0, 1).contiguous()),
+        state_(model_.start_decoding(batch)) {}
+
+  void operator()() {
+    if (position_ == 0) {
+      model_.decode(prompt_, *state_, {});
+    }
+    model_.decode(token_, *state_, {});
+    ++position_;
+  }
+
+ private:
+  models::LanguageModel model_;
+  at::Tensor prompt_, token_;
+  std::unique_ptr<models::DecodeState, void (*)(models::DecodeState*)> state_;
+  std::int64_t position_ = 0;
+};
+
+Work work_of(const WorkerSpec& spec) {
+  const config::ModelOptions options = spec.model();
+  if (spec.work == "decode") {
+    const auto decoding = std::make_shared<Decoding>(options, spec.batch);
+    return [decoding] { (*decoding)(); };
+  }
+  const auto step = std::make_shared<TrainingStep>(options, spec.batch, spec.precision);
+  return [step] { (*step)(); };
+}
+
+}  // namespace
+
+config::ModelOptions WorkerSpec::model() const {
+  return config::load_config(recipe, set).model;
+}
+
+Json WorkerSpec::to_json() const {
+  return {{"recipe", recipe}, {"set", set}, {"work", work}, {"batch", batch}, {"precision", precision}};
+}
+
+YardstickProcess start_worker(const WorkerSpec& spec) {
+  return YardstickProcess({std::filesystem::read_symlink("/proc/self/exe").string(), "bench", "--quiet", "--threads",
+                           std::to_string(at::get_num_threads()), "--serve", to_json_line(spec.to_json())});
+}
+
+int serve(const std::string& line) {
+  const Json json = parse_json(line, "bench");
+  const WorkerSpec spec{.recipe = json.at("recipe").get<std::string>(),
+                        .set = json.at("set").get<std::vector<std::string>>(),
+                        .work = json.at("work").get<std::string>(),
+                        .batch = json.at("batch").get<std::int64_t>(),
+                        .precision = json.at("precision").get<std::string>()};
+  reset_peak_memory();
+  const std::int64_t before = resident_memory_bytes();
+  const Work work = work_of(spec);
+  for (std::string question; std::getline(std::cin, question) && question != "quit";) {
+    if (question == "memory") {
+      std::cout << peak_memory_bytes() - before << std::endl;
+    } else if (question.starts_with("run ")) {
+      Json seconds = Json::array();
+      for (int left = std::stoi(question.substr(4)); left > 0; --left) {
+        seconds.push_back(seconds_of(work));
+      }
+      std::cout << seconds.dump() << std::endl;
+    } else {
+      fail("bench: '{}' is no question", question);
+    }
+  }
+  return 0;
+}
+
+}  // namespace headroom::bench

@@ -1,0 +1,27 @@
+// A model of its own in a process of its own, so that two can be timed in turn and their memory told apart. It answers
+// lines as bench/pytorch_step.py does: "run N" with the seconds of N pieces of work, "memory" with the bytes that
+// building and running it has added at the peak, "quit".
+#pragma once
+
+#include <string>
+
+#include "headroom/config/model_options.h"
+#include "yardstick_process.h"
+
+namespace headroom::bench {
+
+struct WorkerSpec {
+  std::string recipe;            // or a path
+  std::vector<std::string> set;  // changes to it
+  std::string work = "step";     // "step": training steps; "decode": tokens decoded one by one
+  std::int64_t batch = 1;
+  std::string precision = "fp32";
+
+  config::ModelOptions model() const;  // throws MisuseError
+  Json to_json() const;
+};
+
+// This program again, as a worker with the threads in force.
+YardstickProcess start_worker(const WorkerSpec& spec);
+
+}  // namespace headroom::bench

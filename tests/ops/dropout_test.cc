@@ -1,0 +1,83 @@
+#include "headroom/ops/dropout.h"
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+
+#include "gradients.h"
+#include "headroom/core/error.h"
+
+namespace headroom::ops {
+namespace {
+
+using testing::evaluate;
+using testing::expect_close;
+using testing::random_tensor;
+
+auto run(const DropoutOptions& o, Implementation impl) {
+  return [o, impl](const std::vector<at::Tensor>& x) { return ops::dropout(x[0], o, impl); };
+}
+
+// The same elements, scaled by the same number: one rounding of the product at most (the reference multiplies in the
+// tensor's type).
+void compare(at::ScalarType type, double bound) {
+  at::manual_seed(1);
+  for (const std::int64_t n : {1, 15, 16, 17, 1031, 40009}) {
+    for (const bool relu : {false, true}) {
+      for (const bool strided : {false, true}) {
+        const DropoutOptions o{.p = 0.3, .seed = 0x123456789ABCDEFULL + static_cast<std::uint64_t>(n), .relu = relu};
+        const std::vector<at::Tensor> in = {random_tensor({n, 3}, type, strided)};
+        const auto fused = evaluate(run(o, Implementation::fused), in);
+        const auto reference = evaluate(run(o, Implementation::reference), in);
+        expect_close(fused, reference, bound, fmt::format("{} n={} relu={}", toString(type), n, relu));
+        EXPECT_TRUE(fused.value.eq(0).equal(reference.value.eq(0)));
+      }
+    }
+  }
+}
+
+TEST(Dropout, FusedEqualsReferenceInFloat) {
+  compare(at::kFloat, 1.2e-7);
+}
+TEST(Dropout, FusedEqualsReferenceInBfloat16) {
+  compare(at::kBFloat16, 1.0 / 128);  // the reference rounds the scale as well
+}
+
+TEST(Dropout, DropsTheShareAskedForEverywhere) {
+  for (const double p : {0.1, 0.5, 0.9}) {
+    const at::Tensor y = ops::dropout(at::ones({1000, 1000}), {.p = p, .seed = 7});
+    const auto far = [&](const at::Tensor& share, double n) {
+      return (share - (1.0 - p)).abs().max().item<double>() / std::sqrt(p * (1.0 - p) / n);
+    };
+    const at::Tensor kept = y.ne(0).to(at::kDouble);
+    EXPECT_LT(far(kept.mean(), 1e6), 5.0);   // standard deviations
+    EXPECT_LT(far(kept.mean(0), 1e3), 6.0);  // the worst of a thousand columns
+    EXPECT_LT(far(kept.mean(1), 1e3), 6.0);  // and rows
+    EXPECT_NEAR(y.max().item<double>(), 1.0 / (1.0 - p), 1e-5);
+    // Neighbours, and the same place under the next seed, know nothing of each other.
+    const at::Tensor other = ops::dropout(at::ones({1000, 1000}), {.p = p, .seed = 8}).ne(0).to(at::kDouble);
+    const double both = (1.0 - p) * (1.0 - p), deviation = std::sqrt(both * (1.0 - both) / 1e6);
+    EXPECT_LT(std::abs((kept * other).mean().item<double>() - both) / deviation, 5.0);
+    EXPECT_LT(std::abs((kept * kept.roll(1, 1)).mean().item<double>() - both) / deviation, 5.0);
+  }
+}
+
+TEST(Dropout, ThreadsDoNotChangeTheResult) {
+  const at::Tensor x = at::randn({333, 1001});
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor one = ops::dropout(x, {.p = 0.2, .seed = 3});
+  for (const int threads : {2, 3}) {
+    at::set_num_threads(threads);
+    EXPECT_TRUE(ops::dropout(x, {.p = 0.2, .seed = 3}).equal(one));
+  }
+  at::set_num_threads(before);
+}
+
+TEST(Dropout, RefusesWhatItCannotDo) {
+  EXPECT_THROW(ops::dropout(at::ones({2}), {.p = 1.0}), Error);
+  EXPECT_THROW(ops::dropout(at::ones({2}, at::kDouble), {.p = 0.5}, Implementation::fused), MisuseError);
+}
+
+}  // namespace
+}  // namespace headroom::ops
