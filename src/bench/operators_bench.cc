@@ -7,6 +7,7 @@
 #include "headroom/ops/adamw.h"
 #include "headroom/ops/attention.h"
 #include "headroom/ops/expert_linear.h"
+#include "headroom/ops/linear.h"
 #include "headroom/ops/linear_cross_entropy.h"
 #include "timing.h"
 
@@ -126,7 +127,7 @@ std::vector<Row> expert_linear(const BenchOptions& options) {
     const std::vector<double> times =
         medians_in_turn({forward_backward(op(Implementation::reference), {input, bank, weight}),
                          forward_backward(op(Implementation::fused), {input, bank, weight}),
-                         forward_backward([=] { return dense_in.mm(dense_w); }, {dense_in, dense_w})},
+                         forward_backward([=] { return ops::linear(dense_in, dense_w); }, {dense_in, dense_w})},
                         options.repeats);
     const double flops = 6.0 * static_cast<double>(z.n * z.heads * z.k * z.d_in * z.d_out);
     rows.push_back(compare(fmt::format("{}: reference", z.name), times[0], times[0], flops, options));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "headroom/cost/cache.h"
 #include "headroom/cost/cost.h"
 #include "timing.h"
 #include "worker.h"
@@ -41,13 +42,16 @@ std::vector<Row> compare_models(const std::vector<Model>& models, const BenchOpt
   return rows;
 }
 
-// Numbers that one more token must read: at T = 1 a product reads each of its weights, keys and values once, and does
-// one multiply-accumulate with it.
+// Numbers that one more token must read: without a past a product reads each of its weights once, and does one
+// multiply-accumulate with it; of `keys` tokens, all that the cache keeps.
 double numbers_read(config::ModelOptions o, std::int64_t keys) {
+  const auto kept = static_cast<double>(cost::decoding_cache_numbers(o));
+  const auto room = static_cast<double>(o.memory_length + o.context_length);
   o.context_length = 1;
-  o.memory_length = keys - 1;
+  o.memory_length = 0;
   const cost::ExecutedCost cost = cost::executed_cost(o, 1);
-  return static_cast<double>(cost.attention_macs + cost.mlp_macs + cost.head_macs);
+  return static_cast<double>(cost.attention_macs + cost.mlp_macs + cost.head_macs) +
+         kept * static_cast<double>(keys) / room;
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = input.valid_keys};
   call.more_keys.assign(kept.begin() + 1, kept.begin() + static_cast<std::ptrdiff_t>(n_keys));
   if (relative_) {
-    relative_->add_to(in, context);
+    relative_->add_to(in, input.cache, context);
   }
   if (composition_) {
     Composition::Maps maps = composition_->maps(input.x, kept[n_keys + 1], context);

@@ -1,5 +1,6 @@
 #include "headroom/nn/position.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "headroom/nn/linear.h"
@@ -50,11 +51,26 @@ RelativePosition::RelativePosition(const config::AttentionOptions& o, std::int64
   }
 }
 
-void RelativePosition::add_to(ops::AttentionInputs& in, const Context& context) const {
-  // Row c is p(delta) W_pos for delta = c - (S - 1): [H, C, e], C as ops::AttentionInputs wants it.
-  const std::int64_t n_keys = in.k.size(2), n = in.mask.causal ? n_keys : n_keys + in.q.size(2) - 1;
+// Row c of n is p(delta) W_pos for delta = c - (n_keys - 1): [H or 1, n, e].
+at::Tensor RelativePosition::offsets(std::int64_t n_keys, std::int64_t n, const Context& context) const {
   const at::Tensor p = sinusoids(1 - n_keys, n, d_model_, options_.rope_base, w_pos_.options());
-  in.r = linear(p, w_pos_, {}, context).view({n, -1, options_.d_head}).transpose(0, 1).expand({in.q.size(1), -1, -1});
+  return linear(p, w_pos_, {}, context).view({n, -1, options_.d_head}).transpose(0, 1);
+}
+
+void RelativePosition::add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const {
+  const std::int64_t n_keys = in.k.size(2), n = in.mask.causal ? n_keys : n_keys + in.q.size(2) - 1;
+  if (cache == nullptr) {
+    in.r = offsets(n_keys, n, context);
+  } else {
+    // Offsets of a causal layer end at 0: those of fewer keys are the last of those of many.
+    at::Tensor& known = cache->offsets();
+    if (!known.defined() || known.size(1) < n) {
+      const std::int64_t most = std::max(n, cache->capacity());
+      known = offsets(most, most, context);
+    }
+    in.r = known.narrow(1, known.size(1) - n, n);
+  }
+  in.r = in.r->expand({in.q.size(1), -1, -1});
   in.q_position = in.q;
   if (u_.defined()) {
     in.q_position = in.q + to_compute(v_, context).unsqueeze(1);

@@ -3,7 +3,10 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
+
 #include "headroom/kernels/cpu/transpose.h"
+#include "headroom/kernels/cpu/vector_product.h"
 
 namespace headroom::ops {
 namespace {
@@ -36,15 +39,42 @@ at::Tensor by_rows(const at::Tensor& a) {
   return copy;
 }
 
-// One row reads each weight once: there torch's matrix-vector product is at the memory's rate.
 bool suits_one_dnn(const at::Tensor& a, const at::Tensor& b) {
-  return a.is_cpu() && a.scalar_type() == at::kFloat && a.size(0) > 1 && a.numel() > 0 && b.numel() > 0 &&
+  return a.is_cpu() && a.scalar_type() == at::kFloat && a.numel() > 0 && b.numel() > 0 &&
          at::globalContext().userEnabledMkldnn() && one_dnn_linear();
+}
+
+bool suits_vector_product(const at::Tensor& a, const at::Tensor& b) {
+  return a.size(0) == 1 && a.is_cpu() && a.scalar_type() == at::kFloat && b.scalar_type() == at::kFloat &&
+         (b.stride(1) == 1 || b.stride(0) == 1);
+}
+
+// Decoding: one row reads each weight once.
+at::Tensor vector_product(const at::Tensor& a, const at::Tensor& b) {
+  constexpr std::int64_t kNumbers = 1 << 15;  // of the matrix, for a thread at least
+  const at::Tensor x = a.contiguous(), y = at::empty({1, b.size(1)}, a.options());
+  const std::int64_t n = b.size(0), grain = std::max<std::int64_t>(64, kNumbers / std::max<std::int64_t>(n, 1));
+  const bool by_rows = b.stride(1) == 1;
+  const kernels::Strided<const float> w{b.const_data_ptr<float>(), by_rows ? b.stride(0) : b.stride(1)};
+  const float* from = x.const_data_ptr<float>();
+  float* to = y.mutable_data_ptr<float>();
+  at::parallel_for(0, b.size(1), grain, [&](std::int64_t begin, std::int64_t end) {
+    if (by_rows) {
+      kernels::vector_times_rows(from, n, w, begin, end, to);
+    } else {
+      kernels::vector_times_columns(from, n, w, begin, end, to);
+    }
+  });
+  return y;
 }
 
 }  // namespace
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  if (suits_vector_product(a, b)) {
+    const at::Tensor y = vector_product(a, b);
+    return bias ? y + *bias : y;
+  }
   if (!suits_one_dnn(a, b)) {
     return bias ? at::addmm(*bias, a, b) : a.mm(b);
   }

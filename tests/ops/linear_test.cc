@@ -21,7 +21,7 @@ struct Sizes {
   std::int64_t n, d_in, d_out;
   bool bias;
 };
-const std::vector<Sizes> kSizes = {{1, 1, 1, true},      {1, 37, 19, true},    {2, 3, 5, false},    {7, 64, 13, true},
+const std::vector<Sizes> kSizes = {{1, 1, 1, true},      {1, 37, 19, true}, {1, 515, 1031, true},    {2, 3, 5, false},    {7, 64, 13, true},
                                    {131, 17, 101, true}, {64, 128, 64, false}, {257, 130, 67, true}};
 
 auto run(const Sizes& s, Implementation impl) {

@@ -28,6 +28,10 @@ class AttentionCache {
   // Counts tokens that only the linear state has taken in.
   void count(std::int64_t n) { next_position_ += n; }
   ops::LinearState& linear() { return linear_; }
+  std::int64_t capacity() const { return capacity_; }
+  // Relative positions' projected offsets, the same for every sequence; undefined until the layer leaves them here. They
+  // hold as long as the layer's parameters do not change.
+  at::Tensor& offsets() { return offsets_; }
 
   void keep_last(std::int64_t count);  // a new chunk begins: the sequence now starts `count` tokens back
   void forget();
@@ -41,6 +45,7 @@ class AttentionCache {
   std::int64_t size_ = 0, start_ = 0, next_position_ = 0, first_index_ = 0;
   std::vector<at::Tensor> slots_;  // each [B, *, capacity, *]; token i sits in slot (start + i) mod capacity
   ops::LinearState linear_;
+  at::Tensor offsets_;
 };
 
 }  // namespace headroom::nn

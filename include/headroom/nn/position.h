@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "headroom/config/attention_options.h"
+#include "headroom/nn/attention_cache.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
 #include "headroom/ops/attention.h"
@@ -32,9 +33,12 @@ class RelativePosition {
   // Parameters "w_pos" [d, H, e] (routed heads: [d, e]), and "u", "v" [H, e] (routed heads: [1, e]) with position_bias.
   RelativePosition(const config::AttentionOptions& options, std::int64_t d_model, std::int64_t n_layers,
                    const Builder& build);
-  void add_to(ops::AttentionInputs& in, const Context& context) const;
+  // With a cache, decoding: the projected offsets are made once and kept there.
+  void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const;
 
  private:
+  at::Tensor offsets(std::int64_t n_keys, std::int64_t n, const Context& context) const;
+
   config::AttentionOptions options_;
   std::int64_t d_model_;
   at::Tensor w_pos_, u_, v_;
