@@ -11,7 +11,7 @@
 namespace headroom::ops {
 namespace {
 
-constexpr std::int64_t kStep = 16;           // few shapes of blocks, so few micro-kernels
+constexpr std::int64_t kStep = 16;           // rows a matrix gets at once: few shapes, so few micro-kernels
 constexpr std::int64_t kBlockRows = 64;      // rows multiplied together
 constexpr std::int64_t kOuterColumns = 256;  // of the wider side of a matrix's gradient, a task
 constexpr std::int64_t kGrain = 64;          // rows put together by a task at least
@@ -19,6 +19,11 @@ constexpr std::int64_t kGrain = 64;          // rows put together by a task at l
 struct Block {
   std::int64_t matrix, begin, rows;
 };
+
+// Decoding has a row or two for a matrix: filling up would be most of the work.
+std::int64_t step_for(const ExpertLinearInputs& in) {
+  return in.index.numel() < kStep * in.bank.size(0) / 4 ? 1 : kStep;
+}
 
 std::vector<Block> blocks_of(const Routing& routing) {
   std::vector<Block> blocks;
@@ -108,7 +113,7 @@ at::Tensor bank_gradient(const at::Tensor& rows, const at::Tensor& grad, const a
 }  // namespace
 
 at::Tensor expert_linear_blocks(const ExpertLinearInputs& in) {
-  const Routing routing = route(in, kStep);
+  const Routing routing = route(in, step_for(in));
   const at::Tensor rows = as_rows(in.input), bank = in.bank.contiguous();
   const std::int64_t n = in.index.size(0), heads = in.index.size(1), d_out = bank.size(2);
   const std::int64_t per_row = routing.per_output_row;
@@ -127,7 +132,7 @@ at::Tensor expert_linear_blocks(const ExpertLinearInputs& in) {
 }
 
 ExpertGradients expert_linear_blocks_backward(const at::Tensor& grad_in, const ExpertLinearInputs& in) {
-  const Routing routing = route(in, kStep);
+  const Routing routing = route(in, step_for(in));
   const at::Tensor rows = as_rows(in.input), grad = as_rows(grad_in), bank = in.bank.contiguous();
   const std::int64_t d_in = bank.size(1), per_row = routing.per_input_row;
   ExpertGradients result;

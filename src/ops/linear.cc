@@ -54,7 +54,7 @@ class Linear : public torch::autograd::Function<Linear> {
       result[0] = product(grad, w.t());
     }
     if (context->needs_input_grad(1)) {
-      result[1] = product(x.t(), grad);
+      result[1] = product_of_columns(x, grad);
     }
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) {
       result[2] = grad.sum(0);

@@ -94,7 +94,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
         }
         const at::Tensor grad_logits = p.to(x.scalar_type());
         grad_x.narrow(0, begin, rows).copy_(product(grad_logits, w.t()));
-        const at::Tensor grad_part = product(block.t(), grad_logits).to(type);  // many add up: in the wider type
+        const at::Tensor grad_part = product_of_columns(block, grad_logits).to(type);  // many add up: in the wider type
         grad_w = grad_w.defined() ? grad_w.add_(grad_part) : grad_part;
       }
     }

@@ -81,4 +81,9 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional
   return one_dnn_linear()->call(by_rows(a), b.t(), bias, "none", c10::List<std::optional<at::Scalar>>(), "");
 }
 
+at::Tensor product_of_columns(const at::Tensor& x, const at::Tensor& y) {
+  // One side must be turned to rows: the narrower one, and the result afterwards if that was y.
+  return x.size(1) <= y.size(1) || !suits_one_dnn(x, y) ? product(x.t(), y) : by_rows(product(y.t(), x).t());
+}
+
 }  // namespace headroom::ops

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "headroom/kernels/cpu/tile_product.h"
+#include "headroom/kernels/cpu/vector_product.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/grouped_product.cc"
@@ -73,6 +74,10 @@ void gather(const ChosenRows& rows, const std::int64_t* choice, std::int64_t cou
 
 void grouped_product(const ChosenRows& rows, const std::int64_t* choice, std::int64_t count, std::int64_t k,
                      const float* b, std::int64_t n, float* to, GroupedWorkspace& work) {
+  if (count == 1 && *choice != kNoChoice) {
+    vector_times_rows(rows.row_of(*choice), k, {b, n}, 0, n, to);
+    return;
+  }
   float* block = room(work.left, count * k);
   gather(rows, choice, count, 0, k, block);
   tile_product({count, n, k, k, n, n}, block, b, to);
