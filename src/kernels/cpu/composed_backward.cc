@@ -18,17 +18,14 @@ struct Workspace {
     values.resize(keys.size());
     d_keys.resize(room(s.heads * s.d_head * width));
     d_values.resize(d_keys.size());
-    rows.resize(room(s.d_head * detail::kComposedRows));
-    ones.assign(room(s.heads), 1.0F);
-    scale.assign(room(s.heads), s.scale);
+    rows.resize(room(s.d_head * detail::composed_rows(s)));
   }
   PackedSequence sequence;
   Tile raw, p, mixed, d;                     // scores, probabilities, those composed, gradients
-  std::vector<float> keys, values;           // [G, S padded, e], [G, e, S padded]
+  std::vector<float> keys, values;           // [G, S padded, e] times the scale, [G, e, S padded]
   std::vector<float> d_keys, d_values;       // [H, e, S padded]
   std::vector<float> d_pre_key, d_post_key;  // key sides, [F, S padded]
   std::vector<float> rows;                   // a block of q or d_o with rows as columns
-  std::vector<float> ones, scale;
 };
 
 void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Workspace& w) {
@@ -42,6 +39,7 @@ void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Wo
     detail::to_columns(in.attention.v.at(b, g), in.attention.v.row, s.keys, s.d_head, width,
                        w.values.data() + g * room);
   }
+  scaled_copy(w.keys.data(), s.scale, static_cast<std::int64_t>(w.keys.size()), w.keys.data());
   std::fill(w.d_keys.begin(), w.d_keys.end(), 0.0F);
   std::fill(w.d_values.begin(), w.d_values.end(), 0.0F);
   w.d_pre_key.assign(w.sequence.pre.data.size(), 0.0F);
@@ -76,20 +74,21 @@ HeadMixGradients gradients_of(const AttentionShape& s, const ComposeStage& stage
 
 // Mixed rows' gradients in w.d become those of `before`.
 void stage_backward(const AttentionShape& s, const ComposeStage& stage, const ComposeStageGradients& out,
-                    const PackedKeyFactors& keys, std::vector<float>& d_key, const std::vector<float>& factor,
-                    const Extent& e, Tile& before, Workspace& w) {
+                    const PackedKeyFactors& keys, std::vector<float>& d_key, const Extent& e, Tile& before,
+                    Workspace& w) {
   const std::int64_t b = w.sequence.b;
-  for (std::int64_t i = 0; i < e.rows; ++i) {
-    mix_heads_backward(detail::mix_of(s, stage, keys, b, e.row + i, e.low), factor.data(), before.heads(e, i),
-                       w.d.heads(e, i), detail::used_columns(s, e, i),
+  detail::for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
+    mix_heads_backward(detail::mix_of(s, stage, keys, b, e.row + i, e.low), before.heads(e, i, rows),
+                       w.d.heads(e, i, rows), columns,
                        gradients_of(s, stage, out, d_key, keys.width, b, e.row + i, e.low));
-  }
+  });
 }
 
-// sum [e, columns] += rows^T [e, n] block [n, columns]
-void add_transposed(const AttentionShape& s, const Extent& e, const float* rows, std::int64_t stride,
+// sum [e, columns] += factor rows^T [e, n] block [n, columns]
+void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> rows, float factor,
                     const float* block, float* sum, Workspace& w) {
-  detail::to_columns(rows, stride, e.rows, s.d_head, e.rows, w.rows.data());
+  detail::to_columns(rows.data, rows.stride, e.rows, s.d_head, e.rows, w.rows.data());
+  scaled_copy(w.rows.data(), factor, s.d_head * e.rows, w.rows.data());
   tile_product({s.d_head, e.columns, e.rows, e.rows, e.columns, w.sequence.key_width, true}, w.rows.data(), block, sum);
 }
 
@@ -111,35 +110,36 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
   if (in.post.present) {
     composed = &w.mixed;
     w.mixed.copy_from(w.p, s, e);
-    for (std::int64_t i = 0; i < e.rows; ++i) {
-      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), w.ones.data(), w.mixed.heads(e, i),
-                detail::used_columns(s, e, i));
-    }
+    detail::for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
+      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), nullptr, w.mixed.heads(e, i, rows),
+                columns);
+    });
   }
   const HeadsView<const float>& d_o = out.attention.d_o;
   for (std::int64_t h = 0; h < s.heads; ++h) {
     const float* rows = d_o.at(b, h) + e.row * d_o.row;
     tile_product({e.rows, e.columns, s.d_head, d_o.row, width, e.columns}, rows,
                  w.values.data() + group(h) * room + e.low, w.d.head(e, h));
-    add_transposed(s, e, rows, d_o.row, composed->head(e, h), w.d_values.data() + h * room + e.low, w);
+    add_transposed(s, e, {rows, d_o.row}, 1.0F, composed->head(e, h), w.d_values.data() + h * room + e.low, w);
   }
   if (in.post.present) {
-    stage_backward(s, in.post, out.post, sequence.post, w.d_post_key, w.ones, e, w.p, w);
+    stage_backward(s, in.post, out.post, sequence.post, w.d_post_key, e, w.p, w);
   }
   for (std::int64_t h = 0; h < s.heads; ++h) {
     for (std::int64_t i = 0; i < e.rows; ++i) {
-      softmax_backward_row(w.p.row(e, h, i), e.columns, in.pre.present ? 1.0F : s.scale, w.d.row(e, h, i));
+      softmax_backward_row(w.p.row(e, h, i), e.columns, 1.0F, w.d.row(e, h, i));
     }
   }
   if (in.pre.present) {
-    stage_backward(s, in.pre, out.pre, sequence.pre, w.d_pre_key, w.scale, e, w.raw, w);
+    stage_backward(s, in.pre, out.pre, sequence.pre, w.d_pre_key, e, w.raw, w);
   }
   const HeadsView<const float>& q = in.attention.q;
   const HeadsView<float>& d_q = out.attention.d_q;
   for (std::int64_t h = 0; h < s.heads; ++h) {
     tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, d_q.row}, w.d.head(e, h),
                  w.keys.data() + group(h) * room + e.low * s.d_head, d_q.at(b, h) + e.row * d_q.row);
-    add_transposed(s, e, q.at(b, h) + e.row * q.row, q.row, w.d.head(e, h), w.d_keys.data() + h * room + e.low, w);
+    add_transposed(s, e, {q.at(b, h) + e.row * q.row, q.row}, s.scale, w.d.head(e, h),
+                   w.d_keys.data() + h * room + e.low, w);
   }
 }
 
@@ -159,8 +159,9 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
   const HeadsView<float>&d_k = out.attention.d_k, &d_v = out.attention.d_v;
   for (std::int64_t b = begin; b < end; ++b) {
     pack(s, in, b, w);
-    for (std::int64_t row = 0; row < s.queries; row += detail::kComposedRows) {
-      block_backward(s, in, out, detail::extent_of(s, row, detail::kComposedRows), w);
+    const std::int64_t rows = detail::composed_rows(s);
+    for (std::int64_t row = 0; row < s.queries; row += rows) {
+      block_backward(s, in, out, detail::extent_of(s, row, rows), w);
     }
     const std::int64_t width = w.sequence.key_width, room = width * s.d_head;
     for (std::int64_t h = 0; h < s.heads; ++h) {

@@ -10,15 +10,23 @@
 
 namespace headroom::kernels::detail {
 
-constexpr std::int64_t kComposedRows = 16;  // with all heads, so that a block stays in the second-level cache
+constexpr std::int64_t kMixedRows = 4;  // mixed together: what belongs to a key is loaded once for them
+
+// Rows of a block, with all heads: many make good products, few stay near in the caches.
+inline std::int64_t composed_rows(const AttentionShape& s) {
+  constexpr std::int64_t kNumbers = std::int64_t{1} << 20;
+  return std::clamp<std::int64_t>(kNumbers / (s.heads * padded(s.keys)) / 16 * 16, 16, kBlockRows);
+}
 
 // [heads, rows, columns]: raw scores, composed scores, probabilities, or gradients of one of them.
 struct Tile {
   std::vector<float> data;
-  explicit Tile(const AttentionShape& s) : data(static_cast<std::size_t>(s.heads * kComposedRows * padded(s.keys))) {}
+  explicit Tile(const AttentionShape& s) : data(static_cast<std::size_t>(s.heads * composed_rows(s) * padded(s.keys))) {}
   float* head(const Extent& e, std::int64_t h) { return data.data() + h * e.rows * e.columns; }
   float* row(const Extent& e, std::int64_t h, std::int64_t i) { return head(e, h) + i * e.columns; }
-  HeadRows heads(const Extent& e, std::int64_t i) { return {row(e, 0, i), e.rows * e.columns}; }
+  HeadRows heads(const Extent& e, std::int64_t i, std::int64_t rows) {
+    return {row(e, 0, i), e.rows * e.columns, e.columns, rows};
+  }
   void copy_from(const Tile& other, const AttentionShape& s, const Extent& e) {
     std::memcpy(data.data(), other.data.data(), static_cast<std::size_t>(s.heads * e.rows * e.columns) * sizeof(float));
   }
@@ -39,12 +47,13 @@ struct PackedKeyFactors {
   }
 };
 
-// What mixes query row i of sequence b with the keys from `low` on.
+// What mixes query rows from i on of sequence b with the keys from `low` on.
 inline HeadMix mix_of(const AttentionShape& s, const ComposeStage& stage, const PackedKeyFactors& keys, std::int64_t b,
                       std::int64_t i, std::int64_t low) {
   HeadMix mix{.heads = s.heads, .groups = stage.groups, .rank = stage.rank, .skip = stage.skip, .fixed = stage.fixed};
   const std::int64_t uw = stage.rank * s.heads;
-  const float* query = stage.query.data + (b * s.queries + i) * stage.factors(stage.query, s.heads);
+  mix.query_stride = stage.factors(stage.query, s.heads);
+  const float* query = stage.query.data + (b * s.queries + i) * mix.query_stride;
   if (stage.query.low_rank) {
     mix.u_query = query;
     mix.w_query = query + uw;
@@ -62,12 +71,16 @@ inline HeadMix mix_of(const AttentionShape& s, const ComposeStage& stage, const 
   return mix;
 }
 
-// Columns that hold anything visible to row i.
-inline std::int64_t used_columns(const AttentionShape& s, const Extent& e, std::int64_t i) {
-  return std::min(e.columns, padded(e.visible_high(s, i)));
+// Calls body(row, rows, columns that hold anything visible to them) for a few rows of the block at a time.
+template <class Body>
+void for_mixed_rows(const AttentionShape& s, const Extent& e, const Body& body) {
+  for (std::int64_t i = 0; i < e.rows; i += kMixedRows) {
+    const std::int64_t rows = std::min(kMixedRows, e.rows - i);
+    body(i, rows, std::min(e.columns, padded(e.visible_high(s, i + rows - 1))));
+  }
 }
 
-// One sequence, ready for products: keys as columns, and the key side of both stages.
+// One sequence, ready for products: keys as columns, multiplied by the scale of scores, and the key side of both stages.
 struct PackedSequence {
   std::int64_t b = -1, key_width = 0;
   std::vector<float> k;  // [G, e, key_width]
@@ -85,6 +98,7 @@ struct PackedSequence {
       to_columns(in.attention.k.at(b, g), in.attention.k.row, s.keys, s.d_head, key_width,
                  k.data() + g * s.d_head * key_width);
     }
+    scaled_copy(k.data(), s.scale, static_cast<std::int64_t>(k.size()), k.data());
     if (in.pre.present) {
       pre.pack(s, in.pre, b);
     }
@@ -93,7 +107,7 @@ struct PackedSequence {
     }
   }
 
-  // Products of queries and keys, not scaled.
+  // Scaled products of queries and keys.
   void raw_scores(const AttentionShape& s, const ComposedTensors& in, const Extent& e, Tile& tile) const {
     const HeadsView<const float>& q = in.attention.q;
     for (std::int64_t h = 0; h < s.heads; ++h) {
@@ -102,20 +116,19 @@ struct PackedSequence {
     }
   }
 
-  // Raw scores to what the softmax takes; scales them only if there is something to compose.
+  // Scores to what the softmax takes.
   void compose_scores(const AttentionShape& s, const ComposedTensors& in, const Extent& e, Tile& tile) const {
     if (!in.pre.present) {
       return;
     }
-    const std::vector<float> scale(static_cast<std::size_t>(s.heads), s.scale);
-    for (std::int64_t i = 0; i < e.rows; ++i) {
-      mix_heads(mix_of(s, in.pre, pre, b, e.row + i, e.low), scale.data(), tile.heads(e, i), used_columns(s, e, i));
-    }
+    for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
+      mix_heads(mix_of(s, in.pre, pre, b, e.row + i, e.low), nullptr, tile.heads(e, i, rows), columns);
+    });
   }
 
   ScoreRow softmax_row(const AttentionShape& s, const ComposedTensors& in, const Extent& e, std::int64_t i) const {
     ScoreRow row = score_row(s, in.attention, e, b, i, nullptr);
-    row.scale = in.pre.present ? 1.0F : s.scale;
+    row.scale = 1.0F;
     return row;
   }
 };

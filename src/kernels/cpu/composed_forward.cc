@@ -33,10 +33,10 @@ void block_forward(const AttentionShape& s, const ComposedTensors& in, const Att
     }
   }
   if (in.post.present) {
-    for (std::int64_t i = 0; i < e.rows; ++i) {
+    detail::for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
       mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), inverse.data() + i * s.heads,
-                tile.heads(e, i), detail::used_columns(s, e, i));
-    }
+                tile.heads(e, i, rows), columns);
+    });
   }
   for (std::int64_t h = 0; h < s.heads; ++h) {
     float* o = out.o.at(b, h) + e.row * out.o.row;
@@ -52,7 +52,8 @@ void block_forward(const AttentionShape& s, const ComposedTensors& in, const Att
 }  // namespace
 
 std::int64_t composed_blocks(const AttentionShape& s) {
-  return (s.queries + detail::kComposedRows - 1) / detail::kComposedRows;
+  const std::int64_t rows = detail::composed_rows(s);
+  return (s.queries + rows - 1) / rows;
 }
 
 void composed_attention_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out,
@@ -60,14 +61,14 @@ void composed_attention_forward(const AttentionShape& s, const ComposedTensors& 
   Tile tile(s);
   PackedSequence sequence;
   std::vector<float> values;
-  const std::int64_t blocks = composed_blocks(s);
+  const std::int64_t blocks = composed_blocks(s), rows = detail::composed_rows(s);
   for (std::int64_t task = begin; task < end; ++task) {
-    const std::int64_t b = task / blocks, row = task % blocks * detail::kComposedRows;
+    const std::int64_t b = task / blocks, row = task % blocks * rows;
     if (sequence.b != b) {
       sequence.pack(s, in, b);
       pack_values(s, in.attention, b, values);
     }
-    block_forward(s, in, out, detail::extent_of(s, row, detail::kComposedRows), sequence, values, tile);
+    block_forward(s, in, out, detail::extent_of(s, row, rows), sequence, values, tile);
   }
   tile_product_done();
 }

@@ -1,9 +1,8 @@
-// Heads mixing with each other at every (query, key) pair of one query's row, vectorised along the keys (DCMHA Eq.
-// 3-8).
+// Heads mixing with each other at every (query, key) pair, vectorised along the keys (DCMHA Eq. 3-8).
 //
-// Letters: H heads in C groups of m, R rank, n keys.
-//   out_h = f_h a_h skip + f_h a_h (gate_query_h + gate_key_hj) + sum_m f_m a_m fixed_mh
-//         + sum_r (sum_m f_m a_m u_rm) w_rh, for the query's factors and for those of key j
+// Letters: H heads in C groups of m, R rank, n keys; i query, j key.
+//   out_h = a_h skip + a_h (gate_query_ih + gate_key_hj) + sum_m a_m fixed_mh
+//         + sum_r (sum_m a_m u_rm) w_rh, for the factors of query i and for those of key j
 #pragma once
 
 #include <cstdint>
@@ -17,31 +16,31 @@ struct HeadMix {
   std::int64_t heads, groups, rank;
   bool skip;
   const float* fixed = nullptr;                        // [C, m, m], from, to
-  const float *u_query = nullptr, *w_query = nullptr;  // [R, H]
+  const float *u_query = nullptr, *w_query = nullptr;  // [R, H] of the first query
   const float* gate_query = nullptr;                   // [H]
+  std::int64_t query_stride = 0;                       // from one query's factors to the next one's
   const float *u_key = nullptr, *w_key = nullptr;      // R H rows of keys
   const float* gate_key = nullptr;                     // H rows of keys
   std::int64_t key_stride = 0;                         // between those rows
 };
 
-// Rows of H heads: head h at data + h * stride, n keys (a multiple of 64) each.
+// Some queries' rows of all heads: data + h * head_stride + i * row_stride, n keys (a multiple of 64) each.
 struct HeadRows {
   float* data;
-  std::int64_t stride;
+  std::int64_t head_stride, row_stride, rows;
 };
 
-// `a` becomes the mixed row. `factor` [H].
+// `a` becomes the mixed rows. `factor` [rows, H] multiplies them first; null: 1.
 void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, std::int64_t n);
 
-// Where gradients are added; null where the map has no such part.
+// Where gradients are added; null where the map has no such part. Laid out as in HeadMix.
 struct HeadMixGradients {
-  float* fixed = nullptr;  // [C, m, m]
+  float* fixed = nullptr;
   float *u_query = nullptr, *w_query = nullptr, *gate_query = nullptr;
-  float *u_key = nullptr, *w_key = nullptr, *gate_key = nullptr;  // rows with the mix's key_stride
+  float *u_key = nullptr, *w_key = nullptr, *gate_key = nullptr;
 };
 
-// `a` is the row before mixing; `d` holds the mixed row's gradient and becomes that of `a`.
-void mix_heads_backward(const HeadMix& mix, const float* factor, HeadRows a, HeadRows d, std::int64_t n,
-                        const HeadMixGradients& gradients);
+// `a` holds the rows before mixing, `d` the mixed rows' gradients, which become those of `a`.
+void mix_heads_backward(const HeadMix& mix, HeadRows a, HeadRows d, std::int64_t n, const HeadMixGradients& gradients);
 
 }  // namespace headroom::kernels

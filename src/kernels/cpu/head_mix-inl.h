@@ -1,0 +1,123 @@
+// What mixing and its backward pass share. Included once for each instruction set.
+#if defined(HEADROOM_KERNELS_HEAD_MIX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEADROOM_KERNELS_HEAD_MIX_INL_H_
+#undef HEADROOM_KERNELS_HEAD_MIX_INL_H_
+#else
+#define HEADROOM_KERNELS_HEAD_MIX_INL_H_
+#endif
+
+#include "headroom/kernels/cpu/head_mix.h"
+#include "kernels/cpu/partial-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headroom::kernels::HWY_NAMESPACE {
+
+// One group of m heads, whose first is `first`, seen by `Rows` queries at once: what belongs to a key is then loaded
+// once for all of them. Rank = 0: known only at run time.
+template <int Rank, int Rows>
+struct Group {
+  static constexpr int kRoom = Rank > 0 ? Rank : kMostMixRank;
+  const HeadMix& mix;
+  std::int64_t first, m;
+
+  HWY_INLINE std::int64_t rank() const { return Rank > 0 ? Rank : mix.rank; }
+  HWY_INLINE std::int64_t scalar(std::int64_t q, std::int64_t r, std::int64_t h) const {
+    return q * mix.query_stride + r * mix.heads + first + h;
+  }
+  HWY_INLINE std::int64_t key_row(std::int64_t r, std::int64_t h) const {
+    return (r * mix.heads + first + h) * mix.key_stride;
+  }
+  HWY_INLINE const float* fixed() const { return mix.fixed + first * m; }
+  HWY_INLINE float* row(const HeadRows& rows, std::int64_t q, std::int64_t h) const {
+    return rows.data + (first + h) * rows.head_stride + q * rows.row_stride;
+  }
+  // By what head h multiplies its own entry: skip and both sides' gates.
+  HWY_INLINE Vector own(std::int64_t q, std::int64_t h, const Vector key_gate) const {
+    const Tag d;
+    const float constant =
+        (mix.skip ? 1.0F : 0.0F) +
+        (mix.gate_query != nullptr ? mix.gate_query[q * mix.query_stride + first + h] : 0.0F);
+    return hn::Add(key_gate, hn::Set(d, constant));
+  }
+  HWY_INLINE Vector key_gate(std::int64_t h, std::int64_t j) const {
+    const Tag d;
+    return mix.gate_key != nullptr ? hn::LoadU(d, mix.gate_key + key_row(0, h) + j) : hn::Zero(d);
+  }
+};
+
+// A vector for each query and rank.
+template <class G, int Rows>
+struct Ranks {
+  Vector v[G::kRoom][Rows];
+  HWY_INLINE void clear(std::int64_t rank) {
+    for (std::int64_t r = 0; r < rank; ++r) {
+      for (int q = 0; q < Rows; ++q) {
+        v[r][q] = hn::Zero(Tag());
+      }
+    }
+  }
+};
+
+// sum[r][q] += a[q] * scalar(q, r), the query's own factors of one head.
+template <int Rank, int Rows, class Sums>
+HWY_INLINE void add_by_query(const Group<Rank, Rows>& g, const Vector* a, const float* factors, std::int64_t h,
+                             Sums& sum) {
+  for (std::int64_t r = 0; r < g.rank(); ++r) {
+    for (int q = 0; q < Rows; ++q) {
+      sum.v[r][q] = hn::MulAdd(a[q], hn::Set(Tag(), factors[g.scalar(q, r, h)]), sum.v[r][q]);
+    }
+  }
+}
+
+// sum[r][q] += a[q] * row(r)[j], the keys' factors of one head.
+template <int Rank, int Rows, class Sums>
+HWY_INLINE void add_by_key(const Group<Rank, Rows>& g, const Vector* a, const float* factors, std::int64_t h,
+                           std::int64_t j, Sums& sum) {
+  for (std::int64_t r = 0; r < g.rank(); ++r) {
+    const Vector factor = hn::LoadU(Tag(), factors + g.key_row(r, h) + j);
+    for (int q = 0; q < Rows; ++q) {
+      sum.v[r][q] = hn::MulAdd(a[q], factor, sum.v[r][q]);
+    }
+  }
+}
+
+// Calls body(group, rows from the i-th on) for every group of heads and every `Rows` rows, then for single rows.
+template <int Rank, int Rows, class Body>
+HWY_INLINE void for_groups_of(const HeadMix& mix, std::int64_t rows, const Body& body) {
+  const std::int64_t m = mix.heads / mix.groups, whole = rows / Rows * Rows;
+  for (std::int64_t first = 0; first < mix.heads; first += m) {
+    for (std::int64_t i = 0; i < rows; i += i < whole ? Rows : 1) {
+      HeadMix here = mix;
+      const auto move = [&](const float*& p) { p = p == nullptr ? nullptr : p + i * mix.query_stride; };
+      move(here.u_query);
+      move(here.w_query);
+      move(here.gate_query);
+      if (i < whole) {
+        body(Group<Rank, Rows>{here, first, m}, i);
+      } else {
+        body(Group<Rank, 1>{here, first, m}, i);
+      }
+    }
+  }
+}
+
+template <int Rows, class Body>
+HWY_INLINE void for_groups(const HeadMix& mix, std::int64_t rows, const Body& body) {
+  switch (mix.rank) {
+    case 1:
+      return for_groups_of<1, Rows>(mix, rows, body);
+    case 2:
+      return for_groups_of<2, Rows>(mix, rows, body);
+    default:
+      return for_groups_of<0, Rows>(mix, rows, body);
+  }
+}
+
+HWY_INLINE HeadRows rows_from(const HeadRows& rows, std::int64_t i) {
+  return {rows.data + i * rows.row_stride, rows.head_stride, rows.row_stride, rows.rows - i};
+}
+
+}  // namespace headroom::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
