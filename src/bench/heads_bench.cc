@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "headroom/ops/attention.h"
+#include "headroom/ops/linear_attention.h"
 #include "timing.h"
 
 namespace headroom::bench {
@@ -107,6 +108,29 @@ std::vector<Row> mixture(const BenchOptions& options) {
     rows.push_back(row(half.name() + " shifted keys: reference", times[2], times[2]));
     rows.push_back(row(half.name() + " shifted keys: fused", times[3], times[2]));
     rows.push_back(row(z.name() + " one key: fused", times[4], times[0]));
+  }
+  return rows;
+}
+
+std::vector<Row> linear_attention(const BenchOptions& options) {
+  std::vector<Row> rows;
+  for (const Sizes& z : std::vector<Sizes>{{8, 8, 256, 64}, {4, 8, 1024, 64}, {1, 8, 8192, 64}}) {
+    const Case softmax(z);
+    std::vector<at::Tensor> leaves;
+    for (int i = 0; i < 3; ++i) {
+      leaves.push_back(at::rand({z.b, z.h, z.t, z.e}).requires_grad_(true));
+    }
+    const ops::LinearAttentionInputs in{.q = leaves[0], .k = leaves[1], .v = leaves[2], .epsilon = 1e-3};
+    const at::Tensor weight = at::randn_like(leaves[0].detach());
+    const auto work = [&](Implementation implementation) -> Work {
+      return [=] { torch::autograd::grad({ops::linear_attention(in, implementation)}, leaves, {weight}); };
+    };
+    const std::vector<double> times = medians_in_turn(
+        {work(Implementation::reference), work(Implementation::fused), softmax.forward_backward(Implementation::fused)},
+        options.repeats);
+    rows.push_back(row(z.name() + ": reference", times[0], times[0]));
+    rows.push_back(row(z.name() + ": fused", times[1], times[0]));
+    rows.push_back(row(z.name() + ": softmax attention, fused", times[2], times[0]));
   }
   return rows;
 }

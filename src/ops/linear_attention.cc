@@ -5,6 +5,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
+#include "prefix_product.h"
 
 namespace headroom::ops {
 namespace {
@@ -73,11 +74,30 @@ Sums causal_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
   return {at::cat(values, 3), at::cat(weights, 3)};
 }
 
+std::string fused_refusal(const LinearAttentionInputs& in, const LinearState* carried) {
+  if (!in.q.is_cpu()) {
+    return "the tensors are not on the CPU";
+  }
+  if (in.q.scalar_type() == at::kDouble) {
+    return "float64 has the reference only";
+  }
+  return carried != nullptr ? "a state that is carried on has the reference only" : "";
+}
+
+// A column of ones beside v: the sum of the weights comes along with that of the values.
+Sums fused_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearAttentionInputs& in) {
+  const std::int64_t b = q.size(0), h = q.size(1), t = q.size(2), e = v.size(3), g = k.size(1);
+  std::vector<std::int64_t> one_more = v.sizes().vec();
+  one_more[3] = 1;
+  const at::Tensor sums = prefix_product(q, k, at::cat({v, at::ones(one_more, v.options())}, 3), in.causal);
+  return {sums.narrow(3, 0, e).reshape({b, g, h / g, t, e}), sums.select(3, e).reshape({b, g, h / g, t})};
+}
+
 }  // namespace
 
 at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation implementation, LinearState* carried) {
   check(in);
-  choose("linear_attention", implementation, "linear attention has the reference only");
+  const bool fused = choose("linear_attention", implementation, fused_refusal(in, carried)) == Implementation::fused;
   const std::int64_t b = in.q.size(0), h = in.q.size(1), t = in.q.size(2), e = in.q.size(3), g = in.k.size(1);
   const at::Tensor q = wide(in.q).reshape({b, g, h / g, t, e}), v = wide(in.v);
   at::Tensor k = wide(in.k);
@@ -87,7 +107,9 @@ at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation impl
   LinearState own;
   LinearState& state = carried != nullptr ? *carried : own;
   Sums sums;
-  if (in.causal) {
+  if (fused) {
+    sums = fused_sums(wide(in.q), k, v, in);
+  } else if (in.causal) {
     sums = causal_sums(q, k, v, state, carried != nullptr);
   } else {
     remember(state, k, v);
