@@ -39,6 +39,12 @@ at::Tensor by_rows(const at::Tensor& a) {
   return copy;
 }
 
+// A matrix without gaps, either way round: for anything else (the expanded gradient of a sum, a part of a wider matrix)
+// oneDNN takes its plainest loops.
+at::Tensor without_gaps(const at::Tensor& b) {
+  return b.is_contiguous() || b.t().is_contiguous() ? b : b.contiguous();
+}
+
 bool suits_one_dnn(const at::Tensor& a, const at::Tensor& b) {
   return a.is_cpu() && a.scalar_type() == at::kFloat && a.numel() > 0 && b.numel() > 0 &&
          at::globalContext().userEnabledMkldnn() && one_dnn_linear();
@@ -78,7 +84,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional
   if (!suits_one_dnn(a, b)) {
     return bias ? at::addmm(*bias, a, b) : a.mm(b);
   }
-  return one_dnn_linear()->call(by_rows(a), b.t(), bias, "none", c10::List<std::optional<at::Scalar>>(), "");
+  return one_dnn_linear()->call(by_rows(a), without_gaps(b).t(), bias, "none", c10::List<std::optional<at::Scalar>>(), "");
 }
 
 at::Tensor product_of_columns(const at::Tensor& x, const at::Tensor& y) {

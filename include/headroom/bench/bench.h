@@ -14,6 +14,7 @@ struct BenchOptions {
   std::int64_t repeats = 7;        // timed runs, after warming up; the median counts
   std::int64_t threads = 0;        // 0: all physical cores
   std::string precision = "fp32";  // fp32 | bf16, where a benchmark has both
+  std::string plots;               // a folder for drawings; empty: none
 };
 
 struct Row {

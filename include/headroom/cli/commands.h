@@ -57,6 +57,7 @@ struct Bench {
   std::int64_t repeats = 7;
   std::string precision = "fp32";
   bool list = false;
+  std::string plots;  // a folder for drawings; empty: none
   std::string serve;  // not empty: this process is the worker of another's benchmark
 };
 

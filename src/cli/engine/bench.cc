@@ -30,7 +30,7 @@ int run(const Bench& command, const EngineRequest& request) {
     }
   }
   const bench::BenchOptions options{
-      .repeats = command.repeats, .threads = request.threads, .precision = command.precision};
+      .repeats = command.repeats, .threads = request.threads, .precision = command.precision, .plots = command.plots};
   std::vector<bench::Row> all;
   for (const std::string& name : command.names.empty() ? known : command.names) {
     const std::vector<bench::Row> rows = bench::run(name, options);

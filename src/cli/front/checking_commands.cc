@@ -44,6 +44,7 @@ void add_bench(Program& program) {
       program.add(program.root(), "bench", "Time operators and training steps beside yardsticks in the same run.",
                   "headroom bench attention step", [&program, options] { return program.engine(*options); });
   command.add_option("NAME", options->names, "benchmarks (default: all)")->type_name("");
+  command.add_option("--plots", options->plots, "draw what has a shape into this folder (scaling)")->type_name("DIR");
   command.add_option("--serve", options->serve)->group("");
   command.add_flag("--list", options->list, "say what there is");
   command.add_option("--repeats", options->repeats, "timed runs; the median counts")

@@ -1,0 +1,148 @@
+// Time and memory of one attention layer, forward and backward, as it grows: with the tokens, the heads, the experts.
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "headroom/core/files.h"
+#include "headroom/core/system.h"
+#include "headroom/nn/attention.h"
+#include "log_plot.h"
+#include "timing.h"
+
+namespace headroom::bench {
+namespace {
+
+constexpr std::int64_t kModel = 512;
+constexpr double kMebibyte = 1048576.0;
+
+struct Variant {
+  std::string name;
+  config::AttentionOptions attention;
+  Implementation implementation = Implementation::automatic;
+  std::int64_t most = 8192;  // tokens
+};
+
+struct Measured {
+  double seconds, mebibytes;
+};
+
+config::AttentionOptions dense(std::int64_t heads) {
+  config::AttentionOptions o;
+  o.n_heads = heads;
+  o.d_head = kModel / heads;
+  o.position = config::Position::rope;
+  return o;
+}
+
+config::AttentionOptions switchhead(std::int64_t experts) {
+  config::AttentionOptions o = dense(2);
+  o.d_head = 96;
+  o.projection = config::Projection::experts;
+  o.n_experts = experts;
+  o.top_k = 2;
+  return o;
+}
+
+Measured measure(const Variant& variant, std::int64_t tokens, std::int64_t repeats) {
+  nn::Parameters parameters;
+  const nn::Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(1), at::kFloat);
+  const nn::Attention layer(variant.attention, {.d_model = kModel, .context_length = tokens}, build);
+  const at::Tensor x = at::randn({1, tokens, kModel}).requires_grad_(true);
+  std::vector<at::Tensor> leaves = {x};
+  for (const nn::Parameter& p : parameters.all()) {
+    leaves.push_back(p.tensor);
+  }
+  nn::Context context;
+  context.training = true;
+  context.implementation = variant.implementation;
+  const auto work = [&] { torch::autograd::grad({layer({.x = x}, context).sum()}, leaves, {}, {}, false, true); };
+  work();
+  reset_peak_memory();
+  const std::int64_t before = resident_memory_bytes();
+  std::vector<double> seconds;
+  for (std::int64_t i = 0; i < repeats; ++i) {
+    seconds.push_back(seconds_of(work));
+  }
+  return {median(std::move(seconds)), static_cast<double>(peak_memory_bytes() - before) / kMebibyte};
+}
+
+struct Series {
+  Growth time, memory;
+};
+
+// Measures `variant_at(x)` with tokens_at(x) tokens for each x.
+template <class VariantAt, class TokensAt>
+Series grow(const std::string& name, const std::vector<double>& xs, const VariantAt& variant_at,
+            const TokensAt& tokens_at, const std::string& unit, std::int64_t repeats, std::vector<Row>& rows) {
+  Series series{{.name = name, .x = {}, .y = {}}, {.name = name, .x = {}, .y = {}}};
+  for (const double x : xs) {
+    const Variant variant = variant_at(static_cast<std::int64_t>(x));
+    const std::int64_t tokens = tokens_at(static_cast<std::int64_t>(x));
+    if (tokens > variant.most) {
+      continue;
+    }
+    const Measured m = measure(variant, tokens, repeats);
+    rows.push_back({.name = fmt::format("{}: {} {}", name, x, unit),
+                    .seconds = m.seconds,
+                    .peak_memory_bytes = static_cast<std::int64_t>(m.mebibytes * kMebibyte)});
+    series.time.x.push_back(x);
+    series.time.y.push_back(m.seconds * 1e3);
+    series.memory.x.push_back(x);
+    series.memory.y.push_back(std::max(m.mebibytes, 0.1));
+  }
+  rows.push_back({.name = fmt::format("{}: time ~ {}^{:.2f}, memory ~ {}^{:.2f}", name, unit, slope(series.time, 3),
+                                      unit, slope(series.memory, 3)),
+                  .seconds = series.time.y.back() * 1e-3});
+  return series;
+}
+
+void plot(const std::string& path, const std::string& x_label, const std::vector<Series>& all) {
+  LogPlot time{"Time, forward and backward", x_label, "ms", {}}, memory{"Peak memory", x_label, "MiB", {}};
+  for (const Series& series : all) {
+    time.lines.push_back(series.time);
+    memory.lines.push_back(series.memory);
+  }
+  write_text_file(path, draw({time, memory}));
+}
+
+std::vector<Series> by_tokens(std::int64_t repeats, std::vector<Row>& rows) {
+  config::AttentionOptions composed = dense(8), linear = dense(8);
+  composed.composition = config::Composition::dynamic;
+  linear.score = config::Score::linear;
+  const std::vector<Variant> variants = {{"dense H8, reference", dense(8), Implementation::reference, 4096},
+                                         {"dense H8", dense(8)},
+                                         {"SwitchHead H2 E4", switchhead(4)},
+                                         {"composed H8", composed},
+                                         {"linear H8", linear}};
+  std::vector<Series> all;
+  for (const Variant& variant : variants) {
+    all.push_back(grow(
+        variant.name, {256, 512, 1024, 2048, 4096, 8192}, [&](std::int64_t) { return variant; },
+        [](std::int64_t t) { return t; }, "T", repeats, rows));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Row> scaling(const BenchOptions& options) {
+  const std::int64_t repeats = std::min<std::int64_t>(options.repeats, 5);
+  const auto fixed = [](std::int64_t) { return std::int64_t{2048}; };
+  std::vector<Row> rows;
+  const std::vector<Series> tokens = by_tokens(repeats, rows);
+  const std::vector<Series> heads = {
+      grow("dense, d_head 512/H", {1, 2, 4, 8, 16, 32}, [](std::int64_t h) { return Variant{"", dense(h)}; }, fixed,
+           "H", repeats, rows)};
+  const std::vector<Series> experts = {
+      grow("SwitchHead H2, top 2", {2, 4, 8, 16, 32}, [](std::int64_t e) { return Variant{"", switchhead(e)}; }, fixed,
+           "E", repeats, rows)};
+  if (!options.plots.empty()) {
+    make_folder(options.plots);
+    plot(options.plots + "/scaling_tokens.svg", "tokens T", tokens);
+    plot(options.plots + "/scaling_heads.svg", "heads H (T = 2048)", heads);
+    plot(options.plots + "/scaling_experts.svg", "experts E (T = 2048)", experts);
+  }
+  return rows;
+}
+
+}  // namespace headroom::bench
