@@ -9,6 +9,7 @@
 #include "headroom/core/error.h"
 #include "headroom/kernels/cpu/dropout_rows.h"
 #include "headroom/ops/choice.h"
+#include "refusal.h"
 
 namespace headroom::ops {
 namespace {
@@ -125,23 +126,13 @@ at::Tensor dropout_autograd(const at::Tensor& x, double p, std::int64_t seed, bo
   return Dropout::apply(x, p, seed, relu);
 }
 
-std::string fused_refusal(const at::Tensor& x) {
-  if (!x.is_cpu()) {
-    return "the tensors are not on the CPU";
-  }
-  if (x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16) {
-    return fmt::format("{} has the reference only", toString(x.scalar_type()));
-  }
-  return {};
-}
-
 }  // namespace
 
 at::Tensor dropout(const at::Tensor& x, const DropoutOptions& o, Implementation implementation) {
   if (!(o.p >= 0.0 && o.p < 1.0)) {
     fail("dropout: p must be at least 0 and below 1, got {}", o.p);
   }
-  if (choose("dropout", implementation, fused_refusal(x)) == Implementation::reference) {
+  if (choose("dropout", implementation, cpu_float_refusal(x)) == Implementation::reference) {
     return reference(x, o);
   }
   static const auto op = operator_of("headroom::dropout", &dropout_cpu);

@@ -5,6 +5,7 @@
 #include "expert_linear_reference.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
+#include "refusal.h"
 #include "registered.h"
 
 namespace headroom::ops {
@@ -32,22 +33,11 @@ void check(const ExpertLinearInputs& in) {
   }
 }
 
-std::string fused_refusal(const ExpertLinearInputs& in) {
-  if (!in.input.is_cpu()) {
-    return "the tensors are not on the CPU";
-  }
-  const at::ScalarType type = in.input.scalar_type();
-  if (type != at::kFloat && type != at::kBFloat16) {
-    return fmt::format("{} has the reference only", toString(type));
-  }
-  return {};
-}
-
 }  // namespace
 
 at::Tensor expert_linear(const ExpertLinearInputs& in, Implementation implementation) {
   check(in);
-  if (choose("expert_linear", implementation, fused_refusal(in)) == Implementation::reference) {
+  if (choose("expert_linear", implementation, cpu_float_refusal(in.input)) == Implementation::reference) {
     return expert_linear_reference(in);
   }
   return call_expert_linear(in.input, in.bank, in.index, in.weight, in.sum_heads);

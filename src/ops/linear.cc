@@ -7,6 +7,7 @@
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
 #include "product.h"
+#include "refusal.h"
 
 namespace headroom::ops {
 namespace {
@@ -23,16 +24,6 @@ at::Tensor call_linear(const at::Tensor& x, const at::Tensor& w, const std::opti
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("headroom::linear", "").typed<decltype(linear_cpu)>();
   return op.call(x, w, b);
-}
-
-std::string fused_refusal(const at::Tensor& x) {
-  if (!x.is_cpu()) {
-    return "the tensors are not on the CPU";
-  }
-  if (x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16) {
-    return fmt::format("{} has the reference only", toString(x.scalar_type()));
-  }
-  return {};
 }
 
 class Linear : public torch::autograd::Function<Linear> {
@@ -75,7 +66,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<
     fail("linear: x [N, d_in], w [d_in, d_out] and b [d_out] must fit, got {}, {} and {}", fmt::join(x.sizes(), "x"),
          fmt::join(w.sizes(), "x"), b ? fmt::format("{}", fmt::join(b->sizes(), "x")) : "-");
   }
-  if (choose("linear", implementation, fused_refusal(x)) == Implementation::reference) {
+  if (choose("linear", implementation, cpu_float_refusal(x)) == Implementation::reference) {
     return b ? at::addmm(*b, x, w) : x.mm(w);
   }
   return call_linear(x, w, b);

@@ -6,6 +6,7 @@
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
 #include "prefix_product.h"
+#include "refusal.h"
 
 namespace headroom::ops {
 namespace {
@@ -75,13 +76,7 @@ Sums causal_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
 }
 
 std::string fused_refusal(const LinearAttentionInputs& in, const LinearState* carried) {
-  if (!in.q.is_cpu()) {
-    return "the tensors are not on the CPU";
-  }
-  if (in.q.scalar_type() == at::kDouble) {
-    return "float64 has the reference only";
-  }
-  return carried != nullptr ? "a state that is carried on has the reference only" : "";
+  return carried != nullptr ? "a state that is carried on has the reference only" : cpu_float_refusal(in.q);
 }
 
 // A column of ones beside v: the sum of the weights comes along with that of the values.

@@ -235,3 +235,12 @@ def test_doctor(headroom):
     assert document["devices"][0] == "cpu"
     assert {"attention", "expert_linear", "linear_cross_entropy"} <= document["operators"].keys()
     assert f"torch: {document['torch']}" in headroom("doctor").stdout
+    assert document["operators"]["linear"]["cpu fp32"] == "fused"
+
+
+def test_doctor_says_what_of_a_config_is_fused_and_why_not(headroom):
+    operators = headroom.json("doctor", "dcmha/405m_dcformer_pp")["operators"]
+    assert operators["attention"]["cpu fp32"] == "fused"
+    learned = headroom.json("doctor", "switchhead/wt103_47m", "--set", "model.attention.score=gaussian_mixture")
+    assert learned["operators"]["attention"]["cpu fp32"].startswith("reference: ")
+    assert "no_such" in headroom.refusal("doctor", "mgk/no_such")

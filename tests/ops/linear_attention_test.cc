@@ -70,9 +70,8 @@ TEST(LinearAttention, EqualsTheMatrixAndItsGradients) {
   }
 }
 
-// Sums of S <= 200 positive terms in another order: sqrt(S) roundings of 2^-24, 8e-7. A query's gradient is what is
-// left of two such sums that nearly cancel, smaller than either by about sqrt(S) times the mean of the values over
-// their spread, 14 * 0.6 / 0.3: 2.4e-5 on each side.
+// Sums of S <= 200 positive terms in another order: sqrt(S) roundings of 2^-24, 8e-7. With an epsilon as large as the
+// sum of the weights, a gradient keeps a quarter at least of the two sums that it is the difference of.
 TEST(LinearAttention, FusedEqualsReferenceInFloat) {
   for (const auto& [t, s] :
        std::vector<std::pair<int, int>>{{1, 1}, {1, 9}, {13, 13}, {64, 64}, {65, 131}, {130, 130}, {63, 200}}) {
@@ -80,6 +79,7 @@ TEST(LinearAttention, FusedEqualsReferenceInFloat) {
       at::manual_seed(t + s);
       LinearAttentionInputs like = random_inputs(t, s, causal);
       like.normalise = t != 13;
+      like.epsilon = static_cast<double>(s);
       like.valid_keys = at::rand({2, s}).gt(0.1);
       const auto run = [&](Implementation impl) {
         return [&, impl](const std::vector<at::Tensor>& x) {
@@ -92,7 +92,7 @@ TEST(LinearAttention, FusedEqualsReferenceInFloat) {
       };
       const std::vector<at::Tensor> leaves = {like.q.to(at::kFloat), like.k.to(at::kFloat), like.v.to(at::kFloat)};
       const auto fused = evaluate(run(Implementation::fused), leaves);
-      expect_close(fused, evaluate(run(Implementation::reference), leaves), 4.8e-5,
+      expect_close(fused, evaluate(run(Implementation::reference), leaves), 2 * 4 * 8e-7,
                    fmt::format("T {} S {} causal {}", t, s, causal));
       for (const int threads : {1, 3}) {
         const int before = at::get_num_threads();

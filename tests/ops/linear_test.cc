@@ -21,8 +21,8 @@ struct Sizes {
   std::int64_t n, d_in, d_out;
   bool bias;
 };
-const std::vector<Sizes> kSizes = {{1, 1, 1, true},      {1, 37, 19, true}, {1, 515, 1031, true},    {2, 3, 5, false},    {7, 64, 13, true},
-                                   {131, 17, 101, true}, {64, 128, 64, false}, {257, 130, 67, true}};
+const std::vector<Sizes> kSizes = {{1, 1, 1, true},   {1, 37, 19, true},    {1, 515, 1031, true}, {2, 3, 5, false},
+                                   {7, 64, 13, true}, {131, 17, 101, true}, {64, 128, 64, false}, {257, 130, 67, true}};
 
 auto run(const Sizes& s, Implementation impl) {
   return [s, impl](const std::vector<at::Tensor>& x) {
@@ -75,6 +75,19 @@ TEST(Linear, ThreadsDoNotChangeTheResult) {
     expect_close(evaluate(run(s, Implementation::fused), in), one, 0.0, fmt::format("{} threads", threads));
   }
   at::set_num_threads(before);
+}
+
+// A gradient that is one number expanded, and a matrix that is a part of a wider one.
+TEST(Linear, TakesMatricesWithGaps) {
+  at::manual_seed(4);
+  const auto value = [](Implementation impl) {
+    return [impl](const std::vector<at::Tensor>& x) {
+      return ops::linear(x[0], x[1].narrow(1, 3, 40), std::nullopt, impl).sum();
+    };
+  };
+  const std::vector<at::Tensor> in = {at::randn({33, 50}), at::randn({50, 64})};
+  expect_close(evaluate(value(Implementation::fused), in), evaluate(value(Implementation::reference), in), 5e-6,
+               "gaps");
 }
 
 TEST(Linear, RefusesWhatDoesNotFit) {

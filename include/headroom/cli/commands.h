@@ -61,7 +61,10 @@ struct Bench {
   std::string serve;  // not empty: this process is the worker of another's benchmark
 };
 
-struct Doctor {};
+struct Doctor {
+  std::string config;  // empty: a small SwitchHead model
+  std::vector<std::string> set;
+};
 
 struct EngineRequest {
   std::variant<Train, Evaluate, Generate, Compare, Demo, Golden, Bench, Doctor> command;

@@ -1,10 +1,15 @@
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "engine.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/models/language_model.h"
@@ -32,22 +37,38 @@ std::vector<at::Device> devices() {
   return all;
 }
 
-// A training step of a small model, only to see which implementation every operator takes.
-void try_step(at::Device device, std::optional<at::ScalarType> compute_dtype) {
+config::ModelOptions small_switchhead() {
   config::ModelOptions options;
-  options.vocabulary_size = 16;
-  options.n_layers = 1;
   options.d_model = 64;
-  options.context_length = 64;
   options.memory_length = 64;
   options.mlp.d_hidden = 64;
   options.attention.n_heads = 2;
   options.attention.d_head = 32;
   options.attention.projection = config::Projection::experts;
   options.attention.position = config::Position::relative;
+  return options;
+}
+
+// Few layers, few tokens, few words: which operators there are stays the same.
+config::ModelOptions looked_at(const Doctor& command) {
+  config::ModelOptions options =
+      command.config.empty() ? small_switchhead() : config::load_config(command.config, command.set).model;
+  if (options.kind != config::ModelKind::language_model) {
+    misuse("doctor: {}: model.kind: must be language_model, got {}", command.config, config::name_of(options.kind));
+  }
+  options.vocabulary_size = options.adaptive_cutoffs.empty() ? 16 : options.vocabulary_size;
+  options.n_layers = std::min<std::int64_t>(options.n_layers, 2);
+  options.context_length = std::min<std::int64_t>(options.context_length, 64);
+  options.memory_length = std::min<std::int64_t>(options.memory_length, 64);
+  return options;
+}
+
+// A training step, only to see which implementation every operator takes.
+void try_step(const config::ModelOptions& options, at::Device device, std::optional<at::ScalarType> compute_dtype) {
   models::LanguageModel model(options, 1, at::TensorOptions(at::kFloat).device(device));
   nn::Context context;
   context.training = true;
+  context.generator = at::make_generator<at::CPUGeneratorImpl>(1);
   context.compute_dtype = compute_dtype;
   models::Memory memory;
   const at::Tensor tokens = at::zeros({1, options.context_length + 1}, at::TensorOptions(at::kLong).device(device));
@@ -66,12 +87,12 @@ void try_step(at::Device device, std::optional<at::ScalarType> compute_dtype) {
 }
 
 // {"attention": {"cpu float32": "fused", "cpu bfloat16": "reference: only float32"}, ...}
-Json implementations() {
+Json implementations(const config::ModelOptions& options) {
   Json all = Json::object();
   for (const at::Device& device : devices()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
       ops::forget_choices();
-      try_step(device, dtype == at::kFloat ? std::nullopt : std::optional(dtype));
+      try_step(options, device, dtype == at::kFloat ? std::nullopt : std::optional(dtype));
       const std::string where = device.str() + (dtype == at::kFloat ? " fp32" : " bf16");
       for (const auto& [op, choices] : ops::choices()) {
         all[op][where] = choices.reference == 0 ? "fused" : "reference: " + choices.refusal;
@@ -104,7 +125,7 @@ std::string render(const Json& object, int indent = 0) {
 
 }  // namespace
 
-int run(const Doctor& /*command*/, const EngineRequest& request) {
+int run(const Doctor& command, const EngineRequest& request) {
   Json names = Json::array();
   for (const at::Device& device : devices()) {
     names.push_back(device.str());
@@ -122,7 +143,8 @@ int run(const Doctor& /*command*/, const EngineRequest& request) {
                          {"precision_auto", config::name_of(train::resolve(config::Precision::automatic))},
                          {"recipes", home_folder() + "/recipes"},
                          {"cache", cache_folder()},
-                         {"operators", implementations()}};
+                         {"config", command.config.empty() ? "a small SwitchHead model" : command.config},
+                         {"operators", implementations(looked_at(command))}};
   request.output.text(render(document));
   request.output.document(document);
   return 0;

@@ -59,8 +59,14 @@ void add_bench(Program& program) {
 }
 
 void add_doctor(Program& program) {
-  program.add(program.root(), "doctor", "Versions, CPU features, devices, threads, and what is fused where.",
-              "headroom doctor", [&program] { return program.engine(Doctor{}); });
+  auto options = std::make_shared<Doctor>();
+  CLI::App& command = program.add(
+      program.root(), "doctor", "Versions, CPU features, devices, threads, and which operators of a config are fused.",
+      "headroom doctor dcmha/405m_dcformer_pp", [&program, options] { return program.engine(*options); });
+  command
+      .add_option("CONFIG", options->config, "whose operators to look at: TOML file or recipe (default: SwitchHead)")
+      ->type_name("");
+  command.add_option("--set", options->set, "change one key of the config")->type_name("KEY=VALUE");
 }
 
 }  // namespace
