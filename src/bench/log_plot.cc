@@ -103,7 +103,8 @@ std::string draw(const std::vector<LogPlot>& plots) {
       "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n",
       width, kHeight);
   for (std::size_t i = 0; i < plots.size(); ++i) {
-    svg += fmt::format("<g transform=\"translate({} 0)\">\n{}</g>\n", kWidth * static_cast<double>(i), draw_one(plots[i]));
+    svg +=
+        fmt::format("<g transform=\"translate({} 0)\">\n{}</g>\n", kWidth * static_cast<double>(i), draw_one(plots[i]));
   }
   return svg + "</svg>\n";
 }

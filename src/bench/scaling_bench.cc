@@ -130,12 +130,18 @@ std::vector<Row> scaling(const BenchOptions& options) {
   const auto fixed = [](std::int64_t) { return std::int64_t{2048}; };
   std::vector<Row> rows;
   const std::vector<Series> tokens = by_tokens(repeats, rows);
-  const std::vector<Series> heads = {
-      grow("dense, d_head 512/H", {1, 2, 4, 8, 16, 32}, [](std::int64_t h) { return Variant{"", dense(h)}; }, fixed,
-           "H", repeats, rows)};
-  const std::vector<Series> experts = {
-      grow("SwitchHead H2, top 2", {2, 4, 8, 16, 32}, [](std::int64_t e) { return Variant{"", switchhead(e)}; }, fixed,
-           "E", repeats, rows)};
+  const std::vector<Series> heads = {grow(
+      "dense, d_head 512/H", {1, 2, 4, 8, 16, 32},
+      [](std::int64_t h) {
+        return Variant{"", dense(h)};
+      },
+      fixed, "H", repeats, rows)};
+  const std::vector<Series> experts = {grow(
+      "SwitchHead H2, top 2", {2, 4, 8, 16, 32},
+      [](std::int64_t e) {
+        return Variant{"", switchhead(e)};
+      },
+      fixed, "E", repeats, rows)};
   if (!options.plots.empty()) {
     make_folder(options.plots);
     plot(options.plots + "/scaling_tokens.svg", "tokens T", tokens);

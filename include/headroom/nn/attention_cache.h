@@ -29,8 +29,8 @@ class AttentionCache {
   void count(std::int64_t n) { next_position_ += n; }
   ops::LinearState& linear() { return linear_; }
   std::int64_t capacity() const { return capacity_; }
-  // Relative positions' projected offsets, the same for every sequence; undefined until the layer leaves them here. They
-  // hold as long as the layer's parameters do not change.
+  // Relative positions' projected offsets, the same for every sequence; undefined until the layer leaves them here.
+  // They hold as long as the layer's parameters do not change.
   at::Tensor& offsets() { return offsets_; }
 
   void keep_last(std::int64_t count);  // a new chunk begins: the sequence now starts `count` tokens back

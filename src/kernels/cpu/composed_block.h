@@ -21,7 +21,8 @@ inline std::int64_t composed_rows(const AttentionShape& s) {
 // [heads, rows, columns]: raw scores, composed scores, probabilities, or gradients of one of them.
 struct Tile {
   std::vector<float> data;
-  explicit Tile(const AttentionShape& s) : data(static_cast<std::size_t>(s.heads * composed_rows(s) * padded(s.keys))) {}
+  explicit Tile(const AttentionShape& s)
+      : data(static_cast<std::size_t>(s.heads * composed_rows(s) * padded(s.keys))) {}
   float* head(const Extent& e, std::int64_t h) { return data.data() + h * e.rows * e.columns; }
   float* row(const Extent& e, std::int64_t h, std::int64_t i) { return head(e, h) + i * e.columns; }
   HeadRows heads(const Extent& e, std::int64_t i, std::int64_t rows) {
@@ -80,7 +81,8 @@ void for_mixed_rows(const AttentionShape& s, const Extent& e, const Body& body) 
   }
 }
 
-// One sequence, ready for products: keys as columns, multiplied by the scale of scores, and the key side of both stages.
+// One sequence, ready for products: keys as columns, multiplied by the scale of scores, and the key side of both
+// stages.
 struct PackedSequence {
   std::int64_t b = -1, key_width = 0;
   std::vector<float> k;  // [G, e, key_width]

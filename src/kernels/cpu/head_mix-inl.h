@@ -34,9 +34,8 @@ struct Group {
   // By what head h multiplies its own entry: skip and both sides' gates.
   HWY_INLINE Vector own(std::int64_t q, std::int64_t h, const Vector key_gate) const {
     const Tag d;
-    const float constant =
-        (mix.skip ? 1.0F : 0.0F) +
-        (mix.gate_query != nullptr ? mix.gate_query[q * mix.query_stride + first + h] : 0.0F);
+    const float constant = (mix.skip ? 1.0F : 0.0F) +
+                           (mix.gate_query != nullptr ? mix.gate_query[q * mix.query_stride + first + h] : 0.0F);
     return hn::Add(key_gate, hn::Set(d, constant));
   }
   HWY_INLINE Vector key_gate(std::int64_t h, std::int64_t j) const {

@@ -15,8 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
-constexpr int kQueriesBack = 2;         // the sums of more do not fit into the registers
-constexpr std::int64_t kKeys = 128;     // of one round
+constexpr int kQueriesBack = 2;           // the sums of more do not fit into the registers
+constexpr std::int64_t kKeys = 128;       // of one round
 constexpr std::int64_t kHeadsAtOnce = 4;  // whose sums over the keys are kept in registers
 
 HWY_INLINE void add_to(float* to, const Vector v) {
@@ -92,7 +92,8 @@ HWY_INLINE void SumOverKeys(const G& g, const HeadRows& rows, const HeadRows& d_
   for (std::int64_t k = 0; k < n; k += lanes) {
     const Vector t = hn::Load(d, round.t_query[r][q] + k), z = hn::Load(d, round.z_query[r][q] + k);
     for (int i = 0; i < Heads; ++i) {
-      const Vector a = hn::LoadU(d, g.row(rows, q, h + i) + j + k), back = hn::LoadU(d, g.row(d_rows, q, h + i) + j + k);
+      const Vector a = hn::LoadU(d, g.row(rows, q, h + i) + j + k),
+                   back = hn::LoadU(d, g.row(d_rows, q, h + i) + j + k);
       u[i] = hn::MulAdd(z, a, u[i]);
       w[i] = hn::MulAdd(t, back, w[i]);
       gate[i] = hn::MulAdd(a, back, gate[i]);
@@ -118,8 +119,8 @@ HWY_INLINE void BackVector(const Group<Rank, Rows>& g, const HeadRows& rows, con
     for (int q = 0; q < Rows; ++q) {
       extra[from][q] = hn::Zero(d);
       for (std::int64_t h = 0; h < g.m; ++h) {
-        extra[from][q] = hn::MulAdd(hn::LoadU(d, g.row(d_rows, q, h) + j), hn::Set(d, g.fixed()[from * g.m + h]),
-                                    extra[from][q]);
+        extra[from][q] =
+            hn::MulAdd(hn::LoadU(d, g.row(d_rows, q, h) + j), hn::Set(d, g.fixed()[from * g.m + h]), extra[from][q]);
       }
     }
   }
@@ -140,7 +141,8 @@ HWY_INLINE void BackVector(const Group<Rank, Rows>& g, const HeadRows& rows, con
     }
     for (std::int64_t r = 0; x.u_query != nullptr && r < g.rank(); ++r) {
       for (int q = 0; q < Rows; ++q) {
-        result[q] = hn::MulAdd(hn::Load(d, round.z_query[r][q] + k), hn::Set(d, x.u_query[g.scalar(q, r, h)]), result[q]);
+        result[q] =
+            hn::MulAdd(hn::Load(d, round.z_query[r][q] + k), hn::Set(d, x.u_query[g.scalar(q, r, h)]), result[q]);
       }
     }
     for (std::int64_t r = 0; x.u_key != nullptr && r < g.rank(); ++r) {
