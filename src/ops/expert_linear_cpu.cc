@@ -3,28 +3,49 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <cstdlib>
+#include <string_view>
 #include <tuple>
 
 #include "expert_linear_blocks.h"
 #include "expert_linear_sorted.h"
+#include "headroom/core/system.h"
 #include "registered.h"
 
 namespace headroom::ops {
 namespace {
 
+// bf16 products are worth sorting all rows for where the CPU has tiles for them; elsewhere blocks in float32 are faster
+// and take less memory. HEADROOM_EXPERT_LINEAR=sorted|blocks decides instead.
+bool sorts_bf16() {
+  static const bool kSorts = [] {
+    const char* wish = std::getenv("HEADROOM_EXPERT_LINEAR");
+    return wish != nullptr ? std::string_view(wish) == "sorted" : cpu_has("amx_bf16");
+  }();
+  return kSorts;
+}
+
+bool in_blocks(const at::Tensor& input) {
+  return input.scalar_type() == at::kFloat || !sorts_bf16();
+}
+
+ExpertLinearInputs in_float(const ExpertLinearInputs& in) {
+  return {in.input.to(at::kFloat), in.bank.to(at::kFloat), in.index, in.weight, in.sum_heads};
+}
+
 at::Tensor expert_linear_cpu(const at::Tensor& input, const at::Tensor& bank, const at::Tensor& index,
                              const std::optional<at::Tensor>& weight, bool sum_heads) {
   const ExpertLinearInputs in{input, bank, index, weight, sum_heads};
-  return input.scalar_type() == at::kFloat ? expert_linear_blocks(in) : expert_linear_sorted(in);
+  return in_blocks(input) ? expert_linear_blocks(in_float(in)).to(input.scalar_type()) : expert_linear_sorted(in);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> expert_linear_backward_cpu(
     const at::Tensor& grad, const at::Tensor& input, const at::Tensor& bank, const at::Tensor& index,
     const std::optional<at::Tensor>& weight, bool sum_heads) {
   const ExpertLinearInputs in{input, bank, index, weight, sum_heads};
-  const ExpertGradients result = input.scalar_type() == at::kFloat ? expert_linear_blocks_backward(grad, in)
-                                                                   : expert_linear_sorted_backward(grad, in);
-  return {result.input, result.bank,
+  const ExpertGradients result = in_blocks(input) ? expert_linear_blocks_backward(grad.to(at::kFloat), in_float(in))
+                                                  : expert_linear_sorted_backward(grad, in);
+  return {result.input.to(input.scalar_type()), result.bank.to(bank.scalar_type()),
           weight ? result.weight.to(weight->scalar_type()) : at::empty({0}, index.options().dtype(at::kFloat))};
 }
 
