@@ -16,11 +16,15 @@ using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& w, const 
                                 std::string_view activation, c10::List<std::optional<at::Scalar>> scalars,
                                 std::optional<std::string_view> algorithm);
 
-// Absent where torch was built without oneDNN.
+// Absent where torch was built without oneDNN, or where a version of torch has it with other arguments.
 const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& one_dnn_linear() {
   static const auto kFound = []() -> std::optional<c10::TypedOperatorHandle<OneDnnLinear>> {
     const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
-    return schema ? std::optional(schema->typed<OneDnnLinear>()) : std::nullopt;
+    try {
+      return schema ? std::optional(schema->typed<OneDnnLinear>()) : std::nullopt;
+    } catch (const c10::Error&) {
+      return std::nullopt;
+    }
   }();
   return kFound;
 }
