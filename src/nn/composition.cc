@@ -19,6 +19,11 @@ double glorot(std::int64_t in, std::int64_t out) {
   return std::sqrt(2.0 / static_cast<double>(in + out));
 }
 
+// x [C or 1, N, in], w [C, in, out]: [C, N, out].
+at::Tensor product_by_group(const at::Tensor& x, const at::Tensor& w, const Context& context) {
+  return w.size(0) == 1 ? linear(x[0], w[0], {}, context).unsqueeze(0) : x.matmul(to_compute(w, context));
+}
+
 }  // namespace
 
 Composition::Composition(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build)
@@ -66,10 +71,10 @@ at::Tensor Composition::factors(const Side& side, const at::Tensor& x, const Con
   if (side.w1.defined()) {
     const std::int64_t groups = side.w1.size(0), hidden = side.w1.size(2), rank = side.w2.size(3), m = side.w2.size(4);
     const at::Tensor inner =
-        activate(rows.unsqueeze(0).matmul(to_compute(side.w1, context)),
+        activate(product_by_group(rows.unsqueeze(0), side.w1, context),
                  options_.compose_activation == config::ComposeActivation::gelu ? config::Activation::gelu
                                                                                 : config::Activation::gelu_tanh);
-    const at::Tensor both = inner.matmul(to_compute(side.w2, context).view({groups, hidden, 2 * rank * m}));
+    const at::Tensor both = product_by_group(inner, side.w2.view({groups, hidden, 2 * rank * m}), context);
     // [C, N, 2, R, m] to [2, N, R, C, m]
     const at::Tensor uw = both.view({groups, b * n, 2, rank, m}).permute({2, 1, 3, 0, 4});
     const at::Tensor u = uw[0];
@@ -77,7 +82,7 @@ at::Tensor Composition::factors(const Side& side, const at::Tensor& x, const Con
     parts.push_back(uw[1].reshape({b, n, -1}));
   }
   if (side.wg.defined()) {
-    parts.push_back(rows.mm(to_compute(side.wg, context)).tanh().view({b, n, -1}));
+    parts.push_back(linear(rows, side.wg, {}, context).tanh().view({b, n, -1}));
   }
   return parts.empty() ? at::empty({b, n, 0}, rows.options()) : at::cat(parts, 2);
 }

@@ -87,11 +87,25 @@ std::tuple<at::Tensor, at::Tensor> composed_attention_cpu(const at::Tensor& q, c
   const at::Tensor o = empty_by_token(in.q);
   const at::Tensor log_sum = at::empty({q.size(0), q.size(1), q.size(2)}, in.q.options());
   const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
-  const std::int64_t tasks = in.shape.batch * kernels::composed_blocks(in.shape);
-  at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
-    kernels::composed_attention_forward(in.shape, in.tensors, out, begin, end);
+  const std::int64_t workers =
+      std::min<std::int64_t>(at::get_num_threads(), in.shape.batch * kernels::composed_blocks(in.shape));
+  at::parallel_for(0, workers, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t worker = begin; worker < end; ++worker) {
+      kernels::composed_attention_forward(in.shape, in.tensors, out, worker, workers);
+    }
   });
   return {o.to(q.scalar_type()), log_sum};
+}
+
+// Work for a few threads even in a batch of one, whose parts have gradients of their own.
+std::int64_t gradient_parts(const kernels::AttentionShape& shape) {
+  constexpr std::int64_t kTasks = 4;
+  return std::clamp<std::int64_t>(kTasks / std::max<std::int64_t>(1, shape.batch), 1, kernels::composed_blocks(shape));
+}
+
+// [P * B, ...] to [B, ...].
+at::Tensor sum_of_parts(const at::Tensor& t, std::int64_t n_parts) {
+  return n_parts == 1 ? t : t.unflatten(0, {n_parts, -1}).sum(0);
 }
 
 Gradients composed_attention_backward_cpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
@@ -104,18 +118,23 @@ Gradients composed_attention_backward_cpu(const at::Tensor& grad, const at::Tens
   const std::int64_t b = q.size(0), h = q.size(1), e = q.size(3), m = h / layout.groups;
   const at::TensorOptions floats = in.q.options();
   const at::Tensor d_q = empty_by_token(in.q);
-  const at::Tensor d_k = at::empty({b, h, k.size(2), e}, floats), d_v = at::empty({b, h, k.size(2), e}, floats);
+  const std::int64_t n_parts = gradient_parts(in.shape);
+  const at::Tensor d_k = at::empty({n_parts * b, h, k.size(2), e}, floats), d_v = at::empty_like(d_k);
   std::vector<at::Tensor> d_parts;
   for (std::size_t i = 0; i < kParts; ++i) {
-    // Fixed maps are shared by the batch: a sum for each sequence.
-    const bool fixed = i % 3 == 2 && in.parts[i].numel() > 0;
-    d_parts.push_back(fixed ? at::zeros({b, layout.groups, m, m}, floats) : at::zeros_like(in.parts[i]));
+    std::vector<std::int64_t> shape = in.parts[i].sizes().vec();
+    if (i % 3 == 2 && in.parts[i].numel() > 0) {  // fixed maps are shared by the batch: a sum for each sequence
+      shape = {n_parts * b, layout.groups, m, m};
+    } else if (i % 3 == 1 && in.parts[i].numel() > 0) {
+      shape[0] *= n_parts;
+    }
+    d_parts.push_back(at::zeros(shape, floats));
   }
   const auto stage = [&](std::size_t which) {
     const auto data = [&](std::size_t part) { return d_parts[which * 3 + part].mutable_data_ptr<float>(); };
     return kernels::ComposeStageGradients{.fixed = data(2), .query = data(0), .key = data(1)};
   };
-  kernels::ComposedGradients out;
+  kernels::ComposedGradients out{.parts = n_parts, .attention = {}, .pre = {}, .post = {}};
   out.attention = {.d_o = view<const float>(d_o),
                    .o = {},
                    .log_sum = sums.const_data_ptr<float>(),
@@ -126,14 +145,17 @@ Gradients composed_attention_backward_cpu(const at::Tensor& grad, const at::Tens
                    .d_r = {}};
   out.pre = stage(0);
   out.post = stage(1);
-  at::parallel_for(0, b, 1, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, n_parts * b, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::composed_attention_backward(in.shape, in.tensors, out, begin, end);
   });
   for (std::size_t i = 0; i < kParts; ++i) {
-    const bool fixed = i % 3 == 2 && in.parts[i].numel() > 0;
-    d_parts[i] = (fixed ? d_parts[i].sum(0) : d_parts[i]).to(parts[i].scalar_type());
+    if (in.parts[i].numel() > 0 && i % 3 > 0) {
+      d_parts[i] = i % 3 == 2 ? d_parts[i].sum(0) : sum_of_parts(d_parts[i], n_parts);
+    }
+    d_parts[i] = d_parts[i].to(parts[i].scalar_type());
   }
-  return {d_q.to(q.scalar_type()), per_group(d_k, k), per_group(d_v, v), std::move(d_parts)};
+  return {d_q.to(q.scalar_type()), per_group(sum_of_parts(d_k, n_parts), k), per_group(sum_of_parts(d_v, n_parts), v),
+          std::move(d_parts)};
 }
 
 std::tuple<at::Tensor, at::Tensor> composed_attention_meta(const at::Tensor& q, const at::Tensor&, const at::Tensor&,

@@ -6,6 +6,9 @@
 
 #include "engine.h"
 #include "headroom/core/error.h"
+#include "headroom/core/system.h"
+#include "headroom/kernels/cpu/softmax_rows.h"
+#include "headroom/kernels/cpu/tile_product.h"
 
 namespace headroom::cli {
 
@@ -31,6 +34,10 @@ int run(const Bench& command, const EngineRequest& request) {
   }
   const bench::BenchOptions options{
       .repeats = command.repeats, .threads = request.threads, .precision = command.precision, .plots = command.plots};
+  request.output.text(fmt::format("{}, {} threads, {} vectors, tiles by {}\n\n", cpu_name(),
+                                  options.threads > 0 ? options.threads : physical_cores(),
+                                  kernels::softmax_rows_target(),
+                                  kernels::tile_product_uses_micro_kernels() ? "micro-kernels" : "vector loops"));
   std::vector<bench::Row> all;
   for (const std::string& name : command.names.empty() ? known : command.names) {
     const std::vector<bench::Row> rows = bench::run(name, options);

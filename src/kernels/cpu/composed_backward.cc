@@ -21,6 +21,7 @@ struct Workspace {
     rows.resize(room(s.d_head * detail::composed_rows(s)));
   }
   PackedSequence sequence;
+  std::int64_t task = 0;                     // part * B + sequence
   Tile raw, p, mixed, d;                     // scores, probabilities, those composed, gradients
   std::vector<float> keys, values;           // [G, S padded, e] times the scale, [G, e, S padded]
   std::vector<float> d_keys, d_values;       // [H, e, S padded]
@@ -48,14 +49,14 @@ void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Wo
 
 // Where the gradients of a stage at query row i and keys from `low` on go: laid out as mix_of() reads its factors.
 HeadMixGradients gradients_of(const AttentionShape& s, const ComposeStage& stage, const ComposeStageGradients& out,
-                              std::vector<float>& d_key, std::int64_t width, std::int64_t b, std::int64_t i,
-                              std::int64_t low) {
+                              std::vector<float>& d_key, std::int64_t i, std::int64_t low, const Workspace& w) {
   HeadMixGradients to;
   const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
   if (stage.fixed != nullptr) {
-    to.fixed = out.fixed + b * stage.groups * m * m;
+    to.fixed = out.fixed + w.task * stage.groups * m * m;
   }
-  float* query = out.query + (b * s.queries + i) * stage.factors(stage.query, s.heads);
+  const std::int64_t width = w.sequence.key_width;
+  float* query = out.query + (w.sequence.b * s.queries + i) * stage.factors(stage.query, s.heads);
   if (stage.query.low_rank) {
     to.u_query = query;
     to.w_query = query + uw;
@@ -79,8 +80,7 @@ void stage_backward(const AttentionShape& s, const ComposeStage& stage, const Co
   const std::int64_t b = w.sequence.b;
   detail::for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
     mix_heads_backward(detail::mix_of(s, stage, keys, b, e.row + i, e.low), before.heads(e, i, rows),
-                       w.d.heads(e, i, rows), columns,
-                       gradients_of(s, stage, out, d_key, keys.width, b, e.row + i, e.low));
+                       w.d.heads(e, i, rows), columns, gradients_of(s, stage, out, d_key, e.row + i, e.low, w));
   });
 }
 
@@ -144,10 +144,10 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
 }
 
 void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const std::vector<float>& from,
-                     std::int64_t width, std::int64_t b, float* to) {
+                     std::int64_t width, std::int64_t task, float* to) {
   const std::int64_t n = stage.factors(stage.key, s.heads);
   for (std::int64_t f = 0; f < n; ++f) {
-    std::copy_n(from.data() + f * width, s.keys, to + (b * n + f) * s.keys);
+    std::copy_n(from.data() + f * width, s.keys, to + (task * n + f) * s.keys);
   }
 }
 
@@ -157,22 +157,22 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
                                  std::int64_t begin, std::int64_t end) {
   Workspace w(s);
   const HeadsView<float>&d_k = out.attention.d_k, &d_v = out.attention.d_v;
-  for (std::int64_t b = begin; b < end; ++b) {
-    pack(s, in, b, w);
-    const std::int64_t rows = detail::composed_rows(s);
-    for (std::int64_t row = 0; row < s.queries; row += rows) {
+  const std::int64_t rows = detail::composed_rows(s);
+  for (w.task = begin; w.task < end; ++w.task) {
+    pack(s, in, w.task % s.batch, w);
+    for (std::int64_t row = w.task / s.batch * rows; row < s.queries; row += out.parts * rows) {
       block_backward(s, in, out, detail::extent_of(s, row, rows), w);
     }
     const std::int64_t width = w.sequence.key_width, room = width * s.d_head;
     for (std::int64_t h = 0; h < s.heads; ++h) {
-      transpose({w.d_keys.data() + h * room, width}, s.d_head, s.keys, {d_k.at(b, h), d_k.row});
-      transpose({w.d_values.data() + h * room, width}, s.d_head, s.keys, {d_v.at(b, h), d_v.row});
+      transpose({w.d_keys.data() + h * room, width}, s.d_head, s.keys, {d_k.at(w.task, h), d_k.row});
+      transpose({w.d_values.data() + h * room, width}, s.d_head, s.keys, {d_v.at(w.task, h), d_v.row});
     }
     if (in.pre.present) {
-      unpack_key_side(s, in.pre, w.d_pre_key, w.sequence.pre.width, b, out.pre.key);
+      unpack_key_side(s, in.pre, w.d_pre_key, w.sequence.pre.width, w.task, out.pre.key);
     }
     if (in.post.present) {
-      unpack_key_side(s, in.post, w.d_post_key, w.sequence.post.width, b, out.post.key);
+      unpack_key_side(s, in.post, w.d_post_key, w.sequence.post.width, w.task, out.post.key);
     }
   }
   tile_product_done();

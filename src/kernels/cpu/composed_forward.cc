@@ -57,12 +57,12 @@ std::int64_t composed_blocks(const AttentionShape& s) {
 }
 
 void composed_attention_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out,
-                                std::int64_t begin, std::int64_t end) {
+                                std::int64_t begin, std::int64_t step) {
   Tile tile(s);
   PackedSequence sequence;
   std::vector<float> values;
   const std::int64_t blocks = composed_blocks(s), rows = detail::composed_rows(s);
-  for (std::int64_t task = begin; task < end; ++task) {
+  for (std::int64_t task = begin; task < s.batch * blocks; task += step) {
     const std::int64_t b = task / blocks, row = task % blocks * rows;
     if (sequence.b != b) {
       sequence.pack(s, in, b);

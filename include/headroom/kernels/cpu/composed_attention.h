@@ -31,23 +31,27 @@ struct ComposedTensors {
   ComposeStage pre, post;
 };
 
-// Blocks of rows [begin, end) of the batch * composed_blocks(shape) there are.
+// Every `step`-th block of rows from `begin` on, of the batch * composed_blocks(shape) there are: late rows of a causal
+// sequence have more to do than early ones.
 std::int64_t composed_blocks(const AttentionShape& shape);
 void composed_attention_forward(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
-                                std::int64_t begin, std::int64_t end);
+                                std::int64_t begin, std::int64_t step);
 
 struct ComposeStageGradients {  // added to; null where the stage has no such part
-  float* fixed = nullptr;       // [B, C, m, m]
+  float* fixed = nullptr;       // [P, B, C, m, m]
   float* query = nullptr;       // [B, T, F]
-  float* key = nullptr;         // [B, F, S]
+  float* key = nullptr;         // [P, B, F, S]
 };
 
+// A sequence's blocks of rows are dealt out to P parts, each with gradients of keys, values and their factors of its
+// own, for the caller to add up: what is summed with what does not depend on the threads.
 struct ComposedGradients {
-  AttentionGradients attention;  // o and the relative term are not used
+  std::int64_t parts = 1;
+  AttentionGradients attention;  // d_k and d_v [P * B, ...]; o and the relative term are not used
   ComposeStageGradients pre, post;
 };
 
-// Sequences [begin, end) of the batch.
+// Tasks [begin, end) of the P * B there are, counted part * B + sequence.
 void composed_attention_backward(const AttentionShape& shape, const ComposedTensors& in, const ComposedGradients& out,
                                  std::int64_t begin, std::int64_t end);
 
