@@ -1,5 +1,7 @@
 #include "headroom/ops/attention.h"
 
+#include <ATen/Parallel.h>
+
 #include <cmath>
 #include <limits>
 
@@ -123,6 +125,23 @@ TEST(Attention, AutomaticInBfloat16) {
     // adds as much again.
     expect_close(got, expected, 5e-2, describe(s));
   }
+}
+
+TEST(Attention, ThreadsDoNotChangeTheResult) {
+  at::manual_seed(6);
+  const Sizes s{2, 4, 2, 130, 170, 9, true, 0, true};
+  const auto in = inputs(s, at::kFloat, false);
+  const auto run = [&] {
+    return evaluate([&](const auto& x) { return attention(make(s, x), Implementation::fused); }, in);
+  };
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = run();
+  for (const int threads : {2, 3}) {
+    at::set_num_threads(threads);
+    expect_close(run(), one, 0.0, fmt::format("{} threads", threads));
+  }
+  at::set_num_threads(before);
 }
 
 TEST(Attention, RowsWithoutAVisibleKeyGiveZeroAndNoGradient) {

@@ -30,7 +30,8 @@ const std::vector<Sizes> kSizes = {{1, 1, 1, 1, 1, 1},
                                    {2, 6, 6, 33, 33, 4, true, 5},
                                    {2, 16, 4, 9, 9, 8},
                                    {2, 8, 8, 40, 40, 6, false, 0, true},
-                                   {3, 4, 4, 67, 67, 3, true, 0, true}};
+                                   {3, 4, 4, 67, 67, 3, true, 0, true},
+                                   {1, 4, 2, 150, 170, 5, true, 90}};
 
 // A query's row of results and everything that its gradient goes to, by name.
 class Inputs {
@@ -222,7 +223,7 @@ TEST(FusedHeads, MixturesEqualTheReference) {
 }
 
 TEST(FusedHeads, ThreadsChangeNothing) {
-  const Sizes z{3, 4, 4, 50, 50, 8};
+  const Sizes z{1, 4, 4, 150, 150, 8};  // several blocks of rows, dealt out to several parts
   at::manual_seed(3);
   Inputs inputs(at::kFloat);
   make_basic(z, inputs);
