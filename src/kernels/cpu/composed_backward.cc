@@ -98,8 +98,7 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
   const std::int64_t b = sequence.b, width = sequence.key_width, room = width * s.d_head;
   const auto group = [&](std::int64_t h) { return h / (s.heads / s.kv_heads); };
   sequence.raw_scores(s, in, e, w.raw);
-  w.p.copy_from(w.raw, s, e);
-  sequence.compose_scores(s, in, e, w.p);
+  sequence.compose_scores(s, in, e, w.raw, w.p);
   for (std::int64_t h = 0; h < s.heads; ++h) {
     for (std::int64_t i = 0; i < e.rows; ++i) {
       probability_row(sequence.softmax_row(s, in, e, i),
@@ -109,10 +108,10 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
   Tile* composed = &w.p;
   if (in.post.present) {
     composed = &w.mixed;
-    w.mixed.copy_from(w.p, s, e);
     detail::for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
-      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), nullptr, w.mixed.heads(e, i, rows),
-                columns);
+      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), nullptr, w.p.heads(e, i, rows),
+                w.mixed.heads(e, i, rows), columns);
+      w.mixed.clear(s, e, i, rows, columns);
     });
   }
   const HeadsView<const float>& d_o = out.attention.d_o;

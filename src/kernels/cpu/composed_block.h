@@ -31,6 +31,14 @@ struct Tile {
   void copy_from(const Tile& other, const AttentionShape& s, const Extent& e) {
     std::memcpy(data.data(), other.data.data(), static_cast<std::size_t>(s.heads * e.rows * e.columns) * sizeof(float));
   }
+  // Zeroes columns [begin, e.columns) of some rows of every head.
+  void clear(const AttentionShape& s, const Extent& e, std::int64_t i, std::int64_t rows, std::int64_t begin) {
+    for (std::int64_t h = 0; begin < e.columns && h < s.heads; ++h) {
+      for (std::int64_t k = i; k < i + rows; ++k) {
+        std::fill(row(e, h, k) + begin, row(e, h, k) + e.columns, 0.0F);
+      }
+    }
+  }
 };
 
 // The key side of one stage for one sequence, its rows padded with zeros.
@@ -118,13 +126,17 @@ struct PackedSequence {
     }
   }
 
-  // Scores to what the softmax takes.
-  void compose_scores(const AttentionShape& s, const ComposedTensors& in, const Extent& e, Tile& tile) const {
+  // Scores to what the softmax takes, in `to`, which may be the tile itself.
+  void compose_scores(const AttentionShape& s, const ComposedTensors& in, const Extent& e, Tile& tile, Tile& to) const {
     if (!in.pre.present) {
+      if (&to != &tile) {
+        to.copy_from(tile, s, e);
+      }
       return;
     }
     for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
-      mix_heads(mix_of(s, in.pre, pre, b, e.row + i, e.low), nullptr, tile.heads(e, i, rows), columns);
+      mix_heads(mix_of(s, in.pre, pre, b, e.row + i, e.low), nullptr, tile.heads(e, i, rows), to.heads(e, i, rows),
+                columns);
     });
   }
 

@@ -22,7 +22,7 @@ void block_forward(const AttentionShape& s, const ComposedTensors& in, const Att
                    const PackedSequence& sequence, const std::vector<float>& values, Tile& tile) {
   const std::int64_t b = sequence.b, room = detail::padded(s.keys) * s.d_head;
   sequence.raw_scores(s, in, e, tile);
-  sequence.compose_scores(s, in, e, tile);
+  sequence.compose_scores(s, in, e, tile, tile);
   std::vector<float> inverse(static_cast<std::size_t>(s.heads * e.rows));  // [rows, heads]
   for (std::int64_t h = 0; h < s.heads; ++h) {
     for (std::int64_t i = 0; i < e.rows; ++i) {
@@ -35,7 +35,7 @@ void block_forward(const AttentionShape& s, const ComposedTensors& in, const Att
   if (in.post.present) {
     detail::for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
       mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), inverse.data() + i * s.heads,
-                tile.heads(e, i, rows), columns);
+                tile.heads(e, i, rows), tile.heads(e, i, rows), columns);
     });
   }
   for (std::int64_t h = 0; h < s.heads; ++h) {

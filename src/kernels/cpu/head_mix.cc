@@ -37,7 +37,7 @@ HWY_INLINE void mix_fixed(const Group<Rank, Rows>& g, const HeadRows& rows, std:
 
 // One vector of keys for `Rows` queries.
 template <int Rank, int Rows>
-HWY_INLINE void MixVector(const Group<Rank, Rows>& g, const HeadRows& rows, std::int64_t j) {
+HWY_INLINE void MixVector(const Group<Rank, Rows>& g, const HeadRows& rows, const HeadRows& to, std::int64_t j) {
   const Tag d;
   const HeadMix& x = g.mix;
   Ranks<Group<Rank, Rows>, Rows> by_query, by_key;
@@ -80,7 +80,7 @@ HWY_INLINE void MixVector(const Group<Rank, Rows>& g, const HeadRows& rows, std:
       }
     }
     for (int q = 0; q < Rows; ++q) {
-      hn::StoreU(out[q], d, g.row(rows, q, h) + j);
+      hn::StoreU(out[q], d, g.row(to, q, h) + j);
     }
   }
 }
@@ -96,15 +96,15 @@ HWY_INLINE void multiply(const Group<Rank, Rows>& g, const float* factor, const 
   }
 }
 
-void MixHeads(const HeadMix& mix, const float* factor, HeadRows all, std::int64_t n) {
+void MixHeads(const HeadMix& mix, const float* factor, HeadRows all, HeadRows all_to, std::int64_t n) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
   for_groups<kQueries>(mix, all.rows, [&](const auto& g, std::int64_t i) HWY_ATTR {
-    const HeadRows rows = rows_from(all, i);
+    const HeadRows rows = rows_from(all, i), to = rows_from(all_to, i);
     for (std::int64_t j = 0; j < n; j += lanes) {
       if (factor != nullptr) {
         multiply(g, factor + i * mix.heads, rows, j);
       }
-      MixVector(g, rows, j);
+      MixVector(g, rows, to, j);
     }
   });
 }
@@ -117,8 +117,8 @@ namespace headroom::kernels {
 
 HWY_EXPORT(MixHeads);
 
-void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(MixHeads)(mix, factor, a, n);
+void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, HeadRows to, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(MixHeads)(mix, factor, a, to, n);
 }
 
 }  // namespace headroom::kernels

@@ -30,8 +30,8 @@ struct HeadRows {
   std::int64_t head_stride, row_stride, rows;
 };
 
-// `a` becomes the mixed rows. `factor` [rows, H] multiplies them first; null: 1.
-void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, std::int64_t n);
+// `to` becomes the mixed rows of `a`, which it may be. `factor` [rows, H] multiplies `a` first, in its place; null: 1.
+void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, HeadRows to, std::int64_t n);
 
 // Where gradients are added; null where the map has no such part. Laid out as in HeadMix.
 struct HeadMixGradients {
