@@ -81,9 +81,8 @@ std::vector<Row> machine(const BenchOptions& options) {
     product(fmt::format("product {0}x{0}x{0} fp32", n), large_product(n, at::kFloat), flops);
     product(fmt::format("product {0}x{0}x{0} bf16", n), large_product(n, at::kBFloat16), flops);
   }
-  product(fmt::format("tiles 64x256x64 fp32 ({})",
-                      kernels::tile_product_uses_micro_kernels() ? "micro-kernels" : "vector loops"),
-          tile_products(), 2.0 * 64 * 256 * 64);
+  product(fmt::format("tiles 64x256x64 fp32 ({})", kernels::tile_product_target()), tile_products(),
+          2.0 * 64 * 256 * 64);
   const double bandwidth = machine_limits(options.precision).bandwidth_gb;
   rows.push_back({.name = fmt::format("reading 256 MiB ({:.1f} GB/s)", bandwidth), .seconds = 0.268435456 / bandwidth});
   return rows;

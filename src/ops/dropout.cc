@@ -10,6 +10,7 @@
 #include "headroom/kernels/cpu/dropout_rows.h"
 #include "headroom/ops/choice.h"
 #include "refusal.h"
+#include "registered.h"
 
 namespace headroom::ops {
 namespace {
@@ -92,17 +93,12 @@ at::Tensor dropout_backward_meta(const at::Tensor& grad, const std::optional<at:
   return at::empty(grad.sizes(), grad.options());
 }
 
-template <class Function>
-auto operator_of(const char* name, Function* /*type*/) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
-}
-
 class Dropout : public torch::autograd::Function<Dropout> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double p, std::int64_t seed,
                             bool relu) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    static const auto op = operator_of("headroom::dropout", &dropout_cpu);
+    static const auto op = registered<decltype(dropout_cpu)>("headroom::dropout");
     const at::Tensor y = op.call(x, p, seed, relu);
     context->save_for_backward({relu ? y : at::Tensor()});
     context->saved_data["p"] = p;
@@ -114,7 +110,7 @@ class Dropout : public torch::autograd::Function<Dropout> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
     const at::Tensor y = context->get_saved_variables()[0];
-    static const auto op = operator_of("headroom::dropout_backward", &dropout_backward_cpu);
+    static const auto op = registered<decltype(dropout_backward_cpu)>("headroom::dropout_backward");
     const at::Tensor grad =
         op.call(grads[0], y.defined() ? std::optional(y) : std::nullopt, context->saved_data["p"].toDouble(),
                 context->saved_data["seed"].toInt(), context->saved_data["relu"].toBool());
@@ -135,7 +131,7 @@ at::Tensor dropout(const at::Tensor& x, const DropoutOptions& o, Implementation 
   if (choose("dropout", implementation, cpu_float_refusal(x)) == Implementation::reference) {
     return reference(x, o);
   }
-  static const auto op = operator_of("headroom::dropout", &dropout_cpu);
+  static const auto op = registered<decltype(dropout_cpu)>("headroom::dropout");
   return op.call(x, o.p, static_cast<std::int64_t>(o.seed), o.relu);
 }
 

@@ -43,11 +43,11 @@ kernels::ChosenRows chosen(const at::Tensor& rows, std::int64_t choices_per_row)
   return {{rows.const_data_ptr<float>(), rows.size(1)}, choices_per_row};
 }
 
+// body(task, workspace) for each of n tasks that multiply tiles.
 template <class Body>
-void for_each_block(const std::vector<Block>& blocks, const Body& body) {
+void for_each_product(std::int64_t n, const Body& body) {
   for_each_task(
-      static_cast<std::int64_t>(blocks.size()), [] { return kernels::GroupedWorkspace(); },
-      [&](std::int64_t task, kernels::GroupedWorkspace& work) { body(blocks[task], work); },
+      n, [] { return kernels::GroupedWorkspace(); }, body,
       [](const kernels::GroupedWorkspace&) { kernels::tile_product_done(); });
 }
 
@@ -57,7 +57,9 @@ at::Tensor sorted_products(const kernels::ChosenRows& rows, const at::Tensor& ba
   at::Tensor result = at::empty({routing.rows(), n}, bank.options());
   const float* b = bank.const_data_ptr<float>();
   float* to = result.mutable_data_ptr<float>();
-  for_each_block(blocks_of(routing), [&](const Block& block, kernels::GroupedWorkspace& work) {
+  const std::vector<Block> blocks = blocks_of(routing);
+  for_each_product(static_cast<std::int64_t>(blocks.size()), [&](std::int64_t task, kernels::GroupedWorkspace& work) {
+    const Block& block = blocks[task];
     kernels::grouped_product(rows, &routing.choice[block.begin], block.rows, k, b + block.matrix * k * n, n,
                              to + block.begin * n, work);
   });
@@ -86,27 +88,24 @@ at::Tensor bank_gradient(const at::Tensor& rows, const at::Tensor& grad, const a
   const kernels::ChosenRows from = chosen(rows, routing.per_input_row), to = chosen(grad, routing.per_output_row);
   at::Tensor result = at::empty(bank.sizes(), bank.options());
   float* sums = result.mutable_data_ptr<float>();
-  for_each_task(
-      bank.size(0) * tiles, [] { return kernels::GroupedWorkspace(); },
-      [&](std::int64_t task, kernels::GroupedWorkspace& work) {
-        const std::int64_t x = task / tiles, begin = task % tiles * kOuterColumns,
-                           end = std::min(wide, begin + kOuterColumns);
-        float* sum = sums + x * d_in * d_out;
-        const std::int64_t count = routing.rows_of(x);
-        if (count == 0) {
-          std::fill_n(sum + begin * std::min(d_in, d_out), (end - begin) * std::min(d_in, d_out), 0.0F);
-          return;
-        }
-        const std::int64_t* choice = &routing.choice[routing.begin[x]];
-        if (turned) {
-          kernels::grouped_outer_product({to, 0, d_out}, {from, begin, end}, routing.weights(), choice, count, true,
-                                         {sum + begin * d_out, d_out}, work);
-        } else {
-          kernels::grouped_outer_product({from, 0, d_in}, {to, begin, end}, routing.weights(), choice, count, false,
-                                         {sum + begin, d_out}, work);
-        }
-      },
-      [](const kernels::GroupedWorkspace&) { kernels::tile_product_done(); });
+  for_each_product(bank.size(0) * tiles, [&](std::int64_t task, kernels::GroupedWorkspace& work) {
+    const std::int64_t x = task / tiles, begin = task % tiles * kOuterColumns,
+                       end = std::min(wide, begin + kOuterColumns);
+    float* sum = sums + x * d_in * d_out;
+    const std::int64_t count = routing.rows_of(x);
+    if (count == 0) {
+      std::fill_n(sum + begin * std::min(d_in, d_out), (end - begin) * std::min(d_in, d_out), 0.0F);
+      return;
+    }
+    const std::int64_t* choice = &routing.choice[routing.begin[x]];
+    if (turned) {
+      kernels::grouped_outer_product({to, 0, d_out}, {from, begin, end}, routing.weights(), choice, count, true,
+                                     {sum + begin * d_out, d_out}, work);
+    } else {
+      kernels::grouped_outer_product({from, 0, d_in}, {to, begin, end}, routing.weights(), choice, count, false,
+                                     {sum + begin, d_out}, work);
+    }
+  });
   return result;
 }
 

@@ -76,9 +76,7 @@ class ExpertLinear : public torch::autograd::Function<ExpertLinear> {
                                                  const torch::autograd::variable_list& grads) {
     const auto saved = context->get_saved_variables();
     const std::optional<at::Tensor> weight = saved[3].defined() ? std::optional(saved[3]) : std::nullopt;
-    static const auto op = c10::Dispatcher::singleton()
-                               .findSchemaOrThrow("headroom::expert_linear_backward", "")
-                               .typed<decltype(expert_linear_backward_cpu)>();
+    static const auto op = registered<decltype(expert_linear_backward_cpu)>("headroom::expert_linear_backward");
     auto [input, bank, gate] =
         op.call(grads[0], saved[0], saved[1], saved[2], weight, context->saved_data["sum_heads"].toBool());
     return {input, bank, at::Tensor(), weight ? gate : at::Tensor(), at::Tensor()};
@@ -94,9 +92,7 @@ at::Tensor expert_linear_autograd(const at::Tensor& input, const at::Tensor& ban
 
 at::Tensor call_expert_linear(const at::Tensor& input, const at::Tensor& bank, const at::Tensor& index,
                               const std::optional<at::Tensor>& weight, bool sum_heads) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("headroom::expert_linear", "")
-                             .typed<decltype(expert_linear_cpu)>();
+  static const auto op = registered<decltype(expert_linear_cpu)>("headroom::expert_linear");
   return op.call(input, bank, index, weight, sum_heads);
 }
 

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <limits>
 #include <optional>
 
 #include "headroom/kernels/cpu/attention.h"
+#include "registered.h"
 
 namespace headroom::ops {
 
@@ -49,11 +49,6 @@ inline at::Tensor per_group(const at::Tensor& per_head, const at::Tensor& like) 
 inline at::Tensor key_bias(const at::Tensor& valid_keys) {
   return at::zeros(valid_keys.sizes(), at::kFloat)
       .masked_fill_(valid_keys.logical_not(), -std::numeric_limits<float>::infinity());
-}
-
-template <class Function>
-auto registered(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
 inline OptionalTensor optional(const at::Tensor& t) {

@@ -8,6 +8,7 @@
 #include "headroom/ops/choice.h"
 #include "product.h"
 #include "refusal.h"
+#include "registered.h"
 
 namespace headroom::ops {
 namespace {
@@ -21,8 +22,7 @@ at::Tensor linear_meta(const at::Tensor& x, const at::Tensor& w, const std::opti
 }
 
 at::Tensor call_linear(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("headroom::linear", "").typed<decltype(linear_cpu)>();
+  static const auto op = registered<decltype(linear_cpu)>("headroom::linear");
   return op.call(x, w, b);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
 #include <string>
@@ -9,6 +10,12 @@
 #include "headroom/ops/attention.h"
 
 namespace headroom::ops {
+
+// The operator of that name, to be called as a Function.
+template <class Function>
+auto registered(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
+}
 
 at::Tensor call_expert_linear(const at::Tensor& input, const at::Tensor& bank, const at::Tensor& index,
                               const std::optional<at::Tensor>& weight, bool sum_heads);

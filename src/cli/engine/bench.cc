@@ -36,8 +36,7 @@ int run(const Bench& command, const EngineRequest& request) {
       .repeats = command.repeats, .threads = request.threads, .precision = command.precision, .plots = command.plots};
   request.output.text(fmt::format("{}, {} threads, {} vectors, tiles by {}\n\n", cpu_name(),
                                   options.threads > 0 ? options.threads : physical_cores(),
-                                  kernels::softmax_rows_target(),
-                                  kernels::tile_product_uses_micro_kernels() ? "micro-kernels" : "vector loops"));
+                                  kernels::softmax_rows_target(), kernels::tile_product_target()));
   std::vector<bench::Row> all;
   for (const std::string& name : command.names.empty() ? known : command.names) {
     const std::vector<bench::Row> rows = bench::run(name, options);

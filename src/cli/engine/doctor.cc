@@ -133,23 +133,22 @@ int run(const Doctor& command, const EngineRequest& request) {
     names.push_back(device.str());
   }
   const auto memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  const Json document = {
-      {"headroom", HEADROOM_VERSION},
-      {"torch", TORCH_VERSION},
-      {"compiler", kCompiler},
-      {"cpu", cpu_name()},
-      {"cpu_features", cpu_features()},
-      {"vectors", kernels::softmax_rows_target()},
-      {"tile_products", kernels::tile_product_uses_micro_kernels() ? "micro-kernels" : "vector loops"},
-      {"physical_cores", physical_cores()},
-      {"threads", at::get_num_threads()},
-      {"memory", format_bytes(memory)},
-      {"devices", names},
-      {"precision_auto", config::name_of(train::resolve(config::Precision::automatic))},
-      {"recipes", home_folder() + "/recipes"},
-      {"cache", cache_folder()},
-      {"config", command.config.empty() ? "a small SwitchHead model" : command.config},
-      {"operators", implementations(looked_at(command))}};
+  const Json document = {{"headroom", HEADROOM_VERSION},
+                         {"torch", TORCH_VERSION},
+                         {"compiler", kCompiler},
+                         {"cpu", cpu_name()},
+                         {"cpu_features", cpu_features()},
+                         {"vectors", kernels::softmax_rows_target()},
+                         {"tile_products", kernels::tile_product_target()},
+                         {"physical_cores", physical_cores()},
+                         {"threads", at::get_num_threads()},
+                         {"memory", format_bytes(memory)},
+                         {"devices", names},
+                         {"precision_auto", config::name_of(train::resolve(config::Precision::automatic))},
+                         {"recipes", home_folder() + "/recipes"},
+                         {"cache", cache_folder()},
+                         {"config", command.config.empty() ? "a small SwitchHead model" : command.config},
+                         {"operators", implementations(looked_at(command))}};
   request.output.text(render(document));
   request.output.document(document);
   return 0;

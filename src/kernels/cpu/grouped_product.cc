@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
 #include "headroom/kernels/cpu/vector_product.h"
 
@@ -30,14 +31,6 @@ void CombineRows(const float* block, std::int64_t width, const std::int64_t* pla
   }
 }
 
-void Scale(float* row, std::int64_t n, float factor) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t c = 0; c < n; c += lanes) {
-    store_part(hn::Mul(load_part(row + c, n - c), hn::Set(d, factor)), n - c, row + c);
-  }
-}
-
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -45,7 +38,6 @@ HWY_AFTER_NAMESPACE();
 namespace headroom::kernels {
 
 HWY_EXPORT(CombineRows);
-HWY_EXPORT(Scale);
 
 namespace {
 
@@ -96,7 +88,7 @@ void grouped_outer_product(const OuterSide& left, const OuterSide& right, const 
     gather(left.rows, choice + begin, some, left.begin, left.end, rows);
     for (std::int64_t i = 0; weight != nullptr && i < some; ++i) {
       if (choice[begin + i] != kNoChoice) {
-        HWY_DYNAMIC_DISPATCH(Scale)(rows + i * m, m, weight[choice[begin + i]]);
+        scaled_copy(rows + i * m, weight[choice[begin + i]], m, rows + i * m);
       }
     }
     transpose({rows, m}, some, m, {columns, some});

@@ -90,6 +90,10 @@ bool tile_product_uses_micro_kernels() {
   return kUses;
 }
 
+const char* tile_product_target() {
+  return tile_product_uses_micro_kernels() ? "micro-kernels" : "vector loops";
+}
+
 void tile_product(const TileProduct& s, const float* a, const float* b, float* c) {
   if (s.m == 0 || s.n == 0) {
     return;

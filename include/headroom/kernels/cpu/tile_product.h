@@ -20,4 +20,7 @@ void tile_product_done();
 // False on CPUs without AVX-512 or where HEADROOM_TILE_PRODUCT=portable asks for the vector loops.
 bool tile_product_uses_micro_kernels();
 
+// Which of the two, in words: "micro-kernels" or "vector loops".
+const char* tile_product_target();
+
 }  // namespace headroom::kernels
