@@ -54,6 +54,13 @@ double numbers_read(config::ModelOptions o, std::int64_t keys) {
          kept * static_cast<double>(keys) / room;
 }
 
+// Median seconds of each of `tokens` tokens decoded one by one, in a process of their own.
+double token_seconds(const WorkerSpec& spec, std::int64_t tokens) {
+  YardstickProcess process(start_worker(spec));
+  process.ask("run 3");
+  return median(process.ask(fmt::format("run {}", tokens)).get<std::vector<double>>());
+}
+
 }  // namespace
 
 std::vector<Row> switchhead(const BenchOptions& options) {
@@ -78,10 +85,8 @@ std::vector<Row> dcformer(const BenchOptions& options) {
                      options);
   for (const auto& [name, recipe] :
        {std::pair{"Transformer++", "dcmha/405m_transformer_pp"}, {"DCFormer++", "dcmha/405m_dcformer_pp"}}) {
-    YardstickProcess process(start_worker({.recipe = recipe, .set = few, .work = "decode"}));
-    process.ask("run 3");
-    std::vector<double> seconds = process.ask("run 128").get<std::vector<double>>();
-    rows.push_back({.name = fmt::format("token 4 layers: {}", name), .seconds = median(std::move(seconds))});
+    rows.push_back({.name = fmt::format("token 4 layers: {}", name),
+                    .seconds = token_seconds({.recipe = recipe, .set = few, .work = "decode"}, 128)});
   }
   rows[3].ratio_to_reference = rows[2].seconds / rows[3].seconds;
   rows[2].ratio_to_reference = 1.0;
@@ -94,9 +99,7 @@ std::vector<Row> decoding(const BenchOptions& /*options*/) {
   std::vector<Row> rows;
   const auto add = [&](const char* name, const char* recipe, std::optional<std::size_t> reference) {
     const WorkerSpec spec{.recipe = recipe, .work = "decode"};
-    YardstickProcess process(start_worker(spec));
-    process.ask("run 3");
-    const double seconds = median(process.ask(fmt::format("run {}", kTokens)).get<std::vector<double>>());
+    const double seconds = token_seconds(spec, kTokens);
     const double numbers = numbers_read(spec.model(), kKeys);
     rows.push_back({.name = fmt::format("token B1: {} ({:.0f} MB read)", name, numbers * 4e-6),
                     .seconds = seconds,

@@ -66,7 +66,7 @@ void add_doctor(Program& program) {
   command
       .add_option("CONFIG", options->config, "whose operators to look at: TOML file or recipe (default: SwitchHead)")
       ->type_name("");
-  command.add_option("--set", options->set, "change one key of the config")->type_name("KEY=VALUE");
+  add_set(command, options->set);
 }
 
 }  // namespace
