@@ -4,6 +4,8 @@ namespace headroom::kernels {
 namespace {
 
 using detail::Extent;
+using detail::kMixedRows;
+using detail::MixedRows;
 using detail::PackedKeyFactors;
 using detail::PackedSequence;
 using detail::padded;
@@ -11,7 +13,8 @@ using detail::Tile;
 
 // One thread's buffers; gradients of keys and values grow with their rows as columns, as in attention_backward.cc.
 struct Workspace {
-  explicit Workspace(const AttentionShape& s) : raw(s), p(s), mixed(s), d(s) {
+  explicit Workspace(const AttentionShape& s)
+      : scores(s, detail::composed_rows(s)), d(s, detail::composed_rows(s)), p(s, kMixedRows), mixed(s, kMixedRows) {
     const std::int64_t width = padded(s.keys) + detail::kColumnStep;
     const auto room = [](std::int64_t n) { return static_cast<std::size_t>(n); };
     keys.resize(room(s.kv_heads * width * s.d_head));
@@ -22,7 +25,9 @@ struct Workspace {
   }
   PackedSequence sequence;
   std::int64_t task = 0;                     // part * B + sequence
-  Tile raw, p, mixed, d;                     // scores, probabilities, those composed, gradients
+  Tile scores, d;                            // of a block: scores, later composed probabilities; gradients of either
+  Tile p, mixed;                             // of a few rows: probabilities, before and after composing them
+  std::vector<float> pre_sums, post_sums;    // what mixing leaves for its way back
   std::vector<float> keys, values;           // [G, S padded, e] times the scale, [G, e, S padded]
   std::vector<float> d_keys, d_values;       // [H, e, S padded]
   std::vector<float> d_pre_key, d_post_key;  // key sides, [F, S padded]
@@ -73,15 +78,69 @@ HeadMixGradients gradients_of(const AttentionShape& s, const ComposeStage& stage
   return to;
 }
 
-// Mixed rows' gradients in w.d become those of `before`.
-void stage_backward(const AttentionShape& s, const ComposeStage& stage, const ComposeStageGradients& out,
-                    const PackedKeyFactors& keys, std::vector<float>& d_key, const Extent& e, Tile& before,
-                    Workspace& w) {
-  const std::int64_t b = w.sequence.b;
-  detail::for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
-    mix_heads_backward(detail::mix_of(s, stage, keys, b, e.row + i, e.low), before.heads(e, i, rows),
-                       w.d.heads(e, i, rows), columns, gradients_of(s, stage, out, d_key, e.row + i, e.low, w));
+// One stage on its way there and back for a few rows.
+struct Stage {
+  const AttentionShape& s;
+  const ComposeStage& stage;
+  const ComposeStageGradients& out;
+  const PackedKeyFactors& keys;
+  std::vector<float>&sums, &d_key;
+
+  HeadSums kept(const HeadMix& mix, const PackedSequence& sequence) const {
+    const std::int64_t n = HeadSums::size(mix, kMixedRows, sequence.key_width);
+    sums.resize(std::max(sums.size(), static_cast<std::size_t>(n)));
+    return {sums.data(), sequence.key_width};
+  }
+  void mix(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& to, const Workspace& w) const {
+    const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
+    mix_heads(mix, nullptr, from, to, m.columns, kept(mix, w.sequence));
+  }
+  // Gradients of the mixed rows become those of `from`.
+  void back(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& d, const Workspace& w) const {
+    const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
+    mix_heads_backward(mix, from, d, m.columns, kept(mix, w.sequence),
+                       gradients_of(s, stage, out, d_key, e.row + m.first, e.low, w));
+  }
+};
+
+// For a few rows: scores become composed probabilities, and gradients of these those of the scores.
+void rows_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
+                   const MixedRows& m, Workspace& w) {
+  const PackedSequence& sequence = w.sequence;
+  const Stage pre{s, in.pre, out.pre, sequence.pre, w.pre_sums, w.d_pre_key},
+      post{s, in.post, out.post, sequence.post, w.post_sums, w.d_post_key};
+  const Extent few{e.row + m.first, m.rows, e.low, m.columns};  // the small tiles' own
+  const HeadRows scores = w.scores.heads(e, m.first, m.rows), d = w.d.heads(e, m.first, m.rows),
+                 p = w.p.heads(few, 0, m.rows), mixed = w.mixed.heads(few, 0, m.rows);
+  const auto for_rows = [&](const auto& body) {
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      for (std::int64_t i = 0; i < m.rows; ++i) {
+        body(h, i, w.p.row(few, h, i));
+      }
+    }
+  };
+  if (in.pre.present) {
+    pre.mix(e, m, scores, p, w);
+  } else {
+    detail::copy_rows(scores, s.heads, m.columns, p);
+  }
+  for_rows([&](std::int64_t h, std::int64_t i, float* row) {
+    probability_row(sequence.softmax_row(s, in, e, m.first + i, m.columns),
+                    out.attention.log_sum[(sequence.b * s.heads + h) * s.queries + few.row + i], row);
   });
+  if (in.post.present) {
+    post.mix(e, m, p, mixed, w);
+    post.back(e, m, p, d, w);
+  }
+  for_rows([&](std::int64_t h, std::int64_t i, const float* row) {
+    softmax_backward_row(row, m.columns, 1.0F, w.d.row(e, h, m.first + i));
+  });
+  if (in.pre.present) {
+    pre.back(e, m, scores, d, w);
+  }
+  detail::copy_rows(in.post.present ? mixed : p, s.heads, m.columns, scores);
+  detail::clear_rows(scores, s.heads, m.columns, e.columns);
+  detail::clear_rows(d, s.heads, m.columns, e.columns);
 }
 
 // sum [e, columns] += factor rows^T [e, n] block [n, columns]
@@ -89,7 +148,7 @@ void add_transposed(const AttentionShape& s, const Extent& e, Strided<const floa
                     const float* block, float* sum, Workspace& w) {
   detail::to_columns(rows.data, rows.stride, e.rows, s.d_head, e.rows, w.rows.data());
   scaled_copy(w.rows.data(), factor, s.d_head * e.rows, w.rows.data());
-  tile_product({s.d_head, e.columns, e.rows, e.rows, e.columns, w.sequence.key_width, true}, w.rows.data(), block, sum);
+  tile_product({s.d_head, e.columns, e.rows, e.rows, Tile::row_stride(e), w.sequence.key_width, true}, w.rows.data(), block, sum);
 }
 
 void block_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
@@ -97,45 +156,18 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
   const PackedSequence& sequence = w.sequence;
   const std::int64_t b = sequence.b, width = sequence.key_width, room = width * s.d_head;
   const auto group = [&](std::int64_t h) { return h / (s.heads / s.kv_heads); };
-  sequence.raw_scores(s, in, e, w.raw);
-  sequence.compose_scores(s, in, e, w.raw, w.p);
-  for (std::int64_t h = 0; h < s.heads; ++h) {
-    for (std::int64_t i = 0; i < e.rows; ++i) {
-      probability_row(sequence.softmax_row(s, in, e, i),
-                      out.attention.log_sum[(b * s.heads + h) * s.queries + e.row + i], w.p.row(e, h, i));
-    }
-  }
-  Tile* composed = &w.p;
-  if (in.post.present) {
-    composed = &w.mixed;
-    detail::for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
-      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), nullptr, w.p.heads(e, i, rows),
-                w.mixed.heads(e, i, rows), columns);
-      w.mixed.clear(s, e, i, rows, columns);
-    });
-  }
-  const HeadsView<const float>& d_o = out.attention.d_o;
-  for (std::int64_t h = 0; h < s.heads; ++h) {
-    const float* rows = d_o.at(b, h) + e.row * d_o.row;
-    tile_product({e.rows, e.columns, s.d_head, d_o.row, width, e.columns}, rows,
-                 w.values.data() + group(h) * room + e.low, w.d.head(e, h));
-    add_transposed(s, e, {rows, d_o.row}, 1.0F, composed->head(e, h), w.d_values.data() + h * room + e.low, w);
-  }
-  if (in.post.present) {
-    stage_backward(s, in.post, out.post, sequence.post, w.d_post_key, e, w.p, w);
-  }
-  for (std::int64_t h = 0; h < s.heads; ++h) {
-    for (std::int64_t i = 0; i < e.rows; ++i) {
-      softmax_backward_row(w.p.row(e, h, i), e.columns, 1.0F, w.d.row(e, h, i));
-    }
-  }
-  if (in.pre.present) {
-    stage_backward(s, in.pre, out.pre, sequence.pre, w.d_pre_key, e, w.raw, w);
-  }
-  const HeadsView<const float>& q = in.attention.q;
+  const HeadsView<const float>&q = in.attention.q, &d_o = out.attention.d_o;
   const HeadsView<float>& d_q = out.attention.d_q;
+  sequence.raw_scores(s, in, e, w.scores);
   for (std::int64_t h = 0; h < s.heads; ++h) {
-    tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, d_q.row}, w.d.head(e, h),
+    tile_product({e.rows, e.columns, s.d_head, d_o.row, width, Tile::row_stride(e)}, d_o.at(b, h) + e.row * d_o.row,
+                 w.values.data() + group(h) * room + e.low, w.d.head(e, h));
+  }
+  detail::for_mixed_rows(s, e, [&](const MixedRows& m) { rows_backward(s, in, out, e, m, w); });
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    add_transposed(s, e, {d_o.at(b, h) + e.row * d_o.row, d_o.row}, 1.0F, w.scores.head(e, h),
+                   w.d_values.data() + h * room + e.low, w);
+    tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), s.d_head, d_q.row}, w.d.head(e, h),
                  w.keys.data() + group(h) * room + e.low * s.d_head, d_q.at(b, h) + e.row * d_q.row);
     add_transposed(s, e, {q.at(b, h) + e.row * q.row, q.row}, s.scale, w.d.head(e, h),
                    w.d_keys.data() + h * room + e.low, w);

@@ -2,7 +2,7 @@
 // of all heads.
 #pragma once
 
-#include <cstring>
+#include <memory>
 
 #include "attention_block.h"
 #include "headroom/kernels/cpu/composed_attention.h"
@@ -10,7 +10,7 @@
 
 namespace headroom::kernels::detail {
 
-constexpr std::int64_t kMixedRows = 4;  // mixed together: what belongs to a key is loaded once for them
+constexpr std::int64_t kMixedRows = 4;  // of a block, mixed together
 
 // Rows of a block, with all heads: many make good products, few stay near in the caches.
 inline std::int64_t composed_rows(const AttentionShape& s) {
@@ -18,28 +18,42 @@ inline std::int64_t composed_rows(const AttentionShape& s) {
   return std::clamp<std::int64_t>(kNumbers / (s.heads * padded(s.keys)) / 16 * 16, 16, kBlockRows);
 }
 
-// [heads, rows, columns]: raw scores, composed scores, probabilities, or gradients of one of them.
+// [heads, rows, columns]: raw scores, composed scores, probabilities, or gradients of one of them. Rows and heads are
+// set apart by a little more than they need: the same column of all heads and a few rows, which mixing reads at once,
+// would otherwise lie at multiples of a page and drive each other out of the first-level cache.
 struct Tile {
-  std::vector<float> data;
-  explicit Tile(const AttentionShape& s)
-      : data(static_cast<std::size_t>(s.heads * composed_rows(s) * padded(s.keys))) {}
-  float* head(const Extent& e, std::int64_t h) { return data.data() + h * e.rows * e.columns; }
-  float* row(const Extent& e, std::int64_t h, std::int64_t i) { return head(e, h) + i * e.columns; }
+  static constexpr std::int64_t kRowGap = 16, kHeadGap = 64;
+  std::unique_ptr<float[]> data;
+  Tile(const AttentionShape& s, std::int64_t rows)
+      : data(new float[static_cast<std::size_t>(s.heads * (rows * (padded(s.keys) + kRowGap) + kHeadGap))]) {}
+  static std::int64_t row_stride(const Extent& e) { return e.columns + kRowGap; }
+  static std::int64_t head_stride(const Extent& e) { return e.rows * row_stride(e) + kHeadGap; }
+  float* head(const Extent& e, std::int64_t h) { return data.get() + h * head_stride(e); }
+  float* row(const Extent& e, std::int64_t h, std::int64_t i) { return head(e, h) + i * row_stride(e); }
   HeadRows heads(const Extent& e, std::int64_t i, std::int64_t rows) {
-    return {row(e, 0, i), e.rows * e.columns, e.columns, rows};
-  }
-  void copy_from(const Tile& other, const AttentionShape& s, const Extent& e) {
-    std::memcpy(data.data(), other.data.data(), static_cast<std::size_t>(s.heads * e.rows * e.columns) * sizeof(float));
-  }
-  // Zeroes columns [begin, e.columns) of some rows of every head.
-  void clear(const AttentionShape& s, const Extent& e, std::int64_t i, std::int64_t rows, std::int64_t begin) {
-    for (std::int64_t h = 0; begin < e.columns && h < s.heads; ++h) {
-      for (std::int64_t k = i; k < i + rows; ++k) {
-        std::fill(row(e, h, k) + begin, row(e, h, k) + e.columns, 0.0F);
-      }
-    }
+    return {row(e, 0, i), head_stride(e), row_stride(e), rows};
   }
 };
+
+// Copies `columns` of some rows of all heads.
+inline void copy_rows(const HeadRows& from, std::int64_t heads, std::int64_t columns, const HeadRows& to) {
+  for (std::int64_t h = 0; h < heads; ++h) {
+    for (std::int64_t i = 0; i < from.rows; ++i) {
+      std::copy_n(from.data + h * from.head_stride + i * from.row_stride, columns,
+                  to.data + h * to.head_stride + i * to.row_stride);
+    }
+  }
+}
+
+// Zeroes columns [begin, end).
+inline void clear_rows(const HeadRows& rows, std::int64_t heads, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t h = 0; h < heads; ++h) {
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      float* row = rows.data + h * rows.head_stride + i * rows.row_stride;
+      std::fill(row + begin, row + end, 0.0F);
+    }
+  }
+}
 
 // The key side of one stage for one sequence, its rows padded with zeros.
 struct PackedKeyFactors {
@@ -80,12 +94,18 @@ inline HeadMix mix_of(const AttentionShape& s, const ComposeStage& stage, const 
   return mix;
 }
 
-// Calls body(row, rows, columns that hold anything visible to them) for a few rows of the block at a time.
+// A few rows of a block that are mixed together, so that what lies between two stages stays in the caches.
+struct MixedRows {
+  std::int64_t first, rows;  // of the block
+  std::int64_t columns;      // that hold anything visible to them
+};
+
 template <class Body>
 void for_mixed_rows(const AttentionShape& s, const Extent& e, const Body& body) {
   for (std::int64_t i = 0; i < e.rows; i += kMixedRows) {
     const std::int64_t rows = std::min(kMixedRows, e.rows - i);
-    body(i, rows, std::min(e.columns, padded(e.visible_high(s, i + rows - 1))));
+    const std::int64_t visible = std::max<std::int64_t>(0, e.visible_high(s, i + rows - 1));
+    body(MixedRows{i, rows, std::min(e.columns, padded(visible))});
   }
 }
 
@@ -121,28 +141,17 @@ struct PackedSequence {
   void raw_scores(const AttentionShape& s, const ComposedTensors& in, const Extent& e, Tile& tile) const {
     const HeadsView<const float>& q = in.attention.q;
     for (std::int64_t h = 0; h < s.heads; ++h) {
-      tile_product({e.rows, e.columns, s.d_head, q.row, key_width, e.columns}, q.at(b, h) + e.row * q.row,
+      tile_product({e.rows, e.columns, s.d_head, q.row, key_width, Tile::row_stride(e)}, q.at(b, h) + e.row * q.row,
                    keys(s, h) + e.low, tile.head(e, h));
     }
   }
 
-  // Scores to what the softmax takes, in `to`, which may be the tile itself.
-  void compose_scores(const AttentionShape& s, const ComposedTensors& in, const Extent& e, Tile& tile, Tile& to) const {
-    if (!in.pre.present) {
-      if (&to != &tile) {
-        to.copy_from(tile, s, e);
-      }
-      return;
-    }
-    for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
-      mix_heads(mix_of(s, in.pre, pre, b, e.row + i, e.low), nullptr, tile.heads(e, i, rows), to.heads(e, i, rows),
-                columns);
-    });
-  }
-
-  ScoreRow softmax_row(const AttentionShape& s, const ComposedTensors& in, const Extent& e, std::int64_t i) const {
+  // What the softmax takes for the i-th row of the block.
+  ScoreRow softmax_row(const AttentionShape& s, const ComposedTensors& in, const Extent& e, std::int64_t i,
+                       std::int64_t columns) const {
     ScoreRow row = score_row(s, in.attention, e, b, i, nullptr);
     row.scale = 1.0F;
+    row.n = columns;
     return row;
   }
 };

@@ -4,6 +4,7 @@ namespace headroom::kernels {
 namespace {
 
 using detail::Extent;
+using detail::MixedRows;
 using detail::PackedSequence;
 using detail::Tile;
 
@@ -18,30 +19,40 @@ void pack_values(const AttentionShape& s, const AttentionTensors& in, std::int64
   }
 }
 
+// Scores of a few rows to composed probabilities, in their place. `inverse` [rows, heads] is 1 over their sums of
+// exponentials.
+void rows_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out, const Extent& e,
+                  const PackedSequence& sequence, const MixedRows& m, float* inverse, Tile& tile) {
+  const std::int64_t b = sequence.b;
+  const HeadRows rows = tile.heads(e, m.first, m.rows);
+  if (in.pre.present) {
+    mix_heads(detail::mix_of(s, in.pre, sequence.pre, b, e.row + m.first, e.low), nullptr, rows, rows, m.columns);
+  }
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    for (std::int64_t i = 0; i < m.rows; ++i) {
+      float sum = 0.0F;
+      out.log_sum[(b * s.heads + h) * s.queries + e.row + m.first + i] = exp_row(
+          sequence.softmax_row(s, in, e, m.first + i, e.columns), tile.row(e, h, m.first + i), &sum);
+      inverse[i * s.heads + h] = sum > 0.0F ? 1.0F / sum : 0.0F;
+    }
+  }
+  if (in.post.present) {
+    mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + m.first, e.low), inverse, rows, rows, m.columns);
+  }
+}
+
 void block_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out, const Extent& e,
                    const PackedSequence& sequence, const std::vector<float>& values, Tile& tile) {
   const std::int64_t b = sequence.b, room = detail::padded(s.keys) * s.d_head;
   sequence.raw_scores(s, in, e, tile);
-  sequence.compose_scores(s, in, e, tile, tile);
-  std::vector<float> inverse(static_cast<std::size_t>(s.heads * e.rows));  // [rows, heads]
-  for (std::int64_t h = 0; h < s.heads; ++h) {
-    for (std::int64_t i = 0; i < e.rows; ++i) {
-      float sum = 0.0F;
-      out.log_sum[(b * s.heads + h) * s.queries + e.row + i] =
-          exp_row(sequence.softmax_row(s, in, e, i), tile.row(e, h, i), &sum);
-      inverse[static_cast<std::size_t>(i * s.heads + h)] = sum > 0.0F ? 1.0F / sum : 0.0F;
-    }
-  }
-  if (in.post.present) {
-    detail::for_mixed_rows(s, e, [&](std::int64_t i, std::int64_t rows, std::int64_t columns) {
-      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + i, e.low), inverse.data() + i * s.heads,
-                tile.heads(e, i, rows), tile.heads(e, i, rows), columns);
-    });
-  }
+  std::vector<float> inverse(static_cast<std::size_t>(s.heads * e.rows));
+  detail::for_mixed_rows(s, e, [&](const MixedRows& m) {
+    rows_forward(s, in, out, e, sequence, m, inverse.data() + m.first * s.heads, tile);
+  });
   for (std::int64_t h = 0; h < s.heads; ++h) {
     float* o = out.o.at(b, h) + e.row * out.o.row;
     const std::int64_t g = h / (s.heads / s.kv_heads);
-    tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, out.o.row}, tile.head(e, h),
+    tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), s.d_head, out.o.row}, tile.head(e, h),
                  values.data() + g * room + e.low * s.d_head, o);
     for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
       scaled_copy(o + i * out.o.row, inverse[static_cast<std::size_t>(i * s.heads + h)], s.d_head, o + i * out.o.row);
@@ -58,7 +69,7 @@ std::int64_t composed_blocks(const AttentionShape& s) {
 
 void composed_attention_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out,
                                 std::int64_t begin, std::int64_t step) {
-  Tile tile(s);
+  Tile tile(s, detail::composed_rows(s));
   PackedSequence sequence;
   std::vector<float> values;
   const std::int64_t blocks = composed_blocks(s), rows = detail::composed_rows(s);

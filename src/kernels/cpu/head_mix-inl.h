@@ -17,8 +17,11 @@ namespace headroom::kernels::HWY_NAMESPACE {
 template <int Rank, int Rows>
 struct Group {
   static constexpr int kRoom = Rank > 0 ? Rank : kMostMixRank;
-  const HeadMix& mix;
+  static constexpr int kRows = Rows;
+  HeadMix mix;  // of these queries
   std::int64_t first, m;
+  HeadSums sums;                         // from these queries on
+  std::int64_t sums_rows;                // of all queries
 
   HWY_INLINE std::int64_t rank() const { return Rank > 0 ? Rank : mix.rank; }
   HWY_INLINE std::int64_t scalar(std::int64_t q, std::int64_t r, std::int64_t h) const {
@@ -30,6 +33,9 @@ struct Group {
   HWY_INLINE const float* fixed() const { return mix.fixed + first * m; }
   HWY_INLINE float* row(const HeadRows& rows, std::int64_t q, std::int64_t h) const {
     return rows.data + (first + h) * rows.head_stride + q * rows.row_stride;
+  }
+  HWY_INLINE float* sum(std::int64_t side, std::int64_t r, std::int64_t q) const {
+    return sums.data + (((first / m * 2 + side) * rank() + r) * sums_rows + q) * sums.stride;
   }
   // By what head h multiplies its own entry: skip and both sides' gates.
   HWY_INLINE Vector own(std::int64_t q, std::int64_t h, const Vector key_gate) const {
@@ -45,12 +51,12 @@ struct Group {
 };
 
 // A vector for each query and rank.
-template <class G, int Rows>
+template <class G>
 struct Ranks {
-  Vector v[G::kRoom][Rows];
-  HWY_INLINE void clear(std::int64_t rank) {
-    for (std::int64_t r = 0; r < rank; ++r) {
-      for (int q = 0; q < Rows; ++q) {
+  Vector v[G::kRoom][G::kRows];
+  HWY_INLINE void clear(const G& g) {
+    for (std::int64_t r = 0; r < g.rank(); ++r) {
+      for (int q = 0; q < G::kRows; ++q) {
         v[r][q] = hn::Zero(Tag());
       }
     }
@@ -58,23 +64,22 @@ struct Ranks {
 };
 
 // sum[r][q] += a[q] * scalar(q, r), the query's own factors of one head.
-template <int Rank, int Rows, class Sums>
-HWY_INLINE void add_by_query(const Group<Rank, Rows>& g, const Vector* a, const float* factors, std::int64_t h,
-                             Sums& sum) {
+template <class G>
+HWY_INLINE void add_by_query(const G& g, const Vector* a, const float* factors, std::int64_t h, Ranks<G>& sum) {
   for (std::int64_t r = 0; r < g.rank(); ++r) {
-    for (int q = 0; q < Rows; ++q) {
+    for (int q = 0; q < G::kRows; ++q) {
       sum.v[r][q] = hn::MulAdd(a[q], hn::Set(Tag(), factors[g.scalar(q, r, h)]), sum.v[r][q]);
     }
   }
 }
 
 // sum[r][q] += a[q] * row(r)[j], the keys' factors of one head.
-template <int Rank, int Rows, class Sums>
-HWY_INLINE void add_by_key(const Group<Rank, Rows>& g, const Vector* a, const float* factors, std::int64_t h,
-                           std::int64_t j, Sums& sum) {
+template <class G>
+HWY_INLINE void add_by_key(const G& g, const Vector* a, const float* factors, std::int64_t h, std::int64_t j,
+                           Ranks<G>& sum) {
   for (std::int64_t r = 0; r < g.rank(); ++r) {
     const Vector factor = hn::LoadU(Tag(), factors + g.key_row(r, h) + j);
-    for (int q = 0; q < Rows; ++q) {
+    for (int q = 0; q < G::kRows; ++q) {
       sum.v[r][q] = hn::MulAdd(a[q], factor, sum.v[r][q]);
     }
   }
@@ -82,7 +87,7 @@ HWY_INLINE void add_by_key(const Group<Rank, Rows>& g, const Vector* a, const fl
 
 // Calls body(group, rows from the i-th on) for every group of heads and every `Rows` rows, then for single rows.
 template <int Rank, int Rows, class Body>
-HWY_INLINE void for_groups_of(const HeadMix& mix, std::int64_t rows, const Body& body) {
+HWY_INLINE void for_groups_of(const HeadMix& mix, std::int64_t rows, const HeadSums& sums, const Body& body) {
   const std::int64_t m = mix.heads / mix.groups, whole = rows / Rows * Rows;
   for (std::int64_t first = 0; first < mix.heads; first += m) {
     for (std::int64_t i = 0; i < rows; i += i < whole ? Rows : 1) {
@@ -91,24 +96,25 @@ HWY_INLINE void for_groups_of(const HeadMix& mix, std::int64_t rows, const Body&
       move(here.u_query);
       move(here.w_query);
       move(here.gate_query);
+      const HeadSums left{sums.data == nullptr ? nullptr : sums.data + i * sums.stride, sums.stride};
       if (i < whole) {
-        body(Group<Rank, Rows>{here, first, m}, i);
+        body(Group<Rank, Rows>{here, first, m, left, rows}, i);
       } else {
-        body(Group<Rank, 1>{here, first, m}, i);
+        body(Group<Rank, 1>{here, first, m, left, rows}, i);
       }
     }
   }
 }
 
 template <int Rows, class Body>
-HWY_INLINE void for_groups(const HeadMix& mix, std::int64_t rows, const Body& body) {
+HWY_INLINE void for_groups(const HeadMix& mix, std::int64_t rows, const HeadSums& sums, const Body& body) {
   switch (mix.rank) {
     case 1:
-      return for_groups_of<1, Rows>(mix, rows, body);
+      return for_groups_of<1, Rows>(mix, rows, sums, body);
     case 2:
-      return for_groups_of<2, Rows>(mix, rows, body);
+      return for_groups_of<2, Rows>(mix, rows, sums, body);
     default:
-      return for_groups_of<0, Rows>(mix, rows, body);
+      return for_groups_of<0, Rows>(mix, rows, sums, body);
   }
 }
 

@@ -40,9 +40,9 @@ template <int Rank, int Rows>
 HWY_INLINE void MixVector(const Group<Rank, Rows>& g, const HeadRows& rows, const HeadRows& to, std::int64_t j) {
   const Tag d;
   const HeadMix& x = g.mix;
-  Ranks<Group<Rank, Rows>, Rows> by_query, by_key;
-  by_query.clear(g.rank());
-  by_key.clear(g.rank());
+  Ranks<Group<Rank, Rows>> by_query, by_key;
+  by_query.clear(g);
+  by_key.clear(g);
   for (std::int64_t h = 0; h < g.m; ++h) {
     Vector a[Rows];
     for (int q = 0; q < Rows; ++q) {
@@ -53,6 +53,14 @@ HWY_INLINE void MixVector(const Group<Rank, Rows>& g, const HeadRows& rows, cons
     }
     if (x.u_key != nullptr) {
       add_by_key(g, a, x.u_key, h, j, by_key);
+    }
+  }
+  if (g.sums.data != nullptr) {
+    for (std::int64_t r = 0; r < g.rank(); ++r) {
+      for (int q = 0; q < Rows; ++q) {
+        hn::StoreU(by_query.v[r][q], d, g.sum(0, r, q) + j);
+        hn::StoreU(by_key.v[r][q], d, g.sum(1, r, q) + j);
+      }
     }
   }
   Fixed<Rows> fixed;
@@ -96,9 +104,9 @@ HWY_INLINE void multiply(const Group<Rank, Rows>& g, const float* factor, const 
   }
 }
 
-void MixHeads(const HeadMix& mix, const float* factor, HeadRows all, HeadRows all_to, std::int64_t n) {
+void MixHeads(const HeadMix& mix, const float* factor, HeadRows all, HeadRows all_to, std::int64_t n, HeadSums sums) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
-  for_groups<kQueries>(mix, all.rows, [&](const auto& g, std::int64_t i) HWY_ATTR {
+  for_groups<kQueries>(mix, all.rows, sums, [&](const auto& g, std::int64_t i) HWY_ATTR {
     const HeadRows rows = rows_from(all, i), to = rows_from(all_to, i);
     for (std::int64_t j = 0; j < n; j += lanes) {
       if (factor != nullptr) {
@@ -117,8 +125,8 @@ namespace headroom::kernels {
 
 HWY_EXPORT(MixHeads);
 
-void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, HeadRows to, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(MixHeads)(mix, factor, a, to, n);
+void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, HeadRows to, std::int64_t n, HeadSums sums) {
+  HWY_DYNAMIC_DISPATCH(MixHeads)(mix, factor, a, to, n, sums);
 }
 
 }  // namespace headroom::kernels

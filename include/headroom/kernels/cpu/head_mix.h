@@ -30,8 +30,18 @@ struct HeadRows {
   std::int64_t head_stride, row_stride, rows;
 };
 
+// What mixing leaves for its way back: sum_m a_m u_rm with the factors of the query (side 0) and of the key (side 1).
+// Null: not kept.
+struct HeadSums {
+  float* data = nullptr;
+  std::int64_t stride = 0;  // at least n
+  static std::int64_t size(const HeadMix& mix, std::int64_t rows, std::int64_t stride) {
+    return mix.groups * 2 * mix.rank * rows * stride;
+  }
+};
+
 // `to` becomes the mixed rows of `a`, which it may be. `factor` [rows, H] multiplies `a` first, in its place; null: 1.
-void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, HeadRows to, std::int64_t n);
+void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, HeadRows to, std::int64_t n, HeadSums sums = {});
 
 // Where gradients are added; null where the map has no such part. Laid out as in HeadMix.
 struct HeadMixGradients {
@@ -40,7 +50,8 @@ struct HeadMixGradients {
   float *u_key = nullptr, *w_key = nullptr, *gate_key = nullptr;
 };
 
-// `a` holds the rows before mixing, `d` the mixed rows' gradients, which become those of `a`.
-void mix_heads_backward(const HeadMix& mix, HeadRows a, HeadRows d, std::int64_t n, const HeadMixGradients& gradients);
+// `a` holds the rows before mixing, `d` the mixed rows' gradients, which become those of `a`; `sums` is what mixing left.
+void mix_heads_backward(const HeadMix& mix, HeadRows a, HeadRows d, std::int64_t n, HeadSums sums,
+                        const HeadMixGradients& gradients);
 
 }  // namespace headroom::kernels
