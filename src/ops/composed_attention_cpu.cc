@@ -97,10 +97,13 @@ std::tuple<at::Tensor, at::Tensor> composed_attention_cpu(const at::Tensor& q, c
   return {o.to(q.scalar_type()), log_sum};
 }
 
-// Work for a few threads even in a batch of one, whose parts have gradients of their own.
+// Work for two threads even in a batch of one, and for more where a part has rows enough to be worth the gradients of
+// its own.
 std::int64_t gradient_parts(const kernels::AttentionShape& shape) {
-  constexpr std::int64_t kTasks = 4;
-  return std::clamp<std::int64_t>(kTasks / std::max<std::int64_t>(1, shape.batch), 1, kernels::composed_blocks(shape));
+  constexpr std::int64_t kMostTasks = 4, kBlocks = 8;
+  const std::int64_t blocks = kernels::composed_blocks(shape), b = std::max<std::int64_t>(1, shape.batch);
+  const std::int64_t least = std::min<std::int64_t>(blocks, b == 1 ? 2 : 1);
+  return std::max<std::int64_t>({1, least, std::min(kMostTasks / b, blocks / kBlocks)});
 }
 
 // [P * B, ...] to [B, ...].

@@ -3,6 +3,7 @@
 namespace headroom::kernels {
 namespace {
 
+using detail::Buffer;
 using detail::Extent;
 using detail::kMixedRows;
 using detail::MixedRows;
@@ -16,51 +17,50 @@ struct Workspace {
   explicit Workspace(const AttentionShape& s)
       : scores(s, detail::composed_rows(s)), d(s, detail::composed_rows(s)), p(s, kMixedRows), mixed(s, kMixedRows) {
     const std::int64_t width = padded(s.keys) + detail::kColumnStep;
-    const auto room = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-    keys.resize(room(s.kv_heads * width * s.d_head));
-    values.resize(keys.size());
-    d_keys.resize(room(s.heads * s.d_head * width));
-    d_values.resize(d_keys.size());
-    rows.resize(room(s.d_head * detail::composed_rows(s)));
+    keys.make_room(s.kv_heads * width * s.d_head);
+    values.make_room(keys.size());
+    d_keys.make_room(s.heads * s.d_head * width);
+    d_values.make_room(d_keys.size());
+    rows.make_room(s.d_head * detail::composed_rows(s));
   }
   PackedSequence sequence;
   std::int64_t task = 0;                     // part * B + sequence
   Tile scores, d;                            // of a block: scores, later composed probabilities; gradients of either
   Tile p, mixed;                             // of a few rows: probabilities, before and after composing them
-  std::vector<float> pre_sums, post_sums;    // what mixing leaves for its way back
-  std::vector<float> keys, values;           // [G, S padded, e] times the scale, [G, e, S padded]
-  std::vector<float> d_keys, d_values;       // [H, e, S padded]
+  Buffer pre_sums, post_sums;                // what mixing leaves for its way back
+  Buffer keys, values;                       // [G, S padded, e] times the scale, [G, e, S padded]
+  Buffer d_keys, d_values;                   // [H, e, S padded]
   std::vector<float> d_pre_key, d_post_key;  // key sides, [F, S padded]
-  std::vector<float> rows;                   // a block of q or d_o with rows as columns
+  Buffer rows;                               // a block of q or d_o with rows as columns
 };
 
 void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Workspace& w) {
   w.sequence.pack(s, in, b);
   const std::int64_t width = w.sequence.key_width, room = width * s.d_head;
-  std::fill(w.keys.begin(), w.keys.end(), 0.0F);
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
+    float* keys = w.keys.data() + g * room;
     for (std::int64_t j = 0; j < s.keys; ++j) {
-      std::copy_n(in.attention.k.at(b, g) + j * in.attention.k.row, s.d_head, w.keys.data() + g * room + j * s.d_head);
+      scaled_copy(in.attention.k.at(b, g) + j * in.attention.k.row, s.scale, s.d_head, keys + j * s.d_head);
     }
+    std::fill(keys + s.keys * s.d_head, keys + room, 0.0F);
     detail::to_columns(in.attention.v.at(b, g), in.attention.v.row, s.keys, s.d_head, width,
                        w.values.data() + g * room);
   }
-  scaled_copy(w.keys.data(), s.scale, static_cast<std::int64_t>(w.keys.size()), w.keys.data());
-  std::fill(w.d_keys.begin(), w.d_keys.end(), 0.0F);
-  std::fill(w.d_values.begin(), w.d_values.end(), 0.0F);
+  w.d_keys.fill(0.0F);
+  w.d_values.fill(0.0F);
   w.d_pre_key.assign(w.sequence.pre.data.size(), 0.0F);
   w.d_post_key.assign(w.sequence.post.data.size(), 0.0F);
 }
 
 // Where the gradients of a stage at query row i and keys from `low` on go: laid out as mix_of() reads its factors.
 HeadMixGradients gradients_of(const AttentionShape& s, const ComposeStage& stage, const ComposeStageGradients& out,
-                              std::vector<float>& d_key, std::int64_t i, std::int64_t low, const Workspace& w) {
+                              std::vector<float>& d_key, std::int64_t width, std::int64_t i, std::int64_t low,
+                              const Workspace& w) {
   HeadMixGradients to;
   const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
   if (stage.fixed != nullptr) {
     to.fixed = out.fixed + w.task * stage.groups * m * m;
   }
-  const std::int64_t width = w.sequence.key_width;
   float* query = out.query + (w.sequence.b * s.queries + i) * stage.factors(stage.query, s.heads);
   if (stage.query.low_rank) {
     to.u_query = query;
@@ -84,22 +84,23 @@ struct Stage {
   const ComposeStage& stage;
   const ComposeStageGradients& out;
   const PackedKeyFactors& keys;
-  std::vector<float>&sums, &d_key;
+  Buffer& sums;
+  std::vector<float>& d_key;
 
-  HeadSums kept(const HeadMix& mix, const PackedSequence& sequence) const {
-    const std::int64_t n = HeadSums::size(mix, kMixedRows, sequence.key_width);
-    sums.resize(std::max(sums.size(), static_cast<std::size_t>(n)));
-    return {sums.data(), sequence.key_width};
+  HeadSums kept(const HeadMix& mix) const {
+    const std::int64_t stride = padded(s.keys) + detail::kRowGap;
+    sums.make_room(HeadSums::size(mix, kMixedRows, stride));
+    return {sums.data(), stride};
   }
   void mix(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& to, const Workspace& w) const {
     const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
-    mix_heads(mix, nullptr, from, to, m.columns, kept(mix, w.sequence));
+    mix_heads(mix, nullptr, from, to, m.columns, kept(mix));
   }
   // Gradients of the mixed rows become those of `from`.
   void back(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& d, const Workspace& w) const {
     const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
-    mix_heads_backward(mix, from, d, m.columns, kept(mix, w.sequence),
-                       gradients_of(s, stage, out, d_key, e.row + m.first, e.low, w));
+    mix_heads_backward(mix, from, d, m.columns, kept(mix),
+                       gradients_of(s, stage, out, d_key, keys.width, e.row + m.first, e.low, w));
   }
 };
 

@@ -2,15 +2,17 @@
 // of all heads.
 #pragma once
 
-#include <memory>
-
 #include "attention_block.h"
+#include "buffer.h"
 #include "headroom/kernels/cpu/composed_attention.h"
 #include "headroom/kernels/cpu/head_mix.h"
 
 namespace headroom::kernels::detail {
 
 constexpr std::int64_t kMixedRows = 4;  // of a block, mixed together
+
+// Rows that are read together lie a line further apart than their length, which is a multiple of 256 bytes.
+constexpr std::int64_t kRowGap = 16;
 
 // Rows of a block, with all heads: many make good products, few stay near in the caches.
 inline std::int64_t composed_rows(const AttentionShape& s) {
@@ -22,13 +24,12 @@ inline std::int64_t composed_rows(const AttentionShape& s) {
 // set apart by a little more than they need: the same column of all heads and a few rows, which mixing reads at once,
 // would otherwise lie at multiples of a page and drive each other out of the first-level cache.
 struct Tile {
-  static constexpr std::int64_t kRowGap = 16, kHeadGap = 64;
-  std::unique_ptr<float[]> data;
-  Tile(const AttentionShape& s, std::int64_t rows)
-      : data(new float[static_cast<std::size_t>(s.heads * (rows * (padded(s.keys) + kRowGap) + kHeadGap))]) {}
+  static constexpr std::int64_t kHeadGap = 64;
+  Buffer data;
+  Tile(const AttentionShape& s, std::int64_t rows) : data(s.heads * (rows * (padded(s.keys) + kRowGap) + kHeadGap)) {}
   static std::int64_t row_stride(const Extent& e) { return e.columns + kRowGap; }
   static std::int64_t head_stride(const Extent& e) { return e.rows * row_stride(e) + kHeadGap; }
-  float* head(const Extent& e, std::int64_t h) { return data.get() + h * head_stride(e); }
+  float* head(const Extent& e, std::int64_t h) { return data.data() + h * head_stride(e); }
   float* row(const Extent& e, std::int64_t h, std::int64_t i) { return head(e, h) + i * row_stride(e); }
   HeadRows heads(const Extent& e, std::int64_t i, std::int64_t rows) {
     return {row(e, 0, i), head_stride(e), row_stride(e), rows};
@@ -61,7 +62,7 @@ struct PackedKeyFactors {
   std::int64_t width = 0;
 
   void pack(const AttentionShape& s, const ComposeStage& stage, std::int64_t b) {
-    width = padded(s.keys) + kColumnStep;
+    width = padded(s.keys) + kRowGap;
     const std::int64_t n = stage.factors(stage.key, s.heads);
     data.assign(static_cast<std::size_t>(n * width), 0.0F);
     for (std::int64_t f = 0; f < n; ++f) {
@@ -113,7 +114,7 @@ void for_mixed_rows(const AttentionShape& s, const Extent& e, const Body& body) 
 // stages.
 struct PackedSequence {
   std::int64_t b = -1, key_width = 0;
-  std::vector<float> k;  // [G, e, key_width]
+  Buffer k;  // [G, e, key_width]
   PackedKeyFactors pre, post;
 
   const float* keys(const AttentionShape& s, std::int64_t h) const {
@@ -123,12 +124,12 @@ struct PackedSequence {
   void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t sequence) {
     b = sequence;
     key_width = padded(s.keys) + kColumnStep;
-    k.resize(static_cast<std::size_t>(s.kv_heads * s.d_head * key_width));
+    k.make_room(s.kv_heads * s.d_head * key_width);
     for (std::int64_t g = 0; g < s.kv_heads; ++g) {
       to_columns(in.attention.k.at(b, g), in.attention.k.row, s.keys, s.d_head, key_width,
                  k.data() + g * s.d_head * key_width);
     }
-    scaled_copy(k.data(), s.scale, static_cast<std::int64_t>(k.size()), k.data());
+    scaled_copy(k.data(), s.scale, s.kv_heads * s.d_head * key_width, k.data());
     if (in.pre.present) {
       pre.pack(s, in.pre, b);
     }

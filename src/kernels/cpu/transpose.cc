@@ -1,7 +1,5 @@
 #include "headroom/kernels/cpu/transpose.h"
 
-#include <algorithm>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/transpose.cc"
 #include <hwy/foreach_target.h>
@@ -11,8 +9,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr std::int64_t kStrip = 16;  // rows read together: what they become is one cache line of each result row
 
 void OneByOne(Strided<const float> from, std::int64_t rows, std::int64_t columns, Strided<float> to) {
   for (std::int64_t c = 0; c < columns; ++c) {
@@ -27,35 +23,55 @@ void Transpose(Strided<const float> from, std::int64_t rows, std::int64_t column
   OneByOne(from, rows, columns, to);
 }
 #else
-HWY_INLINE void FourByFour(Strided<const float> from, Strided<float> to) {
-  const hn::FixedTag<float, 4> d;
-  const hn::FixedTag<double, 2> pairs;
-  const auto r0 = hn::LoadU(d, from.data), r1 = hn::LoadU(d, from.data + from.stride),
-             r2 = hn::LoadU(d, from.data + 2 * from.stride), r3 = hn::LoadU(d, from.data + 3 * from.stride);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1)),
-             low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3)),
-             high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1)),
-             high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+// Rows i, i + 4, i + 8, ... next to each other, four columns of each.
+template <class D>
+HWY_INLINE hn::Vec<D> EveryFourth(const D d, const float* from, std::int64_t stride) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto all = hn::LoadDup128(d, from);
+  for (std::int64_t i = 4; i < lanes; i += 4) {
+    const auto here = hn::Ge(hn::Iota(d, 0.0F), hn::Set(d, static_cast<float>(i)));
+    all = hn::IfThenElse(here, hn::LoadDup128(d, from + i * stride), all);
+  }
+  return all;
+}
+
+// As many rows as the vector has lanes to four rows of the result: blocks of four by four are turned where they are.
+template <class D>
+HWY_INLINE void FourColumns(const D d, Strided<const float> from, Strided<float> to) {
+  const hn::RepartitionToWide<hn::RebindToUnsigned<D>> pairs;
+  const auto pair = [&](auto v) HWY_ATTR { return hn::BitCast(pairs, v); };
+  const auto r0 = EveryFourth(d, from.data, from.stride),
+             r1 = EveryFourth(d, from.data + from.stride, from.stride),
+             r2 = EveryFourth(d, from.data + 2 * from.stride, from.stride),
+             r3 = EveryFourth(d, from.data + 3 * from.stride, from.stride);
+  const auto low01 = pair(hn::InterleaveLower(d, r0, r1)), low23 = pair(hn::InterleaveLower(d, r2, r3)),
+             high01 = pair(hn::InterleaveUpper(d, r0, r1)), high23 = pair(hn::InterleaveUpper(d, r2, r3));
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to.data);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to.data + to.stride);
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to.data + 2 * to.stride);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to.data + 3 * to.stride);
 }
 
-void Transpose(Strided<const float> from, std::int64_t rows, std::int64_t columns, Strided<float> to) {
-  const std::int64_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
-  for (std::int64_t strip = 0; strip < whole_rows; strip += kStrip) {
-    const std::int64_t end = std::min(strip + kStrip, whole_rows);
-    for (std::int64_t c = 0; c < whole_columns; c += 4) {
-      for (std::int64_t i = strip; i < end; i += 4) {
-        FourByFour({from.data + i * from.stride + c, from.stride}, {to.data + c * to.stride + i, to.stride});
-      }
+// Turns rows from `row` on while there are enough of them for the vector; where it stopped.
+template <class D>
+HWY_INLINE std::int64_t TurnRows(const D d, Strided<const float> from, std::int64_t row, std::int64_t rows,
+                                 std::int64_t columns, Strided<float> to) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (; row + lanes <= rows; row += lanes) {
+    for (std::int64_t c = 0; c < columns; c += 4) {
+      FourColumns(d, {from.data + row * from.stride + c, from.stride}, {to.data + c * to.stride + row, to.stride});
     }
   }
-  OneByOne({from.data + whole_columns, from.stride}, whole_rows, columns - whole_columns,
+  return row;
+}
+
+void Transpose(Strided<const float> from, std::int64_t rows, std::int64_t columns, Strided<float> to) {
+  const std::int64_t whole_columns = columns / 4 * 4;
+  std::int64_t row = TurnRows(hn::ScalableTag<float>(), from, 0, rows, whole_columns, to);
+  row = TurnRows(hn::FixedTag<float, 4>(), from, row, rows, whole_columns, to);
+  OneByOne({from.data + whole_columns, from.stride}, row, columns - whole_columns,
            {to.data + whole_columns * to.stride, to.stride});
-  OneByOne({from.data + whole_rows * from.stride, from.stride}, rows - whole_rows, columns,
-           {to.data + whole_rows, to.stride});
+  OneByOne({from.data + row * from.stride, from.stride}, rows - row, columns, {to.data + row, to.stride});
 }
 #endif
 
