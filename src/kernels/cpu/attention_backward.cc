@@ -12,48 +12,42 @@ using detail::padded;
 // reads its operands as they lie.
 struct Workspace {
   Workspace(const AttentionShape& s, bool relative)
-      : key_width(padded(s.keys) + kColumnStep), offset_width(s.offsets() + kBlockRows + 2 * kColumnStep) {
-    const auto room = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-    scores.resize(room(kBlockRows * padded(s.keys)));
-    d_scores.resize(scores.size());
-    keys.resize(room(key_width * s.d_head));
-    values.resize(room(s.d_head * key_width));
-    d_keys.resize(values.size());
-    d_values.resize(values.size());
-    rows.resize(room(s.d_head * kBlockRows));
+      : width(detail::row_width(s.d_head)),
+        key_width(padded(s.keys) + kColumnStep),
+        offset_width(s.offsets() + kBlockRows + 2 * kColumnStep) {
+    scores.make_room(kBlockRows * padded(s.keys));
+    d_scores.make_room(scores.size());
+    keys.make_room(key_width * width);
+    values.make_room(s.d_head * key_width);
+    d_keys.make_room(values.size());
+    d_values.make_room(values.size());
+    rows.make_room(s.d_head * kBlockRows);
     if (relative) {
-      positions.resize(room(kBlockRows * (padded(s.keys) + 2 * kColumnStep)));
-      offsets.resize(room(offset_width * s.d_head));
-      d_offsets.resize(room(s.d_head * offset_width));
+      positions.make_room(kBlockRows * (padded(s.keys) + 2 * kColumnStep));
+      offsets.make_room(offset_width * width);
+      d_offsets.make_room(s.d_head * offset_width);
     }
   }
-  std::int64_t key_width, offset_width;
+  std::int64_t width, key_width, offset_width;
   detail::PackedHead head;
-  std::vector<float> scores, d_scores;             // [rows, columns]: p and its gradient
-  std::vector<float> positions;                    // [rows, offset columns]: position scores, then their gradient
-  std::vector<float> keys, offsets;                // [S padded, e], [C padded, e]
-  std::vector<float> values;                       // [e, S padded]
-  std::vector<float> d_keys, d_values, d_offsets;  // [e, S or C padded]
-  std::vector<float> rows;                         // [e, rows]: a block of q or d_o with rows as columns
+  Buffer scores, d_scores;             // [rows, columns]: p and its gradient
+  Buffer positions;                    // [rows, offset columns]: position scores, then their gradient
+  Buffer keys, offsets;                // [S padded, e], [C padded, e]
+  Buffer values;                       // [e, S padded]
+  Buffer d_keys, d_values, d_offsets;  // [e, S or C padded]
+  Buffer rows;                         // [e, rows]: a block of q or d_o with rows as columns
 };
-
-void copy_rows(const float* from, std::int64_t stride, std::int64_t n, std::int64_t e, std::vector<float>& to) {
-  for (std::int64_t j = 0; j < n; ++j) {
-    std::copy_n(from + j * stride, e, to.data() + j * e);
-  }
-  std::fill(to.begin() + n * e, to.end(), 0.0F);
-}
 
 void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h, Workspace& w) {
   const std::int64_t g = h / (s.heads / s.kv_heads);
   w.head.pack(s, in, b, h);
-  copy_rows(in.k.at(b, g), in.k.row, s.keys, s.d_head, w.keys);
+  detail::to_rows(in.k.at(b, g), in.k.row, s.keys, s.d_head, w.key_width, w.keys.data());
   detail::to_columns(in.v.at(b, g), in.v.row, s.keys, s.d_head, w.key_width, w.values.data());
-  std::fill(w.d_keys.begin(), w.d_keys.end(), 0.0F);
-  std::fill(w.d_values.begin(), w.d_values.end(), 0.0F);
+  w.d_keys.fill(0.0F);
+  w.d_values.fill(0.0F);
   if (in.q_position.data != nullptr) {
-    copy_rows(in.r.at(0, h), in.r.row, s.offsets(), s.d_head, w.offsets);
-    std::fill(w.d_offsets.begin(), w.d_offsets.end(), 0.0F);
+    detail::to_rows(in.r.at(0, h), in.r.row, s.offsets(), s.d_head, w.offset_width, w.offsets.data());
+    w.d_offsets.fill(0.0F);
   }
 }
 
@@ -75,8 +69,8 @@ void position_backward(const AttentionShape& s, const AttentionTensors& in, cons
     std::fill(to + e.shift(i) + e.columns, to + n, 0.0F);
   }
   const std::int64_t first = e.first_offset(s);
-  tile_product({e.rows, s.d_head, n, n, s.d_head, out.d_q_position.row}, w.positions.data(),
-               w.offsets.data() + first * s.d_head, out.d_q_position.at(b, h) + e.row * out.d_q_position.row);
+  tile_product({e.rows, s.d_head, n, n, w.width, out.d_q_position.row}, w.positions.data(),
+               w.offsets.data() + first * w.width, out.d_q_position.at(b, h) + e.row * out.d_q_position.row);
   add_transposed(e, s.d_head, in.q_position.at(b, h) + e.row * in.q_position.row, in.q_position.row, w.positions.data(),
                  n, w.offset_width, w.d_offsets.data() + first, w);
 }
@@ -94,8 +88,8 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
     exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), out.log_sum[task * s.queries + e.row + i],
                      mean, w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
   }
-  tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, out.d_q.row}, w.d_scores.data(),
-               w.keys.data() + e.low * s.d_head, out.d_q.at(b, h) + e.row * out.d_q.row);
+  tile_product({e.rows, s.d_head, e.columns, e.columns, w.width, out.d_q.row}, w.d_scores.data(),
+               w.keys.data() + e.low * w.width, out.d_q.at(b, h) + e.row * out.d_q.row);
   add_transposed(e, s.d_head, in.q.at(b, h) + e.row * in.q.row, in.q.row, w.d_scores.data(), e.columns, w.key_width,
                  w.d_keys.data() + e.low, w);
   add_transposed(e, s.d_head, d_o, out.d_o.row, w.scores.data(), e.columns, w.key_width, w.d_values.data() + e.low, w);

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/attention.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
@@ -57,20 +57,36 @@ inline void to_columns(const float* from, std::int64_t stride, std::int64_t n, s
   }
 }
 
+// How far apart packed rows of e numbers lie: whole cache lines.
+inline std::int64_t row_width(std::int64_t e) {
+  constexpr std::int64_t kLine = 16;
+  return (e + kLine - 1) / kLine * kLine;
+}
+
+// n rows, of `most` that there is room for and that become zero beyond them, row_width(e) apart.
+inline void to_rows(const float* from, std::int64_t stride, std::int64_t n, std::int64_t e, std::int64_t most,
+                    float* to) {
+  const std::int64_t width = row_width(e);
+  for (std::int64_t j = 0; j < n; ++j) {
+    std::copy_n(from + j * stride, e, to + j * width);
+  }
+  std::fill(to + n * width, to + most * width, 0.0F);
+}
+
 // One head's keys and offsets with their rows turned into columns, zero beyond the last.
 struct PackedHead {
   std::int64_t key_width = 0, offset_width = 0;
-  std::vector<float> k, r;  // [e, width]
+  Buffer k, r;  // [e, width]
 
   void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h) {
     const std::int64_t g = h / (s.heads / s.kv_heads);
     key_width = padded(s.keys) + kColumnStep;
-    k.resize(static_cast<std::size_t>(s.d_head * key_width));
+    k.make_room(s.d_head * key_width);
     to_columns(in.k.at(b, g), in.k.row, s.keys, s.d_head, key_width, k.data());
     if (in.q_position.data != nullptr) {
       // A block reads at most its padding beyond the last offset.
       offset_width = s.offsets() + kBlockRows + 2 * kColumnStep;
-      r.resize(static_cast<std::size_t>(s.d_head * offset_width));
+      r.make_room(s.d_head * offset_width);
       to_columns(in.r.at(0, h), in.r.row, s.offsets(), s.d_head, offset_width, r.data());
     }
   }

@@ -3,7 +3,6 @@
 namespace headroom::kernels {
 namespace {
 
-using detail::Buffer;
 using detail::Extent;
 using detail::kMixedRows;
 using detail::MixedRows;
@@ -17,8 +16,8 @@ struct Workspace {
   explicit Workspace(const AttentionShape& s)
       : scores(s, detail::composed_rows(s)), d(s, detail::composed_rows(s)), p(s, kMixedRows), mixed(s, kMixedRows) {
     const std::int64_t width = padded(s.keys) + detail::kColumnStep;
-    keys.make_room(s.kv_heads * width * s.d_head);
-    values.make_room(keys.size());
+    keys.make_room(s.kv_heads * width * detail::row_width(s.d_head));
+    values.make_room(s.kv_heads * width * s.d_head);
     d_keys.make_room(s.heads * s.d_head * width);
     d_values.make_room(d_keys.size());
     rows.make_room(s.d_head * detail::composed_rows(s));
@@ -30,31 +29,30 @@ struct Workspace {
   Buffer pre_sums, post_sums;                // what mixing leaves for its way back
   Buffer keys, values;                       // [G, S padded, e] times the scale, [G, e, S padded]
   Buffer d_keys, d_values;                   // [H, e, S padded]
-  std::vector<float> d_pre_key, d_post_key;  // key sides, [F, S padded]
+  Buffer d_pre_key, d_post_key;              // key sides, [F, S padded]
   Buffer rows;                               // a block of q or d_o with rows as columns
 };
 
 void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Workspace& w) {
   w.sequence.pack(s, in, b);
-  const std::int64_t width = w.sequence.key_width, room = width * s.d_head;
+  const std::int64_t width = w.sequence.key_width, room = width * detail::row_width(s.d_head);
+  const HeadsView<const float>&k = in.attention.k, &v = in.attention.v;
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-    float* keys = w.keys.data() + g * room;
-    for (std::int64_t j = 0; j < s.keys; ++j) {
-      scaled_copy(in.attention.k.at(b, g) + j * in.attention.k.row, s.scale, s.d_head, keys + j * s.d_head);
-    }
-    std::fill(keys + s.keys * s.d_head, keys + room, 0.0F);
-    detail::to_columns(in.attention.v.at(b, g), in.attention.v.row, s.keys, s.d_head, width,
-                       w.values.data() + g * room);
+    detail::to_rows(k.at(b, g), k.row, s.keys, s.d_head, width, w.keys.data() + g * room);
+    detail::to_columns(v.at(b, g), v.row, s.keys, s.d_head, width, w.values.data() + g * width * s.d_head);
   }
+  scaled_copy(w.keys.data(), s.scale, s.kv_heads * room, w.keys.data());
   w.d_keys.fill(0.0F);
   w.d_values.fill(0.0F);
-  w.d_pre_key.assign(w.sequence.pre.data.size(), 0.0F);
-  w.d_post_key.assign(w.sequence.post.data.size(), 0.0F);
+  w.d_pre_key.make_room(w.sequence.pre.data.size());
+  w.d_pre_key.fill(0.0F);
+  w.d_post_key.make_room(w.sequence.post.data.size());
+  w.d_post_key.fill(0.0F);
 }
 
 // Where the gradients of a stage at query row i and keys from `low` on go: laid out as mix_of() reads its factors.
 HeadMixGradients gradients_of(const AttentionShape& s, const ComposeStage& stage, const ComposeStageGradients& out,
-                              std::vector<float>& d_key, std::int64_t width, std::int64_t i, std::int64_t low,
+                              Buffer& d_key, std::int64_t width, std::int64_t i, std::int64_t low,
                               const Workspace& w) {
   HeadMixGradients to;
   const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
@@ -84,8 +82,7 @@ struct Stage {
   const ComposeStage& stage;
   const ComposeStageGradients& out;
   const PackedKeyFactors& keys;
-  Buffer& sums;
-  std::vector<float>& d_key;
+  Buffer &sums, &d_key;
 
   HeadSums kept(const HeadMix& mix) const {
     const std::int64_t stride = padded(s.keys) + detail::kRowGap;
@@ -156,6 +153,7 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
                     Workspace& w) {
   const PackedSequence& sequence = w.sequence;
   const std::int64_t b = sequence.b, width = sequence.key_width, room = width * s.d_head;
+  const std::int64_t row_width = detail::row_width(s.d_head);
   const auto group = [&](std::int64_t h) { return h / (s.heads / s.kv_heads); };
   const HeadsView<const float>&q = in.attention.q, &d_o = out.attention.d_o;
   const HeadsView<float>& d_q = out.attention.d_q;
@@ -168,14 +166,14 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
   for (std::int64_t h = 0; h < s.heads; ++h) {
     add_transposed(s, e, {d_o.at(b, h) + e.row * d_o.row, d_o.row}, 1.0F, w.scores.head(e, h),
                    w.d_values.data() + h * room + e.low, w);
-    tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), s.d_head, d_q.row}, w.d.head(e, h),
-                 w.keys.data() + group(h) * room + e.low * s.d_head, d_q.at(b, h) + e.row * d_q.row);
+    tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), row_width, d_q.row}, w.d.head(e, h),
+                 w.keys.data() + (group(h) * width + e.low) * row_width, d_q.at(b, h) + e.row * d_q.row);
     add_transposed(s, e, {q.at(b, h) + e.row * q.row, q.row}, s.scale, w.d.head(e, h),
                    w.d_keys.data() + h * room + e.low, w);
   }
 }
 
-void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const std::vector<float>& from,
+void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const Buffer& from,
                      std::int64_t width, std::int64_t task, float* to) {
   const std::int64_t n = stage.factors(stage.key, s.heads);
   for (std::int64_t f = 0; f < n; ++f) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "attention_block.h"
-#include "buffer.h"
+#include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/composed_attention.h"
 #include "headroom/kernels/cpu/head_mix.h"
 
@@ -58,15 +58,17 @@ inline void clear_rows(const HeadRows& rows, std::int64_t heads, std::int64_t be
 
 // The key side of one stage for one sequence, its rows padded with zeros.
 struct PackedKeyFactors {
-  std::vector<float> data;
+  Buffer data;
   std::int64_t width = 0;
 
   void pack(const AttentionShape& s, const ComposeStage& stage, std::int64_t b) {
     width = padded(s.keys) + kRowGap;
     const std::int64_t n = stage.factors(stage.key, s.heads);
-    data.assign(static_cast<std::size_t>(n * width), 0.0F);
+    data.make_room(n * width);
     for (std::int64_t f = 0; f < n; ++f) {
-      std::copy_n(stage.key.data + (b * n + f) * s.keys, s.keys, data.data() + f * width);
+      float* row = data.data() + f * width;
+      std::copy_n(stage.key.data + (b * n + f) * s.keys, s.keys, row);
+      std::fill(row + s.keys, row + width, 0.0F);
     }
   }
 };

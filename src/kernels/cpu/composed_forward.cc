@@ -8,14 +8,12 @@ using detail::MixedRows;
 using detail::PackedSequence;
 using detail::Tile;
 
-// Values of every key/value head, [G, S padded, e].
-void pack_values(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::vector<float>& values) {
-  const std::int64_t room = detail::padded(s.keys) * s.d_head;
-  values.assign(static_cast<std::size_t>(s.kv_heads * room), 0.0F);
+// Values of every key/value head, [G, S padded, e padded].
+void pack_values(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, Buffer& values) {
+  const std::int64_t most = detail::padded(s.keys), room = most * detail::row_width(s.d_head);
+  values.make_room(s.kv_heads * room);
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-    for (std::int64_t j = 0; j < s.keys; ++j) {
-      std::copy_n(in.v.at(b, g) + j * in.v.row, s.d_head, values.data() + g * room + j * s.d_head);
-    }
+    detail::to_rows(in.v.at(b, g), in.v.row, s.keys, s.d_head, most, values.data() + g * room);
   }
 }
 
@@ -42,20 +40,20 @@ void rows_forward(const AttentionShape& s, const ComposedTensors& in, const Atte
 }
 
 void block_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out, const Extent& e,
-                   const PackedSequence& sequence, const std::vector<float>& values, Tile& tile) {
-  const std::int64_t b = sequence.b, room = detail::padded(s.keys) * s.d_head;
+                   const PackedSequence& sequence, const Buffer& values, Tile& tile) {
+  const std::int64_t b = sequence.b, width = detail::row_width(s.d_head), room = detail::padded(s.keys) * width;
   sequence.raw_scores(s, in, e, tile);
-  std::vector<float> inverse(static_cast<std::size_t>(s.heads * e.rows));
+  Buffer inverse(s.heads * e.rows);
   detail::for_mixed_rows(s, e, [&](const MixedRows& m) {
     rows_forward(s, in, out, e, sequence, m, inverse.data() + m.first * s.heads, tile);
   });
   for (std::int64_t h = 0; h < s.heads; ++h) {
     float* o = out.o.at(b, h) + e.row * out.o.row;
     const std::int64_t g = h / (s.heads / s.kv_heads);
-    tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), s.d_head, out.o.row}, tile.head(e, h),
-                 values.data() + g * room + e.low * s.d_head, o);
+    tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), width, out.o.row}, tile.head(e, h),
+                 values.data() + g * room + e.low * width, o);
     for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
-      scaled_copy(o + i * out.o.row, inverse[static_cast<std::size_t>(i * s.heads + h)], s.d_head, o + i * out.o.row);
+      scaled_copy(o + i * out.o.row, inverse.data()[i * s.heads + h], s.d_head, o + i * out.o.row);
     }
   }
 }
@@ -71,7 +69,7 @@ void composed_attention_forward(const AttentionShape& s, const ComposedTensors& 
                                 std::int64_t begin, std::int64_t step) {
   Tile tile(s, detail::composed_rows(s));
   PackedSequence sequence;
-  std::vector<float> values;
+  Buffer values;
   const std::int64_t blocks = composed_blocks(s), rows = detail::composed_rows(s);
   for (std::int64_t task = begin; task < s.batch * blocks; task += step) {
     const std::int64_t b = task / blocks, row = task % blocks * rows;

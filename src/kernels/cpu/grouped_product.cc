@@ -43,10 +43,8 @@ namespace {
 
 constexpr std::int64_t kOuterRows = 256;  // rows whose outer products are summed before the sum goes back to memory
 
-float* room(std::vector<float>& buffer, std::int64_t n) {
-  if (buffer.size() < static_cast<std::size_t>(n)) {
-    buffer.resize(static_cast<std::size_t>(n));
-  }
+float* room(Buffer& buffer, std::int64_t n) {
+  buffer.make_room(n);
   return buffer.data();
 }
 

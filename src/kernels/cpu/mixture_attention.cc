@@ -19,14 +19,13 @@ struct Block {
       : components(static_cast<std::int64_t>(in.factor.size())),
         products(static_cast<std::int64_t>(in.keys.size())),
         width(padded(s.keys) + detail::kColumnStep),
-        stride(kBlockRows * padded(s.keys)) {
-    k.resize(static_cast<std::size_t>(products * s.d_head * width));
-    scores.resize(static_cast<std::size_t>(components * stride));
-  }
+        stride(kBlockRows * padded(s.keys)),
+        k(products * s.d_head * width),
+        scores(components * stride) {}
   std::int64_t components, products, width;
   std::int64_t stride;        // between components' tiles
-  std::vector<float> k;       // [P, e, width]
-  std::vector<float> scores;  // [R, rows, columns]
+  Buffer k;           // [P, e, width]
+  Buffer scores;      // [R, rows, columns]
   std::int64_t b = 0, h = 0, g = 0;
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
@@ -70,42 +69,34 @@ struct Block {
   }
 };
 
-// [S, e] rows next to each other, zero behind the last.
-void copy_rows(const HeadsView<const float>& from, const AttentionShape& s, std::int64_t b, std::int64_t g,
-               std::int64_t width, float* to) {
-  for (std::int64_t j = 0; j < s.keys; ++j) {
-    std::copy_n(from.at(b, g) + j * from.row, s.d_head, to + j * s.d_head);
-  }
-  std::fill(to + s.keys * s.d_head, to + width * s.d_head, 0.0F);
-}
-
 // What the backward pass needs beside the block; gradients of keys and values grow with their rows as columns.
 struct Workspace {
   Workspace(const AttentionShape& s, const MixtureTensors& in) : block(s, in) {
-    const auto room = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-    p.resize(room(kBlockRows * padded(s.keys)));
-    d_p.resize(p.size());
-    values.resize(room(s.d_head * block.width));
-    d_values.resize(values.size());
-    keys.resize(room(block.products * s.d_head * block.width));
-    d_keys.resize(keys.size());
-    rows.resize(room(s.d_head * kBlockRows));
+    p.make_room(kBlockRows * padded(s.keys));
+    d_p.make_room(p.size());
+    values.make_room(s.d_head * block.width);
+    d_values.make_room(values.size());
+    keys.make_room(block.products * key_room(s));
+    d_keys.make_room(block.products * s.d_head * block.width);
+    rows.make_room(s.d_head * kBlockRows);
   }
   Block block;
-  std::vector<float> p, d_p;            // [rows, columns]
-  std::vector<float> values, d_values;  // [e, width]
-  std::vector<float> keys, d_keys;      // [P, width, e], [P, e, width]
-  std::vector<float> rows;
+  Buffer p, d_p;            // [rows, columns]
+  Buffer values, d_values;  // [e, width]
+  Buffer keys, d_keys;      // [P, width, e padded], [P, e, width]
+  Buffer rows;
+
+  std::int64_t key_room(const AttentionShape& s) const { return detail::row_width(s.d_head) * block.width; }
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
     block.pack(s, in, task);
     detail::to_columns(in.v.at(block.b, block.g), in.v.row, s.keys, s.d_head, block.width, values.data());
     for (std::int64_t i = 0; i < block.products; ++i) {
-      copy_rows(in.keys[static_cast<std::size_t>(i)], s, block.b, block.g, block.width,
-                keys.data() + i * s.d_head * block.width);
+      const HeadsView<const float>& from = in.keys[static_cast<std::size_t>(i)];
+      detail::to_rows(from.at(block.b, block.g), from.row, s.keys, s.d_head, block.width, keys.data() + i * key_room(s));
     }
-    std::fill(d_values.begin(), d_values.end(), 0.0F);
-    std::fill(d_keys.begin(), d_keys.end(), 0.0F);
+    d_values.fill(0.0F);
+    d_keys.fill(0.0F);
   }
 
   // sum [e, columns] += from^T [e, n] tile [n, columns]
@@ -145,8 +136,9 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
   const float* q = in.q.at(block.b, block.h) + e.row * in.q.row;
   for (std::int64_t i = 0; i < block.products; ++i) {
     const float* d_scores = block.scores.data() + i * block.stride;
-    tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, out.d_q.row, i > 0}, d_scores,
-                 w.keys.data() + i * room + e.low * s.d_head, d_q);
+    const std::int64_t width = detail::row_width(s.d_head);
+    tile_product({e.rows, s.d_head, e.columns, e.columns, width, out.d_q.row, i > 0}, d_scores,
+                 w.keys.data() + i * w.key_room(s) + e.low * width, d_q);
     w.add_transposed(s, e, q, in.q.row, d_scores, w.d_keys.data() + i * room);
   }
   w.add_transposed(s, e, d_o, out.d_o.row, w.p.data(), w.d_values.data());
@@ -157,10 +149,11 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
 void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in, const AttentionResult& out,
                                std::int64_t begin, std::int64_t end) {
   Block block(s, in);
-  std::vector<float> values(static_cast<std::size_t>(padded(s.keys) * s.d_head));
+  const std::int64_t width = detail::row_width(s.d_head);
+  Buffer values(padded(s.keys) * width);
   for (std::int64_t task = begin; task < end; ++task) {
     block.pack(s, in, task);
-    copy_rows(in.v, s, block.b, block.g, padded(s.keys), values.data());
+    detail::to_rows(in.v.at(block.b, block.g), in.v.row, s.keys, s.d_head, padded(s.keys), values.data());
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       const Extent e = detail::extent_of(s, row);
       float most[kBlockRows], inverse[kBlockRows];
@@ -176,8 +169,8 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
             seen > 0.0F ? shift + std::log(sum) : std::numeric_limits<float>::infinity();
       }
       float* o = out.o.at(block.b, block.h) + row * out.o.row;
-      tile_product({e.rows, s.d_head, e.columns, e.columns, s.d_head, out.o.row}, block.scores.data(),
-                   values.data() + e.low * s.d_head, o);
+      tile_product({e.rows, s.d_head, e.columns, e.columns, width, out.o.row}, block.scores.data(),
+                   values.data() + e.low * width, o);
       for (std::int64_t i = 0; i < e.rows; ++i) {
         scaled_copy(o + i * out.o.row, inverse[i], s.d_head, o + i * out.o.row);
       }

@@ -1,8 +1,8 @@
 #include "headroom/kernels/cpu/prefix_product.h"
 
 #include <algorithm>
-#include <vector>
 
+#include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/tile_product.h"
 
 namespace headroom::kernels {
@@ -14,10 +14,15 @@ class Prefix {
  public:
   Prefix(const PrefixProduct& shape, Strided<const float> a, Strided<const float> b, Strided<const float> c,
          Strided<float> y)
-      : s_(shape), a_(a), b_(b), c_(c), y_(y) {
-    state_.assign(static_cast<std::size_t>(s_.d_factor * s_.d_value), 0.0F);
-    columns_.resize(static_cast<std::size_t>(s_.d_factor * kChunk));
-    meeting_.resize(static_cast<std::size_t>(kChunk * kChunk));
+      : s_(shape),
+        a_(a),
+        b_(b),
+        c_(c),
+        y_(y),
+        state_(s_.d_factor * s_.d_value),
+        columns_(s_.d_factor * kChunk),
+        meeting_(kChunk * kChunk) {
+    state_.fill(0.0F);
   }
 
   // Columns [begin, end) join the state.
@@ -66,9 +71,9 @@ class Prefix {
   PrefixProduct s_;
   Strided<const float> a_, b_, c_;
   Strided<float> y_;
-  std::vector<float> state_;    // [d_factor, d_value]
-  std::vector<float> columns_;  // [d_factor, n]: a chunk of b
-  std::vector<float> meeting_;  // [n, n]
+  Buffer state_;    // [d_factor, d_value]
+  Buffer columns_;  // [d_factor, n]: a chunk of b
+  Buffer meeting_;  // [n, n]
 };
 
 }  // namespace

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/transpose.h"
 
 namespace headroom::kernels {
@@ -20,7 +20,7 @@ struct ChosenRows {
 
 // One thread's buffers, kept from call to call.
 struct GroupedWorkspace {
-  std::vector<float> left, right, columns, sum;
+  Buffer left, right, columns, sum;
 };
 
 // to[i] = row(choice[i]) B for i < count: B [k, n], to [count, n], both without gaps.
