@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/attention.h"
+#include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
 #include "headroom/kernels/cpu/transpose.h"

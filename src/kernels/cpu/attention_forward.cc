@@ -7,8 +7,7 @@ void attention_forward(const AttentionShape& s, const AttentionTensors& in, cons
   const std::int64_t most = detail::padded(s.keys);
   const std::int64_t width = detail::row_width(s.d_head);
   Buffer scores(detail::kBlockRows * most), values(most * width);  // [S padded, e]
-  Buffer positions(in.q_position.data == nullptr ? 0
-                                                         : detail::kBlockRows * (most + 2 * detail::kColumnStep));
+  Buffer positions(in.q_position.data == nullptr ? 0 : detail::kBlockRows * (most + 2 * detail::kColumnStep));
   detail::PackedHead head;
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t b = task / s.heads, h = task % s.heads, g = h / (s.heads / s.kv_heads);

@@ -23,14 +23,14 @@ struct Workspace {
     rows.make_room(s.d_head * detail::composed_rows(s));
   }
   PackedSequence sequence;
-  std::int64_t task = 0;                     // part * B + sequence
-  Tile scores, d;                            // of a block: scores, later composed probabilities; gradients of either
-  Tile p, mixed;                             // of a few rows: probabilities, before and after composing them
-  Buffer pre_sums, post_sums;                // what mixing leaves for its way back
-  Buffer keys, values;                       // [G, S padded, e] times the scale, [G, e, S padded]
-  Buffer d_keys, d_values;                   // [H, e, S padded]
-  Buffer d_pre_key, d_post_key;              // key sides, [F, S padded]
-  Buffer rows;                               // a block of q or d_o with rows as columns
+  std::int64_t task = 0;         // part * B + sequence
+  Tile scores, d;                // of a block: scores, later composed probabilities; gradients of either
+  Tile p, mixed;                 // of a few rows: probabilities, before and after composing them
+  Buffer pre_sums, post_sums;    // what mixing leaves for its way back
+  Buffer keys, values;           // [G, S padded, e] times the scale, [G, e, S padded]
+  Buffer d_keys, d_values;       // [H, e, S padded]
+  Buffer d_pre_key, d_post_key;  // key sides, [F, S padded]
+  Buffer rows;                   // a block of q or d_o with rows as columns
 };
 
 void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Workspace& w) {
@@ -52,8 +52,7 @@ void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Wo
 
 // Where the gradients of a stage at query row i and keys from `low` on go: laid out as mix_of() reads its factors.
 HeadMixGradients gradients_of(const AttentionShape& s, const ComposeStage& stage, const ComposeStageGradients& out,
-                              Buffer& d_key, std::int64_t width, std::int64_t i, std::int64_t low,
-                              const Workspace& w) {
+                              Buffer& d_key, std::int64_t width, std::int64_t i, std::int64_t low, const Workspace& w) {
   HeadMixGradients to;
   const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
   if (stage.fixed != nullptr) {
@@ -146,7 +145,8 @@ void add_transposed(const AttentionShape& s, const Extent& e, Strided<const floa
                     const float* block, float* sum, Workspace& w) {
   detail::to_columns(rows.data, rows.stride, e.rows, s.d_head, e.rows, w.rows.data());
   scaled_copy(w.rows.data(), factor, s.d_head * e.rows, w.rows.data());
-  tile_product({s.d_head, e.columns, e.rows, e.rows, Tile::row_stride(e), w.sequence.key_width, true}, w.rows.data(), block, sum);
+  tile_product({s.d_head, e.columns, e.rows, e.rows, Tile::row_stride(e), w.sequence.key_width, true}, w.rows.data(),
+               block, sum);
 }
 
 void block_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
@@ -173,8 +173,8 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
   }
 }
 
-void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const Buffer& from,
-                     std::int64_t width, std::int64_t task, float* to) {
+void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const Buffer& from, std::int64_t width,
+                     std::int64_t task, float* to) {
   const std::int64_t n = stage.factors(stage.key, s.heads);
   for (std::int64_t f = 0; f < n; ++f) {
     std::copy_n(from.data() + f * width, s.keys, to + (task * n + f) * s.keys);

@@ -29,8 +29,8 @@ void rows_forward(const AttentionShape& s, const ComposedTensors& in, const Atte
   for (std::int64_t h = 0; h < s.heads; ++h) {
     for (std::int64_t i = 0; i < m.rows; ++i) {
       float sum = 0.0F;
-      out.log_sum[(b * s.heads + h) * s.queries + e.row + m.first + i] = exp_row(
-          sequence.softmax_row(s, in, e, m.first + i, e.columns), tile.row(e, h, m.first + i), &sum);
+      out.log_sum[(b * s.heads + h) * s.queries + e.row + m.first + i] =
+          exp_row(sequence.softmax_row(s, in, e, m.first + i, e.columns), tile.row(e, h, m.first + i), &sum);
       inverse[i * s.heads + h] = sum > 0.0F ? 1.0F / sum : 0.0F;
     }
   }

@@ -20,8 +20,8 @@ struct Group {
   static constexpr int kRows = Rows;
   HeadMix mix;  // of these queries
   std::int64_t first, m;
-  HeadSums sums;                         // from these queries on
-  std::int64_t sums_rows;                // of all queries
+  HeadSums sums;           // of this group, from these queries on
+  std::int64_t sums_rows;  // of all queries
 
   HWY_INLINE std::int64_t rank() const { return Rank > 0 ? Rank : mix.rank; }
   HWY_INLINE std::int64_t scalar(std::int64_t q, std::int64_t r, std::int64_t h) const {
@@ -35,18 +35,33 @@ struct Group {
     return rows.data + (first + h) * rows.head_stride + q * rows.row_stride;
   }
   HWY_INLINE float* sum(std::int64_t side, std::int64_t r, std::int64_t q) const {
-    return sums.data + (((first / m * 2 + side) * rank() + r) * sums_rows + q) * sums.stride;
-  }
-  // By what head h multiplies its own entry: skip and both sides' gates.
-  HWY_INLINE Vector own(std::int64_t q, std::int64_t h, const Vector key_gate) const {
-    const Tag d;
-    const float constant = (mix.skip ? 1.0F : 0.0F) +
-                           (mix.gate_query != nullptr ? mix.gate_query[q * mix.query_stride + first + h] : 0.0F);
-    return hn::Add(key_gate, hn::Set(d, constant));
+    return sums.data + ((side * rank() + r) * sums_rows + q) * sums.stride;
   }
   HWY_INLINE Vector key_gate(std::int64_t h, std::int64_t j) const {
     const Tag d;
     return mix.gate_key != nullptr ? hn::LoadU(d, mix.gate_key + key_row(0, h) + j) : hn::Zero(d);
+  }
+};
+
+// What the queries of a group give each head, in the order of use.
+template <class G>
+struct QueryFactors {
+  struct Head {
+    float own[G::kRows];  // skip and the query's gate
+    float u[G::kRoom][G::kRows], w[G::kRoom][G::kRows];
+  } of[kMostMixedHeads];
+
+  HWY_INLINE explicit QueryFactors(const G& g) {
+    for (std::int64_t h = 0; h < g.m; ++h) {
+      for (int q = 0; q < G::kRows; ++q) {
+        const HeadMix& x = g.mix;
+        of[h].own[q] = (x.skip ? 1.0F : 0.0F) + (x.gate_query != nullptr ? x.gate_query[g.scalar(q, 0, h)] : 0.0F);
+        for (std::int64_t r = 0; x.u_query != nullptr && r < g.rank(); ++r) {
+          of[h].u[r][q] = x.u_query[g.scalar(q, r, h)];
+          of[h].w[r][q] = x.w_query[g.scalar(q, r, h)];
+        }
+      }
+    }
   }
 };
 
@@ -63,12 +78,12 @@ struct Ranks {
   }
 };
 
-// sum[r][q] += a[q] * scalar(q, r), the query's own factors of one head.
+// sum[r][q] += a[q] * factors[r][q], the queries' factors of one head.
 template <class G>
-HWY_INLINE void add_by_query(const G& g, const Vector* a, const float* factors, std::int64_t h, Ranks<G>& sum) {
+HWY_INLINE void add_by_query(const G& g, const Vector* a, const float (*factors)[G::kRows], Ranks<G>& sum) {
   for (std::int64_t r = 0; r < g.rank(); ++r) {
     for (int q = 0; q < G::kRows; ++q) {
-      sum.v[r][q] = hn::MulAdd(a[q], hn::Set(Tag(), factors[g.scalar(q, r, h)]), sum.v[r][q]);
+      sum.v[r][q] = hn::MulAdd(a[q], hn::Set(Tag(), factors[r][q]), sum.v[r][q]);
     }
   }
 }
@@ -96,7 +111,11 @@ HWY_INLINE void for_groups_of(const HeadMix& mix, std::int64_t rows, const HeadS
       move(here.u_query);
       move(here.w_query);
       move(here.gate_query);
-      const HeadSums left{sums.data == nullptr ? nullptr : sums.data + i * sums.stride, sums.stride};
+      HeadSums left = sums;
+      if (left.data != nullptr) {
+        left.data += (first / m * 2 * mix.rank * rows + i) * sums.stride;
+      }
+      // A copy for the body: what it stores can then not be taken for a change of it.
       if (i < whole) {
         body(Group<Rank, Rows>{here, first, m, left, rows}, i);
       } else {

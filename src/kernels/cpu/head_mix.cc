@@ -36,11 +36,13 @@ HWY_INLINE void mix_fixed(const Group<Rank, Rows>& g, const HeadRows& rows, std:
 }
 
 // One vector of keys for `Rows` queries.
-template <int Rank, int Rows>
-HWY_INLINE void MixVector(const Group<Rank, Rows>& g, const HeadRows& rows, const HeadRows& to, std::int64_t j) {
+template <class G>
+HWY_INLINE void MixVector(const G& g, const QueryFactors<G>& factors, const HeadRows& rows, const HeadRows& to,
+                          std::int64_t j) {
+  constexpr int Rows = G::kRows;
   const Tag d;
   const HeadMix& x = g.mix;
-  Ranks<Group<Rank, Rows>> by_query, by_key;
+  Ranks<G> by_query, by_key;
   by_query.clear(g);
   by_key.clear(g);
   for (std::int64_t h = 0; h < g.m; ++h) {
@@ -49,7 +51,7 @@ HWY_INLINE void MixVector(const Group<Rank, Rows>& g, const HeadRows& rows, cons
       a[q] = hn::LoadU(d, g.row(rows, q, h) + j);
     }
     if (x.u_query != nullptr) {
-      add_by_query(g, a, x.u_query, h, by_query);
+      add_by_query(g, a, factors.of[h].u, by_query);
     }
     if (x.u_key != nullptr) {
       add_by_key(g, a, x.u_key, h, j, by_key);
@@ -71,14 +73,15 @@ HWY_INLINE void MixVector(const Group<Rank, Rows>& g, const HeadRows& rows, cons
     const Vector key_gate = g.key_gate(h, j);
     Vector out[Rows];
     for (int q = 0; q < Rows; ++q) {
-      out[q] = hn::Mul(hn::LoadU(d, g.row(rows, q, h) + j), g.own(q, h, key_gate));
+      const Vector own = hn::Add(key_gate, hn::Set(d, factors.of[h].own[q]));
+      out[q] = hn::Mul(hn::LoadU(d, g.row(rows, q, h) + j), own);
       if (x.fixed != nullptr) {
         out[q] = hn::Add(out[q], fixed.v[h][q]);
       }
     }
     for (std::int64_t r = 0; x.w_query != nullptr && r < g.rank(); ++r) {
       for (int q = 0; q < Rows; ++q) {
-        out[q] = hn::MulAdd(by_query.v[r][q], hn::Set(d, x.w_query[g.scalar(q, r, h)]), out[q]);
+        out[q] = hn::MulAdd(by_query.v[r][q], hn::Set(d, factors.of[h].w[r][q]), out[q]);
       }
     }
     for (std::int64_t r = 0; x.w_key != nullptr && r < g.rank(); ++r) {
@@ -106,13 +109,14 @@ HWY_INLINE void multiply(const Group<Rank, Rows>& g, const float* factor, const 
 
 void MixHeads(const HeadMix& mix, const float* factor, HeadRows all, HeadRows all_to, std::int64_t n, HeadSums sums) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
-  for_groups<kQueries>(mix, all.rows, sums, [&](const auto& g, std::int64_t i) HWY_ATTR {
+  for_groups<kQueries>(mix, all.rows, sums, [=](const auto g, std::int64_t i) HWY_ATTR {
     const HeadRows rows = rows_from(all, i), to = rows_from(all_to, i);
+    const QueryFactors factors(g);
     for (std::int64_t j = 0; j < n; j += lanes) {
       if (factor != nullptr) {
         multiply(g, factor + i * mix.heads, rows, j);
       }
-      MixVector(g, rows, to, j);
+      MixVector(g, factors, rows, to, j);
     }
   });
 }

@@ -20,10 +20,11 @@ constexpr int kQueriesBack = HWY_MAX_BYTES >= 64 ? 4 : 2;
 constexpr int kHeadsAtOnce = HWY_MAX_BYTES >= 64 ? 4 : 2;  // whose sums over the keys are kept in registers
 constexpr std::int64_t kMostKeys = 128;                    // of one round
 
-// Few enough that the rows, factors and gradients of all heads of a group stay in the first-level cache.
+// Few, so that the rows, factors and gradients of all heads of a group stay near; many, so that the sums over keys are
+// seldom put away.
 HWY_INLINE std::int64_t keys_of_round(std::int64_t m) {
   constexpr std::int64_t kVector = 16;  // the most lanes there are
-  return std::clamp<std::int64_t>(512 / m / kVector * kVector, kVector, kMostKeys);
+  return std::clamp<std::int64_t>(1024 / m / kVector * kVector, kVector, kMostKeys);
 }
 
 HWY_INLINE void add_to(float* to, const Vector v) {
@@ -47,7 +48,8 @@ HWY_INLINE void keep(const G& g, const Ranks<G>& sums, float (*to)[G::kRows][kMo
 }
 
 template <class G>
-HWY_INLINE void SumOverHeads(const G& g, const HeadRows& d_rows, std::int64_t j, std::int64_t k, Round<G>& round) {
+HWY_INLINE void SumOverHeads(const G& g, const QueryFactors<G>& factors, const HeadRows& d_rows, std::int64_t j,
+                             std::int64_t k, Round<G>& round) {
   const Tag d;
   Ranks<G> z_query, z_key;
   z_query.clear(g);
@@ -58,7 +60,7 @@ HWY_INLINE void SumOverHeads(const G& g, const HeadRows& d_rows, std::int64_t j,
       back[q] = hn::LoadU(d, g.row(d_rows, q, h) + j);
     }
     if (g.mix.w_query != nullptr) {
-      add_by_query(g, back, g.mix.w_query, h, z_query);
+      add_by_query(g, back, factors.of[h].w, z_query);
     }
     if (g.mix.w_key != nullptr) {
       add_by_key(g, back, g.mix.w_key, h, j, z_key);
@@ -80,8 +82,7 @@ struct QuerySums {
 // Adds keys [j, j + n) for heads [h, h + Heads), and ranks [r, r + Count); the gates beside rank 0.
 template <int Heads, int Count, class G>
 HWY_INLINE void SumOverKeys(const G& g, const HeadRows& rows, const HeadRows& d_rows, int q, std::int64_t r,
-                            std::int64_t h, std::int64_t j, std::int64_t n, const Round<G>& round,
-                            QuerySums<G>& sums) {
+                            std::int64_t h, std::int64_t j, std::int64_t n, const Round<G>& round, QuerySums<G>& sums) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr int kRoom = std::max(1, Count);
@@ -152,8 +153,8 @@ HWY_INLINE void SumRound(const G& g, const HeadRows& rows, const HeadRows& d_row
 
 // Gradients of the keys' factors, added up over the queries first, and of the rows.
 template <class G>
-HWY_INLINE void BackVector(const G& g, const HeadRows& rows, const HeadRows& d_rows, std::int64_t j, std::int64_t k,
-                           const Round<G>& round, const HeadMixGradients& to) {
+HWY_INLINE void BackVector(const G& g, const QueryFactors<G>& factors, const HeadRows& rows, const HeadRows& d_rows,
+                           std::int64_t j, std::int64_t k, const Round<G>& round, const HeadMixGradients& to) {
   constexpr int kRows = G::kRows;
   const Tag d;
   const HeadMix& x = g.mix;
@@ -168,6 +169,8 @@ HWY_INLINE void BackVector(const G& g, const HeadRows& rows, const HeadRows& d_r
     }
   }
   Ranks<G> t_key, z_key;
+  t_key.clear(g);
+  z_key.clear(g);
   for (std::int64_t r = 0; x.u_key != nullptr && r < g.rank(); ++r) {
     for (int q = 0; q < kRows; ++q) {
       t_key.v[r][q] = hn::LoadU(d, g.sum(1, r, q) + j);
@@ -180,7 +183,7 @@ HWY_INLINE void BackVector(const G& g, const HeadRows& rows, const HeadRows& d_r
     for (int q = 0; q < kRows; ++q) {
       a[q] = hn::LoadU(d, g.row(rows, q, h) + j);
       back[q] = hn::LoadU(d, g.row(d_rows, q, h) + j);
-      result[q] = hn::Mul(back[q], g.own(q, h, key_gate));
+      result[q] = hn::Mul(back[q], hn::Add(key_gate, hn::Set(d, factors.of[h].own[q])));
       own = hn::MulAdd(a[q], back[q], own);
       if (x.fixed != nullptr) {
         result[q] = hn::Add(result[q], extra[h][q]);
@@ -191,8 +194,7 @@ HWY_INLINE void BackVector(const G& g, const HeadRows& rows, const HeadRows& d_r
     }
     for (std::int64_t r = 0; x.u_query != nullptr && r < g.rank(); ++r) {
       for (int q = 0; q < kRows; ++q) {
-        result[q] =
-            hn::MulAdd(hn::Load(d, round.z_query[r][q] + k), hn::Set(d, x.u_query[g.scalar(q, r, h)]), result[q]);
+        result[q] = hn::MulAdd(hn::Load(d, round.z_query[r][q] + k), hn::Set(d, factors.of[h].u[r][q]), result[q]);
       }
     }
     for (std::int64_t r = 0; x.u_key != nullptr && r < g.rank(); ++r) {
@@ -259,18 +261,19 @@ void MixGroupBackward(const G g, const HeadRows rows, const HeadRows d_rows, std
   for (QuerySums<G>& each : sums) {
     each.clear(g);
   }
+  const QueryFactors factors(g);
   Round<G> round;
   const std::int64_t step = keys_of_round(g.m);
   for (std::int64_t j = 0; j < n; j += step) {
     const std::int64_t keys = std::min(step, n - j);
     for (std::int64_t k = 0; k < keys; k += lanes) {
-      SumOverHeads(g, d_rows, j + k, k, round);
+      SumOverHeads(g, factors, d_rows, j + k, k, round);
     }
     if (sums_keys) {
       SumRound(g, rows, d_rows, j, keys, round, sums);
     }
     for (std::int64_t k = 0; k < keys; k += lanes) {
-      BackVector(g, rows, d_rows, j + k, k, round, to);
+      BackVector(g, factors, rows, d_rows, j + k, k, round, to);
     }
   }
   for (int q = 0; q < G::kRows; ++q) {

@@ -23,9 +23,9 @@ struct Block {
         k(products * s.d_head * width),
         scores(components * stride) {}
   std::int64_t components, products, width;
-  std::int64_t stride;        // between components' tiles
-  Buffer k;           // [P, e, width]
-  Buffer scores;      // [R, rows, columns]
+  std::int64_t stride;  // between components' tiles
+  Buffer k;             // [P, e, width]
+  Buffer scores;        // [R, rows, columns]
   std::int64_t b = 0, h = 0, g = 0;
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
@@ -93,7 +93,8 @@ struct Workspace {
     detail::to_columns(in.v.at(block.b, block.g), in.v.row, s.keys, s.d_head, block.width, values.data());
     for (std::int64_t i = 0; i < block.products; ++i) {
       const HeadsView<const float>& from = in.keys[static_cast<std::size_t>(i)];
-      detail::to_rows(from.at(block.b, block.g), from.row, s.keys, s.d_head, block.width, keys.data() + i * key_room(s));
+      detail::to_rows(from.at(block.b, block.g), from.row, s.keys, s.d_head, block.width,
+                      keys.data() + i * key_room(s));
     }
     d_values.fill(0.0F);
     d_keys.fill(0.0F);

@@ -38,10 +38,9 @@ HWY_INLINE hn::Vec<D> EveryFourth(const D d, const float* from, std::int64_t str
 // As many rows as the vector has lanes to four rows of the result: blocks of four by four are turned where they are.
 template <class D>
 HWY_INLINE void FourColumns(const D d, Strided<const float> from, Strided<float> to) {
-  const hn::RepartitionToWide<hn::RebindToUnsigned<D>> pairs;
+  const hn::RepartitionToWide<hn::RebindToUnsigned<D> > pairs;
   const auto pair = [&](auto v) HWY_ATTR { return hn::BitCast(pairs, v); };
-  const auto r0 = EveryFourth(d, from.data, from.stride),
-             r1 = EveryFourth(d, from.data + from.stride, from.stride),
+  const auto r0 = EveryFourth(d, from.data, from.stride), r1 = EveryFourth(d, from.data + from.stride, from.stride),
              r2 = EveryFourth(d, from.data + 2 * from.stride, from.stride),
              r3 = EveryFourth(d, from.data + 3 * from.stride, from.stride);
   const auto low01 = pair(hn::InterleaveLower(d, r0, r1)), low23 = pair(hn::InterleaveLower(d, r2, r3)),

@@ -50,7 +50,8 @@ struct HeadMixGradients {
   float *u_key = nullptr, *w_key = nullptr, *gate_key = nullptr;
 };
 
-// `a` holds the rows before mixing, `d` the mixed rows' gradients, which become those of `a`; `sums` is what mixing left.
+// `a` holds the rows before mixing, `d` the mixed rows' gradients, which become those of `a`; `sums` is what mixing
+// left.
 void mix_heads_backward(const HeadMix& mix, HeadRows a, HeadRows d, std::int64_t n, HeadSums sums,
                         const HeadMixGradients& gradients);
 
