@@ -1,13 +1,17 @@
 // The kernels of mixture attention as operators of torch's dispatcher, with their derivative.
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "headroom/kernels/cpu/mixture_attention.h"
+#include "headroom/kernels/cpu/mixture_rows.h"
 #include "heads_on_cpu.h"
 #include "registered.h"
+#include "row_terms.h"
 
 namespace headroom::ops {
 namespace {
@@ -170,57 +174,78 @@ bool share_product(const Mixture& mixture) {
   return mixture.shift && mixture.shift->size(2) == 1;
 }
 
-at::Tensor squares(const at::Tensor& t) {
-  return t.to(at::kFloat).square().sum(-1);
+// [R] of a mixture without a learned scale; absent: scaled dot products.
+std::vector<double> coefficients(const Mixture& mixture) {
+  std::vector<double> c;
+  for (std::int64_t r = 0; mixture.coefficient && r < mixture.n_components(); ++r) {
+    c.push_back((*mixture.coefficient)[r].item<double>());
+  }
+  return c;
 }
 
-// [B, X, n, e] with [R, G, e] for each of X = G (or H, a multiple) heads: [B, X, R, n].
-at::Tensor with_shifts(const at::Tensor& t, const at::Tensor& shift) {
-  const std::int64_t share = t.size(1) / shift.size(1);
-  const at::Tensor by_head = shift.to(at::kFloat).transpose(0, 1).repeat_interleave(share, 0);  // [X, R, e]
-  return by_head.matmul(t.to(at::kFloat).transpose(2, 3));
+// The component's scores have factors[r] times the product of query and key in them.
+std::vector<double> product_factors(const AttentionInputs& in) {
+  std::vector<double> factors(static_cast<std::size_t>(in.mixture->n_components()), in.scale);
+  const std::vector<double> c = coefficients(*in.mixture);
+  std::transform(c.begin(), c.end(), factors.begin(), [](double x) { return 2.0 * x; });
+  return factors;
 }
 
-// The part of each component's scores that depends on the key alone, [B, G, R, S].
+// sum_k a[r][k] terms[.., k, n] for each component r.
+at::Tensor combined(const std::vector<std::vector<float>>& a, const at::Tensor& terms) {
+  const at::Tensor matrix = at::empty({static_cast<std::int64_t>(a.size()), terms.size(2)}, at::kFloat);
+  for (std::size_t r = 0; r < a.size(); ++r) {
+    std::copy(a[r].begin(), a[r].end(), matrix.mutable_data_ptr<float>() + r * a[r].size());
+  }
+  return matrix.matmul(terms);
+}
+
+// The part of each component's scores that depends on the query or the key alone, [B, X, R, n]: -c_r |t|^2, and with
+// shifts of one product `shift_sign` factors[r] t . shift_r.
+at::Tensor own_terms(const AttentionInputs& in, const at::Tensor& t, double shift_sign) {
+  const Mixture& mixture = *in.mixture;
+  const auto n_components = static_cast<std::size_t>(mixture.n_components());
+  const std::vector<double> c = coefficients(mixture), factors = product_factors(in);
+  const bool shifted = share_product(mixture);
+  at::Tensor directions = at::empty({t.size(1), 0, t.size(3)}, at::kFloat);
+  if (shifted) {  // [R, G, 1, e] to [X, R, e]
+    directions = mixture.shift->squeeze(2).transpose(0, 1).repeat_interleave(t.size(1) / mixture.shift->size(1), 0);
+  }
+  std::vector<std::vector<float>> a;
+  for (std::size_t r = 0; r < n_components; ++r) {
+    a.emplace_back(shifted ? n_components + 1 : 1, 0.0F);
+    a[r][0] = c.empty() ? 0.0F : static_cast<float>(-c[r]);
+    if (shifted) {
+      a[r][1 + r] = static_cast<float>(shift_sign * factors[r]);
+    }
+  }
+  return combined(a, row_terms(t, directions));
+}
+
+at::Tensor query_terms(const AttentionInputs& in) {
+  if (!in.mixture->coefficient && !share_product(*in.mixture)) {
+    return at::zeros({in.q.size(0), in.q.size(1), in.mixture->n_components(), in.q.size(2)}, at::kFloat);
+  }
+  return own_terms(in, in.q, -1.0);
+}
+
+// [B, G, R, S], with the logarithm of the prior.
 at::Tensor key_terms(const AttentionInputs& in, const std::vector<at::Tensor>& keys) {
   const Mixture& mixture = *in.mixture;
-  const std::int64_t r = mixture.n_components(), b = in.k.size(0), g = in.k.size(1), s = in.k.size(2);
-  at::Tensor terms = at::zeros({b, g, r, s}, at::kFloat);
-  if (mixture.coefficient) {
-    const at::Tensor c = mixture.coefficient->to(at::kFloat).view({1, 1, r, 1});
-    if (share_product(mixture)) {
-      const at::Tensor shift = mixture.shift->squeeze(2);  // [R, G, e]
-      terms = squares(in.k).unsqueeze(2) - with_shifts(in.k, shift) * 2.0 +
-              squares(shift).transpose(0, 1).unsqueeze(2).unsqueeze(0);
-    } else {
-      std::vector<at::Tensor> lengths;
-      for (const at::Tensor& key : keys) {
-        lengths.push_back(squares(key));
-      }
-      terms = at::stack(lengths, 2);
-    }
-    terms = terms * -c;
-  }
-  if (mixture.prior) {
-    terms = terms + mixture.prior->to(at::kFloat).log().transpose(0, 1).unsqueeze(0);
-  }
-  return terms;
-}
-
-// And that of the query alone, [B, H, R, T].
-at::Tensor query_terms(const AttentionInputs& in) {
-  const Mixture& mixture = *in.mixture;
   const std::int64_t r = mixture.n_components();
-  at::Tensor terms = at::zeros({in.q.size(0), in.q.size(1), r, in.q.size(2)}, at::kFloat);
-  if (share_product(mixture)) {
-    const at::Tensor met = with_shifts(in.q, mixture.shift->squeeze(2));
-    terms =
-        mixture.coefficient ? met * (mixture.coefficient->to(at::kFloat) * -2.0).view({1, 1, r, 1}) : met * -in.scale;
+  at::Tensor terms = at::zeros({in.k.size(0), in.k.size(1), r, in.k.size(2)}, at::kFloat);
+  if (mixture.coefficient && share_product(mixture)) {
+    const at::Tensor c = mixture.coefficient->to(at::kFloat).view({r, 1});
+    const at::Tensor lengths = mixture.shift->squeeze(2).to(at::kFloat).square().sum(-1);  // [R, G]
+    terms = own_terms(in, in.k, 1.0) - (lengths * c).transpose(0, 1).unsqueeze(2);
+  } else if (mixture.coefficient) {
+    std::vector<at::Tensor> lengths;
+    for (const at::Tensor& key : keys) {
+      lengths.push_back(row_terms(key, at::empty({key.size(1), 0, key.size(3)}, at::kFloat)));
+    }
+    terms = at::cat(lengths, 2) * -mixture.coefficient->to(at::kFloat).view({1, 1, r, 1});
   }
-  if (mixture.coefficient) {
-    terms = terms - squares(in.q).unsqueeze(2) * mixture.coefficient->to(at::kFloat).view({1, 1, r, 1});
-  }
-  return terms;
+  return mixture.prior ? terms + mixture.prior->to(at::kFloat).log().transpose(0, 1).unsqueeze(0) : terms;
 }
 
 }  // namespace
@@ -229,6 +254,9 @@ std::string mixture_attention_refusal(const AttentionInputs& in) {
   const Mixture& mixture = *in.mixture;
   if (!in.q.is_cpu() || in.r || in.pre || in.post || mixture.maximum) {
     return "mixtures of keys are fused on the CPU as sums, without relative positions and composed heads";
+  }
+  if (mixture.n_components() > kernels::kMostComponents) {
+    return fmt::format("mixtures of keys are fused up to {} components", kernels::kMostComponents);
   }
   if (mixture.coefficient && mixture.coefficient->requires_grad()) {
     return "mixtures of keys with a learned scale have the reference only";
@@ -250,12 +278,8 @@ at::Tensor call_mixture_attention(const AttentionInputs& in) {
     }
   }
   keys.insert(keys.end(), mixture.more_keys.begin(), mixture.more_keys.end());
-  std::vector<double> factor(static_cast<std::size_t>(mixture.n_components()), in.scale);
-  for (std::size_t r = 0; mixture.coefficient && r < factor.size(); ++r) {
-    factor[r] = 2.0 * (*mixture.coefficient)[static_cast<std::int64_t>(r)].item<double>();
-  }
-  return std::get<0>(op.call(in.q, keys, in.v, factor, query_terms(in), key_terms(in, keys), in.mask.valid_keys,
-                             mixture.epsilon, in.mask.causal, in.mask.causal ? in.mask.window : 0));
+  return std::get<0>(op.call(in.q, keys, in.v, product_factors(in), query_terms(in), key_terms(in, keys),
+                             in.mask.valid_keys, mixture.epsilon, in.mask.causal, in.mask.causal ? in.mask.window : 0));
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {

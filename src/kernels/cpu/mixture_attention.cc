@@ -21,9 +21,9 @@ struct Block {
         width(padded(s.keys) + detail::kColumnStep),
         stride(kBlockRows * padded(s.keys)),
         k(products * s.d_head * width),
-        scores(components * stride) {}
+        scores(products * stride) {}
   std::int64_t components, products, width;
-  std::int64_t stride;  // between components' tiles
+  std::int64_t stride;  // between products' tiles
   Buffer k;             // [P, e, width]
   Buffer scores;        // [R, rows, columns]
   std::int64_t b = 0, h = 0, g = 0;
@@ -47,24 +47,21 @@ struct Block {
             .bias = in.key_bias != nullptr ? in.key_bias + b * s.keys + e.low : nullptr};
   }
 
-  // Every component's scores of the block; the largest of each row.
-  void fill(const AttentionShape& s, const MixtureTensors& in, const Extent& e, float* most) {
+  MixtureRow mixture(const AttentionShape& s, const MixtureTensors& in, const Extent& e, std::int64_t i) const {
+    return {.components = components,
+            .product = scores.data() + i * e.columns,
+            .product_stride = products == components ? stride : 0,
+            .factor = in.factor.data(),
+            .query_term = in.query_term + (b * s.heads + h) * components * s.queries + e.row + i,
+            .query_stride = s.queries,
+            .key_term = in.key_term + (b * s.kv_heads + g) * components * s.keys + e.low,
+            .key_stride = s.keys};
+  }
+
+  void multiply(const AttentionShape& s, const MixtureTensors& in, const Extent& e) {
     for (std::int64_t p = 0; p < products; ++p) {
       tile_product({e.rows, e.columns, s.d_head, in.q.row, width, e.columns}, in.q.at(b, h) + e.row * in.q.row,
                    k.data() + p * s.d_head * width + e.low, scores.data() + p * stride);
-    }
-    for (std::int64_t i = 0; i < e.rows; ++i) {
-      const ScoreRow row = visible(s, in, e, i);
-      most[i] = -std::numeric_limits<float>::infinity();
-      // The first tile may hold the product that the others read: it is overwritten last.
-      for (std::int64_t r = components - 1; r >= 0; --r) {
-        const AffineRow affine{
-            .factor = in.factor[static_cast<std::size_t>(r)],
-            .query_term = in.query_term[((b * s.heads + h) * components + r) * s.queries + e.row + i],
-            .key_term = in.key_term + ((b * s.kv_heads + g) * components + r) * s.keys + e.low};
-        const float* product = scores.data() + (products == 1 ? 0 : r * stride) + i * e.columns;
-        most[i] = std::max(most[i], affine_row(row, affine, product, scores.data() + r * stride + i * e.columns));
-      }
     }
   }
 };
@@ -114,24 +111,18 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
   const std::int64_t task = block.b * s.heads + block.h, room = s.d_head * block.width;
   const float* d_o = out.d_o.at(block.b, block.h) + e.row * out.d_o.row;
   const float* o = out.o.at(block.b, block.h) + e.row * out.o.row;
-  float most[kBlockRows];
-  block.fill(s, in, e, most);
+  block.multiply(s, in, e);
   tile_product({e.rows, e.columns, s.d_head, out.d_o.row, block.width, e.columns}, d_o, w.values.data() + e.low,
                w.d_p.data());
   for (std::int64_t i = 0; i < e.rows; ++i) {
-    const MixtureBackwardRow back{.components = block.components,
-                                  .stride = block.stride,
-                                  .shared = block.products < block.components,
-                                  .log_sum = out.log_sum[task * s.queries + e.row + i],
+    const MixtureBackwardRow back{.log_sum = out.log_sum[task * s.queries + e.row + i],
                                   .mean = dot(d_o + i * out.d_o.row, o + i * out.o.row, s.d_head),
-                                  .factor = in.factor.data(),
                                   .d_p = w.d_p.data() + i * e.columns,
                                   .d_query_term = out.d_query_term + task * block.components * s.queries + e.row + i,
-                                  .query_stride = s.queries,
                                   .d_key_term = out.d_key_term + task * block.components * s.keys + e.low,
                                   .key_stride = s.keys};
-    mixture_backward_row(block.visible(s, in, e, i), back, block.scores.data() + i * e.columns,
-                         w.p.data() + i * e.columns);
+    mixture_backward_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), back,
+                         block.scores.data() + i * e.columns, w.p.data() + i * e.columns);
   }
   float* d_q = out.d_q.at(block.b, block.h) + e.row * out.d_q.row;
   const float* q = in.q.at(block.b, block.h) + e.row * in.q.row;
@@ -157,17 +148,16 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
     detail::to_rows(in.v.at(block.b, block.g), in.v.row, s.keys, s.d_head, padded(s.keys), values.data());
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       const Extent e = detail::extent_of(s, row);
-      float most[kBlockRows], inverse[kBlockRows];
-      block.fill(s, in, e, most);
+      float inverse[kBlockRows];
+      block.multiply(s, in, e);
       for (std::int64_t i = 0; i < e.rows; ++i) {
-        const bool blind = !(most[i] > -std::numeric_limits<float>::infinity());
-        const float shift = blind ? 0.0F : most[i];
-        const float seen = mixture_exp_row(block.visible(s, in, e, i), block.components, block.stride, shift,
+        float most = 0.0F;
+        const float seen = mixture_exp_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), &most,
                                            block.scores.data() + i * e.columns);
-        const float sum = seen + in.epsilon * std::exp(-shift);
+        const float sum = seen + in.epsilon * std::exp(-most);
         inverse[i] = seen > 0.0F ? 1.0F / sum : 0.0F;
         out.log_sum[task * s.queries + row + i] =
-            seen > 0.0F ? shift + std::log(sum) : std::numeric_limits<float>::infinity();
+            seen > 0.0F ? most + std::log(sum) : std::numeric_limits<float>::infinity();
       }
       float* o = out.o.at(block.b, block.h) + row * out.o.row;
       tile_product({e.rows, s.d_head, e.columns, e.columns, width, out.o.row}, block.scores.data(),

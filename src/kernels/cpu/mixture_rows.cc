@@ -38,66 +38,96 @@ HWY_INLINE void clear_outside(const ScoreRow& row, float* values) {
   std::fill(values + row.high, values + row.n, 0.0F);
 }
 
-float Affine(const ScoreRow& row, const AffineRow& affine, const float* product, float* scores) {
-  const Tag d;
-  const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  const Vector factor = hn::Set(d, affine.factor), constant = hn::Set(d, affine.query_term);
-  Vector most = lowest;
-  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    Vector s =
-        hn::MulAdd(factor, load_part(product + i, left), hn::Add(load_part(affine.key_term + i, left), constant));
-    if (row.bias != nullptr) {
-      s = hn::Add(s, load_part(row.bias + i, left));
-    }
-    most = hn::Max(most, hn::IfThenElse(mask, s, lowest));
-    store_part(s, left, scores + i);
-  });
-  return hn::GetLane(hn::MaxOfLanes(d, most));
-}
+// s_r of some keys. Components = 0: known only at run time.
+template <int Components>
+struct Scores {
+  const ScoreRow& row;
+  const MixtureRow& mixture;
 
-float MixtureExp(const ScoreRow& row, std::int64_t components, std::int64_t stride, float shift, float* scores) {
+  HWY_INLINE std::int64_t components() const { return Components > 0 ? Components : mixture.components; }
+  HWY_INLINE Vector at(std::int64_t r, std::int64_t i, std::int64_t left) const {
+    const Tag d;
+    const Vector own = hn::Add(load_part(mixture.key_term + r * mixture.key_stride + i, left),
+                               hn::Set(d, mixture.query_term[r * mixture.query_stride]));
+    const Vector product = load_part(mixture.product + r * mixture.product_stride + i, left);
+    const Vector s = hn::MulAdd(hn::Set(d, mixture.factor[r]), product, own);
+    return row.bias == nullptr ? s : hn::Add(s, load_part(row.bias + i, left));
+  }
+};
+
+template <int Components>
+HWY_INLINE float ExpOf(const ScoreRow row, const MixtureRow mixture, float* most, float* to) {
   const Tag d;
-  const Vector offset = hn::Set(d, shift);
+  const Scores<Components> scores{row, mixture};
+  const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  Vector top = lowest;
+  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+    for (std::int64_t r = 0; r < scores.components(); ++r) {
+      top = hn::Max(top, hn::IfThenElse(mask, scores.at(r, i, left), lowest));
+    }
+  });
+  *most = hn::GetLane(hn::MaxOfLanes(d, top));
+  const Vector shift = hn::Set(d, *most > -std::numeric_limits<float>::infinity() ? *most : 0.0F);
   Vector total = hn::Zero(d);
   over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
     Vector w = hn::Zero(d);
-    for (std::int64_t r = 0; r < components; ++r) {
-      w = hn::Add(w, exp_above_floor(hn::Sub(load_part(scores + r * stride + i, left), offset)));
+    for (std::int64_t r = 0; r < scores.components(); ++r) {
+      w = hn::Add(w, exp_above_floor(hn::Sub(scores.at(r, i, left), shift)));
     }
     w = hn::IfThenElseZero(mask, w);
     total = hn::Add(total, w);
-    store_part(w, left, scores + i);
+    store_part(w, left, to + i);
   });
-  clear_outside(row, scores);
+  clear_outside(row, to);
   return hn::GetLane(hn::SumOfLanes(d, total));
 }
 
-void MixtureBackward(const ScoreRow& row, const MixtureBackwardRow& back, float* scores, float* p) {
+template <int Components>
+HWY_INLINE void BackOf(const ScoreRow row, const MixtureRow mixture, const MixtureBackwardRow back, float* d_product,
+                       float* p) {
   const Tag d;
+  const Scores<Components> scores{row, mixture};
   const Vector offset = hn::Set(d, back.log_sum), mean = hn::Set(d, back.mean);
-  // One component after the other: the row stays in the first-level cache.
-  for (std::int64_t r = 0; r < back.components; ++r) {
-    const Vector factor = hn::Set(d, back.factor[r]);
-    float* own = scores + r * back.stride;
-    Vector total = hn::Zero(d);
-    over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-      const Vector share = hn::IfThenElseZero(mask, exp_above_floor(hn::Sub(load_part(own + i, left), offset)));
-      store_part(r == 0 ? share : hn::Add(load_part(p + i, left), share), left, p + i);
-      const Vector d_s = hn::Mul(share, hn::Sub(load_part(back.d_p + i, left), mean));
-      total = hn::Add(total, d_s);
+  const bool shared = mixture.product_stride == 0;
+  Vector total[Components > 0 ? Components : kMostComponents];
+  std::fill_n(total, scores.components(), hn::Zero(d));
+  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+    const Vector g = hn::Sub(load_part(back.d_p + i, left), mean);
+    Vector weight = hn::Zero(d), sum = hn::Zero(d);
+    for (std::int64_t r = 0; r < scores.components(); ++r) {
+      const Vector share = hn::IfThenElseZero(mask, exp_above_floor(hn::Sub(scores.at(r, i, left), offset)));
+      const Vector d_s = hn::Mul(share, g), factor = hn::Set(d, mixture.factor[r]);
+      weight = hn::Add(weight, share);
+      total[r] = hn::Add(total[r], d_s);
       float* key = back.d_key_term + r * back.key_stride + i;
       store_part(hn::Add(load_part(key, left), d_s), left, key);
-      const Vector scaled = hn::Mul(d_s, factor);
-      if (back.shared && r > 0) {
-        store_part(hn::Add(load_part(scores + i, left), scaled), left, scores + i);
+      if (shared) {
+        sum = hn::MulAdd(d_s, factor, sum);
       } else {
-        store_part(scaled, left, own + i);
+        store_part(hn::Mul(d_s, factor), left, d_product + r * mixture.product_stride + i);
       }
-    });
-    clear_outside(row, own);
-    back.d_query_term[r * back.query_stride] = hn::GetLane(hn::SumOfLanes(d, total));
+    }
+    store_part(weight, left, p + i);
+    if (shared) {
+      store_part(sum, left, d_product + i);
+    }
+  });
+  for (std::int64_t r = 0; r < scores.components(); ++r) {
+    back.d_query_term[r * mixture.query_stride] = hn::GetLane(hn::SumOfLanes(d, total[r]));
+    if (!shared || r == 0) {
+      clear_outside(row, d_product + r * mixture.product_stride);
+    }
   }
   clear_outside(row, p);
+}
+
+float MixtureExp(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to) {
+  return mixture.components == 2 ? ExpOf<2>(row, mixture, most, to) : ExpOf<0>(row, mixture, most, to);
+}
+
+void MixtureBackward(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back, float* d_product,
+                     float* p) {
+  mixture.components == 2 ? BackOf<2>(row, mixture, back, d_product, p) : BackOf<0>(row, mixture, back, d_product, p);
 }
 
 }  // namespace headroom::kernels::HWY_NAMESPACE
@@ -106,18 +136,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
-HWY_EXPORT(Affine);
 HWY_EXPORT(MixtureExp);
 HWY_EXPORT(MixtureBackward);
 
-float affine_row(const ScoreRow& row, const AffineRow& affine, const float* product, float* scores) {
-  return HWY_DYNAMIC_DISPATCH(Affine)(row, affine, product, scores);
+float mixture_exp_row(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to) {
+  return HWY_DYNAMIC_DISPATCH(MixtureExp)(row, mixture, most, to);
 }
-float mixture_exp_row(const ScoreRow& row, std::int64_t components, std::int64_t stride, float shift, float* scores) {
-  return HWY_DYNAMIC_DISPATCH(MixtureExp)(row, components, stride, shift, scores);
-}
-void mixture_backward_row(const ScoreRow& row, const MixtureBackwardRow& back, float* scores, float* p) {
-  HWY_DYNAMIC_DISPATCH(MixtureBackward)(row, back, scores, p);
+void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
+                          float* d_product, float* p) {
+  HWY_DYNAMIC_DISPATCH(MixtureBackward)(row, mixture, back, d_product, p);
 }
 
 }  // namespace headroom::kernels

@@ -7,30 +7,36 @@
 
 namespace headroom::kernels {
 
-// scores = factor * product + key_term + query_term (+ row.bias) over the row's visible entries; their maximum.
-struct AffineRow {
-  float factor, query_term;
-  const float* key_term;
-};
-float affine_row(const ScoreRow& row, const AffineRow& affine, const float* product, float* scores);
+constexpr std::int64_t kMostComponents = 64;
 
-// Component tiles: row r at scores + r * stride. The first one becomes sum_r exp(s_r - shift), invisible entries 0; the
-// sum of those.
-float mixture_exp_row(const ScoreRow& row, std::int64_t components, std::int64_t stride, float shift, float* scores);
-
-// One row's way back. Scores become factor_r d_s_r with d_s_r = exp(s_r - log_sum) (d_p - mean), added up in the first
-// row if the components share their product; `p` receives sum_r exp(s_r - log_sum). Invisible entries become 0.
-struct MixtureBackwardRow {
-  std::int64_t components, stride;
-  bool shared;
-  float log_sum, mean;
-  const float* factor;  // [R]
-  const float* d_p;
-  float* d_query_term;  // [R], entry r at r * query_stride, written
+// s_r = factor[r] product_r + query_term[r] + key_term_r (+ the bias of the score row), r < R.
+struct MixtureRow {
+  std::int64_t components;
+  const float* product;         // [R] rows, row r at r * product_stride
+  std::int64_t product_stride;  // 0: one product for all
+  const float* factor;          // [R]
+  const float* query_term;      // [R], entry r at r * query_stride
   std::int64_t query_stride;
-  float* d_key_term;  // [R] rows, row r at r * key_stride, added to
+  const float* key_term;  // [R] rows, row r at r * key_stride
   std::int64_t key_stride;
 };
-void mixture_backward_row(const ScoreRow& row, const MixtureBackwardRow& back, float* scores, float* p);
+
+// `to`, which may be the first product, becomes sum_r exp(s_r - most), invisible entries 0. Returns the sum of those;
+// `most` receives the largest visible s_r, -infinity if nothing is visible.
+float mixture_exp_row(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to);
+
+struct MixtureBackwardRow {
+  float log_sum, mean;
+  const float* d_p;
+  float* d_query_term;  // as query_term, written
+  float* d_key_term;    // [R] rows, row r at r * key_stride, added to
+  std::int64_t key_stride;
+};
+
+// One row's way back. With d_s_r = exp(s_r - log_sum) (d_p - mean), row r of `d_product` (they may be the products)
+// becomes factor_r d_s_r, summed over r if there is one product for all; `p` becomes sum_r exp(s_r - log_sum).
+// Invisible entries become 0 in both.
+void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
+                          float* d_product, float* p);
 
 }  // namespace headroom::kernels
