@@ -128,7 +128,7 @@ std::int64_t LanguageModel::cache_numbers(const DecodeState& state) const {
 }
 
 at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, const nn::Context& context) const {
-  const at::NoGradGuard no_grad;
+  const c10::InferenceMode no_graph;
   const config::ModelOptions& o = parts_->options;
   at::Tensor pending = tokens, h;
   while (pending.size(1) > 0) {

@@ -4,6 +4,7 @@
 
 #include "attention_mask.h"
 #include "headroom/core/error.h"
+#include "headroom/kernels/cpu/attention.h"
 #include "headroom/ops/choice.h"
 #include "registered.h"
 
@@ -68,8 +69,6 @@ void check(const AttentionInputs& in) {
   }
 }
 
-constexpr std::int64_t kFewQueries = 8;
-
 // torch's own blocked kernel: no T x S matrix is kept for the backward pass.
 at::Tensor scaled_dot_product(const AttentionInputs& in) {
   const bool plain_causal =
@@ -124,7 +123,8 @@ std::string attention_fused_refusal(const AttentionInputs& in) {
 at::Tensor attention(const AttentionInputs& in, Implementation implementation) {
   check(in);
   std::string refusal = attention_fused_refusal(in);
-  if (implementation == Implementation::automatic && in.q.is_cpu() && in.q.size(2) < kFewQueries) {
+  const bool packs = in.mixture || in.pre || in.post || in.q.scalar_type() != at::kFloat;
+  if (implementation == Implementation::automatic && in.q.is_cpu() && packs && in.q.size(2) < kernels::kFewQueries) {
     refusal = "for a few queries packing the keys costs more than it saves";
   }
   if (choose("attention", implementation, refusal) == Implementation::reference) {

@@ -50,8 +50,10 @@ std::tuple<at::Tensor, at::Tensor> attention_cpu(const at::Tensor& q, const at::
   const at::Tensor o = empty_by_token(in.q);
   const at::Tensor log_sum = at::empty({q.size(0), q.size(1), q.size(2)}, in.q.options());
   const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
+  const auto forward =
+      in.shape.queries < kernels::kFewQueries ? kernels::attention_few_queries : kernels::attention_forward;
   at::parallel_for(0, in.shape.batch * in.shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    kernels::attention_forward(in.shape, in.tensors, out, begin, end);
+    forward(in.shape, in.tensors, out, begin, end);
   });
   return {o.to(q.scalar_type()), log_sum};
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/transpose.h"
 #include "headroom/kernels/cpu/vector_product.h"
 
@@ -54,36 +55,72 @@ bool suits_one_dnn(const at::Tensor& a, const at::Tensor& b) {
          at::globalContext().userEnabledMkldnn() && one_dnn_linear();
 }
 
-bool suits_vector_product(const at::Tensor& a, const at::Tensor& b) {
-  return a.size(0) == 1 && a.is_cpu() && a.scalar_type() == at::kFloat && b.scalar_type() == at::kFloat &&
-         (b.stride(1) == 1 || b.stride(0) == 1);
+bool suits_vector_product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  return a.size(0) == 1 && (!bias || bias->scalar_type() == at::kFloat) && a.is_cpu() &&
+         a.scalar_type() == at::kFloat && b.scalar_type() == at::kFloat && (b.stride(1) == 1 || b.stride(0) == 1);
+}
+
+// In how many parts a matrix is read, by as many threads at the most: a matter of its size alone, so that what is added
+// to what does not depend on the threads.
+std::int64_t parts_of(std::int64_t numbers) {
+  constexpr std::int64_t kNumbers = 1 << 15, kMost = 8;
+  std::int64_t parts = 1;
+  while (parts < kMost && numbers / (2 * parts) >= kNumbers) {
+    parts *= 2;
+  }
+  return parts;
+}
+
+// Each part is read from its beginning to its end, and has a sum of its own.
+void add_rows(const float* x, std::int64_t n, kernels::Strided<const float> w, std::int64_t columns, const float* bias,
+              float* y) {
+  const std::int64_t parts = parts_of(n * columns), rows = (n + parts - 1) / parts;
+  kernels::Buffer sums(parts * columns);
+  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const std::int64_t first = std::min(n, part * rows);
+      kernels::vector_times_rows(x + first, std::min(rows, n - first), {w.data + first * w.stride, w.stride}, 0,
+                                 columns, sums.data() + part * columns);
+    }
+  });
+  for (std::int64_t j = 0; j < columns; ++j) {
+    y[j] = bias != nullptr ? bias[j] : 0.0F;
+  }
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const float* sum = sums.data() + part * columns;
+    for (std::int64_t j = 0; j < columns; ++j) {
+      y[j] += sum[j];
+    }
+  }
+}
+
+void multiply_columns(const float* x, std::int64_t n, kernels::Strided<const float> w, std::int64_t columns,
+                      const float* bias, float* y) {
+  const std::int64_t parts = parts_of(n * columns);
+  at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
+    kernels::vector_times_columns(x, n, w, begin, end, y);
+    for (std::int64_t j = begin; bias != nullptr && j < end; ++j) {
+      y[j] += bias[j];
+    }
+  });
 }
 
 // Decoding: one row reads each weight once.
-at::Tensor vector_product(const at::Tensor& a, const at::Tensor& b) {
-  constexpr std::int64_t kNumbers = 1 << 15;  // of the matrix, for a thread at least
+at::Tensor vector_product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   const at::Tensor x = a.contiguous(), y = at::empty({1, b.size(1)}, a.options());
-  const std::int64_t n = b.size(0), grain = std::max<std::int64_t>(64, kNumbers / std::max<std::int64_t>(n, 1));
+  const at::Tensor offset = bias ? bias->contiguous() : at::Tensor();
   const bool by_rows = b.stride(1) == 1;
-  const kernels::Strided<const float> w{b.const_data_ptr<float>(), by_rows ? b.stride(0) : b.stride(1)};
-  const float* from = x.const_data_ptr<float>();
-  float* to = y.mutable_data_ptr<float>();
-  at::parallel_for(0, b.size(1), grain, [&](std::int64_t begin, std::int64_t end) {
-    if (by_rows) {
-      kernels::vector_times_rows(from, n, w, begin, end, to);
-    } else {
-      kernels::vector_times_columns(from, n, w, begin, end, to);
-    }
-  });
+  const auto run = by_rows ? add_rows : multiply_columns;
+  run(x.const_data_ptr<float>(), b.size(0), {b.const_data_ptr<float>(), by_rows ? b.stride(0) : b.stride(1)}, b.size(1),
+      bias ? offset.const_data_ptr<float>() : nullptr, y.mutable_data_ptr<float>());
   return y;
 }
 
 }  // namespace
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  if (suits_vector_product(a, b)) {
-    const at::Tensor y = vector_product(a, b);
-    return bias ? y + *bias : y;
+  if (suits_vector_product(a, b, bias)) {
+    return vector_product(a, b, bias);
   }
   if (!suits_one_dnn(a, b)) {
     return bias ? at::addmm(*bias, a, b) : a.mm(b);

@@ -40,6 +40,11 @@ struct AttentionResult {
 // Heads [begin, end) of the B * H there are, counted b * H + h.
 void attention_forward(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
                        std::int64_t begin, std::int64_t end);
+// The same without packing keys and values first, which fewer queries than these are not worth.
+constexpr std::int64_t kFewQueries = 8;
+void attention_few_queries(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
+                           std::int64_t begin, std::int64_t end);
+
 
 struct AttentionGradients {
   HeadsView<const float> d_o, o;       // given
