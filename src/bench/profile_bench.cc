@@ -1,4 +1,5 @@
-// Where a training step's time goes: the time inside each operator that is not inside another, added up by name.
+// Where the time of training steps and of decoded tokens goes: the time inside each operator that is not inside
+// another, added up by name.
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
@@ -6,9 +7,8 @@
 #include <chrono>
 #include <map>
 
-#include "headroom/config/config.h"
 #include "timing.h"
-#include "training_step.h"
+#include "worker.h"
 
 namespace headroom::bench {
 namespace {
@@ -23,7 +23,11 @@ struct Open : at::ObserverContext {
   Open* outer = nullptr;
 };
 thread_local Open* innermost = nullptr;
-std::map<std::string, double>* totals = nullptr;
+struct Total {
+  double seconds = 0.0;
+  std::int64_t calls = 0;
+};
+std::map<std::string, Total>* totals = nullptr;
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
   auto open = std::make_unique<Open>();
@@ -41,37 +45,55 @@ void end(const at::RecordFunction& /*function*/, at::ObserverContext* context) {
   if (open->outer != nullptr) {
     open->outer->inside += seconds;
   }
-  (*totals)[open->name] += seconds - open->inside;
+  Total& total = (*totals)[open->name];
+  total.seconds += seconds - open->inside;
+  ++total.calls;
+}
+
+// The work as a whole, then the operators that take most of it.
+std::vector<Row> profile_of(const std::string& name, const Work& work, std::int64_t repeats) {
+  work();
+  work();
+  std::map<std::string, Total> all;
+  totals = &all;
+  const at::CallbackHandle handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(begin, end).scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  double whole = 0.0;
+  for (std::int64_t i = 0; i < repeats; ++i) {
+    whole += seconds_of(work);
+  }
+  at::removeCallback(handle);
+  std::vector<std::pair<std::string, Total>> by_time(all.begin(), all.end());
+  std::sort(by_time.begin(), by_time.end(),
+            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  by_time.resize(std::min<std::size_t>(by_time.size(), 16));
+  const auto n = static_cast<double>(repeats);
+  std::vector<Row> rows = {{.name = name, .seconds = whole / n}};
+  for (const auto& [operation, total] : by_time) {
+    rows.push_back({.name = fmt::format("  {:4.1f}% {:4.0f} x {}", total.seconds / whole * 100.0,
+                                        static_cast<double>(total.calls) / n, operation),
+                    .seconds = total.seconds / n});
+  }
+  return rows;
 }
 
 }  // namespace
 
 std::vector<Row> profile(const BenchOptions& options) {
+  const std::vector<std::string> few = {"model.n_layers=4", "model.vocabulary_size=8000",
+                                        "tokenizer.vocabulary_size=8000"};
   std::vector<Row> rows;
-  for (const auto& [recipe, batch] : {std::pair{"switchhead/wt103_47m_dense_h10", 8}, {"switchhead/wt103_47m", 8}}) {
-    TrainingStep step(config::load_config(recipe).model, batch, options.precision);
-    step();
-    step();
-    std::map<std::string, double> seconds;
-    totals = &seconds;
-    const at::CallbackHandle handle = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(begin, end).scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
-    double whole = 0.0;
-    for (std::int64_t i = 0; i < options.repeats; ++i) {
-      whole += seconds_of([&] { step(); });
-    }
-    at::removeCallback(handle);
-    std::vector<std::pair<double, std::string>> by_time;
-    for (const auto& [name, time] : seconds) {
-      by_time.emplace_back(time, name);
-    }
-    std::sort(by_time.rbegin(), by_time.rend());
-    by_time.resize(std::min<std::size_t>(by_time.size(), 16));
-    const auto repeats = static_cast<double>(options.repeats);
-    rows.push_back({.name = fmt::format("{} B{}", recipe, batch), .seconds = whole / repeats});
-    for (const auto& [time, name] : by_time) {
-      rows.push_back({.name = fmt::format("  {:4.1f}% {}", time / whole * 100.0, name), .seconds = time / repeats});
-    }
+  for (const WorkerSpec& spec :
+       std::vector<WorkerSpec>{{.recipe = "switchhead/wt103_47m_dense_h10", .batch = 8, .precision = options.precision},
+                               {.recipe = "switchhead/wt103_47m", .batch = 8, .precision = options.precision},
+                               {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode"},
+                               {.recipe = "dcmha/405m_transformer_pp", .set = few, .work = "decode"},
+                               {.recipe = "dcmha/405m_dcformer_pp", .set = few, .work = "decode"}}) {
+    const bool decode = spec.work == "decode";
+    const std::string name =
+        decode ? spec.recipe + ", a token" : fmt::format("{} B{}, a step", spec.recipe, spec.batch);
+    const std::vector<Row> part = profile_of(name, spec.begin(), options.repeats * (decode ? 8 : 1));
+    rows.insert(rows.end(), part.begin(), part.end());
   }
   return rows;
 }

@@ -43,20 +43,20 @@ class Decoding {
   std::int64_t position_ = 0;
 };
 
-Work work_of(const WorkerSpec& spec) {
-  const config::ModelOptions options = spec.model();
-  if (spec.work == "decode") {
-    const auto decoding = std::make_shared<Decoding>(options, spec.batch);
-    return [decoding] { (*decoding)(); };
-  }
-  const auto step = std::make_shared<TrainingStep>(options, spec.batch, spec.precision);
-  return [step] { (*step)(); };
-}
-
 }  // namespace
 
 config::ModelOptions WorkerSpec::model() const {
   return config::load_config(recipe, set).model;
+}
+
+Work WorkerSpec::begin() const {
+  const config::ModelOptions options = model();
+  if (work == "decode") {
+    const auto decoding = std::make_shared<Decoding>(options, batch);
+    return [decoding] { (*decoding)(); };
+  }
+  const auto step = std::make_shared<TrainingStep>(options, batch, precision);
+  return [step] { (*step)(); };
 }
 
 Json WorkerSpec::to_json() const {
@@ -77,7 +77,7 @@ int serve(const std::string& line) {
                         .precision = json.at("precision").get<std::string>()};
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
-  const Work work = work_of(spec);
+  const Work work = spec.begin();
   for (std::string question; std::getline(std::cin, question) && question != "quit";) {
     if (question == "memory") {
       std::cout << peak_memory_bytes() - before << std::endl;

@@ -3,6 +3,7 @@
 // building and running it has added at the peak, "quit".
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "headroom/config/model_options.h"
@@ -17,7 +18,8 @@ struct WorkerSpec {
   std::int64_t batch = 1;
   std::string precision = "fp32";
 
-  config::ModelOptions model() const;  // throws MisuseError
+  config::ModelOptions model() const;   // throws MisuseError
+  std::function<void()> begin() const;  // builds the model; every call is one piece of work
   Json to_json() const;
 };
 
