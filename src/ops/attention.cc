@@ -123,7 +123,7 @@ std::string attention_fused_refusal(const AttentionInputs& in) {
 at::Tensor attention(const AttentionInputs& in, Implementation implementation) {
   check(in);
   std::string refusal = attention_fused_refusal(in);
-  const bool packs = in.mixture || in.pre || in.post || in.q.scalar_type() != at::kFloat;
+  const bool packs = in.mixture || in.q.scalar_type() != at::kFloat;
   if (implementation == Implementation::automatic && in.q.is_cpu() && packs && in.q.size(2) < kernels::kFewQueries) {
     refusal = "for a few queries packing the keys costs more than it saves";
   }

@@ -52,9 +52,8 @@ std::tuple<at::Tensor, at::Tensor> attention_cpu(const at::Tensor& q, const at::
   const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
   const auto forward =
       in.shape.queries < kernels::kFewQueries ? kernels::attention_few_queries : kernels::attention_forward;
-  at::parallel_for(0, in.shape.batch * in.shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    forward(in.shape, in.tensors, out, begin, end);
-  });
+  at::parallel_for(0, in.shape.batch * in.shape.heads, 1,
+                   [&](std::int64_t begin, std::int64_t end) { forward(in.shape, in.tensors, out, begin, end); });
   return {o.to(q.scalar_type()), log_sum};
 }
 

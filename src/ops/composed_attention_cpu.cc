@@ -87,6 +87,11 @@ std::tuple<at::Tensor, at::Tensor> composed_attention_cpu(const at::Tensor& q, c
   const at::Tensor o = empty_by_token(in.q);
   const at::Tensor log_sum = at::empty({q.size(0), q.size(1), q.size(2)}, in.q.options());
   const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
+  if (in.shape.queries < kernels::kFewQueries) {
+    kernels::composed_attention_few_queries(in.shape, in.tensors, out,
+                                            [](std::int64_t n, const auto& body) { at::parallel_for(0, n, 1, body); });
+    return {o.to(q.scalar_type()), log_sum};
+  }
   const std::int64_t workers =
       std::min<std::int64_t>(at::get_num_threads(), in.shape.batch * kernels::composed_blocks(in.shape));
   at::parallel_for(0, workers, 1, [&](std::int64_t begin, std::int64_t end) {

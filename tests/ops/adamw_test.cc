@@ -64,15 +64,9 @@ TEST(AdamW, GlobalNormIsTheNormOfAllAndIndependentOfThreads) {
   at::manual_seed(2);
   const std::vector<at::Tensor> g = {at::randn({3, 5}), at::randn({100003}), at::randn({64, 1024}).t(), at::Tensor()};
   const double expected = at::cat({g[0].flatten(), g[1], g[2].flatten()}).to(at::kDouble).norm().item<double>();
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
   const double one = global_norm(g);
   EXPECT_NEAR(one, expected, expected * 1e-6);
-  for (const int threads : {2, 3}) {
-    at::set_num_threads(threads);
-    EXPECT_EQ(global_norm(g), one);
-  }
-  at::set_num_threads(before);
+  testing::with_threads([&](int threads) { EXPECT_EQ(global_norm(g), one) << threads; });
   EXPECT_EQ(global_norm({at::zeros({0})}), 0.0);
 }
 

@@ -95,15 +95,15 @@ TEST(Attention, AutomaticEqualsReferenceInDouble) {
   sizes.push_back({2, 3, 3, 67, 131, 17, true, 0, false});
   sizes.push_back({2, 2, 2, 70, 133, 41, true, 0, true});
   sizes.push_back({1, 4, 2, 65, 97, 24, true, 29, true});
+  sizes.push_back({2, 4, 2, 3, 131, 17, true, 0, true});  // few queries, many keys
+  sizes.push_back({1, 4, 4, 7, 200, 24, true, 90, true});
+  sizes.push_back({2, 2, 1, 5, 150, 16, false, 0, true});
   for (const Sizes& s : sizes) {
     for (const bool strided : {false, true}) {
       const auto in = inputs(s, at::kFloat, strided);
-      std::vector<at::Tensor> wide;
-      for (const at::Tensor& t : in) {
-        wide.push_back(t.to(at::kDouble));
-      }
       const auto got = evaluate([&](const auto& x) { return attention(make(s, x)); }, in);
-      const auto expected = evaluate([&](const auto& x) { return attention_reference(make(s, x)); }, wide);
+      const auto expected =
+          evaluate([&](const auto& x) { return attention_reference(make(s, x)); }, testing::in_double(in));
       // Scores are sums of e <= 41 products of size ~1: an error of about 41 * 2^-24 in a score is the same relative
       // error in a probability, and gradients sum S <= 133 of them.
       expect_close(got, expected, 1e-5, describe(s));
@@ -115,12 +115,9 @@ TEST(Attention, AutomaticInBfloat16) {
   at::manual_seed(3);
   for (const Sizes& s : kSizes) {
     const auto in = inputs(s, at::kBFloat16, false);
-    std::vector<at::Tensor> wide;
-    for (const at::Tensor& t : in) {
-      wide.push_back(t.to(at::kDouble));
-    }
     const auto got = evaluate([&](const auto& x) { return attention(make(s, x)); }, in);
-    const auto expected = evaluate([&](const auto& x) { return attention_reference(make(s, x)); }, wide);
+    const auto expected =
+        evaluate([&](const auto& x) { return attention_reference(make(s, x)); }, testing::in_double(in));
     // Scores of size ~4 rounded to 8 bits move a probability by 4 * 2^-9; rounding p, its gradient and the result
     // adds as much again.
     expect_close(got, expected, 5e-2, describe(s));
@@ -129,19 +126,10 @@ TEST(Attention, AutomaticInBfloat16) {
 
 TEST(Attention, ThreadsDoNotChangeTheResult) {
   at::manual_seed(6);
-  const Sizes s{2, 4, 2, 130, 170, 9, true, 0, true};
-  const auto in = inputs(s, at::kFloat, false);
-  const auto run = [&] {
-    return evaluate([&](const auto& x) { return attention(make(s, x), Implementation::fused); }, in);
-  };
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const auto one = run();
-  for (const int threads : {2, 3}) {
-    at::set_num_threads(threads);
-    expect_close(run(), one, 0.0, fmt::format("{} threads", threads));
+  for (const Sizes& s : {Sizes{2, 4, 2, 130, 170, 9, true, 0, true}, Sizes{2, 4, 2, 3, 170, 9, true, 0, true}}) {
+    testing::expect_threads_change_nothing([&](const auto& x) { return attention(make(s, x), Implementation::fused); },
+                                           inputs(s, at::kFloat, false), describe(s));
   }
-  at::set_num_threads(before);
 }
 
 TEST(Attention, RowsWithoutAVisibleKeyGiveZeroAndNoGradient) {

@@ -70,11 +70,8 @@ TEST(ExpertLinear, FusedInBfloat16EqualsReferenceInDouble) {
     const at::Tensor index = random_index(s);
     const auto in = inputs(s, at::kBFloat16, false);
     const auto fused = evaluate([&](const auto& x) { return run(s, index, x, Implementation::fused); }, in);
-    std::vector<at::Tensor> wide;
-    for (const at::Tensor& t : in) {
-      wide.push_back(t.to(at::kDouble));
-    }
-    const auto reference = evaluate([&](const auto& x) { return run(s, index, x, Implementation::reference); }, wide);
+    const auto reference =
+        evaluate([&](const auto& x) { return run(s, index, x, Implementation::reference); }, testing::in_double(in));
     // Three roundings to 8 bits (product, scaled row, result), each at most 2^-9, and the weighting's own.
     expect_close(fused, reference, 4.0 / 256, describe(s));
   }
@@ -114,15 +111,8 @@ TEST(ExpertLinear, ThreadsDoNotChangeTheResult) {
   const Sizes s{301, 2, 2, 4, 24, 16, true, true, true};
   const at::Tensor index = random_index(s);
   const auto in = inputs(s, at::kFloat, false);
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const auto one = evaluate([&](const auto& x) { return run(s, index, x, Implementation::fused); }, in);
-  for (const int threads : {2, 3}) {
-    at::set_num_threads(threads);
-    const auto many = evaluate([&](const auto& x) { return run(s, index, x, Implementation::fused); }, in);
-    expect_close(many, one, 1e-6, fmt::format("{} threads", threads));
-  }
-  at::set_num_threads(before);
+  testing::expect_threads_change_nothing([&](const auto& x) { return run(s, index, x, Implementation::fused); }, in,
+                                         "experts");
 }
 
 TEST(ExpertLinear, RefusesWhatDoesNotFit) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -52,6 +53,37 @@ inline void expect_close(const Evaluated& got, const Evaluated& expected, double
       EXPECT_LE(relative_error(got.gradients[i], expected.gradients[i]), bound) << what << ": gradient " << i;
     }
   }
+}
+
+inline std::vector<at::Tensor> in_double(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> wide;
+  for (const at::Tensor& t : tensors) {
+    wide.push_back(t.to(at::kDouble));
+  }
+  return wide;
+}
+
+// Runs `check` with 1, 2 and 3 threads in turn; those in force before are in force again afterwards.
+inline void with_threads(const std::function<void(int threads)>& check) {
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    check(threads);
+  }
+  at::set_num_threads(before);
+}
+
+// Result and gradients are the same to the last bit for any number of threads.
+inline void expect_threads_change_nothing(const std::function<at::Tensor(const std::vector<at::Tensor>&)>& op,
+                                          const std::vector<at::Tensor>& inputs, const std::string& what) {
+  Evaluated one;
+  with_threads([&](int threads) {
+    const Evaluated got = evaluate(op, inputs);
+    if (threads == 1) {
+      one = got;
+    }
+    expect_close(got, one, 0.0, what + ", threads " + std::to_string(threads));
+  });
 }
 
 // A seeded tensor; `strided` gives one whose last axis is not contiguous.

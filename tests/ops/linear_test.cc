@@ -53,11 +53,8 @@ TEST(Linear, FusedInBfloat16EqualsReferenceInDouble) {
   at::manual_seed(2);
   for (const Sizes& s : kSizes) {
     const auto in = inputs(s, at::kBFloat16, false);
-    std::vector<at::Tensor> wide;
-    for (const at::Tensor& t : in) {
-      wide.push_back(t.to(at::kDouble));
-    }
-    expect_close(evaluate(run(s, Implementation::fused), in), evaluate(run(s, Implementation::reference), wide),
+    expect_close(evaluate(run(s, Implementation::fused), in),
+                 evaluate(run(s, Implementation::reference), testing::in_double(in)),
                  3.0 / 256 + std::sqrt(static_cast<double>(s.n)) / 512,
                  fmt::format("N={} {}x{}", s.n, s.d_in, s.d_out));
   }
@@ -65,16 +62,11 @@ TEST(Linear, FusedInBfloat16EqualsReferenceInDouble) {
 
 TEST(Linear, ThreadsDoNotChangeTheResult) {
   at::manual_seed(3);
-  const Sizes s{517, 300, 129, true};
-  const auto in = inputs(s, at::kFloat, false);
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const auto one = evaluate(run(s, Implementation::fused), in);
-  for (const int threads : {2, 3}) {
-    at::set_num_threads(threads);
-    expect_close(evaluate(run(s, Implementation::fused), in), one, 0.0, fmt::format("{} threads", threads));
+  for (const Sizes& s : {Sizes{517, 300, 129, true}, Sizes{1, 523, 401, true}}) {
+    for (const bool strided : {false, true}) {
+      testing::expect_threads_change_nothing(run(s, Implementation::fused), inputs(s, at::kFloat, strided), "linear");
+    }
   }
-  at::set_num_threads(before);
 }
 
 // A gradient that is one number expanded, and a matrix that is a part of a wider one.

@@ -44,7 +44,7 @@ inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t 
   if (s.causal && s.window > 0) {
     e.low = std::max<std::int64_t>(0, s.keys - s.queries + row - s.window + 1) / kColumnStep * kColumnStep;
   }
-  e.columns = padded(high - e.low);
+  e.columns = padded(std::max<std::int64_t>(0, high - e.low));
   return e;
 }
 

@@ -122,8 +122,14 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
     detail::copy_rows(scores, s.heads, m.columns, p);
   }
   for_rows([&](std::int64_t h, std::int64_t i, float* row) {
-    probability_row(sequence.softmax_row(s, in, e, m.first + i, m.columns),
-                    out.attention.log_sum[(sequence.b * s.heads + h) * s.queries + few.row + i], row);
+    const ScoreRow seen = sequence.softmax_row(s, in, e, m.first + i, m.columns);
+    if (s.queries < kFewQueries) {  // whose forward pass adds in another order: its sums would not fit these scores
+      float sum = 0.0F;
+      exp_row(seen, row, &sum);
+      scaled_copy(row, sum > 0.0F ? 1.0F / sum : 0.0F, m.columns, row);
+    } else {
+      probability_row(seen, out.attention.log_sum[(sequence.b * s.heads + h) * s.queries + few.row + i], row);
+    }
   });
   if (in.post.present) {
     post.mix(e, m, p, mixed, w);

@@ -124,7 +124,7 @@ struct PackedSequence {
   }
 
   void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t sequence) {
-    b = sequence;
+    pack_factors(s, in, sequence);
     key_width = padded(s.keys) + kColumnStep;
     k.make_room(s.kv_heads * s.d_head * key_width);
     for (std::int64_t g = 0; g < s.kv_heads; ++g) {
@@ -132,6 +132,10 @@ struct PackedSequence {
                  k.data() + g * s.d_head * key_width);
     }
     scaled_copy(k.data(), s.scale, s.kv_heads * s.d_head * key_width, k.data());
+  }
+
+  void pack_factors(const AttentionShape& s, const ComposedTensors& in, std::int64_t sequence) {
+    b = sequence;
     if (in.pre.present) {
       pre.pack(s, in.pre, b);
     }

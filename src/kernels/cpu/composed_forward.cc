@@ -1,4 +1,5 @@
 #include "composed_block.h"
+#include "headroom/kernels/cpu/vector_product.h"
 
 namespace headroom::kernels {
 namespace {
@@ -58,7 +59,56 @@ void block_forward(const AttentionShape& s, const ComposedTensors& in, const Att
   }
 }
 
+// Few queries' scaled products with every key of a head, each key read where it lies.
+void few_scores(const AttentionShape& s, const AttentionTensors& in, const Extent& e, std::int64_t b, std::int64_t h,
+                Tile& tile) {
+  const std::int64_t n = std::min(e.columns, s.keys - e.low), g = h / (s.heads / s.kv_heads);
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    float* row = tile.row(e, h, i);
+    vector_times_columns(in.q.at(b, h) + i * in.q.row, s.d_head, {in.k.at(b, g) + e.low * in.k.row, in.k.row}, 0, n,
+                         row);
+    scaled_copy(row, s.scale, n, row);
+    std::fill(row + n, row + e.columns, 0.0F);
+  }
+}
+
+void few_values(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out, const Extent& e,
+                std::int64_t b, std::int64_t h, const float* inverse, Tile& tile) {
+  const std::int64_t n = std::min(e.columns, s.keys - e.low), g = h / (s.heads / s.kv_heads);
+  const HeadsView<const float>& v = in.attention.v;
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    float* o = out.o.at(b, h) + i * out.o.row;
+    vector_times_rows(tile.row(e, h, i), n, {v.at(b, g) + e.low * v.row, v.row}, 0, s.d_head, o);
+    if (!in.post.present) {
+      scaled_copy(o, inverse[i * s.heads + h], s.d_head, o);
+    }
+  }
+}
+
 }  // namespace
+
+void composed_attention_few_queries(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out,
+                                    const ForRanges& for_ranges) {
+  const Extent e = detail::extent_of(s, 0, s.queries);
+  Tile tile(s, s.queries);
+  PackedSequence sequence;
+  Buffer inverse(s.heads * s.queries);
+  const auto for_heads = [&](const auto& body) {
+    for_ranges(s.heads, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t h = begin; h < end; ++h) {
+        body(h);
+      }
+    });
+  };
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    sequence.pack_factors(s, in, b);
+    for_heads([&](std::int64_t h) { few_scores(s, in.attention, e, b, h, tile); });
+    detail::for_mixed_rows(s, e, [&](const MixedRows& m) {
+      rows_forward(s, in, out, e, sequence, m, inverse.data() + m.first * s.heads, tile);
+    });
+    for_heads([&](std::int64_t h) { few_values(s, in, out, e, b, h, inverse.data(), tile); });
+  }
+}
 
 std::int64_t composed_blocks(const AttentionShape& s) {
   const std::int64_t rows = detail::composed_rows(s);

@@ -45,7 +45,6 @@ constexpr std::int64_t kFewQueries = 8;
 void attention_few_queries(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
                            std::int64_t begin, std::int64_t end);
 
-
 struct AttentionGradients {
   HeadsView<const float> d_o, o;       // given
   const float* log_sum;                // given

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "headroom/kernels/cpu/attention.h"
 
@@ -36,6 +37,13 @@ struct ComposedTensors {
 std::int64_t composed_blocks(const AttentionShape& shape);
 void composed_attention_forward(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
                                 std::int64_t begin, std::int64_t step);
+
+// Calls the body, perhaps on several threads, with ranges that make up [0, n).
+using ForRanges = std::function<void(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body)>;
+
+// The same without packing keys and values first, for fewer than kFewQueries queries.
+void composed_attention_few_queries(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
+                                    const ForRanges& for_ranges);
 
 struct ComposeStageGradients {  // added to; null where the stage has no such part
   float* fixed = nullptr;       // [P, B, C, m, m]
