@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
 
 #include "headroom/nn/linear.h"
 
@@ -16,13 +20,35 @@ at::Tensor angles(std::int64_t first, std::int64_t n, std::int64_t count, std::i
   return at::arange(first, first + n, wide).unsqueeze(1) * frequency;
 }
 
+struct Turns {
+  at::Tensor cos, sin;  // [positions, channels / 2]
+};
+
+// Of positions [0, n) at least. Every layer of a model turns by the same angles: they are made once in a process, and
+// again when a longer sequence comes.
+Turns turns(const Rotary& rotary, std::int64_t n, at::ScalarType type, at::Device device) {
+  using Key = std::tuple<std::int64_t, double, at::ScalarType, std::string>;
+  static std::mutex mutex;
+  static auto& known = *new std::map<Key, Turns>;  // outlives the libraries that the tensors need
+  const std::lock_guard lock(mutex);
+  Turns& found = known[{rotary.channels, rotary.base, type, device.str()}];
+  if (!found.cos.defined() || found.cos.size(0) < n) {
+    constexpr std::int64_t kFirstRoom = 512;
+    const std::int64_t room = found.cos.defined() ? std::max(n, 2 * found.cos.size(0)) : std::max(n, kFirstRoom);
+    const c10::InferenceMode usable_in_training(false);
+    const at::Tensor angle = angles(0, room, rotary.channels / 2, rotary.channels, rotary.base);
+    found = {angle.cos().to(device, type), angle.sin().to(device, type)};
+  }
+  return found;
+}
+
 }  // namespace
 
 at::Tensor Rotary::operator()(const at::Tensor& x, std::int64_t first) const {
   const std::int64_t half = channels / 2, rest = x.size(3) - channels;
   const at::ScalarType type = x.scalar_type(), wide = type == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor angle = angles(first, x.size(2), half, channels, base);
-  const at::Tensor cos = angle.cos().to(x.device(), wide), sin = angle.sin().to(x.device(), wide);
+  const Turns all = turns(*this, first + x.size(2), wide, x.device());
+  const at::Tensor cos = all.cos.narrow(0, first, x.size(2)), sin = all.sin.narrow(0, first, x.size(2));
   const at::Tensor a = x.narrow(3, 0, half).to(wide), b = x.narrow(3, half, half).to(wide);
   std::vector<at::Tensor> pieces = {(a * cos - b * sin).to(type), (b * cos + a * sin).to(type)};
   if (rest > 0) {
