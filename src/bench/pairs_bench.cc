@@ -54,11 +54,34 @@ double numbers_read(config::ModelOptions o, std::int64_t keys) {
          kept * static_cast<double>(keys) / room;
 }
 
-// Median seconds of each of `tokens` tokens decoded one by one, in a process of their own.
-double token_seconds(const WorkerSpec& spec, std::int64_t tokens) {
-  YardstickProcess process(start_worker(spec));
-  process.ask("run 3");
-  return median(process.ask(fmt::format("run {}", tokens)).get<std::vector<double>>());
+// Medians of one model.
+struct TokenTimes {
+  double seconds = 0.0;
+  double bandwidth_gb = 0.0;  // at which its process can read its weights
+};
+
+constexpr std::int64_t kRounds = 8, kTokensARound = 8;
+
+// Tokens decoded one by one by each of some models, a few in turn.
+std::vector<TokenTimes> token_times(const std::vector<WorkerSpec>& specs) {
+  std::vector<std::unique_ptr<YardstickProcess>> processes;
+  for (const WorkerSpec& spec : specs) {
+    processes.emplace_back(new YardstickProcess(start_worker(spec)))->ask("run 3");
+  }
+  std::vector<std::vector<double>> seconds(specs.size()), rates(specs.size());
+  for (std::int64_t round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      for (const Json& one : processes[i]->ask(fmt::format("run {}", kTokensARound))) {
+        seconds[i].push_back(one.get<double>());
+      }
+      rates[i].push_back(processes[i]->ask("bandwidth").get<double>());
+    }
+  }
+  std::vector<TokenTimes> times;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    times.push_back({median(std::move(seconds[i])), median(std::move(rates[i]))});
+  }
+  return times;
 }
 
 }  // namespace
@@ -83,34 +106,38 @@ std::vector<Row> dcformer(const BenchOptions& options) {
       compare_models({{"step 4 layers T2048 B1: Transformer++", {.recipe = "dcmha/405m_transformer_pp", .set = few}},
                       {"step 4 layers T2048 B1: DCFormer++", {.recipe = "dcmha/405m_dcformer_pp", .set = few}}},
                      options);
-  for (const auto& [name, recipe] :
-       {std::pair{"Transformer++", "dcmha/405m_transformer_pp"}, {"DCFormer++", "dcmha/405m_dcformer_pp"}}) {
-    rows.push_back({.name = fmt::format("token 4 layers: {}", name),
-                    .seconds = token_seconds({.recipe = recipe, .set = few, .work = "decode"}, 128)});
-  }
-  rows[3].ratio_to_reference = rows[2].seconds / rows[3].seconds;
-  rows[2].ratio_to_reference = 1.0;
+  const std::vector<TokenTimes> tokens =
+      token_times({{.recipe = "dcmha/405m_transformer_pp", .set = few, .work = "decode"},
+                   {.recipe = "dcmha/405m_dcformer_pp", .set = few, .work = "decode"}});
+  rows.push_back({.name = "token 4 layers: Transformer++", .seconds = tokens[0].seconds, .ratio_to_reference = 1.0});
+  rows.push_back({.name = "token 4 layers: DCFormer++",
+                  .seconds = tokens[1].seconds,
+                  .ratio_to_reference = tokens[0].seconds / tokens[1].seconds});
   return rows;
 }
 
 std::vector<Row> decoding(const BenchOptions& /*options*/) {
-  constexpr std::int64_t kTokens = 64, kKeys = 64 + kTokens / 2;  // the prompt, and half of what is timed
-  const double bandwidth = machine_limits("fp32").bandwidth_gb * 1e9;
+  constexpr std::int64_t kKeys = 64 + kRounds * kTokensARound / 2;  // the prompt, and half of what is timed
+  const std::vector<std::pair<const char*, WorkerSpec>> models = {
+      {"dense 47M H=10", {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode"}},
+      {"SwitchHead 47M H=2", {.recipe = "switchhead/wt103_47m", .work = "decode"}},
+      {"dense 262M H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .work = "decode"}},
+      {"SwitchHead 262M", {.recipe = "switchhead/wt103_262m", .work = "decode"}}};
+  std::vector<WorkerSpec> specs;
+  for (const auto& model : models) {
+    specs.push_back(model.second);
+  }
+  const std::vector<TokenTimes> times = token_times(specs);
   std::vector<Row> rows;
-  const auto add = [&](const char* name, const char* recipe, std::optional<std::size_t> reference) {
-    const WorkerSpec spec{.recipe = recipe, .work = "decode"};
-    const double seconds = token_seconds(spec, kTokens);
-    const double numbers = numbers_read(spec.model(), kKeys);
-    rows.push_back({.name = fmt::format("token B1: {} ({:.0f} MB read)", name, numbers * 4e-6),
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const double numbers = numbers_read(specs[i].model(), kKeys), seconds = times[i].seconds;
+    const std::size_t dense = i / 2 * 2;
+    rows.push_back({.name = fmt::format("token B1: {} ({:.0f} MB read)", models[i].first, numbers * 4e-6),
                     .seconds = seconds,
                     .gflops = 2.0 * numbers / seconds * 1e-9,
-                    .ratio_to_reference = reference ? rows[*reference].seconds / seconds : 1.0,
-                    .fraction_of_limit = numbers * 4.0 / bandwidth / seconds});
-  };
-  add("dense 47M H=10", "switchhead/wt103_47m_dense_h10", {});
-  add("SwitchHead 47M H=2", "switchhead/wt103_47m", 0);
-  add("dense 262M H=16", "switchhead/wt103_262m_dense_h16", {});
-  add("SwitchHead 262M", "switchhead/wt103_262m", 2);
+                    .ratio_to_reference = times[dense].seconds / seconds,
+                    .fraction_of_limit = numbers * 4e-9 / times[i].bandwidth_gb / seconds});
+  }
   return rows;
 }
 

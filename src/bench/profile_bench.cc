@@ -92,7 +92,7 @@ std::vector<Row> profile(const BenchOptions& options) {
     const bool decode = spec.work == "decode";
     const std::string name =
         decode ? spec.recipe + ", a token" : fmt::format("{} B{}, a step", spec.recipe, spec.batch);
-    const std::vector<Row> part = profile_of(name, spec.begin(), options.repeats * (decode ? 8 : 1));
+    const std::vector<Row> part = profile_of(name, spec.begin().work, options.repeats * (decode ? 8 : 1));
     rows.insert(rows.end(), part.begin(), part.end());
   }
   return rows;

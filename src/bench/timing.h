@@ -16,10 +16,10 @@ double seconds_of(const Work& work);
 // Medians of several pieces of work run in turn, A B A B ..., so that a machine whose speed drifts favours none.
 std::vector<double> medians_in_turn(const std::vector<Work>& work, std::int64_t repeats);
 
-// What this machine can do at most, measured now with the threads in force.
+// What this machine can do at most, measured once with the threads in force.
 struct Limits {
   double product_gflops = 0.0;  // the best of the library's large product and many small tile products
-  double bandwidth_gb = 0.0;    // 10^9 bytes read a second
+  double bandwidth_gb = 0.0;    // 10^9 bytes read a second, median
 };
 const Limits& machine_limits(const std::string& precision);
 

@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -10,6 +12,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/system.h"
+#include "headroom/kernels/cpu/softmax_rows.h"
 #include "timing.h"
 #include "training_step.h"
 
@@ -36,6 +39,34 @@ class Decoding {
     ++position_;
   }
 
+  // 10^9 bytes a second of reading every weight once: the memory that tokens are read from, where it lies.
+  double bandwidth() const {
+    constexpr std::int64_t kPiece = 1 << 15;
+    struct Piece {
+      const float* data;
+      std::int64_t n;
+    };
+    std::vector<Piece> pieces;
+    double bytes = 0.0;
+    for (const nn::Parameter& p : model_.parameters().all()) {
+      for (std::int64_t at = 0; at < p.tensor.numel(); at += kPiece) {
+        pieces.push_back({p.tensor.const_data_ptr<float>() + at, std::min(kPiece, p.tensor.numel() - at)});
+        bytes += static_cast<double>(pieces.back().n) * sizeof(float);
+      }
+    }
+    std::atomic<float> sum = 0.0F;
+    const double seconds = seconds_of([&] {
+      at::parallel_for(0, static_cast<std::int64_t>(pieces.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+        float part = 0.0F;
+        for (std::int64_t i = begin; i < end; ++i) {
+          part += kernels::dot(pieces[i].data, pieces[i].data, pieces[i].n);
+        }
+        sum += part;
+      });
+    });
+    return bytes / seconds * 1e-9;
+  }
+
  private:
   models::LanguageModel model_;
   at::Tensor prompt_, token_;
@@ -49,14 +80,14 @@ config::ModelOptions WorkerSpec::model() const {
   return config::load_config(recipe, set).model;
 }
 
-Work WorkerSpec::begin() const {
+Job WorkerSpec::begin() const {
   const config::ModelOptions options = model();
   if (work == "decode") {
     const auto decoding = std::make_shared<Decoding>(options, batch);
-    return [decoding] { (*decoding)(); };
+    return {.work = [decoding] { (*decoding)(); }, .bandwidth = [decoding] { return decoding->bandwidth(); }};
   }
   const auto step = std::make_shared<TrainingStep>(options, batch, precision);
-  return [step] { (*step)(); };
+  return {.work = [step] { (*step)(); }, .bandwidth = {}};
 }
 
 Json WorkerSpec::to_json() const {
@@ -77,14 +108,16 @@ int serve(const std::string& line) {
                         .precision = json.at("precision").get<std::string>()};
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
-  const Work work = spec.begin();
+  const Job job = spec.begin();
   for (std::string question; std::getline(std::cin, question) && question != "quit";) {
     if (question == "memory") {
       std::cout << peak_memory_bytes() - before << std::endl;
+    } else if (question == "bandwidth" && job.bandwidth) {
+      std::cout << job.bandwidth() << std::endl;
     } else if (question.starts_with("run ")) {
       Json seconds = Json::array();
       for (int left = std::stoi(question.substr(4)); left > 0; --left) {
-        seconds.push_back(seconds_of(work));
+        seconds.push_back(seconds_of(job.work));
       }
       std::cout << seconds.dump() << std::endl;
     } else {

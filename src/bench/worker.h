@@ -1,6 +1,6 @@
 // A model of its own in a process of its own, so that two can be timed in turn and their memory told apart. It answers
 // lines as bench/pytorch_step.py does: "run N" with the seconds of N pieces of work, "memory" with the bytes that
-// building and running it has added at the peak, "quit".
+// building and running it has added at the peak, "bandwidth" with that of the weights, "quit".
 #pragma once
 
 #include <functional>
@@ -11,6 +11,11 @@
 
 namespace headroom::bench {
 
+struct Job {
+  std::function<void()> work;         // one training step, or one token
+  std::function<double()> bandwidth;  // of decoding: 10^9 bytes a second of reading the weights; empty: not known
+};
+
 struct WorkerSpec {
   std::string recipe;            // or a path
   std::vector<std::string> set;  // changes to it
@@ -18,8 +23,8 @@ struct WorkerSpec {
   std::int64_t batch = 1;
   std::string precision = "fp32";
 
-  config::ModelOptions model() const;   // throws MisuseError
-  std::function<void()> begin() const;  // builds the model; every call is one piece of work
+  config::ModelOptions model() const;  // throws MisuseError
+  Job begin() const;                   // builds the model
   Json to_json() const;
 };
 

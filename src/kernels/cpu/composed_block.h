@@ -16,7 +16,7 @@ constexpr std::int64_t kRowGap = 16;
 
 // Rows of a block, with all heads: many make good products, few stay near in the caches.
 inline std::int64_t composed_rows(const AttentionShape& s) {
-  constexpr std::int64_t kNumbers = std::int64_t{1} << 20;
+  constexpr std::int64_t kNumbers = std::int64_t{1} << 21;
   return std::clamp<std::int64_t>(kNumbers / (s.heads * padded(s.keys)) / 16 * 16, 16, kBlockRows);
 }
 
