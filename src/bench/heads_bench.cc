@@ -43,9 +43,7 @@ struct Case {
 
 ops::HeadMap random_map(Case& c, const Sizes& z, std::int64_t rank) {
   const auto side = [&] {
-    return ops::HeadMapSide{.u = c.leaf({z.b, z.t, rank, z.h}, 0.3),
-                            .w = c.leaf({z.b, z.t, rank, z.h}, 0.3),
-                            .gate = c.leaf({z.b, z.t, z.h}, 0.3)};
+    return ops::HeadMapSide{.factors = c.leaf({z.b, z.t, (2 * rank + 1) * z.h}, 0.3), .rank = rank, .has_gate = true};
   };
   ops::HeadMap map;
   map.query = side();

@@ -87,19 +87,10 @@ at::Tensor Composition::factors(const Side& side, const at::Tensor& x, const Con
   return parts.empty() ? at::empty({b, n, 0}, rows.options()) : at::cat(parts, 2);
 }
 
-ops::HeadMapSide Composition::unpack(const Side& side, const at::Tensor& packed) const {
-  ops::HeadMapSide map;
-  const std::int64_t b = packed.size(0), n = packed.size(1), h = options_.n_heads, rank = options_.compose_rank;
-  std::int64_t at = 0;
-  if (side.w1.defined()) {
-    map.u = packed.narrow(2, 0, rank * h).view({b, n, rank, h});
-    map.w = packed.narrow(2, rank * h, rank * h).view({b, n, rank, h});
-    at = 2 * rank * h;
-  }
-  if (side.wg.defined()) {
-    map.gate = packed.narrow(2, at, h);
-  }
-  return map;
+ops::HeadMapSide Composition::map_of(const Side& side, at::Tensor factors) const {
+  return {.factors = std::move(factors),
+          .rank = side.w1.defined() ? options_.compose_rank : 0,
+          .has_gate = side.wg.defined()};
 }
 
 at::Tensor Composition::key_factors(const at::Tensor& source, const Context& context) const {
@@ -139,8 +130,8 @@ Composition::Maps Composition::maps(const at::Tensor& x, const at::Tensor& key_f
   const auto fill = [&](const std::optional<Stage>& stage, std::int64_t first, std::optional<ops::HeadMap>& map) {
     if (stage) {
       map = start(*stage);
-      map->query = unpack(stage->query, factors(stage->query, x, context));
-      map->key = unpack(stage->key, keys.narrow(2, first, half));
+      map->query = map_of(stage->query, factors(stage->query, x, context));
+      map->key = map_of(stage->key, keys.narrow(2, first, half));
     }
   };
   fill(pre_, 0, maps.pre);
@@ -159,7 +150,7 @@ at::Tensor Composition::key_maps(const at::Tensor& key_factors) const {
       continue;
     }
     ops::HeadMap map = start(**stage);
-    map.key = unpack((*stage)->key, keys.narrow(2, first, half));
+    map.key = map_of((*stage)->key, keys.narrow(2, first, half));
     first += half;
     // Row m of the map is what it makes of a pair whose heads are all 0 but the m-th.
     const at::Tensor unit = at::eye(h, keys.options()).view({h, 1, h, 1}).expand({h, b, h, s});

@@ -228,19 +228,6 @@ std::tuple<at::Tensor, at::Tensor> composed_attention_autograd(const at::Tensor&
   return {result[0], result[1]};
 }
 
-// One side's factors, [B, n, F].
-at::Tensor packed(const HeadMapSide& side, const at::Tensor& like) {
-  std::vector<at::Tensor> all;
-  if (side.u) {
-    all.push_back(side.u->flatten(2));
-    all.push_back(side.w->flatten(2));
-  }
-  if (side.gate) {
-    all.push_back(*side.gate);
-  }
-  return all.empty() ? at::empty({0}, like.options()) : at::cat(all, 2);
-}
-
 void add_stage(const std::optional<HeadMap>& map, const at::Tensor& like, std::vector<at::Tensor>& parts,
                std::vector<std::int64_t>& layout) {
   const at::Tensor none = at::empty({0}, like.options());
@@ -249,22 +236,16 @@ void add_stage(const std::optional<HeadMap>& map, const at::Tensor& like, std::v
     layout.insert(layout.end(), 5, 0);
     return;
   }
-  const at::Tensor key = packed(map->key, like);
-  parts.push_back(packed(map->query, like));
-  parts.push_back(key.dim() == 3 ? key.transpose(1, 2).contiguous() : key);
+  parts.push_back(map->query.factors.defined() ? map->query.factors : none);
+  parts.push_back(map->key.factors.defined() ? map->key.factors.transpose(1, 2).contiguous() : none);
   parts.push_back(map->fixed.value_or(none));
-  for (const bool has : {map->query.u.has_value(), map->query.gate.has_value(), map->key.u.has_value(),
-                         map->key.gate.has_value(), true}) {
+  for (const bool has : {map->query.rank > 0, map->query.has_gate, map->key.rank > 0, map->key.has_gate, true}) {
     layout.push_back(has ? 1 : 0);
   }
 }
 
 std::int64_t rank_of(const std::optional<HeadMap>& map) {
-  std::int64_t rank = 0;
-  for (const HeadMapSide* side : {map ? &map->query : nullptr, map ? &map->key : nullptr}) {
-    rank = side != nullptr && side->u ? std::max(rank, side->u->size(2)) : rank;
-  }
-  return rank;
+  return map ? std::max(map->query.rank, map->key.rank) : 0;
 }
 
 }  // namespace
@@ -280,6 +261,11 @@ std::string composed_attention_refusal(const AttentionInputs& in) {
   if (in.pre && in.post &&
       (in.pre->n_groups != in.post->n_groups || in.pre->skip != in.post->skip || rank_of(in.pre) != rank_of(in.post))) {
     return "composed heads are fused with the same groups, rank and skip before and behind the softmax";
+  }
+  for (const std::optional<HeadMap>* stage : {&in.pre, &in.post}) {
+    if (*stage && (*stage)->query.rank > 0 && (*stage)->key.rank > 0 && (*stage)->query.rank != (*stage)->key.rank) {
+      return "composed heads are fused with the same rank on the sides of query and key";
+    }
   }
   if (in.q.size(1) / map.n_groups > kernels::kMostMixedHeads ||
       std::max(rank_of(in.pre), rank_of(in.post)) > kernels::kMostMixRank) {

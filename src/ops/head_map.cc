@@ -12,25 +12,16 @@ struct Sizes {
 };
 
 void check_side(const HeadMapSide& side, const char* name, std::int64_t n, const Sizes& z) {
-  if (side.u.has_value() != side.w.has_value()) {
-    fail("head map: u and w of the {} side must be given together", name);
-  }
-  for (const std::optional<at::Tensor>* factor : {&side.u, &side.w}) {
-    if (*factor && ((*factor)->dim() != 4 || (*factor)->size(0) != z.b || (*factor)->size(1) != n ||
-                    (*factor)->size(2) != side.u->size(2) || (*factor)->size(3) != z.h)) {
-      fail("head map: factors of the {} side must be [{}, {}, R, {}], got {}", name, z.b, n, z.h,
-           fmt::join((*factor)->sizes(), "x"));
-    }
-  }
-  if (side.gate && side.gate->sizes() != at::IntArrayRef{z.b, n, z.h}) {
-    fail("head map: the gate of the {} side must be [{}, {}, {}], got {}", name, z.b, n, z.h,
-         fmt::join(side.gate->sizes(), "x"));
+  const std::int64_t width = (2 * side.rank + (side.has_gate ? 1 : 0)) * z.h;
+  if (width > 0 && (!side.factors.defined() || side.factors.sizes() != at::IntArrayRef{z.b, n, width})) {
+    fail("head map: factors of the {} side must be [{}, {}, {}], got {}", name, z.b, n, width,
+         side.factors.defined() ? fmt::format("{}", fmt::join(side.factors.sizes(), "x")) : "none");
   }
 }
 
 // [B, n, R, H] to [B, C, n, R, m].
 at::Tensor by_group(const at::Tensor& factor, const Sizes& z) {
-  return factor.view({z.b, factor.size(1), factor.size(2), z.groups, z.m}).permute({0, 3, 1, 2, 4});
+  return factor.unflatten(3, {z.groups, z.m}).permute({0, 3, 1, 2, 4});
 }
 
 // [B, H, T, S] as [B, C, n, ...] matrices with the side's tokens in front.
@@ -39,13 +30,25 @@ at::Tensor low_rank(const HeadMapSide& side, const at::Tensor& a, const Sizes& z
   // One matrix a token of the side: [B, C, n, m, other].
   const at::Tensor heads = on_query ? grouped.permute({0, 1, 3, 2, 4}) : grouped.permute({0, 1, 4, 2, 3});
   const auto factor = [&](const at::Tensor& f) { return by_group(f, z).to(a.scalar_type()); };
-  const at::Tensor inner = factor(*side.u).matmul(heads);                  // [B, C, n, R, other]
-  const at::Tensor mixed = factor(*side.w).transpose(3, 4).matmul(inner);  // [B, C, n, m, other]
+  const at::Tensor inner = factor(side.u()).matmul(heads);                  // [B, C, n, R, other]
+  const at::Tensor mixed = factor(side.w()).transpose(3, 4).matmul(inner);  // [B, C, n, m, other]
   const at::Tensor back = on_query ? mixed.permute({0, 1, 3, 2, 4}) : mixed.permute({0, 1, 3, 4, 2});
   return back.reshape({z.b, z.h, z.t, z.s});
 }
 
 }  // namespace
+
+at::Tensor HeadMapSide::u() const {
+  return factors.narrow(2, 0, rank * n_heads()).unflatten(2, {rank, n_heads()});
+}
+
+at::Tensor HeadMapSide::w() const {
+  return factors.narrow(2, rank * n_heads(), rank * n_heads()).unflatten(2, {rank, n_heads()});
+}
+
+at::Tensor HeadMapSide::gate() const {
+  return factors.narrow(2, 2 * rank * n_heads(), n_heads());
+}
 
 at::Tensor apply_head_map(const HeadMap& map, const at::Tensor& given) {
   if (given.dim() != 4 || map.n_groups < 1 || given.size(1) % map.n_groups != 0) {
@@ -67,11 +70,11 @@ at::Tensor apply_head_map(const HeadMap& map, const at::Tensor& given) {
   }
   for (const bool on_query : {true, false}) {
     const HeadMapSide& side = on_query ? map.query : map.key;
-    if (side.u) {
+    if (side.rank > 0) {
       sum = sum + low_rank(side, a, z, on_query);
     }
-    if (side.gate) {
-      const at::Tensor gate = side.gate->transpose(1, 2);
+    if (side.has_gate) {
+      const at::Tensor gate = side.gate().transpose(1, 2);
       sum = sum + a * gate.unsqueeze(on_query ? 3 : 2);
     }
   }

@@ -94,12 +94,9 @@ void make_stage(const Sizes& z, const Parts& p, Inputs& inputs) {
   }
   for (const bool query : {true, false}) {
     const std::int64_t n = query ? z.t : z.s;
-    if (query ? p.low_query : p.low_key) {
-      inputs.make({z.b, n, p.rank, z.h}, 0.5);
-      inputs.make({z.b, n, p.rank, z.h}, 0.5);
-    }
-    if (query ? p.gate_query : p.gate_key) {
-      inputs.make({z.b, n, z.h}, 0.5);
+    const std::int64_t rank = (query ? p.low_query : p.low_key) ? p.rank : 0, gate = query ? p.gate_query : p.gate_key;
+    if (2 * rank + gate > 0) {
+      inputs.make({z.b, n, (2 * rank + gate) * z.h}, 0.5);
     }
   }
 }
@@ -111,12 +108,10 @@ HeadMap stage(const Parts& p, Reader& read) {
   }
   for (const bool query : {true, false}) {
     HeadMapSide& side = query ? map.query : map.key;
-    if (query ? p.low_query : p.low_key) {
-      side.u = read();
-      side.w = read();
-    }
-    if (query ? p.gate_query : p.gate_key) {
-      side.gate = read();
+    side.rank = (query ? p.low_query : p.low_key) ? p.rank : 0;
+    side.has_gate = query ? p.gate_query : p.gate_key;
+    if (side.rank > 0 || side.has_gate) {
+      side.factors = read();
     }
   }
   return map;

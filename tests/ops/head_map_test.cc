@@ -28,10 +28,10 @@ at::Tensor by_hand(const HeadMap& map, const at::Tensor& a, const Sizes& z) {
           for (std::int64_t from = first; from < first + m; ++from) {
             double weight = map.fixed ? (*map.fixed)[n / m][from - first][n - first].item<double>() : 0.0;
             for (const auto& [side, token] : {std::pair(&map.query, i), std::pair(&map.key, j)}) {
-              for (std::int64_t r = 0; side->u && r < z.rank; ++r) {
-                weight += (*side->u)[b][token][r][from].item<double>() * (*side->w)[b][token][r][n].item<double>();
+              for (std::int64_t r = 0; r < side->rank; ++r) {
+                weight += side->u()[b][token][r][from].item<double>() * side->w()[b][token][r][n].item<double>();
               }
-              weight += side->gate && from == n ? (*side->gate)[b][token][n].item<double>() : 0.0;
+              weight += side->has_gate && from == n ? side->gate()[b][token][n].item<double>() : 0.0;
             }
             sum += weight * in[b][from][i][j];
           }
@@ -44,11 +44,7 @@ at::Tensor by_hand(const HeadMap& map, const at::Tensor& a, const Sizes& z) {
 }
 
 HeadMapSide random_side(const Sizes& z, std::int64_t n) {
-  HeadMapSide side;
-  side.u = at::randn({z.b, n, z.rank, z.h}, at::kDouble);
-  side.w = at::randn({z.b, n, z.rank, z.h}, at::kDouble);
-  side.gate = at::randn({z.b, n, z.h}, at::kDouble);
-  return side;
+  return {.factors = at::randn({z.b, n, (2 * z.rank + 1) * z.h}, at::kDouble), .rank = z.rank, .has_gate = true};
 }
 
 TEST(HeadMap, IsTheSumOfItsTerms) {
@@ -79,7 +75,7 @@ TEST(HeadMap, RefusesShapesThatDoNotFit) {
   map.query = random_side(z, z.s);
   EXPECT_THROW(apply_head_map(map, a), Error);
   map.query = random_side(z, z.t);
-  map.query.w.reset();
+  map.query.has_gate = false;
   EXPECT_THROW(apply_head_map(map, a), Error);
 }
 

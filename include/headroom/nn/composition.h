@@ -49,7 +49,7 @@ class Composition {
   Stage make_stage(std::int64_t d_model, const Builder& build) const;
   Side make_side(const char* name, std::int64_t d_model, const Builder& build) const;
   at::Tensor factors(const Side& side, const at::Tensor& x, const Context& context) const;  // [B, n, F of the side]
-  ops::HeadMapSide unpack(const Side& side, const at::Tensor& factors) const;
+  ops::HeadMapSide map_of(const Side& side, at::Tensor factors) const;
   ops::HeadMap start(const Stage& stage) const;
 
   config::AttentionOptions options_;

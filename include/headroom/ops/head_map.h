@@ -14,9 +14,16 @@
 
 namespace headroom::ops {
 
-struct HeadMapSide {               // n tokens: T on the query's side, S on the key's
-  std::optional<at::Tensor> u, w;  // [B, n, R, H], both or neither
-  std::optional<at::Tensor> gate;  // [B, n, H]
+// What n tokens, T on the query's side or S on the key's, contribute, side by side as one projection gives it.
+struct HeadMapSide {
+  at::Tensor factors;     // [B, n, F]: u [R, H] and w [R, H], then the gate [H]; undefined: nothing
+  std::int64_t rank = 0;  // R; 0: neither u nor w
+  bool has_gate = false;
+
+  std::int64_t n_heads() const { return factors.size(2) / (2 * rank + (has_gate ? 1 : 0)); }
+  at::Tensor u() const;     // [B, n, R, H]
+  at::Tensor w() const;     // [B, n, R, H]
+  at::Tensor gate() const;  // [B, n, H]
 };
 
 struct HeadMap {
