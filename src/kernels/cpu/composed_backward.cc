@@ -50,31 +50,6 @@ void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Wo
   w.d_post_key.fill(0.0F);
 }
 
-// Where the gradients of a stage at query row i and keys from `low` on go: laid out as mix_of() reads its factors.
-HeadMixGradients gradients_of(const AttentionShape& s, const ComposeStage& stage, const ComposeStageGradients& out,
-                              Buffer& d_key, std::int64_t width, std::int64_t i, std::int64_t low, const Workspace& w) {
-  HeadMixGradients to;
-  const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
-  if (stage.fixed != nullptr) {
-    to.fixed = out.fixed + w.task * stage.groups * m * m;
-  }
-  float* query = out.query + (w.sequence.b * s.queries + i) * stage.factors(stage.query, s.heads);
-  if (stage.query.low_rank) {
-    to.u_query = query;
-    to.w_query = query + uw;
-    query += 2 * uw;
-  }
-  to.gate_query = stage.query.gate ? query : nullptr;
-  float* key = d_key.data() + low;
-  if (stage.key.low_rank) {
-    to.u_key = key;
-    to.w_key = key + uw * width;
-    key += 2 * uw * width;
-  }
-  to.gate_key = stage.key.gate ? key : nullptr;
-  return to;
-}
-
 // One stage on its way there and back for a few rows.
 struct Stage {
   const AttentionShape& s;
@@ -95,8 +70,30 @@ struct Stage {
   // Gradients of the mixed rows become those of `from`.
   void back(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& d, const Workspace& w) const {
     const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
-    mix_heads_backward(mix, from, d, m.columns, kept(mix),
-                       gradients_of(s, stage, out, d_key, keys.width, e.row + m.first, e.low, w));
+    mix_heads_backward(mix, from, d, m.columns, kept(mix), gradients(e.row + m.first, e.low, w));
+  }
+  // Where those of query row i's factors and of keys from `low` on go: laid out as mix_of() reads the factors.
+  HeadMixGradients gradients(std::int64_t i, std::int64_t low, const Workspace& w) const {
+    HeadMixGradients to;
+    const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
+    if (stage.fixed != nullptr) {
+      to.fixed = out.fixed + w.task * stage.groups * m * m;
+    }
+    float* query = out.query + (w.sequence.b * s.queries + i) * stage.factors(stage.query, s.heads);
+    if (stage.query.low_rank) {
+      to.u_query = query;
+      to.w_query = query + uw;
+      query += 2 * uw;
+    }
+    to.gate_query = stage.query.gate ? query : nullptr;
+    float* key = d_key.data() + low;
+    if (stage.key.low_rank) {
+      to.u_key = key;
+      to.w_key = key + uw * keys.width;
+      key += 2 * uw * keys.width;
+    }
+    to.gate_key = stage.key.gate ? key : nullptr;
+    return to;
   }
 };
 
