@@ -28,7 +28,7 @@ struct Prepared {
 
   Prepared(const at::Tensor& q_in, at::TensorList keys_in, const at::Tensor& v_in, at::ArrayRef<double> factor,
            const at::Tensor& query_term_in, const at::Tensor& key_term_in, const OptionalTensor& valid_keys,
-           double epsilon, bool causal, std::int64_t window)
+           double epsilon, bool maximum, bool causal, std::int64_t window)
       : q(prepared(q_in)),
         v(prepared(v_in)),
         query_term(query_term_in.to(at::kFloat).contiguous()),
@@ -44,6 +44,7 @@ struct Prepared {
     tensors.query_term = query_term.const_data_ptr<float>();
     tensors.key_term = key_term.const_data_ptr<float>();
     tensors.epsilon = static_cast<float>(epsilon);
+    tensors.maximum = maximum;
     if (valid_keys) {
       bias = key_bias(*valid_keys);
       tensors.key_bias = bias.const_data_ptr<float>();
@@ -54,8 +55,9 @@ struct Prepared {
 std::tuple<at::Tensor, at::Tensor> mixture_attention_cpu(const at::Tensor& q, at::TensorList keys, const at::Tensor& v,
                                                          at::ArrayRef<double> factor, const at::Tensor& query_term,
                                                          const at::Tensor& key_term, const OptionalTensor& valid_keys,
-                                                         double epsilon, bool causal, std::int64_t window) {
-  const Prepared in(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, causal, window);
+                                                         double epsilon, bool maximum, bool causal,
+                                                         std::int64_t window) {
+  const Prepared in(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, maximum, causal, window);
   const at::Tensor o = empty_by_token(in.q);
   const at::Tensor log_sum = at::empty({q.size(0), q.size(1), q.size(2)}, in.q.options());
   const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
@@ -68,9 +70,9 @@ std::tuple<at::Tensor, at::Tensor> mixture_attention_cpu(const at::Tensor& q, at
 Gradients mixture_attention_backward_cpu(const at::Tensor& grad, const at::Tensor& q, at::TensorList keys,
                                          const at::Tensor& v, at::ArrayRef<double> factor, const at::Tensor& query_term,
                                          const at::Tensor& key_term, const OptionalTensor& valid_keys,
-                                         const at::Tensor& o, const at::Tensor& log_sum, double epsilon, bool causal,
-                                         std::int64_t window) {
-  const Prepared in(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, causal, window);
+                                         const at::Tensor& o, const at::Tensor& log_sum, double epsilon, bool maximum,
+                                         bool causal, std::int64_t window) {
+  const Prepared in(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, maximum, causal, window);
   const at::Tensor d_o = prepared(grad), result = prepared(o), sums = log_sum.contiguous();
   const std::int64_t b = q.size(0), h = q.size(1), e = q.size(3), s = v.size(2);
   const at::TensorOptions floats = in.q.options();
@@ -102,14 +104,14 @@ Gradients mixture_attention_backward_cpu(const at::Tensor& grad, const at::Tenso
 
 std::tuple<at::Tensor, at::Tensor> mixture_attention_meta(const at::Tensor& q, at::TensorList, const at::Tensor&,
                                                           at::ArrayRef<double>, const at::Tensor&, const at::Tensor&,
-                                                          const OptionalTensor&, double, bool, std::int64_t) {
+                                                          const OptionalTensor&, double, bool, bool, std::int64_t) {
   return {at::empty_like(q), at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat))};
 }
 
 Gradients mixture_attention_backward_meta(const at::Tensor&, const at::Tensor& q, at::TensorList keys,
                                           const at::Tensor& v, at::ArrayRef<double>, const at::Tensor& query_term,
                                           const at::Tensor& key_term, const OptionalTensor&, const at::Tensor&,
-                                          const at::Tensor&, double, bool, std::int64_t) {
+                                          const at::Tensor&, double, bool, bool, std::int64_t) {
   std::vector<at::Tensor> d_keys;
   for (const at::Tensor& key : keys) {
     d_keys.push_back(at::empty_like(key));
@@ -123,17 +125,18 @@ class MixtureAttention : public torch::autograd::Function<MixtureAttention> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& q,
                                                 at::TensorList keys, const at::Tensor& v, at::ArrayRef<double> factor,
                                                 const at::Tensor& query_term, const at::Tensor& key_term,
-                                                const OptionalTensor& valid_keys, double epsilon, bool causal,
-                                                std::int64_t window) {
+                                                const OptionalTensor& valid_keys, double epsilon, bool maximum,
+                                                bool causal, std::int64_t window) {
     const at::AutoDispatchBelowADInplaceOrView below;
     static const auto op = registered<decltype(mixture_attention_cpu)>("headroom::mixture_attention");
-    auto [o, log_sum] = op.call(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, causal, window);
+    auto [o, log_sum] = op.call(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, maximum, causal, window);
     torch::autograd::variable_list saved = {q, v, query_term, key_term, valid_keys.value_or(at::Tensor()), o, log_sum};
     saved.insert(saved.end(), keys.begin(), keys.end());
     context->save_for_backward(std::move(saved));
     context->mark_non_differentiable({log_sum});
     context->saved_data["factor"] = factor.vec();
     context->saved_data["epsilon"] = epsilon;
+    context->saved_data["maximum"] = maximum;
     context->saved_data["causal"] = causal;
     context->saved_data["window"] = window;
     return {o, log_sum};
@@ -147,14 +150,14 @@ class MixtureAttention : public torch::autograd::Function<MixtureAttention> {
     const std::vector<double> factor = context->saved_data["factor"].toDoubleVector();
     auto [d_q, d_keys, d_v, d_query_term, d_key_term] =
         op.call(grads[0], saved[0], keys, saved[1], factor, saved[2], saved[3], optional(saved[4]), saved[5], saved[6],
-                context->saved_data["epsilon"].toDouble(), context->saved_data["causal"].toBool(),
-                context->saved_data["window"].toInt());
+                context->saved_data["epsilon"].toDouble(), context->saved_data["maximum"].toBool(),
+                context->saved_data["causal"].toBool(), context->saved_data["window"].toInt());
     torch::autograd::variable_list result = {d_q};
     result.insert(result.end(), d_keys.begin(), d_keys.end());
     for (const at::Tensor& t : {d_v, at::Tensor(), d_query_term, d_key_term}) {
       result.push_back(t);
     }
-    result.resize(result.size() + 4);
+    result.resize(result.size() + 5);
     return result;
   }
 };
@@ -163,9 +166,9 @@ std::tuple<at::Tensor, at::Tensor> mixture_attention_autograd(const at::Tensor& 
                                                               const at::Tensor& v, at::ArrayRef<double> factor,
                                                               const at::Tensor& query_term, const at::Tensor& key_term,
                                                               const OptionalTensor& valid_keys, double epsilon,
-                                                              bool causal, std::int64_t window) {
+                                                              bool maximum, bool causal, std::int64_t window) {
   const auto result =
-      MixtureAttention::apply(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, causal, window);
+      MixtureAttention::apply(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, maximum, causal, window);
   return {result[0], result[1]};
 }
 
@@ -245,15 +248,17 @@ at::Tensor key_terms(const AttentionInputs& in, const std::vector<at::Tensor>& k
     }
     terms = at::cat(lengths, 2) * -mixture.coefficient->to(at::kFloat).view({1, 1, r, 1});
   }
-  return mixture.prior ? terms + mixture.prior->to(at::kFloat).log().transpose(0, 1).unsqueeze(0) : terms;
+  // The best component alone has no prior.
+  return mixture.prior && !mixture.maximum ? terms + mixture.prior->to(at::kFloat).log().transpose(0, 1).unsqueeze(0)
+                                           : terms;
 }
 
 }  // namespace
 
 std::string mixture_attention_refusal(const AttentionInputs& in) {
   const Mixture& mixture = *in.mixture;
-  if (!in.q.is_cpu() || in.r || in.pre || in.post || mixture.maximum) {
-    return "mixtures of keys are fused on the CPU as sums, without relative positions and composed heads";
+  if (!in.q.is_cpu() || in.r || in.pre || in.post) {
+    return "mixtures of keys are fused on the CPU, without relative positions and composed heads";
   }
   if (mixture.n_components() > kernels::kMostComponents) {
     return fmt::format("mixtures of keys are fused up to {} components", kernels::kMostComponents);
@@ -279,16 +284,18 @@ at::Tensor call_mixture_attention(const AttentionInputs& in) {
   }
   keys.insert(keys.end(), mixture.more_keys.begin(), mixture.more_keys.end());
   return std::get<0>(op.call(in.q, keys, in.v, product_factors(in), query_terms(in), key_terms(in, keys),
-                             in.mask.valid_keys, mixture.epsilon, in.mask.causal, in.mask.causal ? in.mask.window : 0));
+                             in.mask.valid_keys, mixture.epsilon, mixture.maximum, in.mask.causal,
+                             in.mask.causal ? in.mask.window : 0));
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   library.def(
       "mixture_attention(Tensor q, Tensor[] keys, Tensor v, float[] factor, Tensor query_term, Tensor key_term,"
-      " Tensor? valid_keys, float epsilon, bool causal, int window) -> (Tensor, Tensor)");
+      " Tensor? valid_keys, float epsilon, bool maximum, bool causal, int window) -> (Tensor, Tensor)");
   library.def(
       "mixture_attention_backward(Tensor grad, Tensor q, Tensor[] keys, Tensor v, float[] factor, Tensor query_term,"
-      " Tensor key_term, Tensor? valid_keys, Tensor o, Tensor log_sum, float epsilon, bool causal, int window)"
+      " Tensor key_term, Tensor? valid_keys, Tensor o, Tensor log_sum, float epsilon, bool maximum, bool causal, int "
+      "window)"
       " -> (Tensor, Tensor[], Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(headroom, CPU, library) {

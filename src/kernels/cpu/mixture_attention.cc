@@ -49,6 +49,7 @@ struct Block {
 
   MixtureRow mixture(const AttentionShape& s, const MixtureTensors& in, const Extent& e, std::int64_t i) const {
     return {.components = components,
+            .maximum = in.maximum,
             .product = scores.data() + i * e.columns,
             .product_stride = products == components ? stride : 0,
             .factor = in.factor.data(),

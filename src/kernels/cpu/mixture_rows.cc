@@ -39,8 +39,9 @@ HWY_INLINE void clear_outside(const ScoreRow& row, float* values) {
 }
 
 // s_r of some keys. Components = 0: known only at run time.
-template <int Components>
+template <int Components, bool Maximum>
 struct Scores {
+  static constexpr int kRoom = Components > 0 ? Components : kMostComponents;
   const ScoreRow& row;
   const MixtureRow& mixture;
 
@@ -53,28 +54,59 @@ struct Scores {
     const Vector s = hn::MulAdd(hn::Set(d, mixture.factor[r]), product, own);
     return row.bias == nullptr ? s : hn::Add(s, load_part(row.bias + i, left));
   }
+  HWY_INLINE Vector largest(std::int64_t i, std::int64_t left) const {
+    Vector top = at(0, i, left);
+    for (std::int64_t r = 1; r < components(); ++r) {
+      top = hn::Max(top, at(r, i, left));
+    }
+    return top;
+  }
+  // The weight of some keys times exp(-shift).
+  HWY_INLINE Vector weight(std::int64_t i, std::int64_t left, const Vector shift) const {
+    if (Maximum) {
+      return exp_above_floor(hn::Sub(largest(i, left), shift));
+    }
+    Vector sum = hn::Zero(Tag());
+    for (std::int64_t r = 0; r < components(); ++r) {
+      sum = hn::Add(sum, exp_above_floor(hn::Sub(at(r, i, left), shift)));
+    }
+    return sum;
+  }
+  // Each component's part of the weight.
+  HWY_INLINE void parts(std::int64_t i, std::int64_t left, const Vector shift, Vector* part) const {
+    const Tag d;
+    if (!Maximum) {
+      for (std::int64_t r = 0; r < components(); ++r) {
+        part[r] = exp_above_floor(hn::Sub(at(r, i, left), shift));
+      }
+      return;
+    }
+    const Vector top = largest(i, left), one = hn::Set(d, 1.0F);
+    Vector reach = hn::Zero(d);
+    for (std::int64_t r = 0; r < components(); ++r) {
+      part[r] = hn::IfThenElseZero(hn::Eq(at(r, i, left), top), one);
+      reach = hn::Add(reach, part[r]);
+    }
+    const Vector share = hn::Div(exp_above_floor(hn::Sub(top, shift)), reach);
+    for (std::int64_t r = 0; r < components(); ++r) {
+      part[r] = hn::Mul(part[r], share);
+    }
+  }
 };
 
-template <int Components>
+template <class S>
 HWY_INLINE float ExpOf(const ScoreRow row, const MixtureRow mixture, float* most, float* to) {
   const Tag d;
-  const Scores<Components> scores{row, mixture};
+  const S scores{row, mixture};
   const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   Vector top = lowest;
-  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    for (std::int64_t r = 0; r < scores.components(); ++r) {
-      top = hn::Max(top, hn::IfThenElse(mask, scores.at(r, i, left), lowest));
-    }
-  });
+  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask)
+                        HWY_ATTR { top = hn::Max(top, hn::IfThenElse(mask, scores.largest(i, left), lowest)); });
   *most = hn::GetLane(hn::MaxOfLanes(d, top));
   const Vector shift = hn::Set(d, *most > -std::numeric_limits<float>::infinity() ? *most : 0.0F);
   Vector total = hn::Zero(d);
   over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    Vector w = hn::Zero(d);
-    for (std::int64_t r = 0; r < scores.components(); ++r) {
-      w = hn::Add(w, exp_above_floor(hn::Sub(scores.at(r, i, left), shift)));
-    }
-    w = hn::IfThenElseZero(mask, w);
+    const Vector w = hn::IfThenElseZero(mask, scores.weight(i, left, shift));
     total = hn::Add(total, w);
     store_part(w, left, to + i);
   });
@@ -82,22 +114,23 @@ HWY_INLINE float ExpOf(const ScoreRow row, const MixtureRow mixture, float* most
   return hn::GetLane(hn::SumOfLanes(d, total));
 }
 
-template <int Components>
+template <class S>
 HWY_INLINE void BackOf(const ScoreRow row, const MixtureRow mixture, const MixtureBackwardRow back, float* d_product,
                        float* p) {
   const Tag d;
-  const Scores<Components> scores{row, mixture};
+  const S scores{row, mixture};
   const Vector offset = hn::Set(d, back.log_sum), mean = hn::Set(d, back.mean);
   const bool shared = mixture.product_stride == 0;
-  Vector total[Components > 0 ? Components : kMostComponents];
+  Vector total[S::kRoom];
   std::fill_n(total, scores.components(), hn::Zero(d));
   over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
     const Vector g = hn::Sub(load_part(back.d_p + i, left), mean);
-    Vector weight = hn::Zero(d), sum = hn::Zero(d);
+    Vector weight = hn::Zero(d), sum = hn::Zero(d), part[S::kRoom];
+    scores.parts(i, left, offset, part);
     for (std::int64_t r = 0; r < scores.components(); ++r) {
-      const Vector share = hn::IfThenElseZero(mask, exp_above_floor(hn::Sub(scores.at(r, i, left), offset)));
-      const Vector d_s = hn::Mul(share, g), factor = hn::Set(d, mixture.factor[r]);
-      weight = hn::Add(weight, share);
+      const Vector own = hn::IfThenElseZero(mask, part[r]), d_s = hn::Mul(own, g);
+      const Vector factor = hn::Set(d, mixture.factor[r]);
+      weight = hn::Add(weight, own);
       total[r] = hn::Add(total[r], d_s);
       float* key = back.d_key_term + r * back.key_stride + i;
       store_part(hn::Add(load_part(key, left), d_s), left, key);
@@ -122,12 +155,22 @@ HWY_INLINE void BackOf(const ScoreRow row, const MixtureRow mixture, const Mixtu
 }
 
 float MixtureExp(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to) {
-  return mixture.components == 2 ? ExpOf<2>(row, mixture, most, to) : ExpOf<0>(row, mixture, most, to);
+  if (mixture.maximum) {
+    return ExpOf<Scores<0, true>>(row, mixture, most, to);
+  }
+  return mixture.components == 2 ? ExpOf<Scores<2, false>>(row, mixture, most, to)
+                                 : ExpOf<Scores<0, false>>(row, mixture, most, to);
 }
 
 void MixtureBackward(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back, float* d_product,
                      float* p) {
-  mixture.components == 2 ? BackOf<2>(row, mixture, back, d_product, p) : BackOf<0>(row, mixture, back, d_product, p);
+  if (mixture.maximum) {
+    BackOf<Scores<0, true>>(row, mixture, back, d_product, p);
+  } else if (mixture.components == 2) {
+    BackOf<Scores<2, false>>(row, mixture, back, d_product, p);
+  } else {
+    BackOf<Scores<0, false>>(row, mixture, back, d_product, p);
+  }
 }
 
 }  // namespace headroom::kernels::HWY_NAMESPACE

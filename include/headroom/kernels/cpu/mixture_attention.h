@@ -21,6 +21,7 @@ struct MixtureTensors {
   const float* key_term;                     // [B, G, R, S]
   const float* key_bias = nullptr;           // [B, S], 0 or -infinity
   float epsilon = 0.0F;
+  bool maximum = false;  // the largest of the components' exponentials instead of their sum
 };
 
 // Heads [begin, end) of the B * H there are, counted b * H + h.

@@ -9,9 +9,11 @@ namespace headroom::kernels {
 
 constexpr std::int64_t kMostComponents = 64;
 
-// s_r = factor[r] product_r + query_term[r] + key_term_r (+ the bias of the score row), r < R.
+// s_r = factor[r] product_r + query_term[r] + key_term_r (+ the bias of the score row), r < R. The weight of a key is
+// sum_r exp(s_r), or that of the largest s_r alone.
 struct MixtureRow {
   std::int64_t components;
+  bool maximum;
   const float* product;         // [R] rows, row r at r * product_stride
   std::int64_t product_stride;  // 0: one product for all
   const float* factor;          // [R]
@@ -21,7 +23,7 @@ struct MixtureRow {
   std::int64_t key_stride;
 };
 
-// `to`, which may be the first product, becomes sum_r exp(s_r - most), invisible entries 0. Returns the sum of those;
+// `to`, which may be the first product, becomes the weights times exp(-most), invisible entries 0. Returns their sum;
 // `most` receives the largest visible s_r, -infinity if nothing is visible.
 float mixture_exp_row(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to);
 
@@ -33,9 +35,9 @@ struct MixtureBackwardRow {
   std::int64_t key_stride;
 };
 
-// One row's way back. With d_s_r = exp(s_r - log_sum) (d_p - mean), row r of `d_product` (they may be the products)
-// becomes factor_r d_s_r, summed over r if there is one product for all; `p` becomes sum_r exp(s_r - log_sum).
-// Invisible entries become 0 in both.
+// One row's way back. With d_s_r = p_r (d_p - mean), p_r = exp(s_r - log_sum), row r of `d_product` (they may be the
+// products) becomes factor_r d_s_r, summed over r if there is one product for all; `p` becomes the sum of p_r. Of a
+// maximum, those s_r that reach it share its p evenly, and the others have none. Invisible entries become 0 in both.
 void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
                           float* d_product, float* p);
 
