@@ -244,3 +244,4 @@ def test_doctor_says_what_of_a_config_is_fused_and_why_not(headroom):
     learned = headroom.json("doctor", "switchhead/wt103_47m", "--set", "model.attention.score=gaussian_mixture")
     assert learned["operators"]["attention"]["cpu fp32"].startswith("reference: ")
     assert "no_such" in headroom.refusal("doctor", "mgk/no_such")
+    assert "dott" in headroom.refusal("doctor", "--set", "model.attention.score=dott")

@@ -62,7 +62,7 @@ struct Bench {
 };
 
 struct Doctor {
-  std::string config;  // empty: a small SwitchHead model
+  std::string config = "switchhead/wt103_47m";
   std::vector<std::string> set;
 };
 

@@ -39,22 +39,9 @@ std::vector<at::Device> devices() {
   return all;
 }
 
-config::ModelOptions small_switchhead() {
-  config::ModelOptions options;
-  options.d_model = 64;
-  options.memory_length = 64;
-  options.mlp.d_hidden = 64;
-  options.attention.n_heads = 2;
-  options.attention.d_head = 32;
-  options.attention.projection = config::Projection::experts;
-  options.attention.position = config::Position::relative;
-  return options;
-}
-
 // Few layers, few tokens, few words: which operators there are stays the same.
 config::ModelOptions looked_at(const Doctor& command) {
-  config::ModelOptions options =
-      command.config.empty() ? small_switchhead() : config::load_config(command.config, command.set).model;
+  config::ModelOptions options = config::load_config(command.config, command.set).model;
   if (options.kind != config::ModelKind::language_model) {
     misuse("doctor: {}: model.kind: must be language_model, got {}", command.config, config::name_of(options.kind));
   }
@@ -147,7 +134,7 @@ int run(const Doctor& command, const EngineRequest& request) {
                          {"precision_auto", config::name_of(train::resolve(config::Precision::automatic))},
                          {"recipes", home_folder() + "/recipes"},
                          {"cache", cache_folder()},
-                         {"config", command.config.empty() ? "a small SwitchHead model" : command.config},
+                         {"config", command.config},
                          {"operators", implementations(looked_at(command))}};
   request.output.text(render(document));
   request.output.document(document);

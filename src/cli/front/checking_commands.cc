@@ -64,7 +64,8 @@ void add_doctor(Program& program) {
       program.root(), "doctor", "Versions, CPU features, devices, threads, and which operators of a config are fused.",
       "headroom doctor dcmha/405m_dcformer_pp", [&program, options] { return program.engine(*options); });
   command
-      .add_option("CONFIG", options->config, "whose operators to look at: TOML file or recipe (default: SwitchHead)")
+      .add_option("CONFIG", options->config, "whose operators to look at: TOML file or recipe")
+      ->capture_default_str()
       ->type_name("");
   add_set(command, options->set);
 }
