@@ -63,8 +63,7 @@ void add_doctor(Program& program) {
   CLI::App& command = program.add(
       program.root(), "doctor", "Versions, CPU features, devices, threads, and which operators of a config are fused.",
       "headroom doctor dcmha/405m_dcformer_pp", [&program, options] { return program.engine(*options); });
-  command
-      .add_option("CONFIG", options->config, "whose operators to look at: TOML file or recipe")
+  command.add_option("CONFIG", options->config, "whose operators to look at: TOML file or recipe")
       ->capture_default_str()
       ->type_name("");
   add_set(command, options->set);
