@@ -98,10 +98,9 @@ std::vector<Row> switchhead_262m(const BenchOptions& options) {
                         options);
 }
 
-// The layers of the 405M models, four of them, with a vocabulary that does not hide them.
+// The layers of the 405M models.
 std::vector<Row> dcformer(const BenchOptions& options) {
-  const std::vector<std::string> few = {"model.n_layers=4", "model.vocabulary_size=8000",
-                                        "tokenizer.vocabulary_size=8000"};
+  const std::vector<std::string> few = four_layers();
   std::vector<Row> rows =
       compare_models({{"step 4 layers T2048 B1: Transformer++", {.recipe = "dcmha/405m_transformer_pp", .set = few}},
                       {"step 4 layers T2048 B1: DCFormer++", {.recipe = "dcmha/405m_dcformer_pp", .set = few}}},

@@ -80,15 +80,13 @@ std::vector<Row> profile_of(const std::string& name, const Work& work, std::int6
 }  // namespace
 
 std::vector<Row> profile(const BenchOptions& options) {
-  const std::vector<std::string> few = {"model.n_layers=4", "model.vocabulary_size=8000",
-                                        "tokenizer.vocabulary_size=8000"};
   std::vector<Row> rows;
   for (const WorkerSpec& spec :
        std::vector<WorkerSpec>{{.recipe = "switchhead/wt103_47m_dense_h10", .batch = 8, .precision = options.precision},
                                {.recipe = "switchhead/wt103_47m", .batch = 8, .precision = options.precision},
                                {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode"},
-                               {.recipe = "dcmha/405m_transformer_pp", .set = few, .work = "decode"},
-                               {.recipe = "dcmha/405m_dcformer_pp", .set = few, .work = "decode"}}) {
+                               {.recipe = "dcmha/405m_transformer_pp", .set = four_layers(), .work = "decode"},
+                               {.recipe = "dcmha/405m_dcformer_pp", .set = four_layers(), .work = "decode"}}) {
     const bool decode = spec.work == "decode";
     const std::string name =
         decode ? spec.recipe + ", a token" : fmt::format("{} B{}, a step", spec.recipe, spec.batch);

@@ -94,6 +94,10 @@ Json WorkerSpec::to_json() const {
   return {{"recipe", recipe}, {"set", set}, {"work", work}, {"batch", batch}, {"precision", precision}};
 }
 
+std::vector<std::string> four_layers() {
+  return {"model.n_layers=4", "model.vocabulary_size=8000", "tokenizer.vocabulary_size=8000"};
+}
+
 YardstickProcess start_worker(const WorkerSpec& spec) {
   return YardstickProcess({std::filesystem::read_symlink("/proc/self/exe").string(), "bench", "--quiet", "--threads",
                            std::to_string(at::get_num_threads()), "--serve", to_json_line(spec.to_json())});

@@ -28,6 +28,9 @@ struct WorkerSpec {
   Json to_json() const;
 };
 
+// Changes to a large model that leave four of its layers, and a vocabulary that does not hide them.
+std::vector<std::string> four_layers();
+
 // This program again, as a worker with the threads in force.
 YardstickProcess start_worker(const WorkerSpec& spec);
 

@@ -177,70 +177,59 @@ bool share_product(const Mixture& mixture) {
   return mixture.shift && mixture.shift->size(2) == 1;
 }
 
-// [R] of a mixture without a learned scale; absent: scaled dot products.
-std::vector<double> coefficients(const Mixture& mixture) {
-  std::vector<double> c;
-  for (std::int64_t r = 0; mixture.coefficient && r < mixture.n_components(); ++r) {
-    c.push_back((*mixture.coefficient)[r].item<double>());
-  }
-  return c;
-}
+// s_r = product_r q . k_r - length_r (|q|^2 + |k_r|^2), [R] each.
+struct Factors {
+  std::vector<double> product, length;
+};
 
-// The component's scores have factors[r] times the product of query and key in them.
-std::vector<double> product_factors(const AttentionInputs& in) {
-  std::vector<double> factors(static_cast<std::size_t>(in.mixture->n_components()), in.scale);
-  const std::vector<double> c = coefficients(*in.mixture);
-  std::transform(c.begin(), c.end(), factors.begin(), [](double x) { return 2.0 * x; });
+Factors factors_of(const AttentionInputs& in) {
+  const auto n = static_cast<std::size_t>(in.mixture->n_components());
+  Factors factors{std::vector<double>(n, in.scale), std::vector<double>(n, 0.0)};
+  if (in.mixture->coefficient) {
+    const at::Tensor c = in.mixture->coefficient->to(at::kDouble).contiguous();
+    std::copy_n(c.const_data_ptr<double>(), n, factors.length.begin());
+    std::transform(factors.length.begin(), factors.length.end(), factors.product.begin(),
+                   [](double x) { return 2.0 * x; });
+  }
   return factors;
 }
 
-// sum_k a[r][k] terms[.., k, n] for each component r.
-at::Tensor combined(const std::vector<std::vector<float>>& a, const at::Tensor& terms) {
-  const at::Tensor matrix = at::empty({static_cast<std::int64_t>(a.size()), terms.size(2)}, at::kFloat);
-  for (std::size_t r = 0; r < a.size(); ++r) {
-    std::copy(a[r].begin(), a[r].end(), matrix.mutable_data_ptr<float>() + r * a[r].size());
-  }
-  return matrix.matmul(terms);
-}
-
-// The part of each component's scores that depends on the query or the key alone, [B, X, R, n]: -c_r |t|^2, and with
-// shifts of one product `shift_sign` factors[r] t . shift_r.
-at::Tensor own_terms(const AttentionInputs& in, const at::Tensor& t, double shift_sign) {
-  const Mixture& mixture = *in.mixture;
-  const auto n_components = static_cast<std::size_t>(mixture.n_components());
-  const std::vector<double> c = coefficients(mixture), factors = product_factors(in);
+// The part of each component's scores that depends on the query or the key alone, [B, X, R, n]: -length_r |t|^2, and
+// with shifts of one product `shift_sign` product_r t . shift_r.
+at::Tensor own_terms(const Mixture& mixture, const Factors& factors, const at::Tensor& t, double shift_sign) {
+  const std::int64_t n_components = mixture.n_components();
   const bool shifted = share_product(mixture);
   at::Tensor directions = at::empty({t.size(1), 0, t.size(3)}, at::kFloat);
   if (shifted) {  // [R, G, 1, e] to [X, R, e]
     directions = mixture.shift->squeeze(2).transpose(0, 1).repeat_interleave(t.size(1) / mixture.shift->size(1), 0);
   }
-  std::vector<std::vector<float>> a;
-  for (std::size_t r = 0; r < n_components; ++r) {
-    a.emplace_back(shifted ? n_components + 1 : 1, 0.0F);
-    a[r][0] = c.empty() ? 0.0F : static_cast<float>(-c[r]);
+  const at::Tensor weight = at::zeros({n_components, 1 + directions.size(1)}, at::kFloat);
+  auto entry = weight.accessor<float, 2>();
+  for (std::int64_t r = 0; r < n_components; ++r) {
+    entry[r][0] = static_cast<float>(-factors.length[static_cast<std::size_t>(r)]);
     if (shifted) {
-      a[r][1 + r] = static_cast<float>(shift_sign * factors[r]);
+      entry[r][1 + r] = static_cast<float>(shift_sign * factors.product[static_cast<std::size_t>(r)]);
     }
   }
-  return combined(a, row_terms(t, directions));
+  return weight.matmul(row_terms(t, directions));
 }
 
-at::Tensor query_terms(const AttentionInputs& in) {
+at::Tensor query_terms(const AttentionInputs& in, const Factors& factors) {
   if (!in.mixture->coefficient && !share_product(*in.mixture)) {
     return at::zeros({in.q.size(0), in.q.size(1), in.mixture->n_components(), in.q.size(2)}, at::kFloat);
   }
-  return own_terms(in, in.q, -1.0);
+  return own_terms(*in.mixture, factors, in.q, -1.0);
 }
 
 // [B, G, R, S], with the logarithm of the prior.
-at::Tensor key_terms(const AttentionInputs& in, const std::vector<at::Tensor>& keys) {
+at::Tensor key_terms(const AttentionInputs& in, const std::vector<at::Tensor>& keys, const Factors& factors) {
   const Mixture& mixture = *in.mixture;
   const std::int64_t r = mixture.n_components();
   at::Tensor terms = at::zeros({in.k.size(0), in.k.size(1), r, in.k.size(2)}, at::kFloat);
   if (mixture.coefficient && share_product(mixture)) {
     const at::Tensor c = mixture.coefficient->to(at::kFloat).view({r, 1});
     const at::Tensor lengths = mixture.shift->squeeze(2).to(at::kFloat).square().sum(-1);  // [R, G]
-    terms = own_terms(in, in.k, 1.0) - (lengths * c).transpose(0, 1).unsqueeze(2);
+    terms = own_terms(mixture, factors, in.k, 1.0) - (lengths * c).transpose(0, 1).unsqueeze(2);
   } else if (mixture.coefficient) {
     std::vector<at::Tensor> lengths;
     for (const at::Tensor& key : keys) {
@@ -283,7 +272,8 @@ at::Tensor call_mixture_attention(const AttentionInputs& in) {
     }
   }
   keys.insert(keys.end(), mixture.more_keys.begin(), mixture.more_keys.end());
-  return std::get<0>(op.call(in.q, keys, in.v, product_factors(in), query_terms(in), key_terms(in, keys),
+  const Factors factors = factors_of(in);
+  return std::get<0>(op.call(in.q, keys, in.v, factors.product, query_terms(in, factors), key_terms(in, keys, factors),
                              in.mask.valid_keys, mixture.epsilon, mixture.maximum, in.mask.causal,
                              in.mask.causal ? in.mask.window : 0));
 }
@@ -294,9 +284,8 @@ TORCH_LIBRARY_FRAGMENT(headroom, library) {
       " Tensor? valid_keys, float epsilon, bool maximum, bool causal, int window) -> (Tensor, Tensor)");
   library.def(
       "mixture_attention_backward(Tensor grad, Tensor q, Tensor[] keys, Tensor v, float[] factor, Tensor query_term,"
-      " Tensor key_term, Tensor? valid_keys, Tensor o, Tensor log_sum, float epsilon, bool maximum, bool causal, int "
-      "window)"
-      " -> (Tensor, Tensor[], Tensor, Tensor, Tensor)");
+      " Tensor key_term, Tensor? valid_keys, Tensor o, Tensor log_sum, float epsilon, bool maximum, bool causal,"
+      " int window) -> (Tensor, Tensor[], Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(headroom, CPU, library) {
   library.impl("mixture_attention", mixture_attention_cpu);

@@ -83,9 +83,7 @@ void add_rows(const float* x, std::int64_t n, kernels::Strided<const float> w, s
                                  columns, sums.data() + part * columns);
     }
   });
-  for (std::int64_t j = 0; j < columns; ++j) {
-    y[j] = bias != nullptr ? bias[j] : 0.0F;
-  }
+  bias != nullptr ? std::copy_n(bias, columns, y) : std::fill_n(y, columns, 0.0F);
   for (std::int64_t part = 0; part < parts; ++part) {
     const float* sum = sums.data() + part * columns;
     for (std::int64_t j = 0; j < columns; ++j) {

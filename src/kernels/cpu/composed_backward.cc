@@ -59,9 +59,8 @@ struct Stage {
   Buffer &sums, &d_key;
 
   HeadSums kept(const HeadMix& mix) const {
-    const std::int64_t stride = padded(s.keys) + detail::kRowGap;
-    sums.make_room(HeadSums::size(mix, kMixedRows, stride));
-    return {sums.data(), stride};
+    sums.make_room(HeadSums::size(mix, kMixedRows, keys.width));
+    return {sums.data(), keys.width};
   }
   void mix(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& to, const Workspace& w) const {
     const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
@@ -79,20 +78,15 @@ struct Stage {
     if (stage.fixed != nullptr) {
       to.fixed = out.fixed + w.task * stage.groups * m * m;
     }
-    float* query = out.query + (w.sequence.b * s.queries + i) * stage.factors(stage.query, s.heads);
-    if (stage.query.low_rank) {
-      to.u_query = query;
-      to.w_query = query + uw;
-      query += 2 * uw;
-    }
-    to.gate_query = stage.query.gate ? query : nullptr;
-    float* key = d_key.data() + low;
-    if (stage.key.low_rank) {
-      to.u_key = key;
-      to.w_key = key + uw * keys.width;
-      key += 2 * uw * keys.width;
-    }
-    to.gate_key = stage.key.gate ? key : nullptr;
+    const detail::SideFactors query(out.query + (w.sequence.b * s.queries + i) * stage.factors(stage.query, s.heads),
+                                    stage.query, uw);
+    to.u_query = query.u;
+    to.w_query = query.w;
+    to.gate_query = query.gate;
+    const detail::SideFactors key(d_key.data() + low, stage.key, uw * keys.width);
+    to.u_key = key.u;
+    to.w_key = key.w;
+    to.gate_key = key.gate;
     return to;
   }
 };

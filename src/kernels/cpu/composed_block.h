@@ -73,27 +73,37 @@ struct PackedKeyFactors {
   }
 };
 
+// Where u, w and the gate of one side stand, one behind the other: `length` numbers for each of u and w. Null where the
+// side has no such part.
+template <class T>
+struct SideFactors {
+  T *u = nullptr, *w = nullptr, *gate = nullptr;
+
+  SideFactors(T* data, const ComposeSide& side, std::int64_t length) {
+    if (side.low_rank) {
+      u = data;
+      w = data + length;
+      data += 2 * length;
+    }
+    gate = side.gate ? data : nullptr;
+  }
+};
+
 // What mixes query rows from i on of sequence b with the keys from `low` on.
 inline HeadMix mix_of(const AttentionShape& s, const ComposeStage& stage, const PackedKeyFactors& keys, std::int64_t b,
                       std::int64_t i, std::int64_t low) {
   HeadMix mix{.heads = s.heads, .groups = stage.groups, .rank = stage.rank, .skip = stage.skip, .fixed = stage.fixed};
   const std::int64_t uw = stage.rank * s.heads;
   mix.query_stride = stage.factors(stage.query, s.heads);
-  const float* query = stage.query.data + (b * s.queries + i) * mix.query_stride;
-  if (stage.query.low_rank) {
-    mix.u_query = query;
-    mix.w_query = query + uw;
-    query += 2 * uw;
-  }
-  mix.gate_query = stage.query.gate ? query : nullptr;
-  const float* key = keys.data.data() + low;
+  const SideFactors query(stage.query.data + (b * s.queries + i) * mix.query_stride, stage.query, uw);
+  mix.u_query = query.u;
+  mix.w_query = query.w;
+  mix.gate_query = query.gate;
   mix.key_stride = keys.width;
-  if (stage.key.low_rank) {
-    mix.u_key = key;
-    mix.w_key = key + uw * keys.width;
-    key += 2 * uw * keys.width;
-  }
-  mix.gate_key = stage.key.gate ? key : nullptr;
+  const SideFactors key(keys.data.data() + low, stage.key, uw * keys.width);
+  mix.u_key = key.u;
+  mix.w_key = key.w;
+  mix.gate_key = key.gate;
   return mix;
 }
 

@@ -115,7 +115,6 @@ HWY_INLINE void for_groups_of(const HeadMix& mix, std::int64_t rows, const HeadS
       if (left.data != nullptr) {
         left.data += (first / m * 2 * mix.rank * rows + i) * sums.stride;
       }
-      // A copy for the body: what it stores can then not be taken for a change of it.
       if (i < whole) {
         body(Group<Rank, Rows>{here, first, m, left, rows}, i);
       } else {

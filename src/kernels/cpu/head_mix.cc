@@ -109,6 +109,7 @@ HWY_INLINE void multiply(const Group<Rank, Rows>& g, const float* factor, const 
 
 void MixHeads(const HeadMix& mix, const float* factor, HeadRows all, HeadRows all_to, std::int64_t n, HeadSums sums) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  // Copies, not references: what is stored can then not be taken for a change of them.
   for_groups<kQueries>(mix, all.rows, sums, [=](const auto g, std::int64_t i) HWY_ATTR {
     const HeadRows rows = rows_from(all, i), to = rows_from(all_to, i);
     const QueryFactors factors(g);

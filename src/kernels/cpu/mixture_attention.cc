@@ -25,7 +25,7 @@ struct Block {
   std::int64_t components, products, width;
   std::int64_t stride;  // between products' tiles
   Buffer k;             // [P, e, width]
-  Buffer scores;        // [R, rows, columns]
+  Buffer scores;        // [P, rows, columns]: products, later their gradients
   std::int64_t b = 0, h = 0, g = 0;
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {

@@ -7,20 +7,12 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/mixture_rows.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h:
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include "kernels/cpu/partial-inl.h"
+#include "kernels/cpu/score_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
-constexpr float kFloor = -87.0F;  // exp() below it is 0 in float
-
-HWY_INLINE Vector exp_above_floor(const Vector x) {
-  const Tag d;
-  const Vector floor = hn::Set(d, kFloor);
-  return hn::IfThenElseZero(hn::Ge(x, floor), hn::Exp(d, hn::Max(x, floor)));
-}
 
 // Calls body(index, lanes left, mask of those) for each vector of the visible entries.
 template <class Body>
@@ -31,11 +23,6 @@ HWY_INLINE void over_visible(const ScoreRow& row, const Body& body) {
     const std::int64_t left = row.high - i;
     body(i, left, hn::FirstN(d, static_cast<std::size_t>(std::min(left, lanes))));
   }
-}
-
-HWY_INLINE void clear_outside(const ScoreRow& row, float* values) {
-  std::fill(values, values + row.low, 0.0F);
-  std::fill(values + row.high, values + row.n, 0.0F);
 }
 
 // s_r of some keys. Components = 0: known only at run time.
@@ -64,11 +51,11 @@ struct Scores {
   // The weight of some keys times exp(-shift).
   HWY_INLINE Vector weight(std::int64_t i, std::int64_t left, const Vector shift) const {
     if (Maximum) {
-      return exp_above_floor(hn::Sub(largest(i, left), shift));
+      return exp_or_zero(hn::Sub(largest(i, left), shift));
     }
     Vector sum = hn::Zero(Tag());
     for (std::int64_t r = 0; r < components(); ++r) {
-      sum = hn::Add(sum, exp_above_floor(hn::Sub(at(r, i, left), shift)));
+      sum = hn::Add(sum, exp_or_zero(hn::Sub(at(r, i, left), shift)));
     }
     return sum;
   }
@@ -77,7 +64,7 @@ struct Scores {
     const Tag d;
     if (!Maximum) {
       for (std::int64_t r = 0; r < components(); ++r) {
-        part[r] = exp_above_floor(hn::Sub(at(r, i, left), shift));
+        part[r] = exp_or_zero(hn::Sub(at(r, i, left), shift));
       }
       return;
     }
@@ -87,7 +74,7 @@ struct Scores {
       part[r] = hn::IfThenElseZero(hn::Eq(at(r, i, left), top), one);
       reach = hn::Add(reach, part[r]);
     }
-    const Vector share = hn::Div(exp_above_floor(hn::Sub(top, shift)), reach);
+    const Vector share = hn::Div(exp_or_zero(hn::Sub(top, shift)), reach);
     for (std::int64_t r = 0; r < components(); ++r) {
       part[r] = hn::Mul(part[r], share);
     }
@@ -110,7 +97,7 @@ HWY_INLINE float ExpOf(const ScoreRow row, const MixtureRow mixture, float* most
     total = hn::Add(total, w);
     store_part(w, left, to + i);
   });
-  clear_outside(row, to);
+  clear_invisible(row, to);
   return hn::GetLane(hn::SumOfLanes(d, total));
 }
 
@@ -148,10 +135,10 @@ HWY_INLINE void BackOf(const ScoreRow row, const MixtureRow mixture, const Mixtu
   for (std::int64_t r = 0; r < scores.components(); ++r) {
     back.d_query_term[r * mixture.query_stride] = hn::GetLane(hn::SumOfLanes(d, total[r]));
     if (!shared || r == 0) {
-      clear_outside(row, d_product + r * mixture.product_stride);
+      clear_invisible(row, d_product + r * mixture.product_stride);
     }
   }
-  clear_outside(row, p);
+  clear_invisible(row, p);
 }
 
 float MixtureExp(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to) {

@@ -1,5 +1,8 @@
 #include "headroom/kernels/cpu/row_terms.h"
 
+#include "headroom/kernels/cpu/softmax_rows.h"
+#include "headroom/kernels/cpu/vector_product.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/row_terms.cc"
 #include <hwy/foreach_target.h>
@@ -10,26 +13,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
-
-HWY_INLINE float product(const float* a, const float* b, std::int64_t e) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  Vector sum = hn::Zero(d);
-  for (std::int64_t c = 0; c < e; c += lanes) {
-    sum = hn::MulAdd(load_part(a + c, e - c), load_part(b + c, e - c), sum);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
-}
-
-void Terms(const RowTerms& in, float* terms) {
-  for (std::int64_t i = 0; i < in.n; ++i) {
-    const float* row = in.rows.data + i * in.rows.stride;
-    terms[i] = product(row, row, in.e);
-    for (std::int64_t r = 0; r < in.directions; ++r) {
-      terms[(1 + r) * in.n + i] = product(row, in.direction + r * in.e, in.e);
-    }
-  }
-}
 
 void TermsBackward(const RowTerms& in, const float* d_terms, Strided<float> d_rows, float* d_direction) {
   const Tag d;
@@ -58,11 +41,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
-HWY_EXPORT(Terms);
 HWY_EXPORT(TermsBackward);
 
 void row_terms(const RowTerms& in, float* terms) {
-  HWY_DYNAMIC_DISPATCH(Terms)(in, terms);
+  for (std::int64_t i = 0; i < in.n; ++i) {
+    const float* row = in.rows.data + i * in.rows.stride;
+    terms[i] = dot(row, row, in.e);
+  }
+  for (std::int64_t r = 0; r < in.directions; ++r) {
+    vector_times_columns(in.direction + r * in.e, in.e, in.rows, 0, in.n, terms + (1 + r) * in.n);
+  }
 }
 void row_terms_backward(const RowTerms& in, const float* d_terms, Strided<float> d_rows, float* d_direction) {
   HWY_DYNAMIC_DISPATCH(TermsBackward)(in, d_terms, d_rows, d_direction);

@@ -8,16 +8,12 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/softmax_rows.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h:
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include "kernels/cpu/partial-inl.h"
+#include "kernels/cpu/score_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
-// Scores below this make exp() 0 in float; the vector exp is exact above it.
-constexpr float kLowest = -87.0F;
-
 // Calls body(s, offset, lanes left, mask of those) for each vector of [low, high).
 template <class Body>
 HWY_INLINE void for_visible(const ScoreRow& row, const float* scores, const Body& body) {
@@ -36,17 +32,6 @@ HWY_INLINE void for_visible(const ScoreRow& row, const float* scores, const Body
     }
     body(s, i, left, hn::FirstN(d, static_cast<std::size_t>(std::min(left, lanes))));
   }
-}
-
-HWY_INLINE Vector exp_or_zero(const Vector x) {
-  const Tag d;
-  const Vector lowest = hn::Set(d, kLowest);
-  return hn::IfThenElseZero(hn::Ge(x, lowest), hn::Exp(d, hn::Max(x, lowest)));
-}
-
-HWY_INLINE void clear_invisible(const ScoreRow& row, float* values) {
-  std::fill(values, values + row.low, 0.0F);
-  std::fill(values + row.high, values + row.n, 0.0F);
 }
 
 float ExpRow(const ScoreRow& row, float* scores, float* sum) {
