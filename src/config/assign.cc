@@ -127,7 +127,7 @@ std::string on_one_line(const toml::node& value) {
     return "a table";
   }
   if (const auto* const text = value.as_string()) {
-    return quoted(text->get());
+    return in_quotes(text->get());
   }
   if (const toml::array* const elements = value.as_array()) {
     std::string list;

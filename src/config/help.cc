@@ -36,7 +36,7 @@ std::string short_number(double value) {
 }
 
 // Upper ends that only keep sums in 64 bits are left out.
-std::string range_text(const Range& range) {
+std::string range_help(const Range& range) {
   constexpr double kNoLimit = 1e6;
   const std::string low = short_number(range.low);
   if (range.high >= kNoLimit) {
@@ -58,7 +58,7 @@ std::string allowed(const Field& field) {
                       std::holds_alternative<double*>(field.slot) ||
                       std::holds_alternative<std::vector<std::int64_t>*>(field.slot) ||
                       std::holds_alternative<std::vector<double>*>(field.slot);
-  return number ? fmt::format(" ({})", range_text(field.range)) : "";
+  return number ? fmt::format(" ({})", range_help(field.range)) : "";
 }
 
 void explain(const std::string& path, const std::string& about, const std::vector<Field>& fields,

@@ -18,7 +18,7 @@ std::string list(const std::vector<Element>& elements, Spell spell) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string line = "\"";
   for (const char c : text) {
     switch (c) {
@@ -61,9 +61,9 @@ std::string spelled(const Field& field) {
       [](const auto& slot) -> std::string {
         using Slot = std::decay_t<decltype(slot)>;
         if constexpr (std::is_same_v<Slot, Choice>) {
-          return quoted(slot.get());
+          return in_quotes(slot.get());
         } else if constexpr (std::is_same_v<Slot, std::string*>) {
-          return quoted(*slot);
+          return in_quotes(*slot);
         } else if constexpr (std::is_same_v<Slot, double*>) {
           return spelled(*slot);
         } else if constexpr (std::is_same_v<Slot, std::vector<std::int64_t>*>) {
@@ -71,7 +71,7 @@ std::string spelled(const Field& field) {
         } else if constexpr (std::is_same_v<Slot, std::vector<double>*>) {
           return list(*slot, [](double number) { return spelled(number); });
         } else if constexpr (std::is_same_v<Slot, std::vector<std::string>*>) {
-          return list(*slot, [](const std::string& text) { return quoted(text); });
+          return list(*slot, [](const std::string& text) { return in_quotes(text); });
         } else {
           return fmt::format("{}", *slot);
         }

@@ -10,9 +10,8 @@
 namespace headroom::data {
 namespace {
 
-constexpr std::string_view kBlankSymbol = "\xe2\x96\x81";  // U+2581, what SentencePiece writes for a blank
 // The time that SentencePiece takes for a line grows faster than the line.
-constexpr std::size_t kLongestLine = std::size_t{64} << 10;
+constexpr std::size_t kLongestPiece = std::size_t{64} << 10;
 
 class SentencePiece : public Tokenizer {
  public:
@@ -76,10 +75,10 @@ class SentencePiece : public Tokenizer {
   }
 
   void encode_line(std::string_view line, std::vector<std::int32_t>& ids) const {
-    while (line.size() > kLongestLine) {
-      const std::size_t blank = line.rfind(' ', kLongestLine);
+    while (line.size() > kLongestPiece) {
+      const std::size_t blank = line.rfind(' ', kLongestPiece);
       const std::size_t cut =
-          blank == std::string_view::npos || blank == 0 ? character_boundary(line, kLongestLine) : blank;
+          blank == std::string_view::npos || blank == 0 ? character_boundary(line, kLongestPiece) : blank;
       encode_symbols(line.substr(0, cut), ids);
       line.remove_prefix(cut);
     }

@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kSampleBytesPerPiece = 2048;
 constexpr std::size_t kSmallestSample = std::size_t{4} << 20;
 constexpr std::size_t kLongestSentence = 4000;  // longer ones are dropped by SentencePiece
-constexpr const char* kBlankSymbol = "\xe2\x96\x81";
 
 class Sentences : public sentencepiece::SentenceIterator {
  public:
@@ -85,7 +84,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
                                                   {"vocab_size", std::to_string(options.vocabulary_size)},
                                                   {"hard_vocab_limit", "false"},
                                                   {"character_coverage", "0.9995"},
-                                                  {"required_chars", kBlankSymbol},
+                                                  {"required_chars", std::string(kBlankSymbol)},
                                                   {"byte_fallback", "true"},
                                                   {"split_digits", yes_no(options.split_digits)},
                                                   {"normalization_rule_name", keep ? "identity" : "nmt_nfkc"},

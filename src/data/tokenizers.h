@@ -11,6 +11,8 @@
 
 namespace headroom::data {
 
+constexpr std::string_view kBlankSymbol = "\xe2\x96\x81";  // U+2581, what SentencePiece writes for a blank
+
 std::unique_ptr<Tokenizer> train_bytes(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_view origin);
 

@@ -48,7 +48,7 @@ std::vector<std::int32_t> encode_prompt(const data::Tokenizer& tokenizer, std::s
   return ids;
 }
 
-at::Tensor to_tensor(const std::vector<std::int32_t>& ids, const models::LanguageModel& model) {
+at::Tensor to_row(const std::vector<std::int32_t>& ids, const models::LanguageModel& model) {
   at::Tensor tensor = at::empty({1, static_cast<std::int64_t>(ids.size())}, at::kLong);
   std::copy(ids.begin(), ids.end(), tensor.data_ptr<std::int64_t>());
   return tensor.to(model.parameters().all().front().tensor.device());
@@ -81,7 +81,7 @@ Generation generate(const models::LanguageModel& model, const data::Tokenizer& t
 
   std::vector<std::int32_t> ids = encode_prompt(tokenizer, prompt);
   const auto state = model.start_decoding(1);
-  at::Tensor logits = model.decode(to_tensor(ids, model), *state, context);
+  at::Tensor logits = model.decode(to_row(ids, model), *state, context);
   TextStream stream(tokenizer, std::move(ids));
   const auto start = std::chrono::steady_clock::now();
   while (result.tokens < options.tokens) {
@@ -89,7 +89,7 @@ Generation generate(const models::LanguageModel& model, const data::Tokenizer& t
     const std::int32_t id = sample(span_of(last), how, random);
     emit(stream.push(id));
     if (++result.tokens < options.tokens) {
-      logits = model.decode(to_tensor({id}, model), *state, context);
+      logits = model.decode(to_row({id}, model), *state, context);
     }
   }
   emit(stream.finish());

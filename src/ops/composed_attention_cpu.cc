@@ -16,7 +16,7 @@
 namespace headroom::ops {
 namespace {
 
-using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, std::vector<at::Tensor>>;
+using GradientsOfComposed = std::tuple<at::Tensor, at::Tensor, at::Tensor, std::vector<at::Tensor>>;
 
 // A stage's tensors in the operator's list of six: query and key side and fixed map, before and behind the softmax.
 // Undefined tensors are parts that a stage lacks.
@@ -38,14 +38,15 @@ Layout layout_of(at::IntArrayRef numbers) {
 }
 
 // Holds what the kernels' pointers point into.
-struct Prepared {
+struct PreparedComposed {
   at::Tensor q, k, v, bias;
   std::array<at::Tensor, kParts> parts;
   kernels::AttentionShape shape;
   kernels::ComposedTensors tensors;
 
-  Prepared(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in, at::TensorList parts_in,
-           const OptionalTensor& valid_keys, const Layout& layout, double scale, bool causal, std::int64_t window)
+  PreparedComposed(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in, at::TensorList parts_in,
+                   const OptionalTensor& valid_keys, const Layout& layout, double scale, bool causal,
+                   std::int64_t window)
       : q(prepared(q_in)), k(prepared(k_in)), v(prepared(v_in)) {
     shape = {
         q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, window, static_cast<float>(scale)};
@@ -83,7 +84,7 @@ std::tuple<at::Tensor, at::Tensor> composed_attention_cpu(const at::Tensor& q, c
                                                           at::TensorList parts, const OptionalTensor& valid_keys,
                                                           at::IntArrayRef layout, double scale, bool causal,
                                                           std::int64_t window) {
-  const Prepared in(q, k, v, parts, valid_keys, layout_of(layout), scale, causal, window);
+  const PreparedComposed in(q, k, v, parts, valid_keys, layout_of(layout), scale, causal, window);
   const at::Tensor o = empty_by_token(in.q);
   const at::Tensor log_sum = at::empty({q.size(0), q.size(1), q.size(2)}, in.q.options());
   const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
@@ -116,12 +117,13 @@ at::Tensor sum_of_parts(const at::Tensor& t, std::int64_t n_parts) {
   return n_parts == 1 ? t : t.unflatten(0, {n_parts, -1}).sum(0);
 }
 
-Gradients composed_attention_backward_cpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
-                                          const at::Tensor& v, at::TensorList parts, const OptionalTensor& valid_keys,
-                                          const at::Tensor& log_sum, at::IntArrayRef layout_in, double scale,
-                                          bool causal, std::int64_t window) {
+GradientsOfComposed composed_attention_backward_cpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
+                                                    const at::Tensor& v, at::TensorList parts,
+                                                    const OptionalTensor& valid_keys, const at::Tensor& log_sum,
+                                                    at::IntArrayRef layout_in, double scale, bool causal,
+                                                    std::int64_t window) {
   const Layout layout = layout_of(layout_in);
-  const Prepared in(q, k, v, parts, valid_keys, layout, scale, causal, window);
+  const PreparedComposed in(q, k, v, parts, valid_keys, layout, scale, causal, window);
   const at::Tensor d_o = prepared(grad), sums = log_sum.contiguous();
   const std::int64_t b = q.size(0), h = q.size(1), e = q.size(3), m = h / layout.groups;
   const at::TensorOptions floats = in.q.options();
@@ -172,9 +174,9 @@ std::tuple<at::Tensor, at::Tensor> composed_attention_meta(const at::Tensor& q, 
   return {at::empty_like(q), at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat))};
 }
 
-Gradients composed_attention_backward_meta(const at::Tensor&, const at::Tensor& q, const at::Tensor& k,
-                                           const at::Tensor& v, at::TensorList parts, const OptionalTensor&,
-                                           const at::Tensor&, at::IntArrayRef, double, bool, std::int64_t) {
+GradientsOfComposed composed_attention_backward_meta(const at::Tensor&, const at::Tensor& q, const at::Tensor& k,
+                                                     const at::Tensor& v, at::TensorList parts, const OptionalTensor&,
+                                                     const at::Tensor&, at::IntArrayRef, double, bool, std::int64_t) {
   std::vector<at::Tensor> d_parts;
   for (const at::Tensor& part : parts) {
     d_parts.push_back(at::empty_like(part));

@@ -15,7 +15,7 @@
 namespace headroom::ops {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;
+constexpr std::int64_t kElementGrain = 1 << 14;
 constexpr std::int64_t kWord = 0xFFFFFFFF;
 
 std::int32_t threshold(double p) {
@@ -47,7 +47,7 @@ at::Tensor reference(const at::Tensor& x, const DropoutOptions& o) {
 
 template <class Body>
 void in_parallel(const at::Tensor& like, const Body& body) {
-  at::parallel_for(0, like.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, like.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
     if (like.scalar_type() == at::kFloat) {
       body(float(), begin, end);
     } else {

@@ -6,7 +6,7 @@ namespace headroom::ops {
 namespace {
 
 // The library makes and keeps a program for every shape of a bf16 product: rows of zeros keep the shapes few.
-constexpr std::int64_t kStep = 128;
+constexpr std::int64_t kSortedStep = 128;
 
 struct Sorted {
   Routing routing;
@@ -14,7 +14,7 @@ struct Sorted {
   at::Tensor empty;   // [rows, 1] where there is none
   at::Tensor place;   // [A]
 
-  explicit Sorted(const ExpertLinearInputs& in) : routing(route(in, kStep)) {
+  explicit Sorted(const ExpertLinearInputs& in) : routing(route(in, kSortedStep)) {
     const at::Tensor all = at::tensor(routing.choice, at::kLong);
     choice = all.clamp_min(0);
     empty = all.lt(0).unsqueeze(1);
@@ -42,7 +42,7 @@ struct Sorted {
   }
 };
 
-at::Tensor as_rows(const at::Tensor& t) {
+at::Tensor rows_of(const at::Tensor& t) {
   return t.reshape({-1, t.size(-1)});
 }
 
@@ -50,7 +50,7 @@ at::Tensor as_rows(const at::Tensor& t) {
 
 at::Tensor expert_linear_sorted(const ExpertLinearInputs& in) {
   const Sorted sorted(in);
-  const at::Tensor rows = sorted.gather(as_rows(in.input), sorted.routing.per_input_row);
+  const at::Tensor rows = sorted.gather(rows_of(in.input), sorted.routing.per_input_row);
   const at::Tensor y = sorted.sum(sorted.products(rows, in.bank), sorted.routing.per_output_row);
   const std::int64_t n = in.index.size(0), d_out = in.bank.size(2);
   return (in.sum_heads ? y.view({n, d_out}) : y.view({n, in.index.size(1), d_out})).to(in.input.scalar_type());
@@ -58,9 +58,9 @@ at::Tensor expert_linear_sorted(const ExpertLinearInputs& in) {
 
 ExpertGradients expert_linear_sorted_backward(const at::Tensor& grad, const ExpertLinearInputs& in) {
   const Sorted sorted(in);
-  const at::Tensor g = sorted.gather(as_rows(grad), sorted.routing.per_output_row);
+  const at::Tensor g = sorted.gather(rows_of(grad), sorted.routing.per_output_row);
   const at::Tensor back = sorted.products(g, in.bank.transpose(1, 2));
-  at::Tensor x = sorted.gather(as_rows(in.input), sorted.routing.per_input_row);
+  at::Tensor x = sorted.gather(rows_of(in.input), sorted.routing.per_input_row);
   ExpertGradients result;
   if (in.weight) {
     const at::Tensor by_choice = x.index_select(0, sorted.place).to(at::kFloat);

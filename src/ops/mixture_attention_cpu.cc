@@ -17,18 +17,18 @@ namespace headroom::ops {
 namespace {
 
 // d_q, d_keys, d_v, d_query_term, d_key_term
-using Gradients = std::tuple<at::Tensor, std::vector<at::Tensor>, at::Tensor, at::Tensor, at::Tensor>;
+using GradientsOfMixture = std::tuple<at::Tensor, std::vector<at::Tensor>, at::Tensor, at::Tensor, at::Tensor>;
 
 // Holds what the kernels' pointers point into.
-struct Prepared {
+struct PreparedMixture {
   at::Tensor q, v, query_term, key_term, bias;
   std::vector<at::Tensor> keys;
   kernels::AttentionShape shape;
   kernels::MixtureTensors tensors;
 
-  Prepared(const at::Tensor& q_in, at::TensorList keys_in, const at::Tensor& v_in, at::ArrayRef<double> factor,
-           const at::Tensor& query_term_in, const at::Tensor& key_term_in, const OptionalTensor& valid_keys,
-           double epsilon, bool maximum, bool causal, std::int64_t window)
+  PreparedMixture(const at::Tensor& q_in, at::TensorList keys_in, const at::Tensor& v_in, at::ArrayRef<double> factor,
+                  const at::Tensor& query_term_in, const at::Tensor& key_term_in, const OptionalTensor& valid_keys,
+                  double epsilon, bool maximum, bool causal, std::int64_t window)
       : q(prepared(q_in)),
         v(prepared(v_in)),
         query_term(query_term_in.to(at::kFloat).contiguous()),
@@ -57,7 +57,7 @@ std::tuple<at::Tensor, at::Tensor> mixture_attention_cpu(const at::Tensor& q, at
                                                          const at::Tensor& key_term, const OptionalTensor& valid_keys,
                                                          double epsilon, bool maximum, bool causal,
                                                          std::int64_t window) {
-  const Prepared in(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, maximum, causal, window);
+  const PreparedMixture in(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, maximum, causal, window);
   const at::Tensor o = empty_by_token(in.q);
   const at::Tensor log_sum = at::empty({q.size(0), q.size(1), q.size(2)}, in.q.options());
   const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
@@ -67,12 +67,13 @@ std::tuple<at::Tensor, at::Tensor> mixture_attention_cpu(const at::Tensor& q, at
   return {o.to(q.scalar_type()), log_sum};
 }
 
-Gradients mixture_attention_backward_cpu(const at::Tensor& grad, const at::Tensor& q, at::TensorList keys,
-                                         const at::Tensor& v, at::ArrayRef<double> factor, const at::Tensor& query_term,
-                                         const at::Tensor& key_term, const OptionalTensor& valid_keys,
-                                         const at::Tensor& o, const at::Tensor& log_sum, double epsilon, bool maximum,
-                                         bool causal, std::int64_t window) {
-  const Prepared in(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, maximum, causal, window);
+GradientsOfMixture mixture_attention_backward_cpu(const at::Tensor& grad, const at::Tensor& q, at::TensorList keys,
+                                                  const at::Tensor& v, at::ArrayRef<double> factor,
+                                                  const at::Tensor& query_term, const at::Tensor& key_term,
+                                                  const OptionalTensor& valid_keys, const at::Tensor& o,
+                                                  const at::Tensor& log_sum, double epsilon, bool maximum, bool causal,
+                                                  std::int64_t window) {
+  const PreparedMixture in(q, keys, v, factor, query_term, key_term, valid_keys, epsilon, maximum, causal, window);
   const at::Tensor d_o = prepared(grad), result = prepared(o), sums = log_sum.contiguous();
   const std::int64_t b = q.size(0), h = q.size(1), e = q.size(3), s = v.size(2);
   const at::TensorOptions floats = in.q.options();
@@ -108,10 +109,11 @@ std::tuple<at::Tensor, at::Tensor> mixture_attention_meta(const at::Tensor& q, a
   return {at::empty_like(q), at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat))};
 }
 
-Gradients mixture_attention_backward_meta(const at::Tensor&, const at::Tensor& q, at::TensorList keys,
-                                          const at::Tensor& v, at::ArrayRef<double>, const at::Tensor& query_term,
-                                          const at::Tensor& key_term, const OptionalTensor&, const at::Tensor&,
-                                          const at::Tensor&, double, bool, bool, std::int64_t) {
+GradientsOfMixture mixture_attention_backward_meta(const at::Tensor&, const at::Tensor& q, at::TensorList keys,
+                                                   const at::Tensor& v, at::ArrayRef<double>,
+                                                   const at::Tensor& query_term, const at::Tensor& key_term,
+                                                   const OptionalTensor&, const at::Tensor&, const at::Tensor&, double,
+                                                   bool, bool, std::int64_t) {
   std::vector<at::Tensor> d_keys;
   for (const at::Tensor& key : keys) {
     d_keys.push_back(at::empty_like(key));

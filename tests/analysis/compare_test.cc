@@ -12,7 +12,7 @@
 #include "headroom/data/token_file.h"
 
 namespace headroom::analysis {
-namespace {
+namespace compare_test {
 
 namespace fs = std::filesystem;
 
@@ -178,5 +178,5 @@ TEST(LoadConfigs, NamesAreFileNames) {
   EXPECT_EQ(same[0].name, "demo.dense_h2");
 }
 
-}  // namespace
+}  // namespace compare_test
 }  // namespace headroom::analysis

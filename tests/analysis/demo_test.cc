@@ -10,7 +10,7 @@
 #include "headroom/cost/cost.h"
 
 namespace headroom::analysis {
-namespace {
+namespace demo_test {
 
 using testing::example_run;
 
@@ -70,5 +70,5 @@ TEST_F(DemoTest, SaysWhatCameOut) {
       << lost;
 }
 
-}  // namespace
+}  // namespace demo_test
 }  // namespace headroom::analysis

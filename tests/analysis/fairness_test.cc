@@ -6,7 +6,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::analysis {
-namespace {
+namespace fairness_test {
 
 std::vector<NamedConfig> two() {
   return {{.name = "a", .config = {}}, {.name = "b", .config = {}}};
@@ -74,5 +74,5 @@ TEST(FirstDifference, IgnoresWhatARunFillsInByItself) {
   EXPECT_EQ(first_difference(there, here), "model.attention.experts is [\"v\", \"o\"] there, [\"o\"] here");
 }
 
-}  // namespace
+}  // namespace fairness_test
 }  // namespace headroom::analysis

@@ -6,7 +6,7 @@
 #include "headroom/analysis/compare.h"
 
 namespace headroom::analysis {
-namespace {
+namespace html_test {
 
 using testing::example_run;
 
@@ -108,5 +108,5 @@ TEST(Report, StandsOneRunWithoutHistoryOrSample) {
   EXPECT_EQ(html.find("class='best'"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace html_test
 }  // namespace headroom::analysis

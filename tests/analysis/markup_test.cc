@@ -5,7 +5,7 @@
 #include <cmath>
 
 namespace headroom::analysis {
-namespace {
+namespace markup_test {
 
 TEST(Markup, EscapesWhatCouldBecomeMarkup) {
   EXPECT_EQ(escape("<b a=\"1\" c='2'>&amp;"), "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;amp;");
@@ -59,5 +59,5 @@ TEST(Markup, ListsRead) {
   EXPECT_EQ(counted(2, "run"), "2 runs");
 }
 
-}  // namespace
+}  // namespace markup_test
 }  // namespace headroom::analysis

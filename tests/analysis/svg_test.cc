@@ -8,7 +8,7 @@
 #include <regex>
 
 namespace headroom::analysis {
-namespace {
+namespace svg_test {
 
 std::vector<double> numbers_after(const std::string& svg, const std::string& pattern) {
   std::vector<double> found;
@@ -109,5 +109,5 @@ TEST(Charts, NamesAreEscaped) {
   }
 }
 
-}  // namespace
+}  // namespace svg_test
 }  // namespace headroom::analysis

@@ -7,7 +7,7 @@
 #include "analysis/example.h"
 
 namespace headroom::analysis {
-namespace {
+namespace table_test {
 
 using testing::example_run;
 
@@ -40,5 +40,5 @@ TEST(Table, CountsCharactersWhenItAligns) {
   EXPECT_EQ(first.size(), second.size() + 2);  // two characters of two bytes
 }
 
-}  // namespace
+}  // namespace table_test
 }  // namespace headroom::analysis

@@ -5,7 +5,7 @@
 #include "analysis/example.h"
 
 namespace headroom::analysis {
-namespace {
+namespace words_test {
 
 using testing::example_run;
 
@@ -61,5 +61,5 @@ TEST(Conclusion, LeavesOutCostsThatAreNotKnown) {
   EXPECT_FALSE(says(costs_against(b, a), "time")) << costs_against(b, a);
 }
 
-}  // namespace
+}  // namespace words_test
 }  // namespace headroom::analysis

@@ -5,7 +5,7 @@
 #include <cmath>
 
 namespace headroom::bench {
-namespace {
+namespace log_plot_test {
 
 TEST(LogPlot, FindsTheExponentOfAPowerLaw) {
   Growth line{.name = "square", .x = {}, .y = {}};
@@ -32,5 +32,5 @@ TEST(LogPlot, DrawsEveryPointInsideTheFrame) {
   EXPECT_EQ(draw({{"Flat", "E", "ms", {{"one", {2}, {5.0}}}}}).find("nan"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace log_plot_test
 }  // namespace headroom::bench

@@ -3,7 +3,7 @@
 #include "cli/front/program.h"
 
 namespace headroom::cli {
-namespace {
+namespace misuse_test {
 
 TEST(OneLine, JoinsLines) {
   EXPECT_EQ(one_line("a\nb\r\nc\n\n"), "a b c");
@@ -59,5 +59,5 @@ TEST(Help, GoesToStandardOutputWithAnExample) {
   EXPECT_NE(told.out.find("--resume"), std::string::npos) << told.out;
 }
 
-}  // namespace
+}  // namespace misuse_test
 }  // namespace headroom::cli

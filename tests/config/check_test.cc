@@ -4,7 +4,7 @@
 #include "headroom/config/config.h"
 
 namespace headroom::config {
-namespace {
+namespace check_test {
 
 std::string complaint(std::string_view text) {
   return complaint_of([&] { check(parse_config(text, "x"), "x"); });
@@ -249,5 +249,5 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint("data.json_field = \"\""), "x: data.json_field: must not be empty");
 }
 
-}  // namespace
+}  // namespace check_test
 }  // namespace headroom::config

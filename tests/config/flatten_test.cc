@@ -5,7 +5,7 @@
 #include "headroom/config/config.h"
 
 namespace headroom::config {
-namespace {
+namespace flatten_test {
 
 std::string value_of(const Config& config, const std::string& wanted) {
   for (const auto& [key, value] : flatten(config)) {
@@ -41,5 +41,5 @@ TEST(Flatten, ShowsValuesOfEveryType) {
   EXPECT_EQ(value_of(config, "tokenizer.model"), "");
 }
 
-}  // namespace
+}  // namespace flatten_test
 }  // namespace headroom::config

@@ -9,7 +9,7 @@
 #include "headroom/config/config.h"
 
 namespace headroom::config {
-namespace {
+namespace load_test {
 
 namespace fs = std::filesystem;
 
@@ -98,5 +98,5 @@ TEST(Recipes, AllLoadAndReadBack) {
   ::unsetenv("HEADROOM_HOME");
 }
 
-}  // namespace
+}  // namespace load_test
 }  // namespace headroom::config

@@ -4,7 +4,7 @@
 #include "headroom/config/config.h"
 
 namespace headroom::config {
-namespace {
+namespace options_test {
 
 AttentionOptions experts(std::vector<std::string> which) {
   AttentionOptions options;
@@ -74,5 +74,5 @@ TEST(LayerWindows, FollowThePattern) {
             "model.attention.window_pattern: must be local:global such as 1:1 or 3:1, got \"x\"");
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace headroom::config

@@ -4,7 +4,7 @@
 #include "headroom/config/config.h"
 
 namespace headroom::config {
-namespace {
+namespace parse_test {
 
 std::string complaint(std::string_view text) {
   return complaint_of([&] { parse_config(text, "train.toml"); });
@@ -178,5 +178,5 @@ TEST(ParseConfig, DepthNeverReachesTheStack) {
       "no error");
 }
 
-}  // namespace
+}  // namespace parse_test
 }  // namespace headroom::config

@@ -4,7 +4,7 @@
 #include "headroom/config/config.h"
 
 namespace headroom::config {
-namespace {
+namespace set_test {
 
 Config with(std::string_view assignment) {
   Config config;
@@ -76,5 +76,5 @@ TEST(SetKey, RefusesInOneSentence) {
   }
 }
 
-}  // namespace
+}  // namespace set_test
 }  // namespace headroom::config

@@ -7,7 +7,7 @@
 #include "headroom/core/random.h"
 
 namespace headroom::config {
-namespace {
+namespace write_test {
 
 std::string read_back(const Config& config) {
   return to_toml(parse_config(to_toml(config), "copy"));
@@ -163,5 +163,5 @@ TEST(Help, NeedsNoWiderNumbersThanDoublesHold) {
   });
 }
 
-}  // namespace
+}  // namespace write_test
 }  // namespace headroom::config

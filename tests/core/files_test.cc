@@ -13,7 +13,7 @@
 #include "scratch_folder.h"
 
 namespace headroom {
-namespace {
+namespace files_test {
 
 namespace fs = std::filesystem;
 using MappedFileTest = ScratchFolder;
@@ -281,5 +281,5 @@ TEST(Sha256Test, KnownSums) {
   EXPECT_EQ(million.hex(), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-}  // namespace
+}  // namespace files_test
 }  // namespace headroom

@@ -6,7 +6,7 @@
 #include "scratch_folder.h"
 
 namespace headroom {
-namespace {
+namespace json_test {
 
 std::string complaint(std::string_view text, std::size_t depth = 64) {
   return complaint_of([&] { parse_json(text, "x.json", depth); });
@@ -81,5 +81,5 @@ TEST(JsonLine, ReplacesWhatJsonCannotSay) {
             "{\"a\":null,\"b\":null,\"c\":\"x\xef\xbf\xbdy\\n\"}");
 }
 
-}  // namespace
+}  // namespace json_test
 }  // namespace headroom

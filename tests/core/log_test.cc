@@ -16,7 +16,7 @@
 #include "core/terminal.h"
 
 namespace headroom {
-namespace {
+namespace log_test {
 
 using detail::progress_bar;
 using detail::progress_line;
@@ -256,5 +256,5 @@ TEST(Log, LevelsHideLines) {
   EXPECT_TRUE(at(LogLevel::debug).starts_with("debug\ninfo\n"));
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace headroom

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace headroom {
-namespace {
+namespace nearest_test {
 
 TEST(Nearest, FindsWhatWasMeant) {
   const std::vector<std::string> known = {"train", "evaluate", "generate", "compare", "cost"};
@@ -19,5 +19,5 @@ TEST(Nearest, SaysNothingWhenNothingIsNear) {
   EXPECT_EQ(nearest("train", {}), "");
 }
 
-}  // namespace
+}  // namespace nearest_test
 }  // namespace headroom

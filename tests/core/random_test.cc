@@ -7,7 +7,7 @@
 #include <set>
 
 namespace headroom {
-namespace {
+namespace random_test {
 
 TEST(Mix, IsTheSplitMix64Sequence) {
   // The published generator with seed 1234567.
@@ -65,5 +65,5 @@ TEST(RandomTest, UniformFillsTheInterval) {
   EXPECT_GT(high, 1 - 1e-3);
 }
 
-}  // namespace
+}  // namespace random_test
 }  // namespace headroom

@@ -10,12 +10,8 @@
 #include "headroom/core/safetensors.h"
 #include "scratch_folder.h"
 
-namespace {
-
 // The largest single allocation since it was set to 0.
-std::atomic<std::size_t> largest_allocation{0};
-
-}  // namespace
+static std::atomic<std::size_t> largest_allocation{0};
 
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   std::size_t before = largest_allocation;
@@ -38,7 +34,7 @@ void operator delete(void* memory, std::size_t) noexcept {
 }
 
 namespace headroom {
-namespace {
+namespace safetensors_hostile_test {
 
 std::string file_of(std::uint64_t length, std::string_view header, std::size_t data_bytes) {
   std::string file(8, '\0');
@@ -299,5 +295,5 @@ TEST_F(HostileSafetensors, ShuffledPieces) {
   }
 }
 
-}  // namespace
+}  // namespace safetensors_hostile_test
 }  // namespace headroom

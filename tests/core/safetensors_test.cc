@@ -5,7 +5,7 @@
 #include "scratch_folder.h"
 
 namespace headroom {
-namespace {
+namespace safetensors_test {
 
 namespace fs = std::filesystem;
 using SafetensorsTest = ScratchFolder;
@@ -200,5 +200,5 @@ TEST_F(StreamTest, RefusesHalfAnElement) {
       "error: " + path.string() + ": tensor \"tokens\" cannot be written: its shape and dtype do not take its 3 bytes");
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace headroom

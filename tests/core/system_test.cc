@@ -10,7 +10,7 @@
 #include "scratch_folder.h"
 
 namespace headroom {
-namespace {
+namespace system_test {
 
 namespace fs = std::filesystem;
 
@@ -139,5 +139,5 @@ TEST_F(Home, CacheHasThreePlaces) {
             "error: cache: no place for prepared data: set HEADROOM_CACHE to a folder");
 }
 
-}  // namespace
+}  // namespace system_test
 }  // namespace headroom

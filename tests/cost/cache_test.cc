@@ -8,7 +8,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::cost {
-namespace {
+namespace cache_test {
 
 using namespace config;
 
@@ -97,5 +97,5 @@ TEST(Cache, CountsBeyond63BitsAreRefused) {
   EXPECT_THROW(decoding_cache_numbers(m), MisuseError);
 }
 
-}  // namespace
+}  // namespace cache_test
 }  // namespace headroom::cost

@@ -9,7 +9,7 @@
 #include "headroom/cost/cost.h"
 
 namespace headroom::cost {
-namespace {
+namespace combinations_test {
 
 using namespace config;
 
@@ -90,5 +90,5 @@ TEST(Combinations, PartsAddUp) {
   });
 }
 
-}  // namespace
+}  // namespace combinations_test
 }  // namespace headroom::cost

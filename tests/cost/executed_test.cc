@@ -5,7 +5,7 @@
 #include "headroom/cost/cost.h"
 
 namespace headroom::cost {
-namespace {
+namespace executed_test {
 
 using namespace config;
 
@@ -237,5 +237,5 @@ TEST(Executed, AgreesWithThePapersWhereTheyCountTheSame) {
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * paper_cost(m).attention_macs);
 }
 
-}  // namespace
+}  // namespace executed_test
 }  // namespace headroom::cost

@@ -10,7 +10,7 @@
 #include "recipes.h"
 
 namespace headroom::cost {
-namespace {
+namespace match_test {
 
 struct Printed {
   const char* recipe;
@@ -278,5 +278,5 @@ TEST(MatchByMacs, ALargerModelShrinksItsHeads) {
   EXPECT_LE(result.attention_macs, result.target_attention_macs);
 }
 
-}  // namespace
+}  // namespace match_test
 }  // namespace headroom::cost

@@ -12,7 +12,7 @@
 #include "recipes.h"
 
 namespace headroom::cost {
-namespace {
+namespace paper_test {
 
 // Worked out by hand from the formulas; beside them the SwitchHead draft's Tables 2, 3 and 5 print these rounded.
 const std::map<std::string, std::pair<std::int64_t, std::int64_t>> kExact = {
@@ -213,5 +213,5 @@ TEST(Rounding, ShortCounts) {
   EXPECT_EQ(short_count(5'368'709'120'000), "5.4T");
 }
 
-}  // namespace
+}  // namespace paper_test
 }  // namespace headroom::cost

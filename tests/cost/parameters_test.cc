@@ -7,7 +7,7 @@
 #include "headroom/cost/cost.h"
 
 namespace headroom::cost {
-namespace {
+namespace parameters_test {
 
 using namespace config;
 
@@ -322,5 +322,5 @@ TEST(Parameters, CountsBeyond63BitsAreRefused) {
   EXPECT_THROW(executed_cost(m, std::numeric_limits<std::int64_t>::max()), MisuseError);
 }
 
-}  // namespace
+}  // namespace parameters_test
 }  // namespace headroom::cost

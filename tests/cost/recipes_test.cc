@@ -14,7 +14,7 @@
 #include "recipes.h"
 
 namespace headroom::cost {
-namespace {
+namespace recipes_test {
 
 namespace fs = std::filesystem;
 
@@ -193,5 +193,5 @@ TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
   EXPECT_THROW(list_recipes(folder), MisuseError);
 }
 
-}  // namespace
+}  // namespace recipes_test
 }  // namespace headroom::cost

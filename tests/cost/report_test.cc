@@ -10,7 +10,7 @@
 #include "recipes.h"
 
 namespace headroom::cost {
-namespace {
+namespace report_test {
 
 class Report : public testing::Test {
  protected:
@@ -99,5 +99,5 @@ TEST_F(Report, RecipesAreListedWithTheirRows) {
   EXPECT_EQ(lines_of(recipes_table(recipes)).size(), recipes.size() + 1);
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace headroom::cost

@@ -10,7 +10,7 @@
 #include "token_files.h"
 
 namespace headroom::data {
-namespace {
+namespace batches_test {
 
 class BatchesTest : public FolderTest {
  protected:
@@ -206,5 +206,5 @@ TEST_F(BatchesTest, AnEvaluationPredictsEveryTokenOnce) {
   }
 }
 
-}  // namespace
+}  // namespace batches_test
 }  // namespace headroom::data

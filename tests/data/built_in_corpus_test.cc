@@ -4,7 +4,7 @@
 #include "support.h"
 
 namespace headroom::data {
-namespace {
+namespace built_in_corpus_test {
 
 namespace fs = std::filesystem;
 
@@ -112,5 +112,5 @@ TEST(InstalledTorch, HasACorpus) {
   EXPECT_FALSE(block.empty());
 }
 
-}  // namespace
+}  // namespace built_in_corpus_test
 }  // namespace headroom::data

@@ -5,7 +5,7 @@
 #include "token_files.h"
 
 namespace headroom::data {
-namespace {
+namespace prepare_test {
 
 namespace fs = std::filesystem;
 using config::TokenizerKind;
@@ -143,5 +143,5 @@ TEST_F(PrepareTest, AGivenTokenizerIsUsed) {
   EXPECT_EQ(ids_of(TokenFile(prepared.validation)), tokenizer->encode("b d\n"));
 }
 
-}  // namespace
+}  // namespace prepare_test
 }  // namespace headroom::data

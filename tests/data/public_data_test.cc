@@ -3,7 +3,7 @@
 #include "support.h"
 
 namespace headroom::data {
-namespace {
+namespace public_data_test {
 
 namespace fs = std::filesystem;
 using config::TokenizerKind;
@@ -65,5 +65,5 @@ TEST_F(PublicDataTest, LambadaIsJsonLines) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\x1e') + 1, 5153);
 }
 
-}  // namespace
+}  // namespace public_data_test
 }  // namespace headroom::data

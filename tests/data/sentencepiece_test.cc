@@ -5,7 +5,7 @@
 #include "support.h"
 
 namespace headroom::data {
-namespace {
+namespace sentencepiece_test {
 
 using config::TokenizerKind;
 using Ids = std::vector<std::int32_t>;
@@ -250,5 +250,5 @@ TEST(LineSample, IsBoundedEvenAndTheSameEveryTime) {
   }
 }
 
-}  // namespace
+}  // namespace sentencepiece_test
 }  // namespace headroom::data

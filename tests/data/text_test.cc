@@ -4,7 +4,7 @@
 #include "support.h"
 
 namespace headroom::data {
-namespace {
+namespace text_test {
 
 class TextTest : public FolderTest {};
 
@@ -216,5 +216,5 @@ TEST_F(TextTest, DocumentsLargerThanABlock) {
   EXPECT_EQ(text_of({write("large.jsonl", lines)}), expected);
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace headroom::data

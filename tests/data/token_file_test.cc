@@ -8,7 +8,7 @@
 #include "token_files.h"
 
 namespace headroom::data {
-namespace {
+namespace token_file_test {
 
 namespace fs = std::filesystem;
 using config::TokenizerKind;
@@ -197,5 +197,5 @@ TEST_F(TokenFileTest, AHugeFileIsReadWhereItIsAsked) {
   EXPECT_LT(resident_memory_bytes() - before, std::int64_t{16} << 20);
 }
 
-}  // namespace
+}  // namespace token_file_test
 }  // namespace headroom::data

@@ -4,7 +4,7 @@
 #include "support.h"
 
 namespace headroom::data {
-namespace {
+namespace tokenizer_test {
 
 using config::TokenizerKind;
 using Ids = std::vector<std::int32_t>;
@@ -125,5 +125,5 @@ TEST_F(TokenizerTest, AFileThatIsNoTokenizerIsNamed) {
   EXPECT_HAS(misuse_of([&] { load_tokenizer(write("other.tokenizer", other)); }), "but the file says words-5");
 }
 
-}  // namespace
+}  // namespace tokenizer_test
 }  // namespace headroom::data

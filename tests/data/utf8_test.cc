@@ -5,7 +5,7 @@
 #include "support.h"
 
 namespace headroom::data {
-namespace {
+namespace utf8_test {
 
 // The definition, read off RFC 3629: decode, then look at length and code.
 std::optional<std::size_t> first_wrong(std::string_view text) {
@@ -98,5 +98,5 @@ TEST(Utf8, BoundariesNeverFallInsideACharacter) {
   EXPECT_EQ(character_boundary("\x80\x80\x80\x80\x80\x80", 5), 5U);  // not UTF-8: any cut will do, but one forward
 }
 
-}  // namespace
+}  // namespace utf8_test
 }  // namespace headroom::data

@@ -12,7 +12,7 @@
 #include "headroom/eval/evaluate.h"
 
 namespace headroom::eval {
-namespace {
+namespace checkpoint_test {
 
 namespace fs = std::filesystem;
 
@@ -222,5 +222,5 @@ TEST(Checkpoint, KnowsItsTokenizer) {
   EXPECT_NE(why.find(checkpoint.tokenizer->name()), std::string::npos) << why;
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace headroom::eval

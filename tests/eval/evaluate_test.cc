@@ -9,7 +9,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::eval {
-namespace {
+namespace evaluate_test {
 
 struct Sum {
   double cross_entropy = 0.0;
@@ -95,5 +95,5 @@ TEST(Evaluate, RefusesAFileTooShortToPredictAnything) {
   EXPECT_THROW(evaluate(model, tiny::token_file(folder, "text", "a"), {.batch_size = 1}), MisuseError);
 }
 
-}  // namespace
+}  // namespace evaluate_test
 }  // namespace headroom::eval

@@ -13,7 +13,7 @@
 #include "headroom/data/utf8.h"
 
 namespace headroom::eval {
-namespace {
+namespace generate_test {
 
 using data::is_utf8;
 
@@ -204,5 +204,5 @@ TEST(Utf8, KnowsTheEdges) {
   EXPECT_FALSE(ends_inside_code_point("\xff"));
 }
 
-}  // namespace
+}  // namespace generate_test
 }  // namespace headroom::eval

@@ -10,7 +10,7 @@
 #include "headroom/core/safetensors.h"
 
 namespace headroom::eval {
-namespace {
+namespace golden_test {
 
 namespace fs = std::filesystem;
 
@@ -107,5 +107,5 @@ TEST(Golden, TheSharedCasesOfEveryFamilyHere) {
   }
 }
 
-}  // namespace
+}  // namespace golden_test
 }  // namespace headroom::eval

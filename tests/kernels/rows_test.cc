@@ -11,7 +11,7 @@
 #include "headroom/kernels/cpu/tile_product.h"
 
 namespace headroom::kernels {
-namespace {
+namespace rows_test {
 
 // Runs `body` once with each instruction set alone enabled.
 template <class Body>
@@ -140,5 +140,5 @@ TEST(TileProduct, EqualsTheLibraryProduct) {
   tile_product_done();
 }
 
-}  // namespace
+}  // namespace rows_test
 }  // namespace headroom::kernels

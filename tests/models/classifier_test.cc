@@ -7,7 +7,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::models {
-namespace {
+namespace classifier_test {
 
 using testing::relative_error;
 
@@ -53,5 +53,5 @@ TEST(Classifier, PairsShareOneEncoder) {
   EXPECT_THROW(Classifier(options, 1), MisuseError);
 }
 
-}  // namespace
+}  // namespace classifier_test
 }  // namespace headroom::models

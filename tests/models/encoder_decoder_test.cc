@@ -10,7 +10,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::models {
-namespace {
+namespace encoder_decoder_test {
 
 using config::ModelOptions;
 using testing::relative_error;
@@ -298,5 +298,5 @@ TEST(EncoderDecoder, BadInputIsRefused) {
   EXPECT_THROW(EncoderDecoder(other, 1), MisuseError);
 }
 
-}  // namespace
+}  // namespace encoder_decoder_test
 }  // namespace headroom::models

@@ -15,7 +15,7 @@
 #include "one_thread.h"
 
 namespace headroom::models {
-namespace {
+namespace executed_macs_test {
 
 std::int64_t counted = 0;
 
@@ -151,5 +151,5 @@ TEST(ExecutedMacs, OfPictures) {
   }
 }
 
-}  // namespace
+}  // namespace executed_macs_test
 }  // namespace headroom::models

@@ -11,7 +11,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::models {
-namespace {
+namespace language_model_test {
 
 using config::ModelOptions;
 using testing::relative_error;
@@ -241,5 +241,5 @@ TEST(LanguageModel, TooLongAChunkAndMissingKindsAreRefused) {
   EXPECT_THROW(LanguageModel(other, 1), MisuseError);
 }
 
-}  // namespace
+}  // namespace language_model_test
 }  // namespace headroom::models

@@ -10,7 +10,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::models {
-namespace {
+namespace masked_language_model_test {
 
 using config::ModelOptions;
 using testing::relative_error;
@@ -145,5 +145,5 @@ TEST(MaskedLanguageModel, BadInputIsRefused) {
   EXPECT_THROW(MaskedLanguageModel(other, 1), MisuseError);
 }
 
-}  // namespace
+}  // namespace masked_language_model_test
 }  // namespace headroom::models

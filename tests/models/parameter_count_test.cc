@@ -12,7 +12,7 @@
 #include "headroom/models/vision_transformer.h"
 
 namespace headroom::models {
-namespace {
+namespace parameter_count_test {
 
 // Shapes only: nothing of the 262 million numbers is allocated.
 template <class Model>
@@ -145,5 +145,5 @@ TEST(ParameterCount, CostAgreesForOtherOptions) {
   }
 }
 
-}  // namespace
+}  // namespace parameter_count_test
 }  // namespace headroom::models

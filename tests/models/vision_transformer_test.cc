@@ -11,7 +11,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::models {
-namespace {
+namespace vision_transformer_test {
 
 using config::ModelOptions;
 using testing::relative_error;
@@ -159,5 +159,5 @@ TEST(VisionTransformer, BadInputIsRefused) {
   EXPECT_THROW(VisionTransformer(other, 1), MisuseError);
 }
 
-}  // namespace
+}  // namespace vision_transformer_test
 }  // namespace headroom::models

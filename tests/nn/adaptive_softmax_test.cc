@@ -4,7 +4,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::nn {
-namespace {
+namespace adaptive_softmax_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -52,5 +52,5 @@ TEST(AdaptiveSoftmax, LikelihoodsAndGradientsAreThoseOfTheDistribution) {
   }
 }
 
-}  // namespace
+}  // namespace adaptive_softmax_test
 }  // namespace headroom::nn

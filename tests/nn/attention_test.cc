@@ -10,7 +10,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::nn {
-namespace {
+namespace attention_test {
 
 using config::AttentionOptions;
 using config::Position;
@@ -272,5 +272,5 @@ TEST(Attention, CrossAttentionHasNoOrder) {
   EXPECT_EQ(attention({.x = x, .source = source}, {}).sizes(), x.sizes());
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace headroom::nn

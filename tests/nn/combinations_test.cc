@@ -18,7 +18,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 namespace headroom::nn {
-namespace {
+namespace combinations_test {
 
 using testing::Choice;
 using testing::relative_error;
@@ -288,5 +288,5 @@ TEST(Combinations, EachWorksOrIsRefusedWithASentence) {
       << file << " is not what this test finds: HEADROOM_WRITE_DOCS=1 writes it anew";
 }
 
-}  // namespace
+}  // namespace combinations_test
 }  // namespace headroom::nn

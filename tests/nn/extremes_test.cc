@@ -8,7 +8,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::nn {
-namespace {
+namespace extremes_test {
 
 using testing::Choice;
 
@@ -105,5 +105,5 @@ TEST(Extremes, OneTokenIsASequence) {
   }
 }
 
-}  // namespace
+}  // namespace extremes_test
 }  // namespace headroom::nn

@@ -6,7 +6,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::nn {
-namespace {
+namespace mlp_test {
 
 using config::MlpKind;
 using config::MlpOptions;
@@ -90,5 +90,5 @@ TEST(Mlp, ExpertDropoutTakesWeightAway) {
   EXPECT_EQ((*layer.mlp)(at::randn({1, 3, 4}, at::kDouble), 0.0, context).abs().max().item<double>(), 0.0);
 }
 
-}  // namespace
+}  // namespace mlp_test
 }  // namespace headroom::nn

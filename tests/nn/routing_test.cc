@@ -10,7 +10,7 @@
 #include "ops/gradients.h"
 
 namespace headroom::nn {
-namespace {
+namespace routing_test {
 
 using config::AttentionOptions;
 using testing::relative_error;
@@ -137,5 +137,5 @@ TEST(GatedHeads, AreTheDenseHeadsTimesTheirGates) {
   EXPECT_LE(relative_error(gated.attention({.x = x}, {}), expected), 1e-13);
 }
 
-}  // namespace
+}  // namespace routing_test
 }  // namespace headroom::nn

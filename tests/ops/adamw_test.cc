@@ -8,7 +8,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
-namespace {
+namespace adamw_test {
 
 using testing::relative_error;
 
@@ -74,5 +74,5 @@ TEST(AdamW, RefusesListsOfDifferentLength) {
   EXPECT_THROW(adamw_step({at::zeros({1})}, {}, {}, {}, 1, {}), Error);
 }
 
-}  // namespace
+}  // namespace adamw_test
 }  // namespace headroom::ops

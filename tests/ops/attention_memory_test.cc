@@ -7,7 +7,7 @@
 #include "one_thread.h"
 
 namespace headroom::ops {
-namespace {
+namespace attention_memory_test {
 
 constexpr std::int64_t kHeads = 2, kTokens = 1536, kWidth = 8;
 constexpr std::int64_t kMatrix = kTokens * kTokens * std::int64_t{sizeof(float)};  // of one head
@@ -82,5 +82,5 @@ TEST(AttentionMemory, NoMatrixOfQueriesAndKeysIsKept) {
   }
 }
 
-}  // namespace
+}  // namespace attention_memory_test
 }  // namespace headroom::ops

@@ -9,7 +9,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
-namespace {
+namespace attention_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -169,5 +169,5 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_THROW(attention(half), Error);
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace headroom::ops

@@ -8,7 +8,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
-namespace {
+namespace dropout_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -73,5 +73,5 @@ TEST(Dropout, RefusesWhatItCannotDo) {
   EXPECT_THROW(ops::dropout(at::ones({2}, at::kDouble), {.p = 0.5}, Implementation::fused), MisuseError);
 }
 
-}  // namespace
+}  // namespace dropout_test
 }  // namespace headroom::ops

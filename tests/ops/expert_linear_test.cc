@@ -6,7 +6,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
-namespace {
+namespace expert_linear_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -126,5 +126,5 @@ TEST(ExpertLinear, RefusesWhatDoesNotFit) {
       MisuseError);
 }
 
-}  // namespace
+}  // namespace expert_linear_test
 }  // namespace headroom::ops

@@ -7,7 +7,7 @@
 #include "one_thread.h"
 
 namespace headroom::ops {
-namespace {
+namespace fused_heads_test {
 
 using testing::evaluate;
 using testing::relative_error;
@@ -293,5 +293,5 @@ TEST(FusedHeads, WhatIsNotFusedSaysWhy) {
   EXPECT_THROW(attention(in, Implementation::fused), MisuseError);
 }
 
-}  // namespace
+}  // namespace fused_heads_test
 }  // namespace headroom::ops

@@ -5,7 +5,7 @@
 #include "one_thread.h"
 
 namespace headroom::ops {
-namespace {
+namespace head_map_test {
 
 using testing::relative_error;
 
@@ -79,5 +79,5 @@ TEST(HeadMap, RefusesShapesThatDoNotFit) {
   EXPECT_THROW(apply_head_map(map, a), Error);
 }
 
-}  // namespace
+}  // namespace head_map_test
 }  // namespace headroom::ops

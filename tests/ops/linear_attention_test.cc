@@ -7,7 +7,7 @@
 #include "one_thread.h"
 
 namespace headroom::ops {
-namespace {
+namespace linear_attention_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -136,5 +136,5 @@ TEST(LinearAttention, NothingVisibleGivesZero) {
   EXPECT_THROW(linear_attention(random_inputs(4, 3, true)), Error);
 }
 
-}  // namespace
+}  // namespace linear_attention_test
 }  // namespace headroom::ops

@@ -4,7 +4,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
-namespace {
+namespace linear_cross_entropy_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -74,5 +74,5 @@ TEST(LinearCrossEntropy, RefusesWhatDoesNotFit) {
   EXPECT_THROW(linear_cross_entropy(at::ones({2, 4}), at::ones({4, 5}), {}, target + 5), Error);
 }
 
-}  // namespace
+}  // namespace linear_cross_entropy_test
 }  // namespace headroom::ops

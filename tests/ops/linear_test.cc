@@ -11,7 +11,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
-namespace {
+namespace linear_test {
 
 using testing::evaluate;
 using testing::expect_close;
@@ -103,5 +103,5 @@ TEST(Threads, AreUsedByParallelLoops) {
   EXPECT_EQ(seen.size(), 3);
 }
 
-}  // namespace
+}  // namespace linear_test
 }  // namespace headroom::ops

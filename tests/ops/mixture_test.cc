@@ -7,7 +7,7 @@
 #include "one_thread.h"
 
 namespace headroom::ops {
-namespace {
+namespace mixture_test {
 
 using testing::evaluate;
 using testing::relative_error;
@@ -172,5 +172,5 @@ TEST(Mixture, RefusesShapesThatDoNotFit) {
   EXPECT_THROW(attention(random_inputs({}), Implementation::fused), MisuseError);
 }
 
-}  // namespace
+}  // namespace mixture_test
 }  // namespace headroom::ops

@@ -7,7 +7,7 @@
 #include "headroom/ops/expert_linear.h"
 
 namespace headroom::ops {
-namespace {
+namespace registration_test {
 
 TEST(Registration, EveryOperatorHasItsDispatchKeys) {
   // Pulls the library in, then looks at all that it registered.
@@ -40,5 +40,5 @@ TEST(Registration, MetaTensorsGetShapes) {
             at::IntArrayRef({5, 7}));
 }
 
-}  // namespace
+}  // namespace registration_test
 }  // namespace headroom::ops

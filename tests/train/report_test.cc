@@ -9,7 +9,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom::train {
-namespace {
+namespace report_test {
 
 std::vector<Json> lines_of(const std::filesystem::path& path) {
   std::vector<Json> lines;
@@ -105,5 +105,5 @@ TEST(Balance, OfExperts) {
   EXPECT_NEAR(balance_of(at::tensor({1, 3}, at::kLong)).entropy, 0.8112781244591328, 1e-12);
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace headroom::train

@@ -5,7 +5,7 @@
 #include "headroom/train/train.h"
 
 namespace headroom::train {
-namespace {
+namespace schedule_test {
 
 config::TrainOptions options(config::Schedule schedule, std::int64_t steps, std::int64_t warmup, double final = 0.0) {
   config::TrainOptions options;
@@ -81,5 +81,5 @@ TEST(Schedule, NoStepsAtAll) {
   }
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace headroom::train

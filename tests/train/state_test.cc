@@ -9,7 +9,7 @@
 #include "train/resume.h"
 
 namespace headroom::train {
-namespace {
+namespace state_test {
 
 std::string reason(const std::function<void()>& action) {
   try {
@@ -151,5 +151,5 @@ TEST(ParametersHash, DependsOnNamesAndBytes) {
   EXPECT_NE(parameters_sha256(a), parameters_sha256(d));
 }
 
-}  // namespace
+}  // namespace state_test
 }  // namespace headroom::train

@@ -8,7 +8,7 @@
 #include "headroom/train/precision.h"
 
 namespace headroom::train {
-namespace {
+namespace step_test {
 
 at::Tensor random_tokens(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
   Random random(seed);
@@ -166,5 +166,5 @@ TEST(Precision, AutomaticIsDecidedOnce) {
   EXPECT_FALSE(compute_dtype(config::Precision::fp32).has_value());
 }
 
-}  // namespace
+}  // namespace step_test
 }  // namespace headroom::train

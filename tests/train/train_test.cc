@@ -13,7 +13,7 @@
 #include "headroom/eval/evaluate.h"
 
 namespace headroom::train {
-namespace {
+namespace train_test {
 
 namespace fs = std::filesystem;
 
@@ -213,5 +213,5 @@ TEST_F(Train, NamesWhatIsWrongWithTheData) {
   }
 }
 
-}  // namespace
+}  // namespace train_test
 }  // namespace headroom::train

@@ -10,8 +10,8 @@ using detail::padded;
 
 // One thread's buffers. Gradients of keys, values and offsets grow with their rows as columns, so that every product
 // reads its operands as they lie.
-struct Workspace {
-  Workspace(const AttentionShape& s, bool relative)
+struct AttentionWorkspace {
+  AttentionWorkspace(const AttentionShape& s, bool relative)
       : width(detail::row_width(s.d_head)),
         key_width(padded(s.keys) + kColumnStep),
         offset_width(s.offsets() + kBlockRows + 2 * kColumnStep) {
@@ -38,7 +38,7 @@ struct Workspace {
   Buffer rows;                         // [e, rows]: a block of q or d_o with rows as columns
 };
 
-void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h, Workspace& w) {
+void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h, AttentionWorkspace& w) {
   const std::int64_t g = h / (s.heads / s.kv_heads);
   w.head.pack(s, in, b, h);
   detail::to_rows(in.k.at(b, g), in.k.row, s.keys, s.d_head, w.key_width, w.keys.data());
@@ -53,13 +53,13 @@ void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, s
 
 // sum [e, columns] += rows^T [e, n] block [n, columns]
 void add_transposed(const Extent& e, std::int64_t d_head, const float* rows, std::int64_t stride, const float* block,
-                    std::int64_t columns, std::int64_t sum_width, float* sum, Workspace& w) {
+                    std::int64_t columns, std::int64_t sum_width, float* sum, AttentionWorkspace& w) {
   detail::to_columns(rows, stride, e.rows, d_head, e.rows, w.rows.data());
   tile_product({d_head, columns, e.rows, e.rows, columns, sum_width, true}, w.rows.data(), block, sum);
 }
 
 void position_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
-                       const Extent& e, std::int64_t b, std::int64_t h, Workspace& w) {
+                       const Extent& e, std::int64_t b, std::int64_t h, AttentionWorkspace& w) {
   // Row i of the scores' gradient goes back to where its offsets stand; the rest is 0.
   const std::int64_t n = e.offset_columns();
   for (std::int64_t i = 0; i < e.rows; ++i) {
@@ -76,7 +76,7 @@ void position_backward(const AttentionShape& s, const AttentionTensors& in, cons
 }
 
 void block_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out, const Extent& e,
-                    std::int64_t task, Workspace& w) {
+                    std::int64_t task, AttentionWorkspace& w) {
   const std::int64_t b = task / s.heads, h = task % s.heads;
   const float* d_o = out.d_o.at(b, h) + e.row * out.d_o.row;
   const float* o = out.o.at(b, h) + e.row * out.o.row;
@@ -103,7 +103,7 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
 void attention_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
                         std::int64_t begin, std::int64_t end) {
   const bool relative = in.q_position.data != nullptr;
-  Workspace w(s, relative);
+  AttentionWorkspace w(s, relative);
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t b = task / s.heads, h = task % s.heads;
     pack(s, in, b, h, w);

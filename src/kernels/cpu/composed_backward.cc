@@ -12,8 +12,8 @@ using detail::padded;
 using detail::Tile;
 
 // One thread's buffers; gradients of keys and values grow with their rows as columns, as in attention_backward.cc.
-struct Workspace {
-  explicit Workspace(const AttentionShape& s)
+struct ComposedWorkspace {
+  explicit ComposedWorkspace(const AttentionShape& s)
       : scores(s, detail::composed_rows(s)), d(s, detail::composed_rows(s)), p(s, kMixedRows), mixed(s, kMixedRows) {
     const std::int64_t width = padded(s.keys) + detail::kColumnStep;
     keys.make_room(s.kv_heads * width * detail::row_width(s.d_head));
@@ -33,7 +33,7 @@ struct Workspace {
   Buffer rows;                   // a block of q or d_o with rows as columns
 };
 
-void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Workspace& w) {
+void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, ComposedWorkspace& w) {
   w.sequence.pack(s, in, b);
   const std::int64_t width = w.sequence.key_width, room = width * detail::row_width(s.d_head);
   const HeadsView<const float>&k = in.attention.k, &v = in.attention.v;
@@ -62,17 +62,19 @@ struct Stage {
     sums.make_room(HeadSums::size(mix, kMixedRows, keys.width));
     return {sums.data(), keys.width};
   }
-  void mix(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& to, const Workspace& w) const {
+  void mix(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& to,
+           const ComposedWorkspace& w) const {
     const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
     mix_heads(mix, nullptr, from, to, m.columns, kept(mix));
   }
   // Gradients of the mixed rows become those of `from`.
-  void back(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& d, const Workspace& w) const {
+  void back(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& d,
+            const ComposedWorkspace& w) const {
     const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
     mix_heads_backward(mix, from, d, m.columns, kept(mix), gradients(e.row + m.first, e.low, w));
   }
   // Where those of query row i's factors and of keys from `low` on go: laid out as mix_of() reads the factors.
-  HeadMixGradients gradients(std::int64_t i, std::int64_t low, const Workspace& w) const {
+  HeadMixGradients gradients(std::int64_t i, std::int64_t low, const ComposedWorkspace& w) const {
     HeadMixGradients to;
     const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
     if (stage.fixed != nullptr) {
@@ -93,7 +95,7 @@ struct Stage {
 
 // For a few rows: scores become composed probabilities, and gradients of these those of the scores.
 void rows_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
-                   const MixedRows& m, Workspace& w) {
+                   const MixedRows& m, ComposedWorkspace& w) {
   const PackedSequence& sequence = w.sequence;
   const Stage pre{s, in.pre, out.pre, sequence.pre, w.pre_sums, w.d_pre_key},
       post{s, in.post, out.post, sequence.post, w.post_sums, w.d_post_key};
@@ -139,7 +141,7 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
 
 // sum [e, columns] += factor rows^T [e, n] block [n, columns]
 void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> rows, float factor,
-                    const float* block, float* sum, Workspace& w) {
+                    const float* block, float* sum, ComposedWorkspace& w) {
   detail::to_columns(rows.data, rows.stride, e.rows, s.d_head, e.rows, w.rows.data());
   scaled_copy(w.rows.data(), factor, s.d_head * e.rows, w.rows.data());
   tile_product({s.d_head, e.columns, e.rows, e.rows, Tile::row_stride(e), w.sequence.key_width, true}, w.rows.data(),
@@ -147,7 +149,7 @@ void add_transposed(const AttentionShape& s, const Extent& e, Strided<const floa
 }
 
 void block_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
-                    Workspace& w) {
+                    ComposedWorkspace& w) {
   const PackedSequence& sequence = w.sequence;
   const std::int64_t b = sequence.b, width = sequence.key_width, room = width * s.d_head;
   const std::int64_t row_width = detail::row_width(s.d_head);
@@ -182,7 +184,7 @@ void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const B
 
 void composed_attention_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out,
                                  std::int64_t begin, std::int64_t end) {
-  Workspace w(s);
+  ComposedWorkspace w(s);
   const HeadsView<float>&d_k = out.attention.d_k, &d_v = out.attention.d_v;
   const std::int64_t rows = detail::composed_rows(s);
   for (w.task = begin; w.task < end; ++w.task) {

@@ -68,8 +68,8 @@ struct Block {
 };
 
 // What the backward pass needs beside the block; gradients of keys and values grow with their rows as columns.
-struct Workspace {
-  Workspace(const AttentionShape& s, const MixtureTensors& in) : block(s, in) {
+struct MixtureWorkspace {
+  MixtureWorkspace(const AttentionShape& s, const MixtureTensors& in) : block(s, in) {
     p.make_room(kBlockRows * padded(s.keys));
     d_p.make_room(p.size());
     values.make_room(s.d_head * block.width);
@@ -107,7 +107,7 @@ struct Workspace {
 };
 
 void block_backward(const AttentionShape& s, const MixtureTensors& in, const MixtureGradients& out, const Extent& e,
-                    Workspace& w) {
+                    MixtureWorkspace& w) {
   Block& block = w.block;
   const std::int64_t task = block.b * s.heads + block.h, room = s.d_head * block.width;
   const float* d_o = out.d_o.at(block.b, block.h) + e.row * out.d_o.row;
@@ -173,7 +173,7 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
 
 void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& in, const MixtureGradients& out,
                                 std::int64_t begin, std::int64_t end) {
-  Workspace w(s, in);
+  MixtureWorkspace w(s, in);
   for (std::int64_t task = begin; task < end; ++task) {
     w.pack(s, in, task);
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
