@@ -62,21 +62,15 @@ class HeadProjections : public Projection {
     at::Tensor offset(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
   };
 
-  // Experts start normal, plain layers truncated normal; in a SwitchHead layer all projections start normal. Layers
-  // that compose heads start as DCMHA's: normal, by Glorot's rule.
+  // A layer of experts starts normal in all its projections, any other truncated normal: composed layers start as the
+  // dense ones that they are compared with.
   at::Tensor begin(std::string_view name, std::vector<std::int64_t> shape, std::int64_t copies, double std,
                    const Builder& build) const {
     if (copies > 1) {
       shape.insert(shape.begin(), copies);
     }
-    if (options_.projection == config::Projection::experts) {
-      return build.normal(name, shape, std);
-    }
-    if (options_.composition != config::Composition::none) {
-      const std::int64_t wide = options_.n_heads * options_.d_head;
-      return build.normal(name, shape, std::sqrt(2.0 / static_cast<double>(d_model_ + wide)));
-    }
-    return build.truncated_normal(name, shape, std);
+    return options_.projection == config::Projection::experts ? build.normal(name, shape, std)
+                                                              : build.truncated_normal(name, shape, std);
   }
 
   Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const ProjectionInit& init,

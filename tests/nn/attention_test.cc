@@ -216,35 +216,6 @@ TEST(Attention, SharedSelectionWithoutMemoryChoosesOnce) {
   EXPECT_EQ(usage.at("select_in").sum().item<std::int64_t>(), 2 * 5 * 2 * 2);  // B T H k
 }
 
-TEST(Attention, InitialisationHasTheSpecifiedDeviations) {
-  AttentionOptions o = with_experts(small(Position::relative), "vo");
-  o.n_heads = 4;
-  o.d_head = 48;
-  Parameters parameters;
-  const std::int64_t d = 320, layers = 5;
-  const Attention attention(
-      o, {.d_model = d, .n_layers = layers},
-      Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
-  const double s0 = std::sqrt(2.0 / layers);
-  for (const Parameter& p : parameters.all()) {
-    const double expected = s0 / std::sqrt(p.name == "w_o" ? 4 * 48.0 : static_cast<double>(d));
-    const double n = static_cast<double>(p.tensor.numel());
-    // The deviation of n normal numbers is known to 1 / sqrt(2 n): five times that.
-    EXPECT_NEAR(p.tensor.std().item<double>() / expected, 1.0, 5.0 / std::sqrt(2.0 * n)) << p.name;
-  }
-  Parameters dense;
-  AttentionOptions plain = small(Position::none);
-  plain.d_head = 200;
-  const Attention other(plain, {.d_model = d, .n_layers = layers},
-                        Builder(dense, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
-  const at::Tensor w = dense.at("w_q");
-  const double std = s0 / std::sqrt(static_cast<double>(d));
-  EXPECT_NEAR(w.std().item<double>() / std, 1.0, 0.01);
-  // Cut at two deviations before it was stretched by 1 / 0.8796.
-  EXPECT_LE(w.abs().max().item<double>(), 2.0 / 0.8796 * std * 1.001);
-  EXPECT_GE(w.abs().max().item<double>(), 2.0 * std);
-}
-
 TEST(Attention, ExpertDropoutNeedsAGeneratorAndDependsOnNothingElse) {
   AttentionOptions o = with_experts(small(Position::none), "vo");
   o.expert_dropout = 0.5;

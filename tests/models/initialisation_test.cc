@@ -1,0 +1,100 @@
+// What models start as around and inside their layers.
+#include "headroom/models/classifier.h"
+#include "headroom/models/language_model.h"
+#include "headroom/models/masked_language_model.h"
+#include "headroom/models/vision_transformer.h"
+#include "starts.h"
+
+namespace headroom::models {
+namespace initialisation_test {
+
+using testing::constant;
+using testing::expect_start;
+using testing::normal;
+using testing::truncated;
+using testing::uniform;
+
+constexpr std::int64_t kWidth = 64;
+
+config::ModelOptions small(config::ModelKind kind = config::ModelKind::language_model) {
+  config::ModelOptions o;
+  o.kind = kind;
+  o.vocabulary_size = 300;
+  o.n_layers = 3;
+  o.d_model = kWidth;
+  o.context_length = 16;
+  o.n_classes = 8;
+  o.attention.n_heads = 4;
+  o.attention.d_head = 12;
+  o.mlp.d_hidden = 80;
+  return o;
+}
+
+double fan(std::int64_t in) {
+  return 1.0 / std::sqrt(static_cast<double>(in));
+}
+
+TEST(Initialisation, LanguageModels) {
+  config::ModelOptions o = small();
+  o.attention.position = config::Position::learned;
+  o.adaptive_cutoffs = {100, 150, 200, 250, 280};
+  const LanguageModel model(o, 1);
+  const nn::Parameters& p = model.parameters();
+  expect_start("embed", p.at("embed"), normal(fan(kWidth)));
+  expect_start("position", p.at("position"), normal(fan(kWidth)));
+  expect_start("head.w", p.at("head.w"), uniform(fan(kWidth)));
+  expect_start("head.b", p.at("head.b"), uniform(fan(kWidth)));
+  expect_start("head.w_cluster", p.at("head.w_cluster"), uniform(fan(kWidth)));
+  expect_start("norm_f.scale", p.at("norm_f.scale"), constant(1));
+  expect_start("norm_f.bias", p.at("norm_f.bias"), constant(0));
+}
+
+// Every layer of a composed model, its MLP, embedding and head as in the dense one: two models that are compared differ
+// by what they are, not by how they start.
+TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
+  const double in = std::sqrt(2.0 / (3 * kWidth));
+  for (const auto composition : {config::Composition::none, config::Composition::dynamic}) {
+    config::ModelOptions o = small();
+    o.attention.composition = composition;
+    const LanguageModel model(o, 1);
+    const nn::Parameters& p = model.parameters();
+    for (const std::string layer : {"layer0.", "layer1.", "layer2."}) {
+      for (const char* name : {"attention.w_q", "attention.w_k", "attention.w_v", "ffn.w_up"}) {
+        expect_start(layer + name, p.at(layer + name), truncated(in));
+      }
+      expect_start(layer + "attention.w_o", p.at(layer + "attention.w_o"), truncated(std::sqrt(2.0 / (3 * 4 * 12))));
+      expect_start(layer + "ffn.w_down", p.at(layer + "ffn.w_down"), truncated(std::sqrt(2.0 / (3 * 80))));
+      for (const char* name : {"norm_1", "norm_2"}) {
+        expect_start(layer + name, p.at(layer + name + ".scale"), constant(1));
+        expect_start(layer + name, p.at(layer + name + ".bias"), constant(0));
+      }
+    }
+    expect_start("embed", p.at("embed"), normal(fan(kWidth)));
+    expect_start("head.w", p.at("head.w"), uniform(fan(kWidth)));
+  }
+}
+
+TEST(Initialisation, HeadsOfTheOtherModels) {
+  const MaskedLanguageModel masked(small(config::ModelKind::masked_language_model), 1);
+  expect_start("head.w_transform", masked.parameters().at("head.w_transform"), uniform(fan(kWidth)));
+  expect_start("norm_embed.scale", masked.parameters().at("norm_embed.scale"), constant(1));
+
+  config::ModelOptions o = small(config::ModelKind::classifier);
+  o.d_head_hidden = 48;
+  Classifier classifier(o, 1);
+  expect_start("head.w_up", classifier.parameters().at("head.w_up"), uniform(fan(kWidth)));
+  expect_start("head.w_down", classifier.parameters().at("head.w_down"), uniform(fan(48)));
+
+  o = small(config::ModelKind::vision);
+  o.image_size = 16;
+  o.patch_size = 4;
+  o.attention.position = config::Position::learned;
+  const VisionTransformer vision(o, 1);
+  expect_start("patch.w", vision.parameters().at("patch.w"), truncated(fan(3 * 4 * 4)));
+  expect_start("patch.b", vision.parameters().at("patch.b"), constant(0));
+  expect_start("position", vision.parameters().at("position"), normal(fan(kWidth)));
+  expect_start("head.w_down", vision.parameters().at("head.w_down"), constant(0));
+}
+
+}  // namespace initialisation_test
+}  // namespace headroom::models
