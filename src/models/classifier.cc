@@ -10,31 +10,29 @@
 #include "headroom/models/embedding.h"
 
 namespace headroom::models {
-namespace {
-
-struct Linear {
-  at::Tensor w, b;
-};
-
-Linear make_linear(const std::string& suffix, std::int64_t in, std::int64_t out, bool bias, const nn::Builder& build) {
-  const double bound = 1.0 / std::sqrt(static_cast<double>(in));
-  Linear layer;
-  layer.w = build.uniform("w" + suffix, {in, out}, bound);
-  if (bias) {
-    layer.b = build.uniform("b" + suffix, {out}, bound);
-  }
-  return layer;
-}
-
-}  // namespace
 
 struct Classifier::Parts {
+  struct Linear {
+    at::Tensor w, b;
+  };
+
   config::ModelOptions options;
   nn::Parameters parameters;
   std::optional<Embedding> embedding;
   std::optional<Encoder> encoder;
   std::optional<Linear> up;
   Linear down;
+
+  static Linear make_linear(const std::string& suffix, std::int64_t in, std::int64_t out, bool bias,
+                            const nn::Builder& build) {
+    const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+    Linear layer;
+    layer.w = build.uniform("w" + suffix, {in, out}, bound);
+    if (bias) {
+      layer.b = build.uniform("b" + suffix, {out}, bound);
+    }
+    return layer;
+  }
 
   // [B, d]: the mean of the final norm's result over all positions.
   at::Tensor features(const at::Tensor& tokens, const nn::Context& context) const {
@@ -57,10 +55,10 @@ Classifier::Classifier(const config::ModelOptions& o, std::uint64_t seed, at::Te
   p.encoder.emplace(o, /*final_norm=*/true, build);
   std::int64_t width = o.d_model * (o.paired ? 4 : 1);
   if (o.d_head_hidden > 0) {
-    p.up = make_linear("_up", width, o.d_head_hidden, true, build.in("head"));
+    p.up = Parts::make_linear("_up", width, o.d_head_hidden, true, build.in("head"));
     width = o.d_head_hidden;
   }
-  p.down = make_linear("_down", width, o.n_classes, o.head_bias, build.in("head"));
+  p.down = Parts::make_linear("_down", width, o.n_classes, o.head_bias, build.in("head"));
 }
 
 Classifier::~Classifier() = default;

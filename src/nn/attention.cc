@@ -89,7 +89,8 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
                                       .source_value = input.source_value.defined() ? input.source_value : source,
                                       .cross = place_.cross,
                                       .valid_queries = input.valid_queries,
-                                      .router_noise = input.router_noise},
+                                      .router_noise = input.router_noise,
+                                      .router_slots = input.router_slots},
                                      context);
   normalise_and_rotate(heads, input, context);
   std::vector<at::Tensor> kept = heads.keys;

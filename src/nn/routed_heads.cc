@@ -102,7 +102,9 @@ class RoutedHeads : public Projection {
     }
     Selection chosen = choose_experts(score.unsqueeze(1), choice, context, "select");
     if (context.losses != nullptr) {
-      add_routing_losses(chosen, choice.valid, input.x.size(0), options_, context);
+      const Selection by_slot =
+          input.router_slots ? chosen.in_order_of(input.router_slots->reshape(chosen.index.sizes())) : chosen;
+      add_routing_losses(by_slot, choice.valid, input.x.size(0), options_, context);
     }
     return chosen;
   }

@@ -38,6 +38,10 @@ Selection Selection::narrow(std::int64_t batch, std::int64_t begin, std::int64_t
   return {rows(score), rows(index), rows(weight)};
 }
 
+Selection Selection::in_order_of(const at::Tensor& other) const {
+  return {score, other, at::zeros_like(score).scatter(-1, index, weight).gather(-1, other)};
+}
+
 at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
   switch (gate) {
     case config::Gate::sigmoid:

@@ -204,27 +204,22 @@ def test_compare(headroom, tiny, tmp_path):
     assert "dense" in report and "http" not in re.sub(r"http://www\.w3\.org/\S+", "", report)
 
 
-def golden_cases():
-    folder = train_runs.ROOT.parent / "shared" / "golden" / "switchhead"
-    if not folder.is_dir():
-        pytest.skip(f"no reference cases at {folder}")
-    return sorted(folder.glob("*.json"))
+GOLDEN_CASE = train_runs.ROOT / "tests/golden/cases/switchhead/rope_vo.json"
 
 
 def test_golden(headroom):
-    case = golden_cases()[0]
-    document = headroom.json("golden", case)
+    document = headroom.json("golden", GOLDEN_CASE)
     assert (document["passed"], document["failed"]) == (1, 0)
     assert {"case", "family", "implementation", "passed", "worst_tensor", "error", "limit"} <= document["cases"][0].keys()
-    assert headroom("golden", case, "--dtype", "float64").stdout.splitlines()[-1] == "1 passed, 0 failed"
+    assert headroom("golden", GOLDEN_CASE, "--dtype", "float64").stdout.splitlines()[-1] == "1 passed, 0 failed"
 
 
 def test_a_golden_case_beyond_its_limit_is_status_1(headroom, tmp_path):
-    case = golden_cases()[0]
-    strict = json.loads(case.read_text())
+    strict = json.loads(GOLDEN_CASE.read_text())
     strict["tolerance"] = dict.fromkeys(strict["tolerance"], 1e-30)
-    (tmp_path / case.name).write_text(json.dumps(strict))
-    (tmp_path / case.with_suffix(".safetensors").name).symlink_to(case.with_suffix(".safetensors"))
+    (tmp_path / GOLDEN_CASE.name).write_text(json.dumps(strict))
+    data = GOLDEN_CASE.with_suffix(".safetensors")
+    (tmp_path / data.name).symlink_to(data)
     assert headroom("golden", tmp_path, status=1).stdout.splitlines()[-1] == "0 passed, 1 failed"
 
 

@@ -36,6 +36,7 @@ struct AttentionInput {
   std::optional<at::Tensor> valid_keys;     // [B, S] bool
   std::optional<at::Tensor> valid_queries;  // [B, T] bool: routed heads route others nowhere, their output is 0
   std::optional<at::Tensor> router_noise;   // see ProjectionInput
+  std::optional<at::Tensor> router_slots;   // see ProjectionInput
   AttentionCache* cache = nullptr;          // decoding: x is appended to what the cache holds
 };
 

@@ -1,4 +1,4 @@
-#include "headroom/eval/golden.h"
+#include "headroom/golden/golden.h"
 
 #include "engine.h"
 #include "headroom/core/error.h"
@@ -9,16 +9,16 @@ int run(const Golden& command, const EngineRequest& request) {
   if (command.device == "cuda" && !at::hasCUDA()) {
     misuse("golden: --device cuda: there is no CUDA device here");
   }
-  eval::GoldenOptions options;
+  golden::Options options;
   options.implementation = command.implementation;
   options.dtype = command.dtype == "float64" ? at::kDouble : at::kFloat;
   options.device = command.device == "cuda" ? at::kCUDA : at::kCPU;
 
   const Output& output = request.output;
   const std::vector<std::filesystem::path> paths(command.paths.begin(), command.paths.end());
-  const std::vector<eval::GoldenOutcome> outcomes = eval::run_golden(
-      paths, options, [&](const eval::GoldenOutcome& outcome) { output.text(eval::golden_line(outcome) + "\n"); });
-  const Json document = eval::golden_json(outcomes);
+  const std::vector<golden::Outcome> outcomes = golden::run_cases(
+      paths, options, [&](const golden::Outcome& outcome) { output.text(golden::outcome_line(outcome) + "\n"); });
+  const Json document = golden::outcomes_json(outcomes);
   const auto failed = document.at("failed").get<std::int64_t>();
   output.text(fmt::format("{} passed, {} failed\n", document.at("passed").get<std::int64_t>(), failed));
   output.document(document);

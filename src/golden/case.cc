@@ -1,0 +1,231 @@
+#include "case.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/safetensors.h"
+
+namespace headroom::golden {
+namespace {
+
+at::Tensor to_tensor(const StoredTensor& stored, const std::filesystem::path& file, const std::string& name,
+                     const Options& options) {
+  if (stored.dtype != DType::f32 && stored.dtype != DType::i32) {
+    misuse("{}: {}: dtype must be F32 or I32, got {}", file.string(), name, name_of(stored.dtype));
+  }
+  const bool whole = stored.dtype == DType::i32;
+  at::Tensor t = at::empty(stored.shape, whole ? at::kInt : at::kFloat);
+  if (!stored.data.empty()) {
+    std::memcpy(t.mutable_data_ptr(), stored.data.data(), stored.data.size());
+  }
+  return t.to(options.device, whole ? at::kLong : options.dtype);
+}
+
+double largest(const at::Tensor& t) {
+  return t.numel() == 0 ? 0.0 : t.abs().max().item<double>();
+}
+
+// Keeps the tensor that is nearest to its limit, or furthest beyond.
+void keep_worst(Outcome& outcome, const std::string& name, double error, double limit) {
+  const double ratio = std::isfinite(error) ? error / limit : std::numeric_limits<double>::infinity();
+  if (outcome.worst_tensor.empty() || ratio > outcome.error / outcome.limit) {
+    outcome.worst_tensor = name;
+    outcome.error = error;
+    outcome.limit = limit;
+  }
+}
+
+void compare_tensor(const std::string& name, const at::Tensor& got, const at::Tensor& expected, double scale,
+                    double limit, Outcome& outcome) {
+  if (got.sizes() != expected.sizes()) {
+    misuse("{}: shape differs: {} numbers for {}", name, got.numel(), expected.numel());
+  }
+  const at::Tensor difference = got.detach().to(at::kDouble) - expected.to(at::kDouble);
+  const double error = largest(difference);
+  if (!at::isFloatingType(expected.scalar_type())) {
+    keep_worst(outcome, name, error, 0.5);  // integers are equal or not
+    return;
+  }
+  keep_worst(outcome, name, scale > 0.0 ? error / scale : error, limit);
+}
+
+using Named = std::map<std::string, at::Tensor>;
+
+// The case's tensors whose names begin with `group`, by the rest of the name.
+Named expected_under(const Case& c, const std::string& group) {
+  Named found;
+  for (auto it = c.tensors.lower_bound(group); it != c.tensors.end() && it->first.starts_with(group); ++it) {
+    found.emplace(it->first.substr(group.size()), it->second);
+  }
+  return found;
+}
+
+void compare_gradients(const Case& c, const Result& result, const at::Tensor& objective, const std::string& group,
+                       Outcome& outcome) {
+  const Named expected = expected_under(c, group);
+  if (expected.empty()) {
+    return;
+  }
+  std::vector<at::Tensor> wanted;
+  double g = 0.0;
+  for (const auto& [name, value] : expected) {
+    const auto found = result.leaves.find(name);
+    if (found == result.leaves.end()) {
+      misuse("{}{}: no such input or parameter here", group, name);
+    }
+    wanted.push_back(found->second);
+    g = std::max(g, largest(value));
+  }
+  const auto grads = torch::autograd::grad({objective}, wanted, {}, /*retain_graph=*/true, /*create_graph=*/false,
+                                           /*allow_unused=*/true);
+  std::size_t i = 0;
+  for (const auto& [name, value] : expected) {
+    const at::Tensor got = (grads[i].defined() ? grads[i] : at::zeros_like(wanted[i])).reshape(value.sizes());
+    const double scale = std::max(largest(value), c.grad_floor * g);
+    compare_tensor(group + name, got, value, scale, c.limit_grad, outcome);
+    ++i;
+  }
+}
+
+double weight_of(const Json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object.at(key).is_number() ? object.at(key).get<double>() : 0.0;
+}
+
+// L = objective.out * sum(out * grad_out) + objective.loss * out.loss + objective.aux * aux.total
+at::Tensor objective_of(const Case& c, const Result& result) {
+  const Json objective = c.options.value("objective", Json());
+  at::Tensor total;
+  const auto add = [&](double weight, const at::Tensor& term) {
+    if (weight != 0.0) {
+      total = total.defined() ? total + weight * term : weight * term;
+    }
+  };
+  if (weight_of(objective, "out") != 0.0) {
+    add(weight_of(objective, "out"), (result.values.at("out") * c.at(result.prefix + "grad_out")).sum());
+  }
+  if (weight_of(objective, "loss") != 0.0) {
+    add(weight_of(objective, "loss"), result.values.at("out.loss").sum());
+  }
+  if (weight_of(objective, "aux") != 0.0) {
+    add(weight_of(objective, "aux"), result.values.at("aux.total").sum());
+  }
+  return total;
+}
+
+}  // namespace
+
+std::int64_t Case::dim(const std::string& key) const {
+  if (!dims.contains(key) || !dims.at(key).is_number_integer()) {
+    misuse("{}: dims.{} must be an integer", name, key);
+  }
+  return dims.at(key).get<std::int64_t>();
+}
+
+const at::Tensor& Case::at(const std::string& tensor) const {
+  const auto found = tensors.find(tensor);
+  if (found == tensors.end()) {
+    misuse("{}: tensor {} is missing", name, tensor);
+  }
+  return found->second;
+}
+
+Case read_case(const std::filesystem::path& json, const Options& options) {
+  const Json meaning = parse_json(read_text_file(json), json.string());
+  Case c;
+  try {
+    if (meaning.at("format") != 1) {
+      misuse("{}: format must be 1, got {}", json.string(), meaning.at("format").dump());
+    }
+    c.name = meaning.at("case").get<std::string>();
+    c.family = meaning.at("family").get<std::string>();
+    c.dims = meaning.at("dims");
+    c.options = meaning.at("options");
+    const Json& tolerance = meaning.at("tolerance");
+    c.limit_out = tolerance.at("out").get<double>();
+    c.limit_grad = tolerance.value("grad", c.limit_out);
+    c.grad_floor = tolerance.value("grad_floor", 0.0);
+    if (options.dtype == at::kDouble) {
+      c.limit_out = c.limit_grad = 3e-7;
+    }
+  } catch (const Json::exception& problem) {
+    misuse("{}: not a reference case: {}", json.string(), problem.what());
+  }
+  std::filesystem::path file = json;
+  const SafetensorsFile stored(file.replace_extension(".safetensors"));
+  for (const auto& [name, tensor] : stored.tensors()) {
+    c.tensors.emplace(name, to_tensor(tensor, file, name, options));
+  }
+  return c;
+}
+
+at::Tensor leaf(const Case& c, const std::string& name, Result& result) {
+  at::Tensor t = c.at(name).detach().clone();
+  t.requires_grad_(true);
+  result.leaves[name] = t;
+  return t;
+}
+
+void load_parameters(const Case& c, nn::Parameters& parameters, Result& result) {
+  const at::NoGradGuard no_grad;
+  std::size_t used = 0;
+  for (const nn::Parameter& parameter : parameters.all()) {
+    const at::Tensor& value = c.at("param." + parameter.name);
+    const bool same = value.squeeze().sizes() == parameter.tensor.squeeze().sizes();  // one component needs no axis
+    if (!same) {
+      misuse("{}: param.{}: shape differs from the layer's", c.name, parameter.name);
+    }
+    parameter.tensor.copy_(value.view(parameter.tensor.sizes()));
+    result.leaves["param." + parameter.name] = parameter.tensor;
+    ++used;
+  }
+  for (const nn::Parameter& parameter : parameters.stored()) {
+    if (!parameter.tensor.requires_grad() && c.has("state." + parameter.name + "_before")) {
+      const at::Tensor& before = c.at("state." + parameter.name + "_before");
+      parameter.tensor.copy_(before.view(parameter.tensor.sizes()));
+    }
+  }
+  if (const std::size_t given = expected_under(c, "param.").size(); given != used) {
+    misuse("{}: {} parameters are given, the layer has {}", c.name, given, used);
+  }
+}
+
+void add_trace(const std::map<std::string, at::Tensor>& trace, const std::string& scope, Result& result) {
+  for (const auto& [name, value] : trace) {
+    if (name.starts_with(scope)) {
+      result.values["mid." + name.substr(scope.size())] = value;
+    }
+  }
+}
+
+void compare(const Case& c, const Result& result, Outcome& outcome) {
+  for (const std::string group : {"out", "aux.", "mid.", "state."}) {
+    for (const auto& [rest, expected] : expected_under(c, result.prefix + group)) {
+      const std::string name = group + rest;
+      const auto found = result.values.find(name);
+      if (found != result.values.end()) {
+        const at::Tensor got =
+            found->second.numel() == expected.numel() ? found->second.reshape(expected.sizes()) : found->second;
+        const double scale = at::isFloatingType(expected.scalar_type()) ? largest(expected) : 1.0;
+        compare_tensor(result.prefix + name, got, expected, scale, c.limit_out, outcome);
+      } else if (group != "mid." && !name.ends_with("_before")) {
+        misuse("{}: {}{} was not computed", c.name, result.prefix, name);
+      }
+    }
+  }
+  if (const at::Tensor objective = objective_of(c, result); objective.defined()) {
+    compare_gradients(c, result, objective, result.prefix + "grad.", outcome);
+  }
+  for (const auto& [name, value] : result.values) {
+    if (name.starts_with("aux.") && name != "aux.total") {
+      compare_gradients(c, result, value.sum(), result.prefix + "grad_aux." + name.substr(4) + ".", outcome);
+    }
+  }
+}
+
+}  // namespace headroom::golden

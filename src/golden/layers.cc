@@ -1,0 +1,228 @@
+// Attention layers and expert MLPs, each alone.
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+#include "headroom/nn/adaptive_softmax.h"
+#include "headroom/nn/attention.h"
+#include "headroom/nn/mlp.h"
+#include "headroom/nn/routing_losses.h"
+#include "runners.h"
+
+namespace headroom::golden {
+namespace {
+
+nn::Builder builder(nn::Parameters& parameters, const at::Tensor& like) {
+  return {parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}),
+          at::TensorOptions(like.scalar_type())};
+}
+
+bool pads_queries(const Json& options) {
+  return options.contains("padding") && options.at("padding").is_object() &&
+         options.at("padding").value("queries", "") == "zero";
+}
+
+nn::AttentionInput attention_input(const Case& c, Result& result) {
+  nn::AttentionInput input;
+  input.x = leaf(c, "in.x", result);
+  if (c.has("in.mem")) {
+    input.source = at::cat({leaf(c, "in.mem", result), input.x}, 1);
+  } else if (c.has("in.source")) {
+    input.source = leaf(c, "in.source", result);
+    if (c.has("in.source_value")) {
+      input.source_value = leaf(c, "in.source_value", result);
+    }
+  }
+  if (c.has("in.mask") && !c.options.value("padding", Json()).is_null()) {
+    input.valid_keys = c.at("in.mask").ne(0);
+  }
+  if (pads_queries(c.options)) {
+    input.valid_queries = c.at("in.mask_query").ne(0);
+  }
+  if (c.has("in.noise")) {
+    input.router_noise = c.at("in.noise");
+  }
+  if (c.has("in.slot_index")) {
+    input.router_slots = c.at("in.slot_index");
+  }
+  return input;
+}
+
+// The losses that a layer reported, under the cases' names, and their sum with the case's weights.
+void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, Result& result) {
+  if (const auto entropy = losses.find("routing_entropy"); entropy != losses.end()) {
+    losses["entropy"] = entropy->second;
+    losses.erase(entropy);
+  }
+  const Json weights = c.options.value("losses", Json());
+  at::Tensor total;
+  for (const auto& [name, value] : losses) {
+    result.values["aux." + name] = value;
+    if (weights.is_object() && weights.contains(name)) {
+      const at::Tensor term = value * weights.at(name).get<double>();
+      total = total.defined() ? total + term : term;
+    }
+  }
+  if (total.defined()) {
+    result.values["aux.total"] = total;
+  }
+}
+
+// What a padded query chose means nothing: only the others are compared.
+void forget_padded_choices(const Case& c, const std::optional<at::Tensor>& valid, Result& result) {
+  const auto index = result.values.find("mid.select.index");
+  if (valid && index != result.values.end() && c.has("mid.select.index")) {
+    const at::Tensor& expected = c.at("mid.select.index");
+    index->second = at::where(valid->view({-1, 1}), index->second.view({-1, expected.size(2)}),
+                              expected.view({-1, expected.size(2)}));
+  }
+}
+
+// A router without its layer: what it chooses, and its losses.
+std::vector<Result> run_router(const Case& c) {
+  Result result;
+  const at::Tensor x = leaf(c, "in.x", result), select = leaf(c, "param.select", result);
+  const config::AttentionOptions o = [&] {
+    Case with_head = c;
+    with_head.dims["d_head"] = 1;
+    return attention_options(with_head, "moa", c.options);
+  }();
+  nn::SelectionOptions choice{.n_heads = 1, .n_experts = o.n_experts, .top_k = o.top_k, .gate = o.gate};
+  if (pads_queries(c.options)) {
+    choice.valid = c.at("in.mask_query").ne(0).reshape({-1});
+  }
+  nn::Context context;
+  std::map<std::string, at::Tensor> losses, trace;
+  context.losses = &losses;
+  context.trace = &trace;
+  at::Tensor score = x.reshape({-1, x.size(2)}).mm(select);
+  if (o.noisy_routing) {
+    const at::Tensor spread = at::softplus(x.reshape({-1, x.size(2)}).mm(leaf(c, "param.select_noise", result)));
+    score =
+        score + c.at("in.noise").reshape(score.sizes()) * (spread + c.options.at("noise").at("floor").get<double>());
+  }
+  nn::Selection chosen = nn::choose_experts(score.unsqueeze(1), choice, context, "select");
+  if (c.has("in.slot_index")) {
+    chosen = chosen.in_order_of(c.at("in.slot_index").reshape(chosen.index.sizes()));
+  }
+  nn::add_routing_losses(chosen, choice.valid, x.size(0), o, context);
+  add_losses(c, std::move(losses), result);
+  add_trace(trace, "", result);
+  forget_padded_choices(c, choice.valid, result);
+  return {std::move(result)};
+}
+
+// The first tokens at once, then one by one, each key's part computed once.
+Result decode_attention(const Case& c, const nn::Attention& attention, const nn::AttentionInput& input,
+                        const nn::Context& given, Result result) {
+  const Json& decode = c.options.at("decode");
+  const auto prefill = decode.at("prefill").get<std::int64_t>(), steps = decode.at("steps").get<std::int64_t>(),
+             slots = decode.at("slots").get<std::int64_t>();
+  nn::AttentionCache cache(slots, /*sliding=*/true);
+  std::vector<at::Tensor> rows, maps;
+  std::map<std::string, at::Tensor> trace;
+  nn::Context context = given;
+  context.trace = &trace;
+  at::Tensor held;
+  for (std::int64_t at = 0; at < prefill + steps;) {
+    const std::int64_t n = at == 0 ? prefill : 1;
+    nn::AttentionInput step;
+    step.x = input.x.narrow(1, at, n);
+    step.cache = &cache;
+    rows.push_back(attention(step, context));
+    held = trace.at("key_map");
+    maps.push_back(held.narrow(1, held.size(1) - n, n));
+    at += n;
+  }
+  result.values["out"] = at::cat(rows, 1);
+  result.values["mid.key_map"] = at::cat(maps, 1);
+  const std::int64_t total = prefill + steps, kept = std::min(total, slots);
+  at::Tensor after = at::zeros_like(c.at("state.key_map_after"));
+  for (std::int64_t token = total - kept; token < total; ++token) {
+    after.select(1, token % slots).copy_(held.select(1, held.size(1) - (total - token)));
+  }
+  result.values["state.key_map_after"] = after;
+  return result;
+}
+
+}  // namespace
+
+std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
+  if (c.options.value("module", "attention") == "router") {
+    return run_router(c);
+  }
+  Result result;
+  const nn::AttentionInput input = attention_input(c, result);
+  nn::Parameters parameters;
+  const nn::Attention attention(attention_options(c, c.family, c.options), place_of(c, c.options),
+                                builder(parameters, input.x));
+  load_parameters(c, parameters, result);
+  nn::Context context = given;
+  // A prior that replaces itself does so in training only; there is no dropout here.
+  context.training = c.has("state.prior_before");
+  std::map<std::string, at::Tensor> trace, losses;
+  context.losses = &losses;
+  if (c.options.contains("decode") && c.options.at("decode").is_object()) {
+    return {decode_attention(c, attention, input, context, std::move(result))};
+  }
+  context.trace = given.implementation == Implementation::reference ? &trace : nullptr;
+  result.values["out"] = attention(input, context);
+  add_losses(c, std::move(losses), result);
+  add_trace(trace, "", result);
+  forget_padded_choices(c, input.valid_queries, result);
+  if (c.has("state.prior_after")) {
+    result.values["state.prior_after"] = parameters.stored().back().tensor;
+  }
+  return {std::move(result)};
+}
+
+std::vector<Result> run_expert_ffn(const Case& c, const nn::Context& given) {
+  Result result;
+  const at::Tensor x = leaf(c, "in.x", result);
+  nn::Parameters parameters;
+  Json ffn = c.options;
+  ffn["kind"] = "experts";
+  const auto mlp = nn::make_mlp(mlp_options(c, ffn), c.dim("d_model"), 1, builder(parameters, x));
+  load_parameters(c, parameters, result);
+  nn::Context context = given;
+  std::map<std::string, at::Tensor> trace, losses;
+  context.trace = given.implementation == Implementation::reference ? &trace : nullptr;
+  context.losses = &losses;
+  result.values["out"] = (*mlp)(x, 0.0, context);
+  add_losses(c, std::move(losses), result);
+  add_trace(trace, "", result);
+  return {std::move(result)};
+}
+
+std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& context) {
+  Result result;
+  const at::Tensor x = leaf(c, "in.x", result);
+  nn::AdaptiveSoftmax softmax;
+  softmax.w = leaf(c, "param.w", result);
+  softmax.b = leaf(c, "param.b", result);
+  softmax.w_cluster = leaf(c, "param.w_cluster", result);
+  softmax.b_cluster = leaf(c, "param.b_cluster", result);
+  softmax.cutoffs = c.options.at("cutoffs").get<std::vector<std::int64_t>>();
+  softmax.reversed = c.options.at("cluster_order") != "forward";
+  result.values["out"] = softmax.negative_log_likelihood(x, c.at("in.target"), context);
+  return {std::move(result)};
+}
+
+Runner find_runner(const std::string& family) {
+  static const std::map<std::string, Runner> kRunners = {{"dense", run_attention},
+                                                         {"switchhead", run_attention},
+                                                         {"moa", run_attention},
+                                                         {"dcmha", run_attention},
+                                                         {"mgk", run_attention},
+                                                         {"linear", run_attention},
+                                                         {"expert_ffn", run_expert_ffn},
+                                                         {"block", run_block},
+                                                         {"language_model", run_language_model},
+                                                         {"classifier", run_classifier},
+                                                         {"adaptive_softmax", run_adaptive_softmax}};
+  const auto found = kRunners.find(family);
+  return found == kRunners.end() ? nullptr : found->second;
+}
+
+}  // namespace headroom::golden

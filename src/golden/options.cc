@@ -1,0 +1,192 @@
+// The cases' options as this library's.
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "runners.h"
+
+namespace headroom::golden {
+namespace {
+
+template <class Enum>
+Enum value_of(const Json& options, const char* key, Enum otherwise) {
+  if (!options.contains(key) || !options.at(key).is_string()) {
+    return otherwise;
+  }
+  for (const auto& [candidate, name] : config::Names<Enum>::kNames) {
+    if (options.at(key).get<std::string>() == name) {
+      return candidate;
+    }
+  }
+  misuse("options.{}: {} is not known here", key, options.at(key).dump());
+}
+
+double number(const Json& options, const char* key, double otherwise) {
+  return options.contains(key) && options.at(key).is_number() ? options.at(key).get<double>() : otherwise;
+}
+
+void set_position(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.position = value_of(options, "position", config::Position::none);
+  if (o.position == config::Position::rope) {
+    const Json& rope = options.at("rope");
+    const double channels = rope.at("channels").get<double>();
+    o.rope_fraction = channels / static_cast<double>(c.dim("d_head"));
+    o.rope_base = rope.at("base").get<double>();
+  } else if (o.position == config::Position::relative) {
+    o.rope_base = options.at("relative").at("base").get<double>();
+  }
+}
+
+std::vector<std::string> named(const Json& flags, std::initializer_list<const char*> names) {
+  std::vector<std::string> set;
+  for (const char* name : names) {
+    if (flag(flags, name)) {
+      set.emplace_back(name);
+    }
+  }
+  return set;
+}
+
+void set_experts(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.projection = config::Projection::experts;
+  o.experts = named(options.at("experts"), {"q", "k", "v", "o"});
+  o.n_experts = c.dim("E");
+  o.top_k = c.dim("k");
+  o.shared_selection = flag(options, "shared_selection");
+  o.gate = value_of(options, "gate", config::Gate::sigmoid);
+}
+
+// The coefficients say only which losses are computed; the cases weigh them themselves.
+void set_routing(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.projection = config::Projection::routed_heads;
+  o.n_experts = c.dim("E");
+  o.n_heads = o.top_k = c.dim("k");
+  o.gate = value_of(options, "gate", config::Gate::softmax_renormalised);
+  o.noisy_routing = options.contains("noise") && !options.at("noise").is_null();
+  o.switch_coefficient = o.switch_slots_coefficient = o.cv_coefficient = o.z_coefficient = o.entropy_coefficient = 1.0;
+}
+
+void set_composition(const Case& c, const Json& options, config::AttentionOptions& o) {
+  const bool fixed = options.at("base") == "static";
+  o.compose = named(options.at("compose"), {"pre", "post"});
+  o.compose_low_rank = named(options.at("low_rank"), {"query", "key"});
+  o.compose_gates = named(options.at("gates"), {"query", "key"});
+  const bool dynamic = !o.compose_low_rank.empty() || !o.compose_gates.empty();
+  if (o.compose.empty() || (!dynamic && !fixed)) {
+    return;
+  }
+  o.composition = dynamic ? config::Composition::dynamic : config::Composition::static_map;
+  o.compose_static = dynamic && fixed;
+  o.compose_skip = !fixed;
+  o.compose_rank = c.dims.contains("R") ? c.dim("R") : 1;
+  o.compose_groups = c.dim("G");
+  o.compose_activation =
+      options.at("activation") == "gelu_tanh" ? config::ComposeActivation::gelu_tanh : config::ComposeActivation::gelu;
+  o.qk_norm = options.contains("qk_norm") && !options.at("qk_norm").is_null();
+}
+
+void set_keys(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.keys = value_of(options, "keys", config::Keys::own);
+  o.n_mixtures = c.dim("K_mix");
+  o.prior = value_of(options, "prior", config::Prior::none);
+  o.prior_clamp = flag(options, "prior_clamp");
+  if (o.n_mixtures == 1 && o.keys == config::Keys::own) {
+    o.keys = config::Keys::single;
+  }
+}
+
+void set_mixture(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.score = config::Score::gaussian_mixture;
+  set_keys(c, options, o);
+  o.mixture_score = value_of(options, "score", config::MixtureScore::gaussian);
+  o.mixing = value_of(options, "mixing", config::Mixing::sum);
+  o.prior_update = value_of(options, "prior_update", config::PriorUpdate::none);
+  if (o.prior_update == config::PriorUpdate::soft_e) {
+    o.soft_e_pairs = value_of(options.at("soft_e"), "pairs", config::SoftEPairs::valid);
+  }
+  o.mixture_epsilon = number(options, "epsilon", 0.0);
+  if (options.contains("coefficients") && options.at("coefficients").is_array()) {
+    for (const Json& coefficient : options.at("coefficients")) {
+      o.mixture_coefficients.push_back(coefficient.get<double>() * std::sqrt(static_cast<double>(o.d_head)));
+    }
+  }
+}
+
+void set_linear(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.score = config::Score::linear;
+  set_keys(c, options, o);
+  o.prior_update = config::PriorUpdate::gradient;
+  o.feature_map = value_of(options, "feature_map", config::FeatureMap::elu_plus_one);
+  o.linear_mixing = value_of(options, "mixing_point", config::LinearMixing::after_map);
+  o.normaliser = value_of(options, "normaliser", config::Normaliser::sum);
+  o.normaliser_epsilon = number(options, "epsilon", 0.0);
+  o.score_scale = value_of(options, "score_scale", config::ScoreScale::none);
+  o.output_scale = value_of(options, "output_scale", config::OutputScale::none);
+}
+
+}  // namespace
+
+bool flag(const Json& options, const char* key) {
+  return options.contains(key) && options.at(key).is_boolean() && options.at(key).get<bool>();
+}
+
+std::int64_t window_of(const Json& options) {
+  return options.contains("window") && options.at("window").is_number() ? options.at("window").get<std::int64_t>() : 0;
+}
+
+nn::AttentionPlace place_of(const Case& c, const Json& options) {
+  nn::AttentionPlace place;
+  place.d_model = c.dim("d_model");
+  place.causal = flag(options, "causal");
+  place.cross = flag(options, "cross");
+  place.window = window_of(options);
+  place.context_length = c.dim("T");
+  place.memory_length = c.dims.contains("M") ? c.dim("M") : 0;
+  if (options.contains("soft_e") && !options.at("soft_e").is_null()) {
+    place.context_length = c.dim("P") - place.memory_length;  // the table may be longer than the sequence
+  }
+  return place;
+}
+
+config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options) {
+  using Set = void (*)(const Case&, const Json&, config::AttentionOptions&);
+  static const std::map<std::string, Set> kFamilies = {{"dense", nullptr},   {"switchhead", set_experts},
+                                                       {"moa", set_routing}, {"dcmha", set_composition},
+                                                       {"mgk", set_mixture}, {"linear", set_linear}};
+  const auto found = kFamilies.find(family);
+  if (found == kFamilies.end()) {
+    misuse("attention of family {} has no implementation yet", family);
+  }
+  config::AttentionOptions o;
+  o.n_heads = c.dims.contains("H") ? c.dim("H") : 1;
+  o.d_head = c.dim("d_head");
+  o.bias = flag(options, "bias");
+  o.position_bias = flag(options, "position_bias");
+  o.scale = value_of(options, "scale", config::Scale::inv_sqrt);
+  set_position(c, options, o);
+  if (found->second != nullptr) {
+    found->second(c, options, o);
+  }
+  return o;
+}
+
+config::MlpOptions mlp_options(const Case& c, const Json& ffn) {
+  config::MlpOptions o;
+  const std::string kind = ffn.at("kind").get<std::string>();
+  o.kind = kind == "experts" ? config::MlpKind::experts
+           : kind == "gated" ? config::MlpKind::gated
+                             : config::MlpKind::dense;
+  const std::string activation = ffn.value("activation", Json("relu")).get<std::string>();
+  o.activation =
+      activation == "gelu_erf" ? config::Activation::gelu : value_of(ffn, "activation", config::Activation::relu);
+  o.bias = flag(ffn, "bias");
+  if (o.kind == config::MlpKind::experts) {
+    o.d_hidden = c.dim("d_expert");
+    o.n_experts = c.dims.contains("E_ff") ? c.dim("E_ff") : c.dim("E");
+    o.top_k = c.dims.contains("k_ff") ? c.dim("k_ff") : c.dim("k");
+  } else {
+    o.d_hidden = c.dim("d_ff");
+  }
+  return o;
+}
+
+}  // namespace headroom::golden

@@ -1,0 +1,32 @@
+// How each family of cases is run.
+#pragma once
+
+#include <vector>
+
+#include "case.h"
+#include "headroom/config/model_options.h"
+#include "headroom/nn/attention.h"
+
+namespace headroom::golden {
+
+using Runner = std::vector<Result> (*)(const Case& c, const nn::Context& context);
+
+// Null for a family without an implementation.
+Runner find_runner(const std::string& family);
+
+std::vector<Result> run_attention(const Case& c, const nn::Context& context);  // dense to linear
+std::vector<Result> run_expert_ffn(const Case& c, const nn::Context& context);
+std::vector<Result> run_block(const Case& c, const nn::Context& context);
+std::vector<Result> run_language_model(const Case& c, const nn::Context& context);
+std::vector<Result> run_classifier(const Case& c, const nn::Context& context);
+std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& context);
+
+// The options as this library's. Throw MisuseError for one it does not know.
+config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options);
+nn::AttentionPlace place_of(const Case& c, const Json& attention);
+config::MlpOptions mlp_options(const Case& c, const Json& ffn);
+void set_stack(const Case& c, const Json& options, config::ModelOptions& model);  // layers, norms, attention, MLP
+std::int64_t window_of(const Json& options);
+bool flag(const Json& options, const char* key);  // false where it is absent
+
+}  // namespace headroom::golden

@@ -1,0 +1,162 @@
+// The reference cases of tests/golden/cases: every family, every implementation, single and double precision.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/safetensors.h"
+#include "headroom/golden/golden.h"
+#include "headroom/nn/routing_losses.h"
+#include "one_thread.h"
+
+namespace headroom::golden {
+namespace cases_test {
+
+namespace fs = std::filesystem;
+
+const fs::path kCases = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "golden" / "cases";
+
+// "mgk/own_dot_bidirectional", ..., by name.
+std::vector<std::string> cases() {
+  std::vector<std::string> found;
+  for (const auto& entry : fs::recursive_directory_iterator(kCases)) {
+    if (entry.path().extension() == ".json") {
+      found.push_back(fs::relative(entry.path(), kCases).replace_extension().string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+Outcome run(const std::string& name, Implementation implementation, at::ScalarType dtype) {
+  return run_cases({(kCases / name).string() + ".json"}, {.implementation = implementation, .dtype = dtype})[0];
+}
+
+// Routers alone: these cases call no operator, so that nothing is fused or refused.
+const std::set<std::string> kWithoutOperators = {"moa/loss_combined", "moa/loss_cv", "moa/loss_switch", "moa/loss_z"};
+// Cases that the fused operators refuse in single precision, with a sentence that says why.
+const std::set<std::string> kRefused = {};
+
+// What must have run where fused operators are wanted.
+const char* fastest(const std::string& name) {
+  return kWithoutOperators.contains(name) || kRefused.contains(name) ? "reference" : "fused";
+}
+
+class Cases : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Cases, Float32Automatic) {
+  const Outcome outcome = run(GetParam(), Implementation::automatic, at::kFloat);
+  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
+  EXPECT_EQ(outcome.implementation, fastest(GetParam()));
+}
+
+TEST_P(Cases, Float32Reference) {
+  const Outcome outcome = run(GetParam(), Implementation::reference, at::kFloat);
+  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
+  EXPECT_EQ(outcome.implementation, "reference");
+}
+
+TEST_P(Cases, Float32Fused) {
+  const Outcome outcome = run(GetParam(), Implementation::fused, at::kFloat);
+  if (kRefused.contains(GetParam())) {
+    EXPECT_NE(outcome.reason, "") << "no longer refused";
+    return;
+  }
+  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
+  EXPECT_EQ(outcome.implementation, fastest(GetParam()));
+}
+
+TEST_P(Cases, Float64Automatic) {
+  const Outcome outcome = run(GetParam(), Implementation::automatic, at::kDouble);
+  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
+}
+
+TEST_P(Cases, Float64Reference) {
+  const Outcome outcome = run(GetParam(), Implementation::reference, at::kDouble);
+  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
+}
+
+// There are no fused operators in double precision: each says so.
+TEST_P(Cases, Float64Fused) {
+  const Outcome outcome = run(GetParam(), Implementation::fused, at::kDouble);
+  if (kWithoutOperators.contains(GetParam())) {
+    EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
+  } else {
+    EXPECT_NE(outcome.reason.find("float64"), std::string::npos) << outcome_line(outcome);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Cases, ::testing::ValuesIn(cases()), [](const auto& test) {
+  std::string name = test.param;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+});
+
+TEST(GoldenCases, AreAllHere) {
+  std::map<std::string, int> found;
+  for (const std::string& name : cases()) {
+    ++found[fs::path(name).parent_path().string()];
+  }
+  const std::map<std::string, int> expected = {
+      {"adaptive_softmax", 1}, {"block", 1},  {"classifier", 1}, {"dcmha", 16}, {"dense", 4},     {"expert_ffn", 1},
+      {"language_model", 3},   {"linear", 9}, {"mgk", 22},       {"moa", 11},   {"switchhead", 6}};
+  EXPECT_EQ(found, expected);
+}
+
+at::Tensor tensor_of(const StoredTensor& stored) {
+  at::Tensor t = at::empty(stored.shape, stored.dtype == DType::i32 ? at::kInt : at::kFloat);
+  std::memcpy(t.mutable_data_ptr(), stored.data.data(), stored.data.size());
+  return t;
+}
+
+// A whole layer whose case says in which slot each expert stands: its loss counts those slots, wherever the layer puts
+// the experts that it chose.
+TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
+  const fs::path original = kCases / "moa" / "self_bidirectional",
+                 folder = fs::temp_directory_path() / fmt::format("headroom_slots_{}", ::getpid());
+  fs::create_directories(folder / "moa");
+  const SafetensorsFile file(original.string() + ".safetensors");
+  const at::Tensor index = tensor_of(file.tensors().at("mid.select.index"));
+  const std::int64_t batch = index.size(0), k = index.size(2);
+  const at::Tensor prob = tensor_of(file.tensors().at("mid.select.prob")).to(at::kDouble),
+                   slots = index.flip(2).contiguous();
+  const std::int64_t n_experts = prob.size(2);
+  const auto loss = [&](const at::Tensor& order) {
+    const at::Tensor counts = nn::slot_counts(order.reshape({-1, k}).to(at::kLong), batch, n_experts);
+    return nn::switch_loss(prob.view({-1, n_experts}), counts).to(at::kFloat);
+  };
+  const at::Tensor expected = loss(slots);
+  ASSERT_GT((expected - loss(index)).abs().item<float>(), 1e-3) << "the order must matter";
+  for (const bool given : {true, false}) {
+    SafetensorsWriter writer;
+    for (const auto& [name, tensor] : file.tensors()) {
+      writer.add(name, tensor.dtype, tensor.shape, tensor.data);
+    }
+    const auto bytes = [](const at::Tensor& t) {
+      return std::span(static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes());
+    };
+    writer.add("aux.switch_slots", DType::f32, {}, bytes(expected));
+    if (given) {
+      writer.add("in.slot_index", DType::i32, slots.sizes().vec(), bytes(slots));
+    }
+    writer.write(folder / "moa" / "slots.safetensors");
+    write_text_file(folder / "moa" / "slots.json", read_text_file(original.string() + ".json"));
+    for (const Implementation implementation : {Implementation::automatic, Implementation::reference}) {
+      const Outcome outcome = run_cases({folder}, {.implementation = implementation})[0];
+      EXPECT_EQ(outcome.passed, given) << outcome_line(outcome);
+      EXPECT_TRUE(given || outcome.worst_tensor == "aux.switch_slots") << outcome_line(outcome);
+    }
+  }
+  fs::remove_all(folder);
+}
+
+}  // namespace cases_test
+}  // namespace headroom::golden
