@@ -1,7 +1,5 @@
 #include "training_step.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <algorithm>
 
 #include "headroom/ops/adamw.h"
@@ -12,7 +10,7 @@ TrainingStep::TrainingStep(const config::ModelOptions& options, std::int64_t bat
     : model_(options, 1),
       tokens_(at::randint(options.vocabulary_size, {batch, options.context_length + 1}, at::kLong)) {
   context_.training = true;
-  context_.generator = at::make_generator<at::CPUGeneratorImpl>(1);
+  context_.random = {.seed = 1};
   if (precision == "bf16") {
     context_.compute_dtype = at::kBFloat16;
   }

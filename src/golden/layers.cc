@@ -162,7 +162,9 @@ std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
   // A prior that replaces itself does so in training only; there is no dropout here.
   context.training = c.has("state.prior_before");
   std::map<std::string, at::Tensor> trace, losses;
+  nn::BufferUpdates updates;
   context.losses = &losses;
+  context.updates = &updates;
   if (c.options.contains("decode") && c.options.at("decode").is_object()) {
     return {decode_attention(c, attention, input, context, std::move(result))};
   }
@@ -172,6 +174,7 @@ std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
   add_trace(trace, "", result);
   forget_padded_choices(c, input.valid_queries, result);
   if (c.has("state.prior_after")) {
+    nn::apply(updates);
     result.values["state.prior_after"] = parameters.stored().back().tensor;
   }
   return {std::move(result)};

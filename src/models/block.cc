@@ -58,7 +58,7 @@ at::Tensor Block::attend(const at::Tensor& source, const BlockInput& input, cons
   attention.valid_keys = input.valid_keys;
   attention.valid_queries = valid_queries(input);
   attention.cache = input.cache;
-  return nn::dropout(attention_(attention, context.in("attention")), dropout_, context);
+  return nn::dropout(attention_(attention, context.in("attention")), dropout_, context, "attention");
 }
 
 at::Tensor Block::attend_across(const at::Tensor& x, const BlockInput& input, const nn::Context& context) const {
@@ -70,11 +70,11 @@ at::Tensor Block::attend_across(const at::Tensor& x, const BlockInput& input, co
   attention.source = input.source;
   attention.valid_keys = input.valid_source;
   attention.valid_queries = valid_queries(input);
-  return nn::dropout(cross_->attention(attention, context.in("cross")), dropout_, context);
+  return nn::dropout(cross_->attention(attention, context.in("cross")), dropout_, context, "cross");
 }
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) const {
-  return nn::dropout((*mlp_)(x, dropout_, context.in("ffn")), dropout_, context);
+  return nn::dropout((*mlp_)(x, dropout_, context.in("ffn")), dropout_, context, "ffn");
 }
 
 at::Tensor Block::post_norm(const BlockInput& input, const at::Tensor& all, const nn::Context& context) const {

@@ -7,6 +7,7 @@
 
 #include "encoder.h"
 #include "headroom/core/error.h"
+#include "headroom/core/random.h"
 #include "headroom/models/embedding.h"
 
 namespace headroom::models {
@@ -75,7 +76,11 @@ at::Tensor Classifier::logits(const at::Tensor& tokens, const at::Tensor& second
   }
   at::Tensor f = p.features(tokens, context);
   if (p.options.paired) {
-    const at::Tensor g = p.features(second, context);
+    nn::Context other = context;
+    if (other.random) {
+      other.random->seed = mix(other.random->seed, "second");  // the two share no masks
+    }
+    const at::Tensor g = p.features(second, other);
     f = at::cat({f, g, f * g, f - g}, 1);
   }
   if (p.up) {

@@ -48,7 +48,7 @@ at::Tensor Embedding::operator()(const at::Tensor& tokens, std::int64_t first, c
   if (position_.defined()) {
     h = h + position_.narrow(0, first, n);
   }
-  return nn::dropout(norm_ ? (*norm_)(h) : h, dropout_, context);
+  return nn::dropout(norm_ ? (*norm_)(h) : h, dropout_, context, "embed");
 }
 
 }  // namespace headroom::models

@@ -22,7 +22,7 @@ struct LanguageModel::Parts {
   std::optional<VocabularyHead> head;
 
   at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
-    return nn::dropout((*norm_f)(h), options.dropout, context);
+    return nn::dropout((*norm_f)(h), options.dropout, context, "final");
   }
 
   // The final norm's result [B, T, d] for one chunk, with the memory moved on.

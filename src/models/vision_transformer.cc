@@ -87,7 +87,7 @@ at::Tensor VisionTransformer::logits(const at::Tensor& images, const nn::Context
   if (p.position.defined()) {
     h = h + p.position;
   }
-  h = (*p.encoder)(nn::dropout(h, p.options.dropout, context), {}, context);
+  h = (*p.encoder)(nn::dropout(h, p.options.dropout, context, "embed"), {}, context);
   at::Tensor f = h.mean(1);
   if (p.up_w.defined()) {
     f = nn::linear(f, p.up_w, p.up_b, context).tanh();

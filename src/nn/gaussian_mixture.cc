@@ -44,14 +44,14 @@ class GaussianMixture : public Score {
       apply_scale(in, learned_, fixed, context);
     }
     in.mixture = std::move(mixture);
-    if (!prior_.updates() || !context.training) {
+    if (!prior_.updates() || !context.training || context.updates == nullptr) {
       return run_attention(in, call.trace, context);
     }
-    // The update needs every pair's components, which the reference hands out.
+    // What the prior measures needs every pair's components, which the reference hands out.
     ops::AttentionTrace own;
     ops::AttentionTrace* trace = call.trace != nullptr ? call.trace : &own;
     const at::Tensor o = run_attention(in, trace, context);
-    prior_.update(trace->components, in.mask.valid_keys, call.valid_queries);
+    prior_.measure(trace->components, in.mask.valid_keys, call.valid_queries, context);
     return o;
   }
 

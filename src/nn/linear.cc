@@ -1,8 +1,7 @@
 #include "headroom/nn/linear.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include "headroom/core/error.h"
+#include "headroom/nn/random.h"
 #include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"
 
@@ -44,29 +43,26 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation) {
 
 namespace {
 
-std::uint64_t next_seed(const Context& context) {
-  if (!context.generator) {
-    fail("dropout: a generator must be given while training");
-  }
-  at::Generator generator = *context.generator;
-  const std::lock_guard lock(generator.mutex());
-  return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
+at::Tensor drop(const at::Tensor& x, double p, bool relu, const Context& context, std::string_view use) {
+  const std::uint64_t seed = use_seed(context, use);
+  const Randomness& random = *context.random;
+  return ops::dropout(by_row(x, random), {.p = p, .seed = seed, .relu = relu, .first_row = random.first_row},
+                      context.implementation)
+      .view(x.sizes());
 }
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x, double p, const Context& context) {
-  if (!context.training || p <= 0.0) {
-    return x;
-  }
-  return ops::dropout(x, {.p = p, .seed = next_seed(context)}, context.implementation);
+at::Tensor dropout(const at::Tensor& x, double p, const Context& context, std::string_view use) {
+  return context.training && p > 0.0 ? drop(x, p, /*relu=*/false, context, use) : x;
 }
 
-at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context) {
+at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context,
+                    std::string_view use) {
   if (context.training && p > 0.0 && activation == config::Activation::relu) {
-    return ops::dropout(x, {.p = p, .seed = next_seed(context), .relu = true}, context.implementation);
+    return drop(x, p, /*relu=*/true, context, use);
   }
-  return dropout(activate(x, activation), p, context);
+  return dropout(activate(x, activation), p, context, use);
 }
 
 NormLayer::NormLayer(config::Norm kind, double epsilon, std::int64_t width, const Builder& build)

@@ -31,9 +31,10 @@ class DenseMlp : public Mlp {
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
     at::Tensor hidden = linear(x, w_up_, b_up_, context);
     if (w_gate_.defined()) {
-      hidden = dropout(activate(linear(x, w_gate_, b_gate_, context), activation_) * hidden, hidden_dropout, context);
+      hidden = dropout(activate(linear(x, w_gate_, b_gate_, context), activation_) * hidden, hidden_dropout, context,
+                       "hidden");
     } else {
-      hidden = activate(hidden, activation_, hidden_dropout, context);
+      hidden = activate(hidden, activation_, hidden_dropout, context, "hidden");
     }
     return linear(hidden, w_down_, b_down_, context);
   }

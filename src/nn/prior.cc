@@ -72,11 +72,8 @@ std::optional<at::Tensor> MixturePrior::weights(std::int64_t first_index, std::i
   return all;
 }
 
-void MixturePrior::update(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
-                          const std::optional<at::Tensor>& valid_queries) const {
-  if (!updates()) {
-    return;
-  }
+void MixturePrior::measure(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
+                           const std::optional<at::Tensor>& valid_queries, const Context& context) const {
   const at::NoGradGuard no_grad;
   const at::Tensor s = at::stack(components);  // [R, B, H, T, S]
   const std::int64_t b = s.size(1), h = s.size(2), t = s.size(3), n = s.size(4), r = n_components_;
@@ -88,25 +85,29 @@ void MixturePrior::update(const std::vector<at::Tensor>& components, const std::
   at::Tensor share = mass / (mass.sum(0) + (-top).exp() * kEpsilon);
   share = share.nan_to_num(0.0).narrow(0, 0, r - 1).view({r - 1, b, n_heads_, -1, t, n}).mean(3);  // [R-1, B, G, T, S]
 
+  const bool valid_only = pairs_ == config::SoftEPairs::valid;
   at::Tensor pairs = at::ones({b, t, n}, share.options());
-  const bool masked = pairs_ == config::SoftEPairs::valid && valid_keys;
-  if (masked) {
+  if (valid_only && valid_keys) {
     pairs = pairs * valid_keys->unsqueeze(1);
   }
-  if (pairs_ == config::SoftEPairs::valid && (valid_queries || valid_keys)) {
+  if (valid_only && (valid_queries || valid_keys)) {
     pairs = pairs * (valid_queries ? *valid_queries : valid_keys->narrow(1, n - t, t)).unsqueeze(2);
   }
-  const double epsilon = pairs_ == config::SoftEPairs::valid ? kEpsilon : 0.0;
   const at::Tensor weighted = (share * pairs.unsqueeze(1)).sum(at::IntArrayRef{1, 3});  // [R-1, G, S]
   const at::Tensor count = pairs.sum(at::IntArrayRef{0, 1});                            // [S]
+  BufferUpdate update{.buffer = table_, .epsilon = valid_only ? kEpsilon : 0.0};
   if (kind_ == config::Prior::head_position) {
-    const std::int64_t seen = masked ? valid_keys->any(0).sum().item<std::int64_t>() : n;
-    table_.narrow(2, 0, seen).copy_((weighted / (count + epsilon)).narrow(2, 0, seen));
+    const std::int64_t unseen = table_.size(2) - n;
+    update.sum = at::constant_pad_nd(weighted, {0, unseen});
+    update.count = at::constant_pad_nd(count, {0, unseen});
   } else if (kind_ == config::Prior::head) {
-    table_.copy_(weighted.sum(2) / (count.sum() + epsilon));
+    update.sum = weighted.sum(2);
+    update.count = count.sum();
   } else {
-    table_.copy_(weighted.sum(at::IntArrayRef{1, 2}) / (count.sum() * static_cast<double>(n_heads_) + epsilon));
+    update.sum = weighted.sum(at::IntArrayRef{1, 2});
+    update.count = count.sum() * static_cast<double>(n_heads_);
   }
+  report(*context.updates, context.scope + "prior", update);
 }
 
 }  // namespace headroom::nn

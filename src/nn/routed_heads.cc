@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "headroom/nn/linear.h"
 #include "headroom/nn/projection.h"
+#include "headroom/nn/random.h"
 #include "headroom/nn/routing_losses.h"
 #include "headroom/ops/expert_linear.h"
 
@@ -113,10 +113,7 @@ class RoutedHeads : public Projection {
     if (input.router_noise) {
       return input.router_noise->reshape(score.sizes());
     }
-    if (!context.generator) {
-      fail("noisy routing: a generator must be given while training");
-    }
-    return at::empty(score.sizes(), score.options().requires_grad(false)).normal_(0.0, 1.0, *context.generator);
+    return normal(score, context, "select.noise");
   }
 
   config::AttentionOptions options_;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "headroom/core/error.h"
+#include "headroom/nn/random.h"
 #include "headroom/ops/linear.h"
 
 namespace headroom::nn {
@@ -10,16 +11,8 @@ namespace {
 
 constexpr double kRenormaliseEpsilon = 1e-6;
 
-// True where an expert is left out for this token.
-at::Tensor dropped_experts(const at::Tensor& score, double p, const Context& context) {
-  if (!context.generator) {
-    fail("expert dropout: a generator must be given while training");
-  }
-  return at::empty(score.sizes(), score.options()).uniform_(0.0, 1.0, *context.generator).lt(p);
-}
-
 void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& context, const std::string& name) {
-  const at::Tensor counts = at::bincount(bank_index.reshape({-1}), {}, n).cpu();
+  const at::Tensor counts = at::bincount(bank_index.reshape({-1}), {}, n);
   at::Tensor& sum = (*context.usage)[name];
   sum = sum.defined() ? sum + counts : counts;
 }
@@ -70,7 +63,7 @@ Selection choose_experts(const at::Tensor& score, const SelectionOptions& option
   selection.score = score;
   at::Tensor ranked = score.detach(), dropped;
   if (context.training && options.expert_dropout > 0.0) {
-    dropped = dropped_experts(ranked, options.expert_dropout, context);
+    dropped = uniform(ranked, context, name + ".dropout").lt(options.expert_dropout);
     ranked = ranked.masked_fill(dropped, -std::numeric_limits<double>::infinity());
   }
   selection.index = std::get<1>(ranked.topk(options.top_k, -1));

@@ -4,11 +4,13 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "headroom/core/error.h"
 #include "headroom/kernels/cpu/dropout_rows.h"
 #include "headroom/ops/choice.h"
+#include "headroom/ops/random_bits.h"
 #include "refusal.h"
 #include "registered.h"
 
@@ -16,94 +18,96 @@ namespace headroom::ops {
 namespace {
 
 constexpr std::int64_t kElementGrain = 1 << 14;
-constexpr std::int64_t kWord = 0xFFFFFFFF;
 
 std::int32_t threshold(double p) {
   return static_cast<std::int32_t>(std::floor(p * 0x1p31));
 }
 
-kernels::DropoutRule rule(double p, std::int64_t seed, bool relu) {
-  return {static_cast<std::uint64_t>(seed), threshold(p), static_cast<float>(1.0 / (1.0 - p)), relu};
+kernels::DropoutRule rule(double p, std::uint64_t seed, bool relu) {
+  return {seed, threshold(p), static_cast<float>(1.0 / (1.0 - p)), relu};
 }
 
-// The kernels' hash in 64-bit tensor arithmetic, of which the low 32 bits are kept.
-at::Tensor scramble(at::Tensor x) {
-  x = x.bitwise_xor(x.bitwise_right_shift(16));
-  x = (x * 0x7FEB352D).bitwise_and(kWord);
-  x = x.bitwise_xor(x.bitwise_right_shift(15));
-  x = (x * 0x846CA68B).bitwise_and(kWord);
-  return x.bitwise_xor(x.bitwise_right_shift(16));
+std::int64_t n_rows(const at::Tensor& x) {
+  return x.dim() == 0 ? 1 : x.size(0);
 }
 
 at::Tensor reference(const at::Tensor& x, const DropoutOptions& o) {
-  const at::Tensor place = at::arange(x.numel(), x.options().dtype(at::kLong).requires_grad(false));
-  const auto step = static_cast<std::int64_t>(0x9E3779B97F4A7C15ULL);
-  const at::Tensor block = place.bitwise_right_shift(32) * step + static_cast<std::int64_t>(o.seed);
-  const at::Tensor low = block.bitwise_and(kWord), high = block.bitwise_right_shift(32).bitwise_and(kWord);
-  const at::Tensor bits = scramble(scramble((place + low).bitwise_and(kWord)).bitwise_xor(high));
+  const std::int64_t rows = std::max<std::int64_t>(1, n_rows(x));
+  const at::Tensor bits =
+      random_bits({.seed = o.seed, .first_row = o.first_row, .rows = rows, .per_row = x.numel() / rows}, x.device());
   const at::Tensor keep = bits.bitwise_right_shift(1).ge(threshold(o.p)).view(x.sizes()).to(x.scalar_type());
   return (o.relu ? x.relu() : x) * (keep * (1.0 / (1.0 - o.p)));
 }
 
+// body(type, row, first element of that row, begin, end) for stretches of elements that cover the tensor.
 template <class Body>
 void in_parallel(const at::Tensor& like, const Body& body) {
+  const std::int64_t rows = std::max<std::int64_t>(1, n_rows(like)), per_row = like.numel() / rows;
   at::parallel_for(0, like.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-    if (like.scalar_type() == at::kFloat) {
-      body(float(), begin, end);
-    } else {
-      body(std::uint16_t(), begin, end);
+    while (begin < end) {
+      const std::int64_t row = begin / per_row, stop = std::min(end, (row + 1) * per_row);
+      if (like.scalar_type() == at::kFloat) {
+        body(float(), row, row * per_row, begin - row * per_row, stop - row * per_row);
+      } else {
+        body(std::uint16_t(), row, row * per_row, begin - row * per_row, stop - row * per_row);
+      }
+      begin = stop;
     }
   });
 }
 
 template <class T>
-const T* read(const at::Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.const_data_ptr()) : nullptr;
+const T* read(const at::Tensor& t, std::int64_t from) {
+  return t.defined() ? static_cast<const T*>(t.const_data_ptr()) + from : nullptr;
 }
 template <class T>
-T* write(const at::Tensor& t) {
-  return static_cast<T*>(t.mutable_data_ptr());
+T* write(const at::Tensor& t, std::int64_t from) {
+  return static_cast<T*>(t.mutable_data_ptr()) + from;
 }
 
-at::Tensor dropout_cpu(const at::Tensor& x_in, double p, std::int64_t seed, bool relu) {
+at::Tensor dropout_cpu(const at::Tensor& x_in, double p, std::int64_t seed, bool relu, std::int64_t first_row) {
   const at::Tensor x = x_in.contiguous(), y = at::empty(x.sizes(), x.options());
-  in_parallel(x, [&](auto type, std::int64_t begin, std::int64_t end) {
+  in_parallel(x, [&](auto type, std::int64_t row, std::int64_t from, std::int64_t begin, std::int64_t end) {
     using T = decltype(type);
-    kernels::dropout<T>(rule(p, seed, relu), read<T>(x), begin, end, write<T>(y));
+    const auto of_row = rule(p, row_seed(static_cast<std::uint64_t>(seed), first_row + row), relu);
+    kernels::dropout<T>(of_row, read<T>(x, from), begin, end, write<T>(y, from));
   });
   return y;
 }
 
 at::Tensor dropout_backward_cpu(const at::Tensor& grad_in, const std::optional<at::Tensor>& y, double p,
-                                std::int64_t seed, bool relu) {
+                                std::int64_t seed, bool relu, std::int64_t first_row) {
   const at::Tensor grad = grad_in.contiguous(), result = at::empty(grad.sizes(), grad.options());
   const at::Tensor given = y.value_or(at::Tensor());
-  in_parallel(grad, [&](auto type, std::int64_t begin, std::int64_t end) {
+  in_parallel(grad, [&](auto type, std::int64_t row, std::int64_t from, std::int64_t begin, std::int64_t end) {
     using T = decltype(type);
-    kernels::dropout_backward<T>(rule(p, seed, relu), read<T>(grad), read<T>(given), begin, end, write<T>(result));
+    const auto of_row = rule(p, row_seed(static_cast<std::uint64_t>(seed), first_row + row), relu);
+    kernels::dropout_backward<T>(of_row, read<T>(grad, from), read<T>(given, from), begin, end, write<T>(result, from));
   });
   return result;
 }
 
-at::Tensor dropout_meta(const at::Tensor& x, double /*p*/, std::int64_t /*seed*/, bool /*relu*/) {
+at::Tensor dropout_meta(const at::Tensor& x, double /*p*/, std::int64_t /*seed*/, bool /*relu*/,
+                        std::int64_t /*first_row*/) {
   return at::empty(x.sizes(), x.options());
 }
 at::Tensor dropout_backward_meta(const at::Tensor& grad, const std::optional<at::Tensor>& /*y*/, double /*p*/,
-                                 std::int64_t /*seed*/, bool /*relu*/) {
+                                 std::int64_t /*seed*/, bool /*relu*/, std::int64_t /*first_row*/) {
   return at::empty(grad.sizes(), grad.options());
 }
 
 class Dropout : public torch::autograd::Function<Dropout> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double p, std::int64_t seed,
-                            bool relu) {
+                            bool relu, std::int64_t first_row) {
     const at::AutoDispatchBelowADInplaceOrView below;
     static const auto op = registered<decltype(dropout_cpu)>("headroom::dropout");
-    const at::Tensor y = op.call(x, p, seed, relu);
+    const at::Tensor y = op.call(x, p, seed, relu, first_row);
     context->save_for_backward({relu ? y : at::Tensor()});
     context->saved_data["p"] = p;
     context->saved_data["seed"] = seed;
     context->saved_data["relu"] = relu;
+    context->saved_data["first_row"] = first_row;
     return y;
   }
 
@@ -111,15 +115,15 @@ class Dropout : public torch::autograd::Function<Dropout> {
                                                  const torch::autograd::variable_list& grads) {
     const at::Tensor y = context->get_saved_variables()[0];
     static const auto op = registered<decltype(dropout_backward_cpu)>("headroom::dropout_backward");
-    const at::Tensor grad =
-        op.call(grads[0], y.defined() ? std::optional(y) : std::nullopt, context->saved_data["p"].toDouble(),
-                context->saved_data["seed"].toInt(), context->saved_data["relu"].toBool());
-    return {grad, at::Tensor(), at::Tensor(), at::Tensor()};
+    const at::Tensor grad = op.call(grads[0], y.defined() ? std::optional(y) : std::nullopt,
+                                    context->saved_data["p"].toDouble(), context->saved_data["seed"].toInt(),
+                                    context->saved_data["relu"].toBool(), context->saved_data["first_row"].toInt());
+    return {grad, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
-at::Tensor dropout_autograd(const at::Tensor& x, double p, std::int64_t seed, bool relu) {
-  return Dropout::apply(x, p, seed, relu);
+at::Tensor dropout_autograd(const at::Tensor& x, double p, std::int64_t seed, bool relu, std::int64_t first_row) {
+  return Dropout::apply(x, p, seed, relu, first_row);
 }
 
 }  // namespace
@@ -132,12 +136,12 @@ at::Tensor dropout(const at::Tensor& x, const DropoutOptions& o, Implementation 
     return reference(x, o);
   }
   static const auto op = registered<decltype(dropout_cpu)>("headroom::dropout");
-  return op.call(x, o.p, static_cast<std::int64_t>(o.seed), o.relu);
+  return op.call(x, o.p, static_cast<std::int64_t>(o.seed), o.relu, o.first_row);
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
-  library.def("dropout(Tensor x, float p, int seed, bool relu) -> Tensor");
-  library.def("dropout_backward(Tensor grad, Tensor? y, float p, int seed, bool relu) -> Tensor");
+  library.def("dropout(Tensor x, float p, int seed, bool relu, int first_row=0) -> Tensor");
+  library.def("dropout_backward(Tensor grad, Tensor? y, float p, int seed, bool relu, int first_row=0) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(headroom, CPU, library) {
   library.impl("dropout", dropout_cpu);

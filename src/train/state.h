@@ -1,5 +1,5 @@
 // Everything that changes while a run goes on, apart from the parameters: with them it is what a checkpoint writes
-// whole. The random state needs no place here: every step seeds its generator from (train.seed, step).
+// whole. The random state needs no place here: random numbers follow from (train.seed, step, place).
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,7 +1,5 @@
 #include "step.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -77,11 +75,13 @@ StepOutcome train_step(models::LanguageModel& model, const at::Tensor& tokens, T
                        const config::TrainOptions& options, nn::Context context) {
   context.training = true;
   const std::int64_t rows = tokens.size(0) / options.accumulate;
-  const std::uint64_t step_seed = mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(state.step));
+  const std::uint64_t seed = mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(state.step));
+  nn::BufferUpdates updates;
+  context.updates = &updates;
   StepOutcome outcome{.learning_rate = learning_rate(options, state.step)};
   std::vector<models::Memory> memories;
   for (std::int64_t part = 0; part < options.accumulate; ++part) {
-    context.generator = at::make_generator<at::CPUGeneratorImpl>(mix(step_seed, static_cast<std::uint64_t>(part)));
+    context.random = {.seed = seed, .first_row = part * rows, .rows = rows};
     memories.push_back(rows_of(state.memory, part * rows, rows));
     const models::Loss loss = model.loss(tokens.narrow(0, part * rows, rows), memories.back(), context);
     const double share = 1.0 / static_cast<double>(options.accumulate);
@@ -93,6 +93,7 @@ StepOutcome train_step(models::LanguageModel& model, const at::Tensor& tokens, T
   outcome.gradient_norm = ops::global_norm(gradients);
   if (outcome.finite()) {
     update(model, gradients, state, options, outcome);
+    nn::apply(updates);
     state.memory = join(memories);
     ++state.step;
   }

@@ -76,7 +76,7 @@ TEST(Evaluate, LeavesDropoutOut) {
   const auto tokens = tiny::token_file(folder, "text", tiny::text(300));
   const models::LanguageModel model(tiny::config().model, 5);
   EvaluateOptions options;
-  options.context.training = true;  // without a generator a dropout would fail
+  options.context.training = true;  // without random numbers a dropout would fail
   EXPECT_EQ(evaluate(model, tokens, options).loss, evaluate(model, tokens, {}).loss);
 }
 

@@ -226,11 +226,14 @@ TEST(EncoderDecoder, SoftPriorsCountTokensOfBothSequencesOnly) {
                               .valid_source = first_of(5, {3}),
                               .target = at::cat({alone.target, one}, 1),
                               .valid_target = first_of(7, {6})};
-    nn::Context training;
-    training.training = true;
     const auto priors_after = [&](const SequencePair& pair) {
       const EncoderDecoder model(o, 3, at::kDouble);
+      nn::BufferUpdates updates;
+      nn::Context training;
+      training.training = true;
+      training.updates = &updates;
       model.logits(pair, training);
+      nn::apply(updates);
       std::map<std::string, at::Tensor> priors;
       for (const nn::Parameter& p : model.parameters().stored()) {
         if (p.name.ends_with("prior")) {

@@ -216,7 +216,7 @@ TEST(Attention, SharedSelectionWithoutMemoryChoosesOnce) {
   EXPECT_EQ(usage.at("select_in").sum().item<std::int64_t>(), 2 * 5 * 2 * 2);  // B T H k
 }
 
-TEST(Attention, ExpertDropoutNeedsAGeneratorAndDependsOnNothingElse) {
+TEST(Attention, ExpertDropoutNeedsASeedAndDependsOnNothingElse) {
   AttentionOptions o = with_experts(small(Position::none), "vo");
   o.expert_dropout = 0.5;
   Layer layer(o, at::kFloat);
@@ -225,7 +225,7 @@ TEST(Attention, ExpertDropoutNeedsAGeneratorAndDependsOnNothingElse) {
   context.training = true;
   EXPECT_THROW(layer.attention({.x = x}, context), Error);
   const auto run = [&](std::uint64_t seed) {
-    context.generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+    context.random = {.seed = seed};
     return layer.attention({.x = x}, context);
   };
   EXPECT_TRUE(at::equal(run(1), run(1)));

@@ -86,7 +86,7 @@ TEST(Mlp, ExpertDropoutTakesWeightAway) {
   Layer layer(o, 4);
   Context context;
   context.training = true;
-  context.generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1});
+  context.random = {.seed = 1};
   EXPECT_EQ((*layer.mlp)(at::randn({1, 3, 4}, at::kDouble), 0.0, context).abs().max().item<double>(), 0.0);
 }
 

@@ -106,7 +106,7 @@ TEST(RoutedHeads, NoiseIsDrawnWhileTrainingOnly) {
   EXPECT_TRUE(at::equal(layer.attention({.x = x}, context), still));
   context.training = true;
   EXPECT_THROW(layer.attention({.x = x}, context), Error);
-  context.generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5});
+  context.random = {.seed = 5};
   EXPECT_GT(relative_error(layer.attention({.x = x}, context), still), 1e-6);
 }
 

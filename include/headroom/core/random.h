@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace headroom {
 
@@ -12,6 +13,15 @@ constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
   return z ^ (z >> 31);
+}
+
+// A name as a number (FNV-1a, well mixed): what is drawn under two names has nothing in common.
+constexpr std::uint64_t mix(std::uint64_t a, std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  }
+  return mix(a, hash);
 }
 
 // A small generator (SplitMix64) for shuffles and sampling outside tensors.

@@ -10,23 +10,31 @@
 #include <vector>
 
 #include "headroom/config/run_options.h"
+#include "headroom/nn/buffer_updates.h"
 
 namespace headroom::nn {
 
-// How often each expert was chosen: name "layer3.attention.select_in" -> counts [n_heads * n_experts] (int64, CPU).
+// How often each expert was chosen: name "layer3.attention.select_in" -> counts [n_heads * n_experts] (int64).
 using ExpertUsage = std::map<std::string, at::Tensor>;
+
+// Where the random numbers of a call come from: see nn/random.h.
+struct Randomness {
+  std::uint64_t seed = 0;      // of (train.seed, step)
+  std::int64_t first_row = 0;  // of the global batch that this call computes
+  std::int64_t rows = 1;       // of this call: the axis, or the fold of axes, that its tensors begin with
+};
 
 struct Context {
   bool training = false;
-  // Dropout and expert dropout draw from here; needed only while training with a dropout above 0.
-  std::optional<at::Generator> generator;
+  std::optional<Randomness> random;  // needed only while training with dropout or noise
   config::Implementation implementation = config::Implementation::automatic;
   // Matrix products run in this type; norms, softmax, residuals and losses stay in the parameters' type.
   std::optional<at::ScalarType> compute_dtype;
   std::string scope;  // in front of the names below: "layer3.attention."
   // Balance losses before their coefficients, by kind ("entropy"), summed over layers; filled when set.
   std::map<std::string, at::Tensor>* losses = nullptr;
-  ExpertUsage* usage = nullptr;                        // filled when set
+  ExpertUsage* usage = nullptr;                        // added to when set
+  BufferUpdates* updates = nullptr;                    // added to while training when set
   std::map<std::string, at::Tensor>* trace = nullptr;  // intermediate values by name ("probs"), for checks; slow
 
   Context in(const std::string& child) const {

@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <string_view>
+
 #include "headroom/config/model_options.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
@@ -19,11 +21,13 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
 
 at::Tensor activate(const at::Tensor& x, config::Activation activation);
 
-// Zeroes elements with probability p and scales the rest, while training.
-at::Tensor dropout(const at::Tensor& x, double p, const Context& context);
+// Zeroes elements with probability p and scales the rest, while training. Which ones follows from context.random and
+// `use`, a name of its own for each use of a scope (see nn/random.h); x begins with the batch's rows.
+at::Tensor dropout(const at::Tensor& x, double p, const Context& context, std::string_view use);
 
-// activate() with dropout behind it: with relu both are one pass that remembers its result only.
-at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context);
+// activate(), then dropout: with relu both are one pass that remembers its result only.
+at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context,
+                    std::string_view use);
 
 // Layer norm: (x - mean) / sqrt(var + eps) * scale + bias. RMS: x / sqrt(mean(x^2) + eps) * scale. Last axis.
 class NormLayer {

@@ -1,4 +1,5 @@
-// Weights of a mixture's components: fixed, learned by gradient, or replaced by their responsibilities (soft-E).
+// Weights of a mixture's components: fixed, learned by gradient, or replaced after each batch by their responsibilities
+// (soft-E).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "headroom/config/attention_options.h"
+#include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
 
 namespace headroom::nn {
@@ -21,11 +23,11 @@ class MixturePrior {
   // [R, G, 1 or n_keys] for keys that begin at `first_index` of the source; nothing: all 1.
   std::optional<at::Tensor> weights(std::int64_t first_index, std::int64_t n_keys) const;
 
-  // soft-E: replaces the buffer by the mean responsibilities pi_r exp(s_r) / sum of a call's components s_r
-  // [B, H, T, S], whose keys begin at the source's first. Queries [B, T] are as valid as the last keys [B, S] unless
-  // told otherwise. Nothing for other priors.
-  void update(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
-              const std::optional<at::Tensor>& valid_queries) const;
+  // soft-E: reports to context.updates what replaces the buffer, the mean responsibilities pi_r exp(s_r) / sum of a
+  // call's components s_r [B, H, T, S], whose keys begin at the source's first. Queries [B, T] are as valid as the last
+  // keys [B, S] unless told otherwise.
+  void measure(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
+               const std::optional<at::Tensor>& valid_queries, const Context& context) const;
   bool updates() const { return update_ == config::PriorUpdate::soft_e && kind_ != config::Prior::none; }
 
  private:

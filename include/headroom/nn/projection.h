@@ -21,7 +21,7 @@ struct ProjectionInput {
   at::Tensor source_value;                  // [B, S, d] values
   bool cross = false;                       // source is another sequence
   std::optional<at::Tensor> valid_queries;  // [B, T] bool: others are routed nowhere
-  std::optional<at::Tensor> router_noise;   // [B, T, E] standard normal, instead of the context's generator
+  std::optional<at::Tensor> router_noise;   // [B, T, E] standard normal, instead of drawn numbers
   std::optional<at::Tensor> router_slots;   // [B, T, k] the chosen experts in the order that switch_slots counts
 };
 

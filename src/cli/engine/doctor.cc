@@ -1,4 +1,3 @@
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -57,7 +56,7 @@ void try_step(const config::ModelOptions& options, at::Device device, std::optio
   models::LanguageModel model(options, 1, at::TensorOptions(at::kFloat).device(device));
   nn::Context context;
   context.training = true;
-  context.generator = at::make_generator<at::CPUGeneratorImpl>(1);
+  context.random = {.seed = 1};
   context.compute_dtype = compute_dtype;
   models::Memory memory;
   const at::Tensor tokens = at::zeros({1, options.context_length + 1}, at::TensorOptions(at::kLong).device(device));
