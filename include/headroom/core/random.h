@@ -6,7 +6,7 @@
 
 namespace headroom {
 
-// SplitMix64 finaliser: a well-mixed 64-bit value from two. mix(seed, step) seeds the generator of one step, so
+// SplitMix64 finaliser: a well-mixed 64-bit value from two. mix(seed, step) is the seed of one step, so
 // that a resumed run draws what the uninterrupted one drew and the whole random state is (seed, step).
 constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   std::uint64_t z = a + 0x9e3779b97f4a7c15ULL * (b + 1);
