@@ -13,9 +13,10 @@
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/cost/report.h"
-#include "headroom/data/token_file.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/eval/generate.h"
+#include "headroom/models/language_model.h"
+#include "headroom/tasks/task.h"
 #include "headroom/train/precision.h"
 #include "markup.h"
 #include "result_file.h"
@@ -54,18 +55,19 @@ std::string describe_machine(const config::TrainOptions& options) {
 }
 
 FinishedRun train_or_keep(const NamedConfig& named, const CompareRequest& request, std::size_t index) {
+  const tasks::Task& task = tasks::task_for(named.config.model, "compare");
   const fs::path folder = request.out / named.name;
   const std::string place = fmt::format("{} ({}/{})", named.name, index + 1, request.configs.size());
   if (is_finished(folder)) {
     log_info("{}: trained before, kept; remove {} to train it again", place, folder.string());
-    return read_result(folder / "result.json");
+    return read_result(folder / "result.json", task);
   }
   FinishedRun run;
   run.result =
       train::train({.config = named.config, .out = folder, .resume = true, .cache = request.cache, .title = place});
   run.machine = describe_machine(named.config.train);
   if (!run.result.interrupted) {
-    write_result(run, folder / "result.json");
+    write_result(run, task, folder / "result.json");
   }
   return run;
 }
@@ -77,42 +79,17 @@ void add_costs(ComparedRun& run) {
   run.executed = costs.at("executed");
 }
 
-// The longest beginning that does not end inside a UTF-8 character.
-std::string whole_characters(std::string text) {
-  std::size_t end = text.size();
-  while (end > 0 && text.size() - end < 4 && (static_cast<unsigned char>(text[end - 1]) & 0xc0) == 0x80) {
-    --end;
-  }
-  if (end > 0 && static_cast<unsigned char>(text[end - 1]) >= 0xc0) {
-    const auto lead = static_cast<unsigned char>(text[end - 1]);
-    const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (end - 1 + length > text.size()) {
-      text.resize(end - 1);
-    }
-  }
-  return text;
-}
-
-// The first tokens of the validation data: text that no model was trained on.
-std::string default_prompt(const config::Config& config, const fs::path& cache) {
-  constexpr std::int64_t kTokens = 32;
-  const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
-  const data::TokenFile file(prepared.validation);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokens, file.size())));
-  file.copy(0, std::ssize(ids), ids.data());
-  return whole_characters(prepared.tokenizer->decode(ids));
-}
-
 std::vector<std::string> speak(const fs::path& folder, const CompareResult& result, const CompareRequest& request) {
   const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(folder));
-  const models::LanguageModel model = eval::build_model(checkpoint);
+  const std::unique_ptr<models::Model> model = eval::build_model(checkpoint);
+  const models::LanguageModel& writer = models::as_language_model(*model, "compare");
   std::vector<std::string> texts;
   for (const std::string& prompt : result.prompts) {
     eval::GenerateOptions options;
     options.tokens = request.sample_tokens;
     options.temperature = request.sample_temperature;
     options.seed = request.sample_seed;
-    texts.push_back(eval::generate(model, *checkpoint.tokenizer, prompt, options).text);
+    texts.push_back(eval::generate(writer, *checkpoint.tokenizer, prompt, options).text);
   }
   return texts;
 }
@@ -152,8 +129,10 @@ CompareResult compare(const CompareRequest& request) {
     check_folder(request.out / named.name, named.config);
     all_finished = all_finished && is_finished(request.out / named.name);
   }
+  const config::Config& first = request.configs.front().config;
+  const tasks::Task& task = tasks::task_for(first.model, "compare");
   if (!all_finished) {  // outside the runs, so that it costs none of them time or memory
-    data::prepare_data(request.configs.front().config.data, request.configs.front().config.tokenizer, request.cache);
+    task.open(first, request.cache);
   }
 
   for (std::size_t i = 0; i < request.configs.size(); ++i) {
@@ -173,13 +152,16 @@ CompareResult compare(const CompareRequest& request) {
   }
   result.prompts = request.prompts;
   if (result.prompts.empty()) {
-    result.prompts.push_back(default_prompt(request.configs.front().config, request.cache));
+    const std::string beginning = task.open(first, request.cache).validation->beginning();
+    if (!beginning.empty()) {
+      result.prompts.push_back(beginning);
+    }
   }
   result.sampling =
       fmt::format("{}, temperature {}, seed {}", counted(static_cast<std::size_t>(request.sample_tokens), "token"),
                   request.sample_temperature, request.sample_seed);
   for (ComparedRun& run : result.runs) {
-    run.samples = speak(request.out / run.name, result, request);
+    run.samples = result.prompts.empty() ? std::vector<std::string>() : speak(request.out / run.name, result, request);
   }
   add_notes(result);
   result.conclusion = request.conclude ? request.conclude(result.runs) : conclude(result.runs);
@@ -209,8 +191,8 @@ Json to_json(const CompareResult& result) {
   Json runs = Json::array();
   for (const ComparedRun& run : result.runs) {
     Json json = {{"name", run.name}};
-    json.update(to_json(run.result));
-    json["perplexity"] = run.perplexity();
+    json.update(to_json(run.result, run.task()));
+    json[tasks::headline(run.task().figures()).name] = run.headline();
     json["attention_macs"] = run.attention_macs;
     json["attention_memory"] = run.attention_memory;
     json["executed"] = run.executed;

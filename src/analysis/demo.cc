@@ -53,8 +53,8 @@ std::string conclude_demo(const std::vector<ComparedRun>& runs) {
       "With {}, SwitchHead has a validation perplexity of {}: {}, which has {}, and {}, which has {}; beside {} it "
       "takes "
       "{}.",
-      matrices(switchhead), plain_number(switchhead.perplexity()), perplexity_against(switchhead, many),
-      many.config.model.attention.n_heads, perplexity_against(switchhead, few), few.config.model.attention.n_heads,
+      matrices(switchhead), plain_number(switchhead.headline()), headline_against(switchhead, many),
+      many.config.model.attention.n_heads, headline_against(switchhead, few), few.config.model.attention.n_heads,
       many.name, costs_against(switchhead, many));
 }
 

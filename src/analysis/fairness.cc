@@ -22,7 +22,7 @@ bool is_bookkeeping(const std::string& key) {
   return kKeys.contains(key);
 }
 
-// Keys that decide which tokens are predicted: perplexities over different ones say nothing about each other.
+// Keys that decide which tokens are predicted: figures over different ones say nothing about each other.
 bool decides_tokens(const std::string& key) {
   static const std::set<std::string> kKeys = {"data.validation", "data.json_field", "data.separator"};
   return kKeys.contains(key) || key.starts_with("tokenizer.");
@@ -88,8 +88,13 @@ std::string first_difference(const config::Config& there, const config::Config& 
 
 std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs) {
   check_names(configs);
+  const tasks::Task& task = tasks::task_for(configs.front().config.model, "compare: " + configs.front().name);
   std::vector<KeyValues> flat;
   for (const NamedConfig& named : configs) {
+    if (&tasks::task_for(named.config.model, "compare: " + named.name) != &task) {
+      misuse("compare: {} and {} are trained for different tasks: their results cannot be compared",
+             configs.front().name, named.name);
+    }
     flat.push_back(config::flatten(named.config));
   }
   std::vector<std::string> notes;

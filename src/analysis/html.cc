@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cctype>
 
 #include "headroom/analysis/compare.h"
 #include "headroom/core/log.h"
@@ -14,15 +14,11 @@
 namespace headroom::analysis {
 namespace {
 
-constexpr const char* kTableNote =
-    "<p class='note'>\u2605 the best of its column. Perplexity and bits per byte are of the validation data. Attention "
-    "MACs and memory are counted, for one layer and sequence; speed, peak memory and time are measured.</p>";
-
 using Runs = std::vector<ComparedRun>;
 
 // The best figure of a column, when the runs differ in it.
 bool is_best(const Runs& runs, std::size_t column, double value) {
-  const Better better = columns()[column].better;
+  const Better better = columns(runs.front().task())[column].better;
   if (better == Better::neither || runs.size() < 2) {
     return false;
   }
@@ -37,9 +33,9 @@ bool is_best(const Runs& runs, std::size_t column, double value) {
 
 std::string table(const Runs& runs) {
   std::string html = "<div class='card scroll'><table><thead><tr>";
-  for (std::size_t i = 0; i < columns().size(); ++i) {
-    html += fmt::format("<th scope='col'{}>{}<br>{}</th>", i < 2 ? " class='text'" : "", columns()[i].above,
-                        columns()[i].name);
+  const std::vector<Column> all = columns(runs.front().task());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    html += fmt::format("<th scope='col'{}>{}<br>{}</th>", i < 2 ? " class='text'" : "", all[i].above, all[i].name);
   }
   html += "</tr></thead><tbody>\n";
   for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -55,31 +51,51 @@ std::string table(const Runs& runs) {
   return html + "</tbody></table></div>\n";
 }
 
+std::string capitalised(std::string words) {
+  words[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(words[0])));
+  return words;
+}
+
+std::string table_note(const tasks::Task& task) {
+  std::vector<std::string> shown;
+  for (const tasks::FigureKind& kind : task.figures()) {
+    if (kind.shown != tasks::Shown::files) {
+      shown.push_back(kind.words);
+    }
+  }
+  return fmt::format(
+      "<p class='note'>\u2605 the best of its column. {} {} of the validation data. Attention MACs and memory are "
+      "counted, for one layer and sequence; speed, peak memory and time are measured.</p>",
+      capitalised(enumerated(shown)), shown.size() == 1 ? "is" : "are");
+}
+
 std::string figure(const std::string& caption, const std::string& remark, const std::string& chart) {
   return fmt::format("<figure class='card'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n", caption, remark,
                      chart);
 }
 
 std::string curves(const Runs& runs) {
-  LineChart over_steps{.title = "Validation perplexity over training steps", .x_label = "steps", .lines = {}};
-  LineChart over_seconds{.title = "Validation perplexity over training time", .x_label = "seconds", .lines = {}};
+  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
+  const std::string what = "Validation " + kind.words;
+  LineChart over_steps{.title = what + " over training steps", .x_label = "steps", .lines = {}};
+  LineChart over_seconds{.title = what + " over training time", .x_label = "seconds", .lines = {}};
   std::string legend = "<ul class='legend'>";
   for (std::size_t r = 0; r < runs.size(); ++r) {
     Line steps{.name = runs[r].name, .points = {}, .style = r}, seconds = steps;
     for (const train::ValidationPoint& point : runs[r].result.validation) {
-      const double perplexity = std::exp(point.loss);
-      steps.points.push_back({static_cast<double>(point.step), perplexity});
-      seconds.points.push_back({point.seconds, perplexity});
+      const double value = tasks::figure(point.figures, kind.name);
+      steps.points.push_back({static_cast<double>(point.step), value});
+      seconds.points.push_back({point.seconds, value});
     }
     over_steps.lines.push_back(std::move(steps));
     over_seconds.lines.push_back(std::move(seconds));
-    legend +=
-        fmt::format("<li>{} {}: {}</li>", line_sample(r), escape(runs[r].name), plain_number(runs[r].perplexity()));
+    legend += fmt::format("<li>{} {}: {}</li>", line_sample(r), escape(runs[r].name), plain_number(runs[r].headline()));
   }
   return legend + "</ul><div class='grid'>" +
-         figure("Validation perplexity over steps", "lower is better; logarithmic", line_chart(over_steps)) +
-         figure("Validation perplexity over time", "seconds of training, evaluation not counted",
-                line_chart(over_seconds)) +
+         figure(what + " over steps",
+                kind.better == tasks::Better::higher ? "higher is better; logarithmic" : "lower is better; logarithmic",
+                line_chart(over_steps)) +
+         figure(what + " over time", "seconds of training, evaluation not counted", line_chart(over_seconds)) +
          "</div>\n";
 }
 
@@ -158,10 +174,7 @@ std::string circumstances(const CompareResult& result) {
     return text.empty() ? std::string() : fmt::format("<dt>{}</dt><dd>{}</dd>", term, escape(text));
   };
   return "<h2>How it was measured</h2><div class='card'><dl>" + entry("Command", result.command) +
-         entry("Machine", machines) +
-         entry("Validation",
-               "perplexity is exp(cross-entropy a token) over the whole validation data, read as "
-               "contiguous text; bits per byte count the bytes of that text") +
+         entry("Machine", machines) + entry("Validation", std::string(result.runs.front().task().protocol())) +
          entry("Attention costs",
                "multiply-accumulates and numbers kept for the backward pass, of one layer and one "
                "sequence, counted as in the SwitchHead paper; those of a training step are counted "
@@ -187,9 +200,9 @@ std::string render_report(const CompareResult& result) {
              "</head>\n<body><main><header><p class='brand'>Headroom</p><h1>{0}</h1><p class='lead'>{2}</p>{3}"
              "</header>\n",
              escape(result.title), kStyleSheet, escape(result.conclusion), about + notes) +
-         "<h2>Result</h2>" + table(result.runs) + kTableNote + "<h2>Learning</h2>" + curves(result.runs) +
-         "<h2>Costs</h2>" + bars(result.runs) + samples(result) + configurations(result.runs) + circumstances(result) +
-         "</main></body></html>\n";
+         "<h2>Result</h2>" + table(result.runs) + table_note(result.runs.front().task()) + "<h2>Learning</h2>" +
+         curves(result.runs) + "<h2>Costs</h2>" + bars(result.runs) + samples(result) + configurations(result.runs) +
+         circumstances(result) + "</main></body></html>\n";
 }
 
 }  // namespace headroom::analysis

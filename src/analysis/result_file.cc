@@ -16,37 +16,36 @@ double number(const Json& value) {
 
 }  // namespace
 
-Json to_json(const train::TrainResult& r) {
-  return {{"steps", r.steps},
-          {"train_loss", r.train_loss},
-          {"validation_loss", r.validation_loss},
-          {"bits_per_byte", r.validation_bits_per_byte},
-          {"tokens_per_second", r.tokens_per_second},
-          {"seconds", r.seconds},
-          {"peak_memory_bytes", r.peak_memory_bytes},
-          {"parameters", r.parameters},
-          {"parameters_sha256", r.parameters_sha256}};
+Json to_json(const train::TrainResult& r, const tasks::Task& task) {
+  Json json = {{"steps", r.steps}, {"train_loss", r.train_loss}};
+  tasks::add_metrics(r.figures(), task.figures(), json);
+  json["tokens_per_second"] = r.tokens_per_second;
+  json["seconds"] = r.seconds;
+  json["peak_memory_bytes"] = r.peak_memory_bytes;
+  json["parameters"] = r.parameters;
+  json["parameters_sha256"] = r.parameters_sha256;
+  return json;
 }
 
-void write_result(const FinishedRun& run, const std::filesystem::path& file) {
-  Json json = to_json(run.result);
+void write_result(const FinishedRun& run, const tasks::Task& task, const std::filesystem::path& file) {
+  Json json = to_json(run.result, task);
   json["machine"] = run.machine;
   json["validation"] = Json::array();
   for (const train::ValidationPoint& point : run.result.validation) {
-    json["validation"].push_back({{"step", point.step}, {"seconds", point.seconds}, {"loss", point.loss}});
+    Json line = {{"step", point.step}, {"seconds", point.seconds}};
+    line.update(Json(point.figures));
+    json["validation"].push_back(std::move(line));
   }
   write_text_file(file, to_json_line(json) + "\n");
 }
 
-FinishedRun read_result(const std::filesystem::path& file) {
+FinishedRun read_result(const std::filesystem::path& file, const tasks::Task& task) {
   const Json json = parse_json(read_text_file(file), file.string());
   try {
     FinishedRun run;
     train::TrainResult& r = run.result;
     r.steps = json.at("steps").get<std::int64_t>();
     r.train_loss = number(json.at("train_loss"));
-    r.validation_loss = number(json.at("validation_loss"));
-    r.validation_bits_per_byte = number(json.at("bits_per_byte"));
     r.tokens_per_second = number(json.at("tokens_per_second"));
     r.seconds = number(json.at("seconds"));
     r.peak_memory_bytes = json.at("peak_memory_bytes").get<std::int64_t>();
@@ -54,8 +53,18 @@ FinishedRun read_result(const std::filesystem::path& file) {
     r.parameters_sha256 = json.at("parameters_sha256").get<std::string>();
     run.machine = json.at("machine").get<std::string>();
     for (const Json& point : json.at("validation")) {
-      r.validation.push_back(
-          {point.at("step").get<std::int64_t>(), number(point.at("seconds")), number(point.at("loss"))});
+      train::ValidationPoint& read = r.validation.emplace_back();
+      read.step = point.at("step").get<std::int64_t>();
+      read.seconds = number(point.at("seconds"));
+      for (const tasks::FigureKind& kind : task.figures()) {
+        if (point.contains(kind.name)) {
+          read.figures[kind.name] = number(point.at(kind.name));
+        }
+      }
+      task.complete(read.figures);
+    }
+    if (!r.validation.empty()) {  // which may hold fewer figures of each point than of the last
+      r.validation.back().figures.merge(tasks::read_metrics(json, task.figures()));
     }
     return run;
   } catch (const Json::exception&) {

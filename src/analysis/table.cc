@@ -43,21 +43,24 @@ std::string padded(const std::string& text, std::size_t room, bool left) {
 
 }  // namespace
 
-const std::vector<Column>& columns() {
-  static const std::vector<Column> kColumns = {
-      {"", "model", Better::neither},
-      {"", "heads", Better::neither},
-      {"", "parameters", Better::neither},
-      {"attention", "MACs", Better::lower},
-      {"relative", "MACs", Better::neither},
-      {"attention", "memory", Better::lower},
-      {"validation", "perplexity", Better::lower},
-      {"bits per", "byte", Better::lower},
-      {"tokens per", "second", Better::higher},
-      {"peak", "memory", Better::lower},
-      {"training", "time", Better::lower},
+std::vector<Column> columns(const tasks::Task& task) {
+  std::vector<Column> all = {
+      {"", "model", Better::neither},        {"", "heads", Better::neither},
+      {"", "parameters", Better::neither},   {"attention", "MACs", Better::lower},
+      {"relative", "MACs", Better::neither}, {"attention", "memory", Better::lower},
   };
-  return kColumns;
+  for (const tasks::FigureKind& kind : task.figures()) {
+    if (kind.shown != tasks::Shown::files) {
+      const std::size_t blank = kind.words.rfind(' ');
+      all.push_back(blank == std::string::npos
+                        ? Column{"validation", kind.words, kind.better}
+                        : Column{kind.words.substr(0, blank), kind.words.substr(blank + 1), kind.better});
+    }
+  }
+  all.push_back({"tokens per", "second", Better::higher});
+  all.push_back({"peak", "memory", Better::lower});
+  all.push_back({"training", "time", Better::lower});
+  return all;
 }
 
 std::vector<Cell> row_of(const ComparedRun& run, const ComparedRun& first) {
@@ -65,24 +68,34 @@ std::vector<Cell> row_of(const ComparedRun& run, const ComparedRun& first) {
   const double macs = number(run.attention_macs), memory = number(run.attention_memory);
   const double peak = number(run.result.peak_memory_bytes);
   const train::TrainResult& r = run.result;
-  return {
+  std::vector<Cell> cells = {
       {shorten(run.name, 24), 0.0},
       {heads_text(run.config.model), 0.0},
       {short_number(number(r.parameters)), number(r.parameters)},
       {short_number(macs), macs},
       {ratio_text(against(macs, number(first.attention_macs))), macs},
       {short_number(memory), memory},
-      {plain_number(run.perplexity()), run.perplexity()},
-      {fmt::format("{:.3f}", r.validation_bits_per_byte), r.validation_bits_per_byte},
-      {short_number(r.tokens_per_second), r.tokens_per_second},
-      {format_bytes(peak), peak},
-      {format_duration(r.seconds), r.seconds},
   };
+  const tasks::Figures figures = r.figures();
+  for (const tasks::FigureKind& kind : run.task().figures()) {
+    const double value = tasks::figure(figures, kind.name);
+    if (kind.shown != tasks::Shown::files) {
+      cells.push_back(
+          {kind.shown == tasks::Shown::headline ? plain_number(value) : fmt::format("{:.3f}", value), value});
+    }
+  }
+  cells.push_back({short_number(r.tokens_per_second), r.tokens_per_second});
+  cells.push_back({format_bytes(peak), peak});
+  cells.push_back({format_duration(r.seconds), r.seconds});
+  return cells;
 }
 
 std::string render_table(const std::vector<ComparedRun>& runs) {
   std::vector<std::vector<std::string>> lines(2);
-  for (const Column& column : columns()) {
+  if (runs.empty()) {
+    return "";
+  }
+  for (const Column& column : columns(runs.front().task())) {
     lines[0].push_back(column.above);
     lines[1].push_back(column.name);
   }

@@ -8,7 +8,7 @@
 
 namespace headroom::analysis {
 
-enum class Better { neither, lower, higher };
+using tasks::Better;
 
 struct Column {
   std::string above, name;  // the heading's two lines
@@ -20,7 +20,7 @@ struct Cell {
   double value;
 };
 
-const std::vector<Column>& columns();
+std::vector<Column> columns(const tasks::Task& task);
 std::vector<Cell> row_of(const ComparedRun& run, const ComparedRun& first);
 
 }  // namespace headroom::analysis

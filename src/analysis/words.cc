@@ -26,11 +26,11 @@ std::string times(double mine, double others, const char* what, const char* same
 std::string the_rest(const std::vector<ComparedRun>& runs, const std::array<const ComparedRun*, 2>& named) {
   constexpr std::size_t kMany = 4;
   std::vector<std::string> texts;
-  std::vector<double> perplexities;
+  std::vector<double> values;
   for (const ComparedRun& run : runs) {
     if (&run != named[0] && &run != named[1]) {
-      texts.push_back(fmt::format("{} with {}", run.name, plain_number(run.perplexity())));
-      perplexities.push_back(run.perplexity());
+      texts.push_back(fmt::format("{} with {}", run.name, plain_number(run.headline())));
+      values.push_back(run.headline());
     }
   }
   if (texts.empty()) {
@@ -39,19 +39,23 @@ std::string the_rest(const std::vector<ComparedRun>& runs, const std::array<cons
   if (texts.size() < kMany) {
     return "; the rest: " + enumerated(texts);
   }
-  const auto [low, high] = std::minmax_element(perplexities.begin(), perplexities.end());
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
   return fmt::format("; the other {} lie between {} and {}", texts.size(), plain_number(*low), plain_number(*high));
 }
 
 }  // namespace
 
-double ComparedRun::perplexity() const {
-  return std::exp(result.validation_loss);
+const tasks::Task& ComparedRun::task() const {
+  return tasks::task_for(config.model, "compare: " + name);
 }
 
-std::string perplexity_against(const ComparedRun& run, const ComparedRun& other) {
-  const double percent = 100.0 * (run.perplexity() / other.perplexity() - 1.0);
-  const std::string than = fmt::format("{} ({})", other.name, plain_number(other.perplexity()));
+double ComparedRun::headline() const {
+  return tasks::figure(result.figures(), tasks::headline(task().figures()).name);
+}
+
+std::string headline_against(const ComparedRun& run, const ComparedRun& other) {
+  const double percent = 100.0 * (run.headline() / other.headline() - 1.0);
+  const std::string than = fmt::format("{} ({})", other.name, plain_number(other.headline()));
   if (!std::isfinite(percent)) {
     return "not comparable with " + than;
   }
@@ -85,24 +89,25 @@ std::string conclude(const std::vector<ComparedRun>& runs) {
   if (runs.empty()) {
     return "Nothing was compared.";
   }
-  const auto better = [](const ComparedRun& a, const ComparedRun& b) {
-    return a.result.validation_loss < b.result.validation_loss;
-  };
   const ComparedRun& first = runs.front();
+  const tasks::FigureKind& kind = tasks::headline(first.task().figures());
+  const auto better = [&](const ComparedRun& a, const ComparedRun& b) {
+    return kind.better == tasks::Better::higher ? a.headline() > b.headline() : a.headline() < b.headline();
+  };
   const ComparedRun& best = *std::min_element(runs.begin(), runs.end(), better);
   if (runs.size() == 1) {
-    return fmt::format("{} has a validation perplexity of {} after {}.", best.name, plain_number(best.perplexity()),
+    return fmt::format("{} has a validation {} of {} after {}.", best.name, kind.words, plain_number(best.headline()),
                        counted(static_cast<std::size_t>(best.result.steps), "step"));
   }
   // The pair that the sentence weighs: the best beside the first or, where that is the same run, the next best.
   const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
   std::string text =
-      fmt::format("{} has the best validation perplexity, {}", best.name, plain_number(best.perplexity()));
+      fmt::format("{} has the best validation {}, {}", best.name, kind.words, plain_number(best.headline()));
   if (&best == &first) {
-    text += fmt::format("; {} follows with {}, {}, at {}", other.name, plain_number(other.perplexity()),
-                        perplexity_against(other, first), costs_against(other, first));
+    text += fmt::format("; {} follows with {}, {}, at {}", other.name, plain_number(other.headline()),
+                        headline_against(other, first), costs_against(other, first));
   } else {
-    text += fmt::format(", {}, at {}", perplexity_against(best, first), costs_against(best, first));
+    text += fmt::format(", {}, at {}", headline_against(best, first), costs_against(best, first));
   }
   return text + the_rest(runs, {&first, &other}) + ".";
 }

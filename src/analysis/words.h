@@ -7,8 +7,8 @@
 
 namespace headroom::analysis {
 
-// "2.8% lower than dense_h8 (7.58)", "3.1% higher than ...", "the same as ..."; lower perplexities are better.
-std::string perplexity_against(const ComparedRun& run, const ComparedRun& other);
+// "2.8% lower than dense_h8 (7.58)", "3.1% higher than ...", "the same as ...": the headline figures.
+std::string headline_against(const ComparedRun& run, const ComparedRun& other);
 
 // "0.38 times the attention MACs, the same attention memory, 1.20 times the training time, the same peak memory and
 // 0.97 times the parameters": of `run`, in units of `other`'s.

@@ -1,11 +1,10 @@
-// The trainer's step without its files: loss, gradients, clipping, AdamW, on tokens drawn once.
+// The trainer's step without its files, on a batch drawn once.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <memory>
+#include <string>
 
-#include <vector>
-
-#include "headroom/models/language_model.h"
+#include "headroom/train/step.h"
 
 namespace headroom::bench {
 
@@ -16,12 +15,11 @@ class TrainingStep {
   void operator()();
 
  private:
-  models::LanguageModel model_;
-  at::Tensor tokens_;
+  std::unique_ptr<models::Model> model_;
+  models::Batch batch_;
   nn::Context context_;
-  models::Memory memory_;
-  std::vector<at::Tensor> parameters_, m_, v_;
-  std::int64_t step_ = 0;
+  config::TrainOptions options_;
+  train::TrainState state_;
 };
 
 }  // namespace headroom::bench

@@ -13,6 +13,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/system.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
+#include "headroom/models/language_model.h"
 #include "timing.h"
 #include "training_step.h"
 

@@ -172,8 +172,8 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   }
   std::size_t expected = 0;
   try {
-    const models::LanguageModel shapes(options, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
-    for (const nn::Parameter& parameter : shapes.parameters().stored()) {
+    const auto shapes = models::make_model(options, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
+    for (const nn::Parameter& parameter : shapes->parameters().stored()) {
       const auto found = checkpoint.tensors.find("model." + parameter.name);
       if (found == checkpoint.tensors.end()) {
         misuse("{}: parameter \"{}\" is missing", origin, parameter.name);
@@ -212,16 +212,18 @@ fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, 
     writer.add(key, stored_type(bytes.scalar_type(), key), bytes.sizes().vec(),
                bytes_of(bytes.const_data_ptr(), bytes.nbytes()));
   }
-  const std::string& tokenizer = checkpoint.tokenizer->serialised();
-  writer.add("tokenizer", DType::u8, {static_cast<std::int64_t>(tokenizer.size())},
-             bytes_of(tokenizer.data(), tokenizer.size()));
+  if (checkpoint.tokenizer) {
+    const std::string& tokenizer = checkpoint.tokenizer->serialised();
+    writer.add("tokenizer", DType::u8, {static_cast<std::int64_t>(tokenizer.size())},
+               bytes_of(tokenizer.data(), tokenizer.size()));
+    writer.set_metadata("tokenizer_kind", std::string(config::name_of(checkpoint.tokenizer->kind())));
+    writer.set_metadata("tokenizer_name", checkpoint.tokenizer->name());
+  }
   for (const auto& [key, value] : checkpoint.metadata) {
     writer.set_metadata(key, value);
   }
   writer.set_metadata("format", std::string(kFormat));
   writer.set_metadata("config", config::to_toml(checkpoint.config));
-  writer.set_metadata("tokenizer_kind", std::string(config::name_of(checkpoint.tokenizer->kind())));
-  writer.set_metadata("tokenizer_name", checkpoint.tokenizer->name());
   writer.set_metadata("step", std::to_string(checkpoint.step));
 
   make_folder(folder);
@@ -243,7 +245,9 @@ Checkpoint read_checkpoint(const fs::path& path) {
     misuse("{}: step must be a number of steps, got \"{}\"", origin, file->metadata_at("step"));
   }
   checkpoint.step = *step;
-  checkpoint.tokenizer = read_tokenizer(*file, checkpoint.config);
+  if (checkpoint.config.model.reads_tokens()) {
+    checkpoint.tokenizer = read_tokenizer(*file, checkpoint.config);
+  }
   for (const auto& [name, stored] : file->tensors()) {
     if (name != "tokenizer") {
       checkpoint.tensors.emplace(name, view_of(file, name, stored));
@@ -292,10 +296,10 @@ bool has_checkpoints(const fs::path& run) {
   return !list_checkpoints(run / "checkpoints").empty();
 }
 
-models::LanguageModel build_model(const Checkpoint& checkpoint) {
-  models::LanguageModel model(checkpoint.config.model, static_cast<std::uint64_t>(checkpoint.config.train.seed));
+std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint) {
+  auto model = models::make_model(checkpoint.config.model, static_cast<std::uint64_t>(checkpoint.config.train.seed));
   const at::NoGradGuard no_grad;
-  for (const nn::Parameter& parameter : model.parameters().stored()) {
+  for (const nn::Parameter& parameter : model->parameters().stored()) {
     const auto found = checkpoint.tensors.find("model." + parameter.name);
     if (found == checkpoint.tensors.end()) {
       fail("checkpoint: parameter \"{}\" is missing", parameter.name);

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <optional>
 
+#include "class_loss.h"
 #include "encoder.h"
+#include "example.h"
 #include "headroom/core/error.h"
 #include "headroom/core/random.h"
 #include "headroom/models/embedding.h"
@@ -65,8 +67,32 @@ Classifier::Classifier(const config::ModelOptions& o, std::uint64_t seed, at::Te
 Classifier::~Classifier() = default;
 Classifier::Classifier(Classifier&&) noexcept = default;
 
+const config::ModelOptions& Classifier::options() const {
+  return parts_->options;
+}
 nn::Parameters& Classifier::parameters() {
   return parts_->parameters;
+}
+const nn::Parameters& Classifier::parameters() const {
+  return parts_->parameters;
+}
+
+Batch Classifier::example(std::int64_t rows, std::uint64_t seed) const {
+  const config::ModelOptions& o = parts_->options;
+  Batch batch;
+  batch.tensors["tokens"] = random_ids(o.vocabulary_size, {rows, o.context_length}, seed).to(device());
+  if (o.paired) {
+    batch.tensors["second"] = random_ids(o.vocabulary_size, {rows, o.context_length}, seed + 1).to(device());
+  }
+  batch.tensors["label"] = random_ids(o.n_classes, {rows}, seed + 2).to(device());
+  batch.targets.assign(static_cast<std::size_t>(rows), 1);
+  batch.tokens = rows * o.context_length * (o.paired ? 2 : 1);
+  return batch;
+}
+
+Loss Classifier::loss(const Batch& batch, Memory& /*memory*/, const nn::Context& context) const {
+  return class_loss(parts_->options, batch.at("label"), context,
+                    [&](const nn::Context& inner) { return logits(batch.at("tokens"), batch.find("second"), inner); });
 }
 
 at::Tensor Classifier::logits(const at::Tensor& tokens, const at::Tensor& second, const nn::Context& context) const {

@@ -4,6 +4,7 @@
 
 #include "balance.h"
 #include "encoder.h"
+#include "example.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/models/embedding.h"
@@ -117,6 +118,26 @@ nn::Parameters& EncoderDecoder::parameters() {
 }
 const nn::Parameters& EncoderDecoder::parameters() const {
   return parts_->parameters;
+}
+
+Batch EncoderDecoder::example(std::int64_t rows, std::uint64_t seed) const {
+  const config::ModelOptions& o = parts_->options;
+  const at::Tensor written = random_ids(o.vocabulary_size, {rows, o.context_length + 1}, seed + 1).to(device());
+  Batch batch;
+  batch.tensors["source"] = random_ids(o.vocabulary_size, {rows, o.context_length}, seed).to(device());
+  batch.tensors["target"] = written.narrow(1, 0, o.context_length);
+  batch.tensors["next"] = written.narrow(1, 1, o.context_length);
+  batch.targets.assign(static_cast<std::size_t>(rows), o.context_length);
+  batch.tokens = rows * 2 * o.context_length;
+  return batch;
+}
+
+Loss EncoderDecoder::loss(const Batch& batch, Memory& /*memory*/, const nn::Context& context) const {
+  const SequencePair pair{.source = batch.at("source"),
+                          .valid_source = batch.find("valid_source"),
+                          .target = batch.at("target"),
+                          .valid_target = batch.find("valid_target")};
+  return loss(pair, batch.at("next"), /*label_smoothing=*/0.0, context);
 }
 
 at::Tensor EncoderDecoder::encode(const at::Tensor& source, const at::Tensor& valid_source,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "balance.h"
+#include "example.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/models/block.h"
@@ -95,6 +96,24 @@ const nn::Parameters& LanguageModel::parameters() const {
   return parts_->parameters;
 }
 
+MemoryShape LanguageModel::memory_shape() const {
+  const config::ModelOptions& o = parts_->options;
+  return o.memory_length > 0 ? MemoryShape{o.n_layers, o.memory_length, o.d_model} : MemoryShape{};
+}
+
+Batch LanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
+  const config::ModelOptions& o = parts_->options;
+  Batch batch;
+  batch.tensors["tokens"] = random_ids(o.vocabulary_size, {rows, o.context_length + 1}, seed).to(device());
+  batch.targets.assign(static_cast<std::size_t>(rows), o.context_length);
+  batch.tokens = rows * o.context_length;
+  return batch;
+}
+
+Loss LanguageModel::loss(const Batch& batch, Memory& memory, const nn::Context& context) const {
+  return loss(batch.at("tokens"), memory, context);
+}
+
 Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const {
   const std::int64_t t = tokens.size(1) - 1;
   BalanceLosses losses;
@@ -162,6 +181,14 @@ at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, c
   }
   const at::Tensor last = parts_->finished(h.select(1, h.size(1) - 1), context);
   return parts_->head->logits(last, context);
+}
+
+const LanguageModel& as_language_model(const Model& model, std::string_view what) {
+  const auto* found = dynamic_cast<const LanguageModel*>(&model);
+  if (found == nullptr) {
+    misuse("{}: model.kind: must be language_model, got {}", what, config::name_of(model.options().kind));
+  }
+  return *found;
 }
 
 }  // namespace headroom::models

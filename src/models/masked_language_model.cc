@@ -6,6 +6,7 @@
 
 #include "balance.h"
 #include "encoder.h"
+#include "example.h"
 #include "headroom/core/error.h"
 #include "headroom/models/embedding.h"
 #include "headroom/models/vocabulary_head.h"
@@ -62,6 +63,24 @@ nn::Parameters& MaskedLanguageModel::parameters() {
 }
 const nn::Parameters& MaskedLanguageModel::parameters() const {
   return parts_->parameters;
+}
+
+Batch MaskedLanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
+  constexpr std::int64_t kEvery = 7;  // about 15% of the places are hidden
+  const config::ModelOptions& o = parts_->options;
+  const at::Tensor tokens = random_ids(o.vocabulary_size, {rows, o.context_length}, seed);
+  const at::Tensor place = at::arange(o.context_length, at::kLong);
+  const at::Tensor shown = place.remainder(kEvery).ne(0);
+  Batch batch;
+  batch.tensors["hidden"] = tokens.masked_fill(shown, -1).to(device());
+  batch.tensors["tokens"] = tokens.masked_fill(shown.logical_not(), 0).to(device());
+  batch.targets.assign(static_cast<std::size_t>(rows), (o.context_length + kEvery - 1) / kEvery);
+  batch.tokens = rows * o.context_length;
+  return batch;
+}
+
+Loss MaskedLanguageModel::loss(const Batch& batch, Memory& /*memory*/, const nn::Context& context) const {
+  return loss(batch.at("tokens"), batch.find("valid"), batch.at("hidden"), context);
 }
 
 at::Tensor MaskedLanguageModel::logits(const at::Tensor& tokens, const at::Tensor& valid,

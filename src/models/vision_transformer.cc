@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "class_loss.h"
 #include "encoder.h"
+#include "example.h"
 #include "headroom/core/error.h"
 
 namespace headroom::models {
@@ -75,6 +77,23 @@ nn::Parameters& VisionTransformer::parameters() {
 }
 const nn::Parameters& VisionTransformer::parameters() const {
   return parts_->parameters;
+}
+
+Batch VisionTransformer::example(std::int64_t rows, std::uint64_t seed) const {
+  constexpr std::int64_t kShades = 256;
+  const config::ModelOptions& o = parts_->options;
+  const at::Tensor pixels = random_ids(kShades, {rows, o.image_channels, o.image_size, o.image_size}, seed);
+  Batch batch;
+  batch.tensors["images"] = (pixels.to(at::kFloat) / static_cast<double>(kShades - 1)).to(device());
+  batch.tensors["label"] = random_ids(o.n_classes, {rows}, seed + 1).to(device());
+  batch.targets.assign(static_cast<std::size_t>(rows), 1);
+  batch.tokens = rows * o.context_length;
+  return batch;
+}
+
+Loss VisionTransformer::loss(const Batch& batch, Memory& /*memory*/, const nn::Context& context) const {
+  return class_loss(parts_->options, batch.at("label"), context,
+                    [&](const nn::Context& inner) { return logits(batch.at("images"), inner); });
 }
 
 at::Tensor VisionTransformer::logits(const at::Tensor& images, const nn::Context& context) const {

@@ -23,9 +23,12 @@ void collect(const Json& value, const std::string& tag, std::vector<std::pair<st
 
 }  // namespace
 
-Report::Report(const std::filesystem::path& folder, const std::string& title, std::int64_t step, std::int64_t steps)
-    : metrics_(folder / "metrics.jsonl", step), events_(folder, step + 1), progress_(title, steps, "step") {
-  progress_.start_at(step);
+Report::Report(const Place& place, const std::vector<tasks::FigureKind>& kinds)
+    : kinds_(kinds),
+      metrics_(place.folder / "metrics.jsonl", place.step),
+      events_(place.folder, place.step + 1),
+      progress_(place.title, place.steps, "step") {
+  progress_.start_at(place.step);
 }
 
 void Report::progress(const TrainState& state, const StepOutcome& outcome) {
@@ -54,13 +57,11 @@ void Report::log_interval(TrainState& state, const StepOutcome& outcome) {
   write(state.step, "train", std::move(line));
 }
 
-void Report::log_validation(const TrainState& state, const eval::Evaluation& evaluation, const nn::ExpertUsage& usage) {
-  Json line = {{"step", state.step},
-               {"validation_loss", evaluation.loss},
-               {"validation_perplexity", evaluation.perplexity},
-               {"bits_per_byte", evaluation.bits_per_byte},
-               {"tokens", state.tokens},
-               {"seconds", state.seconds}};
+void Report::log_validation(const TrainState& state, const tasks::Figures& figures, const nn::ExpertUsage& usage) {
+  Json line = {{"step", state.step}};
+  tasks::add_metrics(figures, kinds_, line);
+  line["tokens"] = state.tokens;
+  line["seconds"] = state.seconds;
   for (const auto& [name, counts] : usage) {
     const Balance balance = balance_of(counts);
     line["experts"][name] = {{"most", balance.most}, {"least", balance.least}, {"entropy", balance.entropy}};
@@ -95,14 +96,10 @@ double Report::train_loss() const {
 std::vector<ValidationPoint> Report::validations() const {
   std::vector<ValidationPoint> points;
   for (const Json& line : metrics_.history()) {
-    const auto number = [&](const char* key) {
-      return line.contains(key) && line.at(key).is_number() ? line.at(key).get<double>() : 0.0;
-    };
-    if (line.contains("validation_loss")) {
+    if (line.contains(kinds_.front().metric)) {
       points.push_back({.step = line.at("step").get<std::int64_t>(),
-                        .seconds = number("seconds"),
-                        .loss = number("validation_loss"),
-                        .bits_per_byte = number("bits_per_byte")});
+                        .seconds = line.value("seconds", 0.0),
+                        .figures = tasks::read_metrics(line, kinds_)});
     }
   }
   return points;

@@ -7,25 +7,31 @@
 #include <vector>
 
 #include "headroom/core/log.h"
-#include "headroom/eval/evaluate.h"
+#include "headroom/tasks/task.h"
+#include "headroom/train/state.h"
+#include "headroom/train/step.h"
 #include "headroom/train/train.h"
 #include "metrics.h"
-#include "state.h"
-#include "step.h"
 #include "tensorboard.h"
 
 namespace headroom::train {
 
 class Report {
  public:
-  // Opens the files of `folder` for a run that stands at `step`: what they say of later steps is forgotten.
-  Report(const std::filesystem::path& folder, const std::string& title, std::int64_t step, std::int64_t steps);
+  struct Place {
+    std::filesystem::path folder;
+    std::string title;
+    std::int64_t step = 0, steps = 0;  // done, in all
+  };
+  // Opens the files of a run that stands at place.step: what they say of later steps is forgotten. `kinds` are the
+  // figures of its validations.
+  Report(const Place& place, const std::vector<tasks::FigureKind>& kinds);
 
   void progress(const TrainState& state, const StepOutcome& outcome);
   void note(const TrainState& state, std::string_view what);  // shown in place of the loss
   // Logs and ends the state's interval.
   void log_interval(TrainState& state, const StepOutcome& outcome);
-  void log_validation(const TrainState& state, const eval::Evaluation& evaluation, const nn::ExpertUsage& usage);
+  void log_validation(const TrainState& state, const tasks::Figures& figures, const nn::ExpertUsage& usage);
   void sync() { metrics_.sync(); }
 
   // The last logged mean loss, 0 before any; all validations so far.
@@ -34,6 +40,7 @@ class Report {
 
  private:
   void write(std::int64_t step, const char* group, Json line);
+  std::vector<tasks::FigureKind> kinds_;
   MetricsLog metrics_;
   EventWriter events_;
   Progress progress_;

@@ -1,4 +1,4 @@
-#include "state.h"
+#include "headroom/train/state.h"
 
 #include <algorithm>
 #include <span>
@@ -98,26 +98,24 @@ at::Tensor copy_of(const eval::Checkpoint& checkpoint, const std::string& name, 
   return at::empty_like(like, like.options().requires_grad(false)).copy_(found->second);
 }
 
-models::Memory read_memory(const eval::Checkpoint& checkpoint, const at::TensorOptions& options,
-                           const std::string& origin) {
-  const config::ModelOptions& model = checkpoint.config.model;
-  const auto layers = static_cast<std::size_t>(model.n_layers);
+models::Memory read_memory(const eval::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
+  const models::MemoryShape most = model.memory_shape();
+  const std::int64_t rows = checkpoint.config.train.batch_size;
   models::Memory memory;
   if (!checkpoint.tensors.contains(memory_name(0))) {
     return memory;
   }
-  for (std::size_t layer = 0; layer < layers; ++layer) {
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(most.layers); ++layer) {
     const auto found = checkpoint.tensors.find(memory_name(layer));
     if (found == checkpoint.tensors.end()) {
       misuse("{}: cannot be resumed: tensor \"{}\" is missing", origin, memory_name(layer));
     }
     const at::Tensor& stored = found->second;
-    if (stored.dim() != 3 || stored.size(0) != checkpoint.config.train.batch_size ||
-        stored.size(1) > model.memory_length || stored.size(2) != model.d_model) {
+    if (stored.dim() != 3 || stored.size(0) != rows || stored.size(1) > most.length || stored.size(2) != most.width) {
       misuse("{}: cannot be resumed: tensor \"{}\" is {}, expected [{}, at most {}, {}]", origin, memory_name(layer),
-             c10::str(stored.sizes()), checkpoint.config.train.batch_size, model.memory_length, model.d_model);
+             c10::str(stored.sizes()), rows, most.length, most.width);
     }
-    memory.layers.push_back(at::empty(stored.sizes(), options.dtype(stored.scalar_type())).copy_(stored));
+    memory.layers.push_back(stored.to(stored.options().device(model.device()), /*non_blocking=*/false, /*copy=*/true));
   }
   return memory;
 }
@@ -133,9 +131,8 @@ TrainState fresh_state(const nn::Parameters& parameters) {
   return state;
 }
 
-eval::Checkpoint to_checkpoint(const TrainState& state, const models::LanguageModel& model,
-                               const config::Config& config, std::shared_ptr<const data::Tokenizer> tokenizer,
-                               const std::string& data) {
+eval::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,
+                               std::shared_ptr<const data::Tokenizer> tokenizer, const std::string& data) {
   eval::Checkpoint checkpoint{
       .config = config, .step = state.step, .tokenizer = std::move(tokenizer), .tensors = {}, .metadata = {}};
   const std::vector<nn::Parameter>& parameters = model.parameters().all();
@@ -154,44 +151,24 @@ eval::Checkpoint to_checkpoint(const TrainState& state, const models::LanguageMo
   return checkpoint;
 }
 
-TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const nn::Parameters& parameters,
-                           const std::string& origin) {
+TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
   const at::NoGradGuard no_grad;
   TrainState state;
   state.step = checkpoint.step;
   from_json(parse_json(metadata_at(checkpoint, kStateKey, origin), origin), origin, state);
-  for (const nn::Parameter& parameter : parameters.all()) {
+  for (const nn::Parameter& parameter : model.parameters().all()) {
     state.m.push_back(copy_of(checkpoint, "optimizer.m." + parameter.name, parameter.tensor, origin));
     state.v.push_back(copy_of(checkpoint, "optimizer.v." + parameter.name, parameter.tensor, origin));
   }
-  const at::TensorOptions options = parameters.all().front().tensor.options().requires_grad(false);
-  state.memory = read_memory(checkpoint, options, origin);
+  state.memory = read_memory(checkpoint, model, origin);
   return state;
 }
 
-std::string data_identity(const data::TokenFile& tokens) {
-  constexpr std::int64_t kStretches = 64, kLength = 16384;
-  const std::int64_t length = std::min(tokens.size(), kLength);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(length));
-  Sha256 hash;
-  std::int64_t hashed = 0;  // stretches of a short file would overlap
-  for (std::int64_t i = 0; i < kStretches && hashed < tokens.size(); ++i) {
-    const std::int64_t spread = (tokens.size() - length) / (kStretches - 1) * i;
-    const std::int64_t begin = tokens.size() <= kStretches * kLength ? hashed : spread;
-    const std::int64_t count = std::min(length, tokens.size() - begin);
-    tokens.copy(begin, count, ids.data());
-    hash.update(std::as_bytes(std::span(ids).first(static_cast<std::size_t>(count))));
-    hashed += count;
-  }
-  return fmt::format("{}, {} tokens, {}", tokens.tokenizer_name(), tokens.size(), hash.hex().substr(0, 16));
-}
-
-void check_data(const eval::Checkpoint& checkpoint, const data::TokenFile& tokens, const std::string& origin) {
+void check_data(const eval::Checkpoint& checkpoint, const std::string& identity, const std::string& origin) {
   const std::string& was = metadata_at(checkpoint, kDataKey, origin);
-  const std::string is = data_identity(tokens);
-  if (was != is) {
-    misuse("{}: cannot be resumed: it was trained on other tokens ({}) than data.train gives now ({})", origin, was,
-           is);
+  if (was != identity) {
+    misuse("{}: cannot be resumed: it was trained on other data ({}) than data.train gives now ({})", origin, was,
+           identity);
   }
 }
 

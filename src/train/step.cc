@@ -1,4 +1,4 @@
-#include "step.h"
+#include "headroom/train/step.h"
 
 #include <cmath>
 #include <utility>
@@ -10,29 +10,6 @@
 
 namespace headroom::train {
 namespace {
-
-models::Memory rows_of(const models::Memory& memory, std::int64_t begin, std::int64_t count) {
-  models::Memory rows;
-  for (const at::Tensor& layer : memory.layers) {
-    rows.layers.push_back(layer.narrow(0, begin, count));
-  }
-  return rows;
-}
-
-models::Memory join(std::vector<models::Memory>& parts) {
-  if (parts.size() == 1) {
-    return std::move(parts.front());
-  }
-  models::Memory all;
-  for (std::size_t layer = 0; layer < parts.front().layers.size(); ++layer) {
-    std::vector<at::Tensor> rows;
-    for (const models::Memory& part : parts) {
-      rows.push_back(part.layers[layer]);
-    }
-    all.layers.push_back(at::cat(rows, 0));
-  }
-  return all;
-}
 
 std::vector<at::Tensor> gradients_of(const nn::Parameters& parameters) {
   std::vector<at::Tensor> gradients;
@@ -52,7 +29,7 @@ std::vector<at::Tensor> tensors_of(const nn::Parameters& parameters) {
   return tensors;
 }
 
-void update(models::LanguageModel& model, const std::vector<at::Tensor>& gradients, TrainState& state,
+void update(models::Model& model, const std::vector<at::Tensor>& gradients, TrainState& state,
             const config::TrainOptions& options, const StepOutcome& outcome) {
   const bool clip = options.clip_norm > 0.0 && outcome.gradient_norm > options.clip_norm;
   ops::adamw_step(tensors_of(model.parameters()), gradients, state.m, state.v, state.step + 1,
@@ -71,10 +48,11 @@ bool StepOutcome::finite() const {
   return std::isfinite(loss) && std::isfinite(regulariser) && std::isfinite(gradient_norm);
 }
 
-StepOutcome train_step(models::LanguageModel& model, const at::Tensor& tokens, TrainState& state,
+StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context) {
   context.training = true;
-  const std::int64_t rows = tokens.size(0) / options.accumulate;
+  const std::int64_t rows = batch.rows() / options.accumulate;
+  const auto all_targets = static_cast<double>(batch.n_targets());
   const std::uint64_t seed = mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(state.step));
   nn::BufferUpdates updates;
   context.updates = &updates;
@@ -82,9 +60,10 @@ StepOutcome train_step(models::LanguageModel& model, const at::Tensor& tokens, T
   std::vector<models::Memory> memories;
   for (std::int64_t part = 0; part < options.accumulate; ++part) {
     context.random = {.seed = seed, .first_row = part * rows, .rows = rows};
-    memories.push_back(rows_of(state.memory, part * rows, rows));
-    const models::Loss loss = model.loss(tokens.narrow(0, part * rows, rows), memories.back(), context);
-    const double share = 1.0 / static_cast<double>(options.accumulate);
+    memories.push_back(state.memory.narrow(part * rows, rows));
+    const models::Batch micro = batch.narrow(part * rows, rows);
+    const models::Loss loss = model.loss(micro, memories.back(), context);
+    const double share = static_cast<double>(micro.n_targets()) / all_targets;
     loss.total().mul(share).backward();
     outcome.loss += loss.cross_entropy.item<double>() * share;
     outcome.regulariser += loss.regulariser.defined() ? loss.regulariser.item<double>() * share : 0.0;
@@ -94,7 +73,7 @@ StepOutcome train_step(models::LanguageModel& model, const at::Tensor& tokens, T
   if (outcome.finite()) {
     update(model, gradients, state, options, outcome);
     nn::apply(updates);
-    state.memory = join(memories);
+    state.memory = models::Memory::join(std::move(memories));
     ++state.step;
   }
   model.parameters().zero_grad();

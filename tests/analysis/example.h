@@ -16,8 +16,6 @@ inline ComparedRun example_run(std::string name, double perplexity, std::int64_t
   run.executed = {{"step_macs", 3000}};
   run.machine = "a CPU, 2 threads, fp32";
   run.result.steps = 100;
-  run.result.validation_loss = std::log(perplexity);
-  run.result.validation_bits_per_byte = 1.5;
   run.result.tokens_per_second = 1234.0;
   run.result.seconds = 60.0;
   run.result.peak_memory_bytes = std::int64_t{300} << 20;
@@ -25,8 +23,11 @@ inline ComparedRun example_run(std::string name, double perplexity, std::int64_t
   run.result.parameters_sha256 = "00ff";
   for (std::int64_t step = 20; step <= 100; step += 20) {
     const double excess = std::exp(-static_cast<double>(step) / 30.0);
-    run.result.validation.push_back({step, 0.6 * static_cast<double>(step), std::log(perplexity) + excess});
+    run.result.validation.push_back(
+        {step, 0.6 * static_cast<double>(step), {{"loss", std::log(perplexity) + excess}, {"bits_per_byte", 1.5}}});
+    run.task().complete(run.result.validation.back().figures);
   }
+  run.result.validation.back().figures["perplexity"] = perplexity;
   return run;
 }
 

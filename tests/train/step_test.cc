@@ -1,10 +1,11 @@
-#include "train/step.h"
+#include "headroom/train/step.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "eval/tiny.h"
+#include "headroom/models/language_model.h"
 #include "headroom/train/precision.h"
 
 namespace headroom::train {
@@ -19,6 +20,13 @@ at::Tensor random_tokens(std::int64_t rows, std::int64_t columns, std::uint64_t 
   return tokens;
 }
 
+models::Batch batch_of(const at::Tensor& tokens) {
+  models::Batch batch;
+  batch.tensors["tokens"] = tokens;
+  batch.targets.assign(static_cast<std::size_t>(tokens.size(0)), tokens.size(1) - 1);
+  return batch;
+}
+
 config::Config without_dropout() {
   config::Config config = tiny::config();
   config.model.dropout = 0.0;
@@ -31,7 +39,8 @@ struct Trained {
   Trained(const config::Config& config, std::int64_t steps)
       : model(config.model, 3), state(fresh_state(model.parameters())) {
     for (std::int64_t step = 0; step < steps; ++step) {
-      last = train_step(model, random_tokens(4, 9, static_cast<std::uint64_t>(step)), state, config.train, {});
+      last =
+          train_step(model, batch_of(random_tokens(4, 9, static_cast<std::uint64_t>(step))), state, config.train, {});
     }
   }
   models::LanguageModel model;
@@ -80,7 +89,7 @@ TEST(Step, MemoryIsCarriedToTheNext) {
   models::Memory memory = trained.state.memory, nothing;
   const double with = model.loss(tokens, memory, {}).cross_entropy.item<double>();
   const double without = model.loss(tokens, nothing, {}).cross_entropy.item<double>();
-  const double step = train_step(trained.model, tokens, trained.state, config.train, {}).loss;
+  const double step = train_step(trained.model, batch_of(tokens), trained.state, config.train, {}).loss;
   EXPECT_NEAR(step, with, 1e-5);
   EXPECT_GT(std::abs(with - without), 1e-4) << "memory makes no difference here";
 }
@@ -113,9 +122,9 @@ TEST(Step, DropoutDiffersFromStepToStep) {
   config.train.learning_rate = 0.0;
   Trained trained(config, 0);
   const at::Tensor tokens = random_tokens(4, 9, 1);
-  const double first = train_step(trained.model, tokens, trained.state, config.train, {}).loss;
+  const double first = train_step(trained.model, batch_of(tokens), trained.state, config.train, {}).loss;
   trained.state.memory.forget();
-  EXPECT_NE(train_step(trained.model, tokens, trained.state, config.train, {}).loss, first);
+  EXPECT_NE(train_step(trained.model, batch_of(tokens), trained.state, config.train, {}).loss, first);
 }
 
 TEST(Step, LeavesEverythingAloneWhenTheLossIsNotFinite) {
@@ -127,7 +136,8 @@ TEST(Step, LeavesEverythingAloneWhenTheLossIsNotFinite) {
     trained.model.parameters().at("embed").fill_(NAN);
     same.model.parameters().at("embed").fill_(NAN);
   }
-  const StepOutcome outcome = train_step(trained.model, random_tokens(4, 9, 9), trained.state, config.train, {});
+  const StepOutcome outcome =
+      train_step(trained.model, batch_of(random_tokens(4, 9, 9)), trained.state, config.train, {});
   EXPECT_FALSE(outcome.finite());
   EXPECT_EQ(trained.state.step, 2);
   for (std::size_t i = 0; i < trained.state.m.size(); ++i) {
@@ -145,7 +155,8 @@ TEST(Step, Bf16ProductsTrainFp32Parameters) {
     std::vector<double> all;
     for (int i = 0; i < 30; ++i) {
       trained.state.memory.forget();
-      all.push_back(train_step(trained.model, random_tokens(4, 9, 1), trained.state, config.train, context).loss);
+      all.push_back(
+          train_step(trained.model, batch_of(random_tokens(4, 9, 1)), trained.state, config.train, context).loss);
     }
     for (const nn::Parameter& parameter : trained.model.parameters().all()) {
       EXPECT_EQ(parameter.tensor.scalar_type(), at::kFloat) << parameter.name;

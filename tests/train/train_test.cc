@@ -10,7 +10,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/eval/checkpoint.h"
-#include "headroom/eval/evaluate.h"
+#include "headroom/tasks/language_modelling.h"
 
 namespace headroom::train {
 namespace train_test {
@@ -59,7 +59,7 @@ TEST_F(Train, LearnsAndWritesItsFolder) {
   EXPECT_EQ(result.steps, 150);
   EXPECT_FALSE(result.interrupted);
   EXPECT_LT(result.train_loss, 3.0) << "5.5 is chance";
-  EXPECT_LT(result.validation_loss, 3.0);
+  EXPECT_LT(result.figures().at("loss"), 3.0);
   EXPECT_GT(result.tokens_per_second, 0.0);
   EXPECT_GT(result.seconds, 0.0);
   EXPECT_GT(result.peak_memory_bytes, 0);
@@ -77,15 +77,16 @@ TEST_F(Train, LearnsAndWritesItsFolder) {
   EXPECT_GT(lines[5]["experts"].size(), 0U);
   ASSERT_EQ(result.validation.size(), 3U);
   EXPECT_EQ(result.validation[1].step, 100);
-  EXPECT_EQ(result.validation.back().loss, result.validation_loss);
+  EXPECT_EQ(result.validation.back().figures.size(), 3U);
 
   EXPECT_EQ(fs::path(eval::find_checkpoint(folder_ / "run")).filename(), "step_150.safetensors");
   const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(folder_ / "run"));
   EXPECT_EQ(config::to_toml(checkpoint.config), read_text_file(folder_ / "run" / "config.toml"));
-  const models::LanguageModel model = eval::build_model(checkpoint);
-  EXPECT_EQ(model.parameters().count(), result.parameters);
+  const auto model = eval::build_model(checkpoint);
+  EXPECT_EQ(model->parameters().count(), result.parameters);
   const auto validation = tiny::token_file(folder_, "check", tiny::text(400, 2));
-  EXPECT_NEAR(eval::evaluate(model, validation, {.batch_size = 4}).loss, result.validation_loss, 1e-9);
+  EXPECT_NEAR(tasks::evaluate_text(*model, validation, {.batch_size = 4}).figures.at("loss"),
+              result.figures().at("loss"), 1e-9);
 }
 
 TEST_F(Train, ResumedFromAnyStepIsTheSameRun) {
@@ -103,7 +104,7 @@ TEST_F(Train, ResumedFromAnyStepIsTheSameRun) {
              folder_ / name / "checkpoints");
     const TrainResult rest = train(request(name, true));
     EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
-    EXPECT_EQ(rest.validation_loss, whole.validation_loss) << step;
+    EXPECT_EQ(rest.figures(), whole.figures()) << step;
     EXPECT_EQ(rest.train_loss, whole.train_loss) << step;
     const std::vector<Json> lines = metrics(name);
     ASSERT_EQ(lines.size(), expected.size()) << step;
@@ -160,7 +161,7 @@ TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
   config_.data.train = {(folder_ / "validation.txt").string()};
   config_.data.validation = {(folder_ / "validation.txt").string()};
   config_.train.steps = 20;
-  EXPECT_NE(refusal(request("run", true)).find("other tokens"), std::string::npos);
+  EXPECT_NE(refusal(request("run", true)).find("other data"), std::string::npos);
   {
     const FolderLock lock(folder_ / "run");
     EXPECT_NE(refusal(request("run", true)).find("run"), std::string::npos);
@@ -211,6 +212,16 @@ TEST_F(Train, NamesWhatIsWrongWithTheData) {
   for (const char* name : {"a", "b", "c"}) {
     EXPECT_FALSE(fs::exists(folder_ / name / "config.toml")) << "a refused run leaves the folder free";
   }
+}
+
+TEST_F(Train, RefusesWhatNoTaskIsForBeforeAnyWork) {
+  config_ = config::Config();
+  config_.model.kind = config::ModelKind::classifier;
+  config_.model.n_classes = 2;
+  config_.data.train = {(folder_ / "absent.txt").string()};
+  const std::string why = refusal(request("run"));
+  EXPECT_NE(why.find("train: model.kind"), std::string::npos) << why;
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
 
 }  // namespace train_test

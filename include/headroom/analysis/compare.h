@@ -9,6 +9,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
+#include "headroom/tasks/task.h"
 #include "headroom/train/train.h"
 
 namespace headroom::analysis {
@@ -32,7 +33,8 @@ struct ComparedRun {
   Json executed;                                          // MACs really executed, as in cost::cost_json
   std::string machine;                                    // what it was measured on and with
   std::vector<std::string> samples;                       // the continuation of each prompt
-  double perplexity() const;                              // of validation
+  const tasks::Task& task() const;
+  double headline() const;  // the task's headline figure of the last validation; NaN before any
 };
 
 // Words for what came out, given the runs.
@@ -64,15 +66,15 @@ struct CompareResult {
 };
 
 // Runs that have finished in `out` are kept (out/<name>/result.json), an unfinished one is resumed from its newest
-// checkpoint. Throws MisuseError for no or ill-named configs, for runs that cannot be compared (their perplexities
-// are of different texts or tokens), and for a folder that holds a run of another configuration.
+// checkpoint. Throws MisuseError for no or ill-named configs, for runs that cannot be compared (their figures are of
+// different tasks, texts or tokens), and for a folder that holds a run of another configuration.
 CompareResult compare(const CompareRequest& request);
 
-// What keeps perplexities from being compared is a MisuseError; other differences of data, budget and training are
+// What keeps figures from being compared is a MisuseError; other differences of data, budget and training are
 // returned as sentences.
 std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs);
 
-// One sentence: which run has the best validation perplexity, by how much, and at what cost beside the first run
+// One sentence: which run has the best headline figure, by how much, and at what cost beside the first run
 // (or, if the first is best, the next best beside it).
 std::string conclude(const std::vector<ComparedRun>& runs);
 
@@ -82,11 +84,11 @@ std::string render_table(const std::vector<ComparedRun>& runs);
 // The page: self-contained HTML without scripts.
 std::string render_report(const CompareResult& result);
 
-// The keys of `train`, and bits_per_byte.
-Json to_json(const train::TrainResult& result);
+// The keys of `train`, and the task's figures.
+Json to_json(const train::TrainResult& result, const tasks::Task& task);
 
-// `runs` (the keys of `train`, with name, attention_macs, attention_memory, executed, perplexity, bits_per_byte,
-// samples), `notes`, `conclusion`, `report`.
+// `runs` (the keys of `train`, with name, attention_macs, attention_memory, executed, the task's headline
+// figure, samples), `notes`, `conclusion`, `report`.
 Json to_json(const CompareResult& result);
 
 }  // namespace headroom::analysis

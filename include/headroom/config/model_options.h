@@ -55,6 +55,7 @@ struct ModelOptions {
   MlpOptions mlp;
 
   std::int64_t decoder_layers() const { return n_decoder_layers == 0 ? n_layers : n_decoder_layers; }
+  bool reads_tokens() const { return kind != ModelKind::vision; }  // of a vocabulary, rather than pictures
   // Whether the head chooses between classes rather than tokens.
   bool has_classes() const { return kind == ModelKind::classifier || kind == ModelKind::vision; }
 };

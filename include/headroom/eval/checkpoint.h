@@ -2,7 +2,7 @@
 //
 // Tensors: "model.<parameter>" (F32), "tokenizer" (U8: Tokenizer::serialised()), and whatever the trainer adds under
 // "optimizer." and "memory.". Metadata: format "headroom.checkpoint.1", config (TOML), tokenizer_kind,
-// tokenizer_name, step, and the trainer's own entries.
+// tokenizer_name, step, and the trainer's own entries. Models that read no tokens have nothing of a tokenizer.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,16 +16,16 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/data/tokenizer.h"
-#include "headroom/models/language_model.h"
+#include "headroom/models/model.h"
 
 namespace headroom::eval {
 
 struct Checkpoint {
   config::Config config;
   std::int64_t step = 0;
-  std::shared_ptr<const data::Tokenizer> tokenizer;
-  std::map<std::string, at::Tensor> tensors;    // all but "tokenizer"
-  std::map<std::string, std::string> metadata;  // the trainer's own entries
+  std::shared_ptr<const data::Tokenizer> tokenizer;  // null: the model reads no text
+  std::map<std::string, at::Tensor> tensors;         // all but "tokenizer"
+  std::map<std::string, std::string> metadata;       // the trainer's own entries
 };
 
 // A tensor that was to be written holds a number that is not finite.
@@ -53,6 +53,6 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkp
 bool has_checkpoints(const std::filesystem::path& run);
 
 // The model with the checkpoint's parameters.
-models::LanguageModel build_model(const Checkpoint& checkpoint);
+std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint);
 
 }  // namespace headroom::eval

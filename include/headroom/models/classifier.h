@@ -9,23 +9,27 @@
 #include <cstdint>
 #include <memory>
 
-#include "headroom/config/model_options.h"
-#include "headroom/nn/context.h"
-#include "headroom/nn/parameters.h"
+#include "headroom/models/model.h"
 
 namespace headroom::models {
 
 // Embedding with its positions, blocks without causal mask, final norm, mean over all T positions (padding adds 0), a
 // head of one layer, or two with d_head_hidden. With `paired`, two sequences go through one encoder: features
 // [a, b, a * b, a - b].
-class Classifier {
+class Classifier : public Model {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model.
   Classifier(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat);
-  ~Classifier();
+  ~Classifier() override;
   Classifier(Classifier&&) noexcept;
 
-  nn::Parameters& parameters();
+  const config::ModelOptions& options() const override;
+  nn::Parameters& parameters() override;
+  const nn::Parameters& parameters() const override;
+  Batch example(std::int64_t rows, std::uint64_t seed) const override;
+
+  // Batch: "tokens", with pairs "second", and "label" [B] int64, the right class.
+  Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
   // `tokens`, and `second` with pairs, [B, T] int64 with T up to context_length; logits [B, C].
   at::Tensor logits(const at::Tensor& tokens, const at::Tensor& second, const nn::Context& context) const;
 

@@ -8,10 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "headroom/config/model_options.h"
-#include "headroom/models/loss.h"
-#include "headroom/nn/context.h"
-#include "headroom/nn/parameters.h"
+#include "headroom/models/model.h"
 
 namespace headroom::models {
 
@@ -30,17 +27,21 @@ struct WritingState;
 // One embedding for both sequences (and the output, with tied_embeddings); "encoder.layer0.*": blocks without causal
 // mask; "decoder.layer0.*": causal blocks with cross-attention; a norm behind each with norm_position = "pre". Learned
 // positions are a table each, relative ones for self-attention only. Windows limit the decoder's self-attention.
-class EncoderDecoder {
+class EncoderDecoder : public Model {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model.
   EncoderDecoder(const config::ModelOptions& options, std::uint64_t seed,
                  at::TensorOptions tensor_options = at::kFloat);
-  ~EncoderDecoder();
+  ~EncoderDecoder() override;
   EncoderDecoder(EncoderDecoder&&) noexcept;
 
-  const config::ModelOptions& options() const;
-  nn::Parameters& parameters();
-  const nn::Parameters& parameters() const;
+  const config::ModelOptions& options() const override;
+  nn::Parameters& parameters() override;
+  const nn::Parameters& parameters() const override;
+  Batch example(std::int64_t rows, std::uint64_t seed) const override;
+
+  // Batch: "source", "valid_source" (absent: all are tokens), "target", "valid_target", "next", as below.
+  Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
 
   // All functions throw Error on shapes other than those above.
   // The encoder's result [B, S, d].

@@ -8,35 +8,30 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "headroom/config/model_options.h"
-#include "headroom/models/loss.h"
-#include "headroom/nn/context.h"
-#include "headroom/nn/parameters.h"
+#include "headroom/models/model.h"
 
 namespace headroom::models {
-
-// What layer l remembers of the previous chunk: its inputs, detached [B, M, d]; undefined before the first chunk.
-struct Memory {
-  std::vector<at::Tensor> layers;
-  void forget() { layers.clear(); }
-};
 
 // Incremental decoding: keys and values of the tokens seen so far. Opaque to callers; made by start_decoding().
 struct DecodeState;
 
-class LanguageModel {
+// Its memory holds the inputs of each layer during the previous chunk, [B, M, d].
+class LanguageModel : public Model {
  public:
   // Builds and initialises; `seed` fixes every parameter. Throws MisuseError for options without an implementation.
   LanguageModel(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat);
-  ~LanguageModel();
+  ~LanguageModel() override;
   LanguageModel(LanguageModel&&) noexcept;
 
-  const config::ModelOptions& options() const;
-  nn::Parameters& parameters();
-  const nn::Parameters& parameters() const;
+  const config::ModelOptions& options() const override;
+  nn::Parameters& parameters() override;
+  const nn::Parameters& parameters() const override;
+  MemoryShape memory_shape() const override;
+  Batch example(std::int64_t rows, std::uint64_t seed) const override;
 
+  // Batch: "tokens", as below.
+  Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
   // `tokens` [B, T+1] int64: inputs are the first T columns, targets the last T; targets below 0 do not count.
   // Reads `memory` and leaves this chunk's there (when options().memory_length > 0).
   Loss loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const;
@@ -55,5 +50,9 @@ class LanguageModel {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// The language model that `model` is. Throws MisuseError, beginning with `what` ("generate"), when it is of another
+// kind.
+const LanguageModel& as_language_model(const Model& model, std::string_view what);
 
 }  // namespace headroom::models

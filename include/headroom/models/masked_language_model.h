@@ -9,26 +9,27 @@
 #include <cstdint>
 #include <memory>
 
-#include "headroom/config/model_options.h"
-#include "headroom/models/loss.h"
-#include "headroom/nn/context.h"
-#include "headroom/nn/parameters.h"
+#include "headroom/models/model.h"
 
 namespace headroom::models {
 
 // Embedding with positions and a norm, blocks without causal mask, final norm; head: act(x W + b) with the MLP's
 // activation, norm, scores of the vocabulary. Which tokens are hidden, and by what, is the caller's to choose.
-class MaskedLanguageModel {
+class MaskedLanguageModel : public Model {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model.
   MaskedLanguageModel(const config::ModelOptions& options, std::uint64_t seed,
                       at::TensorOptions tensor_options = at::kFloat);
-  ~MaskedLanguageModel();
+  ~MaskedLanguageModel() override;
   MaskedLanguageModel(MaskedLanguageModel&&) noexcept;
 
-  const config::ModelOptions& options() const;
-  nn::Parameters& parameters();
-  const nn::Parameters& parameters() const;
+  const config::ModelOptions& options() const override;
+  nn::Parameters& parameters() override;
+  const nn::Parameters& parameters() const override;
+  Batch example(std::int64_t rows, std::uint64_t seed) const override;
+
+  // Batch: "tokens", "valid" (absent: all are), "hidden" [B, T] int64: what stood at the hidden places, -1 elsewhere.
+  Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
 
   // `tokens` [B, T] int64, T up to context_length; `valid` [B, T] bool, undefined: all are tokens, none is padding.
   // Logits [B, T, V]. Throws Error on other shapes.

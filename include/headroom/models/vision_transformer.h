@@ -8,27 +8,29 @@
 #include <cstdint>
 #include <memory>
 
-#include "headroom/config/model_options.h"
-#include "headroom/nn/context.h"
-#include "headroom/nn/parameters.h"
+#include "headroom/models/model.h"
 
 namespace headroom::models {
 
 // Patches, row by row, times "patch.w" [C P P, d] plus "patch.b"; positions: fixed sines and cosines of row and column
 // with position = "sinusoidal", a table "position" [N, d] with "learned"; blocks without causal mask, final norm, mean
 // over patches; with d_head_hidden tanh(x W + b); a head that begins at 0.
-class VisionTransformer {
+class VisionTransformer : public Model {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model, patches that do not fill the picture,
   // and fixed positions with a d_model that 4 does not divide.
   VisionTransformer(const config::ModelOptions& options, std::uint64_t seed,
                     at::TensorOptions tensor_options = at::kFloat);
-  ~VisionTransformer();
+  ~VisionTransformer() override;
   VisionTransformer(VisionTransformer&&) noexcept;
 
-  const config::ModelOptions& options() const;
-  nn::Parameters& parameters();
-  const nn::Parameters& parameters() const;
+  const config::ModelOptions& options() const override;
+  nn::Parameters& parameters() override;
+  const nn::Parameters& parameters() const override;
+  Batch example(std::int64_t rows, std::uint64_t seed) const override;
+
+  // Batch: "images" and "label" [B] int64, the right class.
+  Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
 
   // `images` [B, C, image_size, image_size]; logits [B, n_classes]. Throws Error on other shapes.
   at::Tensor logits(const at::Tensor& images, const nn::Context& context) const;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "headroom/config/config.h"
-#include "headroom/data/token_file.h"
+#include "headroom/tasks/figures.h"
 
 namespace headroom::train {
 
@@ -25,15 +25,12 @@ struct TrainRequest {
 struct ValidationPoint {
   std::int64_t step = 0;
   double seconds = 0.0;  // of training, evaluation and checkpoints not counted
-  double loss = 0.0;     // nats a token
-  double bits_per_byte = 0.0;
+  tasks::Figures figures;
 };
 
 struct TrainResult {
   std::int64_t steps = 0;
-  double train_loss = 0.0;  // mean over the last logged interval
-  double validation_loss = 0.0;
-  double validation_bits_per_byte = 0.0;
+  double train_loss = 0.0;         // mean over the last logged interval
   double tokens_per_second = 0.0;  // of training alone
   double seconds = 0.0;
   std::int64_t peak_memory_bytes = 0;
@@ -41,6 +38,9 @@ struct TrainResult {
   std::string parameters_sha256;  // over names and bytes, in order
   bool interrupted = false;       // Ctrl-C: a checkpoint was written
   std::vector<ValidationPoint> validation;
+
+  // Of the last validation; empty before any.
+  tasks::Figures figures() const { return validation.empty() ? tasks::Figures() : validation.back().figures; }
 };
 
 // Trains and writes the run folder (interface: config.toml, metrics.jsonl, events.out.tfevents.*, checkpoints/).

@@ -13,10 +13,9 @@
 #include "headroom/core/system.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
-#include "headroom/models/language_model.h"
-#include "headroom/ops/adamw.h"
 #include "headroom/ops/choice.h"
 #include "headroom/train/precision.h"
+#include "headroom/train/step.h"
 
 namespace headroom::cli {
 
@@ -39,48 +38,36 @@ std::vector<at::Device> devices() {
 }
 
 // Few layers, few tokens, few words: which operators there are stays the same.
-config::ModelOptions looked_at(const Doctor& command) {
-  config::ModelOptions options = config::load_config(command.config, command.set).model;
-  if (options.kind != config::ModelKind::language_model) {
-    misuse("doctor: {}: model.kind: must be language_model, got {}", command.config, config::name_of(options.kind));
+config::Config looked_at(const Doctor& command) {
+  config::Config config = config::load_config(command.config, command.set);
+  config::ModelOptions& model = config.model;
+  model.n_layers = std::min<std::int64_t>(model.n_layers, 2);
+  model.n_decoder_layers = std::min<std::int64_t>(model.n_decoder_layers, 2);
+  if (model.reads_tokens()) {
+    model.vocabulary_size = model.adaptive_cutoffs.empty() ? 16 : model.vocabulary_size;
+    model.context_length = std::min<std::int64_t>(model.context_length, 64);
+    model.memory_length = std::min<std::int64_t>(model.memory_length, 64);
   }
-  options.vocabulary_size = options.adaptive_cutoffs.empty() ? 16 : options.vocabulary_size;
-  options.n_layers = std::min<std::int64_t>(options.n_layers, 2);
-  options.context_length = std::min<std::int64_t>(options.context_length, 64);
-  options.memory_length = std::min<std::int64_t>(options.memory_length, 64);
-  return options;
+  config.train.accumulate = 1;
+  return config;
 }
 
 // A training step, only to see which implementation every operator takes.
-void try_step(const config::ModelOptions& options, at::Device device, std::optional<at::ScalarType> compute_dtype) {
-  models::LanguageModel model(options, 1, at::TensorOptions(at::kFloat).device(device));
+void try_step(const config::Config& config, at::Device device, std::optional<at::ScalarType> compute_dtype) {
+  const auto model = models::make_model(config.model, 1, at::TensorOptions(at::kFloat).device(device));
   nn::Context context;
-  context.training = true;
-  context.random = {.seed = 1};
   context.compute_dtype = compute_dtype;
-  models::Memory memory;
-  const at::Tensor tokens = at::zeros({1, options.context_length + 1}, at::TensorOptions(at::kLong).device(device));
-  model.loss(tokens, memory, context).total().backward();
-
-  std::vector<at::Tensor> parameters, gradients, m, v;
-  for (const nn::Parameter& parameter : model.parameters().all()) {
-    if (parameter.tensor.grad().defined()) {
-      parameters.push_back(parameter.tensor.detach());
-      gradients.push_back(parameter.tensor.grad());
-      m.push_back(at::zeros_like(parameters.back()));
-      v.push_back(at::zeros_like(parameters.back()));
-    }
-  }
-  ops::adamw_step(parameters, gradients, m, v, 1, {});
+  train::TrainState state = train::fresh_state(model->parameters());
+  train::train_step(*model, model->example(1, 1), state, config.train, context);
 }
 
 // {"attention": {"cpu float32": "fused", "cpu bfloat16": "reference: only float32"}, ...}
-Json implementations(const config::ModelOptions& options) {
+Json implementations(const config::Config& config) {
   Json all = Json::object();
   for (const at::Device& device : devices()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
       ops::forget_choices();
-      try_step(options, device, dtype == at::kFloat ? std::nullopt : std::optional(dtype));
+      try_step(config, device, dtype == at::kFloat ? std::nullopt : std::optional(dtype));
       const std::string where = device.str() + (dtype == at::kFloat ? " fp32" : " bf16");
       for (const auto& [op, choices] : ops::choices()) {
         all[op][where] = choices.reference == 0 ? "fused" : "reference: " + choices.refusal;

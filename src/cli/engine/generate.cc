@@ -9,7 +9,8 @@ namespace headroom::cli {
 
 int run(const Generate& command, const EngineRequest& request) {
   const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(command.model));
-  const models::LanguageModel model = eval::build_model(checkpoint);
+  const std::unique_ptr<models::Model> built = eval::build_model(checkpoint);
+  const models::LanguageModel& model = models::as_language_model(*built, "generate");
   const Output& output = request.output;
 
   eval::GenerateOptions options;

@@ -1,12 +1,12 @@
 #include "headroom/train/train.h"
 
-#include <cmath>
 #include <filesystem>
 
 #include "engine.h"
 #include "headroom/analysis/compare.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
+#include "headroom/tasks/task.h"
 
 namespace headroom::cli {
 
@@ -20,21 +20,16 @@ int run(const Train& command, const EngineRequest& request) {
   catch_interrupts();
   const train::TrainResult result = train::train(job);
 
-  Json document = analysis::to_json(result);
-  std::string quality = "not validated";
-  if (result.validation.empty()) {
-    document["validation_loss"] = document["bits_per_byte"] = nullptr;
-  } else {
-    quality = fmt::format("validation loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte", result.validation_loss,
-                          std::exp(result.validation_loss), result.validation_bits_per_byte);
-  }
+  const tasks::Task& task = tasks::task_for(job.config.model, "train");
+  const std::string quality =
+      result.validation.empty() ? "not validated" : "validation " + tasks::describe(result.figures(), task.figures());
   const Output& output = request.output;
   output.text(fmt::format("{}: {} steps, {}\n", out.string(), result.steps, quality));
   output.text(fmt::format("{} parameters, {} tokens per second, {}, peak memory {}\n",
                           format_count(static_cast<double>(result.parameters)), format_count(result.tokens_per_second),
                           format_duration(result.seconds),
                           format_bytes(static_cast<double>(result.peak_memory_bytes))));
-  output.document(document);
+  output.document(analysis::to_json(result, task));
   if (result.interrupted) {
     log_info("interrupted at step {}, checkpoint written: --resume goes on from there", result.steps);
     return kInterrupted;

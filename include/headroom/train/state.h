@@ -11,7 +11,7 @@
 
 #include "headroom/data/batches.h"
 #include "headroom/eval/checkpoint.h"
-#include "headroom/models/language_model.h"
+#include "headroom/models/model.h"
 
 namespace headroom::train {
 
@@ -36,20 +36,15 @@ struct TrainState {
 
 TrainState fresh_state(const nn::Parameters& parameters);
 
-// `data` names the training tokens (see data_identity), so that a run never goes on with others.
-eval::Checkpoint to_checkpoint(const TrainState& state, const models::LanguageModel& model,
-                               const config::Config& config, std::shared_ptr<const data::Tokenizer> tokenizer,
-                               const std::string& data);
+// `data` is the training data's identity: a run never goes on with other data.
+eval::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,
+                               std::shared_ptr<const data::Tokenizer> tokenizer, const std::string& data);
 
 // Throws MisuseError naming `origin` when the checkpoint lacks something or its shapes do not fit.
-TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const nn::Parameters& parameters,
-                           const std::string& origin);
+TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const models::Model& model, const std::string& origin);
 
-// "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...": tokenizer, length and a hash of 64 stretches of the
-// file, which tells another corpus without reading all of a large one.
-std::string data_identity(const data::TokenFile& tokens);
-// Throws MisuseError when the checkpoint's run was trained on other tokens.
-void check_data(const eval::Checkpoint& checkpoint, const data::TokenFile& tokens, const std::string& origin);
+// Throws MisuseError when the checkpoint's run was trained on other data than that of this identity.
+void check_data(const eval::Checkpoint& checkpoint, const std::string& identity, const std::string& origin);
 
 // SHA-256 over names and bytes of the parameters, in order.
 std::string parameters_sha256(const nn::Parameters& parameters);

@@ -1,0 +1,45 @@
+// Results of an evaluation by name, and what each name means: all that reports and comparisons know of a task.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "headroom/core/json.h"
+
+namespace headroom::tasks {
+
+enum class Better { neither, lower, higher };
+enum class Shown {
+  files,     // where numbers are kept
+  table,     // in a comparison's table as well
+  headline,  // the one that models are compared by
+};
+
+struct FigureKind {
+  std::string name;    // "bits_per_byte"
+  std::string metric;  // its key in metrics.jsonl and in a run's result: "validation_loss"
+  std::string words;   // "bits per byte"
+  std::string unit;    // "nats a token"; empty: a pure number
+  Better better = Better::lower;
+  Shown shown = Shown::files;
+  int decimals = 3;
+};
+
+// By FigureKind::name.
+using Figures = std::map<std::string, double, std::less<>>;
+
+// NaN where there is none.
+double figure(const Figures& figures, const std::string& name);
+const FigureKind& headline(const std::vector<FigureKind>& kinds);
+
+// "loss 5.0519, perplexity 156.322": in the order of `kinds`.
+std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds);
+
+// The figures under their kinds' metric keys, and back; what is absent becomes null, and null or absent stays absent.
+void add_metrics(const Figures& figures, const std::vector<FigureKind>& kinds, Json& object);
+Figures read_metrics(const Json& object, const std::vector<FigureKind>& kinds);
+
+}  // namespace headroom::tasks

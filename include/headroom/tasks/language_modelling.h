@@ -1,0 +1,27 @@
+// Predicting the next token of a text: cross-entropy, perplexity, bits per byte.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "headroom/data/token_file.h"
+#include "headroom/tasks/task.h"
+
+namespace headroom::tasks {
+
+// Trains on streams or chunks of a token file (data::make_batches). Figures: "loss" in nats a token, sum CE / N;
+// "perplexity" exp(loss); "bits_per_byte", sum CE / ln 2 / UTF-8 bytes of the predicted tokens' text, taken as the
+// file's bytes times N / tokens of the file, because the first token of each stream is not predicted.
+const Task& language_modelling();
+
+// Contiguous streams read side by side, memory carried, first chunk without context. `options.batch_size` streams, or
+// fewer where they would be under 4 chunks long. Throws MisuseError when the file's vocabulary does not fit the
+// model's, and when the file is too short to predict anything.
+Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
+                         const EvaluateOptions& options);
+
+// "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...": tokenizer, length and a hash of 64 stretches of the
+// file, which tells another corpus without reading all of a large one.
+std::string data_identity(const data::TokenFile& tokens);
+
+}  // namespace headroom::tasks

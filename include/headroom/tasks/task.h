@@ -1,0 +1,87 @@
+// What a model is trained for: where its batches come from, and how well it does. Trainer, checkpoints, reports and
+// comparisons know tasks by this interface alone; what a model's kind is trained for is decided in task.cc.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/config/config.h"
+#include "headroom/data/batches.h"
+#include "headroom/data/tokenizer.h"
+#include "headroom/models/model.h"
+#include "headroom/tasks/figures.h"
+
+namespace headroom::tasks {
+
+struct Evaluation {
+  Figures figures;
+  std::int64_t tokens = 0;  // predictions that the figures are means over
+  double seconds = 0.0;
+  bool complete = true;  // false: Ctrl-C (core/system.h) ended it early, and it speaks of the predictions until then
+};
+
+struct EvaluateOptions {
+  std::int64_t batch_size = 16;
+  nn::Context context;
+  bool show_progress = false;
+};
+
+// Batches without end, in an order that a saved position continues exactly.
+class TrainingData {
+ public:
+  virtual ~TrainingData() = default;
+  virtual models::Batch next() = 0;  // on the CPU
+  virtual data::DataPosition position() const = 0;
+  virtual void seek(data::DataPosition position) = 0;  // throws MisuseError when out of range
+  // Tells this data from any other, in words: "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
+  virtual const std::string& identity() const = 0;
+};
+
+class EvaluationData {
+ public:
+  virtual ~EvaluationData() = default;
+  // Throws MisuseError when the data does not fit the model.
+  virtual Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const = 0;
+  // A beginning that a model of this task may continue, for samples; empty where models do not write text.
+  virtual std::string beginning() const { return {}; }
+};
+
+struct TaskData {
+  std::shared_ptr<const data::Tokenizer> tokenizer;  // null: the task reads no text
+  std::unique_ptr<TrainingData> training;
+  std::unique_ptr<EvaluationData> validation;
+};
+
+// Data to evaluate a trained model on.
+struct EvaluationRequest {
+  const config::Config& config;
+  std::shared_ptr<const data::Tokenizer> tokenizer;  // the model's own
+  std::vector<std::string> files;                    // none: the config's validation data
+  std::filesystem::path cache;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual std::string_view name() const = 0;
+  // The first is what training makes smaller; one of them is the headline.
+  virtual const std::vector<FigureKind>& figures() const = 0;
+  // How they are measured, a sentence or two.
+  virtual std::string_view protocol() const = 0;
+  // Fills in figures that follow from others.
+  virtual void complete(Figures& /*figures*/) const {}
+  // Opens what the config names, making what is to be made of it first (tokenizers, token files), which is kept in
+  // `cache`. Throws MisuseError for unusable data.
+  virtual TaskData open(const config::Config& config, const std::filesystem::path& cache) const = 0;
+  virtual std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const = 0;
+};
+
+// The task that models of this kind are trained for. Throws MisuseError, beginning with `what` ("train"), where there
+// is none.
+const Task& task_for(const config::ModelOptions& model, std::string_view what);
+
+}  // namespace headroom::tasks

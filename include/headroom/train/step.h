@@ -1,0 +1,25 @@
+// One optimizer step: loss and gradients over the micro-batches, clipping, AdamW. The trainer's, and that of whoever
+// measures or tries one.
+#pragma once
+
+#include "headroom/config/run_options.h"
+#include "headroom/models/model.h"
+#include "headroom/train/state.h"
+
+namespace headroom::train {
+
+struct StepOutcome {
+  double loss = 0.0;           // cross-entropy, mean over the batch's targets, in nats
+  double regulariser = 0.0;    // 0 where the model has none
+  double gradient_norm = 0.0;  // of the mean gradient, before clipping
+  double learning_rate = 0.0;
+  bool finite() const;
+};
+
+// Trains on `batch`, whose rows `options.accumulate` divides; moves parameters, state.m, state.v, state.memory and
+// state.step on. When loss or gradient is not finite, parameters and moments stay as they were. `context` says
+// precision and implementation.
+StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
+                       const config::TrainOptions& options, nn::Context context);
+
+}  // namespace headroom::train

@@ -1,0 +1,50 @@
+#include "headroom/tasks/figures.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "headroom/core/error.h"
+
+namespace headroom::tasks {
+
+double figure(const Figures& figures, const std::string& name) {
+  const auto found = figures.find(name);
+  return found == figures.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+}
+
+const FigureKind& headline(const std::vector<FigureKind>& kinds) {
+  const auto found =
+      std::find_if(kinds.begin(), kinds.end(), [](const FigureKind& kind) { return kind.shown == Shown::headline; });
+  if (found == kinds.end()) {
+    fail("task: it names no figure to compare models by");
+  }
+  return *found;
+}
+
+std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds) {
+  std::string text;
+  for (const FigureKind& kind : kinds) {
+    if (figures.contains(kind.name)) {
+      text += fmt::format("{}{} {:.{}f}", text.empty() ? "" : ", ", kind.words, figures.at(kind.name), kind.decimals);
+    }
+  }
+  return text;
+}
+
+void add_metrics(const Figures& figures, const std::vector<FigureKind>& kinds, Json& object) {
+  for (const FigureKind& kind : kinds) {
+    object[kind.metric] = figures.contains(kind.name) ? Json(figures.at(kind.name)) : Json();
+  }
+}
+
+Figures read_metrics(const Json& object, const std::vector<FigureKind>& kinds) {
+  Figures figures;
+  for (const FigureKind& kind : kinds) {
+    if (object.contains(kind.metric) && object.at(kind.metric).is_number()) {
+      figures[kind.name] = object.at(kind.metric).get<double>();
+    }
+  }
+  return figures;
+}
+
+}  // namespace headroom::tasks

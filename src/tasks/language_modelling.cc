@@ -1,0 +1,169 @@
+#include "headroom/tasks/language_modelling.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/data/text.h"
+#include "text_batch.h"
+
+namespace headroom::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TextTraining : public TrainingData {
+ public:
+  TextTraining(const std::shared_ptr<const data::TokenFile>& tokens, const config::Config& config)
+      : identity_(data_identity(*tokens)),
+        batches_(data::make_batches(tokens, {.batch = config.train.batch_size, .length = config.model.context_length},
+                                    config.data.batching, static_cast<std::uint64_t>(config.train.seed))) {}
+
+  models::Batch next() override { return to_batch(batches_->next()); }
+  data::DataPosition position() const override { return batches_->position(); }
+  void seek(data::DataPosition position) override { batches_->seek(position); }
+  const std::string& identity() const override { return identity_; }
+
+ private:
+  std::string identity_;
+  std::unique_ptr<data::Batches> batches_;
+};
+
+// The longest beginning that does not end inside a UTF-8 character.
+std::string whole_characters(std::string text) {
+  std::size_t end = text.size();
+  while (end > 0 && text.size() - end < 4 && (static_cast<unsigned char>(text[end - 1]) & 0xc0) == 0x80) {
+    --end;
+  }
+  if (end > 0 && static_cast<unsigned char>(text[end - 1]) >= 0xc0) {
+    const auto lead = static_cast<unsigned char>(text[end - 1]);
+    const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (end - 1 + length > text.size()) {
+      text.resize(end - 1);
+    }
+  }
+  return text;
+}
+
+class TextEvaluation : public EvaluationData {
+ public:
+  TextEvaluation(std::shared_ptr<const data::TokenFile> tokens, std::shared_ptr<const data::Tokenizer> tokenizer)
+      : tokens_(std::move(tokens)), tokenizer_(std::move(tokenizer)) {}
+
+  Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
+    return evaluate_text(model, tokens_, options);
+  }
+  std::string beginning() const override {
+    constexpr std::int64_t kTokens = 32;
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokens, tokens_->size())));
+    tokens_->copy(0, std::ssize(ids), ids.data());
+    return whole_characters(tokenizer_->decode(ids));
+  }
+
+ private:
+  std::shared_ptr<const data::TokenFile> tokens_;
+  std::shared_ptr<const data::Tokenizer> tokenizer_;
+};
+
+void check_tokenizer(const data::TokenFile& file, const data::Tokenizer& tokenizer, std::string_view whose) {
+  if (file.tokenizer_name() != tokenizer.name()) {
+    misuse("{}: was made with tokenizer {}, but {} is {}", file.path().string(), file.tokenizer_name(), whose,
+           tokenizer.name());
+  }
+}
+
+// Text as tokens, in a file that goes as soon as it is mapped.
+std::shared_ptr<const data::TokenFile> encode(data::TextSource& text, const data::Tokenizer& tokenizer,
+                                              const fs::path& folder) {
+  make_folder(folder);
+  const fs::path file = folder / fmt::format("evaluate-{}.tokens", getpid());
+  data::write_token_file(text, tokenizer, file);
+  auto tokens = std::make_shared<const data::TokenFile>(file);
+  fs::remove(file);
+  return tokens;
+}
+
+class LanguageModelling : public Task {
+ public:
+  std::string_view name() const override { return "language modelling"; }
+
+  const std::vector<FigureKind>& figures() const override {
+    static const std::vector<FigureKind> kFigures = {
+        {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats a token", .decimals = 4},
+        {.name = "perplexity",
+         .metric = "validation_perplexity",
+         .words = "perplexity",
+         .unit = "",
+         .shown = Shown::headline},
+        {.name = "bits_per_byte",
+         .metric = "bits_per_byte",
+         .words = "bits per byte",
+         .unit = "bits",
+         .shown = Shown::table,
+         .decimals = 4}};
+    return kFigures;
+  }
+
+  std::string_view protocol() const override {
+    return "perplexity is exp(cross-entropy a token) over the whole validation data, read as contiguous text; bits per "
+           "byte count the bytes of that text";
+  }
+
+  void complete(Figures& figures) const override {
+    if (const auto loss = figures.find("loss"); loss != figures.end()) {
+      figures["perplexity"] = std::exp(loss->second);
+    }
+  }
+
+  TaskData open(const config::Config& config, const fs::path& cache) const override {
+    const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
+    const auto train = std::make_shared<const data::TokenFile>(prepared.train),
+               validation = std::make_shared<const data::TokenFile>(prepared.validation);
+    const data::Tokenizer& tokenizer = *prepared.tokenizer;
+    check_tokenizer(*train, tokenizer, "the run's");
+    check_tokenizer(*validation, tokenizer, "the run's");
+    if (tokenizer.vocabulary_size() != config.model.vocabulary_size) {
+      misuse("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
+             tokenizer.name(), config.model.vocabulary_size);
+    }
+    TaskData data;
+    data.tokenizer = prepared.tokenizer;
+    data.training = std::make_unique<TextTraining>(train, config);
+    data.validation = std::make_unique<TextEvaluation>(validation, prepared.tokenizer);
+    return data;
+  }
+
+  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
+    std::shared_ptr<const data::TokenFile> tokens = open_tokens(request);
+    check_tokenizer(*tokens, *request.tokenizer, "the checkpoint's");
+    return std::make_unique<TextEvaluation>(std::move(tokens), request.tokenizer);
+  }
+
+ private:
+  static std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
+    const config::DataOptions& options = request.config.data;
+    const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
+    if (std::any_of(files.begin(), files.end(), data::is_token_file)) {
+      if (files.size() > 1) {
+        misuse("evaluate: --data: a prepared token file must stand alone, got {} files", files.size());
+      }
+      return std::make_shared<const data::TokenFile>(files.front());
+    }
+    const std::unique_ptr<data::TextSource> text = request.files.empty()
+                                                       ? data::open_part(options, data::Part::validation)
+                                                       : data::open_text(request.files, options);
+    return encode(*text, *request.tokenizer, request.cache);
+  }
+};
+
+}  // namespace
+
+const Task& language_modelling() {
+  static const LanguageModelling kTask;
+  return kTask;
+}
+
+}  // namespace headroom::tasks

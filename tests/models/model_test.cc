@@ -1,0 +1,113 @@
+#include "headroom/models/model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "headroom/models/language_model.h"
+
+namespace headroom::models {
+namespace model_test {
+
+// A small model of every kind.
+config::ModelOptions small(config::ModelKind kind) {
+  config::ModelOptions o;
+  o.kind = kind;
+  o.vocabulary_size = 23;
+  o.n_layers = 2;
+  o.d_model = 16;
+  o.context_length = 9;
+  o.dropout = 0.0;
+  o.attention.n_heads = 2;
+  o.attention.d_head = 8;
+  o.attention.position = config::Position::sinusoidal;
+  o.mlp.d_hidden = 24;
+  if (o.has_classes()) {
+    o.n_classes = 3;
+  }
+  if (kind == config::ModelKind::vision) {
+    o.image_size = 6;
+    o.patch_size = 2;
+    o.image_channels = 1;
+  }
+  return o;
+}
+
+class EveryKind : public ::testing::TestWithParam<config::ModelKind> {};
+
+TEST_P(EveryKind, TrainsByTheOneInterface) {
+  const config::ModelOptions options = small(GetParam());
+  const std::unique_ptr<Model> model = make_model(options, 1);
+  EXPECT_EQ(model->options().kind, GetParam());
+  const Batch batch = model->example(4, 1);
+  EXPECT_EQ(batch.rows(), 4);
+  EXPECT_GT(batch.tokens, 0);
+  EXPECT_EQ(batch.targets.size(), 4U);
+  Memory memory;
+  const Loss loss = model->loss(batch, memory, {});
+  // Random targets: about the logarithm of how many there are to choose from, exactly that where the head begins at 0.
+  const double choices = static_cast<double>(options.has_classes() ? options.n_classes : options.vocabulary_size);
+  EXPECT_NEAR(loss.cross_entropy.item<double>(), std::log(choices), 1.0);
+  EXPECT_TRUE(memory.layers.empty());
+  loss.total().backward();
+  std::int64_t reached = 0;
+  for (const nn::Parameter& parameter : model->parameters().all()) {
+    reached += parameter.tensor.grad().defined() ? 1 : 0;
+  }
+  EXPECT_GT(reached, 2);
+}
+
+TEST_P(EveryKind, RowsAreExamplesOfTheirOwn) {
+  const std::unique_ptr<Model> model = make_model(small(GetParam()), 1);
+  const at::NoGradGuard no_grad;
+  const Batch batch = model->example(4, 1);
+  Memory memory;
+  const double whole = model->loss(batch, memory, {}).cross_entropy.item<double>();
+  double sum = 0.0;
+  std::int64_t tokens = 0;
+  for (const std::int64_t row : {0, 2}) {
+    const Batch part = batch.narrow(row, 2);
+    tokens += part.tokens;
+    sum += model->loss(part, memory, {}).cross_entropy.item<double>() * static_cast<double>(part.n_targets());
+  }
+  EXPECT_NEAR(sum / static_cast<double>(batch.n_targets()), whole, 1e-6 * std::abs(whole) + 1e-6);
+  EXPECT_EQ(tokens, batch.tokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryKind,
+                         ::testing::Values(config::ModelKind::language_model, config::ModelKind::masked_language_model,
+                                           config::ModelKind::encoder_decoder, config::ModelKind::classifier,
+                                           config::ModelKind::vision),
+                         [](const auto& info) { return std::string(config::name_of(info.param)); });
+
+TEST(Batch, NamesWhatItLacks) {
+  const std::unique_ptr<Model> model = make_model(small(config::ModelKind::classifier), 1);
+  Batch batch = model->example(2, 1);
+  batch.tensors.erase("label");
+  Memory memory;
+  try {
+    model->loss(batch, memory, {});
+    ADD_FAILURE() << "there is no label";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("\"label\""), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(batch.find("label").defined());
+}
+
+TEST(Memory, SplitsAndJoinsByRows) {
+  Memory memory;
+  memory.layers = {at::arange(24, at::kFloat).view({4, 3, 2}), at::ones({4, 3, 2})};
+  const Memory again = Memory::join({memory.narrow(0, 1), memory.narrow(1, 3)});
+  ASSERT_EQ(again.layers.size(), 2U);
+  EXPECT_TRUE(at::equal(again.layers[0], memory.layers[0]));
+  EXPECT_TRUE(Memory::join({Memory(), Memory()}).layers.empty());
+}
+
+TEST(AsLanguageModel, RefusesOthers) {
+  EXPECT_NO_THROW(as_language_model(*make_model(small(config::ModelKind::language_model), 1), "generate"));
+  EXPECT_THROW(as_language_model(*make_model(small(config::ModelKind::vision), 1), "generate"), MisuseError);
+}
+
+}  // namespace model_test
+}  // namespace headroom::models

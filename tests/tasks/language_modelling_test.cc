@@ -1,0 +1,170 @@
+#include "headroom/tasks/language_modelling.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "eval/tiny.h"
+#include "headroom/core/error.h"
+#include "headroom/models/language_model.h"
+
+namespace headroom::tasks {
+namespace language_modelling_test {
+
+struct Sum {
+  double cross_entropy = 0.0;
+  std::int64_t tokens = 0;
+};
+
+// One stream, token by token as the definition says it: chunks of T with the memory of the chunk before.
+Sum by_definition(const models::LanguageModel& model, const std::vector<std::int32_t>& ids) {
+  const at::NoGradGuard no_grad;
+  const std::int64_t length = model.options().context_length;
+  const auto last = static_cast<std::int64_t>(ids.size()) - 1;
+  const at::Tensor all = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt).to(at::kLong);
+  models::Memory memory;
+  Sum sum;
+  for (std::int64_t begin = 0; begin < last; begin += length) {
+    const std::int64_t count = std::min(length, last - begin);
+    const at::Tensor logits = model.logits(all.narrow(0, begin, count).unsqueeze(0), memory, {});
+    const at::Tensor logp = logits.to(at::kDouble).log_softmax(-1)[0];
+    for (std::int64_t t = 0; t < count; ++t) {
+      sum.cross_entropy -= logp[t][ids[static_cast<std::size_t>(begin + t + 1)]].item<double>();
+      ++sum.tokens;
+    }
+  }
+  return sum;
+}
+
+TEST(EvaluateText, IsTheMeanCrossEntropyOfOneStream) {
+  const tiny::Folder folder;
+  const std::string text = tiny::text(203);  // not a multiple of the context length
+  const auto tokens = tiny::token_file(folder, "text", text);
+  const models::LanguageModel model(tiny::config().model, 5);
+  const Sum expected = by_definition(model, tiny::bytes_tokenizer()->encode(text));
+
+  const Evaluation result = evaluate_text(model, tokens, {.batch_size = 1});
+  const double loss = expected.cross_entropy / static_cast<double>(expected.tokens);
+  EXPECT_TRUE(result.complete);
+  EXPECT_EQ(result.tokens, 202);
+  EXPECT_EQ(result.tokens, expected.tokens);
+  EXPECT_NEAR(result.figures.at("loss"), loss, 1e-5);
+  EXPECT_NEAR(result.figures.at("perplexity"), std::exp(loss), 1e-2);
+  EXPECT_NEAR(result.figures.at("bits_per_byte"), loss / std::numbers::ln2, 1e-5) << "a byte a token";
+}
+
+TEST(EvaluateText, PredictsAllButTheFirstTokenOfEachStream) {
+  const tiny::Folder folder;
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(1001));
+  const models::LanguageModel model(tiny::config().model, 5);
+  for (const std::int64_t batch : {1, 3, 7}) {
+    const Evaluation result = evaluate_text(model, tokens, {.batch_size = batch});
+    EXPECT_EQ(result.tokens, 1001 - batch) << batch;
+    EXPECT_NEAR(result.figures.at("bits_per_byte"), result.figures.at("loss") / std::numbers::ln2, 1e-6);
+  }
+}
+
+TEST(EvaluateText, CutsAShortFileIntoFewerStreams) {
+  const tiny::Folder folder;
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(70));  // 8.75 chunks: two streams of four
+  const models::LanguageModel model(tiny::config().model, 5);
+  EXPECT_EQ(evaluate_text(model, tokens, {.batch_size = 16}).tokens, 68);
+}
+
+TEST(EvaluateText, LeavesDropoutOut) {
+  const tiny::Folder folder;
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(300));
+  const models::LanguageModel model(tiny::config().model, 5);
+  EvaluateOptions options;
+  options.context.training = true;  // without random numbers a dropout would fail
+  EXPECT_EQ(evaluate_text(model, tokens, options).figures, evaluate_text(model, tokens, {}).figures);
+}
+
+TEST(EvaluateText, RefusesAnotherVocabulary) {
+  const tiny::Folder folder;
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(300));
+  config::ModelOptions options = tiny::config().model;
+  options.vocabulary_size = 300;
+  const models::LanguageModel model(options, 5);
+  EXPECT_THROW(evaluate_text(model, tokens, {}), MisuseError);
+}
+
+TEST(EvaluateText, RefusesAFileTooShortToPredictAnything) {
+  const tiny::Folder folder;
+  const models::LanguageModel model(tiny::config().model, 5);
+  EXPECT_THROW(evaluate_text(model, tiny::token_file(folder, "text", "a"), {.batch_size = 1}), MisuseError);
+}
+
+TEST(DataIdentity, TellsAChangedCorpus) {
+  const tiny::Folder folder;
+  const std::string text = tiny::text(5000);
+  const std::string identity = data_identity(*tiny::token_file(folder, "a", text));
+  EXPECT_EQ(data_identity(*tiny::token_file(folder, "b", text)), identity) << "the place does not matter";
+  for (const std::size_t at : {std::size_t{0}, std::size_t{2500}, text.size() - 2}) {
+    std::string changed = text;
+    changed[at] = '#';
+    EXPECT_NE(data_identity(*tiny::token_file(folder, "c", changed)), identity) << at;
+  }
+  const auto longer = tiny::token_file(folder, "d", text + text);
+  EXPECT_NE(data_identity(*longer), identity);
+}
+
+TEST(DataIdentity, SeesAllOverALongFile) {
+  const tiny::Folder folder;
+  const std::string text = tiny::text(std::size_t{3} << 20);
+  const std::string identity = data_identity(*tiny::token_file(folder, "a", text));
+  // Another half: some of the 64 stretches must lie there.
+  const std::string other = text.substr(0, text.size() / 2) + tiny::text(text.size() - text.size() / 2, 2);
+  ASSERT_EQ(other.size(), text.size());
+  EXPECT_NE(data_identity(*tiny::token_file(folder, "b", other)), identity);
+}
+
+TEST(LanguageModelling, EvaluatesOnlyTokensOfTheModelsTokenizer) {
+  const tiny::Folder folder;
+  const config::Config config = tiny::config();
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(500));
+  EvaluationRequest request{.config = config,
+                            .tokenizer = tiny::bytes_tokenizer(),
+                            .files = {tokens->path().string()},
+                            .cache = folder / "cache"};
+  EXPECT_FALSE(language_modelling().open_evaluation(request)->beginning().empty());
+  request.tokenizer = data::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\n", "test");
+  try {
+    language_modelling().open_evaluation(request);
+    ADD_FAILURE() << "those are another tokenizer's tokens";
+  } catch (const MisuseError& error) {
+    const std::string why = error.what();
+    EXPECT_NE(why.find(tokens->tokenizer_name()), std::string::npos) << why;
+    EXPECT_NE(why.find(request.tokenizer->name()), std::string::npos) << why;
+  }
+}
+
+TEST(Figures, KeepTheirKeysInMetrics) {
+  const std::vector<FigureKind>& kinds = language_modelling().figures();
+  Json line;
+  add_metrics({{"loss", 2.0}, {"perplexity", 7.5}}, kinds, line);
+  EXPECT_EQ(line["validation_loss"], 2.0);
+  EXPECT_EQ(line["validation_perplexity"], 7.5);
+  EXPECT_TRUE(line["bits_per_byte"].is_null()) << "not measured is not 0";
+  const Figures read = read_metrics(line, kinds);
+  EXPECT_EQ(read, (Figures{{"loss", 2.0}, {"perplexity", 7.5}}));
+  EXPECT_EQ(describe(read, kinds), "loss 2.0000, perplexity 7.500");
+  EXPECT_EQ(headline(kinds).name, "perplexity");
+  EXPECT_TRUE(std::isnan(figure(read, "bits_per_byte")));
+}
+
+TEST(TaskFor, NamesTheKindThatHasNone) {
+  config::ModelOptions model;
+  EXPECT_EQ(&task_for(model, "train"), &language_modelling());
+  model.kind = config::ModelKind::vision;
+  try {
+    task_for(model, "train");
+    ADD_FAILURE() << "there is no task for pictures";
+  } catch (const MisuseError& error) {
+    EXPECT_NE(std::string(error.what()).find("\"vision\""), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace language_modelling_test
+}  // namespace headroom::tasks
