@@ -34,7 +34,7 @@ usage: ./run.sh COMMAND
   demo              the main job on the built-in corpus: a table, and runs/demo/report.html
   headroom ARGS...  the command line; ./run.sh headroom --help says what there is
   test [ARGS...]    every test; ARGS go to ctest (-R core)
-  bench [NAME...]   benchmarks beside their yardsticks
+  bench [NAME...]   benchmarks against their yardsticks
   setup             only set up: system packages, .env/ with torch, build/
   format [--check]  clang-format over the sources; --check only says what is not in form
   lint [FILE...]    clang-tidy over the sources, or over FILEs of the repository

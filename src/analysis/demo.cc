@@ -50,9 +50,9 @@ std::string conclude_demo(const std::vector<ComparedRun>& runs) {
   }
   const ComparedRun &many = runs[0], &few = runs[1], &switchhead = runs[2];
   return fmt::format(
-      "With {}, SwitchHead has a validation perplexity of {}: {}, which has {}, and {}, which has {}; beside {} it "
-      "takes "
-      "{}.",
+      "With {}, SwitchHead has a validation perplexity of {}: {}, which has {}, and {}, which has {}; compared with {} "
+      "it "
+      "takes {}.",
       matrices(switchhead), plain_number(switchhead.headline()), headline_against(switchhead, many),
       many.config.model.attention.n_heads, headline_against(switchhead, few), few.config.model.attention.n_heads,
       many.name, costs_against(switchhead, many));
@@ -64,7 +64,7 @@ CompareResult demo(const DemoRequest& request) {
   comparison.out = request.out;
   comparison.cache = request.cache;
   comparison.prompts = kPrompts;
-  comparison.title = "Fewer attention matrices: SwitchHead beside dense Transformer-XL";
+  comparison.title = "Fewer attention matrices: SwitchHead and dense Transformer-XL";
   comparison.about = describe_sizes(comparison.configs);
   comparison.command = request.command;
   comparison.conclude = conclude_demo;

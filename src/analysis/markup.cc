@@ -23,7 +23,7 @@ std::string with_thousands(long long number) {
   return digits;
 }
 
-// Digits behind the point that leave three significant ones.
+// Digits after the point that leave three significant ones.
 int decimals(double number) {
   const double magnitude = std::abs(number);
   return magnitude >= 99.95 ? 0 : magnitude >= 9.995 ? 1 : 2;

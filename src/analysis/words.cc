@@ -99,7 +99,7 @@ std::string conclude(const std::vector<ComparedRun>& runs) {
     return fmt::format("{} has a validation {} of {} after {}.", best.name, kind.words, plain_number(best.headline()),
                        counted(static_cast<std::size_t>(best.result.steps), "step"));
   }
-  // The pair that the sentence weighs: the best beside the first or, where that is the same run, the next best.
+  // The pair that the sentence weighs: the best against the first or, where that is the same run, the next best.
   const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
   std::string text =
       fmt::format("{} has the best validation {}, {}", best.name, kind.words, plain_number(best.headline()));

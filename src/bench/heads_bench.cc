@@ -1,4 +1,4 @@
-// Attention with composed heads and with mixtures of keys, each beside the reference and beside plain attention.
+// Attention with composed heads and with mixtures of keys, each against the reference and against plain attention.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -1,4 +1,4 @@
-// A program beside this one that answers one line of JSON to every line it is sent.
+// Another program that answers one line of JSON to every line it is sent.
 #pragma once
 
 #include <string>

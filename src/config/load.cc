@@ -21,7 +21,7 @@ std::string as_recipe_name(std::string name) {
   return name.ends_with(".toml") ? name.substr(0, name.size() - 5) : name;
 }
 
-// The recipe that a wrong name may mean: similar as a whole, or alike behind the folder.
+// The recipe that a wrong name may mean: similar as a whole, or alike after the folder.
 std::string nearest_recipe(const std::string& wrong, const std::vector<std::string>& names) {
   std::string close = nearest(as_recipe_name(wrong), names);
   for (const std::string& name : names) {

@@ -1,4 +1,4 @@
-// The one parser behind parse_json and the safetensors header: any of the library's JSON types, the same guards.
+// The one parser of parse_json and the safetensors header: any of the library's JSON types, the same guards.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -95,7 +95,7 @@ class JsonGuard : public J::json_sax_t {
 // See headroom::parse_json.
 template <class J>
 J parse_json_as(std::string_view text, std::string_view origin, std::size_t max_depth) {
-  // The library takes a zero byte for the end and would ignore what comes behind it.
+  // The library takes a zero byte for the end and would ignore what comes after it.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
     misuse("{}: not valid JSON at byte {}: a zero byte", origin, zero + 1);
   }

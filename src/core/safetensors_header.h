@@ -13,7 +13,7 @@
 namespace headroom::detail {
 
 constexpr std::size_t kHeaderLimit = 100'000'000;  // bytes; the format's own limit
-constexpr std::size_t kHeaderStart = 8;            // behind the header's length
+constexpr std::size_t kHeaderStart = 8;            // after the header's length
 constexpr char kMetadataKey[] = "__metadata__";
 
 std::optional<DType> dtype_named(std::string_view name);
@@ -21,7 +21,7 @@ std::optional<DType> dtype_named(std::string_view name);
 // Bytes of a tensor, nothing when a dimension is negative or the product does not fit.
 std::optional<std::uint64_t> byte_size(DType dtype, const std::vector<std::int64_t>& shape);
 
-// A tensor's entry in the header: bytes [begin, end) behind it.
+// A tensor's entry in the header: bytes [begin, end) after it.
 struct Entry {
   std::string name;
   DType dtype;

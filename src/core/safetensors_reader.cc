@@ -23,7 +23,7 @@ class HeaderReader {
  public:
   explicit HeaderReader(const MappedFile& file) : bytes_(file.bytes()), path_(file.path().string()) {}
 
-  // Also sets `data`, the bytes behind the header.
+  // Also sets `data`, the bytes after the header.
   HeaderJson json(std::span<const std::byte>& data) const {
     if (bytes_.size() < detail::kHeaderStart) {
       misuse("{}: truncated: {} bytes, too short for a safetensors file", path_, bytes_.size());
@@ -33,12 +33,12 @@ class HeaderReader {
     if (length > detail::kHeaderLimit) {
       misuse("{}: not a safetensors file: it claims a header of {} bytes", path_, length);
     }
-    const std::span<const std::byte> behind = bytes_.subspan(detail::kHeaderStart);
-    if (length > behind.size()) {
-      misuse("{}: truncated: it claims a header of {} bytes, the file has {}", path_, length, behind.size());
+    const std::span<const std::byte> rest = bytes_.subspan(detail::kHeaderStart);
+    if (length > rest.size()) {
+      misuse("{}: truncated: it claims a header of {} bytes, the file has {}", path_, length, rest.size());
     }
-    data = behind.subspan(length);
-    const std::string_view text(reinterpret_cast<const char*>(behind.data()), length);
+    data = rest.subspan(length);
+    const std::string_view text(reinterpret_cast<const char*>(rest.data()), length);
     HeaderJson header = detail::parse_json_as<HeaderJson>(text, path_ + ": header", kHeaderDepth);
     if (!header.is_object()) {
       misuse("{}: the header must be a JSON object", path_);
@@ -102,7 +102,7 @@ class HeaderReader {
       misuse("{}: truncated: the header promises {} bytes of tensors, the file has {}", path_, position, data_size);
     }
     if (position < data_size) {
-      misuse("{}: {} bytes behind the last tensor belong to none", path_, data_size - position);
+      misuse("{}: {} bytes after the last tensor belong to none", path_, data_size - position);
     }
   }
 

@@ -1,4 +1,4 @@
-// What is known about the terminal behind stderr.
+// What is known about the terminal that stderr writes to.
 #pragma once
 
 #include <cstddef>

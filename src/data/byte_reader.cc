@@ -131,7 +131,7 @@ class GzipReader : public ByteReader {
     } else if (status != Z_OK) {
       const char* why = stream_.msg != nullptr ? stream_.msg : "not gzip data";
       if (stream_.total_out == 0 && member_ > 0) {
-        misuse("{}: holds bytes behind the end of its gzip data, from byte {} on: {}", path_, member_, why);
+        misuse("{}: holds bytes after the end of its gzip data, from byte {} on: {}", path_, member_, why);
       }
       misuse("{}: is damaged: gzip data is wrong near byte {}: {}", path_, consumed(), why);
     }

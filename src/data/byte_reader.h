@@ -17,8 +17,8 @@ class ByteReader {
 };
 
 // Gzip is known by its first two bytes, which no text begins with; a name ending in .gz without them is refused.
-// Several gzip members one behind the other are one text; a truncated member, a wrong checksum or anything else
-// behind a member is a MisuseError.
+// Several gzip members one after the other are one text; a truncated member, a wrong checksum or anything else
+// after a member is a MisuseError.
 std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path);
 
 }  // namespace headroom::data

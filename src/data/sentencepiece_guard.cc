@@ -80,7 +80,7 @@ std::uint32_t word_at(std::string_view bytes, std::size_t index) {
   return word;
 }
 
-// A double-array trie of 32-bit units behind its size in bytes, then the strings that its values point to, each ended
+// A double-array trie of 32-bit units after its size in bytes, then the strings that its values point to, each ended
 // by a NUL. From unit i, the units (i ^ offset) ^ c are looked at for all bytes c, and (i ^ offset) holds the value of
 // one that has a leaf. A unit with its highest bit set is a value and never looked from.
 bool is_safe_map(std::string_view map) {

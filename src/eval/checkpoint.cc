@@ -57,7 +57,7 @@ std::optional<std::int64_t> parse_number(std::string_view text) {
   return number;
 }
 
-// The step of "step_<n>.safetensors"; nothing for other names.
+// The step of "step_<n>.safetensors"; none for other names.
 std::optional<std::int64_t> step_of(const fs::path& file) {
   const std::string name = file.filename().string();
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
@@ -164,7 +164,7 @@ at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std
 void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   config::ModelOptions options = checkpoint.config.model;
   if (options.attention.position == config::Position::sinusoidal) {
-    options.context_length = 1;  // its table is no parameter and would be made in earnest
+    options.context_length = 1;  // its table is no parameter, and would be allocated even here
   }
   if (options.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
     misuse("{}: model.n_layers is {}, but the file has only {} tensors", origin, options.n_layers,

@@ -31,7 +31,7 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
     }
   }
   if (found.empty()) {
-    misuse("golden: no reference case (a .json beside a .safetensors) under {}",
+    misuse("golden: no reference case (a .json next to a .safetensors) under {}",
            paths.empty() ? "" : paths[0].string());
   }
   std::sort(found.begin(), found.end());

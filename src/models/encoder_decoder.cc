@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kName = "encoder-decoder";
 
-// What decoder blocks read beside their own input.
+// What decoder blocks read besides their own input.
 struct Beside {
   at::Tensor target_valid;  // undefined while decoding
   at::Tensor source, source_valid;

@@ -75,7 +75,7 @@ class Run {
     const auto due = [this](std::int64_t every) { return every > 0 && state_.step > 0 && state_.step % every == 0; };
     while (state_.step < options.steps && !interrupted()) {
       if (due(options.evaluate_every)) {
-        validate();  // here, not behind the step: a run killed while it validated owes it when resumed
+        validate();  // before the step, not after it: a run killed while it validated owes it when resumed
       }
       advance();
       if (due(options.checkpoint_every)) {

@@ -103,7 +103,7 @@ TEST_F(CompareTest, KeepsFinishedRunsAndResumesTheOther) {
   const fs::path one = folder_ / "out" / "one";
   const std::string kept = read_text_file(folder_ / "out" / "four" / "result.json");
   const std::string metrics = read_text_file(one / "metrics.jsonl");
-  // As a kill behind step 2 leaves it.
+  // As a kill after step 2 leaves it.
   fs::remove(one / "result.json");
   fs::remove(one / "checkpoints" / "step_4.safetensors");
   fs::remove(one / "checkpoints" / "step_6.safetensors");

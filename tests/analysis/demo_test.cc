@@ -60,7 +60,8 @@ TEST_F(DemoTest, SaysWhatCameOut) {
   EXPECT_EQ(
       conclude_demo(runs),
       "With 2 attention matrices a layer, SwitchHead has a validation perplexity of 7.37: 2.8% lower than dense_h8 "
-      "(7.58), which has 8, and 10.0% lower than dense_h2 (8.19), which has 2; beside dense_h8 it takes 0.38 times "
+      "(7.58), which has 8, and 10.0% lower than dense_h2 (8.19), which has 2; compared with dense_h8 it takes 0.38 "
+      "times "
       "the attention MACs, the same attention memory, the same training time, the same peak memory and as many "
       "parameters.");
   runs[2].result.validation.back().figures["perplexity"] = 8.0;

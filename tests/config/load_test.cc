@@ -13,7 +13,7 @@ namespace load_test {
 
 namespace fs = std::filesystem;
 
-// A home with two recipes, and the current folder beside them.
+// A home with two recipes, and the current folder next to them.
 class LoadConfig : public testing::Test {
  protected:
   void SetUp() override {

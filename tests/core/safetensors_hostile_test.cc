@@ -116,7 +116,7 @@ TEST_F(HostileSafetensors, TruncatedAtEveryByte) {
   EXPECT_EQ(attempt(file.substr(0, 7)), "truncated: 7 bytes, too short for a safetensors file");
   EXPECT_EQ(attempt(file.substr(0, file.size() - 9)),
             "truncated: the header promises 29 bytes of tensors, the file has 20");
-  EXPECT_EQ(attempt(file + "x"), "1 bytes behind the last tensor belong to none");
+  EXPECT_EQ(attempt(file + "x"), "1 bytes after the last tensor belong to none");
 }
 
 TEST_F(HostileSafetensors, LyingHeaderLengths) {
@@ -203,7 +203,7 @@ TEST_F(HostileSafetensors, SpoiledEntries) {
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[1152921504606846976]", "[24,1152921504606847000]")), 29)),
             "truncated: the header promises 1152921504606847000 bytes of tensors, the file has 29");
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[4]", "[24,28]")), 29)),
-            "1 bytes behind the last tensor belong to none");
+            "1 bytes after the last tensor belong to none");
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[24]", "[0,24]")), 24)), "tensor \"b\": overlaps another tensor");
 }
 

@@ -83,7 +83,7 @@ TEST_F(TextTest, RefusesWhatIsNoText) {
   EXPECT_HAS(refusal(write("binary.txt", std::string("abc\0d", 5))), "binary.txt: is not text but binary: byte 3");
   EXPECT_HAS(refusal(write("latin.txt", "caf\xe9 au lait")), "latin.txt: is not valid UTF-8 from byte 3 on");
   EXPECT_HAS(refusal(write("cut.txt", "euro \xe2\x82")), "cut.txt: is not valid UTF-8 from byte 5 on");
-  const std::string ahead(1000001, 'a');  // far behind the first stretch
+  const std::string ahead(1000001, 'a');  // far after the first stretch
   EXPECT_HAS(refusal(write("late.txt", ahead + "\xed\xa0\x80")), "from byte 1000001 on");
   EXPECT_HAS(refusal(write("zero.txt", ahead + std::string(1, '\0'))), "byte 1000001 is 0");
 }
@@ -132,7 +132,7 @@ TEST_F(TextTest, RefusesDamagedGzip) {
   EXPECT_HAS(refusal(write("plain.gz", "not packed")), "plain.gz: must be gzip");
   EXPECT_HAS(refusal(write("nothing.gz", gzip(""))), "nothing.gz: is empty");
   EXPECT_HAS(refusal(write("behind.gz", packed + "garbage")), fmt::format("from byte {} on", packed.size()));
-  EXPECT_HAS(refusal(write("zeros.gz", packed + std::string(512, '\0'))), "holds bytes behind the end");
+  EXPECT_HAS(refusal(write("zeros.gz", packed + std::string(512, '\0'))), "holds bytes after the end");
   std::string wrong_sum = packed;
   wrong_sum[packed.size() - 6] ^= 1;
   EXPECT_HAS(refusal(write("sum.gz", wrong_sum)), "is damaged");

@@ -85,7 +85,7 @@ TEST_F(TokenFileTest, NothingIsLeftOfAFailure) {
 TEST_F(TokenFileTest, TruncatedAnywhereIsRefused) {
   write_words("a b c\nb c\nc\n", "a.tokens");
   const std::string whole = read_bytes(at("a.tokens"));
-  const std::size_t header = whole.find_last_not_of(' ', 60000) + 1;  // behind it stands empty room
+  const std::size_t header = whole.find_last_not_of(' ', 60000) + 1;  // empty room follows it
   for (std::size_t size = 0; size<whole.size(); size += size> header + 8 && size < 65500 ? 997 : 1) {
     write("cut.tokens", std::string_view(whole).substr(0, size));
     ASSERT_HAS(refusal("cut.tokens"), "cut.tokens");

@@ -41,7 +41,7 @@ def headroom(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A config of a tiny model, with its corpus beside it."""
+    """A config of a tiny model, with its corpus next to it."""
     return train_runs.prepare(tmp_path_factory.mktemp("tiny"))
 
 

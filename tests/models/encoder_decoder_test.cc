@@ -271,7 +271,7 @@ TEST(EncoderDecoder, Bfloat16ProductsStayNearFloat) {
     nn::Context half;
     half.compute_dtype = at::kBFloat16;
     const double exact = model.loss(pair, next, 0.1, {}).cross_entropy.item<double>();
-    // Products of 8 bits behind five layers, on a loss of about 3.
+    // Products of 8 bits after five layers, on a loss of about 3.
     EXPECT_NEAR(model.loss(pair, next, 0.1, half).cross_entropy.item<double>(), exact, 0.1) << name;
   }
 }

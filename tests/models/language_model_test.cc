@@ -164,7 +164,7 @@ TEST(LanguageModel, AFullContextWithoutMemorySlides) {
   auto state = model.start_decoding(1);
   const at::Tensor after_nine = model.decode(tokens, *state, {});
   Memory none;
-  // The ninth token stands behind the last half of the full context.
+  // The ninth token follows the last half of the full context.
   const at::Tensor expected = model.logits(tokens.narrow(1, 4, 5), none, {}).select(1, 4);
   EXPECT_LE(relative_error(after_nine, expected), 1e-12);
 }
@@ -221,7 +221,7 @@ TEST(LanguageModel, Bfloat16ProductsStayNearFloat) {
     nn::Context half;
     half.compute_dtype = at::kBFloat16;
     const Loss exact = model.loss(tokens, a, {}), rounded = model.loss(tokens, b, half);
-    // Logits of size ~1 behind two layers of 8-bit products: a few times 2^-8.
+    // Logits of size ~1 after two layers of 8-bit products: a few times 2^-8.
     EXPECT_NEAR(rounded.cross_entropy.item<float>(), exact.cross_entropy.item<float>(), 0.05) << name;
     rounded.total().backward();
     for (const nn::Parameter& p : model.parameters().all()) {

@@ -166,7 +166,7 @@ TEST(Step, Bf16ProductsTrainFp32Parameters) {
   const std::vector<double> full = losses(config::Precision::fp32), half = losses(config::Precision::bf16);
   EXPECT_NE(full.front(), half.front()) << "nothing was rounded";
   EXPECT_NEAR(full.front(), half.front(), 0.02);
-  EXPECT_LT(half.back(), 0.8 * half.front()) << "one batch is learnt by heart";
+  EXPECT_LT(half.back(), 0.8 * half.front()) << "one batch is memorised";
 }
 
 TEST(Precision, AutomaticIsDecidedOnce) {

@@ -74,11 +74,11 @@ CompareResult compare(const CompareRequest& request);
 // returned as sentences.
 std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs);
 
-// One sentence: which run has the best headline figure, by how much, and at what cost beside the first run
-// (or, if the first is best, the next best beside it).
+// One sentence: which run has the best headline figure, by how much, and at what cost compared with the first run
+// (or, if the first is best, the next best compared with it).
 std::string conclude(const std::vector<ComparedRun>& runs);
 
-// Aligned plain text, a line a run, relative figures beside the first run's.
+// Aligned plain text, a line a run, relative figures against the first run's.
 std::string render_table(const std::vector<ComparedRun>& runs);
 
 // The page: self-contained HTML without scripts.

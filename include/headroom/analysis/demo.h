@@ -1,4 +1,4 @@
-// The main job in one call: SwitchHead with 2 attention matrices a layer beside dense Transformer-XLs of the same size
+// The main job in one call: SwitchHead with 2 attention matrices a layer against dense Transformer-XLs of the same size
 // with 8 and with 2, on the corpus that is always there.
 #pragma once
 
@@ -24,7 +24,7 @@ std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides 
 // compare() of the three, which goes on where an interrupted one stopped. Throws what compare() throws.
 CompareResult demo(const DemoRequest& request);
 
-// The demo's sentence: the third run (SwitchHead) beside the first two (dense with many heads, with as few).
+// The demo's sentence: the third run (SwitchHead) against the first two (dense with many heads, with as few).
 std::string conclude_demo(const std::vector<ComparedRun>& runs);
 
 }  // namespace headroom::analysis

@@ -1,4 +1,4 @@
-// Benchmarks, each beside its yardsticks in the same run: the reference, PyTorch, the machine's own limit.
+// Benchmarks, each against its yardsticks in the same run: the reference, PyTorch, the machine's own limit.
 #pragma once
 
 #include <cstdint>

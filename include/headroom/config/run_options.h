@@ -1,4 +1,4 @@
-// What a run needs beside the model: tokenizer, data, training.
+// What a run needs besides the model: tokenizer, data, training.
 #pragma once
 
 #include <cstdint>

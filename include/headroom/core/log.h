@@ -37,7 +37,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` units so far; `note` is shown behind ("loss 3.21").
+  // `done` units so far; `note` is shown after it ("loss 3.21").
   void update(std::int64_t done, std::string_view note = {});
   // Units that were done before this process began (a resumed run): not part of the rate.
   void start_at(std::int64_t done);

@@ -1,4 +1,4 @@
-// Safetensors: a JSON header (name -> dtype, shape, byte range) and raw little-endian tensors behind it.
+// Safetensors: a JSON header (name -> dtype, shape, byte range) and raw little-endian tensors after it.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ class SafetensorsStream {
  public:
   SafetensorsStream(const std::filesystem::path& path, std::string name, DType dtype, std::size_t header_room = 65536);
   void append(std::span<const std::byte> data);
-  // Small tensors to stand behind the large one.
+  // Small tensors that follow the large one.
   void add(std::string name, DType dtype, std::vector<std::int64_t> shape, std::vector<std::byte> data);
   // Throws Error when the header does not fit its room.
   void commit(const std::map<std::string, std::string>& metadata);

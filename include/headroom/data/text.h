@@ -29,7 +29,7 @@ class TextSource {
 };
 
 // `patterns` are paths with * and ? allowed in the last component, in the order given, matches sorted by name.
-// Any file may be gzip. Names ending in .jsonl or .json (.gz behind it or not) are JSON lines: `options.json_field`
+// Any file may be gzip. Names ending in .jsonl or .json (with or without .gz) are JSON lines: `options.json_field`
 // of each line is a document, documents are joined by `options.separator`; empty lines and documents are skipped.
 // Throws MisuseError for a pattern without a match, and for an empty file.
 std::unique_ptr<TextSource> open_text(const std::vector<std::string>& patterns, const config::DataOptions& options);

@@ -1,6 +1,6 @@
 // Runs numerical reference cases against the layers: outputs, losses, states and every gradient.
 //
-// A case is `<case>.json` (meaning, tolerance) beside `<case>.safetensors` (inputs, parameters, expected results).
+// A case is `<case>.json` (meaning, tolerance) and `<case>.safetensors` (inputs, parameters, expected results).
 #pragma once
 
 #include <ATen/ATen.h>

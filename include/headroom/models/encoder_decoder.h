@@ -12,8 +12,8 @@
 
 namespace headroom::models {
 
-// What the decoder reads, with a start token in front, beside what the encoder reads. Masks: false is padding, which no
-// token sees; undefined: there is none.
+// What the encoder reads, and what the decoder reads, which begins with a start token. Masks: false is padding, which
+// no token sees; undefined: there is none.
 struct SequencePair {
   at::Tensor source;        // [B, S] int64, S up to context_length
   at::Tensor valid_source;  // [B, S] bool
@@ -25,8 +25,9 @@ struct SequencePair {
 struct WritingState;
 
 // One embedding for both sequences (and the output, with tied_embeddings); "encoder.layer0.*": blocks without causal
-// mask; "decoder.layer0.*": causal blocks with cross-attention; a norm behind each with norm_position = "pre". Learned
-// positions are a table each, relative ones for self-attention only. Windows limit the decoder's self-attention.
+// mask; "decoder.layer0.*": causal blocks with cross-attention; a norm after each stack with norm_position = "pre".
+// Learned positions are a table each, relative ones for self-attention only. Windows limit the decoder's
+// self-attention.
 class EncoderDecoder : public Model {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model.
@@ -46,9 +47,9 @@ class EncoderDecoder : public Model {
   // All functions throw Error on shapes other than those above.
   // The encoder's result [B, S, d].
   at::Tensor encode(const at::Tensor& source, const at::Tensor& valid_source, const nn::Context& context) const;
-  // Logits [B, T, V] of the token behind each of the target's.
+  // Logits [B, T, V] of the token after each of the target's.
   at::Tensor logits(const SequencePair& pair, const nn::Context& context) const;
-  // `next` [B, T] int64: the token behind each of the target's, below 0 where it does not count. Label smoothing as in
+  // `next` [B, T] int64: the token after each of the target's, below 0 where it does not count. Label smoothing as in
   // VocabularyHead::cross_entropy().
   Loss loss(const SequencePair& pair, const at::Tensor& next, double label_smoothing, const nn::Context& context) const;
 

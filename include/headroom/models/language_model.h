@@ -1,5 +1,5 @@
 // The causal language model of all five papers' tables: embedding, blocks, final norm, output head; with
-// Transformer-XL memory where the config asks for it (spec/models.md).
+// Transformer-XL memory where the config asks for it (Dai et al., section 3.2).
 //
 // Shapes: B batch, T tokens of this chunk, M memory tokens, d d_model, V vocabulary, L layers.
 #pragma once

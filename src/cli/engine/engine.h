@@ -16,7 +16,7 @@ int run(const Doctor& command, const EngineRequest& request);
 
 inline constexpr int kInterrupted = 130;  // as shells count Ctrl-C
 
-// The request's `--set` changes and, behind them, its `--threads`.
+// The request's `--set` changes, then its `--threads`.
 std::vector<std::string> overrides(const std::vector<std::string>& set, const EngineRequest& request);
 
 }  // namespace headroom::cli

@@ -41,7 +41,7 @@ void add_golden(Program& program) {
 void add_bench(Program& program) {
   auto options = std::make_shared<Bench>();
   CLI::App& command =
-      program.add(program.root(), "bench", "Time operators and training steps beside yardsticks in the same run.",
+      program.add(program.root(), "bench", "Time operators and training steps against yardsticks in the same run.",
                   "headroom bench attention step", [&program, options] { return program.engine(*options); });
   command.add_option("NAME", options->names, "benchmarks (default: all)")->type_name("");
   command.add_option("--plots", options->plots, "draw what has a shape into this folder (scaling)")->type_name("DIR");

@@ -46,7 +46,7 @@ void add_cost(Program& program) {
       [&program, options] { return run_cost(*options, program.output()); });
   command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
   add_set(command, options->set);
-  command.add_option("--paper", options->paper, "every figure of that paper's cost tables beside the computed one")
+  command.add_option("--paper", options->paper, "every figure of that paper's cost tables next to the computed one")
       ->type_name("switchhead|moa|dcmha|mgk");
 }
 

@@ -97,9 +97,9 @@ void add_compare(Program& program) {
 
 void add_demo(Program& program) {
   auto options = std::make_shared<Demo>();
-  CLI::App& command =
-      program.add(program.root(), "demo", "SwitchHead beside dense Transformers of its size, on the built-in corpus.",
-                  "headroom demo --out runs/demo", [&program, options] { return program.engine(*options); });
+  CLI::App& command = program.add(
+      program.root(), "demo", "SwitchHead compared with dense Transformers of its size, on the built-in corpus.",
+      "headroom demo --out runs/demo", [&program, options] { return program.engine(*options); });
   command.add_option("--out", options->out, "folder of the runs and the report")
       ->capture_default_str()
       ->type_name("DIR");
