@@ -4,27 +4,13 @@
 #include <algorithm>
 
 #include "headroom/analysis/compare.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/core/log.h"
 #include "markup.h"
 #include "table.h"
 
 namespace headroom::analysis {
 namespace {
-
-std::string heads_text(const config::ModelOptions& model) {
-  const config::AttentionOptions& a = model.attention;
-  switch (a.projection) {
-    case config::Projection::experts:
-      return fmt::format("{} ({}/{} experts)", a.n_heads, a.top_k, a.n_experts);
-    case config::Projection::routed_heads:
-      return fmt::format("{} of {}", a.n_heads, a.n_experts);
-    case config::Projection::gated_heads:
-      return fmt::format("{} ({} let through)", a.n_heads, a.top_k);
-    case config::Projection::dense:
-      break;
-  }
-  return a.kv_heads() == a.n_heads ? fmt::format("{}", a.n_heads) : fmt::format("{} ({} kv)", a.n_heads, a.kv_heads());
-}
 
 double against(double mine, double first) {
   return first > 0.0 ? mine / first : 0.0;
@@ -68,9 +54,10 @@ std::vector<Cell> row_of(const ComparedRun& run, const ComparedRun& first) {
   const double macs = number(run.attention_macs), memory = number(run.attention_memory);
   const double peak = number(run.result.peak_memory_bytes);
   const train::TrainResult& r = run.result;
+  const config::AttentionOptions& attention = run.config.model.attention;
   std::vector<Cell> cells = {
       {shorten(run.name, 24), 0.0},
-      {heads_text(run.config.model), 0.0},
+      {attention.projection->heads_text(attention), 0.0},
       {short_number(number(r.parameters)), number(r.parameters)},
       {short_number(macs), macs},
       {ratio_text(against(macs, number(first.attention_macs))), macs},

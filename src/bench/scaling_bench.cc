@@ -30,14 +30,14 @@ config::AttentionOptions dense(std::int64_t heads) {
   config::AttentionOptions o;
   o.n_heads = heads;
   o.d_head = kModel / heads;
-  o.position = config::Position::rope;
+  o.position = "rope";
   return o;
 }
 
 config::AttentionOptions switchhead(std::int64_t experts) {
   config::AttentionOptions o = dense(2);
   o.d_head = 96;
-  o.projection = config::Projection::experts;
+  o.projection = "experts";
   o.n_experts = experts;
   o.top_k = 2;
   return o;
@@ -107,8 +107,8 @@ void plot(const std::string& path, const std::string& x_label, const std::vector
 
 std::vector<Series> by_tokens(std::int64_t repeats, std::vector<Row>& rows) {
   config::AttentionOptions composed = dense(8), linear = dense(8);
-  composed.composition = config::Composition::dynamic;
-  linear.score = config::Score::linear;
+  composed.composition = "dynamic";
+  linear.score = "linear";
   const std::vector<Variant> variants = {{"dense H8, reference", dense(8), Implementation::reference, 4096},
                                          {"dense H8", dense(8)},
                                          {"SwitchHead H2 E4", switchhead(4)},

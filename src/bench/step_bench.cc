@@ -28,7 +28,7 @@ config::ModelOptions model_options() {
   o.head_bias = false;
   o.attention.n_heads = 8;
   o.attention.d_head = 64;
-  o.attention.position = config::Position::learned;
+  o.attention.position = "learned";
   o.mlp.d_hidden = 2048;
   o.mlp.activation = config::Activation::gelu;
   return o;

@@ -1,12 +1,15 @@
 #include "headroom/config/attention_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "headroom/config/attention_part.h"
 
 namespace headroom::config {
 
 bool AttentionOptions::has_experts(char which) const {
-  return projection == Projection::experts &&
-         std::find(experts.begin(), experts.end(), std::string(1, which)) != experts.end();
+  return projection == "experts" && std::find(experts.begin(), experts.end(), std::string(1, which)) != experts.end();
 }
 
 bool AttentionOptions::selects_source() const {
@@ -23,13 +26,69 @@ std::int64_t AttentionOptions::n_selections() const {
 }
 
 bool AttentionOptions::composes(const std::string& stage) const {
-  return composition != Composition::none && std::find(compose.begin(), compose.end(), stage) != compose.end();
+  return composition != "none" && std::find(compose.begin(), compose.end(), stage) != compose.end();
 }
 
-std::int64_t AttentionOptions::rope_channels() const {
-  // A fraction such as 0.1 is a little off: 0.1 * 30 must still give 3 channels.
-  const auto channels = static_cast<std::int64_t>(rope_fraction * static_cast<double>(d_head) + 1e-9);
-  return channels / 2 * 2;
+std::int64_t AttentionOptions::key_components() const {
+  return score->key_components(*this);
+}
+
+std::int64_t AttentionOptions::key_projections() const {
+  return score->key_projections(*this);
+}
+
+std::int64_t AttentionOptions::computed_kv_heads() const {
+  return projection->kv_heads(*this);
+}
+
+AttentionOptions AttentionOptions::across_sequences() const {
+  AttentionOptions across = *this;
+  if (position->has_distances()) {
+    across.position = "none";
+    across.position_bias = false;
+  }
+  return across;
+}
+
+namespace {
+
+// The question with every part that answers it, then the parts' own options.
+template <class Part>
+void describe_parts(Fields& fields, const char* key, PartName<Part>& chosen, AttentionOptions& o,
+                    std::string question) {
+  Choice choice;
+  for (const Part* part : all_parts<Part>()) {
+    choice.names.emplace_back(part->name());
+    question += fmt::format("; {}: {}", part->name(), part->about());
+  }
+  choice.get = [&chosen] { return std::string(chosen.name()); };
+  choice.set = [&chosen](const std::string& name) { chosen = name; };
+  fields.add(key, std::move(choice), std::move(question));
+  for (const Part* part : all_parts<Part>()) {
+    part->describe(fields, o);
+  }
+}
+
+}  // namespace
+
+void describe(Fields& fields, AttentionOptions& o) {
+  fields.add("n_heads", o.n_heads, between(1, 65536),
+             "attention matrices computed per layer (routed_heads: heads per token)");
+  fields.add("d_head", o.d_head, between(1, 65536), "channels of a head");
+  fields.add("n_kv_heads", o.n_kv_heads, between(0, 65536),
+             "key and value heads; fewer than n_heads: grouped queries, 1: multi-query, 0: n_heads");
+  fields.add("bias", o.bias, "biases in the query, key, value and output projections");
+
+  describe_parts(fields, "projection", o.projection, o, "how projections are made");
+  describe_parts(fields, "score", o.score, o, "how a query scores a key");
+  describe_parts(fields, "composition", o.composition, o, "how heads talk");
+  describe_parts(fields, "position", o.position, o, "position scheme");
+  fields.add("scale", o.scale, "factor of the scores: 1/sqrt(d_head), or a scalar learned per layer from there");
+  fields.add("qk_norm", o.qk_norm, "normalise queries and keys per head before they meet");
+  fields.add("window", o.window, between(0, 1 << 30), "keys that a local layer's query sees, its own included; 0: all");
+  fields.add("window_pattern", o.window_pattern,
+             "local:global layers: \"1:0\" all local, \"1:1\" alternating from local on, \"3:1\" the second of every 4 "
+             "global");
 }
 
 }  // namespace headroom::config

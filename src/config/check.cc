@@ -75,7 +75,7 @@ void check_kind(const Checker& here, const ModelOptions& m) {
   if (vision) {
     here.require(m.patch_size > 0 && m.image_size >= m.patch_size && m.image_size % m.patch_size == 0, "patch_size",
                  "must divide image_size = {}, got {}", m.image_size, m.patch_size);
-    here.require(m.attention.position != Position::sinusoidal || m.d_model % 4 == 0, "d_model",
+    here.require(m.attention.position != "sinusoidal" || m.d_model % 4 == 0, "d_model",
                  "must be a multiple of 4 with sinusoidal positions of rows and columns, got {}", m.d_model);
     const std::int64_t side = m.image_size / m.patch_size;
     here.require(m.context_length == side * side, "context_length", "must be {}, the patches of a picture, got {}",

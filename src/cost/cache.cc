@@ -11,20 +11,13 @@ using namespace config;
 
 namespace {
 
-// Of one token and layer.
-Exact token_numbers(const AttentionOptions& a) {
-  Exact n = Exact(a.computed_kv_heads()) * a.d_head * (a.key_projections() + 1);
-  if (a.composition == Composition::dynamic) {
-    n += compose_side(a, 1, "key").factors * compose_stages(a);
-  }
-  return n;
-}
-
 Exact layer_numbers(const AttentionOptions& a, std::int64_t tokens, bool memory) {
-  if (a.score == Score::linear && !memory) {
-    return Exact(a.computed_kv_heads()) * (Exact(a.d_head) * a.d_head + a.d_head);
+  const std::optional<Exact> state = a.score->state_numbers(a);
+  if (state && !memory) {
+    return *state;
   }
-  return token_numbers(a) * tokens;
+  const Exact keys_and_value = Exact(a.computed_kv_heads()) * a.d_head * (a.key_projections() + 1);
+  return (keys_and_value + a.composition->cache_numbers(a)) * tokens;
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "exact.h"
 #include "headroom/config/model_options.h"
+#include "headroom/core/exact.h"
 #include "headroom/cost/paper.h"
 
 namespace headroom::cost::detail {

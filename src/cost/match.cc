@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
 
@@ -28,19 +29,6 @@ std::int64_t largest(std::int64_t low, std::int64_t step, Fits fits) {
   return low;
 }
 
-// The kernels of the papers take heads of experts in multiples of 4; ours like them too. Dense models get the
-// exact width.
-std::int64_t d_head_step(const AttentionOptions& attention) {
-  return attention.projection == Projection::dense ? 1 : 4;
-}
-
-// Channels rotate in pairs: none may be left over.
-bool rotates_in_pairs(const AttentionOptions& attention) {
-  const double rotating = attention.rope_fraction * static_cast<double>(attention.d_head);
-  const std::int64_t paired = attention.rope_channels();
-  return attention.position != Position::rope || (paired >= 2 && rotating - static_cast<double>(paired) < 1.0 - 1e-6);
-}
-
 void require_fit(std::int64_t count, std::int64_t target, const char* key, std::int64_t width, const char* what) {
   if (count > target) {
     misuse("match: even with {} = {} there are {} {}, the target has {}", key, width, count, what, target);
@@ -50,7 +38,7 @@ void require_fit(std::int64_t count, std::int64_t target, const char* key, std::
 template <class Count>
 void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Count count) {
   std::int64_t& d_head = model.attention.d_head;
-  const std::int64_t step = d_head_step(model.attention);
+  const std::int64_t step = model.attention.projection->d_head_step();
   const auto fits = [&](std::int64_t width) {
     d_head = width;
     return count(model) <= target;
@@ -59,7 +47,7 @@ void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Cou
     require_fit(count(model), target, "model.attention.d_head", step, what);
   }
   d_head = largest(step, step, fits);
-  while (!rotates_in_pairs(model.attention) && d_head > step) {
+  while (!model.attention.position->fits_width(model.attention) && d_head > step) {
     d_head -= step;
   }
 }
@@ -75,7 +63,7 @@ void match_parameters(ModelOptions& model, const ModelOptions& goal) {
     wider.mlp.d_hidden = d_hidden;
     return count_parameters(wider) <= target;
   };
-  if (model.attention.composition == Composition::none && !model.attention.is_mixture()) {
+  if (!model.attention.composition->keeps_width() && !model.attention.score->keeps_width()) {
     widen_heads(model, target, "parameters", count_parameters);
   } else if (!fits(model.mlp.d_hidden)) {
     model.mlp.d_hidden = step;
@@ -95,11 +83,7 @@ void match_macs(ModelOptions& model, const ModelOptions& goal) {
   const double factor = std::sqrt(static_cast<double>(target) / static_cast<double>(attention_macs(model)));
   const std::int64_t unit = std::max<std::int64_t>(attention.n_kv_heads, 1);  // heads come in whole groups
   const std::int64_t groups = std::llround(static_cast<double>(attention.n_heads) * factor / static_cast<double>(unit));
-  attention.n_heads = std::max(attention.n_heads, groups * unit);
-  if (attention.projection == Projection::routed_heads) {
-    attention.n_heads = std::min(attention.n_heads, attention.n_experts);
-    attention.top_k = attention.n_heads;
-  }
+  attention.projection->set_heads(attention, std::max(attention.n_heads, groups * unit));
   widen_heads(model, target, "attention MACs", attention_macs);
 }
 
@@ -116,17 +100,9 @@ Candidate describe_candidate(const ModelOptions& model) {
 
 std::vector<Candidate> candidates(const ModelOptions& given, const ModelOptions& goal) {
   std::vector<Candidate> list;
-  constexpr std::pair<std::int64_t, std::int64_t> kHeadsAndTopK[] = {{2, 2}, {2, 3}, {2, 4}, {4, 2}};
-  for (const auto& [n_heads, top_k] : kHeadsAndTopK) {
-    const std::int64_t n_experts = goal.attention.n_heads / n_heads;
-    if (n_experts * n_heads != goal.attention.n_heads || n_experts < top_k) {
-      continue;
-    }
+  for (const AttentionOptions& trial : given.attention.projection->trials(given.attention, goal.attention.n_heads)) {
     ModelOptions model = given;
-    model.attention.n_heads = n_heads;
-    model.attention.n_kv_heads = 0;
-    model.attention.n_experts = n_experts;
-    model.attention.top_k = top_k;
+    model.attention = trial;
     match_parameters(model, goal);
     list.push_back(describe_candidate(model));
   }
@@ -140,9 +116,7 @@ MatchResult match(const Config& config, const Config& target, MatchBy by) {
   ModelOptions& model = result.config.model;
   if (by == MatchBy::parameters) {
     match_parameters(model, target.model);
-    if (model.attention.projection == Projection::experts) {
-      result.candidates = candidates(config.model, target.model);
-    }
+    result.candidates = candidates(config.model, target.model);
   } else {
     match_macs(model, target.model);
   }

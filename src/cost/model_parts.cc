@@ -4,19 +4,6 @@ namespace headroom::cost {
 
 using namespace config;
 
-namespace {
-
-// Attention across two sequences knows no distances.
-AttentionOptions across(AttentionOptions attention) {
-  if (attention.position == Position::relative) {
-    attention.position = Position::none;
-    attention.position_bias = false;
-  }
-  return attention;
-}
-
-}  // namespace
-
 Exact tokens_of(const ModelOptions& model) {
   if (model.kind != ModelKind::vision) {
     return model.context_length;
@@ -44,7 +31,7 @@ std::vector<Stack> stacks_of(const ModelOptions& model) {
     stacks.push_back({.layers = model.decoder_layers(),
                       .tokens = t,
                       .spans = {past, other},
-                      .attentions = {a, across(a)},
+                      .attentions = {a, a.across_sequences()},
                       .norms = 3});
   }
   return stacks;

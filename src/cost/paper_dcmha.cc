@@ -15,10 +15,7 @@ double share(Exact part, Exact whole) {
 }
 
 Exact compose_parameters(const ModelOptions& model) {
-  AttentionOptions plain = model.attention;
-  plain.composition = Composition::none;
-  const Exact without = attention_parameters(plain, model.d_model, model.context_length);
-  return attention_parameters(model.attention, model.d_model, model.context_length).value() - without.value();
+  return model.attention.composition->parameters(model.attention, model.d_model);
 }
 
 // Table 2. The printed ratios are those of the last row's formulas, which leave out terms of the order of R / e; what

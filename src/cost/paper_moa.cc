@@ -125,7 +125,7 @@ void add_masked(Figures& figures) {
     const std::string recipe = fmt::format("moa/wikitext103_mlm_{}", row.name), name = fmt::format("MLM {}", row.name);
     figures.push_back(count(name, "parameters", row.parameters, count_parameters(model_of(recipe))));
     const ModelOptions model = model_of(recipe, {"model.context_length=128"});
-    if (!is_routed(model.attention)) {
+    if (model.attention.projection == "dense") {
       figures.push_back(count(name, "macs", row.macs, linear_layer_macs(model)));
       continue;
     }

@@ -52,7 +52,7 @@ std::int64_t count_parameters(const ModelOptions& model) {
   n += model.has_classes() ? class_head(model) : vocabulary_head(model, d);
   const std::vector<Stack> stacks = stacks_of(model);
   for (const Stack& stack : stacks) {
-    n += model.attention.position == Position::learned ? d * stack.tokens : 0;
+    n += model.attention.position->table_parameters(d, stack.tokens);
     Exact block = stack.norms * norm + mlp_parameters(model.mlp, d);
     for (std::size_t i = 0; i < stack.attentions.size(); ++i) {
       block += attention_parameters(stack.attentions[i], d, stack.spans[i].sources);

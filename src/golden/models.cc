@@ -65,7 +65,7 @@ std::vector<Result> run_classifier(const Case& c, const nn::Context& context) {
   options.context_length = c.at("param.position").size(0);
   set_stack(c, c.options, options);
   options.kind = config::ModelKind::classifier;
-  options.attention.position = config::Position::learned;
+  options.attention.position = "learned";
   options.n_classes = c.dim("C");
   options.d_head_hidden = c.dim("d_hidden");
   options.paired = c.options.at("features") == "pair";

@@ -25,13 +25,13 @@ double number(const Json& options, const char* key, double otherwise) {
 }
 
 void set_position(const Case& c, const Json& options, config::AttentionOptions& o) {
-  o.position = value_of(options, "position", config::Position::none);
-  if (o.position == config::Position::rope) {
+  o.position = options.contains("position") ? options.at("position").get<std::string>() : "none";
+  if (o.position == "rope") {
     const Json& rope = options.at("rope");
     const double channels = rope.at("channels").get<double>();
     o.rope_fraction = channels / static_cast<double>(c.dim("d_head"));
     o.rope_base = rope.at("base").get<double>();
-  } else if (o.position == config::Position::relative) {
+  } else if (o.position == "relative") {
     o.rope_base = options.at("relative").at("base").get<double>();
   }
 }
@@ -47,7 +47,7 @@ std::vector<std::string> named(const Json& flags, std::initializer_list<const ch
 }
 
 void set_experts(const Case& c, const Json& options, config::AttentionOptions& o) {
-  o.projection = config::Projection::experts;
+  o.projection = "experts";
   o.experts = named(options.at("experts"), {"q", "k", "v", "o"});
   o.n_experts = c.dim("E");
   o.top_k = c.dim("k");
@@ -57,7 +57,7 @@ void set_experts(const Case& c, const Json& options, config::AttentionOptions& o
 
 // The coefficients say only which losses are computed; the cases weigh them themselves.
 void set_routing(const Case& c, const Json& options, config::AttentionOptions& o) {
-  o.projection = config::Projection::routed_heads;
+  o.projection = "routed_heads";
   o.n_experts = c.dim("E");
   o.n_heads = o.top_k = c.dim("k");
   o.gate = value_of(options, "gate", config::Gate::softmax_renormalised);
@@ -74,7 +74,7 @@ void set_composition(const Case& c, const Json& options, config::AttentionOption
   if (o.compose.empty() || (!dynamic && !fixed)) {
     return;
   }
-  o.composition = dynamic ? config::Composition::dynamic : config::Composition::static_map;
+  o.composition = dynamic ? "dynamic" : "static";
   o.compose_static = dynamic && fixed;
   o.compose_skip = !fixed;
   o.compose_rank = c.dims.contains("R") ? c.dim("R") : 1;
@@ -95,7 +95,7 @@ void set_keys(const Case& c, const Json& options, config::AttentionOptions& o) {
 }
 
 void set_mixture(const Case& c, const Json& options, config::AttentionOptions& o) {
-  o.score = config::Score::gaussian_mixture;
+  o.score = "gaussian_mixture";
   set_keys(c, options, o);
   o.mixture_score = value_of(options, "score", config::MixtureScore::gaussian);
   o.mixing = value_of(options, "mixing", config::Mixing::sum);
@@ -112,7 +112,7 @@ void set_mixture(const Case& c, const Json& options, config::AttentionOptions& o
 }
 
 void set_linear(const Case& c, const Json& options, config::AttentionOptions& o) {
-  o.score = config::Score::linear;
+  o.score = "linear";
   set_keys(c, options, o);
   o.prior_update = config::PriorUpdate::gradient;
   o.feature_map = value_of(options, "feature_map", config::FeatureMap::elu_plus_one);

@@ -5,14 +5,6 @@
 namespace headroom::models {
 namespace {
 
-config::AttentionOptions without_distances(config::AttentionOptions o) {
-  if (o.position == config::Position::relative || o.position == config::Position::rope) {
-    o.position = config::Position::none;
-    o.position_bias = false;
-  }
-  return o;
-}
-
 // Which of the queries are tokens: the last ones of the keys.
 std::optional<at::Tensor> valid_queries(const BlockInput& input) {
   if (!input.valid_keys) {
@@ -45,7 +37,7 @@ Block Block::with_cross_attention(const config::ModelOptions& o, const nn::Atten
   across.cross = true;
   across.window = 0;
   block.cross_.emplace(Cross{nn::NormLayer(o.norm, o.norm_epsilon, o.d_model, build.in("norm_cross")),
-                             nn::Attention(without_distances(o.attention), across, build.in("cross"))});
+                             nn::Attention(o.attention.across_sequences(), across, build.in("cross"))});
   return block;
 }
 

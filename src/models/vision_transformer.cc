@@ -47,9 +47,9 @@ VisionTransformer::VisionTransformer(const config::ModelOptions& o, std::uint64_
   const auto deviation = [](std::int64_t fan_in) { return 1.0 / std::sqrt(static_cast<double>(fan_in)); };
   p.patch_w = build.in("patch").truncated_normal("w", {numbers, o.d_model}, deviation(numbers));
   p.patch_b = build.in("patch").constant("b", {o.d_model}, 0.0);
-  if (o.attention.position == config::Position::learned) {
+  if (o.attention.position == "learned") {
     p.position = build.normal("position", {side * side, o.d_model}, deviation(o.d_model));
-  } else if (o.attention.position == config::Position::sinusoidal) {
+  } else if (o.attention.position == "sinusoidal") {
     p.position = grid_sinusoids(side, o.d_model, o.attention.rope_base, build.options());
   }
   p.encoder.emplace(p.options, /*final_norm=*/true, build);

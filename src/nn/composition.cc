@@ -24,32 +24,64 @@ at::Tensor product_by_group(const at::Tensor& x, const at::Tensor& w, const Cont
   return w.size(0) == 1 ? linear(x[0], w[0], {}, context).unsqueeze(0) : x.matmul(to_compute(w, context));
 }
 
-}  // namespace
+// Letters: B batch, n tokens, d d_model, H heads in C groups of m, R rank, I = 2 R m.
+// Dynamic factors of a token x, for each stage and side: f = act(x W_1) W_2 as [2, R, m] a group; u_r = f_0r divided by
+// sqrt(mean over the group's heads of f_0r^2 + 1e-6), w_r = f_1r; gate = tanh(x W_g). Without a dynamic part there are
+// none, and the fixed map remains.
+class HeadMaps : public Composition {
+ public:
+  // Parameters "pre.q.w1" [C, d, I], "pre.q.w2" [C, I, 2, R, m], "pre.q.wg" [d, H], "pre.wb" [C, m, m], ...: stages pre
+  // and post, sides q and k.
+  HeadMaps(const config::AttentionOptions& options, bool dynamic, std::int64_t d_model, const Builder& build);
 
-Composition::Composition(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build)
+  // F: (2 R H + H) a stage with both low rank and gates.
+  at::Tensor key_factors(const at::Tensor& source, const Context& context) const override;
+  Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const override;
+  at::Tensor key_maps(const at::Tensor& key_factors) const override;
+
+ private:
+  struct Side {
+    at::Tensor w1, w2, wg;
+  };
+  struct Stage {
+    at::Tensor fixed;
+    Side query, key;
+  };
+
+  Stage make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const;
+  Side make_side(const char* name, std::int64_t d_model, const Builder& build) const;
+  at::Tensor factors(const Side& side, const at::Tensor& x, const Context& context) const;  // [B, n, F of the side]
+  ops::HeadMapSide map_of(const Side& side, at::Tensor factors) const;
+  ops::HeadMap start(const Stage& stage) const;
+
+  config::AttentionOptions options_;
+  std::optional<Stage> pre_, post_;
+};
+
+HeadMaps::HeadMaps(const config::AttentionOptions& options, bool dynamic, std::int64_t d_model, const Builder& build)
     : options_(options) {
   if (options.composes("pre")) {
-    pre_ = make_stage(d_model, build.in("pre"));
+    pre_ = make_stage(dynamic, d_model, build.in("pre"));
   }
   if (options.composes("post")) {
-    post_ = make_stage(d_model, build.in("post"));
+    post_ = make_stage(dynamic, d_model, build.in("post"));
   }
 }
 
-Composition::Stage Composition::make_stage(std::int64_t d_model, const Builder& build) const {
+HeadMaps::Stage HeadMaps::make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const {
   Stage stage;
   const std::int64_t groups = options_.compose_groups, m = options_.n_heads / groups;
   if (options_.has_static_map()) {
     stage.fixed = build.normal("wb", {groups, m, m}, 0.1 / std::sqrt(static_cast<double>(options_.n_heads)));
   }
-  if (options_.composition == config::Composition::dynamic) {
+  if (dynamic) {
     stage.query = make_side("query", d_model, build.in("q"));
     stage.key = make_side("key", d_model, build.in("k"));
   }
   return stage;
 }
 
-Composition::Side Composition::make_side(const char* name, std::int64_t d_model, const Builder& build) const {
+HeadMaps::Side HeadMaps::make_side(const char* name, std::int64_t d_model, const Builder& build) const {
   Side side;
   const std::int64_t h = options_.n_heads, rank = options_.compose_rank, groups = options_.compose_groups;
   const std::int64_t m = h / groups, hidden = 2 * rank * m;
@@ -64,7 +96,7 @@ Composition::Side Composition::make_side(const char* name, std::int64_t d_model,
   return side;
 }
 
-at::Tensor Composition::factors(const Side& side, const at::Tensor& x, const Context& context) const {
+at::Tensor HeadMaps::factors(const Side& side, const at::Tensor& x, const Context& context) const {
   const std::int64_t b = x.size(0), n = x.size(1);
   const at::Tensor rows = to_compute(x, context).reshape({b * n, -1});
   std::vector<at::Tensor> parts;
@@ -87,13 +119,13 @@ at::Tensor Composition::factors(const Side& side, const at::Tensor& x, const Con
   return parts.empty() ? at::empty({b, n, 0}, rows.options()) : at::cat(parts, 2);
 }
 
-ops::HeadMapSide Composition::map_of(const Side& side, at::Tensor factors) const {
+ops::HeadMapSide HeadMaps::map_of(const Side& side, at::Tensor factors) const {
   return {.factors = std::move(factors),
           .rank = side.w1.defined() ? options_.compose_rank : 0,
           .has_gate = side.wg.defined()};
 }
 
-at::Tensor Composition::key_factors(const at::Tensor& source, const Context& context) const {
+at::Tensor HeadMaps::key_factors(const at::Tensor& source, const Context& context) const {
   std::vector<at::Tensor> parts;
   for (const std::optional<Stage>* stage : {&pre_, &post_}) {
     if (*stage) {
@@ -103,18 +135,7 @@ at::Tensor Composition::key_factors(const at::Tensor& source, const Context& con
   return at::cat(parts, 2).unsqueeze(1);
 }
 
-std::int64_t Composition::n_key_factors() const {
-  std::int64_t n = 0;
-  for (const std::optional<Stage>* stage : {&pre_, &post_}) {
-    if (*stage) {
-      n += (*stage)->key.w1.defined() ? 2 * options_.compose_rank * options_.n_heads : 0;
-      n += (*stage)->key.wg.defined() ? options_.n_heads : 0;
-    }
-  }
-  return n;
-}
-
-ops::HeadMap Composition::start(const Stage& stage) const {
+ops::HeadMap HeadMaps::start(const Stage& stage) const {
   ops::HeadMap map{
       .n_groups = options_.compose_groups, .skip = options_.compose_skip, .fixed = {}, .query = {}, .key = {}};
   if (stage.fixed.defined()) {
@@ -123,7 +144,7 @@ ops::HeadMap Composition::start(const Stage& stage) const {
   return map;
 }
 
-Composition::Maps Composition::maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const {
+Composition::Maps HeadMaps::maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const {
   Maps maps;
   const at::Tensor keys = key_factors.squeeze(1);
   const std::int64_t half = pre_ && post_ ? keys.size(2) / 2 : keys.size(2);
@@ -139,7 +160,7 @@ Composition::Maps Composition::maps(const at::Tensor& x, const at::Tensor& key_f
   return maps;
 }
 
-at::Tensor Composition::key_maps(const at::Tensor& key_factors) const {
+at::Tensor HeadMaps::key_maps(const at::Tensor& key_factors) const {
   const at::Tensor keys = key_factors.squeeze(1);  // [B, S, F]
   const std::int64_t b = keys.size(0), s = keys.size(1), h = options_.n_heads;
   const std::int64_t half = pre_ && post_ ? keys.size(2) / 2 : keys.size(2);
@@ -163,4 +184,17 @@ at::Tensor Composition::key_maps(const at::Tensor& key_factors) const {
   return at::stack(stages, 2);
 }
 
+template <bool kDynamic>
+std::unique_ptr<Composition> make_head_maps(const config::AttentionOptions& options, std::int64_t d_model,
+                                            const Builder& build) {
+  return std::make_unique<HeadMaps>(options, kDynamic, d_model, build);
+}
+
+const Factory<MakeComposition> kNoComposition("none",
+                                              [](const config::AttentionOptions&, std::int64_t,
+                                                 const Builder&) -> std::unique_ptr<Composition> { return nullptr; });
+const Factory<MakeComposition> kStaticMap("static", make_head_maps<false>);
+const Factory<MakeComposition> kDynamicMaps("dynamic", make_head_maps<true>);
+
+}  // namespace
 }  // namespace headroom::nn

@@ -21,10 +21,11 @@ class DotScore : public Score {
   at::Tensor learned_;
 };
 
+const Factory<MakeScore> kDotScore("dot",
+                                   [](const config::AttentionOptions& options, const ScorePlace&,
+                                      const Builder& build) -> std::unique_ptr<Score> {
+                                     return std::make_unique<DotScore>(options, build);
+                                   });
+
 }  // namespace
-
-std::unique_ptr<Score> make_dot_score(const config::AttentionOptions& options, const Builder& build) {
-  return std::make_unique<DotScore>(options, build);
-}
-
 }  // namespace headroom::nn

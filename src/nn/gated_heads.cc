@@ -40,11 +40,11 @@ class GatedHeads : public Projection {
   at::Tensor select_;  // [d, H]
 };
 
+const Factory<MakeProjection> kGatedHeads("gated_heads",
+                                          [](const config::AttentionOptions& options, const ProjectionInit& init,
+                                             const Builder& build) -> std::unique_ptr<Projection> {
+                                            return std::make_unique<GatedHeads>(options, init, build);
+                                          });
+
 }  // namespace
-
-std::unique_ptr<Projection> make_gated_heads(const config::AttentionOptions& options, const ProjectionInit& init,
-                                             const Builder& build) {
-  return std::make_unique<GatedHeads>(options, init, build);
-}
-
 }  // namespace headroom::nn

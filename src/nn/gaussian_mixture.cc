@@ -64,11 +64,11 @@ class GaussianMixture : public Score {
   at::Tensor multiple_;  // [R], c_r = multiple_r * scale
 };
 
+const Factory<MakeScore> kGaussianMixture("gaussian_mixture",
+                                          [](const config::AttentionOptions& options, const ScorePlace& place,
+                                             const Builder& build) -> std::unique_ptr<Score> {
+                                            return std::make_unique<GaussianMixture>(options, place, build);
+                                          });
+
 }  // namespace
-
-std::unique_ptr<Score> make_gaussian_mixture(const config::AttentionOptions& options, const ScorePlace& place,
-                                             const Builder& build) {
-  return std::make_unique<GaussianMixture>(options, place, build);
-}
-
 }  // namespace headroom::nn

@@ -2,6 +2,7 @@
 // (SwitchHead Eq. 7-10).
 #include <cmath>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/nn/linear.h"
 #include "headroom/nn/projection.h"
 #include "headroom/ops/expert_linear.h"
@@ -69,8 +70,8 @@ class HeadProjections : public Projection {
     if (copies > 1) {
       shape.insert(shape.begin(), copies);
     }
-    return options_.projection == config::Projection::experts ? build.normal(name, shape, std)
-                                                              : build.truncated_normal(name, shape, std);
+    return options_.projection->starts_truncated() ? build.truncated_normal(name, shape, std)
+                                                   : build.normal(name, shape, std);
   }
 
   Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const ProjectionInit& init,
@@ -167,6 +168,9 @@ class HeadProjections : public Projection {
   Matrix q_, k_, v_, o_;
   at::Tensor select_in_, select_out_;  // [d, H, E]; shared selection uses select_out for both sides
 };
+
+const Factory<MakeProjection> kDenseHeads("dense", make_head_projections);
+const Factory<MakeProjection> kExpertHeads("experts", make_head_projections);
 
 }  // namespace
 

@@ -83,11 +83,11 @@ class LinearScore : public Score {
   ScorePlace place_;
 };
 
+const Factory<MakeScore> kLinearScore("linear",
+                                      [](const config::AttentionOptions& options, const ScorePlace& place,
+                                         const Builder& build) -> std::unique_ptr<Score> {
+                                        return std::make_unique<LinearScore>(options, place, build);
+                                      });
+
 }  // namespace
-
-std::unique_ptr<Score> make_linear_score(const config::AttentionOptions& options, const ScorePlace& place,
-                                         const Builder& build) {
-  return std::make_unique<LinearScore>(options, place, build);
-}
-
 }  // namespace headroom::nn

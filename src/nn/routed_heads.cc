@@ -122,11 +122,11 @@ class RoutedHeads : public Projection {
   at::Tensor select_, select_noise_;  // [d, E]
 };
 
+const Factory<MakeProjection> kRoutedHeads("routed_heads",
+                                           [](const config::AttentionOptions& options, const ProjectionInit& init,
+                                              const Builder& build) -> std::unique_ptr<Projection> {
+                                             return std::make_unique<RoutedHeads>(options, init, build);
+                                           });
+
 }  // namespace
-
-std::unique_ptr<Projection> make_routed_heads(const config::AttentionOptions& options, const ProjectionInit& init,
-                                              const Builder& build) {
-  return std::make_unique<RoutedHeads>(options, init, build);
-}
-
 }  // namespace headroom::nn

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "headroom/nn/linear.h"
 
 namespace headroom::nn {
@@ -28,19 +27,6 @@ void apply_scale(ops::AttentionInputs& in, const at::Tensor& learned, double fix
 
 at::Tensor run_attention(const ops::AttentionInputs& in, ops::AttentionTrace* trace, const Context& context) {
   return trace != nullptr ? ops::attention_reference(in, trace) : ops::attention(in, context.implementation);
-}
-
-std::unique_ptr<Score> make_score(const config::AttentionOptions& options, const ScorePlace& place,
-                                  const Builder& build) {
-  switch (options.score) {
-    case config::Score::dot:
-      return make_dot_score(options, build);
-    case config::Score::gaussian_mixture:
-      return make_gaussian_mixture(options, place, build);
-    case config::Score::linear:
-      return make_linear_score(options, place, build);
-  }
-  fail("model.attention.score: unknown");
 }
 
 }  // namespace headroom::nn

@@ -3,7 +3,7 @@
 namespace headroom::nn {
 
 KeyShift::KeyShift(const config::AttentionOptions& o, const Builder& build) {
-  if (o.score == config::Score::dot || o.keys != config::Keys::shifted) {
+  if (o.keys != config::Keys::shifted) {
     return;
   }
   at::Tensor start = at::empty({o.n_mixtures, o.computed_kv_heads(), o.d_head}, build.options());

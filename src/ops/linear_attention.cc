@@ -4,14 +4,13 @@
 #include <vector>
 
 #include "headroom/core/error.h"
+#include "headroom/core/linear_chunk.h"
 #include "headroom/ops/choice.h"
 #include "prefix_product.h"
 #include "refusal.h"
 
 namespace headroom::ops {
 namespace {
-
-constexpr std::int64_t kChunk = 64;  // queries that meet each other directly; the past comes through the state
 
 at::Tensor wide(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat);
@@ -62,8 +61,8 @@ Sums causal_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
     remember(state, k.narrow(2, 0, before), v.narrow(2, 0, before));
   }
   std::vector<at::Tensor> values, weights;
-  for (std::int64_t begin = 0; begin < t; begin += kChunk) {
-    const std::int64_t n = std::min(kChunk, t - begin);
+  for (std::int64_t begin = 0; begin < t; begin += kLinearChunk) {
+    const std::int64_t n = std::min(kLinearChunk, t - begin);
     const at::Tensor kc = k.narrow(2, before + begin, n), vc = v.narrow(2, before + begin, n);
     const Sums sums = causal_chunk(q.narrow(3, begin, n), kc, vc, state);
     values.push_back(sums.values);

@@ -13,7 +13,7 @@ using testing::example_run;
 
 TEST(Table, HasALineARunWithItsFigures) {
   ComparedRun dense = example_run("dense_h8", 7.58), switchhead = example_run("switchhead_h2", 7.37, 376);
-  switchhead.config.model.attention.projection = config::Projection::experts;
+  switchhead.config.model.attention.projection = "experts";
   switchhead.config.model.attention.n_heads = 2;
   std::istringstream table(render_table({dense, switchhead}));
   std::vector<std::string> lines;

@@ -8,7 +8,7 @@ namespace options_test {
 
 AttentionOptions experts(std::vector<std::string> which) {
   AttentionOptions options;
-  options.projection = Projection::experts;
+  options.projection = "experts";
   options.experts = std::move(which);
   return options;
 }
@@ -34,7 +34,7 @@ TEST(AttentionOptionsTest, SelectionsNeeded) {
   shared.shared_selection = true;
   EXPECT_EQ(shared.n_selections(), 1);
   AttentionOptions dense = shared;
-  dense.projection = Projection::dense;
+  dense.projection = "dense";
   EXPECT_FALSE(dense.has_experts('v') || dense.selects_source() || dense.selects_destination());
   EXPECT_EQ(dense.n_selections(), 0);
 }
@@ -52,6 +52,25 @@ TEST(AttentionOptionsTest, RotatingChannels) {
   EXPECT_EQ(channels(60, 0.1), 6);
   EXPECT_EQ(channels(41, 1.0), 40);
   EXPECT_EQ(channels(1, 1.0), 0);
+}
+
+TEST(AttentionOptionsTest, PartsGoByTheirNames) {
+  AttentionOptions options;
+  EXPECT_EQ(complaint_of([&] { options.composition = "statik"; }),
+            "model.attention.composition: must be one of \"none\", \"dynamic\", \"static\", got \"statik\"");
+  options.composition = "static";
+  EXPECT_EQ(options.composition.name(), "static");
+  EXPECT_TRUE(options.composition != AttentionOptions().composition && AttentionOptions().composition == "none");
+}
+
+TEST(AttentionOptionsTest, NoDistancesAcrossSequences) {
+  AttentionOptions options;
+  options.position = "relative";
+  options.position_bias = true;
+  EXPECT_EQ(options.across_sequences().position, "none");
+  EXPECT_FALSE(options.across_sequences().position_bias);
+  options.position = "learned";
+  EXPECT_EQ(options.across_sequences().position, "learned");
 }
 
 TEST(LayerWindows, FollowThePattern) {

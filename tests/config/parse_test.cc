@@ -30,7 +30,7 @@ seed = 9007199254740992
                                      "x");
   EXPECT_EQ(config.model.n_layers, 3);
   EXPECT_EQ(config.model.adaptive_cutoffs, (std::vector<std::int64_t>{2000, 4000}));
-  EXPECT_EQ(config.model.attention.projection, Projection::experts);
+  EXPECT_EQ(config.model.attention.projection, "experts");
   EXPECT_EQ(config.model.attention.experts, (std::vector<std::string>{"q", "o"}));
   EXPECT_TRUE(config.model.attention.bias);
   EXPECT_EQ(config.model.attention.rope_base, 500.0);

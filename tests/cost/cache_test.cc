@@ -20,7 +20,7 @@ ModelOptions small() {
   m.context_length = 5;
   m.attention.n_heads = 4;
   m.attention.d_head = 3;
-  m.attention.position = Position::none;
+  m.attention.position = "none";
   return m;
 }
 
@@ -31,7 +31,7 @@ TEST(Cache, KeysAndValuesOfEveryToken) {
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 10 * (2 * 4 * 3));
   m.attention.n_kv_heads = 2;
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 10 * (2 * 2 * 3));
-  m.attention.projection = Projection::routed_heads;
+  m.attention.projection = "routed_heads";
   m.attention.n_kv_heads = 0;
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 10 * (2 * 3));
 }
@@ -48,7 +48,7 @@ TEST(Cache, LocalLayersForget) {
 
 TEST(Cache, MixtureKeys) {
   ModelOptions m = small();
-  m.attention.score = Score::gaussian_mixture;
+  m.attention.score = "gaussian_mixture";
   m.attention.n_mixtures = 3;
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 5 * ((3 + 1) * 4 * 3));
   m.attention.keys = Keys::shifted;
@@ -57,7 +57,7 @@ TEST(Cache, MixtureKeys) {
 
 TEST(Cache, KeySideOfTheComposition) {
   ModelOptions m = small();
-  m.attention.composition = Composition::dynamic;
+  m.attention.composition = "dynamic";
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 5 * (2 * 4 * 3 + 10 * 4));
   m.attention.compose = {"pre"};
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 5 * (2 * 4 * 3 + 5 * 4));
@@ -67,14 +67,14 @@ TEST(Cache, KeySideOfTheComposition) {
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 5 * (2 * 4 * 3 + 4 * 4));
   m.attention.compose_low_rank = {"query"};
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 5 * (2 * 4 * 3));
-  m.attention.composition = Composition::static_map;
+  m.attention.composition = "static";
   m.attention.compose_low_rank = {"key"};
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 5 * (2 * 4 * 3));
 }
 
 TEST(Cache, LinearAttentionKeepsAState) {
   ModelOptions m = small();
-  m.attention.score = Score::linear;
+  m.attention.score = "linear";
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 4 * (3 * 3 + 3));
   m.context_length = 5000;
   EXPECT_EQ(decoding_cache_numbers(m), 4 * 4 * (3 * 3 + 3));

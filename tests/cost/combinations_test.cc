@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/cost/cache.h"
@@ -18,6 +19,16 @@ void each(Enum& slot, Visit visit) {
   const Enum before = slot;
   for (const auto& [value, name] : Names<Enum>::kNames) {
     slot = value;
+    visit();
+  }
+  slot = before;
+}
+
+template <class Part, class Visit>
+void each(PartName<Part>& slot, Visit visit) {
+  const PartName<Part> before = slot;
+  for (const Part* part : all_parts<Part>()) {
+    slot = part->name();
     visit();
   }
   slot = before;
@@ -47,7 +58,7 @@ int each_model(const std::function<void(const ModelOptions&)>& visit) {
       for (const std::int64_t memory : {0, 6}) {
         for (const std::int64_t window : {0, 3}) {
           a.bias = bias;
-          a.position_bias = bias && a.position == Position::relative;
+          a.position_bias = bias && a.position == "relative";
           m.memory_length = memory;
           a.window = window;
           reach();
@@ -77,11 +88,11 @@ TEST(Combinations, AllHaveCosts) {
 // What the parts cost must not depend on how they are combined: an expert bank adds the same to every score.
 TEST(Combinations, PartsAddUp) {
   each_model([](const ModelOptions& m) {
-    if (m.attention.projection != Projection::dense) {
+    if (m.attention.projection != "dense") {
       return;
     }
     ModelOptions experts = m;
-    experts.attention.projection = Projection::experts;  // v and o, 4 experts, 2 chosen
+    experts.attention.projection = "experts";  // v and o, 4 experts, 2 chosen
     const std::int64_t layers = 4, source = 6 + m.memory_length, bank = 2 * 8 * 4, selection = 8 * 4 * 2;
     EXPECT_EQ(count_parameters(experts) - count_parameters(m), layers * 2 * (3 * bank + selection));
     EXPECT_EQ(executed_cost(experts, 1).attention_macs - executed_cost(m, 1).attention_macs,

@@ -19,7 +19,7 @@ ModelOptions small() {
   m.memory_length = 3;
   m.attention.n_heads = 4;
   m.attention.d_head = 3;
-  m.attention.position = Position::none;
+  m.attention.position = "none";
   m.mlp.d_hidden = 11;
   return m;
 }
@@ -41,7 +41,7 @@ TEST(Executed, DenseModel) {
 
 TEST(Executed, PositionsAreProjectedOnceForABatch) {
   ModelOptions m = small();
-  m.attention.position = Position::relative;
+  m.attention.position = "relative";
   const std::int64_t scores = 4 * (5 * 3 * 8), projection = 8 * 10 * 12;
   const ExecutedCost cost = executed_cost(m, 6);
   EXPECT_EQ(cost.attention_macs, 2 * (kDense + scores + projection));
@@ -53,7 +53,7 @@ TEST(Executed, LaterKeysHavePositionsToo) {
   m.memory_length = 0;
   m.kind = ModelKind::masked_language_model;
   const std::int64_t before = executed_cost(m, 1).attention_macs;
-  m.attention.position = Position::relative;  // offsets -4 to 4
+  m.attention.position = "relative";  // offsets -4 to 4
   EXPECT_EQ(executed_cost(m, 1).attention_macs, before + 2 * (4 * (5 * 3 * 9) + 9 * 10 * 12));
   m.kind = ModelKind::classifier;
   m.n_classes = 2;
@@ -69,7 +69,7 @@ TEST(Executed, GroupedKeysAndValuesAreProjectedOncePerGroup) {
 
 TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddASelectionASide) {
   ModelOptions m = small();
-  m.attention.projection = Projection::experts;
+  m.attention.projection = "experts";
   m.attention.experts = {"v", "o"};
   m.attention.n_experts = 6;
   m.attention.top_k = 2;
@@ -90,19 +90,19 @@ TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddASelectionASide) {
 
 TEST(Executed, RoutedHeads) {
   ModelOptions m = small();
-  m.attention.projection = Projection::routed_heads;
+  m.attention.projection = "routed_heads";
   m.attention.n_experts = 6;
   m.attention.top_k = 4;
   const std::int64_t shared = 8 * 10 * 3, router = 5 * 10 * 6;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kQuery + 2 * shared + kOutput + kScores + kRead + router));
-  m.attention.position = Position::relative;
+  m.attention.position = "relative";
   EXPECT_EQ(executed_cost(m, 1).attention_macs,
             2 * (kQuery + 2 * shared + kOutput + 2 * kScores + kRead + router + 8 * 10 * 3));
 }
 
 TEST(Executed, RoutedHeadsAreNoisyOnlyWhileTraining) {
   ModelOptions m = small();
-  m.attention.projection = Projection::routed_heads;
+  m.attention.projection = "routed_heads";
   m.attention.n_experts = 6;
   m.attention.top_k = 4;
   const ExecutedCost before = executed_cost(m, 3);
@@ -114,25 +114,25 @@ TEST(Executed, RoutedHeadsAreNoisyOnlyWhileTraining) {
 
 TEST(Executed, GatedHeadsComputeEveryHead) {
   ModelOptions m = small();
-  m.attention.projection = Projection::gated_heads;
+  m.attention.projection = "gated_heads";
   m.attention.top_k = 2;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 5 * 10 * 4));
 }
 
 TEST(Executed, EveryMixtureKeyIsScored) {
   ModelOptions m = small();
-  m.attention.score = Score::gaussian_mixture;
+  m.attention.score = "gaussian_mixture";
   m.attention.n_mixtures = 3;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 2 * kKeys + 2 * kScores));
   m.attention.keys = Keys::shifted;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 2 * kScores));
-  m.attention.position = Position::relative;  // one product for all components
+  m.attention.position = "relative";  // one product for all components
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 3 * kScores + 8 * 10 * 12));
   m.attention.keys = Keys::single;
-  m.attention.position = Position::none;
+  m.attention.position = "none";
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * kDense);
   m.attention.keys = Keys::own;
-  m.attention.projection = Projection::experts;
+  m.attention.projection = "experts";
   m.attention.experts = {"k"};
   m.attention.n_experts = 6;
   m.attention.top_k = 2;  // two experts for each of three keys
@@ -145,7 +145,7 @@ TEST(Executed, LinearAttentionTakesChunksOf64) {
   m.memory_length = 0;
   m.n_layers = 1;
   const std::int64_t t = 135, projections = 4 * (t * 10 * 12);
-  m.attention.score = Score::linear;
+  m.attention.score = "linear";
   m.attention.keys = Keys::single;
   // The first chunk finds no state, the last one leaves none.
   const std::int64_t inside = 2 * 3 * (64 * 64 + 64 * 64 + 7 * 7), state = (71 + 128) * 3 * 3;
@@ -166,9 +166,9 @@ TEST(Executed, Composition) {
   AttentionOptions& a = m.attention;
   a.compose_groups = 2;
   const auto extra = [&m] { return executed_cost(m, 1).attention_macs / 2 - kDense; };
-  a.composition = Composition::static_map;  // [T,S,m] x [m,m] in 2 groups, twice
+  a.composition = "static";  // [T,S,m] x [m,m] in 2 groups, twice
   EXPECT_EQ(extra(), 2 * 2 * (5 * 8 * 2 * 2));
-  a.composition = Composition::dynamic;
+  a.composition = "dynamic";
   a.compose_rank = 3;
   const std::int64_t hidden = 2 * 3 * 2;
   const std::int64_t low_rank = 2 * (10 * hidden + hidden * 2 * 3 * 2), gate = 10 * 4;  // of a token

@@ -21,7 +21,7 @@ struct Printed {
 // Forgets the widths of the recipe and has them found again.
 MatchResult rematch(const Printed& row) {
   config::Config config = recipe(row.recipe);
-  if (config.model.attention.composition == config::Composition::none && !config.model.attention.is_mixture()) {
+  if (config.model.attention.composition == "none" && config.model.attention.score != "gaussian_mixture") {
     config.model.attention.d_head = 4;
   }
   if (config.model.mlp.kind != config::MlpKind::experts) {
@@ -174,14 +174,14 @@ TEST(Match, SmallModels) {
   target.model.memory_length = 128;
   target.model.attention.n_heads = 8;
   target.model.attention.d_head = 24;
-  target.model.attention.position = config::Position::relative;
+  target.model.attention.position = "relative";
   target.model.mlp.d_hidden = 768;
   target.tokenizer.vocabulary_size = 2000;
   for (const bool experts : {false, true}) {
     config::Config config = target;
     config.model.attention.n_heads = 2;
     if (experts) {
-      config.model.attention.projection = config::Projection::experts;
+      config.model.attention.projection = "experts";
       config.model.attention.n_experts = 4;
       config.model.attention.top_k = 2;
     }
@@ -213,7 +213,7 @@ TEST(Match, RotaryHeadsTurnInPairsOfChannels) {
 TEST(Match, ComposedHeadsKeepTheirWidth) {
   const config::Config target = recipe("zoo/dense");
   config::Config config = target;
-  config.model.attention.composition = config::Composition::dynamic;
+  config.model.attention.composition = "dynamic";
   const MatchResult narrower = match(config, target, MatchBy::parameters);
   EXPECT_EQ(narrower.config.model.attention.d_head, target.model.attention.d_head);
   EXPECT_LT(narrower.config.model.mlp.d_hidden, target.model.mlp.d_hidden);

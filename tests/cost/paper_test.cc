@@ -99,8 +99,8 @@ TEST(PaperCost, ExpertsInKeysAndQueries) {
   m.memory_length = 5;
   m.attention.n_heads = 2;
   m.attention.d_head = 3;
-  m.attention.position = config::Position::none;
-  m.attention.projection = config::Projection::experts;
+  m.attention.position = "none";
+  m.attention.projection = "experts";
   m.attention.n_experts = 7;
   m.attention.top_k = 4;
   // 2CT^2He = 600; a projection dHeT = 300, with experts 4 times that and HkTe = 120; a selection EdTC = 700.
@@ -114,7 +114,7 @@ TEST(PaperCost, ExpertsInKeysAndQueries) {
   EXPECT_EQ(macs({"q", "k", "v"}), 600 + 300 + 3 * (4 * 300 + 120) + 2 * 700);
   EXPECT_EQ(macs({"q", "k", "v", "o"}), 600 + 4 * (4 * 300 + 120) + 2 * 700);
   EXPECT_EQ(paper_cost(m).attention_memory, 2 * 2 * 2 * 25 + 4 * 2 * 3 * 5 + 2 * 7 * 5 * 2);
-  m.attention.position = config::Position::relative;
+  m.attention.position = "relative";
   EXPECT_EQ(macs({"q"}), 600 + 3 * 300 + 4 * 300 + 120 + 700 + 2 * 2 * 10 * 5 * 3);
   // No experts at all: a dense layer, whose position term has the factor C.
   EXPECT_EQ(macs({}), 600 + 4 * 300 + 2 * 2 * 2 * 5 * 3 * 10);
@@ -138,7 +138,7 @@ config::ModelOptions tiny() {
   m.context_length = 5;
   m.attention.n_heads = 4;
   m.attention.d_head = 3;
-  m.attention.position = config::Position::none;
+  m.attention.position = "none";
   return m;
 }
 
@@ -150,7 +150,7 @@ void expect_extra(const config::ModelOptions& model, std::int64_t macs, std::int
 
 TEST(PaperCost, MixturesScoreEveryKey) {
   config::ModelOptions m = tiny();
-  m.attention.score = config::Score::gaussian_mixture;
+  m.attention.score = "gaussian_mixture";
   m.attention.n_mixtures = 3;
   const std::int64_t key = 4 * 5 * 3, matrix = 4 * 25;
   expect_extra(m, 2 * (key * 10 + matrix * 3), 2 * (key + matrix));
@@ -162,7 +162,7 @@ TEST(PaperCost, MixturesScoreEveryKey) {
 
 TEST(PaperCost, LinearAttentionHasNoMatrices) {
   config::ModelOptions m = tiny();
-  m.attention.score = config::Score::linear;
+  m.attention.score = "linear";
   m.attention.keys = config::Keys::single;
   expect_extra(m, (5 + 5) * 4 * 9 - 2 * 25 * 4 * 3, (5 + 5) * 4 * 3 + 4 * 9 - 2 * 25 * 4);
 }
@@ -170,9 +170,9 @@ TEST(PaperCost, LinearAttentionHasNoMatrices) {
 TEST(PaperCost, Composition) {
   config::ModelOptions m = tiny();
   m.attention.compose_groups = 2;
-  m.attention.composition = config::Composition::static_map;
+  m.attention.composition = "static";
   expect_extra(m, 2 * (25 * 4 * 2), 2 * (25 * 4));
-  m.attention.composition = config::Composition::dynamic;
+  m.attention.composition = "dynamic";
   m.attention.compose_low_rank = {"key"};
   m.attention.compose_gates = {"query"};
   const std::int64_t hidden = 2 * 2 * 2, factors = 2 * 2 * 4;
@@ -182,7 +182,7 @@ TEST(PaperCost, Composition) {
 
 TEST(PaperCost, GatedHeads) {
   config::ModelOptions m = tiny();
-  m.attention.projection = config::Projection::gated_heads;
+  m.attention.projection = "gated_heads";
   expect_extra(m, 4 * 10 * 5 + 4 * 5 * 3, 4 * 5);
 }
 

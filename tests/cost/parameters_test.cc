@@ -20,7 +20,7 @@ ModelOptions small() {
   m.context_length = 5;
   m.attention.n_heads = 4;
   m.attention.d_head = 3;
-  m.attention.position = Position::none;
+  m.attention.position = "none";
   m.mlp.d_hidden = 11;
   return m;
 }
@@ -86,13 +86,13 @@ TEST(Parameters, GroupedKeysAndValues) {
 
 TEST(Parameters, PositionsScaleAndQueryKeyNorm) {
   ModelOptions m = small();
-  m.attention.position = Position::learned;
+  m.attention.position = "learned";
   EXPECT_EQ(count_parameters(m), kBase + 5 * 10);
-  m.attention.position = Position::rope;
+  m.attention.position = "rope";
   EXPECT_EQ(count_parameters(m), kBase);
-  m.attention.position = Position::sinusoidal;
+  m.attention.position = "sinusoidal";
   EXPECT_EQ(count_parameters(m), kBase);
-  m.attention.position = Position::relative;
+  m.attention.position = "relative";
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4 * 3));
   m.attention.position_bias = true;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4 * 3 + 2 * 4 * 3));
@@ -105,7 +105,7 @@ TEST(Parameters, PositionsScaleAndQueryKeyNorm) {
 TEST(Parameters, ExpertsInEveryCombination) {
   for (int combination = 0; combination < 16; ++combination) {
     ModelOptions m = small();
-    m.attention.projection = Projection::experts;
+    m.attention.projection = "experts";
     m.attention.n_experts = 5;
     m.attention.experts.clear();
     const char* const names[] = {"q", "k", "v", "o"};
@@ -129,21 +129,21 @@ TEST(Parameters, ExpertsInEveryCombination) {
 
 TEST(Parameters, RoutedHeadsShareKeysValuesAndPositions) {
   ModelOptions m = small();
-  m.attention.projection = Projection::routed_heads;
+  m.attention.projection = "routed_heads";
   m.attention.n_experts = 6;
   m.attention.top_k = 4;
   const std::int64_t routed = 2 * (6 * 10 * 3) + 2 * (10 * 3) + 10 * 6;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (routed - kAttention));
-  m.attention.position = Position::relative;
+  m.attention.position = "relative";
   EXPECT_EQ(count_parameters(m), kBase + 2 * (routed + 10 * 3 - kAttention));
 }
 
 TEST(Parameters, RoutedHeadsBringBiasesAndNoise) {
   ModelOptions m = small();
-  m.attention.projection = Projection::routed_heads;
+  m.attention.projection = "routed_heads";
   m.attention.n_experts = 6;
   m.attention.top_k = 4;
-  m.attention.position = Position::relative;
+  m.attention.position = "relative";
   const std::int64_t before = count_parameters(m);
   m.attention.bias = true;  // b_q [E,e], b_k, b_v [e], b_o [E,d]
   EXPECT_EQ(count_parameters(m), before + 2 * (6 * 3 + 3 + 3 + 6 * 10));
@@ -157,14 +157,14 @@ TEST(Parameters, RoutedHeadsBringBiasesAndNoise) {
 
 TEST(Parameters, GatedHeadsAreDenseWithASelection) {
   ModelOptions m = small();
-  m.attention.projection = Projection::gated_heads;
+  m.attention.projection = "gated_heads";
   m.attention.top_k = 2;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4));
 }
 
 TEST(Parameters, MixtureKeys) {
   ModelOptions m = small();
-  m.attention.score = Score::gaussian_mixture;
+  m.attention.score = "gaussian_mixture";
   m.attention.n_mixtures = 3;
   m.attention.n_kv_heads = 2;
   const std::int64_t grouped = kBase - 2 * (2 * 2 * 10 * 3);
@@ -195,7 +195,7 @@ TEST(Parameters, MixtureKeys) {
 
 TEST(Parameters, LinearAttentionHasMixtureKeysToo) {
   ModelOptions m = small();
-  m.attention.score = Score::linear;
+  m.attention.score = "linear";
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4 * 3 + 2 * 4));
   m.attention.keys = Keys::single;
   EXPECT_EQ(count_parameters(m), kBase);
@@ -203,16 +203,16 @@ TEST(Parameters, LinearAttentionHasMixtureKeysToo) {
 
 TEST(Parameters, MixtureKeysOfExpertsAndRoutedHeads) {
   ModelOptions m = small();
-  m.attention.score = Score::gaussian_mixture;
+  m.attention.score = "gaussian_mixture";
   m.attention.prior = Prior::none;
-  m.attention.projection = Projection::experts;
+  m.attention.projection = "experts";
   m.attention.experts = {"k"};
   m.attention.n_experts = 5;
   // w_k [R,H,E,d,e], one selection.
   EXPECT_EQ(count_parameters(m), kBase + 2 * ((2 * 5 - 1) * 10 * 4 * 3 + 10 * 4 * 5));
   m.attention.keys = Keys::shifted;
   EXPECT_EQ(count_parameters(m), kBase + 2 * ((5 - 1) * 10 * 4 * 3 + 2 * 4 * 3 + 10 * 4 * 5));
-  m.attention.projection = Projection::routed_heads;
+  m.attention.projection = "routed_heads";
   m.attention.keys = Keys::own;
   m.attention.bias = true;
   const std::int64_t routed = 2 * (5 * 10 * 3) + (2 + 1) * (10 * 3) + 10 * 5;
@@ -223,9 +223,9 @@ TEST(Parameters, Composition) {
   ModelOptions m = small();
   AttentionOptions& a = m.attention;
   a.compose_groups = 2;  // m = 2 heads a group
-  a.composition = Composition::static_map;
+  a.composition = "static";
   EXPECT_EQ(count_parameters(m), kBase + 2 * 2 * (2 * 2 * 2));
-  a.composition = Composition::dynamic;
+  a.composition = "dynamic";
   a.compose_rank = 3;
   const std::int64_t hidden = 2 * 3 * 2;
   const std::int64_t low_rank = 2 * 10 * hidden + 2 * hidden * 2 * 3 * 2, gate = 10 * 4;  // w1 [2,d,I], w2 [2,I,2,3,2]
@@ -245,7 +245,7 @@ TEST(Parameters, CompositionAsThePaperCountsIt) {
     for (const std::int64_t groups : {1, 2, 4}) {
       ModelOptions m = small();
       const std::int64_t before = count_parameters(m);
-      m.attention.composition = Composition::dynamic;
+      m.attention.composition = "dynamic";
       m.attention.compose_rank = rank;
       m.attention.compose_groups = groups;
       const std::int64_t h = 4, d = 10;
@@ -279,7 +279,7 @@ TEST(Parameters, EncoderDecoder) {
   m.norm_position = NormPosition::pre;
   EXPECT_EQ(count_parameters(m), kEmbedding + 2 * encoder + 3 * decoder + 2 * kLayerNorm);
   // Only self-attention knows distances.
-  m.attention.position = Position::relative;
+  m.attention.position = "relative";
   m.attention.position_bias = true;
   EXPECT_EQ(count_parameters(m),
             kEmbedding + 2 * encoder + 3 * decoder + 2 * kLayerNorm + 5 * (10 * 4 * 3 + 2 * 4 * 3));
@@ -306,7 +306,7 @@ TEST(Parameters, Vision) {
   m.image_channels = 2;
   const std::int64_t body = kBase - kEmbedding - kHead - kHeadBias;
   EXPECT_EQ(count_parameters(m), body + 2 * 2 * 2 * 10 + 10 + 10 * 3 + 3);
-  m.attention.position = Position::learned;
+  m.attention.position = "learned";
   EXPECT_EQ(count_parameters(m), body + 2 * 2 * 2 * 10 + 10 + 10 * 3 + 3 + 9 * 10);
   m.patch_size = 0;
   EXPECT_THROW(count_parameters(m), MisuseError);

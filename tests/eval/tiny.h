@@ -61,11 +61,11 @@ inline config::Config config() {
   config.model.dropout = 0.1;
   config.model.attention.n_heads = 2;
   config.model.attention.d_head = 4;
-  config.model.attention.projection = config::Projection::experts;
+  config.model.attention.projection = "experts";
   config.model.attention.n_experts = 3;
   config.model.attention.top_k = 2;
   config.model.attention.expert_dropout = 0.1;
-  config.model.attention.position = config::Position::relative;
+  config.model.attention.position = "relative";
   config.model.mlp.d_hidden = 32;
   config.tokenizer.kind = config::TokenizerKind::bytes;
   config.tokenizer.vocabulary_size = 256;

@@ -19,8 +19,8 @@ config::ModelOptions tiny() {
   o.context_length = 7;
   o.attention.n_heads = 2;
   o.attention.d_head = 4;
-  o.attention.score = config::Score::gaussian_mixture;
-  o.attention.position = config::Position::learned;
+  o.attention.score = "gaussian_mixture";
+  o.attention.position = "learned";
   o.kind = config::ModelKind::classifier;
   o.n_classes = 3;
   o.d_head_hidden = 5;

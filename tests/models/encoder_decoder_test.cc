@@ -30,7 +30,7 @@ ModelOptions tiny() {
   o.attention.d_head = 6;
   o.attention.n_experts = 4;
   o.attention.top_k = 2;
-  o.attention.position = config::Position::sinusoidal;
+  o.attention.position = "sinusoidal";
   o.mlp.d_hidden = 16;
   o.mlp.n_experts = 4;
   o.mlp.top_k = 2;
@@ -41,40 +41,40 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   std::vector<std::pair<std::string, ModelOptions>> all;
   ModelOptions o = tiny();
   all.emplace_back("post, tied", o);
-  o.attention.projection = config::Projection::routed_heads;
+  o.attention.projection = "routed_heads";
   o.attention.gate = config::Gate::softmax_renormalised;
   all.emplace_back("moa", o);
-  o.attention.position = config::Position::relative;
+  o.attention.position = "relative";
   o.attention.position_bias = true;
   o.norm_position = config::NormPosition::pre;
   all.emplace_back("moa, relative, pre", o);
   o = tiny();
-  o.attention.score = config::Score::gaussian_mixture;
+  o.attention.score = "gaussian_mixture";
   o.attention.bias = true;
   all.emplace_back("mixture", o);
   o.attention.keys = config::Keys::shifted;
   o.attention.prior = config::Prior::head_position;
-  o.attention.position = config::Position::learned;
+  o.attention.position = "learned";
   o.norm_position = config::NormPosition::pre;
   o.tied_embeddings = false;
   o.head_bias = true;
   all.emplace_back("shifted mixture, learned, pre, own head", o);
   o = tiny();
-  o.attention.projection = config::Projection::experts;
+  o.attention.projection = "experts";
   o.attention.experts = {"q", "k", "v", "o"};
   o.attention.shared_selection = true;
-  o.attention.position = config::Position::rope;
+  o.attention.position = "rope";
   o.attention.window = 3;
   o.attention.window_pattern = "1:1";
   o.mlp.kind = config::MlpKind::experts;
   all.emplace_back("switchall, rope, windows", o);
   o = tiny();
-  o.attention.composition = config::Composition::dynamic;
+  o.attention.composition = "dynamic";
   o.arrangement = config::Arrangement::parallel;
   o.norm_position = config::NormPosition::pre;
   all.emplace_back("composed, parallel", o);
   o = tiny();
-  o.attention.score = config::Score::linear;
+  o.attention.score = "linear";
   all.emplace_back("linear", o);
   return all;
 }
@@ -163,8 +163,8 @@ TEST(EncoderDecoder, LossIsTheSmoothedCrossEntropyOfItsLogits) {
           at::cross_entropy_loss(logits, next.reshape({-1}), {}, at::Reduction::Mean, -1, smoothing);
       const Loss loss = model.loss(pair, next, smoothing, {});
       EXPECT_NEAR(loss.cross_entropy.item<double>(), expected.item<double>(), 1e-11) << name << " " << smoothing;
-      const bool balances = options.mlp.kind == config::MlpKind::experts ||
-                            options.attention.projection == config::Projection::routed_heads;
+      const bool balances =
+          options.mlp.kind == config::MlpKind::experts || options.attention.projection == "routed_heads";
       ASSERT_EQ(loss.regulariser.defined(), balances) << name;
       model.parameters().zero_grad();
       loss.total().backward();
@@ -216,7 +216,7 @@ TEST(EncoderDecoder, AllThreeAttentionsOfRoutedHeadsAreBalanced) {
 TEST(EncoderDecoder, SoftPriorsCountTokensOfBothSequencesOnly) {
   for (const config::Prior prior : {config::Prior::head, config::Prior::head_position}) {
     ModelOptions o = tiny();
-    o.attention.score = config::Score::gaussian_mixture;
+    o.attention.score = "gaussian_mixture";
     o.attention.prior = prior;
     o.attention.prior_update = config::PriorUpdate::soft_e;
     at::manual_seed(8);

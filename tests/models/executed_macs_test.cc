@@ -88,10 +88,10 @@ TEST(ExecutedMacs, AreThoseOfTheProductsThatRun) {
 TEST(ExecutedMacs, CoverLongLinearChunksAndExpertMlps) {
   config::ModelOptions m = testing::small_model();
   m.context_length = 150;  // more than two chunks of linear attention
-  m.attention.score = config::Score::linear;
+  m.attention.score = "linear";
   m.mlp.kind = config::MlpKind::experts;
   EXPECT_EQ(executed(m), claimed(m));
-  m.attention.position = config::Position::none;
+  m.attention.position = "none";
   m.memory_length = 150;
   EXPECT_EQ(executed(m), claimed(m));
 }
@@ -110,7 +110,7 @@ TEST(ExecutedMacs, OfTheOtherKinds) {
             continue;
           }
           const std::string name =
-              std::string(projection.name) + " / " + score.name + " / " + composition.name + " / " + position.name;
+              projection.name + " / " + score.name + " / " + composition.name + " / " + position.name;
           m.kind = config::ModelKind::masked_language_model;
           const MaskedLanguageModel masked(m, 1);
           EXPECT_EQ(products_of([&](const nn::Context& c) { masked.logits(tokens_of(m), {}, c); }), claimed(m)) << name;
@@ -141,8 +141,8 @@ TEST(ExecutedMacs, OfPictures) {
   m.patch_size = 2;
   m.context_length = 9;
   m.n_classes = 3;
-  m.attention.composition = config::Composition::dynamic;
-  m.attention.position = config::Position::sinusoidal;
+  m.attention.composition = "dynamic";
+  m.attention.position = "sinusoidal";
   for (const std::int64_t hidden : {0, 5}) {
     m.d_head_hidden = hidden;
     const VisionTransformer model(m, 1);

@@ -36,7 +36,7 @@ double fan(std::int64_t in) {
 
 TEST(Initialisation, LanguageModels) {
   config::ModelOptions o = small();
-  o.attention.position = config::Position::learned;
+  o.attention.position = "learned";
   o.adaptive_cutoffs = {100, 150, 200, 250, 280};
   const LanguageModel model(o, 1);
   const nn::Parameters& p = model.parameters();
@@ -53,7 +53,7 @@ TEST(Initialisation, LanguageModels) {
 // by what they are, not by how they start.
 TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
   const double in = std::sqrt(2.0 / (3 * kWidth));
-  for (const auto composition : {config::Composition::none, config::Composition::dynamic}) {
+  for (const auto composition : {"none", "dynamic"}) {
     config::ModelOptions o = small();
     o.attention.composition = composition;
     const LanguageModel model(o, 1);
@@ -88,7 +88,7 @@ TEST(Initialisation, HeadsOfTheOtherModels) {
   o = small(config::ModelKind::vision);
   o.image_size = 16;
   o.patch_size = 4;
-  o.attention.position = config::Position::learned;
+  o.attention.position = "learned";
   const VisionTransformer vision(o, 1);
   expect_start("patch.w", vision.parameters().at("patch.w"), truncated(fan(3 * 4 * 4)));
   expect_start("patch.b", vision.parameters().at("patch.b"), constant(0));

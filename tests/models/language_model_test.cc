@@ -42,39 +42,39 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   all.emplace_back("parallel rms gated", o);
   o = tiny();
   o.norm_position = config::NormPosition::post;
-  o.attention.position = config::Position::learned;
+  o.attention.position = "learned";
   o.tied_embeddings = true;
   all.emplace_back("post learned tied", o);
   o = tiny();
-  o.attention.position = config::Position::sinusoidal;
+  o.attention.position = "sinusoidal";
   o.attention.window = 3;
   o.attention.window_pattern = "1:1";
   all.emplace_back("sinusoidal windows", o);
   o = tiny();
-  o.attention.position = config::Position::relative;
+  o.attention.position = "relative";
   o.memory_length = 8;
   all.emplace_back("dense xl", o);
-  o.attention.projection = config::Projection::experts;
+  o.attention.projection = "experts";
   o.attention.position_bias = true;
   o.mlp.kind = config::MlpKind::experts;
   all.emplace_back("switchall xl", o);
-  o.attention.position = config::Position::rope;
+  o.attention.position = "rope";
   o.attention.position_bias = false;
   all.emplace_back("switchall rope with memory", o);
   o = tiny();
-  o.attention.projection = config::Projection::routed_heads;
-  o.attention.position = config::Position::relative;
+  o.attention.projection = "routed_heads";
+  o.attention.position = "relative";
   o.attention.scale = config::Scale::learned;
   o.memory_length = 8;
   all.emplace_back("moa xl", o);
   o = tiny();
-  o.attention.composition = config::Composition::dynamic;
+  o.attention.composition = "dynamic";
   o.attention.qk_norm = true;
   o.attention.window = 3;
   o.attention.window_pattern = "1:1";
   all.emplace_back("dcformer local and global", o);
   o = tiny();
-  o.attention.score = config::Score::gaussian_mixture;
+  o.attention.score = "gaussian_mixture";
   o.attention.keys = config::Keys::shifted;
   o.attention.prior = config::Prior::head_position;
   o.memory_length = 8;
@@ -83,24 +83,24 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   o.attention.keys = config::Keys::own;
   all.emplace_back("own mixture with memory and window", o);
   o = tiny();
-  o.attention.score = config::Score::linear;
+  o.attention.score = "linear";
   o.attention.output_scale = config::OutputScale::inv_sqrt_length;
   all.emplace_back("mixture of linear keys", o);
-  o.attention.position = config::Position::none;
+  o.attention.position = "none";
   o.attention.keys = config::Keys::single;
   o.memory_length = 8;
   all.emplace_back("linear with memory", o);
   o = tiny();
-  o.attention.projection = config::Projection::experts;
-  o.attention.composition = config::Composition::dynamic;
-  o.attention.score = config::Score::gaussian_mixture;
+  o.attention.projection = "experts";
+  o.attention.composition = "dynamic";
+  o.attention.score = "gaussian_mixture";
   o.adaptive_cutoffs = {5, 11};
   all.emplace_back("composed mixture of expert heads, adaptive softmax", o);
   return all;
 }
 
 bool has_balance_loss(const ModelOptions& o) {
-  return o.mlp.kind == config::MlpKind::experts || o.attention.projection == config::Projection::routed_heads;
+  return o.mlp.kind == config::MlpKind::experts || o.attention.projection == "routed_heads";
 }
 
 at::Tensor random_tokens(std::int64_t batch, std::int64_t n, std::int64_t vocabulary) {

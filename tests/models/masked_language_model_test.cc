@@ -28,7 +28,7 @@ ModelOptions tiny() {
   o.attention.d_head = 6;
   o.attention.n_experts = 4;
   o.attention.top_k = 2;
-  o.attention.position = config::Position::learned;
+  o.attention.position = "learned";
   o.mlp.d_hidden = 16;
   o.mlp.n_experts = 4;
   o.mlp.top_k = 2;
@@ -39,21 +39,21 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   std::vector<std::pair<std::string, ModelOptions>> all;
   ModelOptions o = tiny();
   all.emplace_back("dense", o);
-  o.attention.projection = config::Projection::routed_heads;
+  o.attention.projection = "routed_heads";
   o.attention.gate = config::Gate::softmax_renormalised;
   o.attention.bias = true;
   all.emplace_back("moa", o);
   o = tiny();
-  o.attention.projection = config::Projection::experts;
-  o.attention.position = config::Position::relative;
+  o.attention.projection = "experts";
+  o.attention.position = "relative";
   o.mlp.kind = config::MlpKind::experts;
   o.norm_position = config::NormPosition::pre;
   o.tied_embeddings = false;
   all.emplace_back("switchall", o);
   o = tiny();
-  o.attention.score = config::Score::gaussian_mixture;
-  o.attention.composition = config::Composition::dynamic;
-  o.attention.position = config::Position::rope;
+  o.attention.score = "gaussian_mixture";
+  o.attention.composition = "dynamic";
+  o.attention.position = "rope";
   all.emplace_back("composed mixture", o);
   return all;
 }

@@ -21,7 +21,7 @@ config::ModelOptions small(config::ModelKind kind) {
   o.dropout = 0.0;
   o.attention.n_heads = 2;
   o.attention.d_head = 8;
-  o.attention.position = config::Position::sinusoidal;
+  o.attention.position = "sinusoidal";
   o.mlp.d_hidden = 24;
   if (o.has_classes()) {
     o.n_classes = 3;

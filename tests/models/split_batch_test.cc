@@ -30,7 +30,7 @@ std::vector<std::pair<std::string, config::ModelOptions>> kinds() {
   config::ModelOptions o = with_all_noise();
   all.emplace_back("dropout", o);
   o.mlp.activation = config::Activation::relu;
-  o.attention.projection = config::Projection::experts;
+  o.attention.projection = "experts";
   o.attention.expert_dropout = 0.3;
   o.memory_length = 6;
   all.emplace_back("expert dropout", o);
@@ -42,14 +42,14 @@ std::vector<std::pair<std::string, config::ModelOptions>> kinds() {
   o.mlp.entropy_coefficient = 0.0;  // of a whole batch, not of its parts
   all.emplace_back("expert dropout in the MLP", o);
   o = with_all_noise();
-  o.attention.projection = config::Projection::routed_heads;
+  o.attention.projection = "routed_heads";
   o.attention.noisy_routing = true;
   o.attention.expert_dropout = 0.2;
   o.attention.switch_coefficient = 0.0;
   o.attention.z_coefficient = 0.0;
   all.emplace_back("noisy routing", o);
   o = with_all_noise();
-  o.attention.score = config::Score::gaussian_mixture;
+  o.attention.score = "gaussian_mixture";
   o.attention.prior = config::Prior::head_position;
   o.attention.prior_update = config::PriorUpdate::soft_e;
   all.emplace_back("soft-E priors", o);
@@ -113,7 +113,7 @@ TEST(SplitBatch, APairsSequencesDropDifferentPlaces) {
   o.kind = config::ModelKind::classifier;
   o.n_classes = 2;
   o.paired = true;
-  o.attention.position = config::Position::learned;
+  o.attention.position = "learned";
   Classifier model(o, 3);
   const at::NoGradGuard no_grad;
   model.parameters().at("head.w_down").narrow(0, 0, 3 * o.d_model).zero_();  // what is left sees a - b alone

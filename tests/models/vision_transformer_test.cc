@@ -31,7 +31,7 @@ ModelOptions tiny() {
   o.attention.d_head = 6;
   o.attention.n_experts = 4;
   o.attention.top_k = 2;
-  o.attention.position = config::Position::sinusoidal;
+  o.attention.position = "sinusoidal";
   o.mlp.d_hidden = 16;
   return o;
 }
@@ -40,19 +40,19 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   std::vector<std::pair<std::string, ModelOptions>> all;
   ModelOptions o = tiny();
   all.emplace_back("vit", o);
-  o.attention.composition = config::Composition::dynamic;
+  o.attention.composition = "dynamic";
   o.attention.compose_static = true;
   o.attention.bias = true;
   all.emplace_back("dcvit", o);
   o = tiny();
-  o.attention.projection = config::Projection::routed_heads;
-  o.attention.position = config::Position::learned;
+  o.attention.projection = "routed_heads";
+  o.attention.position = "learned";
   o.d_head_hidden = 0;
   o.head_bias = false;
   all.emplace_back("moa learned", o);
   o = tiny();
-  o.attention.score = config::Score::gaussian_mixture;
-  o.attention.position = config::Position::relative;
+  o.attention.score = "gaussian_mixture";
+  o.attention.position = "relative";
   o.norm_position = config::NormPosition::post;
   all.emplace_back("mixture post", o);
   return all;

@@ -1,9 +1,11 @@
 // Every combination of the parts of an attention layer, small enough to check each.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 
@@ -11,79 +13,42 @@ namespace headroom::testing {
 
 // A value on one axis of the table: its name on the page, and what it sets.
 struct Choice {
-  const char* name;
-  void (*set)(config::ModelOptions&);
+  std::string name;
+  std::function<void(config::ModelOptions&)> set;
 };
 
+// Every part that there is, in the settings that it names itself.
+template <class Part>
+std::vector<Choice> choices_of(config::PartName<Part> config::AttentionOptions::*slot) {
+  std::vector<Choice> all;
+  for (const Part* part : config::all_parts<Part>()) {
+    for (const config::Example& example : part->examples()) {
+      all.push_back({example.name, [slot, part, set = example.set](config::ModelOptions& m) {
+                       m.attention.*slot = part->name();
+                       set(m.attention);
+                     }});
+    }
+  }
+  return all;
+}
+
 inline const std::vector<Choice>& projections() {
-  using config::Projection;
-  static const std::vector<Choice> kAll = {
-      {"dense", [](config::ModelOptions&) {}},
-      {"multi-query", [](config::ModelOptions& m) { m.attention.n_kv_heads = 1; }},
-      {"experts v o", [](config::ModelOptions& m) { m.attention.projection = Projection::experts; }},
-      {"experts q k v o",
-       [](config::ModelOptions& m) {
-         m.attention.projection = Projection::experts;
-         m.attention.experts = {"q", "k", "v", "o"};
-         m.attention.shared_selection = true;
-       }},
-      {"gated heads", [](config::ModelOptions& m) { m.attention.projection = Projection::gated_heads; }},
-      {"routed heads", [](config::ModelOptions& m) { m.attention.projection = Projection::routed_heads; }}};
+  static const std::vector<Choice> kAll = choices_of(&config::AttentionOptions::projection);
   return kAll;
 }
 
 inline const std::vector<Choice>& scores() {
-  using config::Keys;
-  using config::Score;
-  static const std::vector<Choice> kAll = {
-      {"dot", [](config::ModelOptions&) {}},
-      {"gaussian, own keys", [](config::ModelOptions& m) { m.attention.score = Score::gaussian_mixture; }},
-      {"gaussian, shifted keys",
-       [](config::ModelOptions& m) {
-         m.attention.score = Score::gaussian_mixture;
-         m.attention.keys = Keys::shifted;
-         m.attention.prior = config::Prior::head_position;
-       }},
-      {"gaussian, max",
-       [](config::ModelOptions& m) {
-         m.attention.score = Score::gaussian_mixture;
-         m.attention.mixing = config::Mixing::max;
-         m.attention.mixture_score = config::MixtureScore::dot;
-       }},
-      {"linear",
-       [](config::ModelOptions& m) {
-         m.attention.score = Score::linear;
-         m.attention.keys = Keys::single;
-       }},
-      {"linear, own keys", [](config::ModelOptions& m) { m.attention.score = Score::linear; }},
-      {"linear, shifted keys", [](config::ModelOptions& m) {
-         m.attention.score = Score::linear;
-         m.attention.keys = Keys::shifted;
-         m.attention.prior = config::Prior::head_position;
-       }}};
+  static const std::vector<Choice> kAll = choices_of(&config::AttentionOptions::score);
   return kAll;
 }
 
 inline const std::vector<Choice>& compositions() {
-  static const std::vector<Choice> kAll = {
-      {"none", [](config::ModelOptions&) {}},
-      {"static", [](config::ModelOptions& m) { m.attention.composition = config::Composition::static_map; }},
-      {"dynamic", [](config::ModelOptions& m) { m.attention.composition = config::Composition::dynamic; }}};
+  static const std::vector<Choice> kAll = choices_of(&config::AttentionOptions::composition);
   return kAll;
 }
 
 inline const std::vector<Choice>& positions() {
-  using config::Position;
-  static const std::vector<Choice> kAll = {
-      {"none", [](config::ModelOptions& m) { m.attention.position = Position::none; }},
-      {"rope", [](config::ModelOptions& m) { m.attention.position = Position::rope; }},
-      {"relative",
-       [](config::ModelOptions& m) {
-         m.attention.position = Position::relative;
-         m.attention.position_bias = true;
-       }},
-      {"learned", [](config::ModelOptions& m) { m.attention.position = Position::learned; }},
-      {"sinusoidal", [](config::ModelOptions& m) { m.attention.position = Position::sinusoidal; }}};
+  static const std::vector<Choice> kAll = choices_of(&config::AttentionOptions::position);
   return kAll;
 }
 

@@ -146,7 +146,7 @@ void expect_blindness(const Layer& layer, const std::string& name) {
 
 // Names whose `text` is the same, joined, each with that text; in order.
 std::vector<std::pair<std::string, std::string>> merged(const std::vector<Choice>& choices,
-                                                        const std::function<std::string(const char*)>& text) {
+                                                        const std::function<std::string(const std::string&)>& text) {
   std::vector<std::pair<std::string, std::string>> groups;
   for (const Choice& choice : choices) {
     const std::string own = text(choice.name);

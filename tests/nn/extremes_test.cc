@@ -21,13 +21,13 @@ std::vector<std::pair<std::string, config::ModelOptions>> layers() {
         config::ModelOptions m = testing::small_model();
         m.kind = config::ModelKind::classifier;
         m.n_classes = 2;
-        m.attention.position = config::Position::none;
+        m.attention.position = "none";
         m.attention.n_mixtures = 7;  // more components than tokens
         for (const Choice* choice : {&projection, &score, &composition}) {
           choice->set(m);
         }
         if (testing::refusal(m).empty()) {
-          all.emplace_back(std::string(projection.name) + " / " + score.name + " / " + composition.name, m);
+          all.emplace_back(projection.name + " / " + score.name + " / " + composition.name, m);
         }
       }
     }

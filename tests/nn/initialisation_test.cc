@@ -34,7 +34,7 @@ AttentionOptions base() {
   o.d_head = kHead;
   o.n_experts = kExperts;
   o.top_k = 2;
-  o.position = config::Position::none;
+  o.position = "none";
   return o;
 }
 
@@ -65,7 +65,7 @@ TEST(Initialisation, DenseLayers) {
   expect_layer(o, projections(truncated), "grouped");
   o = base();
   o.bias = o.qk_norm = o.position_bias = true;
-  o.position = config::Position::relative;
+  o.position = "relative";
   o.scale = config::Scale::learned;
   const Starts zeros = {{"b_q", constant(0)}, {"b_k", constant(0)}, {"b_v", constant(0)},
                         {"b_o", constant(0)}, {"u", constant(0)},   {"v", constant(0)}};
@@ -80,8 +80,8 @@ TEST(Initialisation, DenseLayers) {
 
 TEST(Initialisation, LayersOfExperts) {
   AttentionOptions o = base();
-  o.projection = config::Projection::experts;
-  o.position = config::Position::relative;
+  o.projection = "experts";
+  o.position = "relative";
   const Starts all = projections(normal) + Starts{{"w_pos", normal(scaled(kWidth))},
                                                   {"select_in", normal(scaled(kWidth))},
                                                   {"select_out", normal(scaled(kWidth))}};
@@ -96,17 +96,17 @@ TEST(Initialisation, LayersOfExperts) {
 
 TEST(Initialisation, GatedHeads) {
   AttentionOptions o = base();
-  o.projection = config::Projection::gated_heads;
+  o.projection = "gated_heads";
   expect_layer(o, projections(truncated) + Starts{{"select", normal(scaled(kWidth))}}, "gated heads");
 }
 
 // Glorot's uniform law for each expert, 1 / sqrt 2 of it for the shared head, a router that knows nothing (MoA's code).
 TEST(Initialisation, RoutedHeads) {
   AttentionOptions o = base();
-  o.projection = config::Projection::routed_heads;
+  o.projection = "routed_heads";
   o.gate = config::Gate::softmax_renormalised;
   o.n_heads = o.top_k = 2;
-  o.position = config::Position::relative;
+  o.position = "relative";
   o.position_bias = o.noisy_routing = o.bias = true;
   const double expert = std::sqrt(6.0 / (kWidth + kHead)), shared = expert / std::sqrt(2.0);
   expect_layer(o,
@@ -129,11 +129,11 @@ TEST(Initialisation, RoutedHeads) {
 // The maps start as DCMHA's; q, k, v and o as in the layer without them, dense or of experts.
 TEST(Initialisation, ComposedLayers) {
   AttentionOptions o = base();
-  o.composition = config::Composition::static_map;
+  o.composition = "static";
   const double fixed = 0.1 / std::sqrt(static_cast<double>(kHeads));
   expect_layer(o, projections(truncated) + Starts{{"pre.wb", normal(fixed)}, {"post.wb", normal(fixed)}}, "static map");
 
-  o.composition = config::Composition::dynamic;
+  o.composition = "dynamic";
   for (const std::int64_t groups : {1, 2}) {
     o.compose_groups = groups;
     const std::int64_t hidden = 2 * o.compose_rank * kHeads / groups;
@@ -145,9 +145,9 @@ TEST(Initialisation, ComposedLayers) {
       maps[side + "w2"] = normal(0.02 / spread);
       maps[side + "wg"] = normal(0.05 * glorot(kWidth, kHeads));
     }
-    o.projection = config::Projection::dense;
+    o.projection = "dense";
     expect_layer(o, projections(truncated) + maps, "composed dense heads");
-    o.projection = config::Projection::experts;
+    o.projection = "experts";
     expect_layer(o,
                  projections(normal) + maps +
                      Starts{{"select_in", normal(scaled(kWidth))}, {"select_out", normal(scaled(kWidth))}},
@@ -157,7 +157,7 @@ TEST(Initialisation, ComposedLayers) {
 
 TEST(Initialisation, MixturesOfKeys) {
   AttentionOptions o = base();
-  o.score = config::Score::gaussian_mixture;
+  o.score = "gaussian_mixture";
   o.n_mixtures = 3;
   for (const config::Prior prior : {config::Prior::layer, config::Prior::head, config::Prior::head_position}) {
     o.prior = prior;
@@ -166,7 +166,7 @@ TEST(Initialisation, MixturesOfKeys) {
     expect_layer(o, projections(truncated) + Starts{{"prior", constant(1.0 / 3)}}, "soft-E");
     o.prior_update = config::PriorUpdate::gradient;
   }
-  for (const config::Score score : {config::Score::gaussian_mixture, config::Score::linear}) {
+  for (const char* score : {"gaussian_mixture", "linear"}) {
     o.score = score;
     o.keys = config::Keys::shifted;
     o.shift_deviation = 0.5;

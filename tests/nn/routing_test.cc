@@ -50,12 +50,12 @@ struct Layer {
 
 AttentionOptions routed(std::int64_t k) {
   AttentionOptions o;
-  o.projection = config::Projection::routed_heads;
+  o.projection = "routed_heads";
   o.gate = config::Gate::softmax_renormalised;
   o.n_heads = o.top_k = k;
   o.n_experts = 4;
   o.d_head = 3;
-  o.position = config::Position::none;
+  o.position = "none";
   return o;
 }
 
@@ -83,7 +83,7 @@ TEST(RoutedHeads, PaddedQueriesAreRoutedNowhere) {
 TEST(RoutedHeads, AllHeadsWithEqualGatesAreMultiQueryAttention) {
   // Every head is chosen with weight 1/4: the mean of four heads that share keys and values.
   AttentionOptions o = routed(4), plain = routed(4);
-  plain.projection = config::Projection::dense;
+  plain.projection = "dense";
   plain.n_kv_heads = 1;
   Layer layer(o), dense(plain);
   const at::NoGradGuard no_grad;
@@ -115,10 +115,10 @@ TEST(GatedHeads, AreTheDenseHeadsTimesTheirGates) {
   o.n_heads = 3;
   o.d_head = 4;
   o.top_k = 2;
-  o.projection = config::Projection::gated_heads;
-  o.position = config::Position::none;
+  o.projection = "gated_heads";
+  o.position = "none";
   Layer gated(o);
-  o.projection = config::Projection::dense;
+  o.projection = "dense";
   Layer dense(o);
   const at::NoGradGuard no_grad;
   for (const Parameter& p : dense.parameters.all()) {

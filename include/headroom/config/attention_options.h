@@ -6,12 +6,17 @@
 #include <vector>
 
 #include "headroom/config/field.h"
+#include "headroom/config/part.h"
 
 namespace headroom::config {
 
-enum class Projection { dense, experts, routed_heads, gated_heads };
+// What each says of itself: attention_part.h.
+class ProjectionPart;
+class ScorePart;
+class CompositionPart;
+class PositionPart;
+
 enum class Gate { sigmoid, softmax_top_k, softmax, softmax_renormalised };
-enum class Score { dot, gaussian_mixture, linear };
 enum class Keys { own, shifted, single };
 enum class Mixing { sum, max };
 enum class Prior { none, layer, head, head_position };
@@ -23,9 +28,7 @@ enum class LinearMixing { after_map, before_map };
 enum class Normaliser { sum, none };
 enum class ScoreScale { none, inv_sqrt_head };
 enum class OutputScale { none, inv_sqrt_head, inv_sqrt_length };
-enum class Composition { none, static_map, dynamic };
 enum class ComposeActivation { gelu, gelu_tanh };
-enum class Position { none, rope, relative, learned, sinusoidal };
 enum class Scale { inv_sqrt, learned };
 
 struct AttentionOptions {
@@ -34,7 +37,7 @@ struct AttentionOptions {
   std::int64_t n_kv_heads = 0;  // 0: n_heads
   bool bias = false;
 
-  Projection projection = Projection::dense;
+  PartName<ProjectionPart> projection = "dense";
   std::vector<std::string> experts = {"v", "o"};
   std::int64_t n_experts = 4;
   std::int64_t top_k = 2;
@@ -48,7 +51,7 @@ struct AttentionOptions {
   double z_coefficient = 0.001;
   double entropy_coefficient = 0.0;
 
-  Score score = Score::dot;
+  PartName<ScorePart> score = "dot";
   Keys keys = Keys::own;
   std::int64_t n_mixtures = 2;
   Mixing mixing = Mixing::sum;
@@ -68,7 +71,7 @@ struct AttentionOptions {
   ScoreScale score_scale = ScoreScale::none;
   OutputScale output_scale = OutputScale::none;
 
-  Composition composition = Composition::none;
+  PartName<CompositionPart> composition = "none";
   std::vector<std::string> compose = {"pre", "post"};
   std::vector<std::string> compose_low_rank = {"query", "key"};
   std::vector<std::string> compose_gates = {"query", "key"};
@@ -78,7 +81,7 @@ struct AttentionOptions {
   std::int64_t compose_groups = 1;
   ComposeActivation compose_activation = ComposeActivation::gelu;
 
-  Position position = Position::rope;
+  PartName<PositionPart> position = "rope";
   bool position_bias = false;
   double rope_fraction = 1.0;
   double rope_base = 10000.0;
@@ -94,42 +97,31 @@ struct AttentionOptions {
   bool selects_source() const;       // k or v is a bank
   bool selects_destination() const;  // q or o is a bank
   std::int64_t n_selections() const;
-  bool is_mixture() const { return score == Score::gaussian_mixture; }
   // Keys at each position: 1 for the dot product and for keys = "single".
-  std::int64_t key_components() const { return score == Score::dot || keys == Keys::single ? 1 : n_mixtures; }
+  std::int64_t key_components() const;
   // Key projections a head: several only where components have their own.
-  std::int64_t key_projections() const { return keys == Keys::own ? key_components() : 1; }
+  std::int64_t key_projections() const;
   // Whether components are weighed: several, summed, with a prior other than none.
   bool has_prior() const { return key_components() > 1 && mixing == Mixing::sum && prior != Prior::none; }
   // Routed heads share one key and one value.
-  std::int64_t computed_kv_heads() const { return projection == Projection::routed_heads ? 1 : kv_heads(); }
+  std::int64_t computed_kv_heads() const;
   bool composes(const std::string& stage) const;  // "pre" or "post"
   // A fixed learned map of the heads (talking heads), alone or beside the dynamic terms.
-  bool has_static_map() const { return composition == Composition::static_map || compose_static; }
+  bool has_static_map() const { return composition == "static" || compose_static; }
   // Channels of a head that rotate: even, at most d_head.
   std::int64_t rope_channels() const;
+  // The same layer between two sequences, which knows no distances between their tokens.
+  AttentionOptions across_sequences() const;
 };
 
 void describe(Fields& fields, AttentionOptions& options);
 
-template <>
-struct Names<Projection> {
-  static constexpr std::pair<Projection, std::string_view> kNames[] = {{Projection::dense, "dense"},
-                                                                       {Projection::experts, "experts"},
-                                                                       {Projection::routed_heads, "routed_heads"},
-                                                                       {Projection::gated_heads, "gated_heads"}};
-};
 template <>
 struct Names<Gate> {
   static constexpr std::pair<Gate, std::string_view> kNames[] = {{Gate::sigmoid, "sigmoid"},
                                                                  {Gate::softmax_top_k, "softmax_top_k"},
                                                                  {Gate::softmax, "softmax"},
                                                                  {Gate::softmax_renormalised, "softmax_renormalised"}};
-};
-template <>
-struct Names<Score> {
-  static constexpr std::pair<Score, std::string_view> kNames[] = {
-      {Score::dot, "dot"}, {Score::gaussian_mixture, "gaussian_mixture"}, {Score::linear, "linear"}};
 };
 template <>
 struct Names<Keys> {
@@ -191,19 +183,6 @@ template <>
 struct Names<ComposeActivation> {
   static constexpr std::pair<ComposeActivation, std::string_view> kNames[] = {
       {ComposeActivation::gelu, "gelu"}, {ComposeActivation::gelu_tanh, "gelu_tanh"}};
-};
-template <>
-struct Names<Composition> {
-  static constexpr std::pair<Composition, std::string_view> kNames[] = {
-      {Composition::none, "none"}, {Composition::static_map, "static"}, {Composition::dynamic, "dynamic"}};
-};
-template <>
-struct Names<Position> {
-  static constexpr std::pair<Position, std::string_view> kNames[] = {{Position::none, "none"},
-                                                                     {Position::rope, "rope"},
-                                                                     {Position::relative, "relative"},
-                                                                     {Position::learned, "learned"},
-                                                                     {Position::sinusoidal, "sinusoidal"}};
 };
 template <>
 struct Names<Scale> {

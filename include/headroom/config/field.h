@@ -9,6 +9,7 @@
 //   }
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -120,7 +121,15 @@ class Fields {
         }
       }
     };
+    add(std::move(key), std::move(choice), std::move(about));
+  }
+  void add(std::string key, Choice choice, std::string about) {
     push(std::move(key), std::move(choice), {}, {}, std::move(about));
+  }
+
+  // Whether the table has this key by now.
+  bool has(std::string_view key) const {
+    return std::any_of(fields_.begin(), fields_.end(), [key](const Field& field) { return field.key == key; });
   }
 
   struct Table {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "headroom/config/attention_options.h"
 #include "headroom/nn/attention_cache.h"
@@ -50,16 +51,29 @@ class Attention {
   AttentionCache make_cache() const;
 
  private:
-  void normalise_and_rotate(Heads& heads, const AttentionInput& input, const Context& context) const;
+  // What the queries meet: this call's tokens, or all that a cache holds, oldest first.
+  struct Seen {
+    std::vector<at::Tensor> keys;  // one for each key projection, [B, G, S, e]
+    at::Tensor v;                  // [B, G, S, e]
+    at::Tensor factors;            // [B, 1, S, F] of the composition's key side; undefined without one
+  };
+
+  Heads project(const AttentionInput& input, const at::Tensor& source, const Context& context) const;
+  void normalise_and_rotate(Heads& heads, const AttentionCache* cache, const Context& context) const;
+  ScoreCall call_of(const AttentionInput& input) const;
+  // `fresh` with what the cache holds of the past; notes in `call` where the first key stands.
+  Seen look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const;
+  ops::AttentionInputs assemble(const at::Tensor& q, const Seen& seen, const AttentionInput& input,
+                                const Context& context) const;
+  at::Tensor score(ops::AttentionInputs in, ScoreCall call, const AttentionInput& input, const Context& context) const;
 
   config::AttentionOptions options_;
   AttentionPlace place_;
   std::unique_ptr<Projection> projection_;
-  std::optional<RelativePosition> relative_;
+  std::unique_ptr<Position> position_;
   std::unique_ptr<Score> score_;
-  at::Tensor q_norm_, k_norm_;  // [e]
-  std::optional<Rotary> rotary_;
-  std::optional<Composition> composition_;
+  at::Tensor q_norm_, k_norm_;                // [e]
+  std::unique_ptr<Composition> composition_;  // null: heads do not talk
 };
 
 }  // namespace headroom::nn

@@ -5,55 +5,37 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "headroom/config/attention_options.h"
 #include "headroom/nn/context.h"
+#include "headroom/nn/factory.h"
 #include "headroom/nn/parameters.h"
 #include "headroom/ops/head_map.h"
 
 namespace headroom::nn {
 
-// Letters: B batch, n tokens, d d_model, H heads in C groups of m, R rank, I = 2 R m.
-// Dynamic factors of a token x, for each stage and side: f = act(x W_1) W_2 as [2, R, m] a group; u_r = f_0r divided by
-// sqrt(mean over the group's heads of f_0r^2 + 1e-6), w_r = f_1r; gate = tanh(x W_g).
+// Letters: B batch, T queries, S sources, d d_model, H heads, F numbers of a token.
 class Composition {
  public:
-  // Parameters "pre.q.w1" [C, d, I], "pre.q.w2" [C, I, 2, R, m], "pre.q.wg" [d, H], "pre.wb" [C, m, m], ...: stages pre
-  // and post, sides q and k.
-  Composition(const config::AttentionOptions& options, std::int64_t d_model, const Builder& build);
+  virtual ~Composition() = default;
 
   // Everything that the key side contributes, [B, 1, n, F]: computed once a token and kept while decoding.
-  at::Tensor key_factors(const at::Tensor& source, const Context& context) const;
-  // F: (2 R H + H) a stage with both low rank and gates.
-  std::int64_t n_key_factors() const;
+  virtual at::Tensor key_factors(const at::Tensor& source, const Context& context) const = 0;
 
   struct Maps {
     std::optional<ops::HeadMap> pre, post;
   };
   // The maps of queries x [B, T, d] and keys with these factors [B, 1, S, F].
-  Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const;
+  virtual Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const = 0;
 
   // Fixed map, identity and key side of each stage as matrices [B, S, stages, H, H], for checks.
-  at::Tensor key_maps(const at::Tensor& key_factors) const;
-
- private:
-  struct Side {
-    at::Tensor w1, w2, wg;
-  };
-  struct Stage {
-    at::Tensor fixed;
-    Side query, key;
-  };
-
-  Stage make_stage(std::int64_t d_model, const Builder& build) const;
-  Side make_side(const char* name, std::int64_t d_model, const Builder& build) const;
-  at::Tensor factors(const Side& side, const at::Tensor& x, const Context& context) const;  // [B, n, F of the side]
-  ops::HeadMapSide map_of(const Side& side, at::Tensor factors) const;
-  ops::HeadMap start(const Stage& stage) const;
-
-  config::AttentionOptions options_;
-  std::optional<Stage> pre_, post_;
+  virtual at::Tensor key_maps(const at::Tensor& key_factors) const = 0;
 };
+
+// Null where heads do not talk.
+using MakeComposition = std::unique_ptr<Composition> (*)(const config::AttentionOptions& options, std::int64_t d_model,
+                                                         const Builder& build);
 
 }  // namespace headroom::nn

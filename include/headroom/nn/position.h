@@ -1,13 +1,16 @@
-// Position schemes: rotary, Transformer-XL relative, sinusoidal tables.
+// Position schemes: what they do inside an attention layer, and sinusoidal tables.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 #include "headroom/config/attention_options.h"
 #include "headroom/nn/attention_cache.h"
 #include "headroom/nn/context.h"
+#include "headroom/nn/factory.h"
 #include "headroom/nn/parameters.h"
 #include "headroom/ops/attention.h"
 
@@ -26,22 +29,22 @@ struct Rotary {
 // `first` on.
 at::Tensor sinusoids(std::int64_t first, std::int64_t n, std::int64_t width, double base, at::TensorOptions options);
 
-// Transformer-XL's relative term: scores gain (q_i + v) . p(delta) W_pos, and the content term's queries become q_i +
-// u. Routed heads share one W_pos, u and v.
-class RelativePosition {
+// What a position scheme does inside a layer. Vectors that are added to the embeddings do nothing there.
+class Position {
  public:
-  // Parameters "w_pos" [d, H, e] (routed heads: [d, e]), and "u", "v" [H, e] (routed heads: [1, e]) with position_bias.
-  RelativePosition(const config::AttentionOptions& options, std::int64_t d_model, std::int64_t n_layers,
-                   const Builder& build);
-  // With a cache, decoding: the projected offsets are made once and kept there.
-  void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const;
-
- private:
-  at::Tensor offsets(std::int64_t n_keys, std::int64_t n, const Context& context) const;
-
-  config::AttentionOptions options_;
-  std::int64_t d_model_;
-  at::Tensor w_pos_, u_, v_;
+  virtual ~Position() = default;
+  // What queries and keys turn by; nothing where they do not.
+  virtual std::optional<Rotary> rotary() const = 0;
+  // Adds its term to the scores. With a cache, decoding: what depends on distances alone is made once and kept there.
+  virtual void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const = 0;
 };
+
+struct PositionPlace {
+  std::int64_t d_model = 0;
+  std::int64_t n_layers = 1;  // scales the initialisation
+};
+
+using MakePosition = std::unique_ptr<Position> (*)(const config::AttentionOptions& options, const PositionPlace& place,
+                                                   const Builder& build);
 
 }  // namespace headroom::nn

@@ -9,6 +9,7 @@
 
 #include "headroom/config/attention_options.h"
 #include "headroom/nn/context.h"
+#include "headroom/nn/factory.h"
 #include "headroom/nn/parameters.h"
 #include "headroom/nn/selection.h"
 
@@ -46,16 +47,11 @@ struct ProjectionInit {
   std::int64_t n_layers = 1;
 };
 
-// The one that the options name.
-std::unique_ptr<Projection> make_projection(const config::AttentionOptions& options, const ProjectionInit& init,
-                                            const Builder& build);
+using MakeProjection = std::unique_ptr<Projection> (*)(const config::AttentionOptions& options,
+                                                       const ProjectionInit& init, const Builder& build);
 
-// The kinds, one a file.
+// Dense and expert heads, which gated heads are made of.
 std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const ProjectionInit& init,
                                                   const Builder& build);
-std::unique_ptr<Projection> make_gated_heads(const config::AttentionOptions& options, const ProjectionInit& init,
-                                             const Builder& build);
-std::unique_ptr<Projection> make_routed_heads(const config::AttentionOptions& options, const ProjectionInit& init,
-                                              const Builder& build);
 
 }  // namespace headroom::nn

@@ -9,6 +9,7 @@
 
 #include "headroom/config/attention_options.h"
 #include "headroom/nn/context.h"
+#include "headroom/nn/factory.h"
 #include "headroom/nn/parameters.h"
 #include "headroom/nn/position.h"
 #include "headroom/ops/attention.h"
@@ -42,16 +43,8 @@ struct ScorePlace {
   std::optional<Rotary> rotary;     // what queries and keys were turned by
 };
 
-// The one that the options name.
-std::unique_ptr<Score> make_score(const config::AttentionOptions& options, const ScorePlace& place,
-                                  const Builder& build);
-
-// The kinds, one a file.
-std::unique_ptr<Score> make_dot_score(const config::AttentionOptions& options, const Builder& build);
-std::unique_ptr<Score> make_gaussian_mixture(const config::AttentionOptions& options, const ScorePlace& place,
+using MakeScore = std::unique_ptr<Score> (*)(const config::AttentionOptions& options, const ScorePlace& place,
                                              const Builder& build);
-std::unique_ptr<Score> make_linear_score(const config::AttentionOptions& options, const ScorePlace& place,
-                                         const Builder& build);
 
 // What several of them share.
 // The learned scale [1], or undefined.

@@ -5,7 +5,7 @@
 
 #include "headroom/core/error.h"
 
-namespace headroom::cost {
+namespace headroom {
 
 class Exact {
  public:
@@ -27,4 +27,4 @@ class Exact {
   std::int64_t value_;
 };
 
-}  // namespace headroom::cost
+}  // namespace headroom

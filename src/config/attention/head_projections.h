@@ -1,0 +1,42 @@
+// What dense, expert and gated heads share: each of q, k, v and o is one matrix, or one bank of experts, for every
+// head.
+#pragma once
+
+#include "headroom/config/attention_part.h"
+
+namespace headroom::config::detail {
+
+inline bool is_source(char which) {
+  return which == 'k' || which == 'v';
+}
+
+// MACs of q, k, v and o: T d e a head, S d e a key/value head, the keys once for each of their projections, banks as
+// often as experts are chosen.
+Exact projection_macs(const AttentionOptions& options, Exact d_model, const Span& span);
+
+// Parts that choose experts, heads or gates describe how, whichever comes first.
+void describe_choice(Fields& fields, AttentionOptions& options);
+
+// n_kv_heads divides n_heads.
+void check_groups(const Checker& check, const AttentionOptions& options);
+
+class HeadProjections : public ProjectionPart {
+ public:
+  std::int64_t kv_heads(const AttentionOptions& a) const override { return a.kv_heads(); }
+  std::int64_t position_heads(const AttentionOptions& a) const override { return a.n_heads; }
+  bool has_fixed_heads() const override { return true; }
+
+  // Of q, k, v and o alone.
+  Exact parameters(const AttentionOptions& options, Exact d_model) const override;
+  ProjectionProducts products(const AttentionOptions& options, Exact d_model, const Span& span) const override;
+
+  // MACs 2(H + G)Tde, numbers 2(H + G)Te; relative positions 2CTdHe and 2CTHe (SwitchHead Eq. 11, 12).
+  PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const override;
+  PaperTerms paper_positions(const AttentionOptions& options, const PaperSizes& sizes) const override;
+
+  std::int64_t d_head_step() const override { return 4; }  // the papers' kernels take experts' heads in fours
+  void set_heads(AttentionOptions& options, std::int64_t n_heads) const override { options.n_heads = n_heads; }
+  std::vector<AttentionOptions> trials(const AttentionOptions&, std::int64_t) const override { return {}; }
+};
+
+}  // namespace headroom::config::detail

@@ -1,0 +1,48 @@
+// Positions that the attention layers know nothing of: "none", or vectors added to the embeddings ("learned",
+// "sinusoidal").
+#include "config/checker.h"
+#include "headroom/config/attention_part.h"
+
+namespace headroom::config {
+namespace {
+
+class NoPosition : public PositionPart {
+ public:
+  std::string_view name() const override { return "none"; }
+  std::string_view about() const override { return "no scheme"; }
+  void describe(Fields&, AttentionOptions&) const override {}
+  void check(const detail::Checker&, const ModelOptions&) const override {}
+  void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
+
+  bool has_distances() const override { return false; }
+  bool fits_width(const AttentionOptions&) const override { return true; }
+  Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
+  Exact table_parameters(Exact, Exact) const override { return 0; }
+  PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
+  Exact offsets(const Span&) const override { return 0; }
+};
+
+class LearnedPosition : public NoPosition {
+ public:
+  std::string_view name() const override { return "learned"; }
+  std::string_view about() const override { return "learned vectors added to the embeddings"; }
+  void check(const detail::Checker& check, const ModelOptions& model) const override {
+    check.require(model.memory_length == 0, "position",
+                  "must not be \"learned\" with memory_length = {}: its table ends with the context",
+                  model.memory_length);
+  }
+  Exact table_parameters(Exact d, Exact tokens) const override { return d * tokens; }
+};
+
+class SinusoidalPosition : public NoPosition {
+ public:
+  std::string_view name() const override { return "sinusoidal"; }
+  std::string_view about() const override { return "sines added to the embeddings"; }
+};
+
+const Registration<NoPosition> kNoPosition;
+const Registration<LearnedPosition> kLearnedPosition;
+const Registration<SinusoidalPosition> kSinusoidalPosition;
+
+}  // namespace
+}  // namespace headroom::config

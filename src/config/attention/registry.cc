@@ -1,0 +1,100 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+
+namespace headroom::config {
+namespace {
+
+template <class Part>
+struct Kind;
+template <>
+struct Kind<ProjectionPart> {
+  static constexpr std::string_view kKey = "projection";
+};
+template <>
+struct Kind<ScorePart> {
+  static constexpr std::string_view kKey = "score";
+};
+template <>
+struct Kind<CompositionPart> {
+  static constexpr std::string_view kKey = "composition";
+};
+template <>
+struct Kind<PositionPart> {
+  static constexpr std::string_view kKey = "position";
+};
+
+// Parts register themselves before the program begins, whichever file's turn is first.
+template <class Part>
+std::vector<const Part*>& known() {
+  static std::vector<const Part*> parts;
+  return parts;
+}
+
+template <class Part>
+void add(const Part& part) {
+  const auto before = [](const Part* a, const Part* b) {
+    const bool a_none = a->name() == "none", b_none = b->name() == "none";
+    return a_none != b_none ? a_none : a->name() < b->name();
+  };
+  std::vector<const Part*>& parts = known<Part>();
+  parts.insert(std::upper_bound(parts.begin(), parts.end(), &part, before), &part);
+}
+
+template <class Part>
+const Part* find(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Part* part : known<Part>()) {
+    if (part->name() == name) {
+      return part;
+    }
+    names.push_back(part->name());
+  }
+  misuse("model.attention.{}: must be one of \"{}\", got \"{}\"", Kind<Part>::kKey, fmt::join(names, "\", \""), name);
+}
+
+}  // namespace
+
+template <class Part>
+PartName<Part>::PartName(std::string_view name) : part_(find<Part>(name)) {}
+
+template <class Part>
+std::string_view PartName<Part>::name() const {
+  return part_->name();
+}
+
+template <class Part>
+const std::vector<const Part*>& all_parts() {
+  return known<Part>();
+}
+
+template class PartName<ProjectionPart>;
+template class PartName<ScorePart>;
+template class PartName<CompositionPart>;
+template class PartName<PositionPart>;
+template const std::vector<const ProjectionPart*>& all_parts();
+template const std::vector<const ScorePart*>& all_parts();
+template const std::vector<const CompositionPart*>& all_parts();
+template const std::vector<const PositionPart*>& all_parts();
+
+std::vector<Example> AttentionPart::examples() const {
+  return {{std::string(name()), [](AttentionOptions&) {}}};
+}
+
+void add_part(const ProjectionPart& part) {
+  add(part);
+}
+void add_part(const ScorePart& part) {
+  add(part);
+}
+void add_part(const CompositionPart& part) {
+  add(part);
+}
+void add_part(const PositionPart& part) {
+  add(part);
+}
+
+}  // namespace headroom::config

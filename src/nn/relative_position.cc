@@ -1,0 +1,78 @@
+// Transformer-XL's relative positions: scores gain (q_i + v) . p(delta) W_pos, and the content term's queries become
+// q_i + u (SwitchHead section 2.2).
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/nn/linear.h"
+#include "headroom/nn/position.h"
+
+namespace headroom::nn {
+namespace {
+
+// Heads that differ from token to token share one W_pos, u and v.
+class RelativePosition : public Position {
+ public:
+  // Parameters "w_pos" [d, H, e] (shared: [d, e]), and "u", "v" [H, e] (shared: [1, e]) with position_bias.
+  RelativePosition(const config::AttentionOptions& options, const PositionPlace& place, const Builder& build);
+  std::optional<Rotary> rotary() const override { return std::nullopt; }
+  void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const override;
+
+ private:
+  at::Tensor offsets(std::int64_t n_keys, std::int64_t n, const Context& context) const;
+
+  config::AttentionOptions options_;
+  std::int64_t d_model_;
+  at::Tensor w_pos_, u_, v_;
+};
+
+RelativePosition::RelativePosition(const config::AttentionOptions& o, const PositionPlace& place, const Builder& build)
+    : options_(o), d_model_(place.d_model) {
+  const double std = std::sqrt(2.0 / static_cast<double>(place.n_layers * place.d_model));
+  const bool shared = !o.projection->has_fixed_heads();
+  const std::int64_t d = place.d_model, e = o.d_head;
+  const std::vector<std::int64_t> shape =
+      shared ? std::vector<std::int64_t>{d, e} : std::vector<std::int64_t>{d, o.n_heads, e};
+  w_pos_ = o.projection->starts_truncated() ? build.truncated_normal("w_pos", shape, std)
+                                            : build.normal("w_pos", shape, std);
+  if (o.position_bias) {
+    u_ = build.constant("u", {o.projection->position_heads(o), e}, 0.0);
+    v_ = build.constant("v", {o.projection->position_heads(o), e}, 0.0);
+  }
+}
+
+// Row c of n is p(delta) W_pos for delta = c - (n_keys - 1): [H or 1, n, e].
+at::Tensor RelativePosition::offsets(std::int64_t n_keys, std::int64_t n, const Context& context) const {
+  const at::Tensor p = sinusoids(1 - n_keys, n, d_model_, options_.rope_base, w_pos_.options());
+  return linear(p, w_pos_, {}, context).view({n, -1, options_.d_head}).transpose(0, 1);
+}
+
+void RelativePosition::add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const {
+  const std::int64_t n_keys = in.k.size(2), n = in.mask.causal ? n_keys : n_keys + in.q.size(2) - 1;
+  if (cache == nullptr) {
+    in.r = offsets(n_keys, n, context);
+  } else {
+    // Offsets of a causal layer end at 0: those of fewer keys are the last of those of many.
+    at::Tensor& known = cache->offsets();
+    if (!known.defined() || known.size(1) < n) {
+      const std::int64_t most = std::max(n, cache->capacity());
+      known = offsets(most, most, context);
+    }
+    in.r = known.narrow(1, known.size(1) - n, n);
+  }
+  in.r = in.r->expand({in.q.size(1), -1, -1});
+  in.q_position = in.q;
+  if (u_.defined()) {
+    in.q_position = in.q + to_compute(v_, context).unsqueeze(1);
+    in.q = in.q + to_compute(u_, context).unsqueeze(1);
+  }
+}
+
+const Factory<MakePosition> kRelativePosition("relative",
+                                              [](const config::AttentionOptions& options, const PositionPlace& place,
+                                                 const Builder& build) -> std::unique_ptr<Position> {
+                                                return std::make_unique<RelativePosition>(options, place, build);
+                                              });
+
+}  // namespace
+}  // namespace headroom::nn
