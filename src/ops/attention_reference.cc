@@ -45,6 +45,15 @@ at::Tensor content_scores(const AttentionInputs& in, AttentionTrace* trace) {
 }  // namespace
 
 at::Tensor attention_reference(const AttentionInputs& in, AttentionTrace* trace) {
+  const double sink = in.mixture ? in.mixture->epsilon : 0.0;
+  const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
+  const auto softmax = [&](const at::Tensor& scores, const at::Tensor& visible) {
+    return masked_softmax(scores, visible, sink, may_be_blind);
+  };
+  return weighted_attention(in, softmax, trace);
+}
+
+at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, AttentionTrace* trace) {
   const std::int64_t n_heads = in.q.size(1), n_queries = in.q.size(2), n_keys = in.k.size(2);
   at::Tensor scores = content_scores(in, trace);
   if (in.r) {
@@ -54,10 +63,7 @@ at::Tensor attention_reference(const AttentionInputs& in, AttentionTrace* trace)
     scores = scores.to(at::kFloat);
   }
   const at::Tensor composed = in.pre ? apply_head_map(*in.pre, scores) : scores;
-  const at::Tensor visible = visible_keys(in.mask, n_queries, n_keys, in.q.device());
-  const double sink = in.mixture ? in.mixture->epsilon : 0.0;
-  const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
-  const at::Tensor p = masked_softmax(composed, visible, sink, may_be_blind);
+  const at::Tensor p = weigh(composed, visible_keys(in.mask, n_queries, n_keys, in.q.device()));
   const at::Tensor p_composed = in.post ? apply_head_map(*in.post, p) : p;
   if (trace != nullptr) {
     trace->scores = scores;

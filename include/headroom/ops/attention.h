@@ -11,6 +11,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -61,6 +62,13 @@ at::Tensor attention(const AttentionInputs& inputs, Implementation implementatio
 
 // The same in plain tensor operations; fills `trace` when given.
 at::Tensor attention_reference(const AttentionInputs& inputs, AttentionTrace* trace = nullptr);
+
+// What becomes of scores a_ij [B, H, T, S], in at least float32: the weights p_ij, of the same shape. `visible` is
+// bool, [T, S] or [B, 1, T, S], or undefined where every query sees every key.
+using Weigh = std::function<at::Tensor(const at::Tensor& scores, const at::Tensor& visible)>;
+
+// The reference with other weights than the softmax's.
+at::Tensor weighted_attention(const AttentionInputs& inputs, const Weigh& weigh, AttentionTrace* trace = nullptr);
 
 // Why the fused version does not apply; empty when it does.
 std::string attention_fused_refusal(const AttentionInputs& inputs);
