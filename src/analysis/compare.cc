@@ -17,7 +17,7 @@
 #include "headroom/eval/generate.h"
 #include "headroom/models/language_model.h"
 #include "headroom/tasks/task.h"
-#include "headroom/train/precision.h"
+#include "headroom/train/compute.h"
 #include "markup.h"
 #include "result_file.h"
 
@@ -50,8 +50,10 @@ void check_folder(const fs::path& folder, const config::Config& config) {
 
 std::string describe_machine(const config::TrainOptions& options) {
   const std::int64_t threads = options.threads == 0 ? physical_cores() : options.threads;
-  return fmt::format("{}, {}, {}, torch {}", cpu_name(), counted(static_cast<std::size_t>(threads), "thread"),
-                     config::name_of(train::resolve(options.precision)), TORCH_VERSION);
+  const at::Device device = train::resolve(options.device);
+  return fmt::format("{}, {}{}, {}, torch {}", cpu_name(), counted(static_cast<std::size_t>(threads), "thread"),
+                     device.is_cpu() ? "" : ", " + device.str(),
+                     config::name_of(train::resolve(options.precision, device)), TORCH_VERSION);
 }
 
 FinishedRun train_or_keep(const NamedConfig& named, const CompareRequest& request, std::size_t index) {
@@ -80,8 +82,9 @@ void add_costs(ComparedRun& run) {
 }
 
 std::vector<std::string> speak(const fs::path& folder, const CompareResult& result, const CompareRequest& request) {
+  const at::Device device = train::resolve(request.configs.front().config.train.device);
   const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(folder));
-  const std::unique_ptr<models::Model> model = eval::build_model(checkpoint);
+  const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
   const models::LanguageModel& writer = models::as_language_model(*model, "compare");
   std::vector<std::string> texts;
   for (const std::string& prompt : result.prompts) {
@@ -89,6 +92,7 @@ std::vector<std::string> speak(const fs::path& folder, const CompareResult& resu
     options.tokens = request.sample_tokens;
     options.temperature = request.sample_temperature;
     options.seed = request.sample_seed;
+    options.context = train::make_context(checkpoint.config.train, device);
     texts.push_back(eval::generate(writer, *checkpoint.tokenizer, prompt, options).text);
   }
   return texts;

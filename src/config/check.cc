@@ -34,6 +34,8 @@ void check_train(const TrainOptions& t, std::string_view origin) {
   check.require(t.batch_size % t.accumulate == 0, "accumulate", "must divide batch_size = {}, got {}", t.batch_size,
                 t.accumulate);
   check.require(t.betas.size() == 2, "betas", "must be two numbers, got {}", t.betas.size());
+  check.require(is_device(t.device), "device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:<n>\", got \"{}\"",
+                t.device);
   check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
                 t.warmup_steps);
 }
@@ -84,6 +86,15 @@ void check_kind(const Checker& here, const ModelOptions& m) {
 }
 
 }  // namespace
+
+bool is_device(std::string_view name) {
+  constexpr std::string_view kNumbered = "cuda:";
+  if (!name.starts_with(kNumbered)) {
+    return name == "auto" || name == "cpu" || name == "cuda";
+  }
+  name.remove_prefix(kNumbered.size());
+  return !name.empty() && name.size() <= 3 && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 void check(const ModelOptions& model, std::string_view origin) {
   const Checker here(origin, "model"), mlp(origin, "model.mlp");

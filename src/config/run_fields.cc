@@ -38,6 +38,8 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("accumulate", o.accumulate, between(1, 1 << 24), "micro-batches a step; divides batch_size");
   fields.add("seed", o.seed, between(0, 9007199254740992.0), "seed of parameters, dropout and shuffling");
   fields.add("threads", o.threads, between(0, 4096), "CPU threads; 0: one a physical core");
+  fields.add("device", o.device,
+             "where to compute: \"cpu\", \"cuda\", \"cuda:1\", or a GPU where torch has one, else the CPU (\"auto\")");
   fields.add("precision", o.precision,
              "of the products: float32, bfloat16 with float32 parameters, or whichever is faster here (auto)");
   fields.add("implementation", o.implementation,

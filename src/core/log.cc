@@ -45,10 +45,6 @@ void set_log_level(LogLevel level) {
   level_now = level;
 }
 
-LogLevel log_level() {
-  return level_now;
-}
-
 void log_line(LogLevel level, std::string_view text) {
   if (level > level_now || level == LogLevel::quiet) {
     return;

@@ -296,8 +296,9 @@ bool has_checkpoints(const fs::path& run) {
   return !list_checkpoints(run / "checkpoints").empty();
 }
 
-std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint) {
-  auto model = models::make_model(checkpoint.config.model, static_cast<std::uint64_t>(checkpoint.config.train.seed));
+std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Device device) {
+  auto model = models::make_model(checkpoint.config.model, static_cast<std::uint64_t>(checkpoint.config.train.seed),
+                                  at::TensorOptions(at::kFloat).device(device));
   const at::NoGradGuard no_grad;
   for (const nn::Parameter& parameter : model->parameters().stored()) {
     const auto found = checkpoint.tensors.find("model." + parameter.name);

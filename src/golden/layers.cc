@@ -14,8 +14,7 @@ namespace headroom::golden {
 namespace {
 
 nn::Builder builder(nn::Parameters& parameters, const at::Tensor& like) {
-  return {parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}),
-          at::TensorOptions(like.scalar_type())};
+  return {parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), like.options().requires_grad(false)};
 }
 
 bool pads_queries(const Json& options) {

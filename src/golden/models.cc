@@ -43,7 +43,7 @@ std::vector<Result> run_block(const Case& c, const nn::Context& context) {
   set_stack(c, c.options, options);
   nn::Parameters parameters;
   const nn::Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}),
-                          at::TensorOptions(x.scalar_type()));
+                          x.options().requires_grad(false));
   const models::Block block(options, place_of(c, c.options.at("attention")), build);
   load_parameters(c, parameters, result);
   models::BlockInput input;
@@ -72,7 +72,7 @@ std::vector<Result> run_classifier(const Case& c, const nn::Context& context) {
   options.padding_token = c.options.at("padding_token").get<std::int64_t>();
   options.head_activation =
       c.options.at("head_activation") == "relu" ? config::Activation::relu : config::Activation::gelu;
-  models::Classifier model(options, /*seed=*/1, at::TensorOptions(c.at("param.embed").scalar_type()));
+  models::Classifier model(options, /*seed=*/1, c.at("param.embed").options());
   load_parameters(c, model.parameters(), result);
   const at::Tensor second = options.paired ? c.at("in.tokens_2") : at::Tensor();
   const at::Tensor logits = model.logits(c.at("in.tokens"), second, context);
@@ -83,8 +83,7 @@ std::vector<Result> run_classifier(const Case& c, const nn::Context& context) {
 
 std::vector<Result> run_language_model(const Case& c, const nn::Context& given) {
   Result parameters;
-  models::LanguageModel model(language_model_options(c), /*seed=*/1,
-                              at::TensorOptions(c.at("param.embed").scalar_type()));
+  models::LanguageModel model(language_model_options(c), /*seed=*/1, c.at("param.embed").options());
   load_parameters(c, model.parameters(), parameters);
   const std::int64_t t = c.dim("T"), chunks = c.options.at("chunks").get<std::int64_t>();
   models::Memory memory;

@@ -64,9 +64,7 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, 
   if (o.kind != config::ModelKind::language_model) {
     misuse("model.kind: must be language_model here, got {}", config::name_of(o.kind));
   }
-  // One generator on the CPU makes every parameter, so that a seed means the same model on any device.
-  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  const nn::Builder build(parts_->parameters, generator, tensor_options);
+  const nn::Builder build(parts_->parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
   parts_->options = o;
   parts_->embedding.emplace(o, build);
   const std::vector<std::int64_t> windows = config::layer_windows(o);

@@ -58,9 +58,7 @@ class ExpertMlp : public Mlp {
     const std::int64_t e = options.n_experts, g = options.d_hidden;
     const double layers = static_cast<double>(n_layers);
     const double std_in = std::sqrt(2.0 / (layers * static_cast<double>(d_model)));
-    const at::Tensor start =
-        at::empty({d_model, e}, build.options()).normal_(0.0, std_in, std::optional(build.generator()));
-    select_ = build.given("select", with_equal_columns(start));
+    select_ = build.given("select", with_equal_columns(build.draw_normal({d_model, e}, std_in)));
     w_up_ = build.normal("w_up", {e, d_model, g}, std_in);
     w_down_ = build.normal("w_down", {e, g, d_model}, std::sqrt(2.0 / (layers * static_cast<double>(e * g))));
   }

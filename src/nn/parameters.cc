@@ -52,27 +52,45 @@ Builder Builder::in(std::string_view child) const {
   return inner;
 }
 
+template <class Fill>
+at::Tensor Builder::drawn(at::IntArrayRef shape, at::ScalarType type, const Fill& fill) const {
+  const bool real = !options_.device().is_meta();
+  at::Tensor value = at::empty(shape, options_.dtype(type).device(real ? at::kCPU : at::kMeta));
+  if (real) {
+    fill(value);
+  }
+  return value;
+}
+
 at::Tensor Builder::given(std::string_view name, at::Tensor value) const {
-  return parameters_->add(prefix_ + std::string(name), std::move(value));
+  return parameters_->add(prefix_ + std::string(name), value.to(options_.device()));
+}
+
+at::Tensor Builder::draw_normal(at::IntArrayRef shape, double std) const {
+  return drawn(shape, c10::typeMetaToScalarType(options_.dtype()),
+               [&](at::Tensor& value) { value.normal_(0.0, std, generator_); });
 }
 
 at::Tensor Builder::normal(std::string_view name, at::IntArrayRef shape, double std) const {
-  return given(name, at::empty(shape, options_).normal_(0.0, std, generator_));
+  return given(name, draw_normal(shape, std));
 }
 
 at::Tensor Builder::truncated_normal(std::string_view name, at::IntArrayRef shape, double std) const {
   // Inverse distribution function between -2 and 2 standard deviations, then stretched to the wanted deviation.
   const double edge = std::erf(2.0 / std::sqrt(2.0));
-  const at::Tensor uniform = at::empty(shape, options_.dtype(at::kDouble)).uniform_(-edge, edge, generator_);
-  const at::Tensor value = at::erfinv(uniform).mul_(std::sqrt(2.0)).clamp_(-2.0, 2.0);
   // Deviation of a standard normal cut at +-2: sqrt(1 - 4 phi(2) / erf(sqrt 2)).
   const double density = std::exp(-2.0) / std::sqrt(2.0 * M_PI);
   const double cut = std::sqrt(1.0 - 4.0 * density / edge);
-  return given(name, value.mul_(std / cut).to(options_.dtype()));
+  const at::Tensor value = drawn(shape, at::kDouble, [&](at::Tensor& uniform) {
+    uniform = at::erfinv(uniform.uniform_(-edge, edge, generator_)).mul_(std::sqrt(2.0)).clamp_(-2.0, 2.0);
+    uniform.mul_(std / cut);
+  });
+  return given(name, value.to(options_.dtype()));
 }
 
 at::Tensor Builder::uniform(std::string_view name, at::IntArrayRef shape, double bound) const {
-  return given(name, at::empty(shape, options_).uniform_(-bound, bound, generator_));
+  return given(name, drawn(shape, c10::typeMetaToScalarType(options_.dtype()),
+                           [&](at::Tensor& value) { value.uniform_(-bound, bound, generator_); }));
 }
 
 at::Tensor Builder::constant(std::string_view name, at::IntArrayRef shape, double value) const {

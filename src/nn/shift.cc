@@ -6,8 +6,7 @@ KeyShift::KeyShift(const config::AttentionOptions& o, const Builder& build) {
   if (o.keys != config::Keys::shifted) {
     return;
   }
-  at::Tensor start = at::empty({o.n_mixtures, o.computed_kv_heads(), o.d_head}, build.options());
-  start.normal_(0.0, 1.0, std::optional(build.generator())).mul_(o.shift_deviation);
+  at::Tensor start = build.draw_normal({o.n_mixtures, o.computed_kv_heads(), o.d_head}, 1.0).mul_(o.shift_deviation);
   start.select(0, 0).zero_();
   shift_ = build.given("shift", start);
 }

@@ -14,7 +14,7 @@
 #include "headroom/core/system.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/tasks/task.h"
-#include "headroom/train/precision.h"
+#include "headroom/train/compute.h"
 #include "headroom/train/state.h"
 #include "headroom/train/step.h"
 #include "report.h"
@@ -34,7 +34,7 @@ config::Config settle(config::Config config, const std::optional<Past>& past) {
   if (past && precision == config::Precision::automatic) {
     precision = past->checkpoint.config.train.precision;
   }
-  precision = resolve(precision);
+  precision = resolve(precision, resolve(config.train.device));
   if (past) {
     check_resumable(*past, config);
   }
@@ -46,8 +46,10 @@ void set_threads(std::int64_t threads) {
 }
 
 std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past) {
-  return past ? eval::build_model(past->checkpoint)
-              : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed));
+  const at::Device device = resolve(config.train.device);
+  return past ? eval::build_model(past->checkpoint, device)
+              : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
+                                   at::TensorOptions(at::kFloat).device(device));
 }
 
 class Run {
@@ -60,13 +62,14 @@ class Run {
         model_(model_of(config_, past)),
         state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string())
                     : fresh_state(model_->parameters())),
+        context_(make_context(config_.train, model_->device())),
         saved_(past ? past->file : fs::path()),
         saved_step_(past ? past->checkpoint.step : -1) {
     data_.training->seek(state_.position);
     write_text_file(folder_ / "config.toml", config::to_toml(config_));
-    log_info("{}: {} parameters, {}, {} products, {} threads", request.title,
+    log_info("{}: {} parameters, {}, {} products on {}, {} threads", request.title,
              format_count(static_cast<double>(model_->parameters().count())), data_.training->identity(),
-             config::name_of(config_.train.precision), at::get_num_threads());
+             config::name_of(config_.train.precision), model_->device().str(), at::get_num_threads());
     report_.emplace(Report::Place{folder_, request.title, state_.step, config_.train.steps}, task_.figures());
   }
 
@@ -90,13 +93,6 @@ class Run {
   }
 
  private:
-  nn::Context context() const {
-    nn::Context context;
-    context.implementation = config_.train.implementation;
-    context.compute_dtype = compute_dtype(config_.train.precision);
-    return context;
-  }
-
   // One step, timed and logged.
   void advance() {
     const auto start = std::chrono::steady_clock::now();
@@ -104,7 +100,7 @@ class Run {
     if (batch.starts_afresh) {
       state_.memory.forget();
     }
-    const StepOutcome outcome = train_step(*model_, batch.to(model_->device()), state_, config_.train, context());
+    const StepOutcome outcome = train_step(*model_, batch.to(model_->device()), state_, config_.train, context_);
     if (!outcome.finite()) {
       refuse(fmt::format("the loss is {} and the gradient norm {}", outcome.loss, outcome.gradient_norm),
              state_.step + 1);
@@ -140,7 +136,7 @@ class Run {
     }
     report_->note(state_, "validating");
     nn::ExpertUsage usage;
-    tasks::EvaluateOptions options{.batch_size = config_.train.batch_size, .context = context()};
+    tasks::EvaluateOptions options{.batch_size = config_.train.batch_size, .context = context_};
     options.context.usage = &usage;
     const tasks::Evaluation evaluation = data_.validation->evaluate(*model_, options);
     if (!evaluation.complete) {
@@ -197,6 +193,7 @@ class Run {
   tasks::TaskData data_;
   std::unique_ptr<models::Model> model_;
   TrainState state_;
+  nn::Context context_;
   std::optional<Report> report_;
   fs::path saved_;               // the last checkpoint
   std::int64_t saved_step_;      // its step, -1 before any

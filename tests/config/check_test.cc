@@ -241,6 +241,13 @@ TEST(Check, TokenizerAgainstModel) {
 }
 
 TEST(Check, Training) {
+  for (const std::string device : {"auto", "cpu", "cuda", "cuda:0", "cuda:15"}) {
+    EXPECT_EQ(complaint("train.device = \"" + device + "\""), "no error");
+  }
+  for (const std::string device : {"", "gpu", "cuda:", "cuda:x", "cuda:1000", "cpu:0"}) {
+    EXPECT_EQ(complaint("train.device = \"" + device + "\""),
+              "x: train.device: must be \"auto\", \"cpu\", \"cuda\" or \"cuda:<n>\", got \"" + device + "\"");
+  }
   EXPECT_EQ(complaint("train.batch_size = 10\ntrain.accumulate = 4"),
             "x: train.accumulate: must divide batch_size = 10, got 4");
   EXPECT_EQ(complaint("train.betas = [0.9]"), "x: train.betas: must be two numbers, got 1");

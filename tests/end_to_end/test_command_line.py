@@ -233,6 +233,19 @@ def test_doctor(headroom):
     assert document["operators"]["linear"]["cpu fp32"] == "fused"
 
 
+def test_a_device_that_is_not_there_is_one_sentence(headroom, tiny, trained, tmp_path):
+    there = headroom.json("doctor")["devices"]
+    missing = "cuda" if there == ["cpu"] else f"cuda:{len(there)}"
+    asked = [["train", tiny, "--out", tmp_path / "run", "--set", f"train.device={missing}"],
+             ["evaluate", trained, "--device", missing], ["generate", trained, "--prompt", "a", "--device", missing],
+             ["golden", GOLDEN_CASE, "--device", missing]]
+    for arguments in asked:
+        assert f"device {missing}: " in headroom.refusal(*arguments)
+    assert "must be auto, cpu, cuda or cuda:<n>" in headroom.refusal("generate", trained, "--prompt", "a", "--device",
+                                                                     "gpu")
+    assert headroom.json("evaluate", trained, "--device", "cpu")["loss"] > 0
+
+
 def test_doctor_says_what_of_a_config_is_fused_and_why_not(headroom):
     operators = headroom.json("doctor", "dcmha/405m_dcformer_pp")["operators"]
     assert operators["attention"]["cpu fp32"] == "fused"

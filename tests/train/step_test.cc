@@ -6,7 +6,7 @@
 
 #include "eval/tiny.h"
 #include "headroom/models/language_model.h"
-#include "headroom/train/precision.h"
+#include "headroom/train/compute.h"
 
 namespace headroom::train {
 namespace step_test {
@@ -150,8 +150,9 @@ TEST(Step, Bf16ProductsTrainFp32Parameters) {
   const config::Config config = without_dropout();
   const auto losses = [&](config::Precision precision) {
     Trained trained(config, 0);
-    nn::Context context;
-    context.compute_dtype = compute_dtype(precision);
+    config::TrainOptions how = config.train;
+    how.precision = precision;
+    const nn::Context context = make_context(how, at::kCPU);
     std::vector<double> all;
     for (int i = 0; i < 30; ++i) {
       trained.state.memory.forget();
@@ -167,14 +168,6 @@ TEST(Step, Bf16ProductsTrainFp32Parameters) {
   EXPECT_NE(full.front(), half.front()) << "nothing was rounded";
   EXPECT_NEAR(full.front(), half.front(), 0.02);
   EXPECT_LT(half.back(), 0.8 * half.front()) << "one batch is memorised";
-}
-
-TEST(Precision, AutomaticIsDecidedOnce) {
-  EXPECT_EQ(resolve(config::Precision::fp32), config::Precision::fp32);
-  EXPECT_EQ(resolve(config::Precision::bf16), config::Precision::bf16);
-  EXPECT_NE(resolve(config::Precision::automatic), config::Precision::automatic);
-  EXPECT_EQ(compute_dtype(config::Precision::bf16), at::kBFloat16);
-  EXPECT_FALSE(compute_dtype(config::Precision::fp32).has_value());
 }
 
 }  // namespace step_test

@@ -14,7 +14,7 @@
 
 namespace headroom::cli {
 
-// `set`: "key=value" changes to the configs. Empty strings: not given.
+// `set`: "key=value" changes to the configs; `device`: as train.device. Empty strings: not given.
 struct Train {
   std::string config, out;  // out: runs/<name of the config>
   std::vector<std::string> set;
@@ -25,6 +25,7 @@ struct Evaluate {
   std::string model;              // run folder or checkpoint
   std::vector<std::string> data;  // text files, or one token file; empty: the run's validation data
   std::int64_t batch_size = 16;
+  std::string device = "auto";
 };
 
 struct Generate {
@@ -33,6 +34,7 @@ struct Generate {
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = 0;
   std::uint64_t seed = 1;
+  std::string device = "auto";
 };
 
 struct Compare {

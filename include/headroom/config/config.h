@@ -43,6 +43,9 @@ void set_key(Config& config, std::string_view assignment);
 void check(const Config& config, std::string_view origin);
 void check(const ModelOptions& model, std::string_view origin);
 
+// Whether `name` is the name of a device, be it there or not: auto, cpu, cuda, cuda:<n>.
+bool is_device(std::string_view name);
+
 // Every key with its value, in a fixed order; parse_config(to_toml(c)) equals c.
 std::string to_toml(const Config& config);
 

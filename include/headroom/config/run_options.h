@@ -47,7 +47,8 @@ struct TrainOptions {
   double clip_norm = 0.25;      // 0: no clipping
   std::int64_t accumulate = 1;  // micro-batches a step; divides batch_size
   std::int64_t seed = 1;
-  std::int64_t threads = 0;  // 0: all physical cores
+  std::int64_t threads = 0;     // 0: all physical cores
+  std::string device = "auto";  // auto | cpu | cuda | cuda:<n>
   Precision precision = Precision::automatic;
   Implementation implementation = Implementation::automatic;
   std::int64_t log_every = 10;

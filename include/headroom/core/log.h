@@ -13,7 +13,6 @@ namespace headroom {
 
 enum class LogLevel { quiet, warning, info, debug };
 void set_log_level(LogLevel level);
-LogLevel log_level();
 
 // One line on stderr, above the progress bar if one is drawn.
 void log_line(LogLevel level, std::string_view text);

@@ -52,7 +52,7 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkp
 // Whether a run folder holds any checkpoint file, readable or not.
 bool has_checkpoints(const std::filesystem::path& run);
 
-// The model with the checkpoint's parameters.
-std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint);
+// The model with the checkpoint's parameters, on `device`.
+std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Device device = at::kCPU);
 
 }  // namespace headroom::eval

@@ -31,7 +31,9 @@ class Parameters {
   std::vector<Parameter> all_, buffers_;
 };
 
-// Makes parameters under a name prefix with one random generator, so that a seed fixes the whole model.
+// Makes parameters under a name prefix with one random generator, so that a seed fixes the whole model. Numbers are
+// drawn on the CPU, in the options' type, and moved to the options' device: a seed means the same model everywhere.
+// Nothing is drawn or allocated for the meta device.
 class Builder {
  public:
   Builder(Parameters& parameters, at::Generator generator, at::TensorOptions options)
@@ -42,12 +44,17 @@ class Builder {
   at::Tensor truncated_normal(std::string_view name, at::IntArrayRef shape, double std) const;  // +-2 sd, rescaled
   at::Tensor uniform(std::string_view name, at::IntArrayRef shape, double bound) const;
   at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
-  at::Tensor given(std::string_view name, at::Tensor value) const;
+  at::Tensor given(std::string_view name, at::Tensor value) const;  // moved to the device
   at::Tensor buffer(std::string_view name, at::IntArrayRef shape, double value) const;
-  const at::Generator& generator() const { return generator_; }
+  // Numbers for given(), not yet on the device.
+  at::Tensor draw_normal(at::IntArrayRef shape, double std) const;
   const at::TensorOptions& options() const { return options_; }
 
  private:
+  // A tensor that fill(tensor) filled on the CPU; without numbers on the meta device.
+  template <class Fill>
+  at::Tensor drawn(at::IntArrayRef shape, at::ScalarType type, const Fill& fill) const;
+
   Parameters* parameters_;
   at::Generator generator_;
   at::TensorOptions options_;

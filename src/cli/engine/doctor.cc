@@ -1,6 +1,4 @@
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -14,7 +12,7 @@
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
 #include "headroom/ops/choice.h"
-#include "headroom/train/precision.h"
+#include "headroom/train/compute.h"
 #include "headroom/train/step.h"
 
 namespace headroom::cli {
@@ -26,16 +24,6 @@ constexpr const char* kCompiler = __VERSION__;
 #else
 constexpr const char* kCompiler = "GCC " __VERSION__;
 #endif
-
-std::vector<at::Device> devices() {
-  std::vector<at::Device> all = {at::kCPU};
-  if (at::hasCUDA()) {
-    for (int i = 0; i < at::detail::getCUDAHooks().deviceCount(); ++i) {
-      all.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
-    }
-  }
-  return all;
-}
 
 // Few layers, few tokens, few words: which operators there are stays the same.
 config::Config looked_at(const Doctor& command) {
@@ -64,7 +52,7 @@ void try_step(const config::Config& config, at::Device device, std::optional<at:
 // {"attention": {"cpu float32": "fused", "cpu bfloat16": "reference: only float32"}, ...}
 Json implementations(const config::Config& config) {
   Json all = Json::object();
-  for (const at::Device& device : devices()) {
+  for (const at::Device& device : train::devices()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
       ops::forget_choices();
       try_step(config, device, dtype == at::kFloat ? std::nullopt : std::optional(dtype));
@@ -102,26 +90,27 @@ std::string render(const Json& object, int indent = 0) {
 
 int run(const Doctor& command, const EngineRequest& request) {
   Json names = Json::array();
-  for (const at::Device& device : devices()) {
+  for (const at::Device& device : train::devices()) {
     names.push_back(device.str());
   }
   const auto memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  const Json document = {{"headroom", HEADROOM_VERSION},
-                         {"torch", TORCH_VERSION},
-                         {"compiler", kCompiler},
-                         {"cpu", cpu_name()},
-                         {"cpu_features", cpu_features()},
-                         {"vectors", kernels::softmax_rows_target()},
-                         {"tile_products", kernels::tile_product_target()},
-                         {"physical_cores", physical_cores()},
-                         {"threads", at::get_num_threads()},
-                         {"memory", format_bytes(memory)},
-                         {"devices", names},
-                         {"precision_auto", config::name_of(train::resolve(config::Precision::automatic))},
-                         {"recipes", home_folder() + "/recipes"},
-                         {"cache", cache_folder()},
-                         {"config", command.config},
-                         {"operators", implementations(looked_at(command))}};
+  const Json document = {
+      {"headroom", HEADROOM_VERSION},
+      {"torch", TORCH_VERSION},
+      {"compiler", kCompiler},
+      {"cpu", cpu_name()},
+      {"cpu_features", cpu_features()},
+      {"vectors", kernels::softmax_rows_target()},
+      {"tile_products", kernels::tile_product_target()},
+      {"physical_cores", physical_cores()},
+      {"threads", at::get_num_threads()},
+      {"memory", format_bytes(memory)},
+      {"devices", names},
+      {"precision_auto", config::name_of(train::resolve(config::Precision::automatic, train::resolve("auto")))},
+      {"recipes", home_folder() + "/recipes"},
+      {"cache", cache_folder()},
+      {"config", command.config},
+      {"operators", implementations(looked_at(command))}};
   request.output.text(render(document));
   request.output.document(document);
   return 0;

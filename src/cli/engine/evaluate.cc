@@ -3,21 +3,20 @@
 #include "headroom/core/system.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/tasks/task.h"
-#include "headroom/train/precision.h"
+#include "headroom/train/compute.h"
 
 namespace headroom::cli {
 
 int run(const Evaluate& command, const EngineRequest& request) {
+  const at::Device device = train::resolve(command.device);
   const std::filesystem::path file = eval::find_checkpoint(command.model);
   const eval::Checkpoint checkpoint = eval::read_checkpoint(file);
   const tasks::Task& task = tasks::task_for(checkpoint.config.model, "evaluate");
   const auto data = task.open_evaluation(
       {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = command.data, .cache = cache_folder()});
-  const std::unique_ptr<models::Model> model = eval::build_model(checkpoint);
+  const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
 
-  tasks::EvaluateOptions options{.batch_size = command.batch_size, .context = {}, .show_progress = true};
-  options.context.implementation = checkpoint.config.train.implementation;
-  options.context.compute_dtype = train::compute_dtype(checkpoint.config.train.precision);
+  tasks::EvaluateOptions options{.batch_size = command.batch_size, .context = train::make_context(checkpoint.config.train, device), .show_progress = true};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*model, options);
   if (!result.complete) {

@@ -3,13 +3,14 @@
 #include "engine.h"
 #include "headroom/core/log.h"
 #include "headroom/eval/checkpoint.h"
-#include "headroom/train/precision.h"
+#include "headroom/train/compute.h"
 
 namespace headroom::cli {
 
 int run(const Generate& command, const EngineRequest& request) {
+  const at::Device device = train::resolve(command.device);
   const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(command.model));
-  const std::unique_ptr<models::Model> built = eval::build_model(checkpoint);
+  const std::unique_ptr<models::Model> built = eval::build_model(checkpoint, device);
   const models::LanguageModel& model = models::as_language_model(*built, "generate");
   const Output& output = request.output;
 
@@ -19,8 +20,7 @@ int run(const Generate& command, const EngineRequest& request) {
   options.top_k = command.top_k;
   options.top_p = command.top_p;
   options.seed = command.seed;
-  options.context.implementation = checkpoint.config.train.implementation;
-  options.context.compute_dtype = train::compute_dtype(checkpoint.config.train.precision);
+  options.context = train::make_context(checkpoint.config.train, device);
   // The prompt appears with the first piece of its continuation: not at all if the options are refused.
   bool begun = false;
   options.on_text = [&](std::string_view piece) {

@@ -2,17 +2,15 @@
 
 #include "engine.h"
 #include "headroom/core/error.h"
+#include "headroom/train/compute.h"
 
 namespace headroom::cli {
 
 int run(const Golden& command, const EngineRequest& request) {
-  if (command.device == "cuda" && !at::hasCUDA()) {
-    misuse("golden: --device cuda: there is no CUDA device here");
-  }
   golden::Options options;
   options.implementation = command.implementation;
   options.dtype = command.dtype == "float64" ? at::kDouble : at::kFloat;
-  options.device = command.device == "cuda" ? at::kCUDA : at::kCPU;
+  options.device = train::resolve(command.device);
 
   const Output& output = request.output;
   const std::vector<std::filesystem::path> paths(command.paths.begin(), command.paths.end());

@@ -31,10 +31,7 @@ void add_golden(Program& program) {
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "float64"}).description(""))
       ->type_name("float32|float64");
-  command.add_option("--device", options->device, "where to compute")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "cuda"}).description(""))
-      ->type_name("cpu|cuda");
+  add_device(command, options->device);
   program.add_threads(command);
 }
 

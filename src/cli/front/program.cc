@@ -83,6 +83,12 @@ void Program::add_threads(CLI::App& command) {
       ->type_name("N");
 }
 
+void add_device(CLI::App& command, std::string& device) {
+  command.add_option("--device", device, "where to compute; auto: a GPU where torch has one, else the CPU")
+      ->capture_default_str()
+      ->type_name("auto|cpu|cuda|cuda:N");
+}
+
 void add_set(CLI::App& command, std::vector<std::string>& set) {
   command.add_option("--set", set, "change a key of the config: train.steps=500 (repeatable)")
       ->allow_extra_args(false)

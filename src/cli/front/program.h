@@ -55,6 +55,8 @@ void add_data_commands(Program& program);      // tokenizer, data
 void add_checking_commands(Program& program);  // golden, bench, doctor
 
 // "--set key=value", any number of times.
+// --device, as train.device.
+void add_device(CLI::App& command, std::string& device);
 void add_set(CLI::App& command, std::vector<std::string>& set);
 
 // The command that the command line named.

@@ -48,6 +48,7 @@ void add_evaluate(Program& program) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20).description(""))
       ->type_name("N");
+  add_device(command, options->device);
   program.add_threads(command);
 }
 
@@ -72,6 +73,7 @@ void add_generate(Program& program) {
   command.add_option("--seed", options->seed, "the same seed gives the same text")
       ->capture_default_str()
       ->type_name("N");
+  add_device(command, options->device);
   program.add_threads(command);
 }
 

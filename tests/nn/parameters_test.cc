@@ -1,0 +1,51 @@
+#include "headroom/nn/parameters.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <gtest/gtest.h>
+
+namespace headroom::nn {
+namespace parameters_test {
+
+at::Generator seeded() {
+  return at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{7});
+}
+
+void build_all(const Builder& build, at::IntArrayRef shape) {
+  build.normal("normal", shape, 0.5);
+  build.truncated_normal("truncated", shape, 0.5);
+  build.uniform("uniform", shape, 0.5);
+  build.given("given", build.draw_normal(shape, 0.5).mul_(2.0));
+  build.constant("constant", shape, 3.0);
+  build.buffer("buffer", shape, 4.0);
+}
+
+TEST(Builder, NothingIsDrawnOrAllocatedForTheMetaDevice) {
+  Parameters parameters;
+  const at::Generator generator = seeded();
+  const at::Tensor before = generator.get_state();
+  const std::int64_t huge = std::int64_t{1} << 30;  // 2^50 numbers each
+  build_all(Builder(parameters, generator, at::TensorOptions(at::kFloat).device(at::kMeta)), {huge, 1 << 20});
+  EXPECT_TRUE(generator.get_state().equal(before));
+  ASSERT_EQ(parameters.stored().size(), 6U);
+  for (const Parameter& p : parameters.stored()) {
+    EXPECT_TRUE(p.tensor.is_meta()) << p.name;
+    EXPECT_EQ(p.tensor.sizes(), (at::IntArrayRef{huge, 1 << 20})) << p.name;
+  }
+}
+
+TEST(Builder, ASeedMeansTheSameNumbersOnEveryDevice) {
+  if (!at::hasCUDA()) {
+    GTEST_SKIP() << "no GPU here";
+  }
+  Parameters here, there;
+  build_all(Builder(here, seeded(), at::kFloat), {33, 7});
+  build_all(Builder(there, seeded(), at::TensorOptions(at::kFloat).device(at::kCUDA)), {33, 7});
+  for (std::size_t i = 0; i < here.stored().size(); ++i) {
+    EXPECT_TRUE(there.stored()[i].tensor.is_cuda());
+    EXPECT_TRUE(there.stored()[i].tensor.cpu().equal(here.stored()[i].tensor)) << here.stored()[i].name;
+  }
+}
+
+}  // namespace parameters_test
+}  // namespace headroom::nn
