@@ -8,8 +8,6 @@ namespace {
 
 using detail::Checker;
 
-constexpr std::int64_t kByteValues = 256;
-
 void check_tokenizer(const Config& config, std::string_view origin) {
   const TokenizerOptions& t = config.tokenizer;
   const std::int64_t known = config.model.vocabulary_size;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "given.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -72,10 +73,12 @@ std::vector<std::string> recipe_names() {
 
 Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides) {
   const fs::path path = find_config(path_or_recipe);
-  Config config = parse_config(read_text_file(path, kLargestConfig), path.string());
+  detail::GivenKeys given;
+  Config config = detail::read_config(read_text_file(path, kLargestConfig), path.string(), given);
   for (const std::string& assignment : overrides) {
-    set_key(config, assignment);
+    given.insert(set_key(config, assignment));
   }
+  detail::decide_vocabulary(config, given);
   check(config, path.string());
   return config;
 }

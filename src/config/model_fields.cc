@@ -19,7 +19,7 @@ void describe(Fields& fields, MlpOptions& o) {
 void describe(Fields& fields, ModelOptions& o) {
   fields.add("kind", o.kind, "what the model does");
   fields.add("vocabulary_size", o.vocabulary_size, between(1, 2147483647),
-             "tokens that the embedding and the head know; checked against the tokenizer");
+             "tokens that the embedding and the head know; not given: as many as the tokenizer has");
   fields.add("n_layers", o.n_layers, between(1, 65536), "blocks of attention and MLP");
   fields.add("d_model", o.d_model, between(1, 1 << 20), "width of the residual stream");
   fields.add("context_length", o.context_length, between(1, 1 << 24), "tokens of one sequence or chunk, T");

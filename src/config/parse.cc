@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "assign.h"
+#include "given.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "nearest.h"
@@ -69,7 +70,7 @@ std::string complaint(std::string_view description) {
 
 class Reader {
  public:
-  Reader(const Fields& all, std::string_view origin) : all_(all), origin_(origin) {}
+  Reader(const Fields& all, std::string_view origin, GivenKeys& given) : all_(all), origin_(origin), given_(given) {}
 
   void read(const toml::table& values, const std::string& path, const std::vector<Field>& fields,
             const std::vector<Fields::Table>& tables) const {
@@ -81,6 +82,7 @@ class Reader {
       const auto table = std::find_if(tables.begin(), tables.end(), [&](const auto& t) { return t.key == name; });
       if (field != fields.end()) {
         assign(*field, *value, place, dotted);
+        given_.insert(dotted);
       } else if (table == tables.end()) {
         refuse_unknown(place, path, name, value->is_table());
       } else if (const toml::table* const inner = value->as_table()) {
@@ -121,6 +123,7 @@ class Reader {
 
   const Fields& all_;
   std::string_view origin_;
+  GivenKeys& given_;
 };
 
 }  // namespace
@@ -134,14 +137,21 @@ toml::table parse_toml(std::string_view text, std::string_view origin) {
   }
 }
 
-}  // namespace detail
-
-Config parse_config(std::string_view text, std::string_view origin) {
-  const toml::table values = detail::parse_toml(text, origin);
+Config read_config(std::string_view text, std::string_view origin, GivenKeys& given) {
+  const toml::table values = parse_toml(text, origin);
   Config config;
   Fields fields;
   describe(fields, config);
-  detail::Reader(fields, origin).read(values, "", fields.fields(), fields.tables());
+  Reader(fields, origin, given).read(values, "", fields.fields(), fields.tables());
+  return config;
+}
+
+}  // namespace detail
+
+Config parse_config(std::string_view text, std::string_view origin) {
+  detail::GivenKeys given;
+  Config config = detail::read_config(text, origin, given);
+  detail::decide_vocabulary(config, given);
   return config;
 }
 

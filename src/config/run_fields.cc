@@ -4,8 +4,10 @@ namespace headroom::config {
 
 void describe(Fields& fields, TokenizerOptions& o) {
   fields.add("kind", o.kind, "a token is a byte, a SentencePiece (BPE) piece, or a word between blanks");
-  fields.add("vocabulary_size", o.vocabulary_size, between(0, 2147483647),
-             "sentencepiece: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256");
+  fields.add(
+      "vocabulary_size", o.vocabulary_size, between(0, 2147483647),
+      "sentencepiece: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256; not given: "
+      "model.vocabulary_size");
   fields.add("model", o.model, "an existing tokenizer file; \"\": the tokenizer is made from the training part");
   fields.add("keep_whitespace", o.keep_whitespace,
              "sentencepiece: runs of blanks and line ends survive a round trip (source code)");

@@ -79,7 +79,7 @@ toml::array bare_list(std::string_view text) {
 
 }  // namespace
 
-void set_key(Config& config, std::string_view assignment) {
+std::string set_key(Config& config, std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
   const std::string key(trimmed(assignment.substr(0, equals)));
   if (equals == std::string_view::npos || key.empty()) {
@@ -101,6 +101,7 @@ void set_key(Config& config, std::string_view assignment) {
   } else {
     detail::assign(field, toml::value<std::string>(std::string(text)), kPlace, key);
   }
+  return key;
 }
 
 }  // namespace headroom::config

@@ -8,7 +8,7 @@
 namespace headroom::data {
 namespace {
 
-constexpr std::int64_t kByteValues = 256;
+using config::kByteValues;
 constexpr std::int32_t kNone = -1;
 constexpr char kOther = '\xff';  // stands for every byte without an id of its own; no UTF-8 holds it
 

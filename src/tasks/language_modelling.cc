@@ -125,7 +125,7 @@ class LanguageModelling : public Task {
     const data::Tokenizer& tokenizer = *prepared.tokenizer;
     check_tokenizer(*train, tokenizer, "the run's");
     check_tokenizer(*validation, tokenizer, "the run's");
-    if (tokenizer.vocabulary_size() != config.model.vocabulary_size) {
+    if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
       misuse("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
              tokenizer.name(), config.model.vocabulary_size);
     }

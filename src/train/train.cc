@@ -36,6 +36,9 @@ config::Config settle(config::Config config, const std::optional<Past>& past) {
   }
   precision = resolve(precision, resolve(config.train.device));
   if (past) {
+    if (config.vocabulary_follows_tokenizer) {
+      config.model.vocabulary_size = past->checkpoint.config.model.vocabulary_size;
+    }
     check_resumable(*past, config);
   }
   return config;
@@ -210,6 +213,10 @@ TrainResult train(const TrainRequest& request) {
   std::optional<Past> past = open_run(request);
   config::Config config = settle(request.config, past);
   tasks::TaskData data = task.open(config, request.cache);
+  if (config.vocabulary_follows_tokenizer && data.tokenizer != nullptr) {
+    config.model.vocabulary_size = data.tokenizer->vocabulary_size();
+    config::check(config, "train");
+  }
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
   }

@@ -225,14 +225,14 @@ TEST(Check, AdaptiveCutoffs) {
 }
 
 TEST(Check, TokenizerAgainstModel) {
-  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\""),
+  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 8000"),
             "x: model.vocabulary_size: must be 256, the size of the bytes tokenizer, got 8000");
   EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 256"), "no error");
   EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 205\ntokenizer.vocabulary_size = 205"),
             "no error");
-  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 205"),
+  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 205\ntokenizer.vocabulary_size = 256"),
             "x: model.vocabulary_size: must be 256, the size of the bytes tokenizer, got 205");
-  EXPECT_EQ(complaint("model.vocabulary_size = 2000"),
+  EXPECT_EQ(complaint("model.vocabulary_size = 2000\ntokenizer.vocabulary_size = 8000"),
             "x: model.vocabulary_size: must hold the 8000 tokens of the tokenizer, got 2000");
   EXPECT_EQ(complaint("model.vocabulary_size = 2000\ntokenizer.model = \"a.model\""), "no error");
   EXPECT_EQ(complaint("tokenizer.kind = \"words\"\ntokenizer.vocabulary_size = 0"), "no error");

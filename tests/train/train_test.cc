@@ -199,6 +199,22 @@ TEST_F(Train, NeverSavesParametersThatAreNotFinite) {
   EXPECT_FALSE(eval::has_checkpoints(folder_ / "run"));
 }
 
+// Nobody said how many words there are: as many as the training text has.
+TEST_F(Train, AVocabularyThatWasNotGivenIsTheTokenizers) {
+  config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
+  config_.model.vocabulary_size = 8000;
+  EXPECT_NE(refusal(request("given")).find("vocabulary_size: must be "), std::string::npos);
+  config_.vocabulary_follows_tokenizer = true;
+  config_.train.steps = 2;
+  train(request("run"));
+  const std::string file = (folder_ / "run" / "config.toml").string();
+  const config::Config written = config::parse_config(read_text_file(file), file);
+  EXPECT_LT(written.model.vocabulary_size, 50);
+  EXPECT_FALSE(written.vocabulary_follows_tokenizer);
+  config_.train.steps = 4;
+  EXPECT_EQ(train(request("run", /*resume=*/true)).steps, 4);
+}
+
 TEST_F(Train, NamesWhatIsWrongWithTheData) {
   config_.model.vocabulary_size = 300;
   EXPECT_NE(refusal(request("a")).find("vocabulary_size"), std::string::npos);

@@ -17,6 +17,9 @@ struct Config {
   TokenizerOptions tokenizer;
   DataOptions data;
   TrainOptions train;
+  // No key named model.vocabulary_size: it is what the tokenizer's options say until the tokenizer is there, whose size
+  // it becomes then.
+  bool vocabulary_follows_tokenizer = false;
 };
 
 void describe(Fields& fields, Config& config);
@@ -24,7 +27,8 @@ void describe(Fields& fields, Config& config);
 // Every error below is a MisuseError of one line that names the key, the value, what was expected, the file and
 // line it stands in and, for an unknown key, the nearest known one.
 
-// TOML text; `origin` names it in messages. Keys that are absent keep their defaults. Not yet checked as a whole.
+// TOML text; `origin` names it in messages. Keys that are absent keep their defaults, but for vocabulary sizes: of
+// model.vocabulary_size and tokenizer.vocabulary_size one decides the other. Not yet checked as a whole.
 Config parse_config(std::string_view text, std::string_view origin);
 
 // A path to a TOML file or the name of a shipped recipe ("switchhead/wt103_47m"), then `overrides`, each
@@ -35,8 +39,8 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
 // The shipped recipes' names, sorted. Throws Error when the folder that holds them is not found.
 std::vector<std::string> recipe_names();
 
-// One `dotted.key=value`.
-void set_key(Config& config, std::string_view assignment);
+// One `dotted.key=value`; returns the key.
+std::string set_key(Config& config, std::string_view assignment);
 
 // What no single key can tell: top_k > n_experts, odd rotary channels, tokenizer against model, ...
 // `origin` names the config in messages.

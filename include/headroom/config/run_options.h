@@ -17,6 +17,8 @@ enum class Optimizer { adamw };
 enum class Precision { fp32, bf16, automatic };
 using headroom::Implementation;
 
+inline constexpr std::int64_t kByteValues = 256;
+
 struct TokenizerOptions {
   TokenizerKind kind = TokenizerKind::sentencepiece;
   std::int64_t vocabulary_size = 8000;  // sentencepiece: pieces to train; words: most frequent kept, 0 = all

@@ -1,0 +1,69 @@
+// Of model.vocabulary_size and tokenizer.vocabulary_size one given decides the other.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "complaint.h"
+#include "headroom/config/config.h"
+
+namespace headroom::config {
+namespace vocabulary_test {
+
+struct Sizes {
+  std::int64_t model, tokenizer;
+  bool follows;
+  bool operator==(const Sizes&) const = default;
+};
+
+void PrintTo(const Sizes& sizes, std::ostream* out) {
+  *out << sizes.model << ", " << sizes.tokenizer << (sizes.follows ? ", follows" : "");
+}
+
+Sizes sizes_of(const Config& config) {
+  return {config.model.vocabulary_size, config.tokenizer.vocabulary_size, config.vocabulary_follows_tokenizer};
+}
+
+Sizes sizes(std::string_view text) {
+  const Config config = parse_config(text, "x");
+  EXPECT_EQ(complaint_of([&] { check(config, "x"); }), "no error") << text;
+  return sizes_of(config);
+}
+
+TEST(Vocabulary, OneGivenDecidesTheOther) {
+  EXPECT_EQ(sizes(""), (Sizes{8000, 8000, true}));
+  EXPECT_EQ(sizes("model.vocabulary_size = 2000"), (Sizes{2000, 2000, false}));
+  EXPECT_EQ(sizes("tokenizer.vocabulary_size = 3000"), (Sizes{3000, 3000, true}));
+  EXPECT_EQ(sizes("model.vocabulary_size = 3000\ntokenizer.vocabulary_size = 2000"), (Sizes{3000, 2000, false}));
+  const std::string bytes = "tokenizer.kind = \"bytes\"\n";
+  EXPECT_EQ(sizes(bytes), (Sizes{256, 256, true}));
+  EXPECT_EQ(sizes(bytes + "model.vocabulary_size = 205"), (Sizes{205, 205, false}));
+  EXPECT_EQ(sizes(bytes + "tokenizer.vocabulary_size = 205"), (Sizes{205, 205, true}));
+  EXPECT_EQ(sizes(bytes + "tokenizer.vocabulary_size = 8000"), (Sizes{256, 8000, true}));
+  EXPECT_EQ(sizes("tokenizer.kind = \"words\"\ntokenizer.vocabulary_size = 0").follows, true);
+  EXPECT_EQ(sizes("tokenizer.model = \"a.model\"").follows, true);
+}
+
+TEST(Vocabulary, WhatIsWrittenIsGiven) {
+  const Config config = parse_config("tokenizer.vocabulary_size = 3000", "x");
+  EXPECT_EQ(sizes_of(parse_config(to_toml(config), "copy")), (Sizes{3000, 3000, false}));
+}
+
+TEST(Vocabulary, OverridesAreGivenToo) {
+  const auto file = std::filesystem::temp_directory_path() / ("headroom_vocabulary_" + std::to_string(::getpid()));
+  std::ofstream(file) << "tokenizer.vocabulary_size = 3000\n";
+  const auto with = [&](const std::vector<std::string>& overrides) {
+    return sizes_of(load_config(file.string(), overrides));
+  };
+  EXPECT_EQ(with({}), (Sizes{3000, 3000, true}));
+  EXPECT_EQ(with({"tokenizer.vocabulary_size=500"}), (Sizes{500, 500, true}));
+  EXPECT_EQ(with({"model.vocabulary_size=4000"}), (Sizes{4000, 3000, false}));
+  EXPECT_EQ(with({"tokenizer.kind=bytes"}), (Sizes{256, 3000, true}));
+  EXPECT_EQ(complaint_of([&] { with({"model.vocabulary_size=400"}); }),
+            file.string() + ": model.vocabulary_size: must hold the 3000 tokens of the tokenizer, got 400");
+  std::filesystem::remove(file);
+}
+
+}  // namespace vocabulary_test
+}  // namespace headroom::config
