@@ -41,7 +41,12 @@ void check_folder(const fs::path& folder, const config::Config& config) {
   if (!fs::exists(folder / "config.toml")) {
     return;
   }
-  const std::string difference = first_difference(folder_config(folder), config);
+  const config::Config there = folder_config(folder);
+  config::Config here = config;
+  if (here.vocabulary_follows_tokenizer) {
+    here.model.vocabulary_size = there.model.vocabulary_size;
+  }
+  const std::string difference = first_difference(there, here);
   if (!difference.empty()) {
     misuse("compare: {} holds a run of another configuration ({}): choose another folder or remove it", folder.string(),
            difference);
@@ -84,7 +89,8 @@ void add_costs(ComparedRun& run) {
 std::vector<std::string> speak(const fs::path& folder, const CompareResult& result, const CompareRequest& request) {
   const at::Device device = train::resolve(request.configs.front().config.train.device);
   const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(folder));
-  const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
+  const nn::Context context = train::make_context(checkpoint.config.train, device);
+  const std::unique_ptr<models::Model> model = eval::build_writer(checkpoint, device, context);
   const models::LanguageModel& writer = models::as_language_model(*model, "compare");
   std::vector<std::string> texts;
   for (const std::string& prompt : result.prompts) {
@@ -92,7 +98,7 @@ std::vector<std::string> speak(const fs::path& folder, const CompareResult& resu
     options.tokens = request.sample_tokens;
     options.temperature = request.sample_temperature;
     options.seed = request.sample_seed;
-    options.context = train::make_context(checkpoint.config.train, device);
+    options.context = context;
     texts.push_back(eval::generate(writer, *checkpoint.tokenizer, prompt, options).text);
   }
   return texts;

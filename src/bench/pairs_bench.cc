@@ -63,9 +63,10 @@ struct TokenTimes {
 constexpr std::int64_t kRounds = 8, kTokensARound = 8;
 
 // Tokens decoded one by one by each of some models, a few in turn.
-std::vector<TokenTimes> token_times(const std::vector<WorkerSpec>& specs) {
+std::vector<TokenTimes> token_times(const std::vector<WorkerSpec>& specs, const BenchOptions& options) {
   std::vector<std::unique_ptr<YardstickProcess>> processes;
-  for (const WorkerSpec& spec : specs) {
+  for (WorkerSpec spec : specs) {
+    spec.precision = options.precision;
     processes.emplace_back(new YardstickProcess(start_worker(spec)))->ask("run 3");
   }
   std::vector<std::vector<double>> seconds(specs.size()), rates(specs.size());
@@ -107,7 +108,8 @@ std::vector<Row> dcformer(const BenchOptions& options) {
                      options);
   const std::vector<TokenTimes> tokens =
       token_times({{.recipe = "dcmha/405m_transformer_pp", .set = few, .work = "decode"},
-                   {.recipe = "dcmha/405m_dcformer_pp", .set = few, .work = "decode"}});
+                   {.recipe = "dcmha/405m_dcformer_pp", .set = few, .work = "decode"}},
+                  options);
   rows.push_back({.name = "token 4 layers: Transformer++", .seconds = tokens[0].seconds, .ratio_to_reference = 1.0});
   rows.push_back({.name = "token 4 layers: DCFormer++",
                   .seconds = tokens[1].seconds,
@@ -115,7 +117,7 @@ std::vector<Row> dcformer(const BenchOptions& options) {
   return rows;
 }
 
-std::vector<Row> decoding(const BenchOptions& /*options*/) {
+std::vector<Row> decoding(const BenchOptions& options) {
   constexpr std::int64_t kKeys = 64 + kRounds * kTokensARound / 2;  // the prompt, and half of what is timed
   const std::vector<std::pair<const char*, WorkerSpec>> models = {
       {"dense 47M H=10", {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode"}},
@@ -126,16 +128,17 @@ std::vector<Row> decoding(const BenchOptions& /*options*/) {
   for (const auto& model : models) {
     specs.push_back(model.second);
   }
-  const std::vector<TokenTimes> times = token_times(specs);
+  const std::vector<TokenTimes> times = token_times(specs, options);
+  const double width = options.precision == "bf16" ? 2.0 : 4.0;  // bytes a number
   std::vector<Row> rows;
   for (std::size_t i = 0; i < models.size(); ++i) {
     const double numbers = numbers_read(specs[i].model(), kKeys), seconds = times[i].seconds;
     const std::size_t dense = i / 2 * 2;
-    rows.push_back({.name = fmt::format("token B1: {} ({:.0f} MB read)", models[i].first, numbers * 4e-6),
+    rows.push_back({.name = fmt::format("token B1: {} ({:.0f} MB read)", models[i].first, numbers * width * 1e-6),
                     .seconds = seconds,
                     .gflops = 2.0 * numbers / seconds * 1e-9,
                     .ratio_to_reference = times[dense].seconds / seconds,
-                    .fraction_of_limit = numbers * 4e-9 / times[i].bandwidth_gb / seconds});
+                    .fraction_of_limit = numbers * width * 1e-9 / times[i].bandwidth_gb / seconds});
   }
   return rows;
 }

@@ -81,12 +81,18 @@ std::vector<Row> profile_of(const std::string& name, const Work& work, std::int6
 
 std::vector<Row> profile(const BenchOptions& options) {
   std::vector<Row> rows;
-  for (const WorkerSpec& spec :
-       std::vector<WorkerSpec>{{.recipe = "switchhead/wt103_47m_dense_h10", .batch = 8, .precision = options.precision},
-                               {.recipe = "switchhead/wt103_47m", .batch = 8, .precision = options.precision},
-                               {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode"},
-                               {.recipe = "dcmha/405m_transformer_pp", .set = four_layers(), .work = "decode"},
-                               {.recipe = "dcmha/405m_dcformer_pp", .set = four_layers(), .work = "decode"}}) {
+  for (const WorkerSpec& spec : std::vector<WorkerSpec>{
+           {.recipe = "switchhead/wt103_47m_dense_h10", .batch = 8, .precision = options.precision},
+           {.recipe = "switchhead/wt103_47m", .batch = 8, .precision = options.precision},
+           {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode", .precision = options.precision},
+           {.recipe = "dcmha/405m_transformer_pp",
+           .set = four_layers(),
+           .work = "decode",
+           .precision = options.precision},
+           {.recipe = "dcmha/405m_dcformer_pp",
+           .set = four_layers(),
+           .work = "decode",
+           .precision = options.precision}}) {
     const bool decode = spec.work == "decode";
     const std::string name =
         decode ? spec.recipe + ", a token" : fmt::format("{} B{}, a step", spec.recipe, spec.batch);

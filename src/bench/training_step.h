@@ -8,9 +8,11 @@
 
 namespace headroom::bench {
 
+// What a run with these products, "fp32" or "bf16", computes in.
+nn::Context context_for(const std::string& precision);
+
 class TrainingStep {
  public:
-  // precision: "fp32" or "bf16" products.
   TrainingStep(const config::ModelOptions& options, std::int64_t batch, const std::string& precision);
   void operator()();
 

@@ -25,18 +25,23 @@ constexpr std::int64_t kPrompt = 64;  // tokens read before decoding is timed
 // One token after another; a new sequence when the context is full.
 class Decoding {
  public:
-  Decoding(const config::ModelOptions& options, std::int64_t batch)
+  Decoding(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context)
       : model_(options, 1),
+        context_(context),
         prompt_(
             at::randint(options.vocabulary_size, {batch, std::min(kPrompt, options.context_length / 2)}, at::kLong)),
         token_(prompt_.narrow(1, 0, 1).contiguous()),
-        state_(model_.start_decoding(batch)) {}
+        state_(model_.start_decoding(batch)) {
+    if (context.compute_dtype) {
+      model_.parameters().keep_products_in(*context.compute_dtype);
+    }
+  }
 
   void operator()() {
     if (position_ == 0) {
-      model_.decode(prompt_, *state_, {});
+      model_.decode(prompt_, *state_, context_);
     }
-    model_.decode(token_, *state_, {});
+    model_.decode(token_, *state_, context_);
     ++position_;
   }
 
@@ -50,8 +55,9 @@ class Decoding {
     std::vector<Piece> pieces;
     double bytes = 0.0;
     for (const nn::Parameter& p : model_.parameters().all()) {
-      for (std::int64_t at = 0; at < p.tensor.numel(); at += kPiece) {
-        pieces.push_back({p.tensor.const_data_ptr<float>() + at, std::min(kPiece, p.tensor.numel() - at)});
+      const auto words = static_cast<std::int64_t>(p.tensor.nbytes() / sizeof(float));  // of whatever is kept there
+      for (std::int64_t at = 0; at < words; at += kPiece) {
+        pieces.push_back({static_cast<const float*>(p.tensor.const_data_ptr()) + at, std::min(kPiece, words - at)});
         bytes += static_cast<double>(pieces.back().n) * sizeof(float);
       }
     }
@@ -70,6 +76,7 @@ class Decoding {
 
  private:
   models::LanguageModel model_;
+  nn::Context context_;
   at::Tensor prompt_, token_;
   std::unique_ptr<models::DecodeState, void (*)(models::DecodeState*)> state_;
   std::int64_t position_ = 0;
@@ -84,7 +91,7 @@ config::ModelOptions WorkerSpec::model() const {
 Job WorkerSpec::begin() const {
   const config::ModelOptions options = model();
   if (work == "decode") {
-    const auto decoding = std::make_shared<Decoding>(options, batch);
+    const auto decoding = std::make_shared<Decoding>(options, batch, context_for(precision));
     return {.work = [decoding] { (*decoding)(); }, .bandwidth = [decoding] { return decoding->bandwidth(); }};
   }
   const auto step = std::make_shared<TrainingStep>(options, batch, precision);

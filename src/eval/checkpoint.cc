@@ -310,4 +310,13 @@ std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Dev
   return model;
 }
 
+std::unique_ptr<models::Model> build_writer(const Checkpoint& checkpoint, at::Device device,
+                                            const nn::Context& context) {
+  std::unique_ptr<models::Model> model = build_model(checkpoint, device);
+  if (context.compute_dtype) {
+    model->parameters().keep_products_in(*context.compute_dtype);
+  }
+  return model;
+}
+
 }  // namespace headroom::eval

@@ -15,7 +15,7 @@ VocabularyHead::VocabularyHead(const config::ModelOptions& o, const at::Tensor& 
   if (o.tied_embeddings) {
     embedding_ = embedding;
   } else {
-    w_ = build.uniform("w", {o.d_model, o.vocabulary_size}, bound);
+    w_ = build.for_products().uniform("w", {o.d_model, o.vocabulary_size}, bound);
   }
   if (o.head_bias) {
     b_ = build.uniform("b", {o.vocabulary_size}, bound);

@@ -70,8 +70,9 @@ class HeadProjections : public Projection {
     if (copies > 1) {
       shape.insert(shape.begin(), copies);
     }
-    return options_.projection->starts_truncated() ? build.truncated_normal(name, shape, std)
-                                                   : build.normal(name, shape, std);
+    const Builder weights = build.for_products();
+    return options_.projection->starts_truncated() ? weights.truncated_normal(name, shape, std)
+                                                   : weights.normal(name, shape, std);
   }
 
   Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const ProjectionInit& init,

@@ -15,16 +15,17 @@ class DenseMlp : public Mlp {
   DenseMlp(const config::MlpOptions& options, std::int64_t d_model, std::int64_t n_layers, const Builder& build)
       : activation_(options.activation) {
     const auto deviation = [&](std::int64_t fan_in) { return std::sqrt(2.0 / static_cast<double>(n_layers * fan_in)); };
+    const Builder weights = build.for_products();
     const auto bias = [&](std::string_view name, std::int64_t width) {
       return options.bias ? build.constant(name, {width}, 0.0) : at::Tensor();
     };
     if (options.kind == config::MlpKind::gated) {
-      w_gate_ = build.truncated_normal("w_gate", {d_model, options.d_hidden}, deviation(d_model));
+      w_gate_ = weights.truncated_normal("w_gate", {d_model, options.d_hidden}, deviation(d_model));
       b_gate_ = bias("b_gate", options.d_hidden);
     }
-    w_up_ = build.truncated_normal("w_up", {d_model, options.d_hidden}, deviation(d_model));
+    w_up_ = weights.truncated_normal("w_up", {d_model, options.d_hidden}, deviation(d_model));
     b_up_ = bias("b_up", options.d_hidden);
-    w_down_ = build.truncated_normal("w_down", {options.d_hidden, d_model}, deviation(options.d_hidden));
+    w_down_ = weights.truncated_normal("w_down", {options.d_hidden, d_model}, deviation(options.d_hidden));
     b_down_ = bias("b_down", d_model);
   }
 
@@ -59,8 +60,9 @@ class ExpertMlp : public Mlp {
     const double layers = static_cast<double>(n_layers);
     const double std_in = std::sqrt(2.0 / (layers * static_cast<double>(d_model)));
     select_ = build.given("select", with_equal_columns(build.draw_normal({d_model, e}, std_in)));
-    w_up_ = build.normal("w_up", {e, d_model, g}, std_in);
-    w_down_ = build.normal("w_down", {e, g, d_model}, std::sqrt(2.0 / (layers * static_cast<double>(e * g))));
+    w_up_ = build.for_products().normal("w_up", {e, d_model, g}, std_in);
+    w_down_ =
+        build.for_products().normal("w_down", {e, g, d_model}, std::sqrt(2.0 / (layers * static_cast<double>(e * g))));
   }
 
   at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context) const override {

@@ -6,9 +6,9 @@
 
 namespace headroom::nn {
 
-at::Tensor Parameters::add(std::string name, at::Tensor value) {
+at::Tensor Parameters::add(std::string name, at::Tensor value, bool in_products) {
   value.requires_grad_(true);
-  all_.push_back({std::move(name), value});
+  all_.push_back({std::move(name), value, in_products});
   return value;
 }
 
@@ -46,6 +46,21 @@ void Parameters::zero_grad() {
   }
 }
 
+void Parameters::keep_products_in(at::ScalarType type) {
+  for (const Parameter& parameter : all_) {
+    if (parameter.in_products) {
+      at::Tensor shared = parameter.tensor;  // parts hold handles to the same tensor
+      shared.set_data(shared.detach().to(type));
+    }
+  }
+}
+
+Builder Builder::for_products() const {
+  Builder inner = *this;
+  inner.for_products_ = true;
+  return inner;
+}
+
 Builder Builder::in(std::string_view child) const {
   Builder inner = *this;
   inner.prefix_ += fmt::format("{}.", child);
@@ -63,7 +78,7 @@ at::Tensor Builder::drawn(at::IntArrayRef shape, at::ScalarType type, const Fill
 }
 
 at::Tensor Builder::given(std::string_view name, at::Tensor value) const {
-  return parameters_->add(prefix_ + std::string(name), value.to(options_.device()));
+  return parameters_->add(prefix_ + std::string(name), value.to(options_.device()), for_products_);
 }
 
 at::Tensor Builder::draw_normal(at::IntArrayRef shape, double std) const {

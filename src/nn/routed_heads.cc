@@ -25,10 +25,11 @@ class RoutedHeads : public Projection {
   RoutedHeads(const config::AttentionOptions& o, const ProjectionInit& init, const Builder& build) : options_(o) {
     const std::int64_t d = init.d_model, e = o.d_head, n = o.n_experts, r = o.key_projections();
     const double expert = xavier(d, e, 1.0), shared = xavier(d, e, 1.0 / std::sqrt(2.0));
-    w_q_ = build.uniform("w_q", {n, d, e}, expert);
-    w_k_ = r == 1 ? build.uniform("w_k", {d, e}, shared) : build.uniform("w_k", {r, d, e}, shared);
-    w_v_ = build.uniform("w_v", {d, e}, shared);
-    w_o_ = build.uniform("w_o", {n, e, d}, expert);
+    const Builder weights = build.for_products();
+    w_q_ = weights.uniform("w_q", {n, d, e}, expert);
+    w_k_ = r == 1 ? weights.uniform("w_k", {d, e}, shared) : weights.uniform("w_k", {r, d, e}, shared);
+    w_v_ = weights.uniform("w_v", {d, e}, shared);
+    w_o_ = weights.uniform("w_o", {n, e, d}, expert);
     if (o.bias) {
       b_q_ = build.constant("b_q", {n, e}, 0.0);
       b_k_ = r == 1 ? build.constant("b_k", {e}, 0.0) : build.constant("b_k", {r, e}, 0.0);

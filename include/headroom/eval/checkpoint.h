@@ -55,4 +55,9 @@ bool has_checkpoints(const std::filesystem::path& run);
 // The model with the checkpoint's parameters, on `device`.
 std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Device device = at::kCPU);
 
+// The same for writing text in `context`: matrices of products are kept in its compute type (see
+// nn::Parameters::keep_products_in).
+std::unique_ptr<models::Model> build_writer(const Checkpoint& checkpoint, at::Device device,
+                                            const nn::Context& context);
+
 }  // namespace headroom::eval

@@ -12,13 +12,14 @@ namespace headroom::nn {
 
 struct Parameter {
   std::string name;
-  at::Tensor tensor;  // leaf, requires_grad
+  at::Tensor tensor;         // leaf, requires_grad
+  bool in_products = false;  // a matrix that is only ever read in the compute type
 };
 
 // The parameters of a model in the order they were made. Tensors are shared handles: parts keep their own copy.
 class Parameters {
  public:
-  at::Tensor add(std::string name, at::Tensor value);
+  at::Tensor add(std::string name, at::Tensor value, bool in_products = false);
   // A tensor that belongs to the model and its checkpoints, but has no gradient: it replaces itself while training.
   at::Tensor add_buffer(std::string name, at::Tensor value);
   const std::vector<Parameter>& all() const { return all_; }
@@ -26,6 +27,9 @@ class Parameters {
   at::Tensor at(std::string_view name) const;  // throws Error naming it
   std::int64_t count() const;                  // numbers, all together
   void zero_grad();                            // forgets gradients
+  // Keeps the matrices of products in `type` from here on, so that models which decode in it need not cast them for
+  // every token: the products are the same bit for bit. Not for training, whose parameters keep their own type.
+  void keep_products_in(at::ScalarType type);
 
  private:
   std::vector<Parameter> all_, buffers_;
@@ -39,6 +43,7 @@ class Builder {
   Builder(Parameters& parameters, at::Generator generator, at::TensorOptions options)
       : parameters_(&parameters), generator_(std::move(generator)), options_(options) {}
   Builder in(std::string_view child) const;  // "layer0" -> names "layer0.*"
+  Builder for_products() const;              // its parameters are only ever read through to_compute() or linear()
 
   at::Tensor normal(std::string_view name, at::IntArrayRef shape, double std) const;
   at::Tensor truncated_normal(std::string_view name, at::IntArrayRef shape, double std) const;  // +-2 sd, rescaled
@@ -59,6 +64,7 @@ class Builder {
   at::Generator generator_;
   at::TensorOptions options_;
   std::string prefix_;
+  bool for_products_ = false;
 };
 
 }  // namespace headroom::nn

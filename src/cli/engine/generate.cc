@@ -10,7 +10,8 @@ namespace headroom::cli {
 int run(const Generate& command, const EngineRequest& request) {
   const at::Device device = train::resolve(command.device);
   const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(command.model));
-  const std::unique_ptr<models::Model> built = eval::build_model(checkpoint, device);
+  const nn::Context context = train::make_context(checkpoint.config.train, device);
+  const std::unique_ptr<models::Model> built = eval::build_writer(checkpoint, device, context);
   const models::LanguageModel& model = models::as_language_model(*built, "generate");
   const Output& output = request.output;
 
@@ -20,7 +21,7 @@ int run(const Generate& command, const EngineRequest& request) {
   options.top_k = command.top_k;
   options.top_p = command.top_p;
   options.seed = command.seed;
-  options.context = train::make_context(checkpoint.config.train, device);
+  options.context = context;
   // The prompt appears with the first piece of its continuation: not at all if the options are refused.
   bool begun = false;
   options.on_text = [&](std::string_view piece) {
