@@ -6,6 +6,7 @@
 
 #include "headroom/analysis/compare.h"
 #include "headroom/core/log.h"
+#include "headroom/core/svg.h"
 #include "markup.h"
 #include "style.h"
 #include "svg.h"

@@ -5,15 +5,10 @@
 #include <array>
 #include <cmath>
 
-#include "headroom/core/json.h"
+#include "headroom/core/svg.h"
 
 namespace headroom::analysis {
 namespace {
-
-// The JSON writer replaces what is not UTF-8; reading its text back gives a string that is.
-std::string valid_utf8(std::string_view text) {
-  return Json::parse(to_json_line(Json(std::string(text)))).get<std::string>();
-}
 
 std::string with_thousands(long long number) {
   std::string digits = std::to_string(number);
@@ -30,35 +25,6 @@ int decimals(double number) {
 }
 
 }  // namespace
-
-std::string escape(std::string_view text) {
-  std::string out;
-  for (const char c : valid_utf8(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default: {
-        const auto byte = static_cast<unsigned char>(c);
-        const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
-        out += control ? std::string("\xef\xbf\xbd") : std::string(1, c);
-      }
-    }
-  }
-  return out;
-}
 
 std::string shorten(std::string_view text, std::size_t characters) {
   const std::string whole = valid_utf8(text);

@@ -8,10 +8,6 @@
 
 namespace headroom::analysis {
 
-// `text` made safe to stand in HTML and SVG, in elements and in quoted attributes: markup characters as entities,
-// invalid UTF-8 and control characters other than tab and line end as U+FFFD.
-std::string escape(std::string_view text);
-
 // At most `characters` (at least 1) characters of valid UTF-8, with an ellipsis where the middle was left out.
 std::string shorten(std::string_view text, std::size_t characters);
 

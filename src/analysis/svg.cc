@@ -7,10 +7,13 @@
 #include <iterator>
 #include <limits>
 
+#include "headroom/core/svg.h"
 #include "markup.h"
 
 namespace headroom::analysis {
 namespace {
+
+using svg::element;
 
 // The drawing's own units; the page scales it to the room there is.
 constexpr double kWidth = 480.0, kHeight = 330.0;
@@ -63,32 +66,41 @@ Frame frame_around(const std::vector<std::vector<Point>>& lines) {
           .log_y = {std::log(low) - pad, std::log(high) + pad, kHeight - kBottom, kTop}};
 }
 
+std::string style_class(const char* name, std::size_t style) {
+  return fmt::format("{} s{}", name, style % kStyles);
+}
+
+std::string text(const std::string& kind, double x, double y, const std::string& content) {
+  return element("text", {{"class", kind}, {"x", x}, {"y", y}}, content);
+}
+
 std::string axes(const Frame& frame, const std::string& x_label) {
-  std::string svg;
+  std::string drawing;
   for (const double tick : logarithmic_ticks(std::exp(frame.log_y.low), std::exp(frame.log_y.high))) {
     const double y = frame.y(tick);
-    svg += fmt::format("<path class='grid' d='M{:.1f} {:.1f}H{:.1f}'/><text class='y' x='{:.1f}' y='{:.1f}'>{}</text>",
-                       kLeft, y, kWidth - kRight, kLeft - 6, y + 4, tick_text(tick));
+    drawing += element("path", {{"class", "grid"}, {"d", svg::horizontal(kLeft, y, kWidth - kRight)}});
+    drawing += text("y", kLeft - 6, y + 4, tick_text(tick));
   }
   const double base = kHeight - kBottom;
-  svg += fmt::format("<path class='axis' d='M{:.1f} {:.1f}H{:.1f}'/>", kLeft, base, kWidth - kRight);
+  drawing += element("path", {{"class", "axis"}, {"d", svg::horizontal(kLeft, base, kWidth - kRight)}});
   for (const double tick : linear_ticks(0.0, frame.x.high, 5)) {
-    svg += fmt::format("<path class='axis' d='M{0:.1f} {1:.1f}v4'/><text class='x' x='{0:.1f}' y='{2:.1f}'>{3}</text>",
-                       frame.x(tick), base, base + 17, tick_text(tick));
+    drawing += element("path", {{"class", "axis"}, {"d", svg::vertical(frame.x(tick), base, base + 4)}});
+    drawing += text("x", frame.x(tick), base + 17, tick_text(tick));
   }
-  return svg + fmt::format("<text class='x' x='{:.1f}' y='{:.1f}'>{}</text>", (kLeft + kWidth - kRight) / 2,
-                           kHeight - 5, escape(x_label));
+  return drawing + text("x", (kLeft + kWidth - kRight) / 2, kHeight - 5, escape(x_label));
 }
 
 std::string curve(const Frame& frame, const Line& line, const std::vector<Point>& points) {
-  std::string path, dots;
+  std::vector<svg::Point> drawn;
+  std::string dots;
   for (const Point& point : points) {
-    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? 'M' : 'L', frame.x(point.x), frame.y(point.y));
-    dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='6'><title>{}: {} at {}</title></circle>", frame.x(point.x),
-                        frame.y(point.y), escape(line.name), plain_number(point.y), short_number(point.x));
+    const svg::Point& at = drawn.emplace_back(svg::Point{frame.x(point.x), frame.y(point.y)});
+    const std::string title =
+        fmt::format("{}: {} at {}", escape(line.name), plain_number(point.y), short_number(point.x));
+    dots += element("circle", {{"cx", at.x}, {"cy", at.y}, {"r", "6"}}, element("title", {}, title));
   }
-  return fmt::format("<path class='line s{0}' d='{1}'/><g class='hover s{0}'>{2}</g>", line.style % kStyles, path,
-                     dots);
+  return element("path", {{"class", style_class("line", line.style)}, {"d", svg::line_through(drawn)}}) +
+         element("g", {{"class", style_class("hover", line.style)}}, dots);
 }
 
 // Moves labels apart that would overlap, keeping their order and staying inside the frame.
@@ -119,24 +131,27 @@ std::string direct_labels(const Frame& frame, const LineChart& chart, const std:
     }
   }
   spread(heights);
-  std::string svg;
+  std::string drawing;
   for (std::size_t n = 0; n < which.size(); ++n) {
     const Line& line = chart.lines[which[n]];
     const Point& end = lines[which[n]].back();
     const double x = kWidth - kRight;
-    svg += fmt::format(
-        "<path class='leader s{0}' d='M{1:.1f} {2:.1f}L{3:.1f} {2:.1f}L{4:.1f} {5:.1f}'/>"
-        "<circle class='end s{0}' cx='{1:.1f}' cy='{2:.1f}' r='3.5'/>"
-        "<text class='label s{0}' x='{6:.1f}' y='{7:.1f}'>{8}</text>",
-        line.style % kStyles, frame.x(end.x), frame.y(end.y), x, x + 9, heights[n], x + 12, heights[n] + 4,
-        escape(shorten(line.name, kLabelRoom)));
+    const svg::Point at{frame.x(end.x), frame.y(end.y)};
+    drawing += element("path", {{"class", style_class("leader", line.style)},
+                                {"d", svg::line_through({at, {x, at.y}, {x + 9, heights[n]}})}});
+    drawing += element("circle", {{"class", style_class("end", line.style)}, {"cx", at.x}, {"cy", at.y}, {"r", "3.5"}});
+    drawing += text(style_class("label", line.style), x + 12, heights[n] + 4, escape(shorten(line.name, kLabelRoom)));
   }
-  return svg;
+  return drawing;
 }
 
-std::string open_svg(double height, const std::string& title) {
-  return fmt::format("<svg class='chart' viewBox='0 0 {:.0f} {:.0f}' role='img' aria-label=\"{}\">", kWidth, height,
-                     escape(title));
+std::string chart_of(double height, const std::string& title, const std::string& drawing) {
+  return element("svg",
+                 {{"class", "chart"},
+                  {"viewBox", fmt::format("0 0 {:.0f} {:.0f}", kWidth, height)},
+                  {"role", "img"},
+                  {"aria-label", title}},
+                 drawing);
 }
 
 }  // namespace
@@ -183,21 +198,24 @@ std::string line_chart(const LineChart& chart) {
     lines.push_back(drawable(line));
     empty = empty && lines.back().empty();
   }
-  std::string svg = open_svg(kHeight, chart.title);
   if (empty) {
-    return svg + fmt::format("<text class='x' x='{:.0f}' y='{:.0f}'>nothing was measured</text></svg>", kWidth / 2,
-                             kHeight / 2);
+    return chart_of(kHeight, chart.title, text("x", kWidth / 2, kHeight / 2, "nothing was measured"));
   }
   const Frame frame = frame_around(lines);
-  svg += axes(frame, chart.x_label);
+  std::string curves;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    curves += curve(frame, chart.lines[i], lines[i]);
+  }
   // A nested viewport cuts off what lies above the frame.
   const double width = kWidth - kLeft - kRight, height = kHeight - kBottom - kTop;
-  svg += fmt::format("<svg x='{0}' y='{1}' width='{2}' height='{3}' viewBox='{0} {1} {2} {3}'>", kLeft, kTop, width,
-                     height);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    svg += curve(frame, chart.lines[i], lines[i]);
-  }
-  return svg + "</svg>" + direct_labels(frame, chart, lines) + "</svg>";
+  const std::string inside = element("svg",
+                                     {{"x", kLeft},
+                                      {"y", kTop},
+                                      {"width", width},
+                                      {"height", height},
+                                      {"viewBox", fmt::format("{} {} {} {}", kLeft, kTop, width, height)}},
+                                     curves);
+  return chart_of(kHeight, chart.title, axes(frame, chart.x_label) + inside + direct_labels(frame, chart, lines));
 }
 
 std::string bar_chart(const BarChart& chart) {
@@ -207,26 +225,29 @@ std::string bar_chart(const BarChart& chart) {
     longest = std::isfinite(bar.value) ? std::max(longest, bar.value) : longest;
   }
   const double height = kRow * static_cast<double>(chart.bars.size()) + 4;
-  std::string svg = open_svg(height, chart.title);
+  std::string drawing;
   double y = 2.0;
   for (const Bar& bar : chart.bars) {
     const bool drawn = longest > 0.0 && std::isfinite(bar.value) && bar.value > 0.0;
     const double length = drawn ? bar.value / longest * (kWidth - kNames - kTexts) : 0.0;
-    svg += fmt::format(
-        "<text class='y' x='{:.1f}' y='{:.1f}'>{}<title>{}</title></text>"
-        "<rect class='bar s{}' x='{:.1f}' y='{:.1f}' width='{:.1f}' height='{:.1f}' rx='2'/>"
-        "<text class='value' x='{:.1f}' y='{:.1f}'>{}</text>",
-        kNames - 8, y + 19, escape(shorten(bar.name, kLabelRoom)), escape(bar.name), bar.style % kStyles, kNames, y + 4,
-        length, kRow - 8, kNames + length + 6, y + 19, escape(bar.text));
+    drawing +=
+        text("y", kNames - 8, y + 19, escape(shorten(bar.name, kLabelRoom)) + element("title", {}, escape(bar.name)));
+    drawing += element("rect", {{"class", style_class("bar", bar.style)},
+                                {"x", kNames},
+                                {"y", y + 4},
+                                {"width", length},
+                                {"height", kRow - 8},
+                                {"rx", "2"}});
+    drawing += text("value", kNames + length + 6, y + 19, escape(bar.text));
     y += kRow;
   }
-  return svg + fmt::format("<path class='axis' d='M{:.1f} 0V{:.1f}'/></svg>", kNames, height);
+  drawing += element("path", {{"class", "axis"}, {"d", svg::vertical(kNames, 0.0, height)}});
+  return chart_of(height, chart.title, drawing);
 }
 
 std::string line_sample(std::size_t style) {
-  return fmt::format(
-      "<svg class='sample' viewBox='0 0 30 10' aria-hidden='true'><path class='line s{}' d='M1 5H29'/></svg>",
-      style % kStyles);
+  return element("svg", {{"class", "sample"}, {"viewBox", "0 0 30 10"}, {"aria-hidden", "true"}},
+                 element("path", {{"class", style_class("line", style)}, {"d", "M1 5H29"}}));
 }
 
 }  // namespace headroom::analysis

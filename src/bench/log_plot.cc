@@ -6,8 +6,12 @@
 #include <array>
 #include <cmath>
 
+#include "headroom/core/svg.h"
+
 namespace headroom::bench {
 namespace {
+
+using svg::element;
 
 constexpr double kWidth = 520.0, kHeight = 360.0, kLeft = 66.0, kRight = 132.0, kTop = 34.0, kBottom = 46.0;
 // Distinguishable without colour vision (Okabe and Ito).
@@ -40,23 +44,24 @@ std::vector<double> powers(const Axis& axis, double base) {
   return ticks;
 }
 
-std::string text(double x, double y, const char* anchor, const std::string& words, const char* more = "") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, anchor, more, words);
+std::string text(double x, double y, const char* anchor, const std::string& words, const char* weight = "normal") {
+  return element("text", {{"x", x}, {"y", y}, {"text-anchor", anchor}, {"font-weight", weight}}, escape(words)) + "\n";
 }
 
 std::string grid(const LogPlot& plot, const Axis& x, const Axis& y) {
-  std::string svg;
+  constexpr const char* kFaint = "#ddd";
+  std::string drawing;
   for (const double tick : powers(x, 2.0)) {
-    svg += fmt::format("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"#ddd\"/>\n", x.at(tick), y.to, y.from);
-    svg += text(x.at(tick), y.from + 16.0, "middle", fmt::format("{:.4g}", tick));
+    drawing += element("path", {{"d", svg::vertical(x.at(tick), y.to, y.from)}, {"stroke", kFaint}}) + "\n";
+    drawing += text(x.at(tick), y.from + 16.0, "middle", fmt::format("{:.4g}", tick));
   }
   for (const double tick : powers(y, 10.0)) {
-    svg += fmt::format("<path d=\"M{0:.1f} {1:.1f}H{2:.1f}\" stroke=\"#ddd\"/>\n", x.from, y.at(tick), x.to);
-    svg += text(x.from - 6.0, y.at(tick) + 4.0, "end", fmt::format("{:.4g}", tick));
+    drawing += element("path", {{"d", svg::horizontal(x.from, y.at(tick), x.to)}, {"stroke", kFaint}}) + "\n";
+    drawing += text(x.from - 6.0, y.at(tick) + 4.0, "end", fmt::format("{:.4g}", tick));
   }
-  svg += text((x.from + x.to) / 2.0, y.from + 36.0, "middle", plot.x_label);
-  svg += text(x.from, kTop - 16.0, "start", plot.title + ", " + plot.y_label, " font-weight=\"bold\"");
-  return svg;
+  drawing += text((x.from + x.to) / 2.0, y.from + 36.0, "middle", plot.x_label);
+  drawing += text(x.from, kTop - 16.0, "start", plot.title + ", " + plot.y_label, "bold");
+  return drawing;
 }
 
 // The names at the lines' ends, moved apart.
@@ -66,47 +71,55 @@ std::string labels(const LogPlot& plot, const Axis& y) {
     ends.emplace_back(y.at(plot.lines[i].y.back()), i);
   }
   std::sort(ends.begin(), ends.end());
-  std::string svg;
+  std::string drawing;
   double last = -INFINITY;
   for (const auto& [wanted, i] : ends) {
     last = std::max(wanted + 4.0, last + 14.0);
-    svg += fmt::format("<g fill=\"{}\">{}</g>\n", kColours[i % kColours.size()],
+    drawing += element("g", {{"fill", kColours[i % kColours.size()]}},
                        text(kWidth - kRight + 8.0, last, "start", plot.lines[i].name));
   }
-  return svg;
+  return drawing;
 }
 
 std::string draw_one(const LogPlot& plot) {
   const Axis x = axis_over(plot.lines, &Growth::x, kLeft, kWidth - kRight),
              y = axis_over(plot.lines, &Growth::y, kHeight - kBottom, kTop);
-  std::string svg = grid(plot, x, y);
+  std::string drawing = grid(plot, x, y);
   for (std::size_t i = 0; i < plot.lines.size(); ++i) {
     const Growth& line = plot.lines[i];
-    std::string path, dots;
-    for (std::size_t k = 0; k < line.x.size(); ++k) {
-      path += fmt::format("{}{:.1f} {:.1f}", k == 0 ? "M" : "L", x.at(line.x[k]), y.at(line.y[k]));
-      dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>", x.at(line.x[k]), y.at(line.y[k]));
-    }
     const char* colour = kColours[i % kColours.size()];
-    svg += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/><g fill=\"{}\">{}</g>\n", path,
-                       colour, colour, dots);
+    std::vector<svg::Point> points;
+    std::string dots;
+    for (std::size_t k = 0; k < line.x.size(); ++k) {
+      const svg::Point& at = points.emplace_back(svg::Point{x.at(line.x[k]), y.at(line.y[k])});
+      dots += element("circle", {{"cx", at.x}, {"cy", at.y}, {"r", "3"}});
+    }
+    drawing += element("path",
+                       {{"d", svg::line_through(points)}, {"fill", "none"}, {"stroke", colour}, {"stroke-width", "2"}});
+    drawing += element("g", {{"fill", colour}}, dots) + "\n";
   }
-  return svg + labels(plot, y);
+  return drawing + labels(plot, y);
 }
 
 }  // namespace
 
 std::string draw(const std::vector<LogPlot>& plots) {
-  const double width = kWidth * static_cast<double>(plots.size());
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n",
-      width, kHeight);
+  const std::string width = fmt::format("{}", kWidth * static_cast<double>(plots.size())),
+                    height = fmt::format("{}", kHeight);
+  std::string drawing = element("rect", {{"width", width}, {"height", height}, {"fill", "#fff"}}) + "\n";
   for (std::size_t i = 0; i < plots.size(); ++i) {
-    svg +=
-        fmt::format("<g transform=\"translate({} 0)\">\n{}</g>\n", kWidth * static_cast<double>(i), draw_one(plots[i]));
+    const std::string place = fmt::format("translate({} 0)", kWidth * static_cast<double>(i));
+    drawing += element("g", {{"transform", place}}, draw_one(plots[i])) + "\n";
   }
-  return svg + "</svg>\n";
+  return element("svg",
+                 {{"xmlns", "http://www.w3.org/2000/svg"},
+                  {"viewBox", fmt::format("0 0 {} {}", width, height)},
+                  {"width", width},
+                  {"height", height},
+                  {"font-family", "sans-serif"},
+                  {"font-size", "12"}},
+                 drawing) +
+         "\n";
 }
 
 double slope(const Growth& line, std::size_t points) {

@@ -7,20 +7,6 @@
 namespace headroom::analysis {
 namespace markup_test {
 
-TEST(Markup, EscapesWhatCouldBecomeMarkup) {
-  EXPECT_EQ(escape("<b a=\"1\" c='2'>&amp;"), "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;amp;");
-  EXPECT_EQ(escape("tabs\tand\nlines stay, ünïcode too"), "tabs\tand\nlines stay, ünïcode too");
-}
-
-TEST(Markup, ReplacesInvalidUtf8AndControlCharacters) {
-  const std::string replacement = "\xef\xbf\xbd";
-  EXPECT_EQ(escape("a\xff"
-                   "b"),
-            "a" + replacement + "b");
-  EXPECT_EQ(escape("cut \xe2\x82"), "cut " + replacement);
-  EXPECT_EQ(escape(std::string("a\0b\x1b\x7f", 5)), "a" + replacement + "b" + replacement + replacement);
-}
-
 TEST(Markup, ShortensByCharactersNotBytes) {
   EXPECT_EQ(shorten("dense_h8", 8), "dense_h8");
   EXPECT_EQ(shorten("a_long_name_h8", 8), "a_lo\xe2\x80\xa6_h8");

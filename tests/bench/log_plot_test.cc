@@ -23,8 +23,8 @@ TEST(LogPlot, DrawsEveryPointInsideTheFrame) {
   std::size_t circles = 0;
   for (std::size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1)) {
     ++circles;
-    const double x = std::stod(svg.substr(svg.find("cx=\"", at) + 4)),
-                 y = std::stod(svg.substr(svg.find("cy=\"", at) + 4));
+    const double x = std::stod(svg.substr(svg.find("cx='", at) + 4)),
+                 y = std::stod(svg.substr(svg.find("cy='", at) + 4));
     EXPECT_TRUE(x >= 0.0 && x <= 520.0 && y >= 0.0 && y <= 360.0) << x << ", " << y;
   }
   EXPECT_EQ(circles, 8);
