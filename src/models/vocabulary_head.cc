@@ -14,6 +14,7 @@ VocabularyHead::VocabularyHead(const config::ModelOptions& o, const at::Tensor& 
   const double bound = 1.0 / std::sqrt(static_cast<double>(o.d_model));
   if (o.tied_embeddings) {
     embedding_ = embedding;
+    embedding_for_products_ = build.copy_for_products(embedding);
   } else {
     w_ = build.for_products().uniform("w", {o.d_model, o.vocabulary_size}, bound);
   }
@@ -29,7 +30,10 @@ VocabularyHead::VocabularyHead(const config::ModelOptions& o, const at::Tensor& 
 }
 
 at::Tensor VocabularyHead::matrix() const {
-  return w_.defined() ? w_ : embedding_.t();
+  if (w_.defined()) {
+    return w_;
+  }
+  return embedding_for_products_.numel() > 0 ? embedding_for_products_.t() : embedding_.t();
 }
 
 nn::AdaptiveSoftmax VocabularyHead::adaptive() const {

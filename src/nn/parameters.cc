@@ -17,6 +17,11 @@ at::Tensor Parameters::add_buffer(std::string name, at::Tensor value) {
   return value;
 }
 
+at::Tensor Parameters::add_copy(const at::Tensor& parameter) {
+  copies_.push_back({parameter, at::empty({0}, parameter.options().requires_grad(false))});
+  return copies_.back().copy;
+}
+
 std::vector<Parameter> Parameters::stored() const {
   std::vector<Parameter> everything = all_;
   everything.insert(everything.end(), buffers_.begin(), buffers_.end());
@@ -52,6 +57,9 @@ void Parameters::keep_products_in(at::ScalarType type) {
       at::Tensor shared = parameter.tensor;  // parts hold handles to the same tensor
       shared.set_data(shared.detach().to(type));
     }
+  }
+  for (Copy& copy : copies_) {
+    copy.copy.set_data(copy.of.detach().to(type));
   }
 }
 

@@ -36,7 +36,7 @@ class VocabularyHead {
 
   std::int64_t vocabulary_size_;
   std::vector<std::int64_t> cutoffs_;
-  at::Tensor embedding_;  // tied
+  at::Tensor embedding_, embedding_for_products_;  // tied
   at::Tensor w_, b_;
   at::Tensor cluster_w_, cluster_b_;
 };

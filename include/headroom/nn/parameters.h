@@ -27,12 +27,19 @@ class Parameters {
   at::Tensor at(std::string_view name) const;  // throws Error naming it
   std::int64_t count() const;                  // numbers, all together
   void zero_grad();                            // forgets gradients
+  // A copy for products of a parameter that is read in its own type as well (a tied embedding): empty until
+  // keep_products_in() fills it.
+  at::Tensor add_copy(const at::Tensor& parameter);
   // Keeps the matrices of products in `type` from here on, so that models which decode in it need not cast them for
   // every token: the products are the same bit for bit. Not for training, whose parameters keep their own type.
   void keep_products_in(at::ScalarType type);
 
  private:
+  struct Copy {
+    at::Tensor of, copy;
+  };
   std::vector<Parameter> all_, buffers_;
+  std::vector<Copy> copies_;
 };
 
 // Makes parameters under a name prefix with one random generator, so that a seed fixes the whole model. Numbers are
@@ -51,6 +58,7 @@ class Builder {
   at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
   at::Tensor given(std::string_view name, at::Tensor value) const;  // moved to the device
   at::Tensor buffer(std::string_view name, at::IntArrayRef shape, double value) const;
+  at::Tensor copy_for_products(const at::Tensor& parameter) const { return parameters_->add_copy(parameter); }
   // Numbers for given(), not yet on the device.
   at::Tensor draw_normal(at::IntArrayRef shape, double std) const;
   const at::TensorOptions& options() const { return options_; }
