@@ -29,6 +29,15 @@ Implementation choose(std::string_view op, Implementation wanted, const std::str
   return fused ? Implementation::fused : Implementation::reference;
 }
 
+Implementation implementation_named(std::string_view name) {
+  for (const auto& [implementation, its_name] : kImplementationNames) {
+    if (name == its_name) {
+      return implementation;
+    }
+  }
+  misuse("implementation: must be automatic, reference or fused, got \"{}\"", name);
+}
+
 std::map<std::string, Choices> choices() {
   const std::lock_guard lock(mutex);
   return record();

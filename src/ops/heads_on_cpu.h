@@ -7,11 +7,9 @@
 #include <optional>
 
 #include "headroom/kernels/cpu/attention.h"
-#include "registered.h"
+#include "ops/described.h"
 
 namespace headroom::ops {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 // float32 with a contiguous last axis, as the kernels want it.
 inline at::Tensor prepared(const at::Tensor& t) {
@@ -31,17 +29,17 @@ kernels::HeadsView<T> view(const at::Tensor& t) {
                       : kernels::HeadsView<T>{data, 0, t.stride(0), t.stride(1)};
 }
 
-// [B, H, T, e] lying as [B, T, H, e], as the projection behind it reads it.
-inline at::Tensor empty_by_token(const at::Tensor& like) {
-  return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options().dtype(at::kFloat))
+// [B, H, T, e] lying as [B, T, H, e], as the projection after it reads it.
+inline at::Tensor empty_by_token(const at::Tensor& like, at::ScalarType type = at::kFloat) {
+  return at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)},
+                          like.options().dtype(type))
       .transpose(1, 2);
 }
 
 // Adds up what heads that share a key gave: [B, H, S, e] to [B, G, S, e].
 inline at::Tensor per_group(const at::Tensor& per_head, const at::Tensor& like) {
-  const std::int64_t g = like.size(1), h = per_head.size(1);
-  const at::Tensor sum =
-      g == h ? per_head : per_head.view({per_head.size(0), g, h / g, per_head.size(2), per_head.size(3)}).sum(2);
+  const c10::SymInt g = like.sym_size(1), h = per_head.sym_size(1);
+  const at::Tensor sum = g == h ? per_head : per_head.unflatten_symint(1, {g, h / g}).sum(2);
   return sum.to(like.scalar_type());
 }
 
@@ -49,10 +47,6 @@ inline at::Tensor per_group(const at::Tensor& per_head, const at::Tensor& like) 
 inline at::Tensor key_bias(const at::Tensor& valid_keys) {
   return at::zeros(valid_keys.sizes(), at::kFloat)
       .masked_fill_(valid_keys.logical_not(), -std::numeric_limits<float>::infinity());
-}
-
-inline OptionalTensor optional(const at::Tensor& t) {
-  return t.defined() ? OptionalTensor(t) : std::nullopt;
 }
 
 }  // namespace headroom::ops

@@ -94,9 +94,7 @@ struct Names<Precision> {
 };
 template <>
 struct Names<Implementation> {
-  static constexpr std::pair<Implementation, std::string_view> kNames[] = {{Implementation::automatic, "automatic"},
-                                                                           {Implementation::reference, "reference"},
-                                                                           {Implementation::fused, "fused"}};
+  static constexpr const auto& kNames = kImplementationNames;
 };
 
 }  // namespace headroom::config

@@ -70,7 +70,4 @@ using Weigh = std::function<at::Tensor(const at::Tensor& scores, const at::Tenso
 // The reference with other weights than the softmax's.
 at::Tensor weighted_attention(const AttentionInputs& inputs, const Weigh& weigh, AttentionTrace* trace = nullptr);
 
-// Why the fused version does not apply; empty when it does.
-std::string attention_fused_refusal(const AttentionInputs& inputs);
-
 }  // namespace headroom::ops

@@ -14,6 +14,9 @@ namespace headroom::ops {
 // Throws MisuseError with that reason when fused was asked for all the same.
 Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal);
 
+// By its name; throws MisuseError for another.
+Implementation implementation_named(std::string_view name);
+
 struct Choices {
   std::int64_t fused = 0, reference = 0;  // calls
   std::string refusal;                    // the last reason for a reference under `automatic`

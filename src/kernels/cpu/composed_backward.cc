@@ -175,9 +175,7 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
 void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const Buffer& from, std::int64_t width,
                      std::int64_t task, float* to) {
   const std::int64_t n = stage.factors(stage.key, s.heads);
-  for (std::int64_t f = 0; f < n; ++f) {
-    std::copy_n(from.data() + f * width, s.keys, to + (task * n + f) * s.keys);
-  }
+  transpose({from.data(), width}, n, s.keys, {to + task * s.keys * n, n});
 }
 
 }  // namespace

@@ -65,11 +65,7 @@ struct PackedKeyFactors {
     width = padded(s.keys) + kRowGap;
     const std::int64_t n = stage.factors(stage.key, s.heads);
     data.make_room(n * width);
-    for (std::int64_t f = 0; f < n; ++f) {
-      float* row = data.data() + f * width;
-      std::copy_n(stage.key.data + (b * n + f) * s.keys, s.keys, row);
-      std::fill(row + s.keys, row + width, 0.0F);
-    }
+    to_columns(stage.key.data + b * stage.key.batch, stage.key.row, s.keys, n, width, data.data());
   }
 };
 

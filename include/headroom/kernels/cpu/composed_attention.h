@@ -13,7 +13,8 @@
 namespace headroom::kernels {
 
 struct ComposeSide {
-  const float* data = nullptr;  // queries [B, T, F]; keys [B, F, S]
+  const float* data = nullptr;      // queries [B, T, F] without gaps; keys [B, S, F]
+  std::int64_t batch = 0, row = 0;  // strides
   bool low_rank = false, gate = false;
 };
 
@@ -48,7 +49,7 @@ void composed_attention_few_queries(const AttentionShape& shape, const ComposedT
 struct ComposeStageGradients {  // added to; null where the stage has no such part
   float* fixed = nullptr;       // [P, B, C, m, m]
   float* query = nullptr;       // [B, T, F]
-  float* key = nullptr;         // [P, B, F, S]
+  float* key = nullptr;         // [P, B, S, F]
 };
 
 // A sequence's blocks of rows are dealt out to P parts, each with gradients of keys, values and their factors of its

@@ -1,0 +1,128 @@
+#include "headroom/ops/adamw.h"
+
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "ops/backend.h"
+#include "ops/operator.h"
+
+namespace headroom::ops {
+namespace {
+
+// Elements summed by one thread in one go: fixes the order of a sum whatever the number of threads.
+constexpr std::int64_t kBlock = 1 << 15;
+
+at::Tensor square_sum(const at::Tensor& gradient) {
+  const at::Tensor flat = gradient.reshape({-1});
+  const std::int64_t whole = flat.numel() / kBlock * kBlock;
+  const at::Tensor head = flat.narrow(0, 0, whole).view({-1, kBlock});
+  const at::Tensor tail = flat.narrow(0, whole, flat.numel() - whole);
+  const at::Tensor blocks = at::linalg_vector_norm(head, 2, at::IntArrayRef{1}).to(at::kDouble).square();
+  const at::Tensor rest = at::linalg_vector_norm(tail, 2).to(at::kDouble).square().view({1});
+  return at::cat({blocks, rest}).cumsum(0).select(0, -1);  // a running sum has one order
+}
+
+void reference_step(const at::Tensor& parameter, const at::Tensor& gradient, const at::Tensor& m, const at::Tensor& v,
+                    std::int64_t step, const AdamWOptions& o) {
+  parameter.mul_(1.0 - o.learning_rate * o.weight_decay);
+  m.lerp_(gradient, 1.0 - o.beta1);
+  v.mul_(o.beta2).addcmul_(gradient, gradient, 1.0 - o.beta2);
+  const double correction1 = 1.0 - std::pow(o.beta1, static_cast<double>(step));
+  const double correction2 = 1.0 - std::pow(o.beta2, static_cast<double>(step));
+  const at::Tensor denominator = v.sqrt().div_(std::sqrt(correction2)).add_(o.epsilon);
+  parameter.addcdiv_(m, denominator, -o.learning_rate / correction1);
+}
+
+struct AdamWStep {
+  std::vector<at::Tensor> parameters, gradients, m, v;
+  std::int64_t step = 1;
+  AdamWOptions options;
+  double gradient_scale = 1.0;
+};
+
+void fused_step(const AdamWStep& s) {
+  const AdamWOptions& o = s.options;
+  const at::TensorOptions scalar = at::TensorOptions(at::kFloat).device(s.parameters[0].device());
+  const std::vector<at::Tensor> steps(s.parameters.size(), at::full({}, static_cast<double>(s.step), scalar));
+  std::optional<at::Tensor> inverse_scale;  // ATen divides the gradients by it
+  if (s.gradient_scale != 1.0) {
+    inverse_scale = at::full({}, 1.0 / s.gradient_scale, scalar);
+  }
+  at::_fused_adamw_(s.parameters, s.gradients, s.m, s.v, {}, steps, o.learning_rate, o.beta1, o.beta2, o.weight_decay,
+                    o.epsilon, /*amsgrad=*/false, /*maximize=*/false, inverse_scale);
+}
+
+// torch's fused step takes its factors in float32.
+std::string fused_step_refusal(const AdamWStep& s) {
+  return s.parameters[0].scalar_type() == at::kDouble ? "float64 has the reference only" : "";
+}
+
+[[maybe_unused]] const bool kAdamWOnCpu = add_backend<AdamWStep, void>(at::kCPU, {fused_step_refusal, fused_step});
+[[maybe_unused]] const bool kAdamWOnCuda = add_backend<AdamWStep, void>(at::kCUDA, {fused_step_refusal, fused_step});
+
+struct AdamWCall {
+  AdamWStep s;
+  std::string implementation = "automatic";
+  template <class V>
+  void visit(V& v) {
+    v.changed("parameters", s.parameters);
+    v.changed("gradients", s.gradients);
+    v.changed("m", s.m);
+    v.changed("v", s.v);
+    v.needed("step", s.step);
+    v.by_name();
+    v("learning_rate", s.options.learning_rate);
+    v("beta1", s.options.beta1);
+    v("beta2", s.options.beta2);
+    v("epsilon", s.options.epsilon);
+    v("weight_decay", s.options.weight_decay);
+    v("gradient_scale", s.gradient_scale);
+    v("implementation", implementation);
+  }
+};
+
+void adamw_call(const AdamWCall& call) {
+  const AdamWStep& s = call.s;
+  AdamWOptions options = s.options;
+  options.implementation = implementation_named(call.implementation);
+  adamw_step(s.parameters, s.gradients, s.m, s.v, s.step, options, s.gradient_scale);
+}
+
+}  // namespace
+
+void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
+                const std::vector<at::Tensor>& m, const std::vector<at::Tensor>& v, std::int64_t step,
+                const AdamWOptions& o, double gradient_scale) {
+  if (gradients.size() != parameters.size() || m.size() != parameters.size() || v.size() != parameters.size()) {
+    fail("adamw: gradients and moments must be one for each of {} parameters, got {}, {}, {}", parameters.size(),
+         gradients.size(), m.size(), v.size());
+  }
+  if (parameters.empty()) {
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const AdamWStep all{parameters, gradients, m, v, step, o, gradient_scale};
+  if (const auto* fused = choose_backend<AdamWStep, void>("adamw", o.implementation, parameters[0].device(), all)) {
+    return fused->run(all);
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    reference_step(parameters[i], gradients[i] * gradient_scale, m[i], v[i], step, o);
+  }
+}
+
+double global_norm(const std::vector<at::Tensor>& gradients) {
+  const at::NoGradGuard no_grad;
+  double sum = 0.0;
+  for (const at::Tensor& gradient : gradients) {
+    if (gradient.defined()) {
+      sum += square_sum(gradient).item<double>();
+    }
+  }
+  return std::sqrt(sum);
+}
+
+TORCH_LIBRARY_FRAGMENT(headroom, library) {
+  offer<AdamWCall, adamw_call>(library, "adamw_step");
+}
+
+}  // namespace headroom::ops

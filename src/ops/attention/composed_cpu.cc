@@ -1,0 +1,197 @@
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "headroom/kernels/cpu/composed_attention.h"
+#include "headroom/kernels/cpu/head_mix.h"
+#include "ops/attention/cpu.h"
+
+namespace headroom::ops {
+namespace {
+
+// One stage's tensors; undefined where it has no such part.
+struct StageTensors {
+  at::Tensor fixed, query, key;
+};
+
+StageTensors prepared_stage(const FusedAttention::Stage& in) {
+  const auto floats = [](const OptionalTensor& t) { return t ? t->to(at::kFloat) : at::Tensor(); };
+  StageTensors to{floats(in.fixed), floats(in.query), floats(in.key)};
+  for (at::Tensor* t : {&to.fixed, &to.query, &to.key}) {
+    if (t->defined() && (t != &to.key || t->stride(2) != 1)) {
+      *t = t->contiguous();
+    }
+  }
+  return to;
+}
+
+template <class T>
+T* data_of(const at::Tensor& t) {
+  if constexpr (std::is_const_v<T>) {
+    return t.defined() ? t.const_data_ptr<float>() : nullptr;
+  } else {
+    return t.defined() ? t.mutable_data_ptr<float>() : nullptr;
+  }
+}
+
+// Holds what the kernels' pointers point into.
+struct ComposedOperands {
+  StageTensors pre, post;
+  kernels::ComposedTensors tensors;
+
+  ComposedOperands(const AttentionArguments& in, const AttentionOperands& operands)
+      : pre(prepared_stage(in.pre)), post(prepared_stage(in.post)) {
+    tensors.attention = operands.tensors;
+    tensors.pre = stage(in, pre);
+    tensors.post = stage(in, post);
+  }
+
+  static kernels::ComposeStage stage(const AttentionArguments& in, const StageTensors& t) {
+    const auto side = [&](const at::Tensor& factors) {
+      if (!factors.defined()) {
+        return kernels::ComposeSide{};
+      }
+      const std::int64_t per_head = factors.size(2) / in.q.size(1);
+      return kernels::ComposeSide{.data = factors.const_data_ptr<float>(),
+                                  .batch = factors.stride(0),
+                                  .row = factors.stride(1),
+                                  .low_rank = in.rank > 0 && per_head >= 2 * in.rank,
+                                  .gate = per_head % 2 == 1};
+    };
+    return {.present = t.fixed.defined() || t.query.defined() || t.key.defined(),
+            .skip = in.skip,
+            .rank = in.rank,
+            .groups = in.groups,
+            .fixed = data_of<const float>(t.fixed),
+            .query = side(t.query),
+            .key = side(t.key)};
+  }
+};
+
+// A stage's gradients, those of keys and fixed maps for every part and sequence.
+struct StageGradients {
+  StageTensors d;
+  StageGradients(const StageTensors& like, std::int64_t parts, std::int64_t batch) {
+    const auto zeros = [](const at::Tensor& t, std::int64_t copies) {
+      std::vector<std::int64_t> shape = t.sizes().vec();
+      shape[0] *= copies;
+      return at::zeros(shape, t.options());
+    };
+    d.query = like.query.defined() ? zeros(like.query, 1) : at::Tensor();
+    d.key = like.key.defined() ? zeros(like.key, parts) : at::Tensor();
+    d.fixed = like.fixed.defined() ? zeros(like.fixed, parts * batch) : at::Tensor();
+  }
+  kernels::ComposeStageGradients pointers() const {
+    return {.fixed = data_of<float>(d.fixed), .query = data_of<float>(d.query), .key = data_of<float>(d.key)};
+  }
+  // Added up, in the types of the operator's arguments.
+  FusedAttention::Stage result(const FusedAttention::Stage& like, std::int64_t parts) const;
+};
+
+// Work for two threads even in a batch of one, and for more where a part has rows enough to be worth the gradients of
+// its own.
+std::int64_t gradient_parts(const kernels::AttentionShape& shape) {
+  constexpr std::int64_t kMostTasks = 4, kBlocks = 8;
+  const std::int64_t blocks = kernels::composed_blocks(shape), b = std::max<std::int64_t>(1, shape.batch);
+  const std::int64_t least = std::min<std::int64_t>(blocks, b == 1 ? 2 : 1);
+  return std::max<std::int64_t>({1, least, std::min(kMostTasks / b, blocks / kBlocks)});
+}
+
+// [P * B, ...] to [B, ...].
+at::Tensor sum_of_parts(const at::Tensor& t, std::int64_t n_parts) {
+  return n_parts == 1 ? t : t.unflatten(0, {n_parts, -1}).sum(0);
+}
+
+FusedAttention::Stage StageGradients::result(const FusedAttention::Stage& like, std::int64_t parts) const {
+  FusedAttention::Stage sums;
+  if (like.fixed) {
+    sums.fixed = sum_of_parts(d.fixed, d.fixed.size(0) / like.fixed->size(0)).to(like.fixed->scalar_type());
+  }
+  if (like.query) {
+    sums.query = d.query.to(like.query->scalar_type());
+  }
+  if (like.key) {
+    sums.key = sum_of_parts(d.key, parts).to(like.key->scalar_type());
+  }
+  return sums;
+}
+
+std::int64_t rank_of(const std::optional<HeadMap>& map) {
+  return map ? std::max(map->query.rank, map->key.rank) : 0;
+}
+
+}  // namespace
+
+void composed_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
+  const ComposedOperands composed(in, operands);
+  const kernels::AttentionShape& s = operands.shape;
+  const kernels::AttentionResult out = to.result();
+  if (s.queries < kernels::kFewQueries) {
+    kernels::composed_attention_few_queries(s, composed.tensors, out,
+                                            [](std::int64_t n, const auto& body) { at::parallel_for(0, n, 1, body); });
+    return;
+  }
+  const std::int64_t workers = std::min<std::int64_t>(at::get_num_threads(), s.batch * kernels::composed_blocks(s));
+  at::parallel_for(0, workers, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t worker = begin; worker < end; ++worker) {
+      kernels::composed_attention_forward(s, composed.tensors, out, worker, workers);
+    }
+  });
+}
+
+AttentionArguments composed_attention_backward(const AttentionBackward& back, const AttentionOperands& operands) {
+  const AttentionArguments& in = back.in;
+  const kernels::AttentionShape& s = operands.shape;
+  const ComposedOperands composed(in, operands);
+  const at::Tensor d_o = prepared(back.grad), sums = back.log_sum.contiguous();
+  const std::int64_t parts = gradient_parts(s), tasks = parts * s.batch;
+  const at::Tensor d_q = empty_by_token(operands.q),
+                   d_k = at::empty({tasks, s.heads, s.keys, s.d_head}, operands.floats()), d_v = at::empty_like(d_k);
+  const StageGradients pre(composed.pre, parts, s.batch), post(composed.post, parts, s.batch);
+  const kernels::ComposedGradients out{.parts = parts,
+                                       .attention = {.d_o = view<const float>(d_o),
+                                                     .o = {},
+                                                     .log_sum = sums.const_data_ptr<float>(),
+                                                     .d_q = view<float>(d_q),
+                                                     .d_q_position = {},
+                                                     .d_k = view<float>(d_k),
+                                                     .d_v = view<float>(d_v),
+                                                     .d_r = {}},
+                                       .pre = pre.pointers(),
+                                       .post = post.pointers()};
+  at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::composed_attention_backward(s, composed.tensors, out, begin, end);
+  });
+  AttentionArguments d;
+  d.q = d_q;
+  d.k = per_group(sum_of_parts(d_k, parts), in.k);
+  d.v = per_group(sum_of_parts(d_v, parts), in.v);
+  d.pre = pre.result(in.pre, parts);
+  d.post = post.result(in.post, parts);
+  return d;
+}
+
+std::string composition_refusal(const AttentionInputs& in) {
+  if (in.r) {
+    return "composed heads with relative positions have the reference only";
+  }
+  if (in.pre && in.post &&
+      (in.pre->n_groups != in.post->n_groups || in.pre->skip != in.post->skip || rank_of(in.pre) != rank_of(in.post))) {
+    return "composed heads are fused with the same groups, rank and skip before and after the softmax";
+  }
+  for (const std::optional<HeadMap>* stage : {&in.pre, &in.post}) {
+    if (*stage && (*stage)->query.rank > 0 && (*stage)->key.rank > 0 && (*stage)->query.rank != (*stage)->key.rank) {
+      return "composed heads are fused with the same rank on the sides of query and key";
+    }
+  }
+  const HeadMap& map = in.pre ? *in.pre : *in.post;
+  if (in.q.sym_size(1) / map.n_groups > kernels::kMostMixedHeads ||
+      std::max(rank_of(in.pre), rank_of(in.post)) > kernels::kMostMixRank) {
+    return fmt::format("composed heads are fused up to {} heads a group and rank {}", kernels::kMostMixedHeads,
+                       kernels::kMostMixRank);
+  }
+  return {};
+}
+
+}  // namespace headroom::ops

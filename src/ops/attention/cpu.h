@@ -1,0 +1,39 @@
+// Attention's operands as the CPU's kernels want them, and its kinds of kernels.
+#pragma once
+
+#include "headroom/kernels/cpu/attention.h"
+#include "ops/attention/operator.h"
+#include "ops/heads_on_cpu.h"
+
+namespace headroom::ops {
+
+// Holds what the kernels' pointers point into.
+struct AttentionOperands {
+  at::Tensor q, k, v, q_position, r, bias;
+  kernels::AttentionShape shape;
+  kernels::AttentionTensors tensors;
+  explicit AttentionOperands(const FusedAttention::Arguments& in);
+  at::TensorOptions floats() const { return q.options(); }
+};
+
+// Room for the forward pass's results in float32.
+struct AttentionRoom {
+  at::Tensor o, log_sum;
+  explicit AttentionRoom(const AttentionOperands& in);
+  kernels::AttentionResult result() const { return {view<float>(o), log_sum.mutable_data_ptr<float>()}; }
+};
+
+using AttentionArguments = FusedAttention::Arguments;
+using AttentionBackward = FusedAttention::Backward;
+
+void composed_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);
+AttentionArguments composed_attention_backward(const AttentionBackward& back, const AttentionOperands& operands);
+
+void mixture_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);
+AttentionArguments mixture_attention_backward(const AttentionBackward& back, const AttentionOperands& operands);
+
+// Why composed heads are not for the kernels; empty when they are.
+std::string composition_refusal(const AttentionInputs& in);
+std::string mixture_refusal(const AttentionInputs& in);
+
+}  // namespace headroom::ops

@@ -1,0 +1,102 @@
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "headroom/kernels/cpu/mixture_attention.h"
+#include "headroom/kernels/cpu/mixture_rows.h"
+#include "ops/attention/cpu.h"
+#include "ops/shapes.h"
+
+namespace headroom::ops {
+namespace {
+
+// Holds what the kernels' pointers point into.
+struct MixtureOperands {
+  at::Tensor query_term, key_term;
+  std::vector<at::Tensor> more_keys;
+  kernels::MixtureTensors tensors;
+
+  MixtureOperands(const AttentionArguments& in, const AttentionOperands& operands)
+      : query_term(in.query_term->to(at::kFloat).contiguous()), key_term(in.key_term->to(at::kFloat).contiguous()) {
+    tensors.q = operands.tensors.q;
+    tensors.v = operands.tensors.v;
+    tensors.keys.push_back(operands.tensors.k);
+    for (const at::Tensor& key : in.more_keys) {
+      more_keys.push_back(prepared(key));
+      tensors.keys.push_back(view<const float>(more_keys.back()));
+    }
+    const at::Tensor factor = in.factor->to(at::kFloat).contiguous();
+    tensors.factor.assign(factor.const_data_ptr<float>(), factor.const_data_ptr<float>() + factor.numel());
+    tensors.query_term = query_term.const_data_ptr<float>();
+    tensors.key_term = key_term.const_data_ptr<float>();
+    tensors.epsilon = static_cast<float>(in.epsilon);
+    tensors.maximum = in.maximum;
+    tensors.key_bias = operands.tensors.key_bias;
+  }
+};
+
+}  // namespace
+
+void mixture_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
+  const MixtureOperands mixture(in, operands);
+  const kernels::AttentionResult out = to.result();
+  at::parallel_for(0, operands.shape.batch * operands.shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::mixture_attention_forward(operands.shape, mixture.tensors, out, begin, end);
+  });
+}
+
+AttentionArguments mixture_attention_backward(const AttentionBackward& back, const AttentionOperands& operands) {
+  const AttentionArguments& in = back.in;
+  const kernels::AttentionShape& s = operands.shape;
+  const MixtureOperands mixture(in, operands);
+  const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
+  const at::TensorOptions floats = operands.floats();
+  const auto per_head = [&] { return at::empty({s.batch, s.heads, s.keys, s.d_head}, floats); };
+  const at::Tensor d_q = empty_by_token(operands.q), d_v = per_head();
+  const at::Tensor d_query_term = at::empty(mixture.query_term.sizes(), floats);
+  const at::Tensor d_key_term = at::zeros({s.batch, s.heads, mixture.key_term.size(2), s.keys}, floats);
+  kernels::MixtureGradients out{.d_o = view<const float>(d_o),
+                                .o = view<const float>(o),
+                                .log_sum = sums.const_data_ptr<float>(),
+                                .d_q = view<float>(d_q),
+                                .d_v = view<float>(d_v),
+                                .d_keys = {},
+                                .d_query_term = d_query_term.mutable_data_ptr<float>(),
+                                .d_key_term = d_key_term.mutable_data_ptr<float>()};
+  std::vector<at::Tensor> d_keys;
+  for (std::size_t i = 0; i < mixture.tensors.keys.size(); ++i) {
+    d_keys.push_back(per_head());
+    out.d_keys.push_back(view<float>(d_keys.back()));
+  }
+  at::parallel_for(0, s.batch * s.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::mixture_attention_backward(s, mixture.tensors, out, begin, end);
+  });
+  AttentionArguments d;
+  d.q = d_q;
+  d.k = per_group(d_keys[0], in.k);
+  d.v = per_group(d_v, in.v);
+  for (std::size_t i = 0; i < in.more_keys.size(); ++i) {
+    d.more_keys.push_back(per_group(d_keys[i + 1], in.more_keys[i]));
+  }
+  d.query_term = d_query_term.to(in.query_term->scalar_type());
+  d.key_term = per_group(d_key_term, *in.key_term);
+  return d;
+}
+
+std::string mixture_refusal(const AttentionInputs& in) {
+  const Mixture& mixture = *in.mixture;
+  if (in.r || in.pre || in.post) {
+    return "mixtures of keys are fused without relative positions and composed heads";
+  }
+  if (mixture.n_components() > kernels::kMostComponents) {
+    return fmt::format("mixtures of keys are fused up to {} components", kernels::kMostComponents);
+  }
+  if (mixture.coefficient && mixture.coefficient->requires_grad()) {
+    return "mixtures of keys with a learned scale have the reference only";
+  }
+  if (mixture.prior && has_numbers(*mixture.prior) && mixture.prior->le(0.0).any().item<bool>()) {
+    return "mixtures of keys with a component without weight have the reference only";
+  }
+  return {};
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,99 @@
+// Attention of any scores and compositions as an operator of torch's dispatcher, and its way back. Letters as in
+// attention.h.
+#pragma once
+
+#include "ops/attention/mixture_scores.h"
+#include "ops/operator.h"
+
+namespace headroom::ops {
+
+struct FusedAttention {
+  static constexpr const char* kName = "attention_fused";
+
+  // One stage of composition: what is absent it does not have.
+  struct Stage {
+    OptionalTensor fixed;  // [C, m, m]
+    OptionalTensor query,
+        key;  // [B, T, F], [B, S, F]: u and w [R, H] if F / H is at least 2 R, a gate [H] if it is odd
+    bool present() const { return fixed || query || key; }
+    template <class V>
+    void visit(V& v, const std::string& name) {
+      v((name + "_fixed").c_str(), fixed);
+      v((name + "_query").c_str(), query);
+      v((name + "_key").c_str(), key);
+    }
+  };
+
+  struct Arguments {
+    at::Tensor q, k, v;
+    OptionalTensor q_position, r, valid_keys;
+    Stage pre, post;
+    std::int64_t rank = 0, groups = 1;  // of both stages
+    bool skip = true;
+    // A mixture, if `factor` [R] is given: s_r = factor_r q . k_r + query_term_r + key_term_r, the terms [B, H, R, T]
+    // and [B, G, R, S]. k alone: all components share their product; else more_keys has those of 2 .. R.
+    OptionalTensor factor, query_term, key_term;
+    std::vector<at::Tensor> more_keys;
+    double epsilon = 0.0;
+    bool maximum = false;
+    double scale = 1.0;  // of dot products and of the relative term
+    bool causal = true;
+    std::int64_t window = 0;
+
+    bool composed() const { return pre.present() || post.present(); }
+    template <class V>
+    void visit(V& visitor) {
+      visitor("q", q);
+      visitor("k", k);
+      visitor("v", v);
+      visitor("q_position", q_position);
+      visitor("r", r);
+      visitor.constant("valid_keys", valid_keys);
+      pre.visit(visitor, "pre");
+      post.visit(visitor, "post");
+      visitor("rank", rank);
+      visitor("groups", groups);
+      visitor("skip", skip);
+      visitor.constant("factor", factor);
+      visitor("query_term", query_term);
+      visitor("key_term", key_term);
+      visitor("more_keys", more_keys);
+      visitor("epsilon", epsilon);
+      visitor("maximum", maximum);
+      visitor("scale", scale);
+      visitor("causal", causal);
+      visitor("window", window);
+    }
+  };
+
+  struct Results {
+    at::Tensor o, log_sum;  // [B, H, T, e] lying by token, [B, H, T]
+    template <class V>
+    void visit(V& v) {
+      v("o", o);
+      v("log_sum", log_sum);
+    }
+  };
+
+  struct Backward {
+    at::Tensor grad, log_sum;
+    OptionalTensor o;  // without composition
+    Arguments in;
+    template <class V>
+    void visit(V& v) {
+      v("grad", grad);
+      v("log_sum", log_sum);
+      v("o", o);
+      in.visit(v);
+    }
+  };
+
+  static Backward save(const Arguments& in, const Results& out) {
+    return {{}, out.log_sum, in.composed() ? std::nullopt : OptionalTensor(out.o), in};
+  }
+};
+
+// What the operator takes for these inputs.
+FusedAttention::Arguments fused_arguments(const AttentionInputs& in);
+
+}  // namespace headroom::ops

@@ -1,0 +1,77 @@
+#include <cmath>
+#include <limits>
+
+#include "headroom/ops/attention.h"
+#include "ops/attention/mask.h"
+#include "ops/attention/mixture_scores.h"
+
+namespace headroom::ops {
+namespace {
+
+// From columns that stand for offsets delta = c - (S - 1) to columns that stand for keys: entry (i, j) of the result
+// is entry (i, j + T - 1 - i) of `by_offset` [B, H, T, C]. One more column turns the shift of each row into a reshape.
+at::Tensor skew(const at::Tensor& by_offset, std::int64_t n_keys) {
+  const std::int64_t b = by_offset.size(0), h = by_offset.size(1), t = by_offset.size(2), c = by_offset.size(3);
+  const at::Tensor padded = at::constant_pad_nd(by_offset, {0, 1});
+  return padded.reshape({b, h, t * (c + 1)}).narrow(2, t - 1, t * c).view({b, h, t, c}).narrow(3, 0, n_keys);
+}
+
+// Softmax over visible keys, with `sink` added to the sum of exponentials. A row that sees nothing gives 0.
+at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& visible, double sink, bool may_be_blind) {
+  at::Tensor s = scores;
+  if (visible.defined()) {
+    s = s.masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity());
+  }
+  if (sink > 0.0) {
+    std::vector<std::int64_t> column = s.sizes().vec();
+    column.back() = 1;
+    return at::cat({s, at::full(column, std::log(sink), s.options())}, -1).softmax(-1).narrow(-1, 0, s.size(-1));
+  }
+  if (!may_be_blind) {
+    return s.softmax(-1);
+  }
+  // Such a row would be 0/0: score it evenly, then take its probabilities away.
+  const at::Tensor blind = s.detach().isneginf().all(-1, /*keepdim=*/true);
+  return s.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0);
+}
+
+at::Tensor content_scores(const AttentionInputs& in, AttentionTrace* trace) {
+  if (in.mixture) {
+    return mixture_scores(in, trace != nullptr ? &trace->components : nullptr);
+  }
+  return in.q.matmul(for_every_head(in.k, in.q.size(1)).transpose(2, 3)) * in.scale;
+}
+
+}  // namespace
+
+at::Tensor attention_reference(const AttentionInputs& in, AttentionTrace* trace) {
+  const double sink = in.mixture ? in.mixture->epsilon : 0.0;
+  const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
+  const auto softmax = [&](const at::Tensor& scores, const at::Tensor& visible) {
+    return masked_softmax(scores, visible, sink, may_be_blind);
+  };
+  return weighted_attention(in, softmax, trace);
+}
+
+at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, AttentionTrace* trace) {
+  const std::int64_t n_heads = in.q.size(1), n_queries = in.q.size(2), n_keys = in.k.size(2);
+  at::Tensor scores = content_scores(in, trace);
+  if (in.r) {
+    scores = scores + skew(in.q_position->matmul(in.r->transpose(1, 2)), n_keys) * in.scale;
+  }
+  if (scores.scalar_type() == at::kBFloat16 || scores.scalar_type() == at::kHalf) {
+    scores = scores.to(at::kFloat);
+  }
+  const at::Tensor composed = in.pre ? apply_head_map(*in.pre, scores) : scores;
+  const at::Tensor p = weigh(composed, visible_keys(in.mask, n_queries, n_keys, in.q.device()));
+  const at::Tensor p_composed = in.post ? apply_head_map(*in.post, p) : p;
+  if (trace != nullptr) {
+    trace->scores = scores;
+    trace->scores_composed = composed;
+    trace->probs = p;
+    trace->probs_composed = p_composed;
+  }
+  return p_composed.to(in.v.scalar_type()).matmul(for_every_head(in.v, n_heads));
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,34 @@
+// Products with chosen matrices as an operator of torch's dispatcher, and its way back.
+#pragma once
+
+#include "headroom/ops/expert_linear.h"
+#include "ops/operator.h"
+
+namespace headroom::ops {
+
+struct FusedExpertLinear {
+  static constexpr const char* kName = "expert_linear_fused";
+  struct Arguments : ExpertLinearInputs {
+    template <class V>
+    void visit(V& v) {
+      v("input", input);
+      v("bank", bank);
+      v.constant("index", index);
+      v("weight", weight);
+      v("sum_heads", sum_heads);
+    }
+  };
+  using Results = Single;
+  struct Backward {
+    at::Tensor grad;
+    Arguments in;
+    template <class V>
+    void visit(V& v) {
+      v("grad", grad);
+      in.visit(v);
+    }
+  };
+  static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
+};
+
+}  // namespace headroom::ops

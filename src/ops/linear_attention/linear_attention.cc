@@ -1,0 +1,101 @@
+#include "headroom/ops/linear_attention.h"
+
+#include "headroom/core/error.h"
+#include "ops/backend.h"
+#include "ops/linear_attention/sums.h"
+#include "ops/operator.h"
+
+namespace headroom::ops {
+namespace {
+
+at::Tensor wide(const at::Tensor& t) {
+  return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat);
+}
+
+void check(const LinearAttentionInputs& in) {
+  const at::Tensor &q = in.q, &k = in.k;
+  const bool fits = q.dim() == 4 && k.dim() == 4 && k.sym_sizes() == in.v.sym_sizes() &&
+                    q.sym_size(0) == k.sym_size(0) && q.sym_size(3) == k.sym_size(3) && k.sym_size(1) > 0 &&
+                    q.sym_size(1) % k.sym_size(1) == 0;
+  if (!fits) {
+    fail("linear attention: q must be [B, H, T, e], k and v [B, G, S, e] with G dividing H");
+  }
+  if (in.causal && q.sym_size(2) > k.sym_size(2)) {
+    fail("linear attention: a causal mask needs at least as many keys as queries, got {} and {}",
+         c10::str(k.sym_size(2)), c10::str(q.sym_size(2)));
+  }
+}
+
+struct LinearAttentionArguments : LinearAttentionInputs {
+  template <class V>
+  void visit(V& visitor) {
+    visitor("q", q);
+    visitor("k", k);
+    visitor("v", v);
+    visitor.constant("valid_keys", valid_keys);
+    visitor.by_name();
+    visitor("causal", causal);
+    visitor("factor", factor);
+    visitor("output_factor", output_factor);
+    visitor("normalise", normalise);
+    visitor("epsilon", epsilon);
+  }
+};
+
+at::Tensor linear_attention_call(const Call<LinearAttentionArguments>& c) {
+  return linear_attention(c.in, implementation_named(c.implementation));
+}
+
+// With a state, which comes out moved on.
+struct LinearAttentionStep {
+  LinearAttentionArguments in;
+  OptionalTensor kv, k;  // LinearState
+  template <class V>
+  void visit(V& v) {
+    in.visit(v);
+    v("state_kv", kv);
+    v("state_k", k);
+  }
+};
+struct LinearAttentionStepResults {
+  at::Tensor o, kv, k;
+  template <class V>
+  void visit(V& v) {
+    v("o", o);
+    v("state_kv", kv);
+    v("state_k", k);
+  }
+};
+
+LinearAttentionStepResults linear_attention_step(const LinearAttentionStep& c) {
+  LinearState state{c.kv.value_or(at::Tensor()), c.k.value_or(at::Tensor())};
+  const at::Tensor o = linear_attention(c.in, Implementation::automatic, &state);
+  return {o, state.kv, state.k};
+}
+
+}  // namespace
+
+at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation implementation, LinearState* carried) {
+  check(in);
+  const auto* fused = choose_backend<LinearSumsInputs, LinearSums>("linear_attention", implementation, in.q.device(),
+                                                                   {in.q, in.k, in.v, in.causal, carried});
+  LinearSumsInputs all{wide(in.q), wide(in.k), wide(in.v), in.causal, carried};
+  if (in.valid_keys) {
+    all.k = all.k * in.valid_keys->to(all.k.scalar_type()).unsqueeze(1).unsqueeze(3);
+  }
+  const LinearSums sums = fused != nullptr ? fused->run(all) : linear_sums_reference(all);
+  at::Tensor o = sums.values * (in.factor * in.output_factor);
+  if (in.normalise) {
+    const at::Tensor weight = sums.weights * in.factor + in.epsilon;
+    const at::Tensor none = weight.detach().eq(0.0);
+    o = (o / weight.masked_fill(none, 1.0).unsqueeze(-1)).masked_fill(none.unsqueeze(-1), 0.0);
+  }
+  return o.to(in.v.scalar_type());
+}
+
+TORCH_LIBRARY_FRAGMENT(headroom, library) {
+  offer<Call<LinearAttentionArguments>, linear_attention_call>(library, "linear_attention");
+  offer<LinearAttentionStep, linear_attention_step>(library, "linear_attention_step");
+}
+
+}  // namespace headroom::ops

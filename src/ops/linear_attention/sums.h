@@ -1,0 +1,23 @@
+// The sums that linear attention is made of, which its implementations compute each in its own way.
+#pragma once
+
+#include "headroom/ops/linear_attention.h"
+
+namespace headroom::ops {
+
+// Over keys, of a_ij v_j and of a_ij, without the factor.
+struct LinearSums {
+  at::Tensor values;   // [B, H, T, e]
+  at::Tensor weights;  // [B, H, T]
+};
+
+// float32 or float64, padded keys are 0.
+struct LinearSumsInputs {
+  at::Tensor q, k, v;
+  bool causal;
+  LinearState* carried;  // null: no state
+};
+
+LinearSums linear_sums_reference(const LinearSumsInputs& in);
+
+}  // namespace headroom::ops
