@@ -2,42 +2,64 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "headroom/ops/expert_linear.h"
+#include "ops/expert_linear/operator.h"
 
 namespace headroom::ops {
 namespace registration_test {
 
+// What users call: made of the operators below.
+const std::set<std::string> kPublic = {"adamw_step",
+                                       "attention",
+                                       "dropout",
+                                       "expert_linear",
+                                       "head_map",
+                                       "linear",
+                                       "linear_attention",
+                                       "linear_attention_step",
+                                       "linear_cross_entropy"};
+const std::set<std::string> kFused = {
+    "attention_fused", "dropout_fused", "expert_linear_fused", "linear_fused", "linear_cross_entropy_fused",
+    "prefix_product",  "row_terms"};
+
 TEST(Registration, EveryOperatorHasItsDispatchKeys) {
   // Pulls the library in, then looks at all that it registered.
   expert_linear({.input = at::ones({1, 1}), .bank = at::ones({1, 1, 1}), .index = at::zeros({1, 1, 1}, at::kLong)});
-  int found = 0;
+  std::set<std::string> found, expected = kPublic;
+  for (const std::string& name : kFused) {
+    expected.insert(name);
+    if (name != "prefix_product") {  // its gradients are products of the same kind
+      expected.insert(name + "_backward");
+    }
+  }
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (name.getNamespace() != std::optional<c10::string_view>("headroom")) {
       continue;
     }
-    ++found;
+    found.insert(name.name);
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
-    const bool backward = name.name.ends_with("_backward");
-    EXPECT_TRUE(op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) << name.name;
-    EXPECT_TRUE(op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) << name.name;
-    EXPECT_TRUE(backward || op.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) << name.name;
+    const auto has = [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); };
+    const bool made_of_others = kPublic.count(name.name) > 0;
+    EXPECT_EQ(has(c10::DispatchKey::CompositeImplicitAutograd), made_of_others) << name.name;
+    EXPECT_EQ(has(c10::DispatchKey::CPU), !made_of_others) << name.name;
+    EXPECT_EQ(has(c10::DispatchKey::Meta), !made_of_others) << name.name;
+    EXPECT_EQ(has(c10::DispatchKey::Autograd), kFused.count(name.name) > 0) << name.name;
   }
-  EXPECT_GE(found, 8);
+  EXPECT_EQ(found, expected);
 }
 
 TEST(Registration, MetaTensorsGetShapes) {
   const auto meta = at::TensorOptions(at::kFloat).device(at::kMeta);
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("headroom::expert_linear", "")
-                             .typed<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                               const std::optional<at::Tensor>&, bool)>();
-  const at::Tensor index = at::empty({5, 2, 1}, meta.dtype(at::kLong));
-  EXPECT_EQ(op.call(at::empty({5, 3}, meta), at::empty({4, 3, 7}, meta), index, {}, false).sizes(),
-            at::IntArrayRef({5, 2, 7}));
-  EXPECT_EQ(op.call(at::empty({5, 3}, meta), at::empty({4, 3, 7}, meta), index, {}, true).sizes(),
-            at::IntArrayRef({5, 7}));
+  FusedExpertLinear::Arguments in;
+  in.input = at::empty({5, 3}, meta);
+  in.bank = at::empty({4, 3, 7}, meta);
+  in.index = at::empty({5, 2, 1}, meta.dtype(at::kLong));
+  EXPECT_EQ(call<FusedExpertLinear>(in).result.sizes(), at::IntArrayRef({5, 2, 7}));
+  in.sum_heads = true;
+  EXPECT_EQ(call<FusedExpertLinear>(in).result.sizes(), at::IntArrayRef({5, 7}));
 }
 
 }  // namespace registration_test

@@ -83,8 +83,8 @@ struct FusedAttention {
     void visit(V& v) {
       v("grad", grad);
       v("log_sum", log_sum);
-      v("o", o);
       in.visit(v);
+      v("o", o);
     }
   };
 
