@@ -1,0 +1,228 @@
+"""The operators as Python sees them: their schemas, derivatives and meta kernels by torch's own checker, and compiled."""
+
+import os
+
+import pytest
+import torch
+from torch.library import opcheck
+
+torch.ops.load_library(os.environ["HEADROOM_OPERATORS"])
+ops = torch.ops.headroom
+
+B, H, G, T, S, E = 2, 4, 2, 9, 13, 5
+
+
+def rand(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def strided(*shape, seed=0):
+    """The axes of heads and tokens lie the other way round, as a projection leaves them."""
+    shape = list(shape)
+    shape[1], shape[2] = shape[2], shape[1]
+    return rand(*shape, seed=seed).transpose(1, 2)
+
+
+def heads():
+    return strided(B, H, T, E, seed=1), strided(B, G, S, E, seed=2), strided(B, G, S, E, seed=3)
+
+
+def valid_keys():
+    valid = torch.ones(B, S, dtype=torch.bool)
+    valid[0, 3:5] = False
+    return valid
+
+
+def factors(n, rank, seed):
+    return rand(B, n, (2 * rank + 1) * H, seed=seed)
+
+
+def attention_samples():
+    """Keyword arguments of `attention` besides q, k and v."""
+    relative = dict(q_position=strided(B, H, T, E, seed=4), r=rand(H, S, E, seed=5))
+    composed = dict(
+        pre_fixed=rand(2, 2, 2, seed=6), pre_groups=2, post_groups=2,
+        pre_query=factors(T, 2, 7), pre_query_rank=2, pre_query_gate=True,
+        pre_key=factors(S, 2, 8), pre_key_rank=2, pre_key_gate=True,
+        post_query=factors(T, 2, 9), post_query_rank=2, post_query_gate=True)
+    mixture = dict(mixture_keys=[strided(B, G, S, E, seed=10)], mixture_coefficient=torch.tensor([0.3, 0.2]),
+                   mixture_prior=rand(2, G, S, seed=11).exp(), mixture_epsilon=0.1)
+    shifted = dict(mixture_shift=rand(3, G, 1, E, seed=12), mixture_coefficient=torch.tensor([0.3, 0.2, 0.1]))
+    return {
+        "plain": dict(scale=0.4),
+        "window": dict(scale=0.4, window=4, valid_keys=valid_keys()),
+        "both_ways": dict(causal=False, valid_keys=valid_keys()),
+        "relative": relative,
+        "composed": composed,
+        "post_only": dict(post_fixed=rand(1, H, H, seed=13)),
+        "mixture": mixture,
+        "best_component": dict(mixture_shift=shifted["mixture_shift"], mixture_maximum=True),
+        "shifted": shifted,
+    }
+
+
+ATTENTION = attention_samples()
+FORWARD = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static",
+           "test_aot_dispatch_dynamic")
+BACKWARD = ("test_schema", "test_faketensor")
+
+
+def leaves(arguments):
+    """The same with every floating tensor wanting a gradient, but those that have none."""
+    def leaf(name, value):
+        if isinstance(value, list):
+            return [leaf(name, item) for item in value]
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and name != "mixture_coefficient":
+            return value.detach().clone().requires_grad_(True)
+        return value
+    return {name: leaf(name, value) for name, value in arguments.items()}
+
+
+def samples():
+    """(operator, arguments by name) of every public operator with a derivative, with and without its options."""
+    q, k, v = heads()
+    for name, options in ATTENTION.items():
+        yield f"attention {name}", ops.attention, dict(q=q, k=k, v=v, **options)
+    yield "linear_attention", ops.linear_attention, dict(q=q.exp(), k=k.exp(), v=v, valid_keys=valid_keys())
+    yield "linear_attention both ways", ops.linear_attention, dict(q=q.exp(), k=k.exp(), v=v, causal=False)
+    index = torch.stack([torch.randperm(6, generator=torch.Generator().manual_seed(i))[:4].view(2, 2) for i in range(7)])
+    yield "expert_linear", ops.expert_linear, dict(input=rand(7, 5), bank=rand(6, 5, 3), index=index)
+    yield "expert_linear weighted", ops.expert_linear, dict(
+        input=rand(7, 2, 5), bank=rand(6, 5, 3).transpose(1, 2).contiguous().transpose(1, 2), index=index,
+        weight=rand(7, 2, 2), sum_heads=True)
+    yield "linear", ops.linear, dict(x=rand(7, 5), w=rand(3, 5).t(), b=rand(3))
+    yield "linear without bias", ops.linear, dict(x=rand(1, 5), w=rand(5, 3))
+    target = torch.tensor([0, 3, -1, 10, 2, 4, 4])
+    yield "linear_cross_entropy", ops.linear_cross_entropy, dict(x=rand(7, 5), w=rand(5, 11), target=target, b=rand(11))
+    yield "linear_cross_entropy without bias", ops.linear_cross_entropy, dict(x=rand(7, 5), w=rand(11, 5).t(),
+                                                                              target=target)
+    yield "dropout", ops.dropout, dict(x=rand(7, 5), p=0.3, seed=3, relu=True)
+    yield "head_map", ops.head_map, dict(a=rand(B, H, T, S), fixed=rand(1, H, H), query=factors(T, 1, 1), query_rank=1,
+                                         query_gate=True)
+
+
+SAMPLES = {name: (operator, arguments) for name, operator, arguments in samples()}
+# Its way through the reference's plain operations asks for sizes as numbers.
+STATIC = {"head_map"}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_public_operator(name):
+    operator, arguments = SAMPLES[name]
+    tests = [test for test in FORWARD if name not in STATIC or test != "test_aot_dispatch_dynamic"]
+    opcheck(operator, (), leaves(arguments), test_utils=tests)
+
+
+class Recorder(torch.utils._python_dispatch.TorchDispatchMode):
+    """Every call of an operator of ours, as the dispatcher sees it after autograd."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "headroom":
+            self.calls.append((func, args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def calls_of(name):
+    operator, arguments = SAMPLES[name]
+    given = leaves(arguments)
+    with Recorder() as recorder:
+        operator(**given).sum().backward()
+    return recorder.calls
+
+
+def test_every_operator_is_called_by_a_sample():
+    called = {func.name().split("::")[1] for name in SAMPLES for func, _, _ in calls_of(name)}
+    assert called == {
+        "attention_fused", "attention_fused_backward", "row_terms", "row_terms_backward", "prefix_product",
+        "expert_linear_fused", "expert_linear_fused_backward", "linear_fused", "linear_fused_backward",
+        "linear_cross_entropy_fused", "linear_cross_entropy_fused_backward", "dropout_fused", "dropout_fused_backward"}
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "head_map"])
+def test_fused_operators_and_their_ways_back(name):
+    """What the public operator calls: meta kernels give the strides and types of the real ones."""
+    calls = calls_of(name)
+    assert any(func.name().endswith("_backward") for func, _, _ in calls) or "prefix_product" in str(calls[0][0])
+    for func, args, kwargs in calls:
+        with torch.no_grad():
+            opcheck(func, args, kwargs, test_utils=BACKWARD)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_fused_is_near_the_reference(name):
+    operator, arguments = SAMPLES[name]
+    if "implementation" not in {argument.name for argument in operator.default._schema.arguments}:
+        return
+    results = []
+    for implementation in ("fused", "reference"):
+        given = leaves(arguments)
+        y = operator(**given, implementation=implementation)
+        tensors = [t for value in given.values() for t in (value if isinstance(value, list) else [value])
+                   if isinstance(t, torch.Tensor) and t.requires_grad]
+        results.append([y, *torch.autograd.grad((y * rand(*y.shape, seed=20)).sum(), tensors)])
+    largest = max(t.abs().max() for t in results[1][1:])
+    for fused, reference in zip(*results):
+        # Both add up in float32: twice the bound of the comparison with float64 (tests/ops/fused_heads_test.cc).
+        assert (fused - reference).abs().max() <= 6e-5 * max(reference.abs().max(), 0.1 * largest)
+
+
+def test_unknown_implementation_is_refused():
+    with pytest.raises(RuntimeError, match="must be automatic, reference or fused"):
+        ops.linear(rand(2, 3), rand(3, 4), implementation="quick")
+
+
+def test_factors_that_do_not_fit_are_refused():
+    q, k, v = heads()
+    with pytest.raises(RuntimeError, match="factors of the query side"):
+        ops.attention(q, k, v, pre_query=rand(B, T, 3), pre_query_rank=2)
+
+
+def test_adamw_step():
+    p, g, m, v = [[t] for t in (rand(7), rand(7, seed=1), torch.zeros(7), torch.zeros(7))]
+    other = torch.nn.Parameter(p[0].clone())
+    other.grad = g[0].clone()
+    ops.adamw_step(p, g, m, v, 1, learning_rate=0.1, weight_decay=0.01)
+    torch.optim.AdamW([other], lr=0.1, weight_decay=0.01).step()
+    torch.testing.assert_close(p[0], other.detach())
+    assert m[0].abs().sum() > 0
+
+
+def test_linear_attention_carries_its_state():
+    q, k, v = (rand(B, H, 6, E, seed=i).exp() for i in range(3))
+    whole = ops.linear_attention(q, k, v, epsilon=0.1)
+    kv = total = None
+    parts = []
+    for begin in (0, 2, 5):
+        end = {0: 2, 2: 5, 5: 6}[begin]
+        o, kv, total = ops.linear_attention_step(q[:, :, begin:end], k[:, :, begin:end], v[:, :, begin:end],
+                                                 epsilon=0.1, state_kv=kv, state_k=total)
+        parts.append(o)
+    torch.testing.assert_close(torch.cat(parts, 2), whole)
+
+
+def layer(x, bank, index, relative, w_out, b_out, target):
+    """Expert projections, relative attention, output layer and loss."""
+    n, heads_ = B * T, 2
+    q, k, v = (ops.expert_linear(x.reshape(n, -1), bank[i], index).view(B, T, heads_, E).transpose(1, 2)
+               for i in range(3))
+    o = ops.attention(q, k, v, scale=0.5, q_position=q + 0.1, r=relative)
+    y = ops.dropout(o.transpose(1, 2).reshape(n, heads_ * E), p=0.2, seed=7)
+    return ops.linear_cross_entropy(ops.linear(y, w_out, b_out), w_out.t(), target)
+
+
+def test_compiled_equals_eager():
+    index = torch.randint(0, 3, (B * T, 2, 1), generator=torch.Generator().manual_seed(0))
+    target = torch.randint(0, 2 * E, (B * T,), generator=torch.Generator().manual_seed(1))
+    make = lambda: [t.requires_grad_(True) for t in (  # noqa: E731
+        rand(B, T, 6), rand(3, 3, 6, E, seed=1), rand(2, T, E, seed=2), rand(2 * E, 8, seed=3), rand(8, seed=4))]
+    results = []
+    for run in (layer, torch.compile(layer, backend="aot_eager", fullgraph=True)):
+        x, bank, relative, w_out, b_out = given = make()
+        loss = run(x, bank, index, relative, w_out, b_out, target)
+        results.append([loss, *torch.autograd.grad(loss, given)])
+    for eager, compiled in zip(*results):
+        torch.testing.assert_close(compiled, eager, rtol=0, atol=0)
