@@ -39,14 +39,15 @@ TEST(Registration, EveryOperatorHasItsDispatchKeys) {
     if (name.getNamespace() != std::optional<c10::string_view>("headroom")) {
       continue;
     }
-    found.insert(name.name);
+    const std::string own = name.name.substr(std::string("headroom::").size());
+    found.insert(own);
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
     const auto has = [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); };
-    const bool made_of_others = kPublic.count(name.name) > 0;
+    const bool made_of_others = kPublic.count(own) > 0;
     EXPECT_EQ(has(c10::DispatchKey::CompositeImplicitAutograd), made_of_others) << name.name;
     EXPECT_EQ(has(c10::DispatchKey::CPU), !made_of_others) << name.name;
     EXPECT_EQ(has(c10::DispatchKey::Meta), !made_of_others) << name.name;
-    EXPECT_EQ(has(c10::DispatchKey::Autograd), kFused.count(name.name) > 0) << name.name;
+    EXPECT_EQ(has(c10::DispatchKey::Autograd), kFused.count(own) > 0) << name.name;
   }
   EXPECT_EQ(found, expected);
 }
