@@ -87,8 +87,8 @@ void add_costs(ComparedRun& run) {
 }
 
 std::vector<std::string> speak(const fs::path& folder, const CompareResult& result, const CompareRequest& request) {
-  const at::Device device = train::resolve(request.configs.front().config.train.device);
   const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(folder));
+  const at::Device device = train::resolve(checkpoint.config.train.device);
   const nn::Context context = train::make_context(checkpoint.config.train, device);
   const std::unique_ptr<models::Model> model = eval::build_writer(checkpoint, device, context);
   const models::LanguageModel& writer = models::as_language_model(*model, "compare");

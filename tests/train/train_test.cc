@@ -199,6 +199,17 @@ TEST_F(Train, NeverSavesParametersThatAreNotFinite) {
   EXPECT_FALSE(eval::has_checkpoints(folder_ / "run"));
 }
 
+TEST_F(Train, GoesOnWhereverItIsAskedTo) {
+  config_.train.steps = 2;
+  train(request("run"));
+  config_.train.steps = 4;
+  config_.train.device = "cpu";  // was "auto"
+  EXPECT_EQ(train(request("run", /*resume=*/true)).steps, 4);
+  config_.train.device = "cuda:999";
+  config_.train.steps = 6;
+  EXPECT_NE(refusal(request("run", /*resume=*/true)).find("device cuda:999"), std::string::npos);
+}
+
 // Nobody said how many words there are: as many as the training text has.
 TEST_F(Train, AVocabularyThatWasNotGivenIsTheTokenizers) {
   config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
