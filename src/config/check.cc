@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "checker.h"
+#include "headroom/config/attention_part.h"
 
 namespace headroom::config {
 namespace {
@@ -73,13 +74,12 @@ void check_kind(const Checker& here, const ModelOptions& m) {
   here.require(!m.has_classes() || !m.tied_embeddings, "tied_embeddings",
                "must be false with {}, whose head knows classes, not tokens", kind);
   if (vision) {
-    here.require(m.patch_size > 0 && m.image_size >= m.patch_size && m.image_size % m.patch_size == 0, "patch_size",
-                 "must divide image_size = {}, got {}", m.image_size, m.patch_size);
-    here.require(m.attention.position != "sinusoidal" || m.d_model % 4 == 0, "d_model",
+    here.require(m.has_whole_patches(), "patch_size", "must divide image_size = {}, got {}", m.image_size,
+                 m.patch_size);
+    here.require(m.attention.position->added_vectors() != AddedVectors::fixed || m.d_model % 4 == 0, "d_model",
                  "must be a multiple of 4 with sinusoidal positions of rows and columns, got {}", m.d_model);
-    const std::int64_t side = m.image_size / m.patch_size;
-    here.require(m.context_length == side * side, "context_length", "must be {}, the patches of a picture, got {}",
-                 side * side, m.context_length);
+    here.require(m.context_length == m.patches(), "context_length", "must be {}, the patches of a picture, got {}",
+                 m.patches(), m.context_length);
   }
 }
 

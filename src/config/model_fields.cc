@@ -1,4 +1,5 @@
 #include "headroom/config/model_options.h"
+#include "headroom/core/error.h"
 
 // The sizes' upper ends are far beyond any model; they keep every product of two of them inside 64 bits.
 namespace headroom::config {
@@ -52,6 +53,13 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("image_channels", o.image_channels, between(1, 1024), "vision: numbers of a pixel");
   fields.table("attention", o.attention, "every attention layer");
   fields.table("mlp", o.mlp, "the MLP behind every attention layer");
+}
+
+std::int64_t ModelOptions::patches() const {
+  if (!has_whole_patches()) {
+    misuse("model.patch_size: must divide image_size = {}, got {}", image_size, patch_size);
+  }
+  return (image_size / patch_size) * (image_size / patch_size);
 }
 
 }  // namespace headroom::config

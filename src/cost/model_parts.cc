@@ -5,14 +5,7 @@ namespace headroom::cost {
 using namespace config;
 
 Exact tokens_of(const ModelOptions& model) {
-  if (model.kind != ModelKind::vision) {
-    return model.context_length;
-  }
-  if (model.patch_size < 1) {
-    misuse("cost: model.patch_size must be at least 1 with kind = \"vision\", got {}", model.patch_size);
-  }
-  const Exact side = model.image_size / model.patch_size;
-  return side * side;
+  return model.kind == ModelKind::vision ? model.patches() : model.context_length;
 }
 
 Exact patch_numbers(const ModelOptions& model) {

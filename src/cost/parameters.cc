@@ -50,9 +50,10 @@ std::int64_t count_parameters(const ModelOptions& model) {
   const Exact norm = model.norm == Norm::layer ? d * 2 : d;
   Exact n = embedding_parameters(model, d) + outer_norms(model) * norm;
   n += model.has_classes() ? class_head(model) : vocabulary_head(model, d);
+  const bool learns_positions = model.attention.position->added_vectors() == AddedVectors::learned;
   const std::vector<Stack> stacks = stacks_of(model);
   for (const Stack& stack : stacks) {
-    n += model.attention.position->table_parameters(d, stack.tokens);
+    n += learns_positions ? d * stack.tokens : 0;
     Exact block = stack.norms * norm + mlp_parameters(model.mlp, d);
     for (std::size_t i = 0; i < stack.attentions.size(); ++i) {
       block += attention_parameters(stack.attentions[i], d, stack.spans[i].sources);

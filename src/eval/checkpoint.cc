@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
@@ -163,7 +164,7 @@ at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std
 // The parameters that the config asks for, as shapes without memory, against those of the file.
 void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   config::ModelOptions options = checkpoint.config.model;
-  if (options.attention.position == "sinusoidal") {
+  if (options.attention.position->added_vectors() == config::AddedVectors::fixed) {
     options.context_length = 1;  // its table is no parameter, and would be allocated even here
   }
   if (options.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/position.h"
 
@@ -26,9 +27,9 @@ Embedding::Embedding(const config::ModelOptions& o, at::Tensor matrix, const nn:
       dropout_(o.dropout),
       context_length_(o.context_length),
       embed_(std::move(matrix)) {
-  if (o.attention.position == "learned") {
+  if (o.attention.position->added_vectors() == config::AddedVectors::learned) {
     position_ = build.normal("position", {o.context_length, o.d_model}, deviation(o));
-  } else if (o.attention.position == "sinusoidal") {
+  } else if (o.attention.position->added_vectors() == config::AddedVectors::fixed) {
     position_ = nn::sinusoids(0, o.context_length, o.d_model, o.attention.rope_base, build.options());
   }
   if (o.kind == config::ModelKind::masked_language_model) {

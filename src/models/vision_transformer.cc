@@ -9,6 +9,7 @@
 #include "class_loss.h"
 #include "encoder.h"
 #include "example.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
 namespace headroom::models {
@@ -36,20 +37,18 @@ VisionTransformer::VisionTransformer(const config::ModelOptions& o, std::uint64_
   if (o.kind != config::ModelKind::vision) {
     misuse("model.kind: {} is no vision Transformer", config::name_of(o.kind));
   }
-  if (o.patch_size < 1 || o.image_size < o.patch_size || o.image_size % o.patch_size != 0) {
-    misuse("model.patch_size: must divide image_size = {}, got {}", o.image_size, o.patch_size);
-  }
+  const std::int64_t patches = o.patches(), side = o.image_size / o.patch_size;
   Parts& p = *parts_;
   const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
   p.options = o;
-  const std::int64_t side = o.image_size / o.patch_size, numbers = o.image_channels * o.patch_size * o.patch_size;
-  p.options.context_length = side * side;
+  const std::int64_t numbers = o.image_channels * o.patch_size * o.patch_size;
+  p.options.context_length = patches;
   const auto deviation = [](std::int64_t fan_in) { return 1.0 / std::sqrt(static_cast<double>(fan_in)); };
   p.patch_w = build.in("patch").truncated_normal("w", {numbers, o.d_model}, deviation(numbers));
   p.patch_b = build.in("patch").constant("b", {o.d_model}, 0.0);
-  if (o.attention.position == "learned") {
-    p.position = build.normal("position", {side * side, o.d_model}, deviation(o.d_model));
-  } else if (o.attention.position == "sinusoidal") {
+  if (o.attention.position->added_vectors() == config::AddedVectors::learned) {
+    p.position = build.normal("position", {patches, o.d_model}, deviation(o.d_model));
+  } else if (o.attention.position->added_vectors() == config::AddedVectors::fixed) {
     p.position = grid_sinusoids(side, o.d_model, o.attention.rope_base, build.options());
   }
   p.encoder.emplace(p.options, /*final_norm=*/true, build);

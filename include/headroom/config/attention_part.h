@@ -4,8 +4,9 @@
 // A part is a class that answers every question of its kind below, in a file of its own under src/config/attention/
 // that ends with
 //   const Registration<MyScore> kMyScore;
-// Symbols: T queries, S sources (memory and queries), d d_model, H n_heads, G key/value heads, e d_head, E n_experts,
-// k top_k, R keys at a position.
+// Symbols: T queries, S = M + T sources with M tokens of memory, C = S / T, d d_model, H n_heads, G key/value heads as
+// computed, e d_head, E n_experts, k top_k, n_sel selection matrices, R keys at a position. Every count is exact, and
+// throws MisuseError where it does not fit 63 bits.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct Span {
   bool self = true;  // the queries are the last of the sources; false: another sequence, there are no distances
 };
 
-// One layer and sequence as the SwitchHead papers count it (cost.h): S = C T with C chunks of context.
+// One layer and sequence in the papers' accounting (cost/cost.h).
 struct PaperSizes {
   Exact t = 0, s = 0, d = 0;
 };
@@ -120,14 +121,17 @@ class CompositionPart : public AttentionPart {
   virtual bool keeps_width() const = 0;                                    // as ScorePart's
 };
 
+// Vectors that a position scheme adds to the embeddings, one a position.
+enum class AddedVectors { none, learned, fixed };
+
 // How tokens know where they are.
 class PositionPart : public AttentionPart {
  public:
+  virtual AddedVectors added_vectors() const = 0;
   virtual bool has_distances() const = 0;  // between two tokens: there are none across two sequences
   virtual bool fits_width(const AttentionOptions& options) const = 0;  // whether d_head does, for matching
 
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;  // of one attention layer
-  virtual Exact table_parameters(Exact d_model, Exact tokens) const = 0;  // of one stack, beside its layers
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // Distances that occur and are projected, d e for each of position_heads(), and met by every query, e a head.
   virtual Exact offsets(const Span& span) const = 0;

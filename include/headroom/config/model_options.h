@@ -56,6 +56,9 @@ struct ModelOptions {
 
   std::int64_t decoder_layers() const { return n_decoder_layers == 0 ? n_layers : n_decoder_layers; }
   bool reads_tokens() const { return kind != ModelKind::vision; }  // of a vocabulary, rather than pictures
+  // vision: patches of a picture, context_length. Throws MisuseError unless has_whole_patches().
+  bool has_whole_patches() const { return patch_size > 0 && image_size >= patch_size && image_size % patch_size == 0; }
+  std::int64_t patches() const;
   // Whether the head chooses between classes rather than tokens.
   bool has_classes() const { return kind == ModelKind::classifier || kind == ModelKind::vision; }
 };

@@ -14,10 +14,10 @@ class NoPosition : public PositionPart {
   void check(const detail::Checker&, const ModelOptions&) const override {}
   void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
 
+  AddedVectors added_vectors() const override { return AddedVectors::none; }
   bool has_distances() const override { return false; }
   bool fits_width(const AttentionOptions&) const override { return true; }
   Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
-  Exact table_parameters(Exact, Exact) const override { return 0; }
   PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
   Exact offsets(const Span&) const override { return 0; }
 };
@@ -31,13 +31,14 @@ class LearnedPosition : public NoPosition {
                   "must not be \"learned\" with memory_length = {}: its table ends with the context",
                   model.memory_length);
   }
-  Exact table_parameters(Exact d, Exact tokens) const override { return d * tokens; }
+  AddedVectors added_vectors() const override { return AddedVectors::learned; }
 };
 
 class SinusoidalPosition : public NoPosition {
  public:
   std::string_view name() const override { return "sinusoidal"; }
   std::string_view about() const override { return "sines added to the embeddings"; }
+  AddedVectors added_vectors() const override { return AddedVectors::fixed; }
 };
 
 const Registration<NoPosition> kNoPosition;

@@ -28,6 +28,7 @@ class RelativePosition : public PositionPart {
     return {{"relative", [](AttentionOptions& o) { o.position_bias = true; }}};
   }
 
+  AddedVectors added_vectors() const override { return AddedVectors::none; }
   bool has_distances() const override { return true; }
   bool fits_width(const AttentionOptions&) const override { return true; }
 
@@ -35,7 +36,6 @@ class RelativePosition : public PositionPart {
   Exact parameters(const AttentionOptions& a, Exact d) const override {
     return (d + (a.position_bias ? 2 : 0)) * a.projection->position_heads(a) * a.d_head;
   }
-  Exact table_parameters(Exact, Exact) const override { return 0; }
 
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     return a.projection->paper_positions(a, z);

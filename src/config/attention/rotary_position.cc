@@ -31,12 +31,12 @@ class RotaryPosition : public PositionPart {
   }
   void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
 
+  AddedVectors added_vectors() const override { return AddedVectors::none; }
   bool has_distances() const override { return true; }
   bool fits_width(const AttentionOptions& a) const override {
     return rotating_channels(a) >= 2 && rotating_channels(a) % 2 == 0;
   }
   Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
-  Exact table_parameters(Exact, Exact) const override { return 0; }
   PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
   Exact offsets(const Span&) const override { return 0; }
 };
