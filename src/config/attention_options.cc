@@ -26,7 +26,7 @@ std::int64_t AttentionOptions::n_selections() const {
 }
 
 bool AttentionOptions::composes(const std::string& stage) const {
-  return composition != "none" && std::find(compose.begin(), compose.end(), stage) != compose.end();
+  return std::find(compose.begin(), compose.end(), stage) != compose.end();
 }
 
 std::int64_t AttentionOptions::key_components() const {

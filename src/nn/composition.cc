@@ -71,7 +71,7 @@ HeadMaps::HeadMaps(const config::AttentionOptions& options, bool dynamic, std::i
 HeadMaps::Stage HeadMaps::make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const {
   Stage stage;
   const std::int64_t groups = options_.compose_groups, m = options_.n_heads / groups;
-  if (options_.has_static_map()) {
+  if (!dynamic || options_.compose_static) {
     stage.fixed = build.normal("wb", {groups, m, m}, 0.1 / std::sqrt(static_cast<double>(options_.n_heads)));
   }
   if (dynamic) {

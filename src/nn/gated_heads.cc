@@ -10,7 +10,7 @@ namespace {
 
 class GatedHeads : public Projection {
  public:
-  GatedHeads(const config::AttentionOptions& options, const ProjectionInit& init, const Builder& build)
+  GatedHeads(const config::AttentionOptions& options, const LayerInit& init, const Builder& build)
       : heads_(make_head_projections(options, init, build)),
         choice_{.n_heads = 1,
                 .n_experts = options.n_heads,
@@ -41,7 +41,7 @@ class GatedHeads : public Projection {
 };
 
 const Factory<MakeProjection> kGatedHeads("gated_heads",
-                                          [](const config::AttentionOptions& options, const ProjectionInit& init,
+                                          [](const config::AttentionOptions& options, const LayerInit& init,
                                              const Builder& build) -> std::unique_ptr<Projection> {
                                             return std::make_unique<GatedHeads>(options, init, build);
                                           });

@@ -12,7 +12,7 @@ namespace {
 
 class HeadProjections : public Projection {
  public:
-  HeadProjections(const config::AttentionOptions& options, const ProjectionInit& init, const Builder& build)
+  HeadProjections(const config::AttentionOptions& options, const LayerInit& init, const Builder& build)
       : options_(options), d_model_(init.d_model) {
     q_ = input_side('q', options.n_heads, 1, init, build);
     k_ = input_side('k', options.kv_heads(), options.key_projections(), init, build);
@@ -75,7 +75,7 @@ class HeadProjections : public Projection {
                                                    : weights.normal(name, shape, std);
   }
 
-  Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const ProjectionInit& init,
+  Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const LayerInit& init,
                     const Builder& build) const {
     Matrix m;
     m.bank = options_.has_experts(which);
@@ -95,7 +95,7 @@ class HeadProjections : public Projection {
     return m;
   }
 
-  Matrix output_side(const ProjectionInit& init, const Builder& build) const {
+  Matrix output_side(const LayerInit& init, const Builder& build) const {
     Matrix m;
     m.bank = options_.has_experts('o');
     m.n_heads = options_.n_heads;
@@ -175,7 +175,7 @@ const Factory<MakeProjection> kExpertHeads("experts", make_head_projections);
 
 }  // namespace
 
-std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const ProjectionInit& init,
+std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const LayerInit& init,
                                                   const Builder& build) {
   return std::make_unique<HeadProjections>(options, init, build);
 }

@@ -31,8 +31,6 @@ class LinearScore : public Score {
     return ops::linear_attention(linear, context.implementation, call.linear);
   }
 
-  bool has_state() const override { return true; }
-
  private:
   at::Tensor feature(const at::Tensor& x) const {
     const at::Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);

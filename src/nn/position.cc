@@ -12,7 +12,7 @@ class OutsidePosition : public Position {
   void add_to(ops::AttentionInputs&, AttentionCache*, const Context&) const override {}
 };
 
-std::unique_ptr<Position> make_outside_position(const config::AttentionOptions&, const PositionPlace&, const Builder&) {
+std::unique_ptr<Position> make_outside_position(const config::AttentionOptions&, const LayerInit&, const Builder&) {
   return std::make_unique<OutsidePosition>();
 }
 

@@ -14,7 +14,7 @@ namespace {
 class RelativePosition : public Position {
  public:
   // Parameters "w_pos" [d, H, e] (shared: [d, e]), and "u", "v" [H, e] (shared: [1, e]) with position_bias.
-  RelativePosition(const config::AttentionOptions& options, const PositionPlace& place, const Builder& build);
+  RelativePosition(const config::AttentionOptions& options, const LayerInit& init, const Builder& build);
   std::optional<Rotary> rotary() const override { return std::nullopt; }
   void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const override;
 
@@ -26,11 +26,11 @@ class RelativePosition : public Position {
   at::Tensor w_pos_, u_, v_;
 };
 
-RelativePosition::RelativePosition(const config::AttentionOptions& o, const PositionPlace& place, const Builder& build)
-    : options_(o), d_model_(place.d_model) {
-  const double std = std::sqrt(2.0 / static_cast<double>(place.n_layers * place.d_model));
+RelativePosition::RelativePosition(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
+    : options_(o), d_model_(init.d_model) {
+  const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
   const bool shared = !o.projection->has_fixed_heads();
-  const std::int64_t d = place.d_model, e = o.d_head;
+  const std::int64_t d = init.d_model, e = o.d_head;
   const std::vector<std::int64_t> shape =
       shared ? std::vector<std::int64_t>{d, e} : std::vector<std::int64_t>{d, o.n_heads, e};
   w_pos_ = o.projection->starts_truncated() ? build.truncated_normal("w_pos", shape, std)
@@ -69,9 +69,9 @@ void RelativePosition::add_to(ops::AttentionInputs& in, AttentionCache* cache, c
 }
 
 const Factory<MakePosition> kRelativePosition("relative",
-                                              [](const config::AttentionOptions& options, const PositionPlace& place,
+                                              [](const config::AttentionOptions& options, const LayerInit& init,
                                                  const Builder& build) -> std::unique_ptr<Position> {
-                                                return std::make_unique<RelativePosition>(options, place, build);
+                                                return std::make_unique<RelativePosition>(options, init, build);
                                               });
 
 }  // namespace

@@ -44,7 +44,7 @@ class RotaryPosition : public Position {
 };
 
 const Factory<MakePosition> kRotaryPosition("rope",
-                                            [](const config::AttentionOptions& options, const PositionPlace&,
+                                            [](const config::AttentionOptions& options, const LayerInit&,
                                                const Builder&) -> std::unique_ptr<Position> {
                                               return std::make_unique<RotaryPosition>(options);
                                             });

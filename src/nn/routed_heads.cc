@@ -22,7 +22,7 @@ double xavier(std::int64_t in, std::int64_t out, double gain) {
 
 class RoutedHeads : public Projection {
  public:
-  RoutedHeads(const config::AttentionOptions& o, const ProjectionInit& init, const Builder& build) : options_(o) {
+  RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build) : options_(o) {
     const std::int64_t d = init.d_model, e = o.d_head, n = o.n_experts, r = o.key_projections();
     const double expert = xavier(d, e, 1.0), shared = xavier(d, e, 1.0 / std::sqrt(2.0));
     const Builder weights = build.for_products();
@@ -124,7 +124,7 @@ class RoutedHeads : public Projection {
 };
 
 const Factory<MakeProjection> kRoutedHeads("routed_heads",
-                                           [](const config::AttentionOptions& options, const ProjectionInit& init,
+                                           [](const config::AttentionOptions& options, const LayerInit& init,
                                               const Builder& build) -> std::unique_ptr<Projection> {
                                              return std::make_unique<RoutedHeads>(options, init, build);
                                            });

@@ -105,9 +105,7 @@ struct AttentionOptions {
   bool has_prior() const { return key_components() > 1 && mixing == Mixing::sum && prior != Prior::none; }
   // Routed heads share one key and one value.
   std::int64_t computed_kv_heads() const;
-  bool composes(const std::string& stage) const;  // "pre" or "post"
-  // A fixed learned map of the heads (talking heads), alone or beside the dynamic terms.
-  bool has_static_map() const { return composition == "static" || compose_static; }
+  bool composes(const std::string& stage) const;  // a composition at "pre" or "post"
   // Channels of a head that rotate: even, at most d_head.
   std::int64_t rope_channels() const;
   // The same layer between two sequences, which knows no distances between their tokens.

@@ -75,4 +75,10 @@ class Builder {
   bool for_products_ = false;
 };
 
+// Where a layer stands, which its parts' first values depend on.
+struct LayerInit {
+  std::int64_t d_model = 0;
+  std::int64_t n_layers = 1;
+};
+
 }  // namespace headroom::nn

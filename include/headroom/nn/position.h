@@ -39,12 +39,7 @@ class Position {
   virtual void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const = 0;
 };
 
-struct PositionPlace {
-  std::int64_t d_model = 0;
-  std::int64_t n_layers = 1;  // scales the initialisation
-};
-
-using MakePosition = std::unique_ptr<Position> (*)(const config::AttentionOptions& options, const PositionPlace& place,
+using MakePosition = std::unique_ptr<Position> (*)(const config::AttentionOptions& options, const LayerInit& init,
                                                    const Builder& build);
 
 }  // namespace headroom::nn

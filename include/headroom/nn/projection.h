@@ -41,17 +41,11 @@ class Projection {
   virtual at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const = 0;
 };
 
-// How the projections begin, set by the kind of layer (dense: truncated normal; experts: normal).
-struct ProjectionInit {
-  std::int64_t d_model = 0;
-  std::int64_t n_layers = 1;
-};
-
-using MakeProjection = std::unique_ptr<Projection> (*)(const config::AttentionOptions& options,
-                                                       const ProjectionInit& init, const Builder& build);
+using MakeProjection = std::unique_ptr<Projection> (*)(const config::AttentionOptions& options, const LayerInit& init,
+                                                       const Builder& build);
 
 // Dense and expert heads, which gated heads are made of.
-std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const ProjectionInit& init,
+std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const LayerInit& init,
                                                   const Builder& build);
 
 }  // namespace headroom::nn

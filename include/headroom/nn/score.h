@@ -33,8 +33,6 @@ class Score {
   // `in` has q [B, H, T, e], k and v [B, G, S, e], the mask, relative positions and head maps; the score adds the rest.
   // The heads' results [B, H, T, e].
   virtual at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const = 0;
-  // Whether decoding needs only a LinearState instead of all keys and values.
-  virtual bool has_state() const { return false; }
 };
 
 struct ScorePlace {

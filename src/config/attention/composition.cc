@@ -36,11 +36,6 @@ class NoComposition : public CompositionPart {
   bool keeps_width() const override { return false; }
 };
 
-// The fixed map, all stages.
-Exact map_numbers(const AttentionOptions& a) {
-  return a.has_static_map() ? heads_of_group(a) * a.n_heads * stages_of(a) : 0;
-}
-
 class StaticMap : public CompositionPart {
  public:
   std::string_view name() const override { return "static"; }
@@ -84,6 +79,12 @@ class StaticMap : public CompositionPart {
   }
   Exact cache_numbers(const AttentionOptions&) const override { return 0; }
   bool keeps_width() const override { return true; }  // it comes on top of heads as they are
+
+ private:
+  virtual bool has_map(const AttentionOptions&) const { return true; }
+  Exact map_numbers(const AttentionOptions& a) const {
+    return has_map(a) ? heads_of_group(a) * a.n_heads * stages_of(a) : 0;
+  }
 };
 
 class DynamicMaps : public StaticMap {
@@ -147,6 +148,8 @@ class DynamicMaps : public StaticMap {
   Exact cache_numbers(const AttentionOptions& a) const override { return factors(a, "key") * stages_of(a); }
 
  private:
+  bool has_map(const AttentionOptions& a) const override { return a.compose_static; }
+
   static bool contains(const std::vector<std::string>& list, const char* side) {
     return std::find(list.begin(), list.end(), side) != list.end();
   }
