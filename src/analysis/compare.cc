@@ -206,6 +206,7 @@ Json to_json(const CompareResult& result) {
     json["attention_macs"] = run.attention_macs;
     json["attention_memory"] = run.attention_memory;
     json["executed"] = run.executed;
+    json["interrupted"] = run.result.interrupted;
     json["machine"] = run.machine;
     json["samples"] = run.samples;
     runs.push_back(std::move(json));

@@ -50,12 +50,14 @@ std::string conclude_demo(const std::vector<ComparedRun>& runs) {
   }
   const ComparedRun &many = runs[0], &few = runs[1], &switchhead = runs[2];
   return fmt::format(
-      "With {}, SwitchHead has a validation perplexity of {}: {}, which has {}, and {}, which has {}; compared with {} "
-      "it "
-      "takes {}.",
-      matrices(switchhead), plain_number(switchhead.headline()), headline_against(switchhead, many),
-      many.config.model.attention.n_heads, headline_against(switchhead, few), few.config.model.attention.n_heads,
-      many.name, costs_against(switchhead, many));
+             "With {}, SwitchHead has a validation perplexity of {}: {}, which has {}, and {}, which has {}; compared "
+             "with {} "
+             "it "
+             "takes {}.",
+             matrices(switchhead), plain_number(switchhead.headline()), headline_against(switchhead, many),
+             many.config.model.attention.n_heads, headline_against(switchhead, few), few.config.model.attention.n_heads,
+             many.name, costs_against(switchhead, many)) +
+         caution(runs);
 }
 
 CompareResult demo(const DemoRequest& request) {

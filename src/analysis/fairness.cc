@@ -24,7 +24,8 @@ bool is_bookkeeping(const std::string& key) {
 
 // Keys that decide which tokens are predicted: figures over different ones say nothing about each other.
 bool decides_tokens(const std::string& key) {
-  static const std::set<std::string> kKeys = {"data.validation", "data.json_field", "data.separator"};
+  static const std::set<std::string> kKeys = {"data.validation", "data.json_field", "data.separator",
+                                              "train.evaluate_tokens"};
   return kKeys.contains(key) || key.starts_with("tokenizer.");
 }
 

@@ -65,6 +65,10 @@ std::string headline_against(const ComparedRun& run, const ComparedRun& other) {
   return fmt::format("{:.1f}% {} than {}", std::abs(percent), percent < 0.0 ? "lower" : "higher", than);
 }
 
+std::string caution(const std::vector<ComparedRun>& runs) {
+  return runs.size() < 2 ? "" : " Each model was trained once: a difference of a few percent may be chance.";
+}
+
 std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
   std::vector<std::string> costs;
   const auto add = [&](double mine, double others, const char* what, const char* same) {
@@ -109,7 +113,7 @@ std::string conclude(const std::vector<ComparedRun>& runs) {
   } else {
     text += fmt::format(", {}, at {}", headline_against(best, first), costs_against(best, first));
   }
-  return text + the_rest(runs, {&first, &other}) + ".";
+  return text + the_rest(runs, {&first, &other}) + "." + caution(runs);
 }
 
 }  // namespace headroom::analysis

@@ -51,6 +51,8 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("keep_checkpoints", o.keep_checkpoints, between(1, 1e6), "newest checkpoints kept");
   fields.add("evaluate_every", o.evaluate_every, between(0, 1e12),
              "steps between evaluations on the validation part; 0: only at the end");
+  fields.add("evaluate_tokens", o.evaluate_tokens, between(0, 1e15),
+             "predictions that an evaluation while training makes at most, from the beginning on; 0: all");
 }
 
 void describe(Fields& fields, Config& config) {

@@ -61,7 +61,8 @@ Progress::Progress(std::string what, std::int64_t total, std::string unit)
     : what_(std::move(what)),
       unit_(std::move(unit)),
       total_(total),
-      start_(Clock::now()),
+      born_(Clock::now()),
+      start_(born_),
       drawn_(start_),
       terminal_(detail::stderr_is_terminal()) {
   const std::lock_guard lock(screen());
@@ -82,6 +83,9 @@ Progress::~Progress() {
     put(kEraseLine);
   }
   std::erase(stack, this);
+  if (!stack.empty()) {  // whose units had to wait
+    stack.back()->start_ += Clock::now() - born_;
+  }
 }
 
 void Progress::start_at(std::int64_t done) {

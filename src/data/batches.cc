@@ -32,7 +32,6 @@ class FileBatches : public Batches {
   Batch next() override {
     Batch batch{
         .batch = shape_.batch, .length = shape_.length, .tokens = {}, .starts_afresh = starts_afresh(position_)};
-    batch.valid = shape_.batch * shape_.length;
     const std::int64_t width = shape_.length + 1;
     batch.tokens.resize(static_cast<std::size_t>(shape_.batch * width));
     for (std::int64_t row = 0; row < shape_.batch; ++row) {
@@ -107,44 +106,44 @@ std::unique_ptr<Batches> make_batches(std::shared_ptr<const TokenFile> file, Bat
   return std::make_unique<Streams>(file, shape);
 }
 
-EvaluationPass::EvaluationPass(std::shared_ptr<const TokenFile> file, BatchShape shape)
+EvaluationPass::EvaluationPass(std::shared_ptr<const TokenFile> file, EvaluationShape shape)
     : file_(std::move(file)), shape_(shape) {
-  check_shape(shape);
-  const std::int64_t full = file_->size() / (std::min(shape.length, file_->size()) + 1);
-  shape_.batch = std::clamp<std::int64_t>(full, 1, shape.batch);
-  const std::int64_t longest_stream = (file_->size() + shape_.batch - 1) / shape_.batch;
-  longest_ = longest_stream - 1;
+  constexpr std::int64_t kShare = 4;  // chunks that count for each one that only warms up, at least
+  check_shape({shape.batch, shape.length});
+  predictions_ = file_->size() - 1;
+  if (shape.most_predictions > 0) {
+    predictions_ = std::min(predictions_, shape.most_predictions);
+  }
+  const std::int64_t chunks = predictions_ / shape.length + (predictions_ % shape.length > 0 ? 1 : 0);
+  const std::int64_t most = shape.warming > 0 ? 1 + chunks / (kShare * shape.warming) : chunks;
+  shape_.batch = std::clamp<std::int64_t>(std::min(shape.batch, most), 1, std::max<std::int64_t>(chunks, 1));
+  // The first stream has nothing to warm up for: it counts as many chunks more.
+  steps_ = (chunks + (shape_.batch - 1) * shape.warming + shape_.batch - 1) / shape_.batch;
 }
 
-std::int64_t EvaluationPass::batches() const {
-  return longest_ / shape_.length + (longest_ % shape_.length > 0 ? 1 : 0);
-}
-
-// The longer streams, by one token, come first.
-std::int64_t EvaluationPass::begin_of(std::int64_t stream) const {
-  const std::int64_t size = file_->size();
-  return stream * (size / shape_.batch) + std::min(stream, size % shape_.batch);
-}
-
-bool EvaluationPass::next(Batch& batch) {
-  if (at_ >= longest_) {
+bool EvaluationPass::next(EvaluationBatch& batch) {
+  if (step_ >= steps_) {
     return false;
   }
+  const auto first_of = [&](std::int64_t row) { return (row * (steps_ - shape_.warming) + step_) * shape_.length; };
   batch.batch = shape_.batch;
-  batch.length = std::min(shape_.length, longest_ - at_);
-  batch.starts_afresh = at_ == 0;
-  batch.valid = 0;
-  const std::int64_t width = batch.length + 1;
-  batch.tokens.resize(static_cast<std::size_t>(batch.batch * width));
-  for (std::int64_t row = 0; row < batch.batch; ++row) {
-    std::int32_t* out = batch.tokens.data() + row * width;
-    const std::int64_t begin = begin_of(row) + at_;
-    const std::int64_t count = std::min(width, begin_of(row + 1) - begin);
-    file_->copy(begin, count, out);
-    std::fill(out + count, out + width, -1);
-    batch.valid += count - 1;
+  while (first_of(batch.batch - 1) >= predictions_) {  // the last streams may end before the others
+    --batch.batch;
   }
-  at_ += batch.length;
+  batch.length = std::min(shape_.length, predictions_ - first_of(0));
+  batch.starts_afresh = step_ == 0 || shape_.warming == 0;
+  batch.inputs.assign(static_cast<std::size_t>(batch.batch * batch.length), 0);
+  batch.targets.assign(batch.inputs.size(), -1);
+  batch.valid = 0;
+  for (std::int64_t row = 0; row < batch.batch; ++row) {
+    const std::int64_t first = first_of(row), count = std::min(batch.length, predictions_ - first);
+    file_->copy(first, count, batch.inputs.data() + row * batch.length);
+    if (row == 0 || step_ >= shape_.warming) {
+      file_->copy(first + 1, count, batch.targets.data() + row * batch.length);
+      batch.valid += count;
+    }
+  }
+  ++step_;
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "checksums.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -20,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "headroom.checkpoint.1";
+constexpr const char* kChecksums = "checksums";
 constexpr std::string_view kPrefix = "step_", kSuffix = ".safetensors";
 
 constexpr std::pair<DType, at::ScalarType> kTypes[] = {
@@ -202,14 +204,14 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
 fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep) {
   const std::string name = fmt::format("{}{}{}", kPrefix, checkpoint.step, kSuffix);
   SafetensorsWriter writer;
-  std::vector<at::Tensor> alive;  // the writer keeps only pointers
+  std::map<std::string, at::Tensor> alive;  // the writer keeps only pointers
   for (const auto& [key, tensor] : checkpoint.tensors) {
     const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
     if (bytes.is_floating_point() && !at::isfinite(bytes).all().item<bool>()) {
       throw NotFiniteError(fmt::format("{}: not written: tensor \"{}\" holds numbers that are not finite",
                                        (folder / name).string(), key));
     }
-    alive.push_back(bytes);
+    alive.emplace(key, bytes);
     writer.add(key, stored_type(bytes.scalar_type(), key), bytes.sizes().vec(),
                bytes_of(bytes.const_data_ptr(), bytes.nbytes()));
   }
@@ -226,6 +228,7 @@ fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, 
   writer.set_metadata("format", std::string(kFormat));
   writer.set_metadata("config", config::to_toml(checkpoint.config));
   writer.set_metadata("step", std::to_string(checkpoint.step));
+  writer.set_metadata(kChecksums, checksums_of(alive));
 
   make_folder(folder);
   writer.write(folder / name);
@@ -234,7 +237,11 @@ fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, 
   return folder / name;
 }
 
-Checkpoint read_checkpoint(const fs::path& path) {
+namespace {
+
+enum class Depth { shape, bytes };  // what is checked: all but the tensors' contents, or these as well
+
+Checkpoint read(const fs::path& path, Depth depth) {
   const auto file = std::make_shared<const SafetensorsFile>(open_checkpoint(path));
   const std::string origin = path.string();
   Checkpoint checkpoint;
@@ -254,11 +261,25 @@ Checkpoint read_checkpoint(const fs::path& path) {
       checkpoint.tensors.emplace(name, view_of(file, name, stored));
     }
   }
-  for (const char* own : {"format", "config", "tokenizer_kind", "tokenizer_name", "step"}) {
+  check_parameters(checkpoint, origin);
+  if (depth == Depth::bytes) {
+    const auto sums = checkpoint.metadata.find(kChecksums);
+    if (sums == checkpoint.metadata.end()) {
+      log_info("{}: was written without checksums: damage to its tensors would not show", origin);
+    } else {
+      verify_checksums(checkpoint.tensors, sums->second, origin);
+    }
+  }
+  for (const char* own : {"format", "config", "tokenizer_kind", "tokenizer_name", "step", kChecksums}) {
     checkpoint.metadata.erase(own);
   }
-  check_parameters(checkpoint, origin);
   return checkpoint;
+}
+
+}  // namespace
+
+Checkpoint read_checkpoint(const fs::path& path) {
+  return read(path, Depth::bytes);
 }
 
 fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
@@ -282,9 +303,12 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
     log_warning("{}: names no checkpoint of this folder; taking the newest that is readable",
                 (folder / "latest").string());
   }
+  if (candidates.size() == 1) {
+    return candidates.front();
+  }
   for (const fs::path& candidate : candidates) {
     try {
-      open_checkpoint(candidate);
+      read(candidate, Depth::shape);
       return candidate;
     } catch (const MisuseError& reason) {
       log_warning("{}; trying an earlier checkpoint", reason.what());

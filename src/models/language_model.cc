@@ -51,6 +51,16 @@ struct LanguageModel::Parts {
     }
     return finished(h, context);
   }
+
+  Loss loss(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory, const nn::Context& context) const {
+    BalanceLosses losses;
+    nn::Context inner = context;
+    inner.losses = &losses;
+    const at::Tensor h = hidden(inputs, memory, inner);
+    at::Tensor cross_entropy = head->cross_entropy(h.reshape({-1, options.d_model}), targets.reshape({-1}),
+                                                   /*label_smoothing=*/0.0, context);
+    return with_balance(std::move(cross_entropy), std::move(losses), options, context);
+  }
 };
 
 struct DecodeState {
@@ -109,18 +119,14 @@ Batch LanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
 }
 
 Loss LanguageModel::loss(const Batch& batch, Memory& memory, const nn::Context& context) const {
-  return loss(batch.at("tokens"), memory, context);
+  const at::Tensor targets = batch.find("targets");
+  return targets.defined() ? parts_->loss(batch.at("tokens"), targets, memory, context)
+                           : loss(batch.at("tokens"), memory, context);
 }
 
 Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const {
   const std::int64_t t = tokens.size(1) - 1;
-  BalanceLosses losses;
-  nn::Context inner = context;
-  inner.losses = &losses;
-  const at::Tensor h = parts_->hidden(tokens.narrow(1, 0, t), memory, inner);
-  at::Tensor cross_entropy = parts_->head->cross_entropy(
-      h.reshape({-1, parts_->options.d_model}), tokens.narrow(1, 1, t).reshape({-1}), /*label_smoothing=*/0.0, context);
-  return with_balance(std::move(cross_entropy), std::move(losses), parts_->options, context);
+  return parts_->loss(tokens.narrow(1, 0, t), tokens.narrow(1, 1, t), memory, context);
 }
 
 at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {

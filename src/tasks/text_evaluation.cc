@@ -15,21 +15,25 @@
 namespace headroom::tasks {
 namespace {
 
-// A short file is cut into fewer streams: where each begins, context is missing.
-data::BatchShape shape_of(const data::TokenFile& tokens, const config::ModelOptions& model, std::int64_t streams) {
-  constexpr std::int64_t kChunks = 4;  // a stream, at least
-  const std::int64_t most = tokens.size() / (kChunks * model.context_length);
-  return {.batch = std::clamp(most, std::int64_t{1}, std::max(streams, std::int64_t{1})),
-          .length = model.context_length};
+at::Tensor to_tensor(const std::vector<std::int32_t>& ids, std::int64_t rows) {
+  const at::Tensor tensor = at::empty({rows, static_cast<std::int64_t>(ids.size()) / rows}, at::kLong);
+  std::copy(ids.begin(), ids.end(), tensor.data_ptr<std::int64_t>());
+  return tensor;
+}
+
+models::Batch to_batch(const data::EvaluationBatch& batch) {
+  models::Batch made;
+  made.tensors["tokens"] = to_tensor(batch.inputs, batch.batch);
+  made.tensors["targets"] = to_tensor(batch.targets, batch.batch);
+  made.tokens = batch.batch * batch.length;
+  return made;
 }
 
 }  // namespace
 
 models::Batch to_batch(const data::Batch& batch) {
   models::Batch made;
-  at::Tensor ids = at::empty({batch.batch, batch.length + 1}, at::kLong);
-  std::copy(batch.tokens.begin(), batch.tokens.end(), ids.data_ptr<std::int64_t>());
-  made.tensors["tokens"] = std::move(ids);
+  made.tensors["tokens"] = to_tensor(batch.tokens, batch.batch);
   made.targets.assign(static_cast<std::size_t>(batch.batch), batch.length);
   made.tokens = batch.batch * batch.length;
   made.starts_afresh = batch.starts_afresh;
@@ -45,7 +49,11 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
   }
   const at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
-  data::EvaluationPass pass(tokens, shape_of(*tokens, o, options.batch_size));
+  // A layer's memory depends on the one below it a chunk earlier, and so on down to the embedding.
+  data::EvaluationPass pass(tokens, {.batch = std::max<std::int64_t>(options.batch_size, 1),
+                                     .length = o.context_length,
+                                     .warming = o.memory_length > 0 ? o.n_layers : 0,
+                                     .most_predictions = options.most_tokens});
   std::optional<Progress> progress;
   if (options.show_progress) {
     progress.emplace("evaluate", pass.batches(), "batch");
@@ -54,13 +62,14 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
   context.training = false;
 
   models::Memory memory;
-  data::Batch batch;
+  data::EvaluationBatch batch;
   double sum = 0.0;
   Evaluation result;
   for (std::int64_t done = 1; result.complete && pass.next(batch); ++done) {
     if (batch.starts_afresh) {
       memory.forget();
     }
+    memory = memory.narrow(0, batch.batch);
     const models::Loss loss = model.loss(to_batch(batch).to(model.device()), memory, context);
     sum += loss.cross_entropy.item<double>() * static_cast<double>(batch.valid);
     result.tokens += batch.valid;

@@ -82,6 +82,9 @@ class Run {
     while (state_.step < options.steps && !interrupted()) {
       if (due(options.evaluate_every)) {
         validate();  // before the step, not after it: a run killed while it validated owes it when resumed
+        if (interrupted()) {
+          break;
+        }
       }
       advance();
       if (due(options.checkpoint_every)) {
@@ -139,7 +142,10 @@ class Run {
     }
     report_->note(state_, "validating");
     nn::ExpertUsage usage;
-    tasks::EvaluateOptions options{.batch_size = config_.train.batch_size, .context = context_};
+    tasks::EvaluateOptions options{.batch_size = config_.train.batch_size,
+                                   .most_tokens = config_.train.evaluate_tokens,
+                                   .context = context_,
+                                   .show_progress = true};
     options.context.usage = &usage;
     const tasks::Evaluation evaluation = data_.validation->evaluate(*model_, options);
     if (!evaluation.complete) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -113,6 +114,39 @@ TEST(Checkpoint, IsFoundInARunFolder) {
   fs::resize_file(folder / "step_9.safetensors", 0);
   fs::resize_file(folder / "step_8.safetensors", 7);
   EXPECT_NE(reason([&] { find_checkpoint(run.path()); }).find("readable"), std::string::npos);
+}
+
+TEST(Checkpoint, NamesTheTensorThatIsDamaged) {
+  const tiny::Folder folder;
+  const fs::path path = write_checkpoint(tiny_checkpoint(), folder.path(), 2);
+  const std::string whole = read_text_file(path, std::size_t{1} << 24);
+  const SafetensorsFile file(path);
+  for (const char* name : {"model.embed", "model.layer1.ffn.w_down", "model.norm_f.scale"}) {
+    const std::span<const std::byte> data = file.at(name).data;
+    const auto begin =
+        static_cast<std::size_t>(std::search(whole.begin(), whole.end(), reinterpret_cast<const char*>(data.data()),
+                                             reinterpret_cast<const char*>(data.data()) + data.size()) -
+                                 whole.begin());
+    std::string damaged = whole;
+    std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(begin + data.size() / 2), 8, '\0');
+    write_text_file(folder / "damaged.safetensors", damaged);
+    const std::string why = reason([&] { read_checkpoint(folder / "damaged.safetensors"); });
+    EXPECT_NE(why.find(name), std::string::npos) << why;
+    EXPECT_NE(why.find("damaged.safetensors"), std::string::npos) << why;
+  }
+}
+
+TEST(Checkpoint, FallsBackFromBrokenMetadata) {
+  const tiny::Folder run;
+  const fs::path folder = run / "checkpoints";
+  write_checkpoint(tiny_checkpoint(1), folder, 9);
+  const fs::path newest = write_checkpoint(tiny_checkpoint(2), folder, 9);
+  std::string bytes = read_text_file(newest, std::size_t{1} << 24);
+  const std::size_t key = bytes.find("d_model = ");
+  ASSERT_NE(key, std::string::npos);
+  bytes.replace(key, 7, "d_mudel");
+  write_text_file(newest, bytes);
+  EXPECT_EQ(find_checkpoint(run.path()), folder / "step_1.safetensors");
 }
 
 TEST(Checkpoint, CutShortAtAnyByteIsRefused) {

@@ -54,22 +54,35 @@ TEST(EvaluateText, IsTheMeanCrossEntropyOfOneStream) {
   EXPECT_NEAR(result.figures.at("bits_per_byte"), loss / std::numbers::ln2, 1e-5) << "a byte a token";
 }
 
-TEST(EvaluateText, PredictsAllButTheFirstTokenOfEachStream) {
+// The text is one stream, however many are read side by side.
+TEST(EvaluateText, DoesNotDependOnTheBatchSize) {
   const tiny::Folder folder;
-  const auto tokens = tiny::token_file(folder, "text", tiny::text(1001));
-  const models::LanguageModel model(tiny::config().model, 5);
-  for (const std::int64_t batch : {1, 3, 7}) {
-    const Evaluation result = evaluate_text(model, tokens, {.batch_size = batch});
-    EXPECT_EQ(result.tokens, 1001 - batch) << batch;
-    EXPECT_NEAR(result.figures.at("bits_per_byte"), result.figures.at("loss") / std::numbers::ln2, 1e-6);
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(1003));
+  for (const std::int64_t memory : {0, 8}) {
+    config::ModelOptions options = tiny::config().model;
+    options.memory_length = memory;
+    const models::LanguageModel model(options, 5);
+    const Evaluation alone = evaluate_text(model, tokens, {.batch_size = 1});
+    EXPECT_EQ(alone.tokens, 1002);
+    for (const std::int64_t batch : {2, 3, 7, 64, 5000}) {
+      const Evaluation result = evaluate_text(model, tokens, {.batch_size = batch});
+      EXPECT_EQ(result.tokens, 1002) << batch;
+      // Sums of float32 losses of a few thousand predictions, in another order.
+      EXPECT_NEAR(result.figures.at("loss"), alone.figures.at("loss"), 1e-5) << batch << " with memory " << memory;
+      EXPECT_NEAR(result.figures.at("bits_per_byte"), result.figures.at("loss") / std::numbers::ln2, 1e-6);
+    }
   }
 }
 
-TEST(EvaluateText, CutsAShortFileIntoFewerStreams) {
+TEST(EvaluateText, ReadsTheBeginningWhereThatIsEnough) {
   const tiny::Folder folder;
-  const auto tokens = tiny::token_file(folder, "text", tiny::text(70));  // 8.75 chunks: two streams of four
+  const std::string text = tiny::text(1003);
+  const auto all = tiny::token_file(folder, "all", text),
+             beginning = tiny::token_file(folder, "part", text.substr(0, 301));
   const models::LanguageModel model(tiny::config().model, 5);
-  EXPECT_EQ(evaluate_text(model, tokens, {.batch_size = 16}).tokens, 68);
+  const Evaluation part = evaluate_text(model, all, {.batch_size = 4, .most_tokens = 300});
+  EXPECT_EQ(part.tokens, 300);
+  EXPECT_NEAR(part.figures.at("loss"), evaluate_text(model, beginning, {}).figures.at("loss"), 1e-5);
 }
 
 TEST(EvaluateText, LeavesDropoutOut) {

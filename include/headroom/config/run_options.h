@@ -56,7 +56,8 @@ struct TrainOptions {
   std::int64_t log_every = 10;
   std::int64_t checkpoint_every = 0;  // 0: only at the end
   std::int64_t keep_checkpoints = 2;
-  std::int64_t evaluate_every = 0;  // 0: only at the end
+  std::int64_t evaluate_every = 0;   // 0: only at the end
+  std::int64_t evaluate_tokens = 0;  // of the validation part at most; 0: all
 };
 
 void describe(Fields& fields, TokenizerOptions& options);

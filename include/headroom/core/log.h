@@ -28,7 +28,8 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
 
 // Progress of work with a known (or, with total 0, unknown) number of units: on a terminal a bar with rate and
 // time left, redrawn at most ten times a second; elsewhere a plain line now and then (every ~10 seconds).
-// At most one bar is drawn at a time. The destructor ends the line.
+// At most one bar is drawn at a time, the one made last; the time that it takes does not count in the rate of the one
+// before it. The destructor ends the line.
 class Progress {
  public:
   Progress(std::string what, std::int64_t total, std::string unit);
@@ -46,7 +47,7 @@ class Progress {
   void draw(bool last);
   std::string what_, unit_, note_;
   std::int64_t total_, done_ = 0, started_at_ = 0;
-  std::chrono::steady_clock::time_point start_, drawn_;
+  std::chrono::steady_clock::time_point born_, start_, drawn_;
   bool terminal_;
 };
 

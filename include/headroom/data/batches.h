@@ -49,23 +49,40 @@ class Batches {
 std::unique_ptr<Batches> make_batches(std::shared_ptr<const TokenFile> file, BatchShape shape,
                                       config::Batching batching, std::uint64_t seed);
 
-// One pass over a file for evaluation: contiguous streams, every token but the first of each stream predicted exactly
-// once. Streams differ by one token at most; there are `shape.batch` of them, or fewer where each could not hold
-// length+1 tokens.
+struct EvaluationShape {
+  std::int64_t batch = 1, length = 1;  // most streams read side by side, tokens of a chunk
+  // Chunks that each stream but the first reads before its own: what a model with memory must have seen for its results
+  // to be those of one long stream. 0: chunks do not see each other.
+  std::int64_t warming = 0;
+  std::int64_t most_predictions = 0;  // the beginning of the file that holds so many; 0: all of it
+};
+
+// A batch of an evaluation: inputs and targets [batch, length], row-major. A target below 0 does not count; an input is
+// always a token. Rows continue those of the batch before; the last of them may be missing, their streams being at
+// their end.
+struct EvaluationBatch {
+  std::int64_t batch = 0, length = 0;
+  std::vector<std::int32_t> inputs, targets;
+  bool starts_afresh = false;
+  std::int64_t valid = 0;  // targets that count, at least 1
+};
+
+// One pass over a file: every token but the first predicted exactly once, each from the inputs of its own chunk of the
+// file (chunks begin at multiples of `length`) and, through memory, of the `warming` chunks before it. So the results
+// do not depend on the number of streams, apart from rounding. There are fewer streams than asked for where warming up
+// would be more than a fifth of the work.
 class EvaluationPass {
  public:
-  EvaluationPass(std::shared_ptr<const TokenFile> file, BatchShape shape);
-  // False at the end. The last batch may be shorter than the others: as long as the longest stream's rest. In the rows
-  // of shorter streams its last target is then -1, which counts for nothing; an input is never -1.
-  bool next(Batch& batch);
-  std::int64_t batches() const;
+  EvaluationPass(std::shared_ptr<const TokenFile> file, EvaluationShape shape);
+  bool next(EvaluationBatch& batch);  // false at the end
+  std::int64_t batches() const { return steps_; }
 
  private:
-  std::int64_t begin_of(std::int64_t stream) const;
   std::shared_ptr<const TokenFile> file_;
-  BatchShape shape_;
-  std::int64_t longest_ = 0;  // predictions in the longest stream
-  std::int64_t at_ = 0;       // predictions already handed out, a stream
+  EvaluationShape shape_;
+  std::int64_t predictions_ = 0;  // in all
+  std::int64_t steps_ = 0;        // chunks that each stream reads, those before its own included
+  std::int64_t step_ = 0;         // already handed out
 };
 
 }  // namespace headroom::data

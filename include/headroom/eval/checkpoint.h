@@ -2,7 +2,8 @@
 //
 // Tensors: "model.<parameter>" (F32), "tokenizer" (U8: Tokenizer::serialised()), and whatever the trainer adds under
 // "optimizer." and "memory.". Metadata: format "headroom.checkpoint.1", config (TOML), tokenizer_kind,
-// tokenizer_name, step, and the trainer's own entries. Models that read no tokens have nothing of a tokenizer.
+// tokenizer_name, step, checksums (of the tensors, as JSON), and the trainer's own entries. Models that read no tokens
+// have nothing of a tokenizer.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -40,13 +41,15 @@ class NotFiniteError : public Error {
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                        std::int64_t keep);
 
-// Checks everything against the embedded config: the tokenizer, and name, type and shape of every parameter. Nothing
-// larger than the file is allocated. The tensors are views of the mapped file: read them, never write to them.
-// Throws MisuseError naming the file and what is wrong.
+// Checks everything against the embedded config: the tokenizer, and name, type and shape of every parameter; then the
+// bytes of every tensor against the checksums that they were written with, if there are any (older files have none,
+// which is said in a remark). Nothing larger than the file is allocated. The tensors are views of the mapped file: read
+// them, never write to them. Throws MisuseError naming the file and what is wrong.
 Checkpoint read_checkpoint(const std::filesystem::path& file);
 
-// A checkpoint file, or of a run folder the checkpoint that `latest` names; where that one is missing or unreadable,
-// the newest that is readable (with a warning). Throws MisuseError.
+// A checkpoint file, or of a run folder the checkpoint that `latest` names; where that one is missing or does
+// not describe a model, the newest that does (with a warning); the only one there is whatever it is like. Throws
+// MisuseError.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
 
 // Whether a run folder holds any checkpoint file, readable or not.

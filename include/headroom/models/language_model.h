@@ -30,7 +30,7 @@ class LanguageModel : public Model {
   MemoryShape memory_shape() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
 
-  // Batch: "tokens", as below.
+  // Batch: "tokens" [B, T+1], as below; or "tokens" [B, T] with "targets" [B, T], those below 0 not counting.
   Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
   // `tokens` [B, T+1] int64: inputs are the first T columns, targets the last T; targets below 0 do not count.
   // Reads `memory` and leaves this chunk's there (when options().memory_length > 0).

@@ -11,12 +11,12 @@ namespace headroom::tasks {
 
 // Trains on streams or chunks of a token file (data::make_batches). Figures: "loss" in nats a token, sum CE / N;
 // "perplexity" exp(loss); "bits_per_byte", sum CE / ln 2 / UTF-8 bytes of the predicted tokens' text, taken as the
-// file's bytes times N / tokens of the file, because the first token of each stream is not predicted.
+// file's bytes times N / tokens of the file, because the first token is not predicted.
 const Task& language_modelling();
 
-// Contiguous streams read side by side, memory carried, first chunk without context. `options.batch_size` streams, or
-// fewer where they would be under 4 chunks long. Throws MisuseError when the file's vocabulary does not fit the
-// model's, and when the file is too short to predict anything.
+// The text as one stream, memory carried, first chunk without context; read as up to `options.batch_size` streams side
+// by side that begin early enough to give the same result (data::EvaluationPass). Throws MisuseError when the file's
+// vocabulary does not fit the model's, and when the file is too short to predict anything.
 Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
                          const EvaluateOptions& options);
 

@@ -25,7 +25,8 @@ struct Evaluation {
 };
 
 struct EvaluateOptions {
-  std::int64_t batch_size = 16;
+  std::int64_t batch_size = 16;  // for speed: results do not depend on it, apart from rounding
+  std::int64_t most_tokens = 0;  // so many predictions from the beginning of the data; 0: all
   nn::Context context;
   bool show_progress = false;
 };

@@ -1,5 +1,8 @@
 #include "program.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <new>
@@ -14,7 +17,9 @@ namespace {
 constexpr int kDone = 0, kFailed = 1, kMisused = 2;
 
 int complain(std::string_view what, int status) {
-  fmt::print(stderr, "headroom: {}\n", one_line(what));
+  // Where nobody hears it, the status has to say it alone.
+  const std::string line = fmt::format("headroom: {}\n", one_line(what));
+  std::fwrite(line.data(), 1, line.size(), stderr);
   return status;
 }
 
@@ -112,7 +117,22 @@ int Program::dispatch(int argc, const char* const* argv) {
   return runs_.at(&innermost(app_))();
 }
 
+namespace {
+
+// A standard stream that is closed would be the number of the next file that is opened, which would then receive what
+// is meant for the stream. Reading from the first and writing to the others fails as if they were closed.
+void occupy_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0) {
+      open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+  }
+}
+
+}  // namespace
+
 int Program::run(int argc, const char* const* argv) {
+  occupy_standard_streams();
   // A reader that goes away (`headroom ... | head`) must not end a training: writing then fails with EPIPE.
   std::signal(SIGPIPE, SIG_IGN);
   try {
