@@ -35,7 +35,6 @@ TEST_F(BatchesTest, EveryRowContinuesTheOneBefore) {
       EXPECT_EQ(batches->position(), (DataPosition{.epoch = epoch, .step = step}));
       const Batch batch = batches->next();
       EXPECT_EQ(batch.starts_afresh, step == 0);
-      EXPECT_EQ(batch.valid, 30);
       ASSERT_EQ(batch.tokens.size(), 33U);
       for (std::int64_t row = 0; row < 3; ++row) {
         EXPECT_EQ(token(batch, row, 0), row * 333 + step * 10);

@@ -121,7 +121,7 @@ TEST(Checkpoint, NamesTheTensorThatIsDamaged) {
   const fs::path path = write_checkpoint(tiny_checkpoint(), folder.path(), 2);
   const std::string whole = read_text_file(path, std::size_t{1} << 24);
   const SafetensorsFile file(path);
-  for (const char* name : {"model.embed", "model.layer1.ffn.w_down", "model.norm_f.scale"}) {
+  for (const char* name : {"model.embed", "model.layer1.ffn.w_down", "model.head.w"}) {
     const std::span<const std::byte> data = file.at(name).data;
     const auto begin =
         static_cast<std::size_t>(std::search(whole.begin(), whole.end(), reinterpret_cast<const char*>(data.data()),

@@ -15,7 +15,6 @@ struct Batch {
   std::int64_t batch = 0, length = 0;
   std::vector<std::int32_t> tokens;
   bool starts_afresh = false;  // no row continues the previous batch's: any carried memory must be forgotten
-  std::int64_t valid = 0;      // predictions that count; fewer than batch*length only in an evaluation's last batch
 };
 
 // Where a source of batches stands: all that a checkpoint needs to go on.
