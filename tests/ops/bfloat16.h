@@ -1,0 +1,127 @@
+// Fused operators in bfloat16 against a float64 reference of the same, already rounded numbers, at sizes that fill
+// several tiles and at odd ones.
+//
+// bfloat16 has 8 significant bits: rounding x errs by at most u |x|, u = 2^-8. The operators take bfloat16 in and hand
+// bfloat16 out, but compute in float32, so that a bound for each number of a result is u times the sum of what was
+// rounded on the way to it. Each test says which numbers those are; the rest is float32's share, measured against the
+// largest number as in the tests of float32 itself, and second-order terms, for which the bound is 2% wider.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "gradients.h"
+#include "headroom/ops/attention.h"
+#include "headroom/ops/choice.h"
+
+namespace headroom::testing::bfloat16 {
+
+using Tensors = std::vector<at::Tensor>;
+using Op = std::function<at::Tensor(const Tensors&)>;
+
+inline constexpr double kUnit = 1.0 / 256, kSecondOrder = 1.02;
+
+inline at::Tensor bfloat(at::IntArrayRef shape, double size = 1.0) {
+  return (at::randn(shape, at::kDouble) * size).to(at::kBFloat16);
+}
+
+// The gradient that arrives: not rounded again, so that both sides begin from the same.
+inline at::Tensor arriving(const at::Tensor& value) {
+  return at::cos(at::arange(value.numel(), at::kDouble)).to(at::kBFloat16).view(value.sizes()).to(value.scalar_type());
+}
+
+inline Tensors leaves_of(const Tensors& inputs) {
+  Tensors leaves;
+  for (const at::Tensor& input : inputs) {
+    leaves.push_back(input.detach().clone().requires_grad_(true));
+  }
+  return leaves;
+}
+
+struct Result {
+  at::Tensor value;
+  Tensors gradients;
+};
+
+inline Result result_of(const Op& op, const Tensors& inputs) {
+  const Tensors leaves = leaves_of(inputs);
+  const at::Tensor value = op(leaves);
+  return {value.detach(), torch::autograd::grad({value}, leaves, {arriving(value)})};
+}
+
+// As result_of(), with `name` computed by its fused version, which it chose itself.
+inline Result run_fused(const char* name, const Op& op, const Tensors& inputs) {
+  ops::forget_choices();
+  Result result = result_of(op, inputs);
+  const std::map<std::string, ops::Choices> chosen = ops::choices();
+  EXPECT_EQ(chosen.at(name).reference, 0) << name << ": " << chosen.at(name).refusal;
+  EXPECT_GT(chosen.at(name).fused, 0) << name;
+  return result;
+}
+
+inline double largest(const at::Tensor& t) {
+  return t.abs().max().item<double>();
+}
+
+inline double largest(const Tensors& all) {
+  double most = 0.0;
+  for (const at::Tensor& t : all) {
+    most = std::max(most, largest(t));
+  }
+  return most;
+}
+
+// |got - exact| <= 1.02 (u rounded + moved) + float32's share, number by number. `rounded`: the sum of the absolute
+// values that were rounded to bfloat16.
+struct Bound {
+  at::Tensor rounded;
+  at::Tensor moved;  // undefined: nothing
+  double single = 0.0;
+};
+
+inline void expect_within(const at::Tensor& got, const at::Tensor& exact, const Bound& bound, const std::string& what) {
+  ASSERT_EQ(got.sizes(), exact.sizes()) << what;
+  at::Tensor allowed = bound.rounded * (kUnit * kSecondOrder) + bound.single;
+  if (bound.moved.defined()) {
+    allowed = allowed + bound.moved.abs() * kSecondOrder;
+  }
+  const double worst = ((got.to(at::kDouble) - exact).abs() / allowed).max().item<double>();
+  EXPECT_LE(worst, 1.0) << what;  // false for a NaN as well
+}
+
+// What is rounded when a tensor itself is.
+inline at::Tensor itself(const at::Tensor& exact, const at::Tensor& got) {
+  return got.scalar_type() == at::kBFloat16 ? exact.abs() : at::zeros_like(exact);
+}
+
+// Of attention.
+struct Sizes {
+  std::int64_t b, h, g, t, s, e;
+  bool causal = true;
+  std::int64_t window = 0;
+  bool padded = false;
+  std::string name() const {
+    return fmt::format("B{} H{} G{} T{} S{} e{} causal {} window {} padded {}", b, h, g, t, s, e, causal, window,
+                       padded);
+  }
+};
+
+inline const std::vector<Sizes> kSizes = {{2, 4, 2, 64, 64, 32},        {1, 2, 2, 67, 67, 13},
+                                          {2, 2, 1, 71, 131, 41},       {1, 4, 4, 127, 127, 24, true, 29},
+                                          {2, 4, 4, 67, 97, 17, false}, {2, 2, 2, 101, 101, 24, true, 0, true}};
+
+inline ops::AttentionMask mask_of(const Sizes& z) {
+  ops::AttentionMask mask{.causal = z.causal, .window = z.window};
+  if (z.padded) {
+    mask.valid_keys = at::arange(z.s).remainder(3).ne(1).expand({z.b, z.s});
+  }
+  return mask;
+}
+
+// Queries, keys and values.
+inline Tensors heads_of(const Sizes& z) {
+  return {bfloat({z.b, z.h, z.t, z.e}), bfloat({z.b, z.g, z.s, z.e}), bfloat({z.b, z.g, z.s, z.e})};
+}
+
+}  // namespace headroom::testing::bfloat16
