@@ -40,7 +40,7 @@ std::string range_text(const Range& range) {
                      : fmt::format("from {} to {}", number(range.low), number(range.high));
 }
 
-std::string with_range(std::string noun, const Range& range) {
+std::string with_range(const std::string& noun, const Range& range) {
   const std::string text = range_text(range);
   return text.empty() ? noun : noun + " " + text;
 }
@@ -182,7 +182,7 @@ std::string expected(const Field& field) {
 }
 
 std::string shown(const toml::node& value) {
-  const std::string text = on_one_line(value);
+  std::string text = on_one_line(value);
   if (text.size() <= 120) {
     return text;
   }

@@ -76,7 +76,7 @@ class Reader {
             const std::vector<Fields::Table>& tables) const {
     for (const auto& [key, value] : in_file_order(values)) {
       const std::string name(key->str());
-      const std::string dotted = path.empty() ? name : path + "." + name;
+      const std::string dotted = path.empty() ? name : fmt::format("{}.{}", path, name);
       const std::string place = fmt::format("{}:{}: ", origin_, key->source().begin.line);
       const auto field = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.key == name; });
       const auto table = std::find_if(tables.begin(), tables.end(), [&](const auto& t) { return t.key == name; });

@@ -156,8 +156,8 @@ std::vector<std::string> cpu_features() {
 #endif
 
 bool cpu_has(const std::string& feature) {
-  static const std::vector<std::string> features = cpu_features();
-  return std::find(features.begin(), features.end(), feature) != features.end();
+  static const std::vector<std::string> kFeatures = cpu_features();
+  return std::find(kFeatures.begin(), kFeatures.end(), feature) != kFeatures.end();
 }
 
 }  // namespace headroom

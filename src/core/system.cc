@@ -112,7 +112,7 @@ std::string cache_folder() {
     const char* const value = std::getenv(name);
     return value == nullptr ? "" : value;
   };
-  if (const std::string cache = set("HEADROOM_CACHE"); !cache.empty()) {
+  if (std::string cache = set("HEADROOM_CACHE"); !cache.empty()) {
     return cache;
   }
   if (const std::string cache = set("XDG_CACHE_HOME"); !cache.empty()) {

@@ -79,20 +79,22 @@ config::ModelOptions model_of(const std::string& recipe, const std::vector<std::
 }
 
 PaperFigure count(std::string row, std::string quantity, std::string printed, Exact computed, Digits digits) {
+  const bool agrees = rounds_to(computed.value(), printed, digits);
   return {.row = std::move(row),
           .quantity = std::move(quantity),
-          .printed = printed,
+          .printed = std::move(printed),
           .computed = computed.value(),
-          .agrees = rounds_to(computed.value(), printed, digits),
+          .agrees = agrees,
           .reason = {}};
 }
 
 PaperFigure ratio(std::string row, std::string quantity, std::string printed, double computed) {
+  const bool agrees = ratio_rounds_to(computed, printed);
   return {.row = std::move(row),
           .quantity = std::move(quantity),
-          .printed = printed,
+          .printed = std::move(printed),
           .computed = computed,
-          .agrees = ratio_rounds_to(computed, printed),
+          .agrees = agrees,
           .reason = {}};
 }
 

@@ -47,7 +47,7 @@ void add_appendix(Figures& figures) {
                           printed(h / m * (n * n * ((2 * m + 2) * d - 1) + n * d * ((m + 2) * (2 * d_x - 1) - 1)) +
                                   n * h * d * (2 * (h / m) * d - 1)),
                           attention_operations(z, h / m, m)));
-  const auto parameters = [&](const char* recipe, std::vector<std::string> changes) {
+  const auto parameters = [&](const char* recipe, const std::vector<std::string>& changes) {
     const ModelOptions model = model_of(recipe, changes);
     return attention_parameters(model.attention, model.d_model, model.context_length);
   };

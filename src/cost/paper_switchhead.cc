@@ -6,10 +6,10 @@ namespace headroom::cost::detail {
 namespace {
 
 struct Row {
-  const char* name;
-  const char* recipe;
-  const char* macs;
-  const char* memory;
+  const char* name = nullptr;
+  const char* recipe = nullptr;
+  const char* macs = nullptr;
+  const char* memory = nullptr;
   const char* change = nullptr;  // an override that the recipe needs to be the printed row
 };
 

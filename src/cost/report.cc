@@ -45,10 +45,10 @@ std::string grouped(std::int64_t count) {
 }
 
 struct Costs {
-  std::int64_t parameters;
+  std::int64_t parameters = 0;
   PaperCost paper;
   ExecutedCost executed;
-  std::int64_t cache;
+  std::int64_t cache = 0;
 };
 
 Costs costs_of(const config::Config& config) {

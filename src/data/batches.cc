@@ -97,7 +97,7 @@ class Chunks : public FileBatches {
 
 }  // namespace
 
-std::unique_ptr<Batches> make_batches(std::shared_ptr<const TokenFile> file, BatchShape shape,
+std::unique_ptr<Batches> make_batches(const std::shared_ptr<const TokenFile>& file, BatchShape shape,
                                       config::Batching batching, std::uint64_t seed) {
   check_shape(shape);
   if (batching == config::Batching::chunks) {

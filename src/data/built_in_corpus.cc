@@ -19,7 +19,7 @@ constexpr std::int64_t kValidationBytes = std::int64_t{1} << 20, kLargestForVali
 
 fs::path torch_folder() {
   const char* set = std::getenv("HEADROOM_TORCH_DIR");
-  const fs::path folder = set != nullptr && *set != '\0' ? set : HEADROOM_TORCH_DIR;
+  fs::path folder = set != nullptr && *set != '\0' ? set : HEADROOM_TORCH_DIR;
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
     fail(

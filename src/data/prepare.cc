@@ -123,7 +123,7 @@ fs::path token_file_of(PartInput& part, const Tokenizer& tokenizer, const fs::pa
     return part.token_files.front();
   }
   const std::string content = part.text ? part.text->fingerprint() : fingerprint(part.token_files);
-  const fs::path path = cache_folder / (digest(content + "\n" + tokenizer.name()) + ".tokens");
+  fs::path path = cache_folder / (digest(content + "\n" + tokenizer.name()) + ".tokens");
   const auto names_it = [&](const fs::path& file) { return TokenFile(file).tokenizer_name() == tokenizer.name(); };
   if (!open_cached(path, names_it).value_or(false)) {
     part.text ? write_token_file(*part.text, tokenizer, path) : join_token_files(part.token_files, path);

@@ -45,7 +45,7 @@ class Batches {
 // starts_afresh.
 // What is left over at the end of the file, less than a batch, is not used. Throws MisuseError when the file holds
 // less than one batch, naming context_length and batch_size.
-std::unique_ptr<Batches> make_batches(std::shared_ptr<const TokenFile> file, BatchShape shape,
+std::unique_ptr<Batches> make_batches(const std::shared_ptr<const TokenFile>& file, BatchShape shape,
                                       config::Batching batching, std::uint64_t seed);
 
 struct EvaluationShape {
