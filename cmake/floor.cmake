@@ -3,16 +3,21 @@
 # program from tests/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to a higher floor into a link error.
 
 add_library(headroom_flags INTERFACE)
-target_include_directories(headroom_flags INTERFACE "${CMAKE_SOURCE_DIR}/include")
-target_compile_options(headroom_flags INTERFACE -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+target_include_directories(headroom_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
+                           "$<INSTALL_INTERFACE:include>")
+target_compile_features(headroom_flags INTERFACE cxx_std_20)
+# For this project's own files alone.
+add_library(headroom_build INTERFACE)
+target_link_libraries(headroom_flags INTERFACE $<BUILD_INTERFACE:headroom_build>)
+target_compile_options(headroom_build INTERFACE -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                        -Wno-missing-field-initializers
                        # GCC 12 imagines overflows in the string code that it inlines.
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>
                        $<$<BOOL:${HEADROOM_WERROR}>:-Werror>)
 if(HEADROOM_SANITIZE)
   # Lines in traces are all that is needed of -g, and with more optimisation the checks take twice as long to compile.
-  target_compile_options(headroom_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer -O1 -g1)
-  target_link_options(headroom_flags INTERFACE -fsanitize=address,undefined)
+  target_compile_options(headroom_build INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer -O1 -g1)
+  target_link_options(headroom_build INTERFACE -fsanitize=address,undefined)
 endif()
 
 # headroom_unity(target): several of its files compile as one, so that what they include is read once. Not those that
@@ -34,12 +39,12 @@ endfunction()
 # One precompiled header for every floor that sees tensors.
 file(WRITE "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc" "")
 add_library(headroom_torch_pch OBJECT "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc")
-target_link_libraries(headroom_torch_pch PRIVATE headroom_flags headroom_torch headroom_fmt)
+target_link_libraries(headroom_torch_pch PRIVATE headroom_flags headroom::torch headroom::fmt)
 target_compile_options(headroom_torch_pch PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 target_precompile_headers(headroom_torch_pch PRIVATE <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
 
 function(headroom_use_torch target)
-  target_link_libraries(${target} PUBLIC headroom_torch)
+  target_link_libraries(${target} PUBLIC headroom::torch)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   target_precompile_headers(${target} REUSE_FROM headroom_torch_pch)
 endfunction()
@@ -57,12 +62,13 @@ function(headroom_floor name)
   target_include_directories(headroom_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
   list(TRANSFORM FLOOR_FLOORS PREPEND headroom_)
   list(TRANSFORM FLOOR_TESTED_WITH PREPEND headroom_)
-  target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom_fmt ${FLOOR_FLOORS} ${FLOOR_LINK}
+  target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom::fmt ${FLOOR_FLOORS} ${FLOOR_LINK}
                         PRIVATE ${FLOOR_PRIVATE})
   if(FLOOR_TORCH)
     headroom_use_torch(headroom_${name})
   endif()
   headroom_unity(headroom_${name})
+  headroom_install(headroom_${name} ${name})
 
   if(HEADROOM_TESTS)
     file(GLOB_RECURSE tests CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${name}/*_test.cc")
