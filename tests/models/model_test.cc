@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EveryKind,
                          ::testing::Values(config::ModelKind::language_model, config::ModelKind::masked_language_model,
                                            config::ModelKind::encoder_decoder, config::ModelKind::classifier,
                                            config::ModelKind::vision),
-                         [](const auto& info) { return std::string(config::name_of(info.param)); });
+                         [](const auto& test) { return std::string(config::name_of(test.param)); });
 
 TEST(Batch, NamesWhatItLacks) {
   const std::unique_ptr<Model> model = make_model(small(config::ModelKind::classifier), 1);
