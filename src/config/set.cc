@@ -81,7 +81,7 @@ toml::array bare_list(std::string_view text) {
 
 std::string set_key(Config& config, std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
-  const std::string key(trimmed(assignment.substr(0, equals)));
+  std::string key(trimmed(assignment.substr(0, equals)));
   if (equals == std::string_view::npos || key.empty()) {
     misuse("{}\"{}\": must be key=value, as in train.steps=500", kPlace, assignment);
   }
