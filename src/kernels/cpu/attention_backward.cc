@@ -51,50 +51,51 @@ void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, s
   }
 }
 
-// sum [e, columns] += rows^T [e, n] block [n, columns]
-void add_transposed(const Extent& e, std::int64_t d_head, const float* rows, std::int64_t stride, const float* block,
-                    std::int64_t columns, std::int64_t sum_width, float* sum, AttentionWorkspace& w) {
-  detail::to_columns(rows, stride, e.rows, d_head, e.rows, w.rows.data());
-  tile_product({d_head, columns, e.rows, e.rows, columns, sum_width, true}, w.rows.data(), block, sum);
+// sum [e, columns] += from^T [e, rows] block [rows, columns], the block without gaps.
+void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> from, Strided<const float> block,
+                    Strided<float> sum, AttentionWorkspace& w) {
+  detail::to_columns(from.data, from.stride, e.rows, s.d_head, e.rows, w.rows.data());
+  tile_product({s.d_head, block.stride, e.rows, e.rows, block.stride, sum.stride, true}, w.rows.data(), block.data,
+               sum.data);
 }
 
 void position_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
-                       const Extent& e, std::int64_t b, std::int64_t h, AttentionWorkspace& w) {
+                       const Extent& e, AttentionWorkspace& w) {
   // Row i of the scores' gradient goes back to where its offsets stand; the rest is 0.
-  const std::int64_t n = e.offset_columns();
+  const std::int64_t n = e.offset_columns(), first = e.first_offset(s), b = w.head.b, h = w.head.h;
   for (std::int64_t i = 0; i < e.rows; ++i) {
     float* to = w.positions.data() + i * n;
     std::fill(to, to + e.shift(i), 0.0F);
     std::copy_n(w.d_scores.data() + i * e.columns, e.columns, to + e.shift(i));
     std::fill(to + e.shift(i) + e.columns, to + n, 0.0F);
   }
-  const std::int64_t first = e.first_offset(s);
   tile_product({e.rows, s.d_head, n, n, w.width, out.d_q_position.row}, w.positions.data(),
                w.offsets.data() + first * w.width, out.d_q_position.at(b, h) + e.row * out.d_q_position.row);
-  add_transposed(e, s.d_head, in.q_position.at(b, h) + e.row * in.q_position.row, in.q_position.row, w.positions.data(),
-                 n, w.offset_width, w.d_offsets.data() + first, w);
+  add_transposed(s, e, {in.q_position.at(b, h) + e.row * in.q_position.row, in.q_position.row}, {w.positions.data(), n},
+                 {w.d_offsets.data() + first, w.offset_width}, w);
 }
 
 void block_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out, const Extent& e,
-                    std::int64_t task, AttentionWorkspace& w) {
-  const std::int64_t b = task / s.heads, h = task % s.heads;
+                    AttentionWorkspace& w) {
+  const std::int64_t b = w.head.b, h = w.head.h;
   const float* d_o = out.d_o.at(b, h) + e.row * out.d_o.row;
   const float* o = out.o.at(b, h) + e.row * out.o.row;
-  detail::block_scores(s, in, w.head, e, b, h, w.scores.data(), w.positions.data());
+  const float* log_sum = out.log_sum + (b * s.heads + h) * s.queries + e.row;
+  w.head.scores(s, in, e, w.scores.data(), w.positions.data());
   tile_product({e.rows, e.columns, s.d_head, out.d_o.row, w.key_width, e.columns}, d_o, w.values.data() + e.low,
                w.d_scores.data());
   for (std::int64_t i = 0; i < e.rows; ++i) {
     const float mean = dot(d_o + i * out.d_o.row, o + i * out.o.row, s.d_head);
-    exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), out.log_sum[task * s.queries + e.row + i],
-                     mean, w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
+    exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), log_sum[i], mean,
+                     w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
   }
   tile_product({e.rows, s.d_head, e.columns, e.columns, w.width, out.d_q.row}, w.d_scores.data(),
                w.keys.data() + e.low * w.width, out.d_q.at(b, h) + e.row * out.d_q.row);
-  add_transposed(e, s.d_head, in.q.at(b, h) + e.row * in.q.row, in.q.row, w.d_scores.data(), e.columns, w.key_width,
-                 w.d_keys.data() + e.low, w);
-  add_transposed(e, s.d_head, d_o, out.d_o.row, w.scores.data(), e.columns, w.key_width, w.d_values.data() + e.low, w);
+  add_transposed(s, e, {in.q.at(b, h) + e.row * in.q.row, in.q.row}, {w.d_scores.data(), e.columns},
+                 {w.d_keys.data() + e.low, w.key_width}, w);
+  add_transposed(s, e, {d_o, out.d_o.row}, {w.scores.data(), e.columns}, {w.d_values.data() + e.low, w.key_width}, w);
   if (in.q_position.data != nullptr) {
-    position_backward(s, in, out, e, b, h, w);
+    position_backward(s, in, out, e, w);
   }
 }
 
@@ -108,7 +109,7 @@ void attention_backward(const AttentionShape& s, const AttentionTensors& in, con
     const std::int64_t b = task / s.heads, h = task % s.heads;
     pack(s, in, b, h, w);
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
-      block_backward(s, in, out, detail::extent_of(s, row), task, w);
+      block_backward(s, in, out, detail::extent_of(s, row), w);
     }
     transpose({w.d_keys.data(), w.key_width}, s.d_head, s.keys, {out.d_k.at(b, h), out.d_k.row});
     transpose({w.d_values.data(), w.key_width}, s.d_head, s.keys, {out.d_v.at(b, h), out.d_v.row});

@@ -75,10 +75,12 @@ inline void to_rows(const float* from, std::int64_t stride, std::int64_t n, std:
 
 // One head's keys and offsets with their rows turned into columns, zero beyond the last.
 struct PackedHead {
-  std::int64_t key_width = 0, offset_width = 0;
+  std::int64_t b = 0, h = 0, key_width = 0, offset_width = 0;
   Buffer k, r;  // [e, width]
 
-  void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h) {
+  void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t sequence, std::int64_t head) {
+    b = sequence;
+    h = head;
     const std::int64_t g = h / (s.heads / s.kv_heads);
     key_width = padded(s.keys) + kColumnStep;
     k.make_room(s.d_head * key_width);
@@ -90,19 +92,18 @@ struct PackedHead {
       to_columns(in.r.at(0, h), in.r.row, s.offsets(), s.d_head, offset_width, r.data());
     }
   }
-};
 
-// Raw scores of a block [rows, columns] and its position scores [rows, offset_columns].
-inline void block_scores(const AttentionShape& s, const AttentionTensors& in, const PackedHead& head, const Extent& e,
-                         std::int64_t b, std::int64_t h, float* scores, float* positions) {
-  tile_product({e.rows, e.columns, s.d_head, in.q.row, head.key_width, e.columns}, in.q.at(b, h) + e.row * in.q.row,
-               head.k.data() + e.low, scores);
-  if (in.q_position.data != nullptr) {
-    const std::int64_t n = e.offset_columns();
-    tile_product({e.rows, n, s.d_head, in.q_position.row, head.offset_width, n},
-                 in.q_position.at(b, h) + e.row * in.q_position.row, head.r.data() + e.first_offset(s), positions);
+  // Raw scores of a block [rows, columns] and its position scores [rows, offset_columns].
+  void scores(const AttentionShape& s, const AttentionTensors& in, const Extent& e, float* to, float* positions) const {
+    tile_product({e.rows, e.columns, s.d_head, in.q.row, key_width, e.columns}, in.q.at(b, h) + e.row * in.q.row,
+                 k.data() + e.low, to);
+    if (in.q_position.data != nullptr) {
+      const std::int64_t n = e.offset_columns();
+      tile_product({e.rows, n, s.d_head, in.q_position.row, offset_width, n},
+                   in.q_position.at(b, h) + e.row * in.q_position.row, r.data() + e.first_offset(s), positions);
+    }
   }
-}
+};
 
 inline ScoreRow score_row(const AttentionShape& s, const AttentionTensors& in, const Extent& e, std::int64_t b,
                           std::int64_t i, const float* positions) {

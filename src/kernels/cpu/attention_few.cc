@@ -8,9 +8,14 @@ namespace {
 
 using detail::Extent;
 
+struct FewRoom {
+  Buffer scores, positions;
+};
+
 // One query: every key and value is read where it lies.
 void query_forward(const AttentionShape& s, const AttentionTensors& in, const AttentionResult& out, std::int64_t task,
-                   std::int64_t row, Buffer& scores, Buffer& positions) {
+                   std::int64_t row, FewRoom& room) {
+  auto& [scores, positions] = room;
   const std::int64_t b = task / s.heads, h = task % s.heads, g = h / (s.heads / s.kv_heads);
   const Extent e = detail::extent_of(s, row, 1);
   const std::int64_t n = e.visible_high(s, 0);
@@ -37,10 +42,10 @@ void query_forward(const AttentionShape& s, const AttentionTensors& in, const At
 
 void attention_few_queries(const AttentionShape& s, const AttentionTensors& in, const AttentionResult& out,
                            std::int64_t begin, std::int64_t end) {
-  Buffer scores(detail::padded(s.keys)), positions(in.q_position.data == nullptr ? 0 : detail::padded(s.keys));
+  FewRoom room{Buffer(detail::padded(s.keys)), Buffer(in.q_position.data == nullptr ? 0 : detail::padded(s.keys))};
   for (std::int64_t task = begin; task < end; ++task) {
     for (std::int64_t row = 0; row < s.queries; ++row) {
-      query_forward(s, in, out, task, row, scores, positions);
+      query_forward(s, in, out, task, row, room);
     }
   }
 }

@@ -15,7 +15,7 @@ void attention_forward(const AttentionShape& s, const AttentionTensors& in, cons
     detail::to_rows(in.v.at(b, g), in.v.row, s.keys, s.d_head, most, values.data());
     for (std::int64_t row = 0; row < s.queries; row += detail::kBlockRows) {
       const detail::Extent e = detail::extent_of(s, row);
-      detail::block_scores(s, in, head, e, b, h, scores.data(), positions.data());
+      head.scores(s, in, e, scores.data(), positions.data());
       float sums[detail::kBlockRows];
       float* log_sum = out.log_sum + task * s.queries + row;
       for (std::int64_t i = 0; i < e.rows; ++i) {

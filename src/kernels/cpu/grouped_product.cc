@@ -48,52 +48,53 @@ float* room(Buffer& buffer, std::int64_t n) {
   return buffer.data();
 }
 
-void gather(const ChosenRows& rows, const std::int64_t* choice, std::int64_t count, std::int64_t begin,
-            std::int64_t end, float* block) {
+// Columns [begin, end) of the chosen rows.
+void gather(const ChosenRows& rows, const Choices& choices, std::int64_t begin, std::int64_t end, float* block) {
   const std::int64_t width = end - begin;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (choice[i] == kNoChoice) {
+  for (std::int64_t i = 0; i < choices.count; ++i) {
+    if (choices.choice[i] == kNoChoice) {
       std::fill_n(block + i * width, width, 0.0F);
     } else {
-      std::copy_n(rows.row_of(choice[i]) + begin, width, block + i * width);
+      std::copy_n(rows.row_of(choices.choice[i]) + begin, width, block + i * width);
     }
   }
 }
 
 }  // namespace
 
-void grouped_product(const ChosenRows& rows, const std::int64_t* choice, std::int64_t count, std::int64_t k,
-                     const float* b, std::int64_t n, float* to, GroupedWorkspace& work) {
-  if (count == 1 && *choice != kNoChoice) {
-    vector_times_rows(rows.row_of(*choice), k, {b, n}, 0, n, to);
+void grouped_product(const ChosenRows& rows, const Choices& choices, std::int64_t k, Strided<const float> b, float* to,
+                     GroupedWorkspace& work) {
+  const std::int64_t n = b.stride;
+  if (choices.count == 1 && *choices.choice != kNoChoice) {
+    vector_times_rows(rows.row_of(*choices.choice), k, b, 0, n, to);
     return;
   }
-  float* block = room(work.left, count * k);
-  gather(rows, choice, count, 0, k, block);
-  tile_product({count, n, k, k, n, n}, block, b, to);
+  float* block = room(work.left, choices.count * k);
+  gather(rows, choices, 0, k, block);
+  tile_product({choices.count, n, k, k, n, n}, block, b.data, to);
 }
 
-void grouped_outer_product(const OuterSide& left, const OuterSide& right, const float* weight,
-                           const std::int64_t* choice, std::int64_t count, bool transposed, Strided<float> to,
+void grouped_outer_product(const OuterProduct& product, const Choices& choices, Strided<float> to,
                            GroupedWorkspace& work) {
+  const OuterSide &left = product.left, &right = product.right;
   const std::int64_t m = left.width(), n = right.width();
   float* rows = room(work.left, kOuterRows * m);
   float* columns = room(work.columns, kOuterRows * m);
   float* others = room(work.right, kOuterRows * n);
-  const Strided<float> sum = transposed ? Strided<float>{room(work.sum, m * n), n} : to;
-  for (std::int64_t begin = 0; begin < count; begin += kOuterRows) {
-    const std::int64_t some = std::min(kOuterRows, count - begin);
-    gather(left.rows, choice + begin, some, left.begin, left.end, rows);
-    for (std::int64_t i = 0; weight != nullptr && i < some; ++i) {
-      if (choice[begin + i] != kNoChoice) {
-        scaled_copy(rows + i * m, weight[choice[begin + i]], m, rows + i * m);
+  const Strided<float> sum = product.transposed ? Strided<float>{room(work.sum, m * n), n} : to;
+  for (std::int64_t begin = 0; begin < choices.count; begin += kOuterRows) {
+    const Choices some{choices.choice + begin, std::min(kOuterRows, choices.count - begin)};
+    gather(left.rows, some, left.begin, left.end, rows);
+    for (std::int64_t i = 0; product.weight != nullptr && i < some.count; ++i) {
+      if (some.choice[i] != kNoChoice) {
+        scaled_copy(rows + i * m, product.weight[some.choice[i]], m, rows + i * m);
       }
     }
-    transpose({rows, m}, some, m, {columns, some});
-    gather(right.rows, choice + begin, some, right.begin, right.end, others);
-    tile_product({m, n, some, some, n, sum.stride, begin > 0}, columns, others, sum.data);
+    transpose({rows, m}, some.count, m, {columns, some.count});
+    gather(right.rows, some, right.begin, right.end, others);
+    tile_product({m, n, some.count, some.count, n, sum.stride, begin > 0}, columns, others, sum.data);
   }
-  if (transposed) {
+  if (product.transposed) {
     transpose({sum.data, sum.stride}, m, n, to);
   }
 }

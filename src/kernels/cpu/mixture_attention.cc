@@ -99,9 +99,9 @@ struct MixtureWorkspace {
   }
 
   // sum [e, columns] += from^T [e, n] tile [n, columns]
-  void add_transposed(const AttentionShape& s, const Extent& e, const float* from, std::int64_t stride,
-                      const float* tile, float* sum) {
-    detail::to_columns(from, stride, e.rows, s.d_head, e.rows, rows.data());
+  void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> from, const float* tile,
+                      float* sum) {
+    detail::to_columns(from.data, from.stride, e.rows, s.d_head, e.rows, rows.data());
     tile_product({s.d_head, e.columns, e.rows, e.rows, e.columns, block.width, true}, rows.data(), tile, sum + e.low);
   }
 };
@@ -132,9 +132,9 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
     const std::int64_t width = detail::row_width(s.d_head);
     tile_product({e.rows, s.d_head, e.columns, e.columns, width, out.d_q.row, i > 0}, d_scores,
                  w.keys.data() + i * w.key_room(s) + e.low * width, d_q);
-    w.add_transposed(s, e, q, in.q.row, d_scores, w.d_keys.data() + i * room);
+    w.add_transposed(s, e, {q, in.q.row}, d_scores, w.d_keys.data() + i * room);
   }
-  w.add_transposed(s, e, d_o, out.d_o.row, w.p.data(), w.d_values.data());
+  w.add_transposed(s, e, {d_o, out.d_o.row}, w.p.data(), w.d_values.data());
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ at::Tensor sorted_products(const kernels::ChosenRows& rows, const at::Tensor& ba
   const std::vector<Block> blocks = blocks_of(routing);
   for_each_product(static_cast<std::int64_t>(blocks.size()), [&](std::int64_t task, kernels::GroupedWorkspace& work) {
     const Block& block = blocks[task];
-    kernels::grouped_product(rows, &routing.choice[block.begin], block.rows, k, b + block.matrix * k * n, n,
+    kernels::grouped_product(rows, {&routing.choice[block.begin], block.rows}, k, {b + block.matrix * k * n, n},
                              to + block.begin * n, work);
   });
   return result;
@@ -97,12 +97,12 @@ at::Tensor bank_gradient(const at::Tensor& rows, const at::Tensor& grad, const a
       std::fill_n(sum + begin * std::min(d_in, d_out), (end - begin) * std::min(d_in, d_out), 0.0F);
       return;
     }
-    const std::int64_t* choice = &routing.choice[routing.begin[x]];
+    const kernels::Choices choices{&routing.choice[routing.begin[x]], count};
     if (turned) {
-      kernels::grouped_outer_product({to, 0, d_out}, {from, begin, end}, routing.weights(), choice, count, true,
+      kernels::grouped_outer_product({{to, 0, d_out}, {from, begin, end}, routing.weights(), true}, choices,
                                      {sum + begin * d_out, d_out}, work);
     } else {
-      kernels::grouped_outer_product({from, 0, d_in}, {to, begin, end}, routing.weights(), choice, count, false,
+      kernels::grouped_outer_product({{from, 0, d_in}, {to, begin, end}, routing.weights(), false}, choices,
                                      {sum + begin, d_out}, work);
     }
   });

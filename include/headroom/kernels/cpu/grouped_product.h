@@ -23,9 +23,15 @@ struct GroupedWorkspace {
   Buffer left, right, columns, sum;
 };
 
-// to[i] = row(choice[i]) B for i < count: B [k, n], to [count, n], both without gaps.
-void grouped_product(const ChosenRows& rows, const std::int64_t* choice, std::int64_t count, std::int64_t k,
-                     const float* b, std::int64_t n, float* to, GroupedWorkspace& work);
+// Part of a list of choices.
+struct Choices {
+  const std::int64_t* choice;
+  std::int64_t count;
+};
+
+// to[i] = row(choice[i]) B for i < count: B [k, n] by rows, to [count, n] without gaps.
+void grouped_product(const ChosenRows& rows, const Choices& choices, std::int64_t k, Strided<const float> b, float* to,
+                     GroupedWorkspace& work);
 
 // One side of a sum of outer products: columns [begin, end) of chosen rows.
 struct OuterSide {
@@ -36,8 +42,12 @@ struct OuterSide {
 
 // to[l][r] = sum_i weight(choice[i]) left_i[l] right_i[r], in the order of i. `weight` is indexed by choice; null:
 // all 1. The narrower side had better be the left one. `transposed`: to[r][l] instead.
-void grouped_outer_product(const OuterSide& left, const OuterSide& right, const float* weight,
-                           const std::int64_t* choice, std::int64_t count, bool transposed, Strided<float> to,
+struct OuterProduct {
+  OuterSide left, right;
+  const float* weight;
+  bool transposed;
+};
+void grouped_outer_product(const OuterProduct& product, const Choices& choices, Strided<float> to,
                            GroupedWorkspace& work);
 
 // to = sum_j weight[j] block[place[j]], j < n, rows of `width` without gaps; `weight` null: all 1.
