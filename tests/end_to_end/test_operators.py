@@ -58,6 +58,9 @@ def attention_samples():
         "mixture": mixture,
         "best_component": dict(mixture_shift=shifted["mixture_shift"], mixture_maximum=True),
         "shifted": shifted,
+        "relative_composed": {**relative, **composed},
+        "relative_mixture": {**relative, **mixture},
+        "everything": {**relative, **composed, **shifted},
     }
 
 

@@ -41,6 +41,14 @@ AttentionInputs mixture() {
   return in;
 }
 
+AttentionInputs everything() {
+  AttentionInputs in = composed();
+  in.q_position = in.q + 1.0;
+  in.r = at::randn({kHeads, kTokens, kWidth});
+  in.mixture = Mixture{.more_keys = {in.k + 0.5}, .coefficient = at::full({2}, 0.2F)};
+  return in;
+}
+
 // Bytes that a forward and backward pass adds to the process at its peak.
 std::int64_t peak_of(const AttentionInputs& like, Implementation implementation) {
   const auto run = [&] {
@@ -76,7 +84,8 @@ TEST(AttentionMemory, NoMatrixOfQueriesAndKeysIsKept) {
   for (const auto& [name, in] : {std::pair{"plain", random_inputs()},
                                  {"relative", relative()},
                                  {"composed", composed()},
-                                 {"mixture", mixture()}}) {
+                                 {"mixture", mixture()},
+                                 {"everything", everything()}}) {
     EXPECT_LT(peak_of(in, Implementation::fused), kMatrix) << name;
     EXPECT_GT(peak_of(in, Implementation::reference), 2 * kHeads * kMatrix) << name;  // what the bound would catch
   }

@@ -254,6 +254,87 @@ TEST(FusedHeads, TheBestComponentAloneEqualsTheReference) {
   }
 }
 
+// What a layer combines of scores and heads.
+struct Combination {
+  bool composed, relative;
+  enum Scores { dot, own_keys, shifted, best } scores;
+  std::string name() const {
+    return fmt::format(" composed {} relative {} scores {}", composed, relative, static_cast<int>(scores));
+  }
+};
+
+const Parts kAllParts = {true, true, true, true, true, true, true, true};
+
+void make_combination(const Sizes& z, const Combination& c, Inputs& inputs) {
+  make_basic(z, inputs);
+  if (c.relative) {
+    inputs.make({z.b, z.h, z.t, z.e});
+    inputs.make({z.h, z.causal ? z.s : z.s + z.t - 1, z.e});
+  }
+  if (c.scores == Combination::own_keys || c.scores == Combination::best) {
+    inputs.make({z.b, z.g, z.s, z.e});
+  } else if (c.scores == Combination::shifted) {
+    inputs.make({3, z.g, 1, z.e});
+  }
+  for (int stage = 0; c.composed && stage < 2; ++stage) {
+    make_stage(z, kAllParts, inputs);
+  }
+}
+
+AttentionInputs combination(const Sizes& z, const Combination& c, const std::vector<at::Tensor>& x) {
+  Reader read{x};
+  AttentionInputs in = basic(z, read);
+  if (c.relative) {
+    in.q_position = read();
+    in.r = read();
+  }
+  if (c.scores != Combination::dot) {
+    in.mixture = Mixture{.more_keys = {}};
+    const std::int64_t n = c.scores == Combination::shifted ? 3 : 2;
+    in.mixture->coefficient = at::arange(1, n + 1).to(in.q.scalar_type()) * 0.05;
+    if (c.scores == Combination::shifted) {
+      in.mixture->shift = read();
+      in.mixture->epsilon = 0.5;
+    } else {
+      in.mixture->more_keys = {read()};
+      in.mixture->maximum = c.scores == Combination::best;
+    }
+  }
+  if (c.composed) {
+    in.pre = stage(kAllParts, read);
+    in.post = stage(kAllParts, read);
+  }
+  return in;
+}
+
+std::vector<Combination> all_combinations() {
+  std::vector<Combination> all;
+  for (const bool composed : {false, true}) {
+    for (const bool relative : {false, true}) {
+      for (const auto scores : {Combination::dot, Combination::own_keys, Combination::shifted, Combination::best}) {
+        all.push_back({composed, relative, scores});
+      }
+    }
+  }
+  return all;
+}
+
+TEST(FusedHeads, EveryCombinationEqualsTheReference) {
+  for (const Sizes& z : kSizes) {
+    for (const Combination& c : all_combinations()) {
+      if (c.scores == Combination::best && z.t * z.s > 1600) {  // equal but for rounding, either may be the best
+        continue;
+      }
+      at::manual_seed(6);
+      Inputs inputs(at::kFloat);
+      make_combination(z, c, inputs);
+      // The bounds above: mixtures' differences of squared lengths, sums over up to 16 heads on top.
+      expect_fused_equals_reference([&](const auto& x) { return combination(z, c, x); }, inputs.leaves(), 5e-5,
+                                    z.name() + c.name());
+    }
+  }
+}
+
 TEST(FusedHeads, ThreadsChangeNothing) {
   const Sizes z{1, 4, 4, 150, 150, 8};  // several blocks of rows, dealt out to several parts
   at::manual_seed(3);
@@ -278,6 +359,12 @@ TEST(FusedHeads, ThreadsChangeNothing) {
   };
   for (const auto& op : std::vector<std::function<at::Tensor(const std::vector<at::Tensor>&)>>{composed, mixture}) {
     testing::expect_threads_change_nothing(op, inputs.leaves(), "heads");
+  }
+  for (const Combination& c : all_combinations()) {
+    Inputs its(at::kFloat);
+    make_combination(z, c, its);
+    testing::expect_threads_change_nothing(
+        [&](const auto& x) { return attention(combination(z, c, x), Implementation::fused); }, its.leaves(), c.name());
   }
 }
 

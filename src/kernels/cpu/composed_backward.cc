@@ -9,40 +9,46 @@ using detail::MixedRows;
 using detail::PackedKeyFactors;
 using detail::PackedSequence;
 using detail::padded;
+using detail::RawScoreGradients;
+using detail::RawScores;
 using detail::Tile;
 
-// One thread's buffers; gradients of keys and values grow with their rows as columns, as in attention_backward.cc.
+// One thread's buffers; gradients of values grow with their rows as columns, as in attention_backward.cc.
 struct ComposedWorkspace {
-  explicit ComposedWorkspace(const AttentionShape& s)
-      : scores(s, detail::composed_rows(s)), d(s, detail::composed_rows(s)), p(s, kMixedRows), mixed(s, kMixedRows) {
-    const std::int64_t width = padded(s.keys) + detail::kColumnStep;
-    keys.make_room(s.kv_heads * width * detail::row_width(s.d_head));
+  ComposedWorkspace(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out)
+      : raw(s, in, detail::composed_rows(s)),
+        gradients(raw, out, detail::composed_rows(s)),
+        width(padded(s.keys) + detail::kColumnStep),
+        scores(s, detail::composed_rows(s)),
+        d(s, detail::composed_rows(s)),
+        p(s, kMixedRows),
+        mixed(s, kMixedRows) {
     values.make_room(s.kv_heads * width * s.d_head);
-    d_keys.make_room(s.heads * s.d_head * width);
-    d_values.make_room(d_keys.size());
+    d_values.make_room(s.heads * s.d_head * width);
     rows.make_room(s.d_head * detail::composed_rows(s));
   }
+  RawScores raw;
+  RawScoreGradients gradients;
   PackedSequence sequence;
-  std::int64_t task = 0;         // part * B + sequence
+  std::int64_t width, task = 0;  // of keys as columns; part * B + sequence
   Tile scores, d;                // of a block: scores, later composed probabilities; gradients of either
   Tile p, mixed;                 // of a few rows: probabilities, before and after composing them
   Buffer pre_sums, post_sums;    // what mixing leaves for its way back
-  Buffer keys, values;           // [G, S padded, e] times the scale, [G, e, S padded]
-  Buffer d_keys, d_values;       // [H, e, S padded]
+  Buffer values, d_values;       // [G, e, S padded], [H, e, S padded]
   Buffer d_pre_key, d_post_key;  // key sides, [F, S padded]
-  Buffer rows;                   // a block of q or d_o with rows as columns
+  Buffer rows;                   // a block of d_o with rows as columns
 };
 
-void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, ComposedWorkspace& w) {
+void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t task, ComposedWorkspace& w) {
+  const std::int64_t b = task % s.batch;
+  w.task = task;
   w.sequence.pack(s, in, b);
-  const std::int64_t width = w.sequence.key_width, room = width * detail::row_width(s.d_head);
-  const HeadsView<const float>&k = in.attention.k, &v = in.attention.v;
+  w.raw.pack(b);
+  w.gradients.begin(task);
+  const HeadsView<const float>& v = in.attention.v;
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-    detail::to_rows(k.at(b, g), k.row, s.keys, s.d_head, width, w.keys.data() + g * room);
-    detail::to_columns(v.at(b, g), v.row, s.keys, s.d_head, width, w.values.data() + g * width * s.d_head);
+    detail::to_columns(v.at(b, g), v.row, s.keys, s.d_head, w.width, w.values.data() + g * w.width * s.d_head);
   }
-  scaled_copy(w.keys.data(), s.scale, s.kv_heads * room, w.keys.data());
-  w.d_keys.fill(0.0F);
   w.d_values.fill(0.0F);
   w.d_pre_key.make_room(w.sequence.pre.data.size());
   w.d_pre_key.fill(0.0F);
@@ -118,7 +124,7 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
     const ScoreRow seen = sequence.softmax_row(s, in, e, m.first + i, m.columns);
     if (s.queries < kFewQueries) {  // whose forward pass adds in another order: its sums would not fit these scores
       float sum = 0.0F;
-      exp_row(seen, row, &sum);
+      detail::exp_row_of(in, seen, row, &sum);
       scaled_copy(row, sum > 0.0F ? 1.0F / sum : 0.0F, m.columns, row);
     } else {
       probability_row(seen, out.attention.log_sum[(sequence.b * s.heads + h) * s.queries + few.row + i], row);
@@ -139,36 +145,21 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
   detail::clear_rows(d, s.heads, m.columns, e.columns);
 }
 
-// sum [e, columns] += factor rows^T [e, n] block [n, columns]
-void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> rows, float factor,
-                    const float* block, float* sum, ComposedWorkspace& w) {
-  detail::to_columns(rows.data, rows.stride, e.rows, s.d_head, e.rows, w.rows.data());
-  scaled_copy(w.rows.data(), factor, s.d_head * e.rows, w.rows.data());
-  tile_product({s.d_head, e.columns, e.rows, e.rows, Tile::row_stride(e), w.sequence.key_width, true}, w.rows.data(),
-               block, sum);
-}
-
 void block_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
                     ComposedWorkspace& w) {
-  const PackedSequence& sequence = w.sequence;
-  const std::int64_t b = sequence.b, width = sequence.key_width, room = width * s.d_head;
-  const std::int64_t row_width = detail::row_width(s.d_head);
-  const auto group = [&](std::int64_t h) { return h / (s.heads / s.kv_heads); };
-  const HeadsView<const float>&q = in.attention.q, &d_o = out.attention.d_o;
-  const HeadsView<float>& d_q = out.attention.d_q;
-  sequence.raw_scores(s, in, e, w.scores);
+  const std::int64_t b = w.sequence.b, room = w.width * s.d_head, stride = Tile::row_stride(e);
+  const HeadsView<const float>& d_o = out.attention.d_o;
   for (std::int64_t h = 0; h < s.heads; ++h) {
-    tile_product({e.rows, e.columns, s.d_head, d_o.row, width, Tile::row_stride(e)}, d_o.at(b, h) + e.row * d_o.row,
-                 w.values.data() + group(h) * room + e.low, w.d.head(e, h));
+    w.raw.fill(e, h, {w.scores.head(e, h), stride});
+    tile_product({e.rows, e.columns, s.d_head, d_o.row, w.width, stride}, d_o.at(b, h) + e.row * d_o.row,
+                 w.values.data() + h / (s.heads / s.kv_heads) * room + e.low, w.d.head(e, h));
   }
   detail::for_mixed_rows(s, e, [&](const MixedRows& m) { rows_backward(s, in, out, e, m, w); });
   for (std::int64_t h = 0; h < s.heads; ++h) {
-    add_transposed(s, e, {d_o.at(b, h) + e.row * d_o.row, d_o.row}, 1.0F, w.scores.head(e, h),
-                   w.d_values.data() + h * room + e.low, w);
-    tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), row_width, d_q.row}, w.d.head(e, h),
-                 w.keys.data() + (group(h) * width + e.low) * row_width, d_q.at(b, h) + e.row * d_q.row);
-    add_transposed(s, e, {q.at(b, h) + e.row * q.row, q.row}, s.scale, w.d.head(e, h),
-                   w.d_keys.data() + h * room + e.low, w);
+    detail::to_columns(d_o.at(b, h) + e.row * d_o.row, d_o.row, e.rows, s.d_head, e.rows, w.rows.data());
+    tile_product({s.d_head, e.columns, e.rows, e.rows, stride, w.width, true}, w.rows.data(), w.scores.head(e, h),
+                 w.d_values.data() + h * room + e.low);
+    w.gradients.add(e, h, {w.d.head(e, h), stride});
   }
 }
 
@@ -182,24 +173,23 @@ void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const B
 
 void composed_attention_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out,
                                  std::int64_t begin, std::int64_t end) {
-  ComposedWorkspace w(s);
-  const HeadsView<float>&d_k = out.attention.d_k, &d_v = out.attention.d_v;
+  ComposedWorkspace w(s, in, out);
+  const HeadsView<float>& d_v = out.attention.d_v;
   const std::int64_t rows = detail::composed_rows(s);
-  for (w.task = begin; w.task < end; ++w.task) {
-    pack(s, in, w.task % s.batch, w);
-    for (std::int64_t row = w.task / s.batch * rows; row < s.queries; row += out.parts * rows) {
+  for (std::int64_t task = begin; task < end; ++task) {
+    pack(s, in, task, w);
+    for (std::int64_t row = task / s.batch * rows; row < s.queries; row += out.parts * rows) {
       block_backward(s, in, out, detail::extent_of(s, row, rows), w);
     }
-    const std::int64_t width = w.sequence.key_width, room = width * s.d_head;
+    w.gradients.finish();
     for (std::int64_t h = 0; h < s.heads; ++h) {
-      transpose({w.d_keys.data() + h * room, width}, s.d_head, s.keys, {d_k.at(w.task, h), d_k.row});
-      transpose({w.d_values.data() + h * room, width}, s.d_head, s.keys, {d_v.at(w.task, h), d_v.row});
+      transpose({w.d_values.data() + h * w.width * s.d_head, w.width}, s.d_head, s.keys, {d_v.at(task, h), d_v.row});
     }
     if (in.pre.present) {
-      unpack_key_side(s, in.pre, w.d_pre_key, w.sequence.pre.width, w.task, out.pre.key);
+      unpack_key_side(s, in.pre, w.d_pre_key, w.sequence.pre.width, task, out.pre.key);
     }
     if (in.post.present) {
-      unpack_key_side(s, in.post, w.d_post_key, w.sequence.post.width, w.task, out.post.key);
+      unpack_key_side(s, in.post, w.d_post_key, w.sequence.post.width, task, out.post.key);
     }
   }
   tile_product_done();

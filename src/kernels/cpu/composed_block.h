@@ -2,10 +2,13 @@
 // of all heads.
 #pragma once
 
+#include <cmath>
+
 #include "attention_block.h"
 #include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/composed_attention.h"
 #include "headroom/kernels/cpu/head_mix.h"
+#include "raw_scores.h"
 
 namespace headroom::kernels::detail {
 
@@ -118,29 +121,12 @@ void for_mixed_rows(const AttentionShape& s, const Extent& e, const Body& body) 
   }
 }
 
-// One sequence, ready for products: keys as columns, multiplied by the scale of scores, and the key side of both
-// stages.
+// The key side of both stages for one sequence, and what its softmax takes.
 struct PackedSequence {
-  std::int64_t b = -1, key_width = 0;
-  Buffer k;  // [G, e, key_width]
+  std::int64_t b = -1;
   PackedKeyFactors pre, post;
 
-  const float* keys(const AttentionShape& s, std::int64_t h) const {
-    return k.data() + h / (s.heads / s.kv_heads) * s.d_head * key_width;
-  }
-
   void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t sequence) {
-    pack_factors(s, in, sequence);
-    key_width = padded(s.keys) + kColumnStep;
-    k.make_room(s.kv_heads * s.d_head * key_width);
-    for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-      to_columns(in.attention.k.at(b, g), in.attention.k.row, s.keys, s.d_head, key_width,
-                 k.data() + g * s.d_head * key_width);
-    }
-    scaled_copy(k.data(), s.scale, s.kv_heads * s.d_head * key_width, k.data());
-  }
-
-  void pack_factors(const AttentionShape& s, const ComposedTensors& in, std::int64_t sequence) {
     b = sequence;
     if (in.pre.present) {
       pre.pack(s, in.pre, b);
@@ -150,23 +136,28 @@ struct PackedSequence {
     }
   }
 
-  // Scaled products of queries and keys.
-  void raw_scores(const AttentionShape& s, const ComposedTensors& in, const Extent& e, Tile& tile) const {
-    const HeadsView<const float>& q = in.attention.q;
-    for (std::int64_t h = 0; h < s.heads; ++h) {
-      tile_product({e.rows, e.columns, s.d_head, q.row, key_width, Tile::row_stride(e)}, q.at(b, h) + e.row * q.row,
-                   keys(s, h) + e.low, tile.head(e, h));
-    }
-  }
-
-  // What the softmax takes for the i-th row of the block.
+  // The i-th row of the block.
   ScoreRow softmax_row(const AttentionShape& s, const ComposedTensors& in, const Extent& e, std::int64_t i,
                        std::int64_t columns) const {
-    ScoreRow row = score_row(s, in.attention, e, b, i, nullptr);
-    row.scale = 1.0F;
-    row.n = columns;
-    return row;
+    const float* bias = in.attention.key_bias;
+    return {.low = std::max<std::int64_t>(0, e.visible_low(s, i)),
+            .high = e.visible_high(s, i),
+            .n = columns,
+            .scale = 1.0F,
+            .position = nullptr,
+            .bias = bias != nullptr ? bias + b * s.keys + e.low : nullptr};
   }
 };
+
+// exp_row() with a mixture's epsilon in the sum.
+inline float exp_row_of(const ComposedTensors& in, const ScoreRow& row, float* scores, float* sum) {
+  const float log_sum = exp_row(row, scores, sum);
+  if (in.mixture == nullptr || in.mixture->epsilon == 0.0F || !(*sum > 0.0F)) {
+    return log_sum;
+  }
+  const float most = log_sum - std::log(*sum);
+  *sum += in.mixture->epsilon * std::exp(-most);
+  return most + std::log(*sum);
+}
 
 }  // namespace headroom::kernels::detail

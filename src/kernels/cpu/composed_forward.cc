@@ -7,6 +7,7 @@ namespace {
 using detail::Extent;
 using detail::MixedRows;
 using detail::PackedSequence;
+using detail::RawScores;
 using detail::Tile;
 
 // Values of every key/value head, [G, S padded, e padded].
@@ -18,72 +19,87 @@ void pack_values(const AttentionShape& s, const AttentionTensors& in, std::int64
   }
 }
 
-// Scores of a few rows to composed probabilities, in their place. `inverse` [rows, heads] is 1 over their sums of
-// exponentials.
-void rows_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out, const Extent& e,
-                  const PackedSequence& sequence, const MixedRows& m, float* inverse, Tile& tile) {
-  const std::int64_t b = sequence.b;
-  const HeadRows rows = tile.heads(e, m.first, m.rows);
-  if (in.pre.present) {
-    mix_heads(detail::mix_of(s, in.pre, sequence.pre, b, e.row + m.first, e.low), nullptr, rows, rows, m.columns);
-  }
-  for (std::int64_t h = 0; h < s.heads; ++h) {
-    for (std::int64_t i = 0; i < m.rows; ++i) {
-      float sum = 0.0F;
-      out.log_sum[(b * s.heads + h) * s.queries + e.row + m.first + i] =
-          exp_row(sequence.softmax_row(s, in, e, m.first + i, e.columns), tile.row(e, h, m.first + i), &sum);
-      inverse[i * s.heads + h] = sum > 0.0F ? 1.0F / sum : 0.0F;
+// What the forward pass of a block needs.
+struct Forward {
+  const AttentionShape& s;
+  const ComposedTensors& in;
+  const AttentionResult& out;
+  const PackedSequence& sequence;
+  Tile& tile;
+
+  // Scores of a few rows to composed probabilities, in their place. `inverse` [rows, heads] is 1 over their sums of
+  // exponentials.
+  void rows(const Extent& e, const MixedRows& m, float* inverse) const {
+    const std::int64_t b = sequence.b;
+    const HeadRows rows = tile.heads(e, m.first, m.rows);
+    if (in.pre.present) {
+      mix_heads(detail::mix_of(s, in.pre, sequence.pre, b, e.row + m.first, e.low), nullptr, rows, rows, m.columns);
+    }
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      for (std::int64_t i = 0; i < m.rows; ++i) {
+        float sum = 0.0F;
+        const ScoreRow row = sequence.softmax_row(s, in, e, m.first + i, e.columns);
+        out.log_sum[(b * s.heads + h) * s.queries + e.row + m.first + i] =
+            detail::exp_row_of(in, row, tile.row(e, h, m.first + i), &sum);
+        inverse[i * s.heads + h] = sum > 0.0F ? 1.0F / sum : 0.0F;
+      }
+    }
+    if (in.post.present) {
+      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + m.first, e.low), inverse, rows, rows, m.columns);
     }
   }
-  if (in.post.present) {
-    mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + m.first, e.low), inverse, rows, rows, m.columns);
-  }
-}
 
-void block_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out, const Extent& e,
-                   const PackedSequence& sequence, const Buffer& values, Tile& tile) {
-  const std::int64_t b = sequence.b, width = detail::row_width(s.d_head), room = detail::padded(s.keys) * width;
-  sequence.raw_scores(s, in, e, tile);
-  Buffer inverse(s.heads * e.rows);
-  detail::for_mixed_rows(s, e, [&](const MixedRows& m) {
-    rows_forward(s, in, out, e, sequence, m, inverse.data() + m.first * s.heads, tile);
-  });
-  for (std::int64_t h = 0; h < s.heads; ++h) {
-    float* o = out.o.at(b, h) + e.row * out.o.row;
-    const std::int64_t g = h / (s.heads / s.kv_heads);
-    tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), width, out.o.row}, tile.head(e, h),
-                 values.data() + g * room + e.low * width, o);
-    for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
-      scaled_copy(o + i * out.o.row, inverse.data()[i * s.heads + h], s.d_head, o + i * out.o.row);
+  void block(const Extent& e, RawScores& scores, const Buffer& values) const {
+    const std::int64_t b = sequence.b, width = detail::row_width(s.d_head), room = detail::padded(s.keys) * width;
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      scores.fill(e, h, {tile.head(e, h), Tile::row_stride(e)});
+    }
+    Buffer inverse(s.heads * e.rows);
+    detail::for_mixed_rows(s, e, [&](const MixedRows& m) { rows(e, m, inverse.data() + m.first * s.heads); });
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      float* o = out.o.at(b, h) + e.row * out.o.row;
+      const std::int64_t g = h / (s.heads / s.kv_heads);
+      tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), width, out.o.row}, tile.head(e, h),
+                   values.data() + g * room + e.low * width, o);
+      for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
+        scaled_copy(o + i * out.o.row, inverse.data()[i * s.heads + h], s.d_head, o + i * out.o.row);
+      }
     }
   }
-}
 
-// Few queries' scaled products with every key of a head, each key read where it lies.
-void few_scores(const AttentionShape& s, const AttentionTensors& in, const Extent& e, std::int64_t b, std::int64_t h,
-                Tile& tile) {
-  const std::int64_t n = std::min(e.columns, s.keys - e.low), g = h / (s.heads / s.kv_heads);
-  for (std::int64_t i = 0; i < e.rows; ++i) {
-    float* row = tile.row(e, h, i);
-    vector_times_columns(in.q.at(b, h) + i * in.q.row, s.d_head, {in.k.at(b, g) + e.low * in.k.row, in.k.row}, 0, n,
-                         row);
-    scaled_copy(row, s.scale, n, row);
-    std::fill(row + n, row + e.columns, 0.0F);
-  }
-}
-
-void few_values(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out, const Extent& e,
-                std::int64_t b, std::int64_t h, const float* inverse, Tile& tile) {
-  const std::int64_t n = std::min(e.columns, s.keys - e.low), g = h / (s.heads / s.kv_heads);
-  const HeadsView<const float>& v = in.attention.v;
-  for (std::int64_t i = 0; i < e.rows; ++i) {
-    float* o = out.o.at(b, h) + i * out.o.row;
-    vector_times_rows(tile.row(e, h, i), n, {v.at(b, g) + e.low * v.row, v.row}, 0, s.d_head, o);
-    if (!in.post.present) {
-      scaled_copy(o, inverse[i * s.heads + h], s.d_head, o);
+  // Few queries: every key and offset is read where it lies.
+  void few_scores(const Extent& e, std::int64_t h) const {
+    const AttentionTensors& a = in.attention;
+    const std::int64_t n = std::min(e.columns, s.keys - e.low), g = h / (s.heads / s.kv_heads), b = sequence.b;
+    Buffer positions(a.q_position.data != nullptr ? n : 0);
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      float* row = tile.row(e, h, i);
+      vector_times_columns(a.q.at(b, h) + i * a.q.row, s.d_head, {a.k.at(b, g) + e.low * a.k.row, a.k.row}, 0, n, row);
+      if (a.q_position.data != nullptr) {
+        const std::int64_t first = e.first_offset(s) + e.shift(i), there = std::min(n, s.offsets() - first);
+        vector_times_columns(a.q_position.at(b, h) + i * a.q_position.row, s.d_head,
+                             {a.r.at(0, h) + first * a.r.row, a.r.row}, 0, there, positions.data());
+        for (std::int64_t j = 0; j < there; ++j) {
+          row[j] += positions.data()[j];
+        }
+      }
+      scaled_copy(row, s.scale, n, row);
+      std::fill(row + n, row + e.columns, 0.0F);
     }
   }
-}
+
+  void few_values(const Extent& e, std::int64_t h, const float* inverse) const {
+    const std::int64_t n = std::min(e.columns, s.keys - e.low), g = h / (s.heads / s.kv_heads), b = sequence.b;
+    const HeadsView<const float>& v = in.attention.v;
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      float* o = out.o.at(b, h) + i * out.o.row;
+      vector_times_rows(tile.row(e, h, i), n, {v.at(b, g) + e.low * v.row, v.row}, 0, s.d_head, o);
+      if (!in.post.present) {
+        scaled_copy(o, inverse[i * s.heads + h], s.d_head, o);
+      }
+    }
+  }
+};
 
 }  // namespace
 
@@ -93,6 +109,7 @@ void composed_attention_few_queries(const AttentionShape& s, const ComposedTenso
   Tile tile(s, s.queries);
   PackedSequence sequence;
   Buffer inverse(s.heads * s.queries);
+  const Forward forward{s, in, out, sequence, tile};
   const auto for_heads = [&](const auto& body) {
     for_ranges(s.heads, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t h = begin; h < end; ++h) {
@@ -101,12 +118,10 @@ void composed_attention_few_queries(const AttentionShape& s, const ComposedTenso
     });
   };
   for (std::int64_t b = 0; b < s.batch; ++b) {
-    sequence.pack_factors(s, in, b);
-    for_heads([&](std::int64_t h) { few_scores(s, in.attention, e, b, h, tile); });
-    detail::for_mixed_rows(s, e, [&](const MixedRows& m) {
-      rows_forward(s, in, out, e, sequence, m, inverse.data() + m.first * s.heads, tile);
-    });
-    for_heads([&](std::int64_t h) { few_values(s, in, out, e, b, h, inverse.data(), tile); });
+    sequence.pack(s, in, b);
+    for_heads([&](std::int64_t h) { forward.few_scores(e, h); });
+    detail::for_mixed_rows(s, e, [&](const MixedRows& m) { forward.rows(e, m, inverse.data() + m.first * s.heads); });
+    for_heads([&](std::int64_t h) { forward.few_values(e, h, inverse.data()); });
   }
 }
 
@@ -121,13 +136,16 @@ void composed_attention_forward(const AttentionShape& s, const ComposedTensors& 
   PackedSequence sequence;
   Buffer values;
   const std::int64_t blocks = composed_blocks(s), rows = detail::composed_rows(s);
+  RawScores scores(s, in, rows);
+  const Forward forward{s, in, out, sequence, tile};
   for (std::int64_t task = begin; task < s.batch * blocks; task += step) {
     const std::int64_t b = task / blocks, row = task % blocks * rows;
     if (sequence.b != b) {
       sequence.pack(s, in, b);
+      scores.pack(b);
       pack_values(s, in.attention, b, values);
     }
-    block_forward(s, in, out, detail::extent_of(s, row, rows), sequence, values, tile);
+    forward.block(detail::extent_of(s, row, rows), scores, values);
   }
   tile_product_done();
 }

@@ -29,6 +29,7 @@ HWY_INLINE void over_visible(const ScoreRow& row, const Body& body) {
 template <int Components, bool Maximum>
 struct Scores {
   static constexpr int kRoom = Components > 0 ? Components : kMostComponents;
+  static constexpr bool kMaximum = Maximum;
   const ScoreRow& row;
   const MixtureRow& mixture;
 
@@ -101,19 +102,26 @@ HWY_INLINE float ExpOf(const ScoreRow row, const MixtureRow mixture, float* most
   return hn::GetLane(hn::SumOfLanes(d, total));
 }
 
+// The way back of each component's score.
 template <class S>
-HWY_INLINE void BackOf(const ScoreRow row, const MixtureRow mixture, const MixtureBackwardRow back, float* d_product,
-                       float* p) {
-  const Tag d;
-  const S scores{row, mixture};
-  const Vector offset = hn::Set(d, back.log_sum), mean = hn::Set(d, back.mean);
-  const bool shared = mixture.product_stride == 0;
+struct Spread {
+  const MixtureRow& mixture;
+  const MixtureBackwardRow& back;
+  float* d_product;
   Vector total[S::kRoom];
-  std::fill_n(total, scores.components(), hn::Zero(d));
-  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    const Vector g = hn::Sub(load_part(back.d_p + i, left), mean);
-    Vector weight = hn::Zero(d), sum = hn::Zero(d), part[S::kRoom];
-    scores.parts(i, left, offset, part);
+
+  HWY_INLINE Spread(const S& scores, const MixtureBackwardRow& b, float* d)
+      : mixture(scores.mixture), back(b), d_product(d) {
+    std::fill_n(total, scores.components(), hn::Zero(Tag()));
+  }
+  HWY_INLINE bool shared() const { return mixture.product_stride == 0; }
+
+  // d_s_r = part_r g for the lanes of `mask`. Returns the sum of the parts.
+  template <class Mask>
+  HWY_INLINE Vector add(const S& scores, std::int64_t i, std::int64_t left, const Mask mask, const Vector* part,
+                        const Vector g) {
+    const Tag d;
+    Vector weight = hn::Zero(d), sum = hn::Zero(d);
     for (std::int64_t r = 0; r < scores.components(); ++r) {
       const Vector own = hn::IfThenElseZero(mask, part[r]), d_s = hn::Mul(own, g);
       const Vector factor = hn::Set(d, mixture.factor[r]);
@@ -121,24 +129,73 @@ HWY_INLINE void BackOf(const ScoreRow row, const MixtureRow mixture, const Mixtu
       total[r] = hn::Add(total[r], d_s);
       float* key = back.d_key_term + r * back.key_stride + i;
       store_part(hn::Add(load_part(key, left), d_s), left, key);
-      if (shared) {
+      if (shared()) {
         sum = hn::MulAdd(d_s, factor, sum);
       } else {
         store_part(hn::Mul(d_s, factor), left, d_product + r * mixture.product_stride + i);
       }
     }
-    store_part(weight, left, p + i);
-    if (shared) {
+    if (shared()) {
       store_part(sum, left, d_product + i);
     }
-  });
-  for (std::int64_t r = 0; r < scores.components(); ++r) {
-    back.d_query_term[r * mixture.query_stride] = hn::GetLane(hn::SumOfLanes(d, total[r]));
-    if (!shared || r == 0) {
-      clear_invisible(row, d_product + r * mixture.product_stride);
+    return weight;
+  }
+
+  HWY_INLINE void finish(const S& scores, const ScoreRow& row) {
+    for (std::int64_t r = 0; r < scores.components(); ++r) {
+      back.d_query_term[r * mixture.query_stride] = hn::GetLane(hn::SumOfLanes(Tag(), total[r]));
+      if (!shared() || r == 0) {
+        clear_invisible(row, d_product + r * mixture.product_stride);
+      }
     }
   }
+};
+
+template <class S>
+HWY_INLINE void BackOf(const ScoreRow row, const MixtureRow mixture, const MixtureBackwardRow back, float* d_product,
+                       float* p) {
+  const Tag d;
+  const S scores{row, mixture};
+  const Vector shift = hn::Set(d, back.log_sum), mean = hn::Set(d, back.mean);
+  Spread<S> spread(scores, back, d_product);
+  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+    const Vector g = hn::Sub(load_part(back.d_p + i, left), mean);
+    Vector part[S::kRoom];
+    scores.parts(i, left, shift, part);
+    store_part(spread.add(scores, i, left, mask, part, g), left, p + i);
+  });
+  spread.finish(scores, row);
   clear_invisible(row, p);
+}
+
+template <class S>
+HWY_INLINE Vector content(const S& scores, std::int64_t i, std::int64_t left) {
+  const Vector top = scores.largest(i, left);
+  return S::kMaximum ? top : hn::Add(top, hn::Log(Tag(), scores.weight(i, left, top)));
+}
+
+template <class S>
+HWY_INLINE void ContentOf(const ScoreRow row, const MixtureRow mixture, float* to) {
+  const S scores{row, mixture};
+  over_visible(row, [&](std::int64_t i, std::int64_t left, auto /*mask*/)
+                        HWY_ATTR { store_part(content(scores, i, left), left, to + i); });
+  clear_invisible(row, to);
+}
+
+template <class S>
+HWY_INLINE void ContentBackOf(const ScoreRow row, const MixtureRow mixture, const MixtureBackwardRow back,
+                              float* d_product) {
+  const S scores{row, mixture};
+  Spread<S> spread(scores, back, d_product);
+  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+    Vector part[S::kRoom], sum = hn::Zero(Tag());
+    scores.parts(i, left, scores.largest(i, left), part);
+    for (std::int64_t r = 0; r < scores.components(); ++r) {
+      sum = hn::Add(sum, part[r]);
+    }
+    spread.add(scores, i, left, mask, part, hn::Div(load_part(back.d_p + i, left), sum));
+  });
+  spread.finish(scores, row);
 }
 
 float MixtureExp(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to) {
@@ -160,6 +217,27 @@ void MixtureBackward(const ScoreRow& row, const MixtureRow& mixture, const Mixtu
   }
 }
 
+void MixtureContent(const ScoreRow& row, const MixtureRow& mixture, float* to) {
+  if (mixture.maximum) {
+    ContentOf<Scores<0, true>>(row, mixture, to);
+  } else if (mixture.components == 2) {
+    ContentOf<Scores<2, false>>(row, mixture, to);
+  } else {
+    ContentOf<Scores<0, false>>(row, mixture, to);
+  }
+}
+
+void MixtureContentBackward(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
+                            float* d_product) {
+  if (mixture.maximum) {
+    ContentBackOf<Scores<0, true>>(row, mixture, back, d_product);
+  } else if (mixture.components == 2) {
+    ContentBackOf<Scores<2, false>>(row, mixture, back, d_product);
+  } else {
+    ContentBackOf<Scores<0, false>>(row, mixture, back, d_product);
+  }
+}
+
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -168,6 +246,8 @@ namespace headroom::kernels {
 
 HWY_EXPORT(MixtureExp);
 HWY_EXPORT(MixtureBackward);
+HWY_EXPORT(MixtureContent);
+HWY_EXPORT(MixtureContentBackward);
 
 float mixture_exp_row(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to) {
   return HWY_DYNAMIC_DISPATCH(MixtureExp)(row, mixture, most, to);
@@ -175,6 +255,14 @@ float mixture_exp_row(const ScoreRow& row, const MixtureRow& mixture, float* mos
 void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
                           float* d_product, float* p) {
   HWY_DYNAMIC_DISPATCH(MixtureBackward)(row, mixture, back, d_product, p);
+}
+
+void mixture_content_row(const ScoreRow& row, const MixtureRow& mixture, float* to) {
+  HWY_DYNAMIC_DISPATCH(MixtureContent)(row, mixture, to);
+}
+void mixture_content_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
+                                  float* d_product) {
+  HWY_DYNAMIC_DISPATCH(MixtureContentBackward)(row, mixture, back, d_product);
 }
 
 }  // namespace headroom::kernels

@@ -38,11 +38,16 @@ T* data_of(const at::Tensor& t) {
 // Holds what the kernels' pointers point into.
 struct ComposedOperands {
   StageTensors pre, post;
+  std::optional<MixtureOperands> mixture;
   kernels::ComposedTensors tensors;
 
   ComposedOperands(const AttentionArguments& in, const AttentionOperands& operands)
       : pre(prepared_stage(in.pre)), post(prepared_stage(in.post)) {
     tensors.attention = operands.tensors;
+    if (in.factor) {
+      mixture.emplace(in, operands);
+      tensors.mixture = &mixture->tensors;
+    }
     tensors.pre = stage(in, pre);
     tensors.post = stage(in, post);
   }
@@ -127,7 +132,7 @@ void composed_attention(const AttentionArguments& in, const AttentionOperands& o
   const ComposedOperands composed(in, operands);
   const kernels::AttentionShape& s = operands.shape;
   const kernels::AttentionResult out = to.result();
-  if (s.queries < kernels::kFewQueries) {
+  if (s.queries < kernels::kFewQueries && !in.factor) {
     kernels::composed_attention_few_queries(s, composed.tensors, out,
                                             [](std::int64_t n, const auto& body) { at::parallel_for(0, n, 1, body); });
     return;
@@ -146,36 +151,57 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
   const ComposedOperands composed(in, operands);
   const at::Tensor d_o = prepared(back.grad), sums = back.log_sum.contiguous();
   const std::int64_t parts = gradient_parts(s), tasks = parts * s.batch;
-  const at::Tensor d_q = empty_by_token(operands.q),
-                   d_k = at::empty({tasks, s.heads, s.keys, s.d_head}, operands.floats()), d_v = at::empty_like(d_k);
+  const at::TensorOptions floats = operands.floats();
+  const auto per_head = [&](std::int64_t rows) { return at::empty({tasks, s.heads, rows, s.d_head}, floats); };
+  const at::Tensor d_q = empty_by_token(operands.q), d_v = per_head(s.keys);
   const StageGradients pre(composed.pre, parts, s.batch), post(composed.post, parts, s.batch);
-  const kernels::ComposedGradients out{.parts = parts,
-                                       .attention = {.d_o = view<const float>(d_o),
-                                                     .o = {},
-                                                     .log_sum = sums.const_data_ptr<float>(),
-                                                     .d_q = view<float>(d_q),
-                                                     .d_q_position = {},
-                                                     .d_k = view<float>(d_k),
-                                                     .d_v = view<float>(d_v),
-                                                     .d_r = {}},
-                                       .pre = pre.pointers(),
-                                       .post = post.pointers()};
+  kernels::ComposedGradients out{.parts = parts, .pre = pre.pointers(), .post = post.pointers()};
+  out.attention.d_o = view<const float>(d_o);
+  out.attention.log_sum = sums.const_data_ptr<float>();
+  out.attention.d_q = view<float>(d_q);
+  out.attention.d_v = view<float>(d_v);
+  std::vector<at::Tensor> d_keys;
+  for (std::size_t i = 0; i < 1 + in.more_keys.size(); ++i) {
+    d_keys.push_back(per_head(s.keys));
+    out.d_keys.push_back(view<float>(d_keys.back()));
+  }
+  at::Tensor d_position, d_r, d_query_term, d_key_term;
+  if (in.r) {
+    d_position = empty_by_token(operands.q);
+    d_r = per_head(s.offsets());
+    out.attention.d_q_position = view<float>(d_position);
+    out.attention.d_r = view<float>(d_r);
+  }
+  if (in.factor) {
+    d_query_term = at::empty(composed.mixture->query_term.sizes(), floats);
+    d_key_term = at::zeros({tasks, s.heads, in.key_term->size(2), s.keys}, floats);
+    out.d_query_term = d_query_term.mutable_data_ptr<float>();
+    out.d_key_term = d_key_term.mutable_data_ptr<float>();
+  }
   at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::composed_attention_backward(s, composed.tensors, out, begin, end);
   });
   AttentionArguments d;
   d.q = d_q;
-  d.k = per_group(sum_of_parts(d_k, parts), in.k);
+  d.k = per_group(sum_of_parts(d_keys[0], parts), in.k);
   d.v = per_group(sum_of_parts(d_v, parts), in.v);
+  for (std::size_t i = 0; i < in.more_keys.size(); ++i) {
+    d.more_keys.push_back(per_group(sum_of_parts(d_keys[i + 1], parts), in.more_keys[i]));
+  }
+  if (in.r) {
+    d.q_position = d_position.to(in.q_position->scalar_type());
+    d.r = d_r.sum(0).to(in.r->scalar_type());
+  }
+  if (in.factor) {
+    d.query_term = d_query_term.to(in.query_term->scalar_type());
+    d.key_term = per_group(sum_of_parts(d_key_term, parts), *in.key_term);
+  }
   d.pre = pre.result(in.pre, parts);
   d.post = post.result(in.post, parts);
   return d;
 }
 
 std::string composition_refusal(const AttentionInputs& in) {
-  if (in.r) {
-    return "composed heads with relative positions have the reference only";
-  }
   if (in.pre && in.post &&
       (in.pre->n_groups != in.post->n_groups || in.pre->skip != in.post->skip || rank_of(in.pre) != rank_of(in.post))) {
     return "composed heads are fused with the same groups, rank and skip before and after the softmax";

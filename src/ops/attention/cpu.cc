@@ -9,7 +9,6 @@ namespace headroom::ops {
 
 AttentionOperands::AttentionOperands(const AttentionArguments& in)
     : q(prepared(in.q)), k(prepared(in.k)), v(prepared(in.v)) {
-  const double scale = in.factor ? 1.0 : in.scale;
   shape = {.batch = q.size(0),
            .heads = q.size(1),
            .kv_heads = k.size(1),
@@ -18,7 +17,7 @@ AttentionOperands::AttentionOperands(const AttentionArguments& in)
            .d_head = q.size(3),
            .causal = in.causal,
            .window = in.window,
-           .scale = static_cast<float>(scale)};
+           .scale = static_cast<float>(in.scale)};
   tensors.q = view<const float>(q);
   tensors.k = view<const float>(k);
   tensors.v = view<const float>(v);
@@ -50,10 +49,10 @@ void plain_attention(const AttentionOperands& in, const AttentionRoom& to) {
 FusedAttention::Results attention_cpu(const AttentionArguments& in) {
   const AttentionOperands operands(in);
   const AttentionRoom to(operands);
-  if (in.factor) {
-    mixture_attention(in, operands, to);
-  } else if (in.composed()) {
+  if (in.heads_together()) {
     composed_attention(in, operands, to);
+  } else if (in.factor) {
+    mixture_attention(in, operands, to);
   } else {
     plain_attention(operands, to);
   }
@@ -94,18 +93,16 @@ AttentionArguments plain_attention_backward(const AttentionBackward& back, const
 
 AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
   const AttentionOperands operands(back.in);
-  AttentionArguments d = back.in.factor       ? mixture_attention_backward(back, operands)
-                         : back.in.composed() ? composed_attention_backward(back, operands)
-                                              : plain_attention_backward(back, operands);
+  AttentionArguments d = back.in.heads_together() ? composed_attention_backward(back, operands)
+                         : back.in.factor         ? mixture_attention_backward(back, operands)
+                                                  : plain_attention_backward(back, operands);
   d.q = d.q.to(back.in.q.scalar_type());
   return d;
 }
 
 std::string attention_refusal(const AttentionInputs& in) {
-  std::string refusal;
-  if (in.mixture) {
-    refusal = mixture_refusal(in);
-  } else if (in.pre || in.post) {
+  std::string refusal = in.mixture ? mixture_refusal(in) : "";
+  if (refusal.empty() && (in.pre || in.post)) {
     refusal = composition_refusal(in);
   }
   return refusal.empty() ? float_refusal(in.q) : refusal;

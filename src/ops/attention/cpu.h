@@ -2,6 +2,7 @@
 #pragma once
 
 #include "headroom/kernels/cpu/attention.h"
+#include "headroom/kernels/cpu/mixture_attention.h"
 #include "ops/attention/operator.h"
 #include "ops/heads_on_cpu.h"
 
@@ -21,6 +22,14 @@ struct AttentionRoom {
   at::Tensor o, log_sum;
   explicit AttentionRoom(const AttentionOperands& in);
   kernels::AttentionResult result() const { return {view<float>(o), log_sum.mutable_data_ptr<float>()}; }
+};
+
+// The same of a mixture.
+struct MixtureOperands {
+  at::Tensor query_term, key_term;
+  std::vector<at::Tensor> more_keys;
+  kernels::MixtureTensors tensors;
+  MixtureOperands(const FusedAttention::Arguments& in, const AttentionOperands& operands);
 };
 
 using AttentionArguments = FusedAttention::Arguments;

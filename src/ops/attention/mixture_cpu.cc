@@ -1,40 +1,28 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "headroom/kernels/cpu/mixture_attention.h"
 #include "headroom/kernels/cpu/mixture_rows.h"
 #include "ops/attention/cpu.h"
 #include "ops/shapes.h"
 
 namespace headroom::ops {
-namespace {
-
-// Holds what the kernels' pointers point into.
-struct MixtureOperands {
-  at::Tensor query_term, key_term;
-  std::vector<at::Tensor> more_keys;
-  kernels::MixtureTensors tensors;
-
-  MixtureOperands(const AttentionArguments& in, const AttentionOperands& operands)
-      : query_term(in.query_term->to(at::kFloat).contiguous()), key_term(in.key_term->to(at::kFloat).contiguous()) {
-    tensors.q = operands.tensors.q;
-    tensors.v = operands.tensors.v;
-    tensors.keys.push_back(operands.tensors.k);
-    for (const at::Tensor& key : in.more_keys) {
-      more_keys.push_back(prepared(key));
-      tensors.keys.push_back(view<const float>(more_keys.back()));
-    }
-    const at::Tensor factor = in.factor->to(at::kFloat).contiguous();
-    tensors.factor.assign(factor.const_data_ptr<float>(), factor.const_data_ptr<float>() + factor.numel());
-    tensors.query_term = query_term.const_data_ptr<float>();
-    tensors.key_term = key_term.const_data_ptr<float>();
-    tensors.epsilon = static_cast<float>(in.epsilon);
-    tensors.maximum = in.maximum;
-    tensors.key_bias = operands.tensors.key_bias;
+MixtureOperands::MixtureOperands(const AttentionArguments& in, const AttentionOperands& operands)
+    : query_term(in.query_term->to(at::kFloat).contiguous()), key_term(in.key_term->to(at::kFloat).contiguous()) {
+  tensors.q = operands.tensors.q;
+  tensors.v = operands.tensors.v;
+  tensors.keys.push_back(operands.tensors.k);
+  for (const at::Tensor& key : in.more_keys) {
+    more_keys.push_back(prepared(key));
+    tensors.keys.push_back(view<const float>(more_keys.back()));
   }
-};
-
-}  // namespace
+  const at::Tensor factor = in.factor->to(at::kFloat).contiguous();
+  tensors.factor.assign(factor.const_data_ptr<float>(), factor.const_data_ptr<float>() + factor.numel());
+  tensors.query_term = query_term.const_data_ptr<float>();
+  tensors.key_term = key_term.const_data_ptr<float>();
+  tensors.epsilon = static_cast<float>(in.epsilon);
+  tensors.maximum = in.maximum;
+  tensors.key_bias = operands.tensors.key_bias;
+}
 
 void mixture_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
   const MixtureOperands mixture(in, operands);
@@ -84,9 +72,6 @@ AttentionArguments mixture_attention_backward(const AttentionBackward& back, con
 
 std::string mixture_refusal(const AttentionInputs& in) {
   const Mixture& mixture = *in.mixture;
-  if (in.r || in.pre || in.post) {
-    return "mixtures of keys are fused without relative positions and composed heads";
-  }
   if (mixture.n_components() > kernels::kMostComponents) {
     return fmt::format("mixtures of keys are fused up to {} components", kernels::kMostComponents);
   }

@@ -41,6 +41,8 @@ struct FusedAttention {
     std::int64_t window = 0;
 
     bool composed() const { return pre.present() || post.present(); }
+    // All heads of a block are computed together.
+    bool heads_together() const { return composed() || (factor && r); }
     template <class V>
     void visit(V& visitor) {
       visitor("q", q);
@@ -77,7 +79,7 @@ struct FusedAttention {
 
   struct Backward {
     at::Tensor grad, log_sum;
-    OptionalTensor o;  // without composition
+    OptionalTensor o;  // where heads are computed one by one
     Arguments in;
     template <class V>
     void visit(V& v) {
@@ -89,7 +91,7 @@ struct FusedAttention {
   };
 
   static Backward save(const Arguments& in, const Results& out) {
-    return {{}, out.log_sum, in.composed() ? std::nullopt : OptionalTensor(out.o), in};
+    return {{}, out.log_sum, in.heads_together() ? std::nullopt : OptionalTensor(out.o), in};
   }
 };
 

@@ -1,5 +1,6 @@
-// Blocked attention whose heads are composed before and after the softmax (DCMHA): all heads of a block of rows are
-// there together; nothing of size T x S outlives its block, and the backward pass computes it again.
+// Blocked attention with all heads of a block of rows there together, so that they may be composed before and after the
+// softmax (DCMHA); nothing of size T x S outlives its block, and the backward pass computes it again. The scores that
+// this begins with are dot products or mixtures of keys (mixture_attention.h), with or without the relative term.
 //
 // Letters as in attention.h; F numbers that a token contributes to a stage: u [R, H], w [R, H] with low rank, gates
 // [H].
@@ -7,8 +8,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "headroom/kernels/cpu/attention.h"
+#include "headroom/kernels/cpu/mixture_attention.h"
 
 namespace headroom::kernels {
 
@@ -29,7 +32,8 @@ struct ComposeStage {
 };
 
 struct ComposedTensors {
-  AttentionTensors attention;  // without relative term
+  AttentionTensors attention;
+  const MixtureTensors* mixture = nullptr;  // instead of the products with attention.k
   ComposeStage pre, post;
 };
 
@@ -42,7 +46,7 @@ void composed_attention_forward(const AttentionShape& shape, const ComposedTenso
 // Calls the body, perhaps on several threads, with ranges that make up [0, n).
 using ForRanges = std::function<void(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body)>;
 
-// The same without packing keys and values first, for fewer than kFewQueries queries.
+// The same without packing keys and values first, for fewer than kFewQueries queries, without a mixture.
 void composed_attention_few_queries(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
                                     const ForRanges& for_ranges);
 
@@ -56,7 +60,10 @@ struct ComposeStageGradients {  // added to; null where the stage has no such pa
 // own, for the caller to add up: what is summed with what does not depend on the threads.
 struct ComposedGradients {
   std::int64_t parts = 1;
-  AttentionGradients attention;  // d_k and d_v [P * B, ...]; o and the relative term are not used
+  AttentionGradients attention;          // d_v and d_r [P * B, ...]; o and d_k are not used
+  std::vector<HeadsView<float>> d_keys;  // [P * B, H, S, e] for each product
+  float* d_query_term = nullptr;         // of a mixture, [B, H, R, T], written
+  float* d_key_term = nullptr;           // [P * B, H, R, S], added to
   ComposeStageGradients pre, post;
 };
 

@@ -41,4 +41,12 @@ struct MixtureBackwardRow {
 void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
                           float* d_product, float* p);
 
+// The content of a mixture's scores: to_j = log sum_r exp(s_rj), or the largest s_rj, over the row's visible entries;
+// the others become 0. `to` may not be a product.
+void mixture_content_row(const ScoreRow& row, const MixtureRow& mixture, float* to);
+
+// Its way back: back.d_p holds the contents' gradients, log_sum and mean are not used. `d_product` as above.
+void mixture_content_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
+                                  float* d_product);
+
 }  // namespace headroom::kernels

@@ -1,0 +1,72 @@
+// Scores of one head in a block of rows before anything is made of them, and their gradients' way back: dot products or
+// mixtures of keys, with or without the relative term.
+#pragma once
+
+#include <vector>
+
+#include "attention_block.h"
+#include "headroom/kernels/cpu/composed_attention.h"
+#include "headroom/kernels/cpu/mixture_rows.h"
+
+namespace headroom::kernels::detail {
+
+// One sequence's keys, and the offsets, as columns; a thread's own. Letters as in mixture_attention.h; a dot product is
+// one product, scaled when its keys are packed.
+class RawScores {
+ public:
+  // `rows`: of a block at most.
+  RawScores(const AttentionShape& shape, const ComposedTensors& tensors, std::int64_t rows);
+
+  void pack(std::int64_t sequence);
+  void fill(const Extent& e, std::int64_t h, Strided<float> to);
+
+ private:
+  friend class RawScoreGradients;
+  bool relative() const { return in.attention.q_position.data != nullptr; }
+  std::int64_t group(std::int64_t h) const { return h / (s.heads / s.kv_heads); }
+  const HeadsView<const float>& keys(std::int64_t p) const {
+    return in.mixture != nullptr ? in.mixture->keys[static_cast<std::size_t>(p)] : in.attention.k;
+  }
+  float product_scale() const { return in.mixture != nullptr ? 1.0F : s.scale; }
+  const float* query(const HeadsView<const float>& q, const Extent& e, std::int64_t h) const {
+    return q.at(b, h) + e.row * q.row;
+  }
+  void multiply(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> to) const;
+  // Of a mixture: the products of one head with every component's keys, and one row of them.
+  void multiply_all(const Extent& e, std::int64_t h);
+  MixtureRow mixture_row(const Extent& e, std::int64_t h, std::int64_t i) const;
+  // Every column of a block that stands for a key, visible or not: composition reads them all.
+  ScoreRow key_columns(const Extent& e) const;
+
+  const AttentionShape& s;
+  const ComposedTensors& in;
+  std::int64_t products, width, offset_width, tile, b = -1;
+  Buffer k, r;       // [P, G, e, width], [H, e, offset_width]
+  Buffer tiles;      // of a mixture, [P, rows, columns]: products, later their gradients
+  Buffer positions;  // [rows, offset columns], later their gradients
+};
+
+class RawScoreGradients {
+ public:
+  RawScoreGradients(RawScores& raw, const ComposedGradients& gradients, std::int64_t rows);
+
+  // Before a task's first block, with raw scores packed, and after its last.
+  void begin(std::int64_t task);
+  void finish();
+  // `d`: gradients of what fill() gave, 0 in columns that the row does not see.
+  void add(const Extent& e, std::int64_t h, Strided<float> d);
+
+ private:
+  void add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d);
+  void add_positions(const Extent& e, std::int64_t h, Strided<float> d);
+
+  RawScores& raw;
+  const AttentionShape& s;
+  const ComposedGradients& out;
+  std::int64_t task = 0;
+  Buffer keys, offsets;      // [P, G, width, e padded], [H, offset width, e padded], scaled as raw's
+  Buffer d_keys, d_offsets;  // [P, H, e, width], [H, e, offset width]
+  Buffer columns;            // [e, rows]: a block of q with rows as columns
+};
+
+}  // namespace headroom::kernels::detail
