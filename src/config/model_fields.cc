@@ -26,7 +26,7 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("context_length", o.context_length, between(1, 1 << 24), "tokens of one sequence or chunk, T");
   fields.add("memory_length", o.memory_length, between(0, 1 << 24),
              "tokens of the chunk before that layers still see (Transformer-XL); 0 or context_length");
-  fields.add("arrangement", o.arrangement, "attention then MLP, or both beside each other from one norm (parallel)");
+  fields.add("arrangement", o.arrangement, "attention then MLP, or both from one norm (parallel)");
   fields.add("norm", o.norm, "layer normalisation, or root mean square only");
   fields.add("norm_position", o.norm_position, "norms before each part, or after each addition");
   fields.add("norm_epsilon", o.norm_epsilon, above(0), "added under the norms' square roots");
@@ -52,7 +52,7 @@ void describe(Fields& fields, ModelOptions& o) {
              "vision: pixels of a patch's side; each patch is a token, context_length of them");
   fields.add("image_channels", o.image_channels, between(1, 1024), "vision: numbers of a pixel");
   fields.table("attention", o.attention, "every attention layer");
-  fields.table("mlp", o.mlp, "the MLP behind every attention layer");
+  fields.table("mlp", o.mlp, "the MLP after every attention layer");
 }
 
 std::int64_t ModelOptions::patches() const {

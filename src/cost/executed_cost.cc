@@ -19,7 +19,7 @@ Exact mlp_macs(const MlpOptions& mlp, Exact td) {
   misuse("cost: model.mlp.kind has no cost formula");
 }
 
-// Everything in front of and behind the blocks, for one example.
+// Everything before and after the blocks, for one example.
 Exact outer_macs(const ModelOptions& model) {
   const Exact d = model.d_model, t = tokens_of(model);
   if (model.has_classes()) {

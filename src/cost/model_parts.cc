@@ -33,11 +33,11 @@ std::vector<Stack> stacks_of(const ModelOptions& model) {
 Exact outer_norms(const ModelOptions& model) {
   switch (model.kind) {
     case ModelKind::masked_language_model:
-      return 3;  // of the embedding, behind the last layer, in the head
+      return 3;  // of the embedding, after the last layer, in the head
     case ModelKind::encoder_decoder:
-      return model.norm_position == NormPosition::pre ? 2 : 0;  // behind the last layers; post-norm blocks end with one
+      return model.norm_position == NormPosition::pre ? 2 : 0;  // after the last layers; post-norm blocks end with one
     default:
-      return 1;  // behind the last layer
+      return 1;  // after the last layer
   }
 }
 

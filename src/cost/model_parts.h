@@ -8,7 +8,7 @@
 
 namespace headroom::cost {
 
-// Like layers, one behind the other.
+// Equal layers, one after the other.
 struct Stack {
   Exact layers = 0;
   Exact tokens = 0;         // that the layers read of one sequence

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kName = "encoder-decoder";
 
 // What decoder blocks read besides their own input.
-struct Beside {
+struct Surroundings {
   at::Tensor target_valid;  // undefined while decoding
   at::Tensor source, source_valid;
   std::vector<nn::AttentionCache>* caches = nullptr;
@@ -40,24 +40,24 @@ struct EncoderDecoder::Parts {
   }
 
   // [B, n, d] of target tokens, the first of which stands at `first`.
-  at::Tensor write(const at::Tensor& tokens, std::int64_t first, const Beside& beside,
+  at::Tensor write(const at::Tensor& tokens, std::int64_t first, const Surroundings& around,
                    const nn::Context& context) const {
-    check_tokens(kName, tokens, beside.target_valid);
-    if (tokens.size(0) != beside.source.size(0)) {
-      fail("{}: sources and targets must be pairs, got {} and {}", kName, beside.source.size(0), tokens.size(0));
+    check_tokens(kName, tokens, around.target_valid);
+    if (tokens.size(0) != around.source.size(0)) {
+      fail("{}: sources and targets must be pairs, got {} and {}", kName, around.source.size(0), tokens.size(0));
     }
     const nn::Context inner = context.in("decoder");
     BlockInput input;
     input.h = (*target)(tokens, first, inner);
-    input.source = beside.source;
-    if (beside.target_valid.defined()) {
-      input.valid_keys = beside.target_valid;
+    input.source = around.source;
+    if (around.target_valid.defined()) {
+      input.valid_keys = around.target_valid;
     }
-    if (beside.source_valid.defined()) {
-      input.valid_source = beside.source_valid;
+    if (around.source_valid.defined()) {
+      input.valid_source = around.source_valid;
     }
     for (std::size_t layer = 0; layer < decoder.size(); ++layer) {
-      input.cache = beside.caches != nullptr ? &(*beside.caches)[layer] : nullptr;
+      input.cache = around.caches != nullptr ? &(*around.caches)[layer] : nullptr;
       input.h = decoder[layer](input, inner.in(fmt::format("layer{}", layer)));
     }
     return decoder_norm ? (*decoder_norm)(input.h) : input.h;

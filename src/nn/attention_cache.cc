@@ -19,7 +19,7 @@ std::vector<at::Tensor> AttentionCache::held() const {
 std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fresh) {
   const std::int64_t n = fresh.front().size(2);
   if (!sliding_ && size_ + n > capacity_) {
-    fail("attention cache: {} tokens do not fit beside {} of {}", n, size_, capacity_);
+    fail("attention cache: {} tokens do not fit: it holds {} of {}", n, size_, capacity_);
   }
   if (slots_.empty()) {
     for (const at::Tensor& t : fresh) {

@@ -60,13 +60,13 @@ class HeadProjections : public Projection {
     std::int64_t copies = 1;  // keys of a mixture: R projections
 
     at::Tensor weight(std::int64_t copy) const { return copies == 1 ? w : w[copy]; }
-    at::Tensor offset(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
+    at::Tensor bias_of(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
   };
 
   // A layer of experts starts normal in all its projections, any other truncated normal: composed layers start as the
   // dense ones that they are compared with.
-  at::Tensor begin(std::string_view name, std::vector<std::int64_t> shape, std::int64_t copies, double std,
-                   const Builder& build) const {
+  at::Tensor initialise(std::string_view name, std::vector<std::int64_t> shape, std::int64_t copies, double std,
+                        const Builder& build) const {
     if (copies > 1) {
       shape.insert(shape.begin(), copies);
     }
@@ -83,8 +83,8 @@ class HeadProjections : public Projection {
     m.copies = copies;
     const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
     const std::string name = {'w', '_', which};
-    m.w = m.bank ? begin(name, {n_heads, options_.n_experts, init.d_model, options_.d_head}, copies, std, build)
-                 : begin(name, {init.d_model, n_heads, options_.d_head}, copies, std, build);
+    m.w = m.bank ? initialise(name, {n_heads, options_.n_experts, init.d_model, options_.d_head}, copies, std, build)
+                 : initialise(name, {init.d_model, n_heads, options_.d_head}, copies, std, build);
     if (options_.bias) {
       std::vector<std::int64_t> shape = {n_heads, options_.d_head};
       if (copies > 1) {
@@ -100,8 +100,8 @@ class HeadProjections : public Projection {
     m.bank = options_.has_experts('o');
     m.n_heads = options_.n_heads;
     const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * m.n_heads * options_.d_head));
-    m.w = m.bank ? begin("w_o", {m.n_heads, options_.n_experts, options_.d_head, init.d_model}, 1, std, build)
-                 : begin("w_o", {m.n_heads, options_.d_head, init.d_model}, 1, std, build);
+    m.w = m.bank ? initialise("w_o", {m.n_heads, options_.n_experts, options_.d_head, init.d_model}, 1, std, build)
+                 : initialise("w_o", {m.n_heads, options_.d_head, init.d_model}, 1, std, build);
     if (options_.bias) {
       m.bias = build.constant("b_o", {init.d_model}, 0.0);
     }
@@ -145,7 +145,7 @@ class HeadProjections : public Projection {
   at::Tensor apply(const Matrix& m, std::int64_t copy, const at::Tensor& x, const std::optional<Selection>& selection,
                    const Context& context) const {
     const std::int64_t b = x.size(0), t = x.size(1);
-    const at::Tensor w = m.weight(copy), bias = m.offset(copy);
+    const at::Tensor w = m.weight(copy), bias = m.bias_of(copy);
     const at::Tensor y = m.bank
                              ? grouped(w, bias, x.reshape({b * t, d_model_}), *selection, /*sum_heads=*/false, context)
                              : linear(x, w, bias, context);

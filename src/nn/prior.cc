@@ -5,7 +5,7 @@
 namespace headroom::nn {
 namespace {
 
-constexpr double kEpsilon = 1e-6;  // beside sums of responsibilities
+constexpr double kEpsilon = 1e-6;  // added to sums of responsibilities
 
 }  // namespace
 
@@ -81,7 +81,7 @@ void MixturePrior::measure(const std::vector<at::Tensor>& components, const std:
       weights(0, n)->repeat_interleave(h / n_heads_, 1).unsqueeze(2).unsqueeze(1).to(s.scalar_type());
   const at::Tensor top = std::get<0>(s.max(0));
   const at::Tensor mass = prior * (s - top).exp();
-  // kEpsilon stands beside the sum of unshifted weights.
+  // kEpsilon is added to the sum of unshifted weights.
   at::Tensor share = mass / (mass.sum(0) + (-top).exp() * kEpsilon);
   share = share.nan_to_num(0.0).narrow(0, 0, r - 1).view({r - 1, b, n_heads_, -1, t, n}).mean(3);  // [R-1, B, G, T, S]
 

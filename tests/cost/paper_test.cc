@@ -14,7 +14,7 @@
 namespace headroom::cost {
 namespace paper_test {
 
-// Worked out by hand from the formulas; beside them the SwitchHead draft's Tables 2, 3 and 5 print these rounded.
+// Worked out by hand from the formulas; next to them the SwitchHead draft's Tables 2, 3 and 5 print these rounded.
 const std::map<std::string, std::pair<std::int64_t, std::int64_t>> kExact = {
     {"Transformer-XL 47M H=10", {453'427'200, 3'461'120}},
     {"Transformer-XL 47M H=2", {453'427'200, 1'363'968}},

@@ -168,7 +168,7 @@ TEST(Parameters, MixtureKeys) {
   m.attention.n_mixtures = 3;
   m.attention.n_kv_heads = 2;
   const std::int64_t grouped = kBase - 2 * (2 * 2 * 10 * 3);
-  const std::int64_t more_keys = 2 * (10 * 2 * 3);  // two projections [d,G,e] beside the first
+  const std::int64_t more_keys = 2 * (10 * 2 * 3);  // two projections [d,G,e] more than the first
   const auto count = [&](Prior prior, Keys keys) {
     m.attention.prior = prior;
     m.attention.keys = keys;

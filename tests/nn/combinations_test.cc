@@ -123,7 +123,7 @@ void expect_decoding(const Layer& layer, const std::string& name) {
   EXPECT_LE(relative_error(stepped.narrow(1, stepped.size(1) - t, t), whole), 1e-10) << name << ": decoding";
 }
 
-// What stands behind padding, and what comes later, changes nothing.
+// What follows padding, and what comes later, changes nothing.
 void expect_blindness(const Layer& layer, const std::string& name) {
   const at::NoGradGuard no_grad;
   const at::Tensor all = tokens(layer);

@@ -1,4 +1,4 @@
-// The papers' own cost tables, row by row, beside what this library computes for the same model.
+// The papers' own cost tables, row by row, next to what this library computes for the same model.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ std::string paper_table(std::string_view paper);
 // {config (TOML text), by, parameters, target, attention_macs, target_parameters, target_attention_macs,
 // candidates}; `target` is the target's count of what was matched.
 Json match_json(const MatchResult& result);
-// What was matched, and the candidates as a table; to be printed beside the TOML.
+// What was matched, and the candidates as a table; to be printed with the TOML.
 std::string match_summary(const MatchResult& result);
 
 // [{name, file, paper, table, row, about}]

@@ -17,7 +17,7 @@
 
 namespace headroom::nn {
 
-// What a score is told of its call beside queries, keys and values.
+// What a score is told of its call besides queries, keys and values.
 struct ScoreCall {
   std::vector<at::Tensor> more_keys;        // own keys: components 2 .. R, [B, G, S, e] each
   std::int64_t first_index = 0;             // place of key 0 in the whole source (priors per key position)

@@ -46,7 +46,7 @@ class StaticMap : public CompositionPart {
       return;
     }
     fields.add("compose", o.compose, {"pre", "post"}, "compose scores before the softmax, weights after it, or both");
-    fields.add("compose_skip", o.compose_skip, "keep each head's own scores beside what the maps add");
+    fields.add("compose_skip", o.compose_skip, "add what the maps give to each head's own scores");
     fields.add("compose_groups", o.compose_groups, between(1, 65536),
                "groups of neighbouring heads that never mix with each other; divides n_heads");
   }
@@ -96,7 +96,7 @@ class DynamicMaps : public StaticMap {
     StaticMap::describe(fields, o);
     fields.add("compose_low_rank", o.compose_low_rank, {"query", "key"}, "dynamic: sides with low-rank maps");
     fields.add("compose_gates", o.compose_gates, {"query", "key"}, "dynamic: sides with a gate per head");
-    fields.add("compose_static", o.compose_static, "dynamic: a static map beside the dynamic terms");
+    fields.add("compose_static", o.compose_static, "dynamic: a static map as well as the dynamic terms");
     fields.add("compose_rank", o.compose_rank, between(1, 1024), "dynamic: rank of the low-rank maps");
     fields.add("compose_activation", o.compose_activation, "dynamic: non-linearity inside the low-rank maps");
   }
@@ -127,8 +127,8 @@ class DynamicMaps : public StaticMap {
     return StaticMap::products(a, d, span) + macs * stages_of(a);
   }
 
-  // A stage and side beside the matrix: low rank, 2 R CT^2H MACs and R groups CT^2 numbers; the factors of T (query) or
-  // CT (key side) tokens with I groups + 2 R H numbers each, I = 2 R m; gates dH and H.
+  // A stage and side, besides the matrix: low rank, 2 R CT^2H MACs and R groups CT^2 numbers; the factors of T (query)
+  // or CT (key side) tokens with I groups + 2 R H numbers each, I = 2 R m; gates dH and H.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     PaperTerms sides;
     const Exact pairs = z.t * z.s;

@@ -11,7 +11,7 @@ class ScoreMatrix : public ScorePart {
   std::int64_t key_projections(const AttentionOptions&) const override { return 1; }
   bool has_scores() const override { return true; }
 
-  // No parameters beside the shared ones.
+  // No parameters besides the shared ones.
   Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
 
   // T S e a head for each key of a position and for the value, invisible pairs included.
