@@ -20,12 +20,10 @@ if(HEADROOM_SANITIZE)
   target_link_options(headroom_build INTERFACE -fsanitize=address,undefined)
 endif()
 
-# headroom_unity(target): several of its files compile as one, so that what they include is read once, where
-# HEADROOM_UNITY is on or names the target's floor. Not those that Highway compiles once for every instruction set: each
-# includes itself.
+# headroom_unity(target): several of its files compile as one, so that what they include is read once. Not those that
+# Highway compiles once for every instruction set: each includes itself.
 function(headroom_unity target)
-  string(REGEX REPLACE "^headroom_|_test$" "" floor ${target})
-  if(NOT HEADROOM_UNITY STREQUAL "ON" AND NOT floor IN_LIST HEADROOM_UNITY)
+  if(NOT HEADROOM_UNITY)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
