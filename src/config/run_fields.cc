@@ -37,7 +37,8 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("epsilon", o.epsilon, above(0), "added to the root of the squared gradients' mean");
   fields.add("weight_decay", o.weight_decay, at_least(0), "decoupled weight decay, multiplied by the learning rate");
   fields.add("clip_norm", o.clip_norm, at_least(0), "longest gradient, all parameters together; 0: no clipping");
-  fields.add("accumulate", o.accumulate, between(1, 1 << 24), "micro-batches a step; divides batch_size; dropout and noise do not depend on it");
+  fields.add("accumulate", o.accumulate, between(1, 1 << 24),
+             "micro-batches a step; divides batch_size; dropout and noise do not depend on it");
   fields.add("seed", o.seed, between(0, 9007199254740992.0), "seed of parameters, dropout and shuffling");
   fields.add("threads", o.threads, between(0, 4096), "CPU threads; 0: one a physical core");
   fields.add("device", o.device,

@@ -16,7 +16,9 @@ int run(const Evaluate& command, const EngineRequest& request) {
       {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = command.data, .cache = cache_folder()});
   const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
 
-  tasks::EvaluateOptions options{.batch_size = command.batch_size, .context = train::make_context(checkpoint.config.train, device), .show_progress = true};
+  tasks::EvaluateOptions options{.batch_size = command.batch_size,
+                                 .context = train::make_context(checkpoint.config.train, device),
+                                 .show_progress = true};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*model, options);
   if (!result.complete) {
