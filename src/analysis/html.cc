@@ -18,8 +18,7 @@ namespace {
 using Runs = std::vector<ComparedRun>;
 
 // The best figure of a column, when the runs differ in it.
-bool is_best(const Runs& runs, std::size_t column, double value) {
-  const Better better = columns(runs.front().task())[column].better;
+bool is_best(const Runs& runs, std::size_t column, Better better, double value) {
   if (better == Better::neither || runs.size() < 2) {
     return false;
   }
@@ -44,8 +43,8 @@ std::string table(const Runs& runs) {
     html += fmt::format("<tr><td class='name'>{}{}</td><td class='text'>{}</td>", line_sample(r), escape(cells[0].text),
                         escape(cells[1].text));
     for (std::size_t i = 2; i < cells.size(); ++i) {
-      html +=
-          fmt::format("<td{}>{}</td>", is_best(runs, i, cells[i].value) ? " class='best'" : "", escape(cells[i].text));
+      html += fmt::format("<td{}>{}</td>", is_best(runs, i, all[i].better, cells[i].value) ? " class='best'" : "",
+                          escape(cells[i].text));
     }
     html += "</tr>\n";
   }
@@ -59,10 +58,8 @@ std::string capitalised(std::string words) {
 
 std::string table_note(const tasks::Task& task) {
   std::vector<std::string> shown;
-  for (const tasks::FigureKind& kind : task.figures()) {
-    if (kind.shown != tasks::Shown::files) {
-      shown.push_back(kind.words);
-    }
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(task.figures())) {
+    shown.push_back(kind.words);
   }
   return fmt::format(
       "<p class='note'>\u2605 the best of its column. {} {} of the validation data. Attention MACs and memory are "

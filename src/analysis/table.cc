@@ -35,13 +35,11 @@ std::vector<Column> columns(const tasks::Task& task) {
       {"", "parameters", Better::neither},   {"attention", "MACs", Better::lower},
       {"relative", "MACs", Better::neither}, {"attention", "memory", Better::lower},
   };
-  for (const tasks::FigureKind& kind : task.figures()) {
-    if (kind.shown != tasks::Shown::files) {
-      const std::size_t blank = kind.words.rfind(' ');
-      all.push_back(blank == std::string::npos
-                        ? Column{"validation", kind.words, kind.better}
-                        : Column{kind.words.substr(0, blank), kind.words.substr(blank + 1), kind.better});
-    }
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(task.figures())) {
+    const std::size_t blank = kind.words.rfind(' ');
+    all.push_back(blank == std::string::npos
+                      ? Column{"validation", kind.words, kind.better}
+                      : Column{kind.words.substr(0, blank), kind.words.substr(blank + 1), kind.better});
   }
   all.push_back({"tokens per", "second", Better::higher});
   all.push_back({"peak", "memory", Better::lower});
@@ -64,12 +62,9 @@ std::vector<Cell> row_of(const ComparedRun& run, const ComparedRun& first) {
       {short_number(memory), memory},
   };
   const tasks::Figures figures = r.figures();
-  for (const tasks::FigureKind& kind : run.task().figures()) {
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(run.task().figures())) {
     const double value = tasks::figure(figures, kind.name);
-    if (kind.shown != tasks::Shown::files) {
-      cells.push_back(
-          {kind.shown == tasks::Shown::headline ? plain_number(value) : fmt::format("{:.3f}", value), value});
-    }
+    cells.push_back({kind.shown == tasks::Shown::headline ? plain_number(value) : fmt::format("{:.3f}", value), value});
   }
   cells.push_back({short_number(r.tokens_per_second), r.tokens_per_second});
   cells.push_back({format_bytes(peak), peak});

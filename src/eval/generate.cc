@@ -51,7 +51,7 @@ std::vector<std::int32_t> encode_prompt(const data::Tokenizer& tokenizer, std::s
 at::Tensor to_row(const std::vector<std::int32_t>& ids, const models::LanguageModel& model) {
   at::Tensor tensor = at::empty({1, static_cast<std::int64_t>(ids.size())}, at::kLong);
   std::copy(ids.begin(), ids.end(), tensor.data_ptr<std::int64_t>());
-  return tensor.to(model.parameters().all().front().tensor.device());
+  return tensor.to(model.device());
 }
 
 std::span<const double> span_of(const at::Tensor& logits) {

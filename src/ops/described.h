@@ -34,6 +34,18 @@ struct Single {
   }
 };
 
+// What the way back of an operator takes that needs its inputs and no more.
+template <class Arguments>
+struct GradAndInputs {
+  at::Tensor grad;
+  Arguments in;
+  template <class V>
+  void visit(V& v) {
+    v("grad", grad);
+    in.visit(v);
+  }
+};
+
 namespace described {
 
 template <class T>

@@ -1,6 +1,7 @@
 #include "headroom/tasks/figures.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "headroom/core/error.h"
@@ -19,6 +20,13 @@ const FigureKind& headline(const std::vector<FigureKind>& kinds) {
     fail("task: it names no figure to compare models by");
   }
   return *found;
+}
+
+std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds) {
+  std::vector<FigureKind> shown;
+  std::copy_if(kinds.begin(), kinds.end(), std::back_inserter(shown),
+               [](const FigureKind& kind) { return kind.shown != Shown::files; });
+  return shown;
 }
 
 std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds) {

@@ -34,6 +34,7 @@ using Figures = std::map<std::string, double, std::less<>>;
 // NaN where there is none.
 double figure(const Figures& figures, const std::string& name);
 const FigureKind& headline(const std::vector<FigureKind>& kinds);
+std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds);  // the headline among them
 
 // "loss 5.0519, perplexity 156.322": in the order of `kinds`.
 std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds);

@@ -19,15 +19,7 @@ struct FusedExpertLinear {
     }
   };
   using Results = Single;
-  struct Backward {
-    at::Tensor grad;
-    Arguments in;
-    template <class V>
-    void visit(V& v) {
-      v("grad", grad);
-      in.visit(v);
-    }
-  };
+  using Backward = GradAndInputs<Arguments>;
   static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
 };
 

@@ -28,15 +28,7 @@ struct PrefixProduct {
     }
   };
   using Results = Single;
-  struct Backward {
-    at::Tensor grad;
-    Arguments in;
-    template <class V>
-    void visit(V& v) {
-      v("grad", grad);
-      in.visit(v);
-    }
-  };
+  using Backward = GradAndInputs<Arguments>;
   static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
 
   // Every gradient is such a product again, those of b and c with the visibility seen from the other side.
