@@ -24,8 +24,10 @@ bool is_bookkeeping(const std::string& key) {
 
 // Keys that decide which tokens are predicted: figures over different ones say nothing about each other.
 bool decides_tokens(const std::string& key) {
-  static const std::set<std::string> kKeys = {"data.validation", "data.json_field", "data.separator",
-                                              "train.evaluate_tokens"};
+  static const std::set<std::string> kKeys = {"data.validation",  "data.json_field",           "data.separator",
+                                              "data.generator",   "data.generator_seed",       "data.label_column",
+                                              "data.text_column", "data.second_column",        "data.skip_bad_rows",
+                                              "data.classes",     "data.generated_validation", "train.evaluate_tokens"};
   return kKeys.contains(key) || key.starts_with("tokenizer.");
 }
 

@@ -22,6 +22,30 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("separator", o.separator, "text put between documents");
   fields.add("batching", o.batching,
              "streams: each row continues where its last chunk ended (carries memory); chunks: independent, shuffled");
+  fields.add(
+      "generator", o.generator,
+      "what examples are, and what makes them where train and validation name no files; listops: up to 50 symbols "
+      "(SwitchHead's analysis), listops_long: 500 to 2000 (Long Range Arena); none: files alone");
+  fields.add("generated_train", o.generated_train, between(0, 1e9),
+             "generator: examples for training; 0: as many as the paper has");
+  fields.add("generated_validation", o.generated_validation, between(0, 1e9), "generator: the same for validation");
+  fields.add("generator_seed", o.generator_seed, between(0, 9007199254740992.0),
+             "generator: seed of the examples, which do not depend on train.seed");
+  fields.add("label_column", o.label_column,
+             "classifier: column of the label in CSV and TSV files, by its name in the first line or by number from 1");
+  fields.add("text_column", o.text_column, "classifier: column of the text");
+  fields.add("second_column", o.second_column, "classifier, paired: column of the second text");
+  fields.add("classes", o.classes, {},
+             "classifier: the labels' names in the order of their classes; []: labels are numbers from 0");
+  fields.add("skip_bad_rows", o.skip_bad_rows,
+             "leave out rows that cannot be used and say how many, instead of stopping");
+  fields.add("pixel_mean", o.pixel_mean, {},
+             "vision: mean of each channel (or one for all), pixels being 0 to 1, that is taken away; []: 0.5");
+  fields.add("pixel_deviation", o.pixel_deviation, above(0),
+             "vision: standard deviation of each channel (or one for all) that is divided by; []: 0.5");
+  fields.add("augment_shift", o.augment_shift, between(0, 1 << 16),
+             "vision: training pictures are moved by up to so many pixels each way; what comes in is black");
+  fields.add("augment_flip", o.augment_flip, "vision: half of the training pictures are mirrored, left to right");
 }
 
 void describe(Fields& fields, TrainOptions& o) {

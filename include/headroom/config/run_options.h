@@ -12,6 +12,7 @@ namespace headroom::config {
 
 enum class TokenizerKind { bytes, sentencepiece, words };
 enum class Batching { streams, chunks };
+enum class Generator { none, listops, listops_long };  // of examples, where there are no files
 enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
 enum class Optimizer { adamw };
 enum class Precision { fp32, bf16, automatic };
@@ -33,6 +34,18 @@ struct DataOptions {
   std::string json_field = "text";  // JSON lines: where the document stands
   std::string separator = "\n";     // put between documents
   Batching batching = Batching::streams;
+  // What the examples are, and what makes them where train and validation name no files.
+  Generator generator = Generator::none;
+  std::int64_t generated_train = 0;  // examples; 0: as many as the paper has
+  std::int64_t generated_validation = 0;
+  std::int64_t generator_seed = 1;
+  // classifier: columns of CSV and TSV files, by the name in their first line or by number from 1.
+  std::string label_column = "label", text_column = "text", second_column = "text2";
+  std::vector<std::string> classes;  // classifier: names that stand for the labels 0, 1, ...
+  bool skip_bad_rows = false;
+  std::vector<double> pixel_mean, pixel_deviation;  // vision: of each channel, or one for all; empty: 0.5
+  std::int64_t augment_shift = 0;                   // vision: pixels by which training pictures are moved at most
+  bool augment_flip = false;                        // vision: half of the training pictures are mirrored
 };
 
 struct TrainOptions {
@@ -75,6 +88,11 @@ template <>
 struct Names<Batching> {
   static constexpr std::pair<Batching, std::string_view> kNames[] = {{Batching::streams, "streams"},
                                                                      {Batching::chunks, "chunks"}};
+};
+template <>
+struct Names<Generator> {
+  static constexpr std::pair<Generator, std::string_view> kNames[] = {
+      {Generator::none, "none"}, {Generator::listops, "listops"}, {Generator::listops_long, "listops_long"}};
 };
 template <>
 struct Names<Schedule> {
