@@ -39,6 +39,19 @@ void check_train(const TrainOptions& t, std::string_view origin) {
                 t.warmup_steps);
 }
 
+void check_targets(const Config& config, std::string_view origin) {
+  const Checker check(origin, "train");
+  const bool translates = config.model.kind == ModelKind::encoder_decoder;
+  const std::string kind = detail::setting("kind", config.model.kind);
+  check.require(config.train.label_smoothing == 0.0 || translates || config.model.has_classes(), "label_smoothing",
+                "must be 0 with {}", kind);
+  const std::int64_t least = config.model.context_length * config.train.accumulate;
+  check.require(config.train.batch_tokens == 0 || translates, "batch_tokens", "must be 0 with {}", kind);
+  check.require(config.train.batch_tokens == 0 || config.train.batch_tokens >= least, "batch_tokens",
+                "must be 0 or at least {}, one sequence of model.context_length for each micro-batch, got {}", least,
+                config.train.batch_tokens);
+}
+
 void check_cutoffs(const Checker& here, const ModelOptions& model) {
   const std::vector<std::int64_t>& cutoffs = model.adaptive_cutoffs;
   const auto fall = std::adjacent_find(cutoffs.begin(), cutoffs.end(), std::greater_equal<>());
@@ -111,6 +124,7 @@ void check(const Config& config, std::string_view origin) {
   check(config.model, origin);
   check_tokenizer(config, origin);
   check_train(config.train, origin);
+  check_targets(config, origin);
   const Checker data(origin, "data");
   data.require(!config.data.json_field.empty(), "json_field", "must not be empty");
   data.require(config.model.memory_length == 0 || config.data.batching == Batching::streams, "batching",

@@ -46,6 +46,14 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("augment_shift", o.augment_shift, between(0, 1 << 16),
              "vision: training pictures are moved by up to so many pixels each way; what comes in is black");
   fields.add("augment_flip", o.augment_flip, "vision: half of the training pictures are mirrored, left to right");
+  fields.add(
+      "train_target", o.train_target, {},
+      "translation: files whose lines translate those of train; []: train is tab-separated and holds both sides");
+  fields.add("validation_target", o.validation_target, {}, "the same for the validation part");
+  fields.add("pair_columns", o.pair_columns, between(1, 1 << 16),
+             "translation: columns of the source and the target in tab-separated files, counted from 1");
+  fields.add("validation_share", o.validation_share, at_least_below(0, 1),
+             "translation: share of the training pairs held out for validation where data.validation is []");
 }
 
 void describe(Fields& fields, TrainOptions& o) {
@@ -61,6 +69,10 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("epsilon", o.epsilon, above(0), "added to the root of the squared gradients' mean");
   fields.add("weight_decay", o.weight_decay, at_least(0), "decoupled weight decay, multiplied by the learning rate");
   fields.add("clip_norm", o.clip_norm, at_least(0), "longest gradient, all parameters together; 0: no clipping");
+  fields.add("label_smoothing", o.label_smoothing, at_least_below(0, 1),
+             "encoder_decoder, classifier, vision: share of the target's probability that training spreads evenly");
+  fields.add("batch_tokens", o.batch_tokens, between(0, 1 << 30),
+             "encoder_decoder: tokens of either side in a batch at most, padding included; 0: only batch_size counts");
   fields.add("accumulate", o.accumulate, between(1, 1 << 24),
              "micro-batches a step; divides batch_size; dropout and noise do not depend on it");
   fields.add("seed", o.seed, between(0, 9007199254740992.0), "seed of parameters, dropout and shuffling");
@@ -80,11 +92,20 @@ void describe(Fields& fields, TrainOptions& o) {
              "predictions that an evaluation while training makes at most, from the beginning on; 0: all");
 }
 
+void describe(Fields& fields, DecodingOptions& o) {
+  fields.add("beam", o.beam, between(1, 1024), "translations kept side by side; 1: always the likeliest token");
+  fields.add("length_penalty", o.length_penalty, between(-10, 10),
+             "a translation's log-probability is divided by its length to this power");
+  fields.add("extra_length", o.extra_length, between(0, 1 << 24),
+             "tokens that a translation may have more than its source");
+}
+
 void describe(Fields& fields, Config& config) {
   fields.table("model", config.model, "the network");
   fields.table("tokenizer", config.tokenizer, "text to tokens");
   fields.table("data", config.data, "what is read");
   fields.table("train", config.train, "how it is trained");
+  fields.table("decoding", config.decoding, "how translations are searched for");
 }
 
 }  // namespace headroom::config

@@ -91,7 +91,7 @@ Batch Classifier::example(std::int64_t rows, std::uint64_t seed) const {
 }
 
 Loss Classifier::loss(const Batch& batch, Memory& /*memory*/, const nn::Context& context) const {
-  return class_loss(parts_->options, batch.at("label"), context,
+  return class_loss(parts_->options, batch, context,
                     [&](const nn::Context& inner) { return logits(batch.at("tokens"), batch.find("second"), inner); });
 }
 

@@ -137,7 +137,7 @@ Loss EncoderDecoder::loss(const Batch& batch, Memory& /*memory*/, const nn::Cont
                           .valid_source = batch.find("valid_source"),
                           .target = batch.at("target"),
                           .valid_target = batch.find("valid_target")};
-  return loss(pair, batch.at("next"), /*label_smoothing=*/0.0, context);
+  return loss(pair, batch.at("next"), batch.label_smoothing, context);
 }
 
 at::Tensor EncoderDecoder::encode(const at::Tensor& source, const at::Tensor& valid_source,

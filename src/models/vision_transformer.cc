@@ -91,7 +91,7 @@ Batch VisionTransformer::example(std::int64_t rows, std::uint64_t seed) const {
 }
 
 Loss VisionTransformer::loss(const Batch& batch, Memory& /*memory*/, const nn::Context& context) const {
-  return class_loss(parts_->options, batch.at("label"), context,
+  return class_loss(parts_->options, batch, context,
                     [&](const nn::Context& inner) { return logits(batch.at("images"), inner); });
 }
 

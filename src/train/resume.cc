@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFixed[] = {"train.batch_size", "train.seed", "train.optimizer", "data.batching"};
+constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens", "train.seed", "train.optimizer",
+                                       "data.batching"};
 
 // Files under construction when a process was killed: nobody else writes here while the folder is locked.
 void remove_leftovers(const fs::path& folder) {

@@ -254,6 +254,14 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint("train.steps = 10\ntrain.warmup_steps = 11"),
             "x: train.warmup_steps: must be at most steps = 10, got 11");
   EXPECT_EQ(complaint("data.json_field = \"\""), "x: data.json_field: must not be empty");
+  EXPECT_EQ(complaint("train.label_smoothing = 0.1"),
+            "x: train.label_smoothing: must be 0 with kind = \"language_model\"");
+  EXPECT_EQ(complaint("train.batch_tokens = 4096"), "x: train.batch_tokens: must be 0 with kind = \"language_model\"");
+  const std::string translating = "model.kind = \"encoder_decoder\"\ntrain.label_smoothing = 0.1\n";
+  EXPECT_EQ(complaint(translating + "train.accumulate = 2\ntrain.batch_tokens = 256"), "no error");
+  EXPECT_EQ(complaint(translating + "train.accumulate = 2\ntrain.batch_tokens = 255"),
+            "x: train.batch_tokens: must be 0 or at least 256, one sequence of model.context_length for each "
+            "micro-batch, got 255");
 }
 
 }  // namespace check_test

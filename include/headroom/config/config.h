@@ -17,6 +17,7 @@ struct Config {
   TokenizerOptions tokenizer;
   DataOptions data;
   TrainOptions train;
+  DecodingOptions decoding;
   // No key named model.vocabulary_size: it is what the tokenizer's options say until the tokenizer is there, whose size
   // it becomes then.
   bool vocabulary_follows_tokenizer = false;

@@ -46,6 +46,10 @@ struct DataOptions {
   std::vector<double> pixel_mean, pixel_deviation;  // vision: of each channel, or one for all; empty: 0.5
   std::int64_t augment_shift = 0;                   // vision: pixels by which training pictures are moved at most
   bool augment_flip = false;                        // vision: half of the training pictures are mirrored
+  std::vector<std::string> train_target;  // translation: files parallel to `train`; empty: `train` holds both sides
+  std::vector<std::string> validation_target;       // the same for `validation`
+  std::vector<std::int64_t> pair_columns = {1, 2};  // translation, tab-separated: source and target
+  double validation_share = 0.01;                   // translation: held out of `train` where `validation` is empty
 };
 
 struct TrainOptions {
@@ -59,8 +63,10 @@ struct TrainOptions {
   std::vector<double> betas = {0.9, 0.999};
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  double clip_norm = 0.25;      // 0: no clipping
-  std::int64_t accumulate = 1;  // micro-batches a step; divides batch_size
+  double clip_norm = 0.25;  // 0: no clipping
+  double label_smoothing = 0.0;
+  std::int64_t batch_tokens = 0;  // translation: of a batch at most, padding included; 0: batch_size alone counts
+  std::int64_t accumulate = 1;    // micro-batches a step; divides batch_size
   std::int64_t seed = 1;
   std::int64_t threads = 0;     // 0: all physical cores
   std::string device = "auto";  // auto | cpu | cuda | cuda:<n>
@@ -73,9 +79,17 @@ struct TrainOptions {
   std::int64_t evaluate_tokens = 0;  // of the validation part at most; 0: all
 };
 
+// How a translation is searched for.
+struct DecodingOptions {
+  std::int64_t beam = 4;
+  double length_penalty = 0.6;
+  std::int64_t extra_length = 50;  // tokens that a translation may have more than its source
+};
+
 void describe(Fields& fields, TokenizerOptions& options);
 void describe(Fields& fields, DataOptions& options);
 void describe(Fields& fields, TrainOptions& options);
+void describe(Fields& fields, DecodingOptions& options);
 
 template <>
 struct Names<TokenizerKind> {

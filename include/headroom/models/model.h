@@ -22,6 +22,7 @@ struct Batch {
   std::map<std::string, at::Tensor, std::less<>> tensors;
   std::vector<std::int64_t> targets;  // predictions of each row that the loss is a mean over
   std::int64_t tokens = 0;            // positions that the model reads, all rows together: what its speed counts
+  double label_smoothing = 0.0;       // share of each target's probability that the loss spreads evenly
   bool starts_afresh = false;         // no row continues the previous batch's: any carried memory must be forgotten
 
   const at::Tensor& at(std::string_view name) const;  // throws Error naming it
