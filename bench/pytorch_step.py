@@ -62,6 +62,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--device", type=torch.device, default="cpu")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model and its loss")
     parser.add_argument("--size", type=json.loads, required=True)
     options = parser.parse_args()
@@ -69,14 +70,14 @@ def main():
     size = options.size
     torch.manual_seed(1)
     before = status_bytes("VmRSS")
-    model = LanguageModel(size)
+    model = LanguageModel(size).to(options.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, weight_decay=0.0)
-    tokens = torch.randint(size["vocabulary_size"], (size["batch"], size["context_length"] + 1))
+    tokens = torch.randint(size["vocabulary_size"], (size["batch"], size["context_length"] + 1), device=options.device)
 
     forward = torch.compile(model) if options.compile else model
 
     def step():
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16"):
+        with torch.autocast(options.device.type, dtype=torch.bfloat16, enabled=options.precision == "bf16"):
             loss = forward(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 0.25)
@@ -90,6 +91,8 @@ def main():
             for _ in range(int(rest[0])):
                 start = time.perf_counter()
                 step()
+                if options.device.type != "cpu":
+                    torch.accelerator.synchronize(options.device)
                 seconds.append(time.perf_counter() - start)
             print(json.dumps(seconds), flush=True)
         elif word == "memory":

@@ -1,6 +1,7 @@
 #include "headroom/bench/bench.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -46,17 +47,26 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-double seconds_of(const Work& work) {
+void synchronize(at::Device device) {
+  if (!device.is_cpu()) {
+    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+  }
+}
+
+double seconds_of(const Work& work, at::Device device) {
+  synchronize(device);
   const auto start = std::chrono::steady_clock::now();
   work();
+  synchronize(device);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::vector<double> medians_in_turn(const std::vector<Work>& work, std::int64_t repeats) {
+std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOptions& options) {
+  const at::Device device(options.device);
   std::vector<std::vector<double>> times(work.size());
-  for (std::int64_t round = -2; round < repeats; ++round) {  // two rounds to warm up
+  for (std::int64_t round = -2; round < options.repeats; ++round) {  // two rounds to warm up
     for (std::size_t i = 0; i < work.size(); ++i) {
-      const double seconds = seconds_of(work[i]);
+      const double seconds = seconds_of(work[i], device);
       if (round >= 0) {
         times[i].push_back(seconds);
       }

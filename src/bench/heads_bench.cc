@@ -20,10 +20,11 @@ struct Sizes {
 };
 
 struct Case {
+  at::Device device;
   AttentionInputs in;
   std::vector<at::Tensor> leaves;
 
-  explicit Case(const Sizes& z) {
+  Case(const Sizes& z, const BenchOptions& options) : device(options.device) {
     in.q = leaf({z.b, z.h, z.t, z.e});
     in.k = leaf({z.b, z.h, z.t, z.e});
     in.v = leaf({z.b, z.h, z.t, z.e});
@@ -31,7 +32,7 @@ struct Case {
   }
 
   at::Tensor leaf(at::IntArrayRef shape, double size = 1.0) {
-    leaves.push_back(at::randn(shape).mul_(size).requires_grad_(true));
+    leaves.push_back(at::randn(shape, device).mul_(size).requires_grad_(true));
     return leaves.back();
   }
 
@@ -58,8 +59,8 @@ ops::Mixture two_keys(Case& c, const Sizes& z, bool shifted) {
   } else {
     mixture.more_keys = {c.leaf({z.b, z.h, z.t, z.e})};
   }
-  mixture.coefficient = at::full({2}, 0.5 * c.in.scale);
-  mixture.prior = at::full({2, z.h, 1}, 0.5).requires_grad_(true);
+  mixture.coefficient = at::full({2}, 0.5 * c.in.scale, c.device);
+  mixture.prior = at::full({2, z.h, 1}, 0.5, c.device).requires_grad_(true);
   c.leaves.push_back(*mixture.prior);
   return mixture;
 }
@@ -73,14 +74,14 @@ Row row(const std::string& name, double seconds, double reference) {
 std::vector<Row> composition(const BenchOptions& options) {
   std::vector<Row> rows;
   for (const Sizes& z : std::vector<Sizes>{{4, 8, 512, 64}, {4, 8, 1024, 64}, {2, 16, 512, 64}, {2, 16, 1024, 64}}) {
-    const Case plain(z);
-    Case composed(z);
+    const Case plain(z, options);
+    Case composed(z, options);
     composed.in.pre = random_map(composed, z, 2);
     composed.in.post = random_map(composed, z, 2);
     const std::vector<double> times = medians_in_turn(
         {composed.forward_backward(Implementation::reference), composed.forward_backward(Implementation::fused),
          plain.forward_backward(Implementation::fused)},
-        options.repeats);
+        options);
     rows.push_back(row(z.name() + ": reference", times[0], times[0]));
     rows.push_back(row(z.name() + ": fused", times[1], times[0]));
     rows.push_back(row(z.name() + ": fused, not composed", times[2], times[0]));
@@ -92,15 +93,15 @@ std::vector<Row> mixture(const BenchOptions& options) {
   std::vector<Row> rows;
   for (const Sizes& z : std::vector<Sizes>{{8, 8, 256, 64}, {4, 8, 1024, 64}, {4, 16, 512, 64}}) {
     const Sizes half{z.b, z.h / 2, z.t, z.e};
-    const Case all(z);
-    Case own(half), shifted(half);
+    const Case all(z, options);
+    Case own(half, options), shifted(half, options);
     own.in.mixture = two_keys(own, half, false);
     shifted.in.mixture = two_keys(shifted, half, true);
     const std::vector<double> times =
         medians_in_turn({own.forward_backward(Implementation::reference), own.forward_backward(Implementation::fused),
                          shifted.forward_backward(Implementation::reference),
                          shifted.forward_backward(Implementation::fused), all.forward_backward(Implementation::fused)},
-                        options.repeats);
+                        options);
     rows.push_back(row(half.name() + " own keys: reference", times[0], times[0]));
     rows.push_back(row(half.name() + " own keys: fused", times[1], times[0]));
     rows.push_back(row(half.name() + " shifted keys: reference", times[2], times[2]));
@@ -113,10 +114,10 @@ std::vector<Row> mixture(const BenchOptions& options) {
 std::vector<Row> linear_attention(const BenchOptions& options) {
   std::vector<Row> rows;
   for (const Sizes& z : std::vector<Sizes>{{8, 8, 256, 64}, {4, 8, 1024, 64}, {1, 8, 8192, 64}}) {
-    const Case softmax(z);
+    const Case softmax(z, options);
     std::vector<at::Tensor> leaves;
     for (int i = 0; i < 3; ++i) {
-      leaves.push_back(at::rand({z.b, z.h, z.t, z.e}).requires_grad_(true));
+      leaves.push_back(at::rand({z.b, z.h, z.t, z.e}, softmax.device).requires_grad_(true));
     }
     const ops::LinearAttentionInputs in{.q = leaves[0], .k = leaves[1], .v = leaves[2], .epsilon = 1e-3};
     const at::Tensor weight = at::randn_like(leaves[0].detach());
@@ -125,7 +126,7 @@ std::vector<Row> linear_attention(const BenchOptions& options) {
     };
     const std::vector<double> times = medians_in_turn(
         {work(Implementation::reference), work(Implementation::fused), softmax.forward_backward(Implementation::fused)},
-        options.repeats);
+        options);
     rows.push_back(row(z.name() + ": reference", times[0], times[0]));
     rows.push_back(row(z.name() + ": fused", times[1], times[0]));
     rows.push_back(row(z.name() + ": softmax attention, fused", times[2], times[0]));

@@ -11,12 +11,12 @@
 namespace headroom::bench {
 namespace {
 
-double large_product(std::int64_t n, at::ScalarType type) {
+double large_product(std::int64_t n, at::TensorOptions type) {
   const at::Tensor a = at::randn({n, n}).to(type), b = at::randn({n, n}).to(type);
   at::Tensor c = a.mm(b);
   double best = 1e30;
   for (int i = 0; i < 7; ++i) {
-    best = std::min(best, seconds_of([&] { at::mm_out(c, a, b); }));
+    best = std::min(best, seconds_of([&] { at::mm_out(c, a, b); }, type.device()));
   }
   return 2.0 * static_cast<double>(n * n * n) / best * 1e-9;
 }
@@ -45,45 +45,58 @@ double tile_products() {
   return 2.0 * static_cast<double>(kM * kN * kK * kTimes * threads) / best * 1e-9;
 }
 
-double read_bandwidth() {
-  const at::Tensor big = at::ones({std::int64_t{1} << 26});  // 256 MiB
+double read_bandwidth(at::Device device) {
+  const at::Tensor big = at::ones({std::int64_t{1} << 26}, device);  // 256 MiB
   std::vector<double> seconds;
   for (int i = 0; i < 7; ++i) {
-    seconds.push_back(seconds_of([&] { big.sum(); }));
+    seconds.push_back(seconds_of([&] { big.sum(); }, device));
   }
   return static_cast<double>(big.numel()) * 4e-9 / median(seconds);
 }
 
 }  // namespace
 
-const Limits& machine_limits(const std::string& precision) {
+const Limits& machine_limits(const std::string& precision, at::Device device) {
   static std::map<std::string, Limits> known;
-  const auto found = known.find(precision);
+  const std::string name = precision + " " + device.str();
+  const auto found = known.find(name);
   if (found != known.end()) {
     return found->second;
   }
   Limits limits;
-  limits.product_gflops = precision == "bf16" ? large_product(1024, at::kBFloat16)
-                                              : std::max(large_product(1024, at::kFloat), tile_products());
-  limits.bandwidth_gb = read_bandwidth();
-  return known.emplace(precision, limits).first->second;
+  // Large enough to fill the device.
+  const std::int64_t n = device.is_cpu() ? 1024 : 8192;
+  limits.product_gflops =
+      large_product(n, at::TensorOptions(device).dtype(precision == "bf16" ? at::kBFloat16 : at::kFloat));
+  if (device.is_cpu() && precision != "bf16") {
+    limits.product_gflops = std::max(limits.product_gflops, tile_products());
+  }
+  limits.bandwidth_gb = read_bandwidth(device);
+  return known.emplace(name, limits).first->second;
+}
+
+const Limits& machine_limits(const BenchOptions& options) {
+  return machine_limits(options.precision, at::Device(options.device));
 }
 
 std::vector<Row> machine(const BenchOptions& options) {
   std::vector<Row> rows;
-  const double limit = machine_limits(options.precision).product_gflops;
+  const double limit = machine_limits(options).product_gflops;
   const auto product = [&](const std::string& name, double gflops, double flops) {
     rows.push_back(
         {.name = name, .seconds = flops / gflops * 1e-9, .gflops = gflops, .fraction_of_limit = gflops / limit});
   };
+  const at::TensorOptions device{at::Device(options.device)};
   for (const std::int64_t n : {512, 1024, 2048}) {
     const double flops = 2.0 * static_cast<double>(n * n * n);
-    product(fmt::format("product {0}x{0}x{0} fp32", n), large_product(n, at::kFloat), flops);
-    product(fmt::format("product {0}x{0}x{0} bf16", n), large_product(n, at::kBFloat16), flops);
+    product(fmt::format("product {0}x{0}x{0} fp32", n), large_product(n, device.dtype(at::kFloat)), flops);
+    product(fmt::format("product {0}x{0}x{0} bf16", n), large_product(n, device.dtype(at::kBFloat16)), flops);
   }
-  product(fmt::format("tiles 64x256x64 fp32 ({})", kernels::tile_product_target()), tile_products(),
-          2.0 * 64 * 256 * 64);
-  const double bandwidth = machine_limits(options.precision).bandwidth_gb;
+  if (device.device().is_cpu()) {
+    product(fmt::format("tiles 64x256x64 fp32 ({})", kernels::tile_product_target()), tile_products(),
+            2.0 * 64 * 256 * 64);
+  }
+  const double bandwidth = machine_limits(options).bandwidth_gb;
   rows.push_back({.name = fmt::format("reading 256 MiB ({:.1f} GB/s)", bandwidth), .seconds = 0.268435456 / bandwidth});
   return rows;
 }

@@ -14,12 +14,12 @@
 namespace headroom::bench {
 namespace {
 
-at::Tensor leaf(at::IntArrayRef shape, at::ScalarType type) {
+at::Tensor leaf(at::IntArrayRef shape, at::TensorOptions type) {
   return at::randn(shape).to(type).requires_grad_(true);
 }
 
-at::ScalarType type_of(const BenchOptions& options) {
-  return options.precision == "bf16" ? at::kBFloat16 : at::kFloat;
+at::TensorOptions type_of(const BenchOptions& options) {
+  return at::TensorOptions(at::Device(options.device)).dtype(options.precision == "bf16" ? at::kBFloat16 : at::kFloat);
 }
 
 // Forward and backward for all leaves.
@@ -37,7 +37,7 @@ Row compare(std::string name, double seconds, double reference, double flops, co
           .seconds = seconds,
           .gflops = gflops,
           .ratio_to_reference = reference / seconds,
-          .fraction_of_limit = gflops / machine_limits(options.precision).product_gflops};
+          .fraction_of_limit = gflops / machine_limits(options).product_gflops};
 }
 
 struct AttentionSizes {
@@ -46,7 +46,7 @@ struct AttentionSizes {
 };
 
 void attention_rows(const AttentionSizes& z, const BenchOptions& options, std::vector<Row>& rows) {
-  const at::ScalarType type = type_of(options);
+  const at::TensorOptions type = type_of(options);
   const at::Tensor q = leaf({z.b, z.h, z.t, z.e}, type), k = leaf({z.b, z.h, z.s, z.e}, type),
                    v = leaf({z.b, z.h, z.s, z.e}, type);
   std::vector<at::Tensor> leaves = {q, k, v};
@@ -61,11 +61,11 @@ void attention_rows(const AttentionSizes& z, const BenchOptions& options, std::v
                             forward_backward([in] { return ops::attention(in, Implementation::fused); }, leaves)};
   if (!z.relative) {
     const std::optional<at::Tensor> mask =
-        z.t == z.s ? std::nullopt : std::optional(at::ones({z.t, z.s}, at::kBool).tril_(z.s - z.t));
+        z.t == z.s ? std::nullopt : std::optional(at::ones({z.t, z.s}, q.options().dtype(at::kBool)).tril_(z.s - z.t));
     work.push_back(forward_backward(
         [=] { return at::scaled_dot_product_attention(q, k, v, mask, 0.0, z.t == z.s, in.scale); }, leaves));
   }
-  const std::vector<double> times = medians_in_turn(work, options.repeats);
+  const std::vector<double> times = medians_in_turn(work, options);
   // Visible pairs only: 2 products forward, 5 backward (and 1 + 3 for positions), 2 operations a MAC.
   const double pairs = static_cast<double>(z.b * z.h) * static_cast<double>(z.t) *
                        (static_cast<double>(z.s) - 0.5 * static_cast<double>(z.t - 1));
@@ -101,7 +101,7 @@ std::vector<Row> expert_linear(const BenchOptions& options) {
     bool per_head, sum;
   };
   std::vector<Row> rows;
-  const at::ScalarType type = type_of(options);
+  const at::TensorOptions type = type_of(options);
   for (const Sizes& z : std::vector<Sizes>{{"values 47M", 8 * 512, 2, 5, 2, 412, 76, false, false},
                                            {"output 47M", 8 * 256, 2, 5, 2, 76, 412, true, true},
                                            {"values 262M", 2 * 1024, 4, 4, 2, 1024, 112, false, false},
@@ -116,7 +116,8 @@ std::vector<Row> expert_linear(const BenchOptions& options) {
       index = at::rand({z.n, z.heads, z.experts}).argsort(std::int64_t{-1}).narrow(2, 0, z.k) +
               (at::arange(z.heads) * z.experts).view({1, z.heads, 1});
     }
-    const at::Tensor weight = at::rand(index.sizes()).requires_grad_(true);
+    index = index.to(type.device());
+    const at::Tensor weight = at::rand(index.sizes(), type.device()).requires_grad_(true);
     const at::Tensor dense_in = leaf({z.n * z.heads * z.k, z.d_in}, type), dense_w = leaf({z.d_in, z.d_out}, type);
     const auto op = [=](Implementation impl) {
       return [=] {
@@ -128,7 +129,7 @@ std::vector<Row> expert_linear(const BenchOptions& options) {
         medians_in_turn({forward_backward(op(Implementation::reference), {input, bank, weight}),
                          forward_backward(op(Implementation::fused), {input, bank, weight}),
                          forward_backward([=] { return ops::linear(dense_in, dense_w); }, {dense_in, dense_w})},
-                        options.repeats);
+                        options);
     const double flops = 6.0 * static_cast<double>(z.n * z.heads * z.k * z.d_in * z.d_out);
     rows.push_back(compare(fmt::format("{}: reference", z.name), times[0], times[0], flops, options));
     rows.push_back(compare(fmt::format("{}: fused", z.name), times[1], times[0], flops, options));
@@ -139,13 +140,13 @@ std::vector<Row> expert_linear(const BenchOptions& options) {
 
 std::vector<Row> cross_entropy(const BenchOptions& options) {
   const std::int64_t n = 2048, d = 512, v = 8000;
-  const at::ScalarType type = type_of(options);
+  const at::TensorOptions type = type_of(options);
   const at::Tensor x = leaf({n, d}, type), w = leaf({d, v}, type), b = leaf({v}, type);
-  const at::Tensor target = at::randint(v, {n}, at::kLong);
+  const at::Tensor target = at::randint(v, {n}, type.dtype(at::kLong));
   const auto op = [=](Implementation impl) { return [=] { return ops::linear_cross_entropy(x, w, b, target, impl); }; };
   const std::vector<double> times = medians_in_turn({forward_backward(op(Implementation::reference), {x, w, b}),
                                                      forward_backward(op(Implementation::fused), {x, w, b})},
-                                                    options.repeats);
+                                                    options);
   const double flops = 6.0 * static_cast<double>(n * d * v);
   return {compare("N2048 d512 V8000: reference", times[0], times[0], flops, options),
           compare("N2048 d512 V8000: fused", times[1], times[0], flops, options)};
@@ -153,12 +154,14 @@ std::vector<Row> cross_entropy(const BenchOptions& options) {
 
 std::vector<Row> adamw(const BenchOptions& options) {
   const std::int64_t n = std::int64_t{1} << 24;
-  const std::vector<at::Tensor> p = {at::randn({n})}, g = {at::randn({n})}, m = {at::zeros({n})}, v = {at::zeros({n})};
+  const at::Device device(options.device);
+  const std::vector<at::Tensor> p = {at::randn({n}, device)}, g = {at::randn({n}, device)},
+                                m = {at::zeros({n}, device)}, v = {at::zeros({n}, device)};
   const auto step_with = [&](Implementation impl) {
     return [&, impl] { ops::adamw_step(p, g, m, v, 10, {.implementation = impl}, 0.5); };
   };
   const std::vector<double> times =
-      medians_in_turn({step_with(Implementation::reference), step_with(Implementation::fused)}, options.repeats);
+      medians_in_turn({step_with(Implementation::reference), step_with(Implementation::fused)}, options);
   std::vector<Row> rows;
   for (const auto& [name, seconds] :
        {std::pair{"16.8M numbers: reference", times[0]}, {"16.8M numbers: fused", times[1]}}) {
@@ -166,7 +169,7 @@ std::vector<Row> adamw(const BenchOptions& options) {
     rows.push_back({.name = name,
                     .seconds = seconds,
                     .ratio_to_reference = times[0] / seconds,
-                    .fraction_of_limit = bytes / seconds * 1e-9 / machine_limits("fp32").bandwidth_gb});
+                    .fraction_of_limit = bytes / seconds * 1e-9 / machine_limits("fp32", device).bandwidth_gb});
   }
   return rows;
 }

@@ -18,16 +18,17 @@ struct Model {
 
 // The first model is the one that the others are compared with.
 std::vector<Row> compare_models(const std::vector<Model>& models, const BenchOptions& options) {
-  const double limit = machine_limits(options.precision).product_gflops;
+  const double limit = machine_limits(options).product_gflops;
   std::vector<std::unique_ptr<YardstickProcess>> processes;
   std::vector<Work> work;
   for (const Model& model : models) {
     WorkerSpec spec = model.spec;
     spec.precision = options.precision;
+    spec.device = options.device;
     YardstickProcess* process = processes.emplace_back(new YardstickProcess(start_worker(spec))).get();
     work.emplace_back([process] { process->ask("run 1"); });
   }
-  const std::vector<double> times = medians_in_turn(work, options.repeats);
+  const std::vector<double> times = medians_in_turn(work, options);
   std::vector<Row> rows;
   for (std::size_t i = 0; i < models.size(); ++i) {
     const double flops =
@@ -37,7 +38,10 @@ std::vector<Row> compare_models(const std::vector<Model>& models, const BenchOpt
                     .gflops = flops / times[i] * 1e-9,
                     .ratio_to_reference = times[0] / times[i],
                     .fraction_of_limit = flops / times[i] * 1e-9 / limit,
-                    .peak_memory_bytes = processes[i]->ask("memory").get<std::int64_t>()});
+                    .peak_memory_bytes = {}});
+    if (at::Device(options.device).is_cpu()) {
+      rows.back().peak_memory_bytes = processes[i]->ask("memory").get<std::int64_t>();
+    }
   }
   return rows;
 }
@@ -67,6 +71,7 @@ std::vector<TokenTimes> token_times(const std::vector<WorkerSpec>& specs, const 
   std::vector<std::unique_ptr<YardstickProcess>> processes;
   for (WorkerSpec spec : specs) {
     spec.precision = options.precision;
+    spec.device = options.device;
     processes.emplace_back(new YardstickProcess(start_worker(spec)))->ask("run 3");
   }
   std::vector<std::vector<double>> seconds(specs.size()), rates(specs.size());

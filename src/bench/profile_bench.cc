@@ -28,18 +28,21 @@ struct Total {
   std::int64_t calls = 0;
 };
 std::map<std::string, Total>* totals = nullptr;
+at::Device profiled = at::kCPU;
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
   auto open = std::make_unique<Open>();
   open->name = function.name();
   open->outer = innermost;
   innermost = open.get();
+  synchronize(profiled);
   open->start = Clock::now();
   return open;
 }
 
 void end(const at::RecordFunction& /*function*/, at::ObserverContext* context) {
   auto* open = static_cast<Open*>(context);
+  synchronize(profiled);
   const double seconds = std::chrono::duration<double>(Clock::now() - open->start).count();
   innermost = open->outer;
   if (open->outer != nullptr) {
@@ -60,7 +63,7 @@ std::vector<Row> profile_of(const std::string& name, const Work& work, std::int6
       at::RecordFunctionCallback(begin, end).scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
   double whole = 0.0;
   for (std::int64_t i = 0; i < repeats; ++i) {
-    whole += seconds_of(work);
+    whole += seconds_of(work, profiled);
   }
   at::removeCallback(handle);
   std::vector<std::pair<std::string, Total>> by_time(all.begin(), all.end());
@@ -80,19 +83,28 @@ std::vector<Row> profile_of(const std::string& name, const Work& work, std::int6
 }  // namespace
 
 std::vector<Row> profile(const BenchOptions& options) {
+  profiled = at::Device(options.device);
   std::vector<Row> rows;
   for (const WorkerSpec& spec : std::vector<WorkerSpec>{
-           {.recipe = "switchhead/wt103_47m_dense_h10", .batch = 8, .precision = options.precision},
-           {.recipe = "switchhead/wt103_47m", .batch = 8, .precision = options.precision},
-           {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode", .precision = options.precision},
+           {.recipe = "switchhead/wt103_47m_dense_h10",
+         .batch = 8,
+         .precision = options.precision,
+         .device = options.device},
+           {.recipe = "switchhead/wt103_47m", .batch = 8, .precision = options.precision, .device = options.device},
+           {.recipe = "switchhead/wt103_47m_dense_h10",
+           .work = "decode",
+           .precision = options.precision,
+           .device = options.device},
            {.recipe = "dcmha/405m_transformer_pp",
            .set = four_layers(),
            .work = "decode",
-           .precision = options.precision},
+           .precision = options.precision,
+           .device = options.device},
            {.recipe = "dcmha/405m_dcformer_pp",
            .set = four_layers(),
            .work = "decode",
-           .precision = options.precision}}) {
+           .precision = options.precision,
+           .device = options.device}}) {
     const bool decode = spec.work == "decode";
     const std::string name =
         decode ? spec.recipe + ", a token" : fmt::format("{} B{}, a step", spec.recipe, spec.batch);

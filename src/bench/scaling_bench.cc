@@ -43,11 +43,13 @@ config::AttentionOptions switchhead(std::int64_t experts) {
   return o;
 }
 
-Measured measure(const Variant& variant, std::int64_t tokens, std::int64_t repeats) {
+Measured measure(const Variant& variant, std::int64_t tokens, const BenchOptions& options) {
+  const at::Device device(options.device);
   nn::Parameters parameters;
-  const nn::Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(1), at::kFloat);
+  const nn::Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(1),
+                          at::TensorOptions(device).dtype(at::kFloat));
   const nn::Attention layer(variant.attention, {.d_model = kModel, .context_length = tokens}, build);
-  const at::Tensor x = at::randn({1, tokens, kModel}).requires_grad_(true);
+  const at::Tensor x = at::randn({1, tokens, kModel}, device).requires_grad_(true);
   std::vector<at::Tensor> leaves = {x};
   for (const nn::Parameter& p : parameters.all()) {
     leaves.push_back(p.tensor);
@@ -60,8 +62,8 @@ Measured measure(const Variant& variant, std::int64_t tokens, std::int64_t repea
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
   std::vector<double> seconds;
-  for (std::int64_t i = 0; i < repeats; ++i) {
-    seconds.push_back(seconds_of(work));
+  for (std::int64_t i = 0; i < options.repeats; ++i) {
+    seconds.push_back(seconds_of(work, device));
   }
   return {median(std::move(seconds)), static_cast<double>(peak_memory_bytes() - before) / kMebibyte};
 }
@@ -73,7 +75,7 @@ struct Series {
 // Measures `variant_at(x)` with tokens_at(x) tokens for each x.
 template <class VariantAt, class TokensAt>
 Series grow(const std::string& name, const std::vector<double>& xs, const VariantAt& variant_at,
-            const TokensAt& tokens_at, const std::string& unit, std::int64_t repeats, std::vector<Row>& rows) {
+            const TokensAt& tokens_at, const std::string& unit, const BenchOptions& options, std::vector<Row>& rows) {
   Series series{{.name = name, .x = {}, .y = {}}, {.name = name, .x = {}, .y = {}}};
   for (const double x : xs) {
     const Variant variant = variant_at(static_cast<std::int64_t>(x));
@@ -81,10 +83,11 @@ Series grow(const std::string& name, const std::vector<double>& xs, const Varian
     if (tokens > variant.most) {
       continue;
     }
-    const Measured m = measure(variant, tokens, repeats);
-    rows.push_back({.name = fmt::format("{}: {} {}", name, x, unit),
-                    .seconds = m.seconds,
-                    .peak_memory_bytes = static_cast<std::int64_t>(m.mebibytes * kMebibyte)});
+    const Measured m = measure(variant, tokens, options);
+    rows.push_back({.name = fmt::format("{}: {} {}", name, x, unit), .seconds = m.seconds, .peak_memory_bytes = {}});
+    if (at::Device(options.device).is_cpu()) {
+      rows.back().peak_memory_bytes = static_cast<std::int64_t>(m.mebibytes * kMebibyte);
+    }
     series.time.x.push_back(x);
     series.time.y.push_back(m.seconds * 1e3);
     series.memory.x.push_back(x);
@@ -105,7 +108,7 @@ void plot(const std::string& path, const std::string& x_label, const std::vector
   write_text_file(path, draw({time, memory}));
 }
 
-std::vector<Series> by_tokens(std::int64_t repeats, std::vector<Row>& rows) {
+std::vector<Series> by_tokens(const BenchOptions& options, std::vector<Row>& rows) {
   config::AttentionOptions composed = dense(8), linear = dense(8);
   composed.composition = "dynamic";
   linear.score = "linear";
@@ -118,7 +121,7 @@ std::vector<Series> by_tokens(std::int64_t repeats, std::vector<Row>& rows) {
   for (const Variant& variant : variants) {
     all.push_back(grow(
         variant.name, {256, 512, 1024, 2048, 4096, 8192}, [&](std::int64_t) { return variant; },
-        [](std::int64_t t) { return t; }, "T", repeats, rows));
+        [](std::int64_t t) { return t; }, "T", options, rows));
   }
   return all;
 }
@@ -126,22 +129,23 @@ std::vector<Series> by_tokens(std::int64_t repeats, std::vector<Row>& rows) {
 }  // namespace
 
 std::vector<Row> scaling(const BenchOptions& options) {
-  const std::int64_t repeats = std::min<std::int64_t>(options.repeats, 5);
+  BenchOptions few = options;
+  few.repeats = std::min<std::int64_t>(options.repeats, 5);
   const auto fixed = [](std::int64_t) { return std::int64_t{2048}; };
   std::vector<Row> rows;
-  const std::vector<Series> tokens = by_tokens(repeats, rows);
+  const std::vector<Series> tokens = by_tokens(few, rows);
   const std::vector<Series> heads = {grow(
       "dense, d_head 512/H", {1, 2, 4, 8, 16, 32},
       [](std::int64_t h) {
         return Variant{"", dense(h)};
       },
-      fixed, "H", repeats, rows)};
+      fixed, "H", few, rows)};
   const std::vector<Series> experts = {grow(
       "SwitchHead H2, top 2", {2, 4, 8, 16, 32},
       [](std::int64_t e) {
         return Variant{"", switchhead(e)};
       },
-      fixed, "E", repeats, rows)};
+      fixed, "E", few, rows)};
   if (!options.plots.empty()) {
     make_folder(options.plots);
     plot(options.plots + "/scaling_tokens.svg", "tokens T", tokens);

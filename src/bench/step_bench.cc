@@ -47,6 +47,7 @@ std::vector<std::string> pytorch_command(const config::ModelOptions& o, const Be
   std::vector<std::string> command = {python,        home + "/bench/pytorch_step.py",
                                       "--threads",   std::to_string(at::get_num_threads()),
                                       "--precision", options.precision,
+                                      "--device",    options.device,
                                       "--size",      to_json_line(size)};
   if (compiled) {
     command.emplace_back("--compile");
@@ -70,18 +71,19 @@ std::unique_ptr<YardstickProcess> compiled_pytorch(const config::ModelOptions& o
 
 std::vector<Row> step(const BenchOptions& options) {
   const config::ModelOptions o = model_options();
-  const double limit = machine_limits(options.precision).product_gflops;
+  const double limit = machine_limits(options).product_gflops;
   YardstickProcess eager(pytorch_command(o, options, false));
   const std::unique_ptr<YardstickProcess> compiled = compiled_pytorch(o, options);
 
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
-  TrainingStep ours(o, kBatch, options.precision);
+  const at::Device device(options.device);
+  TrainingStep ours(o, kBatch, options.precision, device);
   std::vector<Work> work = {[&] { eager.ask("run 1"); }, [&] { ours(); }};
   if (compiled) {
     work.emplace_back([&] { compiled->ask("run 1"); });
   }
-  const std::vector<double> times = medians_in_turn(work, options.repeats);
+  const std::vector<double> times = medians_in_turn(work, options);
   const std::int64_t our_memory = peak_memory_bytes() - before;
 
   const double flops = 2.0 * static_cast<double>(cost::executed_cost(o, kBatch).step_macs);
@@ -92,7 +94,7 @@ std::vector<Row> step(const BenchOptions& options) {
                     .gflops = flops / seconds * 1e-9,
                     .ratio_to_reference = times[0] / seconds,
                     .fraction_of_limit = flops / seconds * 1e-9 / limit,
-                    .peak_memory_bytes = memory});
+                    .peak_memory_bytes = device.is_cpu() ? std::optional(memory) : std::nullopt});
   };
   add("PyTorch eager + SDPA", times[0], eager.ask("memory").get<std::int64_t>());
   if (compiled) {

@@ -1,6 +1,8 @@
 // How the benchmarks time things: warm up, repeat, take the median.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <functional>
 #include <vector>
 
@@ -11,17 +13,21 @@ namespace headroom::bench {
 using Work = std::function<void()>;
 
 double median(std::vector<double> values);
-double seconds_of(const Work& work);
+// Waits until the device has done what it was given.
+void synchronize(at::Device device);
+// Until the device has done it all.
+double seconds_of(const Work& work, at::Device device = at::kCPU);
 
 // Medians of several pieces of work run in turn, A B A B ..., so that a machine whose speed drifts favours none.
-std::vector<double> medians_in_turn(const std::vector<Work>& work, std::int64_t repeats);
+std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOptions& options);
 
-// What this machine can do at most, measured once with the threads in force.
+// What the device can do at most, measured once with the threads in force.
 struct Limits {
   double product_gflops = 0.0;  // the best of the library's large product and many small tile products
   double bandwidth_gb = 0.0;    // 10^9 bytes read a second, median
 };
-const Limits& machine_limits(const std::string& precision);
+const Limits& machine_limits(const std::string& precision, at::Device device);
+const Limits& machine_limits(const BenchOptions& options);  // with its precision
 
 // One benchmark each.
 std::vector<Row> machine(const BenchOptions& options);

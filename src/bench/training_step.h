@@ -9,11 +9,12 @@
 namespace headroom::bench {
 
 // What a run with these products, "fp32" or "bf16", computes in.
-nn::Context context_for(const std::string& precision);
+nn::Context context_for(const std::string& precision, at::Device device);
 
 class TrainingStep {
  public:
-  TrainingStep(const config::ModelOptions& options, std::int64_t batch, const std::string& precision);
+  TrainingStep(const config::ModelOptions& options, std::int64_t batch, const std::string& precision,
+               at::Device device);
   void operator()();
 
  private:

@@ -25,11 +25,11 @@ constexpr std::int64_t kPrompt = 64;  // tokens read before decoding is timed
 // One token after another; a new sequence when the context is full.
 class Decoding {
  public:
-  Decoding(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context)
-      : model_(options, 1),
+  Decoding(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context, at::Device device)
+      : model_(options, 1, at::TensorOptions(device).dtype(at::kFloat)),
         context_(context),
-        prompt_(
-            at::randint(options.vocabulary_size, {batch, std::min(kPrompt, options.context_length / 2)}, at::kLong)),
+        prompt_(at::randint(options.vocabulary_size, {batch, std::min(kPrompt, options.context_length / 2)},
+                            at::TensorOptions(device).dtype(at::kLong))),
         token_(prompt_.narrow(1, 0, 1).contiguous()),
         state_(model_.start_decoding(batch)) {
     if (context.compute_dtype) {
@@ -47,6 +47,9 @@ class Decoding {
 
   // 10^9 bytes a second of reading every weight once: the memory that tokens are read from, where it lies.
   double bandwidth() const {
+    if (const at::Device device = model_.device(); !device.is_cpu()) {
+      return machine_limits("fp32", device).bandwidth_gb;
+    }
     constexpr std::int64_t kPiece = 1 << 15;
     struct Piece {
       const float* data;
@@ -90,16 +93,18 @@ config::ModelOptions WorkerSpec::model() const {
 
 Job WorkerSpec::begin() const {
   const config::ModelOptions options = model();
+  const at::Device where(device);
   if (work == "decode") {
-    const auto decoding = std::make_shared<Decoding>(options, batch, context_for(precision));
+    const auto decoding = std::make_shared<Decoding>(options, batch, context_for(precision, where), where);
     return {.work = [decoding] { (*decoding)(); }, .bandwidth = [decoding] { return decoding->bandwidth(); }};
   }
-  const auto step = std::make_shared<TrainingStep>(options, batch, precision);
+  const auto step = std::make_shared<TrainingStep>(options, batch, precision, where);
   return {.work = [step] { (*step)(); }, .bandwidth = {}};
 }
 
 Json WorkerSpec::to_json() const {
-  return {{"recipe", recipe}, {"set", set}, {"work", work}, {"batch", batch}, {"precision", precision}};
+  return {{"recipe", recipe},       {"set", set},      {"work", work}, {"batch", batch},
+          {"precision", precision}, {"device", device}};
 }
 
 std::vector<std::string> four_layers() {
@@ -117,7 +122,8 @@ int serve(const std::string& line) {
                         .set = json.at("set").get<std::vector<std::string>>(),
                         .work = json.at("work").get<std::string>(),
                         .batch = json.at("batch").get<std::int64_t>(),
-                        .precision = json.at("precision").get<std::string>()};
+                        .precision = json.at("precision").get<std::string>(),
+                        .device = json.at("device").get<std::string>()};
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
   const Job job = spec.begin();
@@ -129,7 +135,7 @@ int serve(const std::string& line) {
     } else if (question.starts_with("run ")) {
       Json seconds = Json::array();
       for (int left = std::stoi(question.substr(4)); left > 0; --left) {
-        seconds.push_back(seconds_of(job.work));
+        seconds.push_back(seconds_of(job.work, at::Device(spec.device)));
       }
       std::cout << seconds.dump() << std::endl;
     } else {

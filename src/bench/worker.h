@@ -21,7 +21,7 @@ struct WorkerSpec {
   std::vector<std::string> set;  // changes to it
   std::string work = "step";     // "step": training steps; "decode": tokens decoded one by one
   std::int64_t batch = 1;
-  std::string precision = "fp32";
+  std::string precision = "fp32", device = "cpu";
 
   config::ModelOptions model() const;  // throws MisuseError
   Job begin() const;                   // builds the model

@@ -238,7 +238,7 @@ def test_a_device_that_is_not_there_is_one_sentence(headroom, tiny, trained, tmp
     missing = "cuda" if there == ["cpu"] else f"cuda:{len(there)}"
     asked = [["train", tiny, "--out", tmp_path / "run", "--set", f"train.device={missing}"],
              ["evaluate", trained, "--device", missing], ["generate", trained, "--prompt", "a", "--device", missing],
-             ["golden", GOLDEN_CASE, "--device", missing]]
+             ["golden", GOLDEN_CASE, "--device", missing], ["bench", "machine", "--device", missing]]
     for arguments in asked:
         assert f"device {missing}: " in headroom.refusal(*arguments)
     assert "must be auto, cpu, cuda or cuda:<n>" in headroom.refusal("generate", trained, "--prompt", "a", "--device",

@@ -14,6 +14,7 @@ struct BenchOptions {
   std::int64_t repeats = 7;        // timed runs, after warming up; the median counts
   std::int64_t threads = 0;        // 0: all physical cores
   std::string precision = "fp32";  // fp32 | bf16, where a benchmark has both
+  std::string device = "cpu";      // torch's name of one that is there; memory is told of the CPU only
   std::string plots;               // a folder for drawings; empty: none
 };
 
@@ -29,7 +30,8 @@ struct Row {
 // The names that run() knows, with a line of explanation each.
 std::vector<std::pair<std::string, std::string>> names();
 
-// Throws MisuseError for an unknown name, Error where a yardstick cannot run (PyTorch's Python is missing).
+// Throws MisuseError for an unknown name, Error where a yardstick cannot run (PyTorch's
+// Python is missing).
 std::vector<Row> run(const std::string& name, const BenchOptions& options);
 
 // This process works for another's benchmark: answers questions on standard input until "quit". Returns the exit

@@ -57,7 +57,7 @@ struct Golden {
 struct Bench {
   std::vector<std::string> names;  // empty: all there are
   std::int64_t repeats = 7;
-  std::string precision = "fp32";
+  std::string precision = "fp32", device = "auto";
   bool list = false;
   std::string plots;  // a folder for drawings; empty: none
   std::string serve;  // not empty: this process is the worker of another's benchmark

@@ -1,4 +1,4 @@
-// How heads mix with each other at one (query, key) pair: a fixed map, and maps computed from the two tokens (DCMHA,
+// A map over heads at one (query, key) pair: a fixed map, and maps computed from the two tokens (DCMHA,
 // Eq. 3-8).
 //
 // Letters: B batch, H heads in C groups of m = H / C neighbours, T queries, S keys, R rank.

@@ -9,6 +9,7 @@
 #include "headroom/core/system.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
+#include "headroom/train/compute.h"
 
 namespace headroom::cli {
 
@@ -32,8 +33,11 @@ int run(const Bench& command, const EngineRequest& request) {
       misuse("bench: {}: no such benchmark; there are {}", name, fmt::join(known, ", "));
     }
   }
-  const bench::BenchOptions options{
-      .repeats = command.repeats, .threads = request.threads, .precision = command.precision, .plots = command.plots};
+  const bench::BenchOptions options{.repeats = command.repeats,
+                                    .threads = request.threads,
+                                    .precision = command.precision,
+                                    .device = train::resolve(command.device).str(),
+                                    .plots = command.plots};
   request.output.text(fmt::format("{}, {} threads, {} vectors, tiles by {}\n\n", cpu_name(),
                                   options.threads > 0 ? options.threads : physical_cores(),
                                   kernels::softmax_rows_target(), kernels::tile_product_target()));

@@ -52,6 +52,7 @@ void add_bench(Program& program) {
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
       ->type_name("fp32|bf16");
+  add_device(command, options->device);
   program.add_threads(command);
 }
 

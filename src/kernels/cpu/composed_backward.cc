@@ -4,8 +4,8 @@ namespace headroom::kernels {
 namespace {
 
 using detail::Extent;
-using detail::kMixedRows;
-using detail::MixedRows;
+using detail::kMappedRows;
+using detail::MappedRows;
 using detail::PackedKeyFactors;
 using detail::PackedSequence;
 using detail::padded;
@@ -21,8 +21,8 @@ struct ComposedWorkspace {
         width(padded(s.keys) + detail::kColumnStep),
         scores(s, detail::composed_rows(s)),
         d(s, detail::composed_rows(s)),
-        p(s, kMixedRows),
-        mixed(s, kMixedRows) {
+        p(s, kMappedRows),
+        mapped(s, kMappedRows) {
     values.make_room(s.kv_heads * width * s.d_head);
     d_values.make_room(s.heads * s.d_head * width);
     rows.make_room(s.d_head * detail::composed_rows(s));
@@ -32,8 +32,8 @@ struct ComposedWorkspace {
   PackedSequence sequence;
   std::int64_t width, task = 0;  // of keys as columns; part * B + sequence
   Tile scores, d;                // of a block: scores, later composed probabilities; gradients of either
-  Tile p, mixed;                 // of a few rows: probabilities, before and after composing them
-  Buffer pre_sums, post_sums;    // what mixing leaves for its way back
+  Tile p, mapped;                // of a few rows: probabilities, before and after composing them
+  Buffer pre_sums, post_sums;    // what the maps leave for their way back
   Buffer values, d_values;       // [G, e, S padded], [H, e, S padded]
   Buffer d_pre_key, d_post_key;  // key sides, [F, S padded]
   Buffer rows;                   // a block of d_o with rows as columns
@@ -64,24 +64,24 @@ struct Stage {
   const PackedKeyFactors& keys;
   Buffer &sums, &d_key;
 
-  HeadSums kept(const HeadMix& mix) const {
-    sums.make_room(HeadSums::size(mix, kMixedRows, keys.width));
+  HeadSums kept(const HeadMap& map) const {
+    sums.make_room(HeadSums::size(map, kMappedRows, keys.width));
     return {sums.data(), keys.width};
   }
-  void mix(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& to,
+  void map(const Extent& e, const MappedRows& m, const HeadRows& from, const HeadRows& to,
            const ComposedWorkspace& w) const {
-    const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
-    mix_heads(mix, nullptr, from, to, m.columns, kept(mix));
+    const HeadMap map = detail::map_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
+    map_heads(map, nullptr, from, to, m.columns, kept(map));
   }
-  // Gradients of the mixed rows become those of `from`.
-  void back(const Extent& e, const MixedRows& m, const HeadRows& from, const HeadRows& d,
+  // Gradients of the mapped rows become those of `from`.
+  void back(const Extent& e, const MappedRows& m, const HeadRows& from, const HeadRows& d,
             const ComposedWorkspace& w) const {
-    const HeadMix mix = detail::mix_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
-    mix_heads_backward(mix, from, d, m.columns, kept(mix), gradients(e.row + m.first, e.low, w));
+    const HeadMap map = detail::map_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
+    map_heads_backward(map, from, d, m.columns, kept(map), gradients(e.row + m.first, e.low, w));
   }
-  // Where those of query row i's factors and of keys from `low` on go: laid out as mix_of() reads the factors.
-  HeadMixGradients gradients(std::int64_t i, std::int64_t low, const ComposedWorkspace& w) const {
-    HeadMixGradients to;
+  // Where those of query row i's factors and of keys from `low` on go: laid out as map_of() reads the factors.
+  HeadMapGradients gradients(std::int64_t i, std::int64_t low, const ComposedWorkspace& w) const {
+    HeadMapGradients to;
     const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
     if (stage.fixed != nullptr) {
       to.fixed = out.fixed + w.task * stage.groups * m * m;
@@ -101,13 +101,13 @@ struct Stage {
 
 // For a few rows: scores become composed probabilities, and gradients of these those of the scores.
 void rows_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
-                   const MixedRows& m, ComposedWorkspace& w) {
+                   const MappedRows& m, ComposedWorkspace& w) {
   const PackedSequence& sequence = w.sequence;
   const Stage pre{s, in.pre, out.pre, sequence.pre, w.pre_sums, w.d_pre_key},
       post{s, in.post, out.post, sequence.post, w.post_sums, w.d_post_key};
   const Extent few{e.row + m.first, m.rows, e.low, m.columns};  // the small tiles' own
   const HeadRows scores = w.scores.heads(e, m.first, m.rows), d = w.d.heads(e, m.first, m.rows),
-                 p = w.p.heads(few, 0, m.rows), mixed = w.mixed.heads(few, 0, m.rows);
+                 p = w.p.heads(few, 0, m.rows), mapped = w.mapped.heads(few, 0, m.rows);
   const auto for_rows = [&](const auto& body) {
     for (std::int64_t h = 0; h < s.heads; ++h) {
       for (std::int64_t i = 0; i < m.rows; ++i) {
@@ -116,7 +116,7 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
     }
   };
   if (in.pre.present) {
-    pre.mix(e, m, scores, p, w);
+    pre.map(e, m, scores, p, w);
   } else {
     detail::copy_rows(scores, s.heads, m.columns, p);
   }
@@ -131,7 +131,7 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
     }
   });
   if (in.post.present) {
-    post.mix(e, m, p, mixed, w);
+    post.map(e, m, p, mapped, w);
     post.back(e, m, p, d, w);
   }
   for_rows([&](std::int64_t h, std::int64_t i, const float* row) {
@@ -140,7 +140,7 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
   if (in.pre.present) {
     pre.back(e, m, scores, d, w);
   }
-  detail::copy_rows(in.post.present ? mixed : p, s.heads, m.columns, scores);
+  detail::copy_rows(in.post.present ? mapped : p, s.heads, m.columns, scores);
   detail::clear_rows(scores, s.heads, m.columns, e.columns);
   detail::clear_rows(d, s.heads, m.columns, e.columns);
 }
@@ -154,7 +154,7 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
     tile_product({e.rows, e.columns, s.d_head, d_o.row, w.width, stride}, d_o.at(b, h) + e.row * d_o.row,
                  w.values.data() + h / (s.heads / s.kv_heads) * room + e.low, w.d.head(e, h));
   }
-  detail::for_mixed_rows(s, e, [&](const MixedRows& m) { rows_backward(s, in, out, e, m, w); });
+  detail::for_mapped_rows(s, e, [&](const MappedRows& m) { rows_backward(s, in, out, e, m, w); });
   for (std::int64_t h = 0; h < s.heads; ++h) {
     detail::to_columns(d_o.at(b, h) + e.row * d_o.row, d_o.row, e.rows, s.d_head, e.rows, w.rows.data());
     tile_product({s.d_head, e.columns, e.rows, e.rows, stride, w.width, true}, w.rows.data(), w.scores.head(e, h),

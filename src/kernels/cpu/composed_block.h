@@ -7,12 +7,12 @@
 #include "attention_block.h"
 #include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/composed_attention.h"
-#include "headroom/kernels/cpu/head_mix.h"
+#include "headroom/kernels/cpu/head_map.h"
 #include "raw_scores.h"
 
 namespace headroom::kernels::detail {
 
-constexpr std::int64_t kMixedRows = 4;  // of a block, mixed together
+constexpr std::int64_t kMappedRows = 4;  // of a block, mapped together
 
 // Rows that are read together lie a line further apart than their length, which is a multiple of 256 bytes.
 constexpr std::int64_t kRowGap = 16;
@@ -24,7 +24,7 @@ inline std::int64_t composed_rows(const AttentionShape& s) {
 }
 
 // [heads, rows, columns]: raw scores, composed scores, probabilities, or gradients of one of them. Rows and heads are
-// set apart by a little more than they need: the same column of all heads and a few rows, which mixing reads at once,
+// set apart by a little more than they need: the same column of all heads and a few rows, which a map reads at once,
 // would otherwise lie at multiples of a page and drive each other out of the first-level cache.
 struct Tile {
   static constexpr std::int64_t kHeadGap = 64;
@@ -72,7 +72,7 @@ struct PackedKeyFactors {
   }
 };
 
-// Where u, w and the gate of one side stand, one behind the other: `length` numbers for each of u and w. Null where the
+// Where u, w and the gate of one side stand, one after the other: `length` numbers for each of u and w. Null where the
 // side has no such part.
 template <class T>
 struct SideFactors {
@@ -88,36 +88,36 @@ struct SideFactors {
   }
 };
 
-// What mixes query rows from i on of sequence b with the keys from `low` on.
-inline HeadMix mix_of(const AttentionShape& s, const ComposeStage& stage, const PackedKeyFactors& keys, std::int64_t b,
+// The map of query rows from i on of sequence b with the keys from `low` on.
+inline HeadMap map_of(const AttentionShape& s, const ComposeStage& stage, const PackedKeyFactors& keys, std::int64_t b,
                       std::int64_t i, std::int64_t low) {
-  HeadMix mix{.heads = s.heads, .groups = stage.groups, .rank = stage.rank, .skip = stage.skip, .fixed = stage.fixed};
+  HeadMap map{.heads = s.heads, .groups = stage.groups, .rank = stage.rank, .skip = stage.skip, .fixed = stage.fixed};
   const std::int64_t uw = stage.rank * s.heads;
-  mix.query_stride = stage.factors(stage.query, s.heads);
-  const SideFactors query(stage.query.data + (b * s.queries + i) * mix.query_stride, stage.query, uw);
-  mix.u_query = query.u;
-  mix.w_query = query.w;
-  mix.gate_query = query.gate;
-  mix.key_stride = keys.width;
+  map.query_stride = stage.factors(stage.query, s.heads);
+  const SideFactors query(stage.query.data + (b * s.queries + i) * map.query_stride, stage.query, uw);
+  map.u_query = query.u;
+  map.w_query = query.w;
+  map.gate_query = query.gate;
+  map.key_stride = keys.width;
   const SideFactors key(keys.data.data() + low, stage.key, uw * keys.width);
-  mix.u_key = key.u;
-  mix.w_key = key.w;
-  mix.gate_key = key.gate;
-  return mix;
+  map.u_key = key.u;
+  map.w_key = key.w;
+  map.gate_key = key.gate;
+  return map;
 }
 
-// A few rows of a block that are mixed together, so that what lies between two stages stays in the caches.
-struct MixedRows {
+// A few rows of a block that are mapped together, so that what lies between two stages stays in the caches.
+struct MappedRows {
   std::int64_t first, rows;  // of the block
   std::int64_t columns;      // that hold anything visible to them
 };
 
 template <class Body>
-void for_mixed_rows(const AttentionShape& s, const Extent& e, const Body& body) {
-  for (std::int64_t i = 0; i < e.rows; i += kMixedRows) {
-    const std::int64_t rows = std::min(kMixedRows, e.rows - i);
+void for_mapped_rows(const AttentionShape& s, const Extent& e, const Body& body) {
+  for (std::int64_t i = 0; i < e.rows; i += kMappedRows) {
+    const std::int64_t rows = std::min(kMappedRows, e.rows - i);
     const std::int64_t visible = std::max<std::int64_t>(0, e.visible_high(s, i + rows - 1));
-    body(MixedRows{i, rows, std::min(e.columns, padded(visible))});
+    body(MappedRows{i, rows, std::min(e.columns, padded(visible))});
   }
 }
 

@@ -5,7 +5,7 @@ namespace headroom::kernels {
 namespace {
 
 using detail::Extent;
-using detail::MixedRows;
+using detail::MappedRows;
 using detail::PackedSequence;
 using detail::RawScores;
 using detail::Tile;
@@ -29,11 +29,11 @@ struct Forward {
 
   // Scores of a few rows to composed probabilities, in their place. `inverse` [rows, heads] is 1 over their sums of
   // exponentials.
-  void rows(const Extent& e, const MixedRows& m, float* inverse) const {
+  void rows(const Extent& e, const MappedRows& m, float* inverse) const {
     const std::int64_t b = sequence.b;
     const HeadRows rows = tile.heads(e, m.first, m.rows);
     if (in.pre.present) {
-      mix_heads(detail::mix_of(s, in.pre, sequence.pre, b, e.row + m.first, e.low), nullptr, rows, rows, m.columns);
+      map_heads(detail::map_of(s, in.pre, sequence.pre, b, e.row + m.first, e.low), nullptr, rows, rows, m.columns);
     }
     for (std::int64_t h = 0; h < s.heads; ++h) {
       for (std::int64_t i = 0; i < m.rows; ++i) {
@@ -45,7 +45,7 @@ struct Forward {
       }
     }
     if (in.post.present) {
-      mix_heads(detail::mix_of(s, in.post, sequence.post, b, e.row + m.first, e.low), inverse, rows, rows, m.columns);
+      map_heads(detail::map_of(s, in.post, sequence.post, b, e.row + m.first, e.low), inverse, rows, rows, m.columns);
     }
   }
 
@@ -55,7 +55,7 @@ struct Forward {
       scores.fill(e, h, {tile.head(e, h), Tile::row_stride(e)});
     }
     Buffer inverse(s.heads * e.rows);
-    detail::for_mixed_rows(s, e, [&](const MixedRows& m) { rows(e, m, inverse.data() + m.first * s.heads); });
+    detail::for_mapped_rows(s, e, [&](const MappedRows& m) { rows(e, m, inverse.data() + m.first * s.heads); });
     for (std::int64_t h = 0; h < s.heads; ++h) {
       float* o = out.o.at(b, h) + e.row * out.o.row;
       const std::int64_t g = h / (s.heads / s.kv_heads);
@@ -120,7 +120,7 @@ void composed_attention_few_queries(const AttentionShape& s, const ComposedTenso
   for (std::int64_t b = 0; b < s.batch; ++b) {
     sequence.pack(s, in, b);
     for_heads([&](std::int64_t h) { forward.few_scores(e, h); });
-    detail::for_mixed_rows(s, e, [&](const MixedRows& m) { forward.rows(e, m, inverse.data() + m.first * s.heads); });
+    detail::for_mapped_rows(s, e, [&](const MappedRows& m) { forward.rows(e, m, inverse.data() + m.first * s.heads); });
     for_heads([&](std::int64_t h) { forward.few_values(e, h, inverse.data()); });
   }
 }

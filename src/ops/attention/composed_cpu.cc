@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "headroom/kernels/cpu/composed_attention.h"
-#include "headroom/kernels/cpu/head_mix.h"
+#include "headroom/kernels/cpu/head_map.h"
 #include "ops/attention/cpu.h"
 
 namespace headroom::ops {
@@ -212,10 +212,10 @@ std::string composition_refusal(const AttentionInputs& in) {
     }
   }
   const HeadMap& map = in.pre ? *in.pre : *in.post;
-  if (in.q.sym_size(1) / map.n_groups > kernels::kMostMixedHeads ||
-      std::max(rank_of(in.pre), rank_of(in.post)) > kernels::kMostMixRank) {
-    return fmt::format("composed heads are fused up to {} heads a group and rank {}", kernels::kMostMixedHeads,
-                       kernels::kMostMixRank);
+  if (in.q.sym_size(1) / map.n_groups > kernels::kMostMappedHeads ||
+      std::max(rank_of(in.pre), rank_of(in.post)) > kernels::kMostMapRank) {
+    return fmt::format("composed heads are fused up to {} heads a group and rank {}", kernels::kMostMappedHeads,
+                       kernels::kMostMapRank);
   }
   return {};
 }

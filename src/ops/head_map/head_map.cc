@@ -32,9 +32,9 @@ at::Tensor low_rank(const HeadMapSide& side, const at::Tensor& a, const Sizes& z
   // One matrix a token of the side: [B, C, n, m, other].
   const at::Tensor heads = on_query ? grouped.permute({0, 1, 3, 2, 4}) : grouped.permute({0, 1, 4, 2, 3});
   const auto factor = [&](const at::Tensor& f) { return by_group(f, z).to(a.scalar_type()); };
-  const at::Tensor inner = factor(side.u()).matmul(heads);                  // [B, C, n, R, other]
-  const at::Tensor mixed = factor(side.w()).transpose(3, 4).matmul(inner);  // [B, C, n, m, other]
-  const at::Tensor back = on_query ? mixed.permute({0, 1, 3, 2, 4}) : mixed.permute({0, 1, 3, 4, 2});
+  const at::Tensor inner = factor(side.u()).matmul(heads);                   // [B, C, n, R, other]
+  const at::Tensor mapped = factor(side.w()).transpose(3, 4).matmul(inner);  // [B, C, n, m, other]
+  const at::Tensor back = on_query ? mapped.permute({0, 1, 3, 2, 4}) : mapped.permute({0, 1, 3, 4, 2});
   return back.reshape({z.b, z.h, z.t, z.s});
 }
 

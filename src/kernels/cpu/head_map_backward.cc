@@ -1,16 +1,16 @@
-// The way back through mixed heads, in three passes over some keys that stay in the first-level cache: sums over heads,
-// gradients of the query's factors, gradients of the keys' factors and of the rows themselves.
+// The way back through mapped heads, in three passes over some keys that stay in the first-level cache: sums over
+// heads, gradients of the query's factors, gradients of the keys' factors and of the rows themselves.
 #include <algorithm>
 
-#include "headroom/kernels/cpu/head_mix.h"
+#include "headroom/kernels/cpu/head_map.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/head_mix_backward.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/head_map_backward.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "kernels/cpu/head_mix-inl.h"
+#include "kernels/cpu/head_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
@@ -59,11 +59,11 @@ HWY_INLINE void SumOverHeads(const G& g, const QueryFactors<G>& factors, const H
     for (int q = 0; q < G::kRows; ++q) {
       back[q] = hn::LoadU(d, g.row(d_rows, q, h) + j);
     }
-    if (g.mix.w_query != nullptr) {
+    if (g.map.w_query != nullptr) {
       add_by_query(g, back, factors.of[h].w, z_query);
     }
-    if (g.mix.w_key != nullptr) {
-      add_by_key(g, back, g.mix.w_key, h, j, z_key);
+    if (g.map.w_key != nullptr) {
+      add_by_key(g, back, g.map.w_key, h, j, z_key);
     }
   }
   keep(g, z_query, round.z_query, k);
@@ -74,7 +74,7 @@ HWY_INLINE void SumOverHeads(const G& g, const QueryFactors<G>& factors, const H
 // rank.
 template <class G>
 struct QuerySums {
-  Vector v[kMostMixedHeads * (2 * G::kRoom + 1)];
+  Vector v[kMostMappedHeads * (2 * G::kRoom + 1)];
   HWY_INLINE Vector* of(const G& g, std::int64_t h) { return v + h * (2 * g.rank() + 1); }
   HWY_INLINE void clear(const G& g) { std::fill_n(v, g.m * (2 * g.rank() + 1), hn::Zero(Tag())); }
 };
@@ -139,7 +139,7 @@ template <class G>
 HWY_INLINE void SumRound(const G& g, const HeadRows& rows, const HeadRows& d_rows, std::int64_t j, std::int64_t n,
                          const Round<G>& round, QuerySums<G>* sums) {
   for (int q = 0; q < G::kRows; ++q) {
-    if (g.mix.u_query == nullptr) {
+    if (g.map.u_query == nullptr) {
       SumRanks<0>(g, rows, d_rows, q, 0, j, n, round, sums[q]);
     } else if (G::kRoom <= 2) {
       SumRanks<G::kRoom>(g, rows, d_rows, q, 0, j, n, round, sums[q]);
@@ -154,11 +154,11 @@ HWY_INLINE void SumRound(const G& g, const HeadRows& rows, const HeadRows& d_row
 // Gradients of the keys' factors, added up over the queries first, and of the rows.
 template <class G>
 HWY_INLINE void BackVector(const G& g, const QueryFactors<G>& factors, const HeadRows& rows, const HeadRows& d_rows,
-                           std::int64_t j, std::int64_t k, const Round<G>& round, const HeadMixGradients& to) {
+                           std::int64_t j, std::int64_t k, const Round<G>& round, const HeadMapGradients& to) {
   constexpr int kRows = G::kRows;
   const Tag d;
-  const HeadMix& x = g.mix;
-  Vector extra[kMostMixedHeads][kRows];  // what the fixed map adds, before any row is overwritten
+  const HeadMap& x = g.map;
+  Vector extra[kMostMappedHeads][kRows];  // what the fixed map adds, before any row is overwritten
   for (std::int64_t from = 0; x.fixed != nullptr && from < g.m; ++from) {
     for (int q = 0; q < kRows; ++q) {
       extra[from][q] = hn::Zero(d);
@@ -235,7 +235,7 @@ void FixedBackward(const G& g, const HeadRows& rows, const HeadRows& d_rows, std
 
 // Adds a query's sums to where its gradients stand.
 template <class G>
-HWY_INLINE void Finish(const G& g, int q, QuerySums<G>& sums, const HeadMixGradients& to) {
+HWY_INLINE void Finish(const G& g, int q, QuerySums<G>& sums, const HeadMapGradients& to) {
   const auto total = [](const Vector v) HWY_ATTR { return hn::GetLane(hn::SumOfLanes(Tag(), v)); };
   for (std::int64_t h = 0; h < g.m; ++h) {
     const Vector* from = sums.of(g, h);
@@ -244,14 +244,14 @@ HWY_INLINE void Finish(const G& g, int q, QuerySums<G>& sums, const HeadMixGradi
       to.w_query[g.scalar(q, r, h)] += total(from[2 + 2 * r]);
     }
     if (to.gate_query != nullptr) {
-      to.gate_query[q * g.mix.query_stride + g.first + h] += total(from[0]);
+      to.gate_query[q * g.map.query_stride + g.first + h] += total(from[0]);
     }
   }
 }
 
 template <class G>
-void MixGroupBackward(const G g, const HeadRows rows, const HeadRows d_rows, std::int64_t n,
-                      const HeadMixGradients to) {
+void MapGroupBackward(const G g, const HeadRows rows, const HeadRows d_rows, std::int64_t n,
+                      const HeadMapGradients to) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
   if (to.fixed != nullptr) {
     FixedBackward(g, rows, d_rows, n, to.fixed);
@@ -281,15 +281,15 @@ void MixGroupBackward(const G g, const HeadRows rows, const HeadRows d_rows, std
   }
 }
 
-void MixHeadsBackward(const HeadMix& mix, HeadRows all, HeadRows d_all, std::int64_t n, HeadSums sums,
-                      const HeadMixGradients& to) {
-  for_groups<kQueriesBack>(mix, all.rows, sums, [&](const auto& g, std::int64_t i) HWY_ATTR {
-    HeadMixGradients here = to;
-    const auto move = [&](float*& p) { p = p == nullptr ? nullptr : p + i * mix.query_stride; };
+void MapHeadsBackward(const HeadMap& map, HeadRows all, HeadRows d_all, std::int64_t n, HeadSums sums,
+                      const HeadMapGradients& to) {
+  for_groups<kQueriesBack>(map, all.rows, sums, [&](const auto& g, std::int64_t i) HWY_ATTR {
+    HeadMapGradients here = to;
+    const auto move = [&](float*& p) { p = p == nullptr ? nullptr : p + i * map.query_stride; };
     move(here.u_query);
     move(here.w_query);
     move(here.gate_query);
-    MixGroupBackward(g, rows_from(all, i), rows_from(d_all, i), n, here);
+    MapGroupBackward(g, rows_from(all, i), rows_from(d_all, i), n, here);
   });
 }
 
@@ -299,11 +299,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
-HWY_EXPORT(MixHeadsBackward);
+HWY_EXPORT(MapHeadsBackward);
 
-void mix_heads_backward(const HeadMix& mix, HeadRows a, HeadRows d, std::int64_t n, HeadSums sums,
-                        const HeadMixGradients& gradients) {
-  HWY_DYNAMIC_DISPATCH(MixHeadsBackward)(mix, a, d, n, sums, gradients);
+void map_heads_backward(const HeadMap& map, HeadRows a, HeadRows d, std::int64_t n, HeadSums sums,
+                        const HeadMapGradients& gradients) {
+  HWY_DYNAMIC_DISPATCH(MapHeadsBackward)(map, a, d, n, sums, gradients);
 }
 
 }  // namespace headroom::kernels

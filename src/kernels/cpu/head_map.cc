@@ -1,12 +1,12 @@
-#include "headroom/kernels/cpu/head_mix.h"
+#include "headroom/kernels/cpu/head_map.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/head_mix.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/head_map.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "kernels/cpu/head_mix-inl.h"
+#include "kernels/cpu/head_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
@@ -15,12 +15,12 @@ constexpr int kQueries = 4;  // with rank 2 their sums fill half of the register
 
 template <int Rows>
 struct Fixed {
-  Vector v[kMostMixedHeads][Rows];
+  Vector v[kMostMappedHeads][Rows];
 };
 
 // What the fixed map adds to every head; computed before any head is overwritten.
 template <int Rank, int Rows>
-HWY_INLINE void mix_fixed(const Group<Rank, Rows>& g, const HeadRows& rows, std::int64_t j, Fixed<Rows>& sum) {
+HWY_INLINE void map_fixed(const Group<Rank, Rows>& g, const HeadRows& rows, std::int64_t j, Fixed<Rows>& sum) {
   const Tag d;
   for (std::int64_t h = 0; h < g.m; ++h) {
     for (int q = 0; q < Rows; ++q) {
@@ -37,11 +37,11 @@ HWY_INLINE void mix_fixed(const Group<Rank, Rows>& g, const HeadRows& rows, std:
 
 // One vector of keys for `Rows` queries.
 template <class G>
-HWY_INLINE void MixVector(const G& g, const QueryFactors<G>& factors, const HeadRows& rows, const HeadRows& to,
+HWY_INLINE void MapVector(const G& g, const QueryFactors<G>& factors, const HeadRows& rows, const HeadRows& to,
                           std::int64_t j) {
   constexpr int Rows = G::kRows;
   const Tag d;
-  const HeadMix& x = g.mix;
+  const HeadMap& x = g.map;
   Ranks<G> by_query, by_key;
   by_query.clear(g);
   by_key.clear(g);
@@ -67,7 +67,7 @@ HWY_INLINE void MixVector(const G& g, const QueryFactors<G>& factors, const Head
   }
   Fixed<Rows> fixed;
   if (x.fixed != nullptr) {
-    mix_fixed(g, rows, j, fixed);
+    map_fixed(g, rows, j, fixed);
   }
   for (std::int64_t h = 0; h < g.m; ++h) {
     const Vector key_gate = g.key_gate(h, j);
@@ -102,22 +102,22 @@ HWY_INLINE void multiply(const Group<Rank, Rows>& g, const float* factor, const 
   for (std::int64_t h = 0; h < g.m; ++h) {
     for (int q = 0; q < Rows; ++q) {
       float* at = g.row(rows, q, h) + j;
-      hn::StoreU(hn::Mul(hn::LoadU(d, at), hn::Set(d, factor[q * g.mix.heads + g.first + h])), d, at);
+      hn::StoreU(hn::Mul(hn::LoadU(d, at), hn::Set(d, factor[q * g.map.heads + g.first + h])), d, at);
     }
   }
 }
 
-void MixHeads(const HeadMix& mix, const float* factor, HeadRows all, HeadRows all_to, std::int64_t n, HeadSums sums) {
+void MapHeads(const HeadMap& map, const float* factor, HeadRows all, HeadRows all_to, std::int64_t n, HeadSums sums) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
   // Copies, not references: what is stored can then not be taken for a change of them.
-  for_groups<kQueries>(mix, all.rows, sums, [=](const auto g, std::int64_t i) HWY_ATTR {
+  for_groups<kQueries>(map, all.rows, sums, [=](const auto g, std::int64_t i) HWY_ATTR {
     const HeadRows rows = rows_from(all, i), to = rows_from(all_to, i);
     const QueryFactors factors(g);
     for (std::int64_t j = 0; j < n; j += lanes) {
       if (factor != nullptr) {
-        multiply(g, factor + i * mix.heads, rows, j);
+        multiply(g, factor + i * map.heads, rows, j);
       }
-      MixVector(g, factors, rows, to, j);
+      MapVector(g, factors, rows, to, j);
     }
   });
 }
@@ -128,10 +128,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
-HWY_EXPORT(MixHeads);
+HWY_EXPORT(MapHeads);
 
-void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, HeadRows to, std::int64_t n, HeadSums sums) {
-  HWY_DYNAMIC_DISPATCH(MixHeads)(mix, factor, a, to, n, sums);
+void map_heads(const HeadMap& map, const float* factor, HeadRows a, HeadRows to, std::int64_t n, HeadSums sums) {
+  HWY_DYNAMIC_DISPATCH(MapHeads)(map, factor, a, to, n, sums);
 }
 
 }  // namespace headroom::kernels

@@ -1,4 +1,4 @@
-// Heads mixing with each other at every (query, key) pair, vectorised along the keys (DCMHA Eq. 3-8).
+// Maps over heads at every (query, key) pair, vectorised along the keys (DCMHA Eq. 3-8).
 //
 // Letters: H heads in C groups of m, R rank, n keys; i query, j key.
 //   out_h = a_h skip + a_h (gate_query_ih + gate_key_hj) + sum_m a_m fixed_mh
@@ -9,10 +9,10 @@
 
 namespace headroom::kernels {
 
-constexpr std::int64_t kMostMixedHeads = 32;  // of a group
-constexpr std::int64_t kMostMixRank = 8;
+constexpr std::int64_t kMostMappedHeads = 32;  // of a group
+constexpr std::int64_t kMostMapRank = 8;
 
-struct HeadMix {
+struct HeadMap {
   std::int64_t heads, groups, rank;
   bool skip;
   const float* fixed = nullptr;                        // [C, m, m], from, to
@@ -30,29 +30,29 @@ struct HeadRows {
   std::int64_t head_stride, row_stride, rows;
 };
 
-// What mixing leaves for its way back: sum_m a_m u_rm with the factors of the query (side 0) and of the key (side 1).
+// What a map leaves for its way back: sum_m a_m u_rm with the factors of the query (side 0) and of the key (side 1).
 // Null: not kept.
 struct HeadSums {
   float* data = nullptr;
   std::int64_t stride = 0;  // at least n
-  static std::int64_t size(const HeadMix& mix, std::int64_t rows, std::int64_t stride) {
-    return mix.groups * 2 * mix.rank * rows * stride;
+  static std::int64_t size(const HeadMap& map, std::int64_t rows, std::int64_t stride) {
+    return map.groups * 2 * map.rank * rows * stride;
   }
 };
 
-// `to` becomes the mixed rows of `a`, which it may be. `factor` [rows, H] multiplies `a` first, in its place; null: 1.
-void mix_heads(const HeadMix& mix, const float* factor, HeadRows a, HeadRows to, std::int64_t n, HeadSums sums = {});
+// `to` becomes the mapped rows of `a`, which it may be. `factor` [rows, H] multiplies `a` first, in its place; null: 1.
+void map_heads(const HeadMap& map, const float* factor, HeadRows a, HeadRows to, std::int64_t n, HeadSums sums = {});
 
-// Where gradients are added; null where the map has no such part. Laid out as in HeadMix.
-struct HeadMixGradients {
+// Where gradients are added; null where the map has no such part. Laid out as in HeadMap.
+struct HeadMapGradients {
   float* fixed = nullptr;
   float *u_query = nullptr, *w_query = nullptr, *gate_query = nullptr;
   float *u_key = nullptr, *w_key = nullptr, *gate_key = nullptr;
 };
 
-// `a` holds the rows before mixing, `d` the mixed rows' gradients, which become those of `a`; `sums` is what mixing
+// `a` holds the rows before the map, `d` the mapped rows' gradients, which become those of `a`; `sums` is what the map
 // left.
-void mix_heads_backward(const HeadMix& mix, HeadRows a, HeadRows d, std::int64_t n, HeadSums sums,
-                        const HeadMixGradients& gradients);
+void map_heads_backward(const HeadMap& map, HeadRows a, HeadRows d, std::int64_t n, HeadSums sums,
+                        const HeadMapGradients& gradients);
 
 }  // namespace headroom::kernels
