@@ -122,8 +122,7 @@ std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs)
       continue;
     }
     if (decides_tokens(key)) {
-      misuse("compare: {} differs: {}: perplexities over different tokens cannot be compared", key,
-             who_has_what(values));
+      misuse("compare: {} differs: {}: figures over different data cannot be compared", key, who_has_what(values));
     }
     if (belongs_to_training(key)) {
       notes.push_back(fmt::format("{} differs: {}.", key, who_has_what(values)));

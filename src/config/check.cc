@@ -52,6 +52,19 @@ void check_targets(const Config& config, std::string_view origin) {
                 config.train.batch_tokens);
 }
 
+void check_data(const Config& config, std::string_view origin) {
+  const DataOptions& data = config.data;
+  const Checker check(origin, "data");
+  check.require(!data.json_field.empty(), "json_field", "must not be empty");
+  check.require(config.model.memory_length == 0 || data.batching == Batching::streams, "batching",
+                "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
+                config.model.memory_length);
+  const bool listops = data.generator == Generator::listops || data.generator == Generator::listops_long;
+  check.require(!listops || config.model.kind == ModelKind::classifier, "generator",
+                "needs model.kind = \"classifier\" with \"{}\", not \"{}\"", name_of(data.generator),
+                name_of(config.model.kind));
+}
+
 void check_cutoffs(const Checker& here, const ModelOptions& model) {
   const std::vector<std::int64_t>& cutoffs = model.adaptive_cutoffs;
   const auto fall = std::adjacent_find(cutoffs.begin(), cutoffs.end(), std::greater_equal<>());
@@ -125,11 +138,7 @@ void check(const Config& config, std::string_view origin) {
   check_tokenizer(config, origin);
   check_train(config.train, origin);
   check_targets(config, origin);
-  const Checker data(origin, "data");
-  data.require(!config.data.json_field.empty(), "json_field", "must not be empty");
-  data.require(config.model.memory_length == 0 || config.data.batching == Batching::streams, "batching",
-               "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
-               config.model.memory_length);
+  check_data(config, origin);
 }
 
 }  // namespace headroom::config

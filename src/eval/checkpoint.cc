@@ -118,6 +118,11 @@ SafetensorsFile open_checkpoint(const fs::path& path) {
   return file;
 }
 
+// Models that choose a class read bytes, symbols or pictures as they are.
+bool has_tokenizer(const config::ModelOptions& model) {
+  return !model.has_classes();
+}
+
 std::shared_ptr<const data::Tokenizer> read_tokenizer(const SafetensorsFile& file, const config::Config& config) {
   const std::string origin = file.path().string();
   const std::string& kind_name = file.metadata_at("tokenizer_kind");
@@ -253,7 +258,7 @@ Checkpoint read(const fs::path& path, Depth depth) {
     misuse("{}: step must be a number of steps, got \"{}\"", origin, file->metadata_at("step"));
   }
   checkpoint.step = *step;
-  if (checkpoint.config.model.reads_tokens()) {
+  if (has_tokenizer(checkpoint.config.model)) {
     checkpoint.tokenizer = read_tokenizer(*file, checkpoint.config);
   }
   for (const auto& [name, stored] : file->tensors()) {

@@ -2,10 +2,10 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <array>
 #include <cmath>
 #include <optional>
 
-#include "class_loss.h"
 #include "encoder.h"
 #include "example.h"
 #include "headroom/core/error.h"
@@ -37,12 +37,32 @@ struct Classifier::Parts {
     return layer;
   }
 
-  // [B, d]: the mean of the final norm's result over all positions.
-  at::Tensor features(const at::Tensor& tokens, const nn::Context& context) const {
+  // [B, d]: the mean of the final norm's result over `length` positions, those beyond the tokens being padding.
+  at::Tensor features(const at::Tensor& tokens, std::int64_t length, const nn::Context& context) const {
     const at::Tensor valid = tokens.ne(options.padding_token);
     const at::Tensor h = (*encoder)((*embedding)(tokens, 0, context), valid, context);
     const at::Tensor kept = h * valid.to(h.scalar_type()).unsqueeze(2);
-    return kept.sum(1) / static_cast<double>(tokens.size(1));
+    return kept.sum(1) / static_cast<double>(length);
+  }
+
+  at::Tensor logits(const at::Tensor& tokens, const at::Tensor& second, std::array<std::int64_t, 2> lengths,
+                    const nn::Context& context) const {
+    if (second.defined() != options.paired) {
+      fail("classifier: a second sequence belongs to pairs only");
+    }
+    at::Tensor f = features(tokens, lengths[0], context);
+    if (options.paired) {
+      nn::Context other = context;
+      if (other.random) {
+        other.random->seed = mix(other.random->seed, "second");  // the two share no masks
+      }
+      const at::Tensor g = features(second, lengths[1], other);
+      f = at::cat({f, g, f * g, f - g}, 1);
+    }
+    if (up) {
+      f = nn::activate(nn::linear(f, up->w, up->b, context), options.head_activation);
+    }
+    return nn::linear(f, down.w, down.b, context);
   }
 };
 
@@ -90,29 +110,13 @@ Batch Classifier::example(std::int64_t rows, std::uint64_t seed) const {
   return batch;
 }
 
-Loss Classifier::loss(const Batch& batch, Memory& /*memory*/, const nn::Context& context) const {
-  return class_loss(parts_->options, batch, context,
-                    [&](const nn::Context& inner) { return logits(batch.at("tokens"), batch.find("second"), inner); });
+at::Tensor Classifier::class_logits(const Batch& batch, const nn::Context& context) const {
+  const std::int64_t length = parts_->options.context_length;
+  return parts_->logits(batch.at("tokens"), batch.find("second"), {length, length}, context);
 }
 
 at::Tensor Classifier::logits(const at::Tensor& tokens, const at::Tensor& second, const nn::Context& context) const {
-  const Parts& p = *parts_;
-  if (second.defined() != p.options.paired) {
-    fail("classifier: a second sequence belongs to pairs only");
-  }
-  at::Tensor f = p.features(tokens, context);
-  if (p.options.paired) {
-    nn::Context other = context;
-    if (other.random) {
-      other.random->seed = mix(other.random->seed, "second");  // the two share no masks
-    }
-    const at::Tensor g = p.features(second, other);
-    f = at::cat({f, g, f * g, f - g}, 1);
-  }
-  if (p.up) {
-    f = nn::activate(nn::linear(f, p.up->w, p.up->b, context), p.options.head_activation);
-  }
-  return nn::linear(f, p.down.w, p.down.b, context);
+  return parts_->logits(tokens, second, {tokens.size(-1), second.defined() ? second.size(-1) : 0}, context);
 }
 
 }  // namespace headroom::models

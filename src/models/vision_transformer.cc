@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "class_loss.h"
 #include "encoder.h"
 #include "example.h"
 #include "headroom/config/attention_part.h"
@@ -90,9 +89,8 @@ Batch VisionTransformer::example(std::int64_t rows, std::uint64_t seed) const {
   return batch;
 }
 
-Loss VisionTransformer::loss(const Batch& batch, Memory& /*memory*/, const nn::Context& context) const {
-  return class_loss(parts_->options, batch, context,
-                    [&](const nn::Context& inner) { return logits(batch.at("images"), inner); });
+at::Tensor VisionTransformer::class_logits(const Batch& batch, const nn::Context& context) const {
+  return logits(batch.at("images"), context);
 }
 
 at::Tensor VisionTransformer::logits(const at::Tensor& images, const nn::Context& context) const {

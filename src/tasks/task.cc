@@ -1,6 +1,7 @@
 #include "headroom/tasks/task.h"
 
 #include "headroom/core/error.h"
+#include "headroom/tasks/classification.h"
 #include "headroom/tasks/language_modelling.h"
 
 namespace headroom::tasks {
@@ -9,14 +10,15 @@ const Task& task_for(const config::ModelOptions& model, std::string_view what) {
   switch (model.kind) {
     case config::ModelKind::language_model:
       return language_modelling();
+    case config::ModelKind::classifier:
+      return sequence_classification();
+    case config::ModelKind::vision:
+      return image_classification();
     case config::ModelKind::masked_language_model:
     case config::ModelKind::encoder_decoder:
-    case config::ModelKind::classifier:
-    case config::ModelKind::vision:
       break;
   }
-  misuse("{}: model.kind: there is no task for \"{}\" yet, only for \"language_model\"", what,
-         config::name_of(model.kind));
+  misuse("{}: model.kind: there is no task for \"{}\" yet", what, config::name_of(model.kind));
 }
 
 }  // namespace headroom::tasks

@@ -33,8 +33,8 @@ TEST(Fairness, OtherTokensAreRefused) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.tokenizer.vocabulary_size = 77;
   EXPECT_EQ(refusal(configs),
-            "compare: tokenizer.vocabulary_size differs: 8000 (a) and 77 (b): perplexities over "
-            "different tokens cannot be compared");
+            "compare: tokenizer.vocabulary_size differs: 8000 (a) and 77 (b): figures over "
+            "different data cannot be compared");
   configs = two();
   configs[1].config.data.validation = {"other.txt"};
   EXPECT_NE(refusal(configs).find("data.validation differs: [] (a) and [\"other.txt\"] (b)"), std::string::npos);

@@ -170,12 +170,12 @@ TEST(Figures, KeepTheirKeysInMetrics) {
 TEST(TaskFor, NamesTheKindThatHasNone) {
   config::ModelOptions model;
   EXPECT_EQ(&task_for(model, "train"), &language_modelling());
-  model.kind = config::ModelKind::vision;
+  model.kind = config::ModelKind::encoder_decoder;
   try {
     task_for(model, "train");
-    ADD_FAILURE() << "there is no task for pictures";
+    ADD_FAILURE() << "there is no task for translation";
   } catch (const MisuseError& error) {
-    EXPECT_NE(std::string(error.what()).find("\"vision\""), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("\"encoder_decoder\""), std::string::npos) << error.what();
   }
 }
 

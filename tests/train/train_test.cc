@@ -129,6 +129,37 @@ TEST_F(Train, ChunksResumeToo) {
   EXPECT_EQ(train(request("part", true)).parameters_sha256, whole.parameters_sha256);
 }
 
+TEST_F(Train, ClassifiersResumeToo) {
+  config_.data = {};
+  config_.data.generator = config::Generator::listops;
+  config_.data.generated_train = 90;  // 22 steps an epoch
+  config_.data.generated_validation = 40;
+  config_.model.kind = config::ModelKind::classifier;
+  config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 16;
+  config_.model.context_length = 50;
+  config_.model.memory_length = 0;
+  config_.model.n_classes = 10;
+  config_.model.attention.position = "learned";
+  config_.train.steps = 30;
+  config_.train.accumulate = 2;
+  config_.train.checkpoint_every = 12;
+  config_.train.keep_checkpoints = 9;
+  const TrainResult whole = train(request("whole"));
+  EXPECT_GT(whole.figures().at("accuracy"), 0.0);
+  for (const std::int64_t step : {12, 24}) {
+    const std::string name = fmt::format("from{}", step);
+    fs::create_directories(folder_ / name / "checkpoints");
+    fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
+             folder_ / name / "checkpoints");
+    const TrainResult rest = train(request(name, true));
+    EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
+    EXPECT_EQ(rest.figures(), whole.figures()) << step;
+  }
+  config_.data.generator_seed = 2;
+  config_.train.steps = 40;
+  EXPECT_NE(refusal(request("whole", true)).find("other data"), std::string::npos);
+}
+
 TEST_F(Train, EverySourceOfRandomnessHasTheSeed) {
   const std::string first = train(request("a")).parameters_sha256;
   EXPECT_EQ(train(request("b")).parameters_sha256, first);
@@ -243,8 +274,7 @@ TEST_F(Train, NamesWhatIsWrongWithTheData) {
 
 TEST_F(Train, RefusesWhatNoTaskIsForBeforeAnyWork) {
   config_ = config::Config();
-  config_.model.kind = config::ModelKind::classifier;
-  config_.model.n_classes = 2;
+  config_.model.kind = config::ModelKind::encoder_decoder;
   config_.data.train = {(folder_ / "absent.txt").string()};
   const std::string why = refusal(request("run"));
   EXPECT_NE(why.find("train: model.kind"), std::string::npos) << why;

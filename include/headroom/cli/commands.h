@@ -23,7 +23,8 @@ struct Train {
 
 struct Evaluate {
   std::string model;              // run folder or checkpoint
-  std::vector<std::string> data;  // text files, or one token file; empty: the run's validation data
+  std::vector<std::string> data;  // files as in data.validation; empty: the run's validation data
+  bool skip_bad_rows = false;
   std::int64_t batch_size = 16;
   std::string device = "auto";
 };

@@ -2,8 +2,8 @@
 //
 // Tensors: "model.<parameter>" (F32), "tokenizer" (U8: Tokenizer::serialised()), and whatever the trainer adds under
 // "optimizer." and "memory.". Metadata: format "headroom.checkpoint.1", config (TOML), tokenizer_kind,
-// tokenizer_name, step, checksums (of the tensors, as JSON), and the trainer's own entries. Models that read no tokens
-// have nothing of a tokenizer.
+// tokenizer_name, step, checksums (of the tensors, as JSON), and the trainer's own entries. Models that choose a
+// class have nothing of a tokenizer.
 #pragma once
 
 #include <ATen/ATen.h>

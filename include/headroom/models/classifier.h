@@ -9,14 +9,14 @@
 #include <cstdint>
 #include <memory>
 
-#include "headroom/models/model.h"
+#include "headroom/models/class_model.h"
 
 namespace headroom::models {
 
 // Embedding with its positions, blocks without causal mask, final norm, mean over all T positions (padding adds 0), a
 // head of one layer, or two with d_head_hidden. With `paired`, two sequences go through one encoder: features
 // [a, b, a * b, a - b].
-class Classifier : public Model {
+class Classifier : public ClassModel {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model.
   Classifier(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat);
@@ -28,9 +28,10 @@ class Classifier : public Model {
   const nn::Parameters& parameters() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
 
-  // Batch: "tokens", with pairs "second", and "label" [B] int64, the right class.
-  Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
-  // `tokens`, and `second` with pairs, [B, T] int64 with T up to context_length; logits [B, C].
+  // Batch: "tokens" and, with pairs, "second". Rows count as padded to context_length, however wide the batch is: the
+  // mean is over so many positions.
+  at::Tensor class_logits(const Batch& batch, const nn::Context& context) const override;
+  // `tokens`, and `second` with pairs, [B, T] int64 with T up to context_length; logits [B, C]. The mean is over T.
   at::Tensor logits(const at::Tensor& tokens, const at::Tensor& second, const nn::Context& context) const;
 
  private:

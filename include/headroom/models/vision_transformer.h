@@ -8,14 +8,14 @@
 #include <cstdint>
 #include <memory>
 
-#include "headroom/models/model.h"
+#include "headroom/models/class_model.h"
 
 namespace headroom::models {
 
 // Patches, row by row, times "patch.w" [C P P, d] plus "patch.b"; positions: fixed sines and cosines of row and column
 // with position = "sinusoidal", a table "position" [N, d] with "learned"; blocks without causal mask, final norm, mean
 // over patches; with d_head_hidden tanh(x W + b); a head that begins at 0.
-class VisionTransformer : public Model {
+class VisionTransformer : public ClassModel {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model, patches that do not fill the picture,
   // and fixed positions with a d_model that 4 does not divide.
@@ -29,8 +29,8 @@ class VisionTransformer : public Model {
   const nn::Parameters& parameters() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
 
-  // Batch: "images" and "label" [B] int64, the right class.
-  Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
+  // Batch: "images".
+  at::Tensor class_logits(const Batch& batch, const nn::Context& context) const override;
 
   // `images` [B, C, image_size, image_size]; logits [B, n_classes]. Throws Error on other shapes.
   at::Tensor logits(const at::Tensor& images, const nn::Context& context) const;

@@ -10,7 +10,8 @@ namespace headroom::cli {
 int run(const Evaluate& command, const EngineRequest& request) {
   const at::Device device = train::resolve(command.device);
   const std::filesystem::path file = eval::find_checkpoint(command.model);
-  const eval::Checkpoint checkpoint = eval::read_checkpoint(file);
+  eval::Checkpoint checkpoint = eval::read_checkpoint(file);
+  checkpoint.config.data.skip_bad_rows |= command.skip_bad_rows;
   const tasks::Task& task = tasks::task_for(checkpoint.config.model, "evaluate");
   const auto data = task.open_evaluation(
       {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = command.data, .cache = cache_folder()});
@@ -25,7 +26,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
     log_info("interrupted after {} predictions", result.tokens);
     return kInterrupted;
   }
-  request.output.text(fmt::format("{}: {} over {} tokens, {}\n", file.string(),
+  request.output.text(fmt::format("{}: {} over {} predictions, {}\n", file.string(),
                                   tasks::describe(result.figures, task.figures()), result.tokens,
                                   format_duration(result.seconds)));
   Json document = result.figures;

@@ -28,6 +28,9 @@ void add_train(Program& program) {
   command.add_option("CONFIG", options->config, "TOML file or recipe")->type_name("");
   command.add_option("--out", options->out, "run folder (default: runs/<name of CONFIG>)")->type_name("DIR");
   add_set(command, options->set);
+  command.add_flag_callback(
+      "--skip-bad-rows", [options] { options->set.emplace_back("data.skip_bad_rows=true"); },
+      "leave out rows of the data that cannot be used and say how many");
   command.add_flag("--resume", options->resume, "go on from the newest checkpoint in the run folder, if there is one");
   program.add_threads(command);
   command.add_flag("--help-config", options->help_config, "explain every key of a config and exit");
@@ -36,18 +39,22 @@ void add_train(Program& program) {
 void add_evaluate(Program& program) {
   auto options = std::make_shared<Evaluate>();
   CLI::App& command = program.add(
-      program.root(), "evaluate", "Measure perplexity and bits per byte of a trained model.",
+      program.root(), "evaluate", "Measure a trained model: perplexity, accuracy, whatever it was trained for.",
       "headroom evaluate runs/first --data held_out.txt", [&program, options] { return program.engine(*options); });
   command.add_option("RUN", options->model, "run folder or checkpoint file")->required()->type_name("");
   command
-      .add_option("--data", options->data,
-                  "text files (also .gz, .jsonl) or a prepared token file (default: the run's validation data)")
+      .add_option(
+          "--data", options->data,
+          "files of the kind that the run was validated on, such as text, .gz, .jsonl, CSV or TSV, a prepared token "
+          "file (default: the run's validation data)")
       ->allow_extra_args(false)
       ->type_name("FILE");
-  command.add_option("--batch-size", options->batch_size, "contiguous streams read side by side")
+  command.add_option("--batch-size", options->batch_size, "contiguous streams or examples read side by side")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20).description(""))
       ->type_name("N");
+  command.add_flag("--skip-bad-rows", options->skip_bad_rows,
+                   "leave out rows of the data that cannot be used and say how many");
   add_device(command, options->device);
   program.add_threads(command);
 }

@@ -1,0 +1,19 @@
+// Putting sequences and pictures into classes: cross-entropy and accuracy.
+#pragma once
+
+#include "headroom/tasks/task.h"
+
+namespace headroom::tasks {
+
+// Figures of both: "loss" in nats an example, "accuracy" the fraction of examples whose likeliest class is the right
+// one.
+
+// model.kind "classifier". With data.generator, ListOps: generated, or from files (data/listops.h); without, bytes of
+// labelled texts (data/labelled_text.h). Rows of a batch are padded at their end to the longest of them with
+// model.padding_token, which must be 0.
+const Task& sequence_classification();
+
+// model.kind "vision": pictures of idx and CIFAR files (data/images.h).
+const Task& image_classification();
+
+}  // namespace headroom::tasks

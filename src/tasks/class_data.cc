@@ -1,0 +1,153 @@
+#include "class_data.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <optional>
+
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "headroom/core/random.h"
+#include "headroom/core/system.h"
+#include "headroom/models/class_model.h"
+
+namespace headroom::tasks {
+namespace {
+
+class ClassTraining : public TrainingData {
+ public:
+  ClassTraining(std::shared_ptr<const ClassExamples> examples, const config::Config& config)
+      : examples_(std::move(examples)),
+        identity_(examples_->identity()),
+        smoothing_(config.train.label_smoothing),
+        seed_(mix(static_cast<std::uint64_t>(config.train.seed), "examples")),
+        order_({.examples = examples_->size(),
+                .batch = config.train.batch_size,
+                .seed = seed_,
+                .length = [set = examples_.get()](std::int64_t i) { return set->length(i); }},
+               identity_) {}
+
+  models::Batch next() override {
+    const data::DataPosition place = order_.position();
+    const std::uint64_t seed =
+        mix(mix(seed_, static_cast<std::uint64_t>(place.epoch)), static_cast<std::uint64_t>(place.step));
+    models::Batch batch = examples_->training_batch(order_.next(), seed);
+    batch.label_smoothing = smoothing_;
+    return batch;
+  }
+  data::DataPosition position() const override { return order_.position(); }
+  void seek(data::DataPosition position) override { order_.seek(position); }
+  const std::string& identity() const override { return identity_; }
+
+ private:
+  std::shared_ptr<const ClassExamples> examples_;
+  std::string identity_;
+  double smoothing_;
+  std::uint64_t seed_;
+  data::ExampleOrder order_;
+};
+
+struct Score {
+  double cross_entropy = 0.0;
+  std::int64_t right = 0;
+};
+
+Score score(const models::ClassModel& model, const models::Batch& batch, const nn::Context& context) {
+  const at::Tensor logits = model.class_logits(batch, context);
+  const at::Tensor wide = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+  const at::Tensor label = batch.at("label");
+  return {.cross_entropy = at::cross_entropy_loss(wide, label, {}, at::Reduction::Sum).item<double>(),
+          .right = wide.argmax(1).eq(label).sum().item<std::int64_t>()};
+}
+
+class ClassEvaluation : public EvaluationData {
+ public:
+  explicit ClassEvaluation(std::shared_ptr<const ClassExamples> examples) : examples_(std::move(examples)) {}
+
+  Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
+    const auto* chooser = dynamic_cast<const models::ClassModel*>(&model);
+    if (chooser == nullptr) {
+      fail("classification: the model puts nothing into classes");
+    }
+    const at::NoGradGuard no_grad;
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<std::int64_t> order = by_length(options.most_tokens);
+    const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
+    std::optional<Progress> progress;
+    if (options.show_progress) {
+      progress.emplace("evaluate", std::ssize(order), "example");
+    }
+    nn::Context context = options.context;
+    context.training = false;
+
+    Evaluation result;
+    Score sum;
+    for (std::size_t begin = 0; result.complete && begin < order.size(); begin += rows) {
+      const auto part = std::span(order).subspan(begin, std::min(rows, order.size() - begin));
+      const Score one = score(*chooser, examples_->batch(part).to(model.device()), context);
+      sum.cross_entropy += one.cross_entropy;
+      sum.right += one.right;
+      result.tokens += std::ssize(part);
+      result.complete = !interrupted();
+      if (progress) {
+        progress->update(result.tokens);
+      }
+    }
+    const auto n = static_cast<double>(result.tokens);
+    result.figures = {{"loss", sum.cross_entropy / n}, {"accuracy", static_cast<double>(sum.right) / n}};
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
+  }
+
+ private:
+  // The first `most` examples (0: all), from the shortest to the longest: the less is padding.
+  std::vector<std::int64_t> by_length(std::int64_t most) const {
+    const std::int64_t count = most > 0 ? std::min(most, examples_->size()) : examples_->size();
+    std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [this](std::int64_t a, std::int64_t b) { return examples_->length(a) < examples_->length(b); });
+    return order;
+  }
+
+  std::shared_ptr<const ClassExamples> examples_;
+};
+
+}  // namespace
+
+const std::vector<FigureKind>& class_figures() {
+  static const std::vector<FigureKind> kFigures = {
+      {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats an example", .decimals = 4},
+      {.name = "accuracy",
+       .metric = "validation_accuracy",
+       .words = "accuracy",
+       .unit = "",
+       .better = Better::higher,
+       .shown = Shown::headline,
+       .decimals = 4}};
+  return kFigures;
+}
+
+std::unique_ptr<TrainingData> train_on(std::shared_ptr<const ClassExamples> examples, const config::Config& config) {
+  return std::make_unique<ClassTraining>(std::move(examples), config);
+}
+
+std::unique_ptr<EvaluationData> evaluate_on(std::shared_ptr<const ClassExamples> examples) {
+  return std::make_unique<ClassEvaluation>(std::move(examples));
+}
+
+models::Batch labelled_batch(const std::vector<std::int32_t>& labels, std::span<const std::int64_t> examples,
+                             std::int64_t tokens) {
+  const std::int64_t rows = std::ssize(examples);
+  const at::Tensor label = at::empty({rows}, at::kLong);
+  std::transform(examples.begin(), examples.end(), label.data_ptr<std::int64_t>(),
+                 [&](std::int64_t i) { return labels[static_cast<std::size_t>(i)]; });
+  models::Batch batch;
+  batch.tensors["label"] = label;
+  batch.targets.assign(examples.size(), 1);
+  batch.tokens = rows * tokens;
+  batch.starts_afresh = true;
+  return batch;
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,39 @@
+// What the tasks of choosing a class share: examples in batches, and how well a model does on them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "headroom/data/example_order.h"
+#include "headroom/tasks/task.h"
+
+namespace headroom::tasks {
+
+class ClassExamples {
+ public:
+  virtual ~ClassExamples() = default;
+  virtual std::int64_t size() const = 0;
+  // In words, as TrainingData::identity().
+  virtual std::string identity() const = 0;
+  // Of an example, in tokens; all the same: 0.
+  virtual std::int64_t length(std::int64_t i) const = 0;
+  // What the model reads, and "label".
+  virtual models::Batch batch(std::span<const std::int64_t> examples) const = 0;
+  // The same, changed at random by whatever is to make a small set larger.
+  virtual models::Batch training_batch(std::span<const std::int64_t> examples, std::uint64_t /*seed*/) const {
+    return batch(examples);
+  }
+};
+
+const std::vector<FigureKind>& class_figures();
+std::unique_ptr<TrainingData> train_on(std::shared_ptr<const ClassExamples> examples, const config::Config& config);
+std::unique_ptr<EvaluationData> evaluate_on(std::shared_ptr<const ClassExamples> examples);
+
+// "label" [B] and the bookkeeping of a batch whose rows hold `tokens` positions each.
+models::Batch labelled_batch(const std::vector<std::int32_t>& labels, std::span<const std::int64_t> examples,
+                             std::int64_t tokens);
+
+}  // namespace headroom::tasks

@@ -1,0 +1,84 @@
+#include "headroom/data/example_order.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "headroom/core/error.h"
+
+namespace headroom::data {
+namespace example_order_test {
+
+std::int64_t length_of(std::int64_t example) {
+  return 1 + example * 7919 % 50;
+}
+
+ExampleOrder order(bool by_length, std::int64_t examples = 1003, std::int64_t batch = 8, std::uint64_t seed = 3) {
+  OrderOptions options{.examples = examples, .batch = batch, .seed = seed};
+  if (by_length) {
+    options.length = length_of;
+  }
+  return {std::move(options), "set"};
+}
+
+TEST(ExampleOrder, UsesEveryExampleOnceAnEpoch) {
+  for (const bool by_length : {false, true}) {
+    ExampleOrder o = order(by_length);
+    EXPECT_EQ(o.per_epoch(), 125);
+    std::vector<std::vector<std::int64_t>> epochs(2);
+    for (auto& epoch : epochs) {
+      std::set<std::int64_t> seen;
+      for (std::int64_t i = 0; i < o.per_epoch(); ++i) {
+        for (const std::int64_t example : o.next()) {
+          EXPECT_TRUE(seen.insert(example).second);
+          EXPECT_TRUE(example >= 0 && example < 1003);
+          epoch.push_back(example);
+        }
+      }
+      EXPECT_EQ(seen.size(), 1000U);
+    }
+    EXPECT_NE(epochs[0], epochs[1]) << "every epoch has its own order";
+  }
+}
+
+TEST(ExampleOrder, PutsLikeLengthsTogether) {
+  std::int64_t spread[2] = {0, 0};
+  for (const bool by_length : {false, true}) {
+    ExampleOrder o = order(by_length);
+    std::vector<std::int64_t> shortest;
+    for (int i = 0; i < 125; ++i) {
+      const std::vector<std::int64_t> batch = o.next();
+      const auto [low, high] = std::minmax_element(
+          batch.begin(), batch.end(), [](std::int64_t a, std::int64_t b) { return length_of(a) < length_of(b); });
+      spread[by_length ? 1 : 0] += length_of(*high) - length_of(*low);
+      shortest.push_back(length_of(*low));
+    }
+    EXPECT_FALSE(std::is_sorted(shortest.begin(), shortest.begin() + ExampleOrder::kPool)) << "not from short to long";
+  }
+  EXPECT_LT(spread[1] * 5, spread[0]);
+}
+
+TEST(ExampleOrder, GoesOnFromAnyPosition) {
+  for (const bool by_length : {false, true}) {
+    ExampleOrder whole = order(by_length);
+    for (int i = 0; i < 300; ++i) {
+      const DataPosition position = whole.position();
+      const std::vector<std::int64_t> expected = whole.next();
+      ExampleOrder part = order(by_length);
+      part.seek(position);
+      EXPECT_EQ(part.next(), expected) << i;
+    }
+  }
+  EXPECT_NE(order(true).next(), order(true, 1003, 8, 4).next()) << "another seed, another order";
+}
+
+TEST(ExampleOrder, RefusesWhatIsNotThere) {
+  EXPECT_THROW(order(false, 7), MisuseError);
+  ExampleOrder o = order(true);
+  EXPECT_THROW(o.seek({.epoch = 0, .step = 125}), MisuseError);
+  EXPECT_THROW(o.seek({.epoch = -1, .step = 0}), MisuseError);
+}
+
+}  // namespace example_order_test
+}  // namespace headroom::data

@@ -1,0 +1,249 @@
+#include "headroom/tasks/classification.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "eval/tiny.h"
+#include "headroom/core/error.h"
+#include "headroom/data/listops.h"
+#include "headroom/models/class_model.h"
+
+namespace headroom::tasks {
+namespace classification_test {
+
+// A few hundred short expressions and a model that has every dropout on.
+config::Config listops() {
+  config::Config config = tiny::config();
+  config.model.kind = config::ModelKind::classifier;
+  config.model.vocabulary_size = data::listops::kVocabulary;
+  config.model.context_length = 50;
+  config.model.memory_length = 0;
+  config.model.n_classes = 10;
+  config.model.d_head_hidden = 12;
+  config.model.attention.position = "learned";
+  config.tokenizer.vocabulary_size = data::listops::kVocabulary;
+  config.data.generator = config::Generator::listops;
+  config.data.generated_train = 300;
+  config.data.generated_validation = 70;
+  return config;
+}
+
+config::Config pictures(const tiny::Folder& folder) {
+  config::Config config = tiny::config();
+  config.model.kind = config::ModelKind::vision;
+  config.model.image_size = 4;
+  config.model.patch_size = 2;
+  config.model.image_channels = 1;
+  config.model.context_length = 4;
+  config.model.memory_length = 0;
+  config.model.n_classes = 3;
+  config.model.attention.position = "sinusoidal";
+  config.data.augment_shift = 1;
+  config.data.augment_flip = true;
+  std::string images("\0\0\x08\x03\0\0\0\x28\0\0\0\x04\0\0\0\x04", 16), labels("\0\0\x08\x01\0\0\0\x28", 8);
+  Random random(1);
+  for (int i = 0; i < 40; ++i) {
+    const auto label = static_cast<char>(random.below(3));
+    labels += label;
+    for (int pixel = 0; pixel < 16; ++pixel) {
+      images += static_cast<char>(random.below(50) + (pixel / 4 == label ? 150 : 0));
+    }
+  }
+  write_text_file(folder / "images", images);
+  write_text_file(folder / "labels", labels);
+  config.data.train = config.data.validation = {(folder / "images").string(), (folder / "labels").string()};
+  return config;
+}
+
+// Every attention whose results could depend on what stands beyond a sequence's end.
+std::vector<config::ModelOptions> models_to_pad() {
+  std::vector<config::ModelOptions> models(5, listops().model);
+  models[1].attention.score = "gaussian_mixture";
+  models[1].attention.projection = "dense";
+  models[2].attention.projection = "dense";
+  models[2].attention.position = "relative";
+  models[3].attention.projection = "dense";
+  models[3].attention.composition = "dynamic";
+  models[4].attention.projection = "dense";
+  models[4].attention.score = "linear";
+  return models;
+}
+
+TEST(Classification, PaddingNeverChangesAResult) {
+  const at::NoGradGuard no_grad;
+  const tiny::Folder folder;
+  config::Config config = listops();
+  const TaskData data = sequence_classification().open(config, folder.path());
+  models::Batch batch = data.training->next();
+  const at::Tensor tokens = batch.at("tokens");
+  ASSERT_LT(tokens.size(1), 50);
+  for (const config::ModelOptions& options : models_to_pad()) {
+    const auto model = models::make_model(options, 5, at::kDouble);
+    const auto& chooser = dynamic_cast<const models::ClassModel&>(*model);
+    const at::Tensor logits = chooser.class_logits(batch, {});
+    models::Batch padded = batch;
+    padded.tensors["tokens"] = at::constant_pad_nd(tokens, {0, 50 - tokens.size(1)}, 0);
+    EXPECT_LE((chooser.class_logits(padded, {}) - logits).abs().max().item<double>(), 1e-12);
+    for (std::int64_t row = 0; row < batch.rows(); ++row) {
+      const std::int64_t length = tokens[row].ne(0).sum().item<std::int64_t>();
+      models::Batch alone = batch.narrow(row, 1);
+      alone.tensors["tokens"] = tokens.narrow(0, row, 1).narrow(1, 0, length);
+      EXPECT_LE((chooser.class_logits(alone, {})[0] - logits[row]).abs().max().item<double>(), 1e-12);
+    }
+  }
+}
+
+TEST(Classification, EvaluationIsTheMeanOverExamplesInAnyBatches) {
+  const tiny::Folder folder;
+  const config::Config config = listops();
+  const auto model = models::make_model(config.model, 5);
+  const TaskData data = sequence_classification().open(config, folder.path());
+  const Evaluation alone = data.validation->evaluate(*model, {.batch_size = 1});
+  EXPECT_EQ(alone.tokens, 70);
+  // By definition.
+  const at::NoGradGuard no_grad;
+  const data::listops::Generated made = data::listops::generate(config.data);
+  double loss = 0.0, right = 0.0;
+  for (std::int64_t i = 0; i < 70; ++i) {
+    const auto symbols = made.validation.first.at(i);
+    const std::vector<std::int64_t> ids(symbols.begin(), symbols.end());
+    models::Batch one;
+    one.tensors["tokens"] = at::tensor(at::ArrayRef<std::int64_t>(ids), at::kLong).unsqueeze(0);
+    const at::Tensor logp =
+        dynamic_cast<const models::ClassModel&>(*model).class_logits(one, {})[0].to(at::kDouble).log_softmax(0);
+    const std::int32_t label = made.validation.labels[static_cast<std::size_t>(i)];
+    loss -= logp[label].item<double>() / 70.0;
+    right += logp.argmax().item<std::int64_t>() == label ? 1.0 / 70.0 : 0.0;
+  }
+  EXPECT_NEAR(alone.figures.at("loss"), loss, 1e-5);
+  EXPECT_NEAR(alone.figures.at("accuracy"), right, 1e-12);
+  for (const std::int64_t batch : {7, 64, 1000}) {
+    const Evaluation result = data.validation->evaluate(*model, {.batch_size = batch});
+    EXPECT_NEAR(result.figures.at("loss"), loss, 1e-5) << batch;
+    EXPECT_NEAR(result.figures.at("accuracy"), right, 1e-12) << batch;
+  }
+  EXPECT_EQ(data.validation->evaluate(*model, {.batch_size = 8, .most_tokens = 30}).tokens, 30);
+}
+
+bool same(const models::Batch& a, const models::Batch& b) {
+  return a.tensors.size() == b.tensors.size() &&
+         std::all_of(a.tensors.begin(), a.tensors.end(),
+                     [&](const auto& entry) { return at::equal(entry.second, b.at(entry.first)); });
+}
+
+// `steps` crosses the end of an epoch.
+void expect_exact_positions(const Task& task, const config::Config& config, int steps) {
+  const tiny::Folder folder;
+  const TaskData whole = task.open(config, folder.path()), part = task.open(config, folder.path());
+  EXPECT_EQ(whole.training->identity(), part.training->identity());
+  EXPECT_EQ(whole.tokenizer, nullptr);
+  for (int i = 0; i < steps; ++i) {
+    const data::DataPosition position = whole.training->position();
+    const models::Batch expected = whole.training->next();
+    EXPECT_EQ(expected.n_targets(), config.train.batch_size);
+    if (i % 3 == 0) {
+      part.training->seek(position);
+      EXPECT_TRUE(same(part.training->next(), expected)) << i;
+    }
+  }
+}
+
+TEST(Classification, GoesOnFromAnyPosition) {
+  expect_exact_positions(sequence_classification(), listops(), 80);
+  const tiny::Folder folder;
+  expect_exact_positions(image_classification(), pictures(folder), 12);
+}
+
+TEST(Classification, AugmentsTrainingPicturesAlone) {
+  const tiny::Folder folder;
+  config::Config config = pictures(folder);
+  config.train.batch_size = 40;  // an epoch a batch: the same pictures in another order
+  const auto brightness = [&](const TaskData& data) {
+    const at::Tensor images = data.training->next().at("images");
+    return std::get<0>(images.sum({1, 2, 3}).sort());
+  };
+  const TaskData augmented = image_classification().open(config, folder.path());
+  EXPECT_FALSE(at::equal(brightness(augmented), brightness(augmented))) << "moved out of the picture anew each epoch";
+  config.data.augment_shift = 0;
+  config.data.augment_flip = false;
+  const TaskData plain = image_classification().open(config, folder.path());
+  EXPECT_TRUE(at::allclose(brightness(plain), brightness(plain)));
+  const auto model = models::make_model(config.model, 5);
+  EXPECT_EQ(plain.validation->evaluate(*model, {}).figures, augmented.validation->evaluate(*model, {}).figures);
+}
+
+TEST(Classification, ReadsTextsAndPairsOfThem) {
+  const tiny::Folder folder;
+  config::Config config = listops();
+  config.data = {};
+  config.model.vocabulary_size = config.tokenizer.vocabulary_size = 256;
+  config.model.n_classes = 2;
+  config.model.paired = true;
+  write_text_file(folder / "pairs.tsv", "label\ttext\ttext2\n1\tone\tanother one\n0\ttwo\tthree\n");
+  config.data.train = config.data.validation = {(folder / "pairs.tsv").string()};
+  config.train.batch_size = 2;
+  const models::Batch batch = sequence_classification().open(config, folder.path()).training->next();
+  EXPECT_EQ(batch.at("tokens").sizes(), (at::IntArrayRef{2, 3}));
+  EXPECT_EQ(batch.at("second").sizes(), (at::IntArrayRef{2, 11}));
+  EXPECT_EQ(batch.tokens, 2 * (3 + 11));
+  const std::int64_t one = batch.at("label")[0].item<std::int64_t>() == 1 ? 0 : 1;
+  EXPECT_EQ(batch.at("tokens")[one][0].item<std::int64_t>(), 'o');
+  EXPECT_EQ(batch.at("second")[1 - one][5].item<std::int64_t>(), 0) << "padding";
+}
+
+TEST(Classification, EvaluatesAFile) {
+  const tiny::Folder folder;
+  const config::Config config = listops();
+  write_text_file(folder / "some.tsv", "3\t[MAX 3 1 ]\n0\t0\n");
+  const auto model = models::make_model(config.model, 5);
+  const auto data = sequence_classification().open_evaluation(
+      {.config = config, .tokenizer = nullptr, .files = {(folder / "some.tsv").string()}, .cache = folder.path()});
+  EXPECT_EQ(data->evaluate(*model, {}).tokens, 2);
+  const auto own = sequence_classification().open_evaluation(
+      {.config = config, .tokenizer = nullptr, .files = {}, .cache = folder.path()});
+  const TaskData opened = sequence_classification().open(config, folder.path());
+  EXPECT_EQ(own->evaluate(*model, {}).figures, opened.validation->evaluate(*model, {}).figures);
+}
+
+std::string refusal(const config::Config& config) {
+  try {
+    task_for(config.model, "train").open(config, ".");
+  } catch (const MisuseError& error) {
+    return error.what();
+  }
+  return "no refusal";
+}
+
+TEST(Classification, NamesWhatDoesNotFit) {
+  config::Config config = listops();
+  config.model.vocabulary_size = 12;
+  EXPECT_NE(refusal(config).find("model.vocabulary_size: must be at least 16"), std::string::npos);
+  config = listops();
+  config.model.context_length = 20;
+  EXPECT_NE(refusal(config).find("model.context_length: must be at least 50"), std::string::npos);
+  config = listops();
+  config.model.padding_token = 3;
+  EXPECT_NE(refusal(config).find("model.padding_token"), std::string::npos);
+  config = listops();
+  config.model.n_classes = 2;
+  EXPECT_NE(refusal(config).find("10 classes"), std::string::npos);
+  config = listops();
+  config.data.train = {"there.tsv"};
+  EXPECT_NE(refusal(config).find("data.validation: must name files"), std::string::npos);
+  config = listops();
+  config.data = {};
+  config.model.vocabulary_size = 256;
+  EXPECT_NE(refusal(config).find("data.train: names no files"), std::string::npos);
+  config = listops();
+  config.train.batch_size = 1000;
+  EXPECT_NE(refusal(config).find("too few for a batch of train.batch_size = 1000"), std::string::npos);
+  const tiny::Folder folder;
+  config = pictures(folder);
+  config.data.validation.clear();
+  EXPECT_NE(refusal(config).find("data.validation: names no files"), std::string::npos);
+}
+
+}  // namespace classification_test
+}  // namespace headroom::tasks
