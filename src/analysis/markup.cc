@@ -66,7 +66,8 @@ std::string plain_number(double number) {
   if (std::abs(number) >= 999.95) {
     return with_thousands(std::llround(number));
   }
-  return fmt::format("{:.{}f}", number, std::abs(number) < 99.995 ? 2 : 1);
+  constexpr double kShare = 0.99995;  // below, as accuracies are, two digits are too few
+  return fmt::format("{:.{}f}", number, std::abs(number) < kShare ? 4 : std::abs(number) < 99.995 ? 2 : 1);
 }
 
 std::string ratio_text(double ratio) {

@@ -14,7 +14,7 @@ std::string shorten(std::string_view text, std::size_t characters);
 // Three significant digits and a unit prefix: "763 k", "2.70 M", "5.37 G".
 std::string short_number(double number);
 
-// A perplexity, or a count in full: "7.37", "23.14", "120.2", "1,204".
+// A perplexity, an accuracy, or a count in full: "0.9531", "7.37", "23.14", "120.2", "1,204".
 std::string plain_number(double number);
 
 // Three significant digits and "x": "0.376x", "1x", "12.5x".

@@ -24,6 +24,8 @@ TEST(Markup, NumbersKeepThreeDigits) {
   EXPECT_EQ(short_number(453427200), "453 M");
   EXPECT_EQ(short_number(5368709120), "5.37 G");
   EXPECT_EQ(short_number(std::nan("")), "not finite");
+  EXPECT_EQ(plain_number(0.95312), "0.9531");
+  EXPECT_EQ(plain_number(1.0), "1.00");
   EXPECT_EQ(plain_number(7.3749), "7.37");
   EXPECT_EQ(plain_number(23.14), "23.14");
   EXPECT_EQ(plain_number(9.996), "10.00");
