@@ -36,7 +36,9 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("text_column", o.text_column, "classifier: column of the text");
   fields.add("second_column", o.second_column, "classifier, paired: column of the second text");
   fields.add("classes", o.classes, {},
-             "classifier: the labels' names in the order of their classes; []: labels are numbers from 0");
+             "classifier: the labels' names in the order of their classes; []: labels are numbers from 0; vision: the "
+             "folders' "
+             "names; []: sorted");
   fields.add("skip_bad_rows", o.skip_bad_rows,
              "leave out rows that cannot be used and say how many, instead of stopping");
   fields.add("pixel_mean", o.pixel_mean, {},

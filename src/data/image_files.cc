@@ -6,6 +6,7 @@
 #include "headroom/core/error.h"
 #include "headroom/data/images.h"
 #include "headroom/data/text.h"
+#include "image_folder.h"
 
 namespace headroom::data {
 namespace {
@@ -144,11 +145,7 @@ bool is_cifar(fs::path path) {
   return path.extension() == ".bin";
 }
 
-}  // namespace
-
-ImageSet read_images(const std::vector<std::string>& patterns, const ImageReading& reading) {
-  ImageSet set(reading.size, reading.channels);
-  const std::vector<fs::path> paths = expand_patterns(patterns);
+void read_files(const std::vector<fs::path>& paths, const ImageReading& reading, ImageSet& set) {
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (is_cifar(paths[i])) {
       read_cifar(paths[i], reading, set);
@@ -167,8 +164,24 @@ ImageSet read_images(const std::vector<std::string>& patterns, const ImageReadin
     read_idx(paths[i], *labels, reading, set);
     i += i + 1 < paths.size() && paths[i + 1] == *labels ? 1 : 0;
   }
+}
+
+}  // namespace
+
+ImageSet read_images(const std::vector<std::string>& patterns, const ImageReading& reading) {
+  ImageSet set(reading.size, reading.channels);
+  std::vector<std::string> files;
+  for (const std::string& pattern : patterns) {
+    std::error_code ignored;
+    if (fs::is_directory(pattern, ignored)) {
+      add_image_folder(pattern, reading, set);
+    } else {
+      files.push_back(pattern);
+    }
+  }
+  read_files(expand_patterns(files), reading, set);
   if (set.size() == 0) {
-    misuse("{}: holds no pictures", paths.front().string());
+    misuse("{}: holds no pictures", patterns.empty() ? "" : patterns.front());
   }
   return set;
 }

@@ -50,13 +50,15 @@ class ImageExamples : public ClassExamples {
 std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files, const config::Config& config,
                                           std::string_view key) {
   if (files.empty()) {
-    misuse("{}: names no files: pictures come from idx or CIFAR files", key);
+    misuse("{}: names no files: pictures come from idx or CIFAR files, or folders of PNG and JPEG files", key);
   }
   const config::ModelOptions& model = config.model;
-  return std::make_shared<ImageExamples>(
-      data::read_images(files,
-                        {.size = model.image_size, .channels = model.image_channels, .n_classes = model.n_classes}),
-      config);
+  return std::make_shared<ImageExamples>(data::read_images(files, {.size = model.image_size,
+                                                                   .channels = model.image_channels,
+                                                                   .n_classes = model.n_classes,
+                                                                   .classes = config.data.classes,
+                                                                   .skip_bad = config.data.skip_bad_rows}),
+                                         config);
 }
 
 class ImageClassification : public Task {

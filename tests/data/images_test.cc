@@ -32,7 +32,7 @@ std::string idx_labels(const std::string& labels) {
   return big_endian(0x0801) + big_endian(static_cast<std::uint32_t>(labels.size())) + labels;
 }
 
-constexpr ImageReading kSmall = {.size = 4, .channels = 1, .n_classes = 10};
+const ImageReading kSmall = {.size = 4, .channels = 1, .n_classes = 10};
 
 class Images : public FolderTest {
  protected:

@@ -1,4 +1,4 @@
-// Labelled pictures in memory, from idx and CIFAR files.
+// Labelled pictures in memory, from idx and CIFAR files and from folders of PNG and JPEG files.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@ namespace headroom::data {
 struct ImageReading {
   std::int64_t size = 0, channels = 1;  // what the pictures must have
   std::int64_t n_classes = 0;
+  std::vector<std::string> classes;  // names of the folders, in the order of their classes; empty: sorted
+  bool skip_bad = false;             // files of a folder that cannot be read are counted and told of in a warning
 };
 
 class ImageSet {
@@ -36,11 +38,13 @@ class ImageSet {
   std::vector<std::int32_t> labels_;
 };
 
-// Any file may be gzip.
-//   idx    by its first bytes: unsigned bytes with 3 axes are pictures of one channel, with 1 axis labels. The labels
-//          of "train-images-idx3-ubyte" stand in "train-labels-idx1-ubyte" next to it (also with dots for the hyphens
-//          before "idx"), unless the pattern right after it names a file of labels.
-//   .bin   CIFAR's binary files: a label (with 20 or 100 classes a coarse and a fine one), then 3 planes of 32 x 32.
+// Files, which may be gzip, or folders:
+//   idx     by its first bytes: unsigned bytes with 3 axes are pictures of one channel, with 1 axis labels. The labels
+//           of "train-images-idx3-ubyte" stand in "train-labels-idx1-ubyte" next to it (also with a dot before "idx"),
+//           unless the file named after it holds labels.
+//   .bin    CIFAR's binary files: a label (with 20 or 100 classes a coarse and a fine one), then 3 planes of 32 x 32.
+//   folder  holds a folder for each class, and these PNG and JPEG files; hidden ones are left out. Their middle square
+//           is scaled to what the size must be.
 // Throws MisuseError naming the file, and what was found and expected: another format, pictures of another size, a
 // file that is shorter or longer than it says, other numbers of pictures and labels, labels out of range. Allocates
 // for what is there, not for what a file says.
