@@ -8,7 +8,7 @@
 namespace headroom::data::listops {
 namespace {
 
-constexpr std::pair<std::string_view, Symbol> kOperators[] = {
+constexpr std::pair<std::string_view, std::uint16_t> kOperators[] = {
     {"[MIN", kMin}, {"[MAX", kMax}, {"[MED", kMed}, {"[SM", kSm}};
 constexpr std::size_t kDigits = 10;
 

@@ -29,8 +29,8 @@ bool is_csv(std::filesystem::path path) {
 
 struct TableReader::Parts {
   std::string path;
-  bool quotes;
-  char separator;
+  bool quotes = false;
+  char separator = 0;
   std::unique_ptr<TextFile> file;
   std::string text;  // read, used up to `at`
   std::size_t at = 0;

@@ -59,7 +59,7 @@ config::Config pictures(const tiny::Folder& folder) {
 
 // Every attention whose results could depend on what stands beyond a sequence's end.
 std::vector<config::ModelOptions> models_to_pad() {
-  std::vector<config::ModelOptions> models(5, listops().model);
+  std::vector<config::ModelOptions> models(7, listops().model);
   models[1].attention.score = "gaussian_mixture";
   models[1].attention.projection = "dense";
   models[2].attention.projection = "dense";
@@ -68,6 +68,9 @@ std::vector<config::ModelOptions> models_to_pad() {
   models[3].attention.composition = "dynamic";
   models[4].attention.projection = "dense";
   models[4].attention.score = "linear";
+  models[5] = models[1];
+  models[5].attention.position = "relative";
+  models[6].attention.projection = "routed_heads";
   return models;
 }
 

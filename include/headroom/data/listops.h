@@ -17,7 +17,7 @@
 namespace headroom::data::listops {
 
 // Padding is 0, the digits 0..9 are 1..10, the operators with their opening bracket 11..14, the closing bracket is 15.
-enum Symbol : std::uint16_t { kPadding = 0, kDigit = 1, kMin = 11, kMax = 12, kMed = 13, kSm = 14, kEnd = 15 };
+inline constexpr std::uint16_t kPadding = 0, kDigit = 1, kMin = 11, kMax = 12, kMed = 13, kSm = 14, kEnd = 15;
 inline constexpr std::int64_t kVocabulary = 16, kClasses = 10;
 
 // Throws MisuseError saying what is wrong at which column: an unknown word, brackets or parentheses that do not match,
