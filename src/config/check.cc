@@ -3,6 +3,7 @@
 
 #include "checker.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/special_tokens.h"
 
 namespace headroom::config {
 namespace {
@@ -12,6 +13,8 @@ using detail::Checker;
 void check_tokenizer(const Config& config, std::string_view origin) {
   const TokenizerOptions& t = config.tokenizer;
   const std::int64_t known = config.model.vocabulary_size;
+  const std::int64_t special = special_tokens(config.model.kind);
+  const std::string besides = special == 0 ? "" : fmt::format(" and {} special ones", special);
   const Checker model(origin, "model"), tokenizer(origin, "tokenizer");
   if (!t.model.empty() || config.model.kind == ModelKind::vision) {
     return;  // the file tells its size when it is read; pictures have no tokens
@@ -20,11 +23,12 @@ void check_tokenizer(const Config& config, std::string_view origin) {
                     "must be above 0 with {}", detail::setting("kind", t.kind));
   if (t.kind == TokenizerKind::bytes) {
     // Fewer than 256: only the byte values that the training text holds.
-    const std::int64_t size = std::min(kByteValues, t.vocabulary_size);
-    model.require(known == size, "vocabulary_size", "must be {}, the size of the bytes tokenizer, got {}", size, known);
+    const std::int64_t size = std::min(kByteValues, t.vocabulary_size) + special;
+    model.require(known == size, "vocabulary_size", "must be {}, the size of the bytes tokenizer{}, got {}", size,
+                  besides, known);
   } else {
-    model.require(known >= t.vocabulary_size, "vocabulary_size", "must hold the {} tokens of the tokenizer, got {}",
-                  t.vocabulary_size, known);
+    model.require(known >= t.vocabulary_size + special, "vocabulary_size",
+                  "must hold the {} tokens of the tokenizer{}, got {}", t.vocabulary_size, besides, known);
   }
 }
 

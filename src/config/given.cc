@@ -2,14 +2,17 @@
 
 #include <algorithm>
 
+#include "headroom/config/special_tokens.h"
+
 namespace headroom::config::detail {
 
 void decide_vocabulary(Config& config, const GivenKeys& given) {
   const bool model = given.contains("model.vocabulary_size");
   TokenizerOptions& tokenizer = config.tokenizer;
+  const std::int64_t special = special_tokens(config.model.kind);
   if (!given.contains("tokenizer.vocabulary_size")) {
     if (model) {
-      tokenizer.vocabulary_size = config.model.vocabulary_size;
+      tokenizer.vocabulary_size = std::max<std::int64_t>(config.model.vocabulary_size - special, 0);
     } else if (tokenizer.kind == TokenizerKind::bytes) {
       tokenizer.vocabulary_size = kByteValues;
     }
@@ -17,7 +20,8 @@ void decide_vocabulary(Config& config, const GivenKeys& given) {
   config.vocabulary_follows_tokenizer = !model;
   if (!model && tokenizer.vocabulary_size > 0) {  // 0: as many words as the text has
     const bool bytes = tokenizer.kind == TokenizerKind::bytes;
-    config.model.vocabulary_size = bytes ? std::min(kByteValues, tokenizer.vocabulary_size) : tokenizer.vocabulary_size;
+    const std::int64_t ids = bytes ? std::min(kByteValues, tokenizer.vocabulary_size) : tokenizer.vocabulary_size;
+    config.model.vocabulary_size = ids + special;
   }
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "headroom/core/error.h"
-#include "shuffle.h"
+#include "headroom/data/shuffle.h"
 
 namespace headroom::data {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "checksums.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/special_tokens.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
@@ -145,9 +146,10 @@ std::shared_ptr<const data::Tokenizer> read_tokenizer(const SafetensorsFile& fil
     misuse("{}: its tokenizer is {}, but the file says {}", origin, tokenizer->name(),
            file.metadata_at("tokenizer_name"));
   }
-  if (tokenizer->vocabulary_size() != config.model.vocabulary_size) {
+  const std::int64_t special = config::special_tokens(config.model.kind);
+  if (tokenizer->vocabulary_size() + special != config.model.vocabulary_size) {
     misuse("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", origin, tokenizer->name(),
-           tokenizer->vocabulary_size(), config.model.vocabulary_size);
+           tokenizer->vocabulary_size(), config.model.vocabulary_size - special);
   }
   return tokenizer;
 }

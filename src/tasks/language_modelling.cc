@@ -1,19 +1,13 @@
 #include "headroom/tasks/language_modelling.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
-#include "headroom/data/text.h"
 #include "text_batch.h"
+#include "text_data.h"
 
 namespace headroom::tasks {
 namespace {
-
-namespace fs = std::filesystem;
 
 class TextTraining : public TrainingData {
  public:
@@ -68,24 +62,6 @@ class TextEvaluation : public EvaluationData {
   std::shared_ptr<const data::Tokenizer> tokenizer_;
 };
 
-void check_tokenizer(const data::TokenFile& file, const data::Tokenizer& tokenizer, std::string_view whose) {
-  if (file.tokenizer_name() != tokenizer.name()) {
-    misuse("{}: was made with tokenizer {}, but {} is {}", file.path().string(), file.tokenizer_name(), whose,
-           tokenizer.name());
-  }
-}
-
-// Text as tokens, in a file that goes as soon as it is mapped.
-std::shared_ptr<const data::TokenFile> encode(data::TextSource& text, const data::Tokenizer& tokenizer,
-                                              const fs::path& folder) {
-  make_folder(folder);
-  const fs::path file = folder / fmt::format("evaluate-{}.tokens", getpid());
-  data::write_token_file(text, tokenizer, file);
-  auto tokens = std::make_shared<const data::TokenFile>(file);
-  fs::remove(file);
-  return tokens;
-}
-
 class LanguageModelling : public Task {
  public:
   std::string_view name() const override { return "language modelling"; }
@@ -118,44 +94,17 @@ class LanguageModelling : public Task {
     }
   }
 
-  TaskData open(const config::Config& config, const fs::path& cache) const override {
-    const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
-    const auto train = std::make_shared<const data::TokenFile>(prepared.train),
-               validation = std::make_shared<const data::TokenFile>(prepared.validation);
-    const data::Tokenizer& tokenizer = *prepared.tokenizer;
-    check_tokenizer(*train, tokenizer, "the run's");
-    check_tokenizer(*validation, tokenizer, "the run's");
-    if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
-      misuse("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
-             tokenizer.name(), config.model.vocabulary_size);
-    }
+  TaskData open(const config::Config& config, const std::filesystem::path& cache) const override {
+    TextData text = open_text_data(config, cache);
     TaskData data;
-    data.tokenizer = prepared.tokenizer;
-    data.training = std::make_unique<TextTraining>(train, config);
-    data.validation = std::make_unique<TextEvaluation>(validation, prepared.tokenizer);
+    data.tokenizer = text.tokenizer;
+    data.training = std::make_unique<TextTraining>(text.train, config);
+    data.validation = std::make_unique<TextEvaluation>(text.validation, text.tokenizer);
     return data;
   }
 
   std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
-    std::shared_ptr<const data::TokenFile> tokens = open_tokens(request);
-    check_tokenizer(*tokens, *request.tokenizer, "the checkpoint's");
-    return std::make_unique<TextEvaluation>(std::move(tokens), request.tokenizer);
-  }
-
- private:
-  static std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
-    const config::DataOptions& options = request.config.data;
-    const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
-    if (std::any_of(files.begin(), files.end(), data::is_token_file)) {
-      if (files.size() > 1) {
-        misuse("evaluate: --data: a prepared token file must stand alone, got {} files", files.size());
-      }
-      return std::make_shared<const data::TokenFile>(files.front());
-    }
-    const std::unique_ptr<data::TextSource> text = request.files.empty()
-                                                       ? data::open_part(options, data::Part::validation)
-                                                       : data::open_text(request.files, options);
-    return encode(*text, *request.tokenizer, request.cache);
+    return std::make_unique<TextEvaluation>(open_evaluation_text(request), request.tokenizer);
   }
 };
 

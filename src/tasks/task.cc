@@ -3,6 +3,7 @@
 #include "headroom/core/error.h"
 #include "headroom/tasks/classification.h"
 #include "headroom/tasks/language_modelling.h"
+#include "headroom/tasks/masked_language_modelling.h"
 
 namespace headroom::tasks {
 
@@ -15,6 +16,7 @@ const Task& task_for(const config::ModelOptions& model, std::string_view what) {
     case config::ModelKind::vision:
       return image_classification();
     case config::ModelKind::masked_language_model:
+      return masked_language_modelling();
     case config::ModelKind::encoder_decoder:
       break;
   }

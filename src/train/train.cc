@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "headroom/config/special_tokens.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
@@ -220,7 +221,7 @@ TrainResult train(const TrainRequest& request) {
   config::Config config = settle(request.config, past);
   tasks::TaskData data = task.open(config, request.cache);
   if (config.vocabulary_follows_tokenizer && data.tokenizer != nullptr) {
-    config.model.vocabulary_size = data.tokenizer->vocabulary_size();
+    config.model.vocabulary_size = data.tokenizer->vocabulary_size() + config::special_tokens(config.model.kind);
     config::check(config, "train");
   }
   if (past) {

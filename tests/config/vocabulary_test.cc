@@ -45,6 +45,16 @@ TEST(Vocabulary, OneGivenDecidesTheOther) {
   EXPECT_EQ(sizes("tokenizer.model = \"a.model\"").follows, true);
 }
 
+TEST(Vocabulary, MaskedModelsHaveTwoIdsMore) {
+  const std::string masked = "model.kind = \"masked_language_model\"\n", bytes = "tokenizer.kind = \"bytes\"\n";
+  EXPECT_EQ(sizes(masked + "tokenizer.vocabulary_size = 3000"), (Sizes{3002, 3000, true}));
+  EXPECT_EQ(sizes(masked + "model.vocabulary_size = 3000"), (Sizes{3000, 2998, false}));
+  EXPECT_EQ(sizes(masked + bytes), (Sizes{258, 256, true}));
+  const Config equal = parse_config(masked + "model.vocabulary_size = 99\ntokenizer.vocabulary_size = 99", "x");
+  EXPECT_EQ(complaint_of([&] { check(equal, "x"); }),
+            "x: model.vocabulary_size: must hold the 99 tokens of the tokenizer and 2 special ones, got 99");
+}
+
 TEST(Vocabulary, WhatIsWrittenIsGiven) {
   const Config config = parse_config("tokenizer.vocabulary_size = 3000", "x");
   EXPECT_EQ(sizes_of(parse_config(to_toml(config), "copy")), (Sizes{3000, 3000, false}));

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <set>
 
-#include "data/shuffle.h"
 #include "headroom/core/safetensors.h"
+#include "headroom/data/shuffle.h"
 #include "support.h"
 #include "token_files.h"
 

@@ -116,6 +116,27 @@ TEST_F(Train, ResumedFromAnyStepIsTheSameRun) {
   }
 }
 
+TEST_F(Train, MaskedLanguageModelsResumeToo) {
+  config_.model.kind = config::ModelKind::masked_language_model;
+  config_.model.vocabulary_size = 258;
+  config_.model.memory_length = 0;
+  config_.model.context_length = 24;
+  config_.train.steps = 40;  // beyond the end of the first epoch
+  config_.train.checkpoint_every = 13;
+  config_.train.keep_checkpoints = 100;
+  const TrainResult whole = train(request("whole"));
+  EXPECT_LT(whole.figures().at("loss"), 5.0) << "5.5 is chance";
+  for (const std::int64_t step : {13, 26}) {
+    const std::string name = fmt::format("from{}", step);
+    fs::create_directories(folder_ / name / "checkpoints");
+    fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
+             folder_ / name / "checkpoints");
+    const TrainResult rest = train(request(name, true));
+    EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
+    EXPECT_EQ(rest.figures(), whole.figures()) << step;
+  }
+}
+
 TEST_F(Train, ChunksResumeToo) {
   config_.data.batching = config::Batching::chunks;
   config_.model.memory_length = 0;

@@ -1,0 +1,75 @@
+#include "text_data.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "headroom/config/special_tokens.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/data/text.h"
+
+namespace headroom::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_tokenizer(const data::TokenFile& file, const data::Tokenizer& tokenizer, std::string_view whose) {
+  if (file.tokenizer_name() != tokenizer.name()) {
+    misuse("{}: was made with tokenizer {}, but {} is {}", file.path().string(), file.tokenizer_name(), whose,
+           tokenizer.name());
+  }
+}
+
+// Text as tokens, in a file that goes as soon as it is mapped.
+std::shared_ptr<const data::TokenFile> encode(data::TextSource& text, const data::Tokenizer& tokenizer,
+                                              const fs::path& folder) {
+  make_folder(folder);
+  const fs::path file = folder / fmt::format("evaluate-{}.tokens", getpid());
+  data::write_token_file(text, tokenizer, file);
+  auto tokens = std::make_shared<const data::TokenFile>(file);
+  fs::remove(file);
+  return tokens;
+}
+
+std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
+  const config::DataOptions& options = request.config.data;
+  const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
+  if (std::any_of(files.begin(), files.end(), data::is_token_file)) {
+    if (files.size() > 1) {
+      misuse("evaluate: --data: a prepared token file must stand alone, got {} files", files.size());
+    }
+    return std::make_shared<const data::TokenFile>(files.front());
+  }
+  const std::unique_ptr<data::TextSource> text = request.files.empty()
+                                                     ? data::open_part(options, data::Part::validation)
+                                                     : data::open_text(request.files, options);
+  return encode(*text, *request.tokenizer, request.cache);
+}
+
+}  // namespace
+
+TextData open_text_data(const config::Config& config, const fs::path& cache) {
+  const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
+  TextData opened{.tokenizer = prepared.tokenizer,
+                  .train = std::make_shared<const data::TokenFile>(prepared.train),
+                  .validation = std::make_shared<const data::TokenFile>(prepared.validation)};
+  const data::Tokenizer& tokenizer = *opened.tokenizer;
+  check_tokenizer(*opened.train, tokenizer, "the run's");
+  check_tokenizer(*opened.validation, tokenizer, "the run's");
+  const std::int64_t special = config::special_tokens(config.model.kind);
+  const std::int64_t size = tokenizer.vocabulary_size() + special;
+  if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
+    misuse("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
+           special == 0 ? "" : fmt::format(" and {} special tokens", special), config.model.vocabulary_size);
+  }
+  return opened;
+}
+
+std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request) {
+  std::shared_ptr<const data::TokenFile> tokens = open_tokens(request);
+  check_tokenizer(*tokens, *request.tokenizer, "the checkpoint's");
+  return tokens;
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,23 @@
+// What the tasks that read plain text share: its parts as token files of one tokenizer.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "headroom/data/token_file.h"
+#include "headroom/tasks/task.h"
+
+namespace headroom::tasks {
+
+struct TextData {
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<const data::TokenFile> train, validation;
+};
+
+// Both parts of a run, made first where need be. Throws MisuseError, also where the model's vocabulary does not fit.
+TextData open_text_data(const config::Config& config, const std::filesystem::path& cache);
+
+// The text that a trained model is to be evaluated on, in its tokenizer's tokens. Throws MisuseError.
+std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request);
+
+}  // namespace headroom::tasks
