@@ -133,6 +133,25 @@ at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const
   return parts_->head->logits(parts_->hidden(inputs, memory, context), context);
 }
 
+TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory,
+                                 const nn::Context& context) const {
+  constexpr std::int64_t kAtOnce = 1024;  // places whose V scores are held together
+  const at::Tensor h = parts_->hidden(inputs, memory, context).reshape({-1, parts_->options.d_model});
+  const at::Tensor all = targets.reshape({-1}), places = all.ge(0).nonzero().squeeze(1);
+  TokenScores scores{.log_probability = at::empty(places.sizes(), h.options().dtype(at::kDouble)),
+                     .likeliest = at::empty(places.sizes(), h.options().dtype(at::kBool))};
+  for (std::int64_t begin = 0; begin < places.size(0); begin += kAtOnce) {
+    const std::int64_t count = std::min(kAtOnce, places.size(0) - begin);
+    const at::Tensor now = places.narrow(0, begin, count);
+    const at::Tensor logits = parts_->head->logits(h.index_select(0, now), context);
+    const at::Tensor log_p = logits.to(at::promote_types(logits.scalar_type(), at::kFloat)).log_softmax(-1);
+    const at::Tensor right = log_p.gather(1, all.index_select(0, now).unsqueeze(1)).squeeze(1);
+    scores.log_probability.narrow(0, begin, count).copy_(right);
+    scores.likeliest.narrow(0, begin, count).copy_(right.ge(log_p.amax(1)));
+  }
+  return scores;
+}
+
 std::unique_ptr<DecodeState, void (*)(DecodeState*)> LanguageModel::start_decoding(std::int64_t batch) const {
   auto* state = new DecodeState;
   for (const Block& block : parts_->blocks) {

@@ -53,7 +53,7 @@ TEST(PackSentences, FillsRowsWithWholeSentences) {
     rows.emplace_back(ids.begin(), ids.end());
   }
   // "rs" comes after the rest of the long sentence; "tuvw" does not fit there any more.
-  EXPECT_EQ(rows, (std::vector<std::string>{"ab\ncd\n", "\n", "efghij", "klmnop", "q\nrs\n", "tuvw\n", "x"}));
+  EXPECT_EQ(rows, (std::vector<std::string>{"ab\ncd\n", "\n", "efghij", "klmnop", "q\nrs\n", "tuvw\nx"}));
   std::int64_t place = 0;
   for (const Stretch& stretch : pack_sentences(*file, std::nullopt, 6)) {
     EXPECT_EQ(stretch.begin, place);

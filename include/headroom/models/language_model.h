@@ -16,6 +16,12 @@ namespace headroom::models {
 // Incremental decoding: keys and values of the tokens seen so far. Opaque to callers; made by start_decoding().
 struct DecodeState;
 
+// What a model makes of given tokens, of N places.
+struct TokenScores {
+  at::Tensor log_probability;  // [N] float64, in nats
+  at::Tensor likeliest;        // [N] bool: no other token is likelier
+};
+
 // Its memory holds the inputs of each layer during the previous chunk, [B, M, d].
 class LanguageModel : public Model {
  public:
@@ -37,6 +43,10 @@ class LanguageModel : public Model {
   Loss loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const;
   // `inputs` [B, T] -> logits [B, T, V].
   at::Tensor logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const;
+  // Of the tokens `targets` [B, T] at least 0, in row-major order; `inputs` [B, T] and `memory` as for logits(). The
+  // vocabulary's scores are computed for these places only, some at a time.
+  TokenScores score(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory,
+                    const nn::Context& context) const;
 
   // Decoding: feed any number of tokens [B, n], get the logits [B, V] after the last one. Equals logits() over
   // consecutive chunks of context_length with carried memory. Without memory, a full context slides: its last half

@@ -3,11 +3,57 @@
 #include "headroom/core/system.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/tasks/task.h"
+#include "headroom/tasks/zero_shot.h"
 #include "headroom/train/compute.h"
 
 namespace headroom::cli {
 
+namespace {
+
+// A test without training.
+int run_test(const Evaluate& command, const EngineRequest& request) {
+  if (command.data.size() != 1) {
+    misuse("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
+           command.data.size());
+  }
+  const at::Device device = train::resolve(command.device);
+  const std::filesystem::path file = eval::find_checkpoint(command.model);
+  const eval::Checkpoint checkpoint = eval::read_checkpoint(file);
+  const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
+  catch_interrupts();
+  const tasks::ZeroShotResult result =
+      tasks::evaluate_zero_shot(models::as_language_model(*model, "evaluate --task"), *checkpoint.tokenizer,
+                                {.task = command.task,
+                                 .data = command.data.front(),
+                                 .shots = command.shots,
+                                 .options = {.batch_size = command.batch_size,
+                                             .context = train::make_context(checkpoint.config.train, device),
+                                             .show_progress = true}});
+  if (!result.complete) {
+    log_info("interrupted");
+    return kInterrupted;
+  }
+  request.output.text(tasks::to_text(result));
+  Json document = tasks::to_json(result);
+  document["checkpoint"] = file.string();
+  document["step"] = checkpoint.step;
+  document["config"] = {{"model", "headroom"},
+                        {"model_args", fmt::format("checkpoint={}", file.string())},
+                        {"batch_size", command.batch_size},
+                        {"device", device.str()}};
+  request.output.document(document);
+  return 0;
+}
+
+}  // namespace
+
 int run(const Evaluate& command, const EngineRequest& request) {
+  if (!command.task.empty()) {
+    return run_test(command, request);
+  }
+  if (command.shots > 0) {
+    misuse("evaluate: --shots needs --task");
+  }
   const at::Device device = train::resolve(command.device);
   const std::filesystem::path file = eval::find_checkpoint(command.model);
   eval::Checkpoint checkpoint = eval::read_checkpoint(file);

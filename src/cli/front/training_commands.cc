@@ -39,8 +39,10 @@ void add_train(Program& program) {
 void add_evaluate(Program& program) {
   auto options = std::make_shared<Evaluate>();
   CLI::App& command = program.add(
-      program.root(), "evaluate", "Measure a trained model: perplexity, accuracy, whatever it was trained for.",
-      "headroom evaluate runs/first --data held_out.txt", [&program, options] { return program.engine(*options); });
+      program.root(), "evaluate",
+      "Measure a trained model: perplexity, accuracy, whatever it was trained for, or a test without training.",
+      "headroom evaluate runs/first --data held_out.txt\n  headroom evaluate runs/first --task blimp --data blimp.tar.gz",
+      [&program, options] { return program.engine(*options); });
   command.add_option("RUN", options->model, "run folder or checkpoint file")->required()->type_name("");
   command
       .add_option(
@@ -49,7 +51,16 @@ void add_evaluate(Program& program) {
           "file (default: the run's validation data)")
       ->allow_extra_args(false)
       ->type_name("FILE");
-  command.add_option("--batch-size", options->batch_size, "contiguous streams or examples read side by side")
+  command
+      .add_option("--task", options->task,
+                  "a test scored from log-probabilities: lambada, blimp, cbt, piqa, ..., composition; --data is its file, "
+                  "folder or tar archive")
+      ->type_name("NAME");
+  command.add_option("--shots", options->shots, "with --task: solved examples in front of each question")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000).description(""))
+      ->type_name("N");
+  command.add_option("--batch-size", options->batch_size, "contiguous streams, examples or texts read side by side")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20).description(""))
       ->type_name("N");

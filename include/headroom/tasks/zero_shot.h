@@ -1,0 +1,65 @@
+// Tests without training, scored from a language model's log-probabilities: LAMBADA, BLiMP, the Children's Book Test
+// and multiple choice.
+//
+// The measures: LAMBADA's last word must be what greedy decoding writes. BLiMP: the sum of a sentence's
+// log-probabilities, which must be higher for the grammatical one. CBT: the log-probability a token of the answer and
+// the rest of its sentence, which must be above that of every other candidate. Multiple choice: the highest sum of an
+// answer's log-probabilities ("acc"), and the highest sum a byte ("acc_norm"), as in lm-evaluation-harness.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "headroom/core/json.h"
+#include "headroom/data/tokenizer.h"
+#include "headroom/models/language_model.h"
+#include "headroom/tasks/task.h"
+
+namespace headroom::tasks {
+
+struct ZeroShotRequest {
+  std::string task;            // one of zero_shot_tasks()
+  std::filesystem::path data;  // a file, a folder or a tar archive
+  std::int64_t shots = 0;      // solved examples in front of each question, drawn from the other questions of the file
+  EvaluateOptions options;
+};
+
+// Counts over questions, each right or wrong.
+struct Tally {
+  std::int64_t questions = 0, right = 0, right_normalised = 0;
+  double log_probability = 0.0;  // of the right answers
+  double accuracy() const { return static_cast<double>(right) / static_cast<double>(questions); }
+  double accuracy_normalised() const { return static_cast<double>(right_normalised) / static_cast<double>(questions); }
+};
+
+struct ZeroShotResult {
+  std::string task;
+  std::int64_t shots = 0;
+  bool normalised = false, perplexity = false;  // whether the task has these figures
+  std::map<std::string, Tally> subsets;         // by name; one without a name where there are no subsets
+  std::int64_t truncated = 0, texts = 0, tokens = 0;
+  double seconds = 0.0;
+  bool complete = true;  // false: Ctrl-C, and there are no figures
+
+  double accuracy() const;        // mean over subsets
+  double accuracy_error() const;  // its standard error
+};
+
+std::vector<std::string> zero_shot_tasks();
+
+// Throws MisuseError for an unknown task (naming the nearest), unreadable data (naming file and line), shots that the
+// task has no use for or the data too few rows for.
+ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
+                                  const ZeroShotRequest& request);
+
+// "task", "accuracy", "subsets" (name -> accuracy), ..., and beside them what lm-evaluation-harness writes: "results",
+// "groups", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples".
+Json to_json(const ZeroShotResult& result);
+
+// A line a subset, then the whole.
+std::string to_text(const ZeroShotResult& result);
+
+}  // namespace headroom::tasks

@@ -1,0 +1,272 @@
+#include "questions.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "headroom/core/error.h"
+#include "headroom/core/json.h"
+
+namespace headroom::tasks::zero_shot {
+namespace {
+
+using data::Document;
+
+constexpr std::string_view kBlanks = " \t\r\n";
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+// Calls use(row, where) for each line's object.
+template <class Use>
+void for_each_row(const Document& document, Use&& use) {
+  data::for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
+    if (trimmed(line).empty()) {
+      return;
+    }
+    const std::string where = fmt::format("{}:{}", document.name, number);
+    const Json row = parse_json(line, where);
+    if (!row.is_object()) {
+      misuse("{}: must be a JSON object, got {}", where, row.type_name());
+    }
+    use(row, where);
+  });
+}
+
+const Json& value(const Json& row, const char* key, const std::string& where) {
+  const auto found = row.find(key);
+  if (found == row.end()) {
+    misuse("{}: has no field \"{}\"", where, key);
+  }
+  return *found;
+}
+
+std::string text_in(const Json& row, const char* key, const std::string& where) {
+  const Json& found = value(row, key, where);
+  if (!found.is_string() || trimmed(found.get_ref<const std::string&>()).empty()) {
+    misuse("{}: field \"{}\" must be a text, got {}", where, key,
+           found.is_string() ? "an empty one" : std::string(found.type_name()));
+  }
+  return found.get<std::string>();
+}
+
+std::vector<std::string> texts_in(const Json& row, const char* key, const std::string& where) {
+  const Json& found = value(row, key, where);
+  const bool texts =
+      found.is_array() && found.size() >= 2 && std::all_of(found.begin(), found.end(), [](const Json& x) {
+        return x.is_string() && !trimmed(x.get_ref<const std::string&>()).empty();
+      });
+  if (!texts) {
+    misuse("{}: field \"{}\" must be a list of two or more texts", where, key);
+  }
+  return found.get<std::vector<std::string>>();
+}
+
+std::size_t gold_in(const Json& row, std::size_t choices, const std::string& where) {
+  const Json& found = value(row, "gold", where);
+  if (!found.is_number_unsigned() || found.get<std::uint64_t>() >= choices) {
+    misuse("{}: field \"gold\" must be the place of the right choice, 0 to {}, got {}", where, choices - 1,
+           to_json_line(found));
+  }
+  return found.get<std::size_t>();
+}
+
+// LAMBADA: a passage, whose last word is asked for.
+Question passage(std::string_view text, std::string where) {
+  text = trimmed(text);
+  const std::size_t blank = text.find_last_of(kBlanks);
+  if (blank == std::string_view::npos) {
+    misuse("{}: must be a passage of several words, got \"{}\"", where, text);
+  }
+  const std::string context(trimmed(text.substr(0, blank)));
+  return {.choices = {{context, fmt::format(" {}", text.substr(blank + 1))}}, .where = std::move(where)};
+}
+
+QuestionSets read_lambada(const std::vector<Document>& documents) {
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
+    if (document.text.starts_with('{')) {
+      for_each_row(document, [&](const Json& row, const std::string& where) {
+        questions.push_back(passage(text_in(row, "text", where), where));
+      });
+      continue;
+    }
+    data::for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
+      if (!trimmed(line).empty()) {
+        questions.push_back(passage(line, fmt::format("{}:{}", document.name, number)));
+      }
+    });
+  }
+  return sets;
+}
+
+QuestionSets read_blimp(const std::vector<Document>& documents) {
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    for_each_row(document, [&](const Json& row, const std::string& where) {
+      const auto subset = row.find("UID");
+      const std::string name = subset != row.end() && subset->is_string() ? subset->get<std::string>() : document.stem;
+      Question question{.where = where};
+      for (const char* key : {"sentence_good", "sentence_bad"}) {
+        question.choices.push_back({"", text_in(row, key, where)});
+      }
+      sets[name].push_back(std::move(question));
+    });
+  }
+  return sets;
+}
+
+// The Children's Book Test: 20 numbered lines, then "21 <question with XXXXX>\t<answer>\t\t<candidate>|<candidate>...".
+class Story {
+ public:
+  // The question, with the line that ends it.
+  std::optional<Question> add(std::string_view line, const std::string& where) {
+    const std::size_t blank = line.find(' ');
+    const std::string number = fmt::format("{}", ++lines_);
+    if (blank == std::string_view::npos || line.substr(0, blank) != number) {
+      misuse("{}: must begin with the number {} and a blank, as a line of a story", where, number);
+    }
+    line.remove_prefix(blank + 1);
+    constexpr int kQuestion = 21;
+    if (lines_ < kQuestion) {
+      text_ += fmt::format("{}{}", text_.empty() ? "" : " ", trimmed(line));
+      return std::nullopt;
+    }
+    Question asked = question(line, where);
+    text_.clear();
+    lines_ = 0;
+    return asked;
+  }
+  bool begun() const { return lines_ > 0; }
+
+ private:
+  Question question(std::string_view line, const std::string& where) const {
+    constexpr std::string_view kPlace = "XXXXX";
+    constexpr std::size_t kCandidates = 10;
+    std::vector<std::string_view> fields;
+    for (std::size_t tab = 0; tab != std::string_view::npos; line.remove_prefix(tab + 1)) {
+      tab = line.find('\t');
+      fields.push_back(line.substr(0, tab));
+      if (tab == std::string_view::npos) {
+        break;
+      }
+    }
+    const std::string_view sentence = trimmed(fields.front());
+    const std::size_t place = sentence.find(kPlace);
+    if (fields.size() != 4 || place == std::string_view::npos) {
+      misuse("{}: must be a sentence with {}, the answer, nothing, and the candidates, with tabs between", where,
+             kPlace);
+    }
+    const std::string_view answer = trimmed(fields[1]);
+    Question asked{.where = where};
+    const std::string context = fmt::format("{} {}", text_, sentence.substr(0, place));
+    std::set<std::string_view> seen;
+    std::optional<std::size_t> gold;
+    for (std::string_view rest = trimmed(fields[3]); !rest.empty();) {
+      const std::size_t bar = std::min(rest.find('|'), rest.size());
+      const std::string_view candidate = rest.substr(0, bar);
+      rest.remove_prefix(std::min(bar + 1, rest.size()));
+      if (candidate == answer) {
+        gold = asked.choices.size();
+      }
+      seen.insert(candidate);
+      asked.choices.push_back(
+          {std::string(trimmed(context)), fmt::format(" {}{}", candidate, sentence.substr(place + kPlace.size()))});
+    }
+    if (asked.choices.size() != kCandidates || seen.size() != kCandidates || !gold) {
+      misuse("{}: must have {} different candidates, the answer \"{}\" among them, got {}", where, kCandidates, answer,
+             fields[3]);
+    }
+    asked.gold = *gold;
+    return asked;
+  }
+
+  std::string text_;
+  int lines_ = 0;
+};
+
+QuestionSets read_cbt(const std::vector<Document>& documents) {
+  const auto is_test = [](const Document& document) { return document.stem.find("_test_") != std::string::npos; };
+  const bool any_test = std::any_of(documents.begin(), documents.end(), is_test);
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    if (any_test && !is_test(document)) {
+      continue;  // the training and validation parts of the same kind of word
+    }
+    std::vector<Question>& questions = sets[document.stem];
+    Story story;
+    data::for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
+      if (trimmed(line).empty() && !story.begun()) {
+        return;
+      }
+      if (auto question = story.add(line, fmt::format("{}:{}", document.name, number))) {
+        questions.push_back(std::move(*question));
+      }
+    });
+    if (story.begun()) {
+      misuse("{}: ends inside a story", document.name);
+    }
+  }
+  return sets;
+}
+
+// "Question: ...": what asks for an answer by name gets one by name.
+std::string prompt(std::string text) {
+  text.erase(text.find_last_not_of(kBlanks) + 1);
+  const bool asks = text.starts_with("Question:") || text.starts_with("Passage:") || text.starts_with("Context:");
+  return asks && !text.ends_with("Answer:") ? text + "\nAnswer:" : text;
+}
+
+// {"query", "choices", "gold"}, or {"context_options", "continuation", "gold"} where the choice is of the beginning.
+QuestionSets read_choices(const std::vector<Document>& documents) {
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
+    for_each_row(document, [&](const Json& row, const std::string& where) {
+      Question question{.where = where};
+      if (row.contains("context_options")) {
+        const std::string continuation = fmt::format(" {}", trimmed(text_in(row, "continuation", where)));
+        for (const std::string& option : texts_in(row, "context_options", where)) {
+          question.choices.push_back({std::string(trimmed(option)), continuation});
+        }
+      } else {
+        const std::string query = prompt(text_in(row, "query", where));
+        for (const std::string& choice : texts_in(row, "choices", where)) {
+          question.choices.push_back({query, fmt::format(" {}", trimmed(choice))});
+        }
+      }
+      question.gold = gold_in(row, question.choices.size(), where);
+      questions.push_back(std::move(question));
+    });
+  }
+  return sets;
+}
+
+bool is_json(std::string_view name) {
+  return name.ends_with(".jsonl") || name.ends_with(".json");
+}
+bool is_text(std::string_view name) {
+  return is_json(name) || name.ends_with(".txt");
+}
+
+}  // namespace
+
+const std::vector<Test>& tests() {
+  static const std::vector<Test> kTests = [] {
+    std::vector<Test> all = {{"lambada", Measure::greedy, true, is_text, read_lambada},
+                             {"blimp", Measure::sum, false, is_json, read_blimp},
+                             {"cbt", Measure::per_token, false, is_text, read_cbt}};
+    for (const char* name : {"arc_challenge", "arc_easy", "boolq", "commonsense_qa", "copa", "hellaswag", "logiqa",
+                             "openbook_qa", "piqa", "race", "sciq", "siqa", "winograd", "winogrande"}) {
+      all.push_back({name, Measure::choice, true, is_json, read_choices});
+    }
+    return all;
+  }();
+  return kTests;
+}
+
+}  // namespace headroom::tasks::zero_shot

@@ -1,0 +1,39 @@
+// The questions of tests without training, and their files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/data/documents.h"
+
+namespace headroom::tasks::zero_shot {
+
+struct Choice {
+  std::string context, continuation;  // the latter is scored, with the blank that it begins with
+};
+
+struct Question {
+  std::vector<Choice> choices;
+  std::size_t gold = 0;
+  std::string where;  // "file:line"
+};
+
+using QuestionSets = std::map<std::string, std::vector<Question>>;  // by subset; "" where there are none
+
+// How a test's answers are judged.
+enum class Measure { greedy, sum, per_token, choice };
+
+struct Test {
+  std::string_view name;
+  Measure measure;
+  bool takes_shots;
+  bool (*wanted)(std::string_view file_name);
+  QuestionSets (*read)(const std::vector<data::Document>& documents);
+};
+
+const std::vector<Test>& tests();
+
+}  // namespace headroom::tasks::zero_shot

@@ -1,0 +1,111 @@
+// Results of tests without training as JSON and as text.
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/core/log.h"
+#include "headroom/tasks/zero_shot.h"
+
+namespace headroom::tasks {
+namespace {
+
+double standard_error(double p, std::int64_t n) {
+  return n < 2 ? 0.0 : std::sqrt(p * (1.0 - p) / static_cast<double>(n - 1));
+}
+
+Json figures_of(const ZeroShotResult& result, const Tally& tally) {
+  Json figures;
+  figures["acc,none"] = tally.accuracy();
+  figures["acc_stderr,none"] = standard_error(tally.accuracy(), tally.questions);
+  if (result.normalised) {
+    figures["acc_norm,none"] = tally.accuracy_normalised();
+    figures["acc_norm_stderr,none"] = standard_error(tally.accuracy_normalised(), tally.questions);
+  }
+  if (result.perplexity) {
+    figures["perplexity,none"] = std::exp(-tally.log_probability / static_cast<double>(tally.questions));
+  }
+  return figures;
+}
+
+// One task of the harness's file; `name` is its own, also in front of a subset's.
+void add_task(Json& document, const ZeroShotResult& result, const std::string& name, const Tally& tally) {
+  document["results"][name] = figures_of(result, tally);
+  document["results"][name]["alias"] = name;
+  document["configs"][name] = {{"task", name}, {"num_fewshot", result.shots}, {"metadata", {{"version", 1.0}}}};
+  document["versions"][name] = 1.0;
+  document["n-shot"][name] = result.shots;
+  Json& better = document["higher_is_better"][name] = {{"acc", true}};
+  if (result.normalised) {
+    better["acc_norm"] = true;
+  }
+  if (result.perplexity) {
+    better["perplexity"] = false;
+  }
+  document["n-samples"][name] = {{"original", tally.questions}, {"effective", tally.questions}};
+}
+
+}  // namespace
+
+Json to_json(const ZeroShotResult& result) {
+  Json document = {{"task", result.task},
+                   {"accuracy", result.accuracy()},
+                   {"accuracy_stderr", result.accuracy_error()},
+                   {"subsets", Json::object()}};
+  std::int64_t questions = 0;
+  for (const auto& [subset, tally] : result.subsets) {
+    questions += tally.questions;
+    if (!subset.empty()) {
+      document["subsets"][subset] = tally.accuracy();
+    }
+  }
+  document["questions"] = questions;
+  document["results"] = Json::object();
+  if (result.subsets.size() == 1 && result.subsets.begin()->first.empty()) {
+    const Tally& tally = result.subsets.begin()->second;
+    if (result.normalised) {
+      document["accuracy_normalised"] = tally.accuracy_normalised();
+    }
+    add_task(document, result, result.task, tally);
+  } else {
+    Json group = {
+        {"acc,none", result.accuracy()}, {"acc_stderr,none", result.accuracy_error()}, {"alias", result.task}};
+    document["results"][result.task] = group;
+    document["groups"][result.task] = group;
+    document["versions"][result.task] = 1.0;
+    for (const auto& [subset, tally] : result.subsets) {
+      const std::string name = result.task + "_" + subset;
+      add_task(document, result, name, tally);
+      document["results"][name]["alias"] = " - " + name;
+      document["group_subtasks"][result.task].push_back(name);
+    }
+  }
+  document["truncated"] = result.truncated;
+  document["tokens"] = result.tokens;
+  document["seconds"] = result.seconds;
+  return document;
+}
+
+std::string to_text(const ZeroShotResult& result) {
+  std::string text;
+  std::size_t width = 0;
+  std::int64_t questions = 0;
+  for (const auto& [subset, tally] : result.subsets) {
+    width = std::max(width, subset.size());
+    questions += tally.questions;
+  }
+  for (const auto& [subset, tally] : result.subsets) {
+    const std::string normalised =
+        result.normalised ? fmt::format(", a byte {:.4f}", tally.accuracy_normalised()) : std::string();
+    const std::string perplexity =
+        result.perplexity ? fmt::format(", perplexity {:.2f}",
+                                        std::exp(-tally.log_probability / static_cast<double>(tally.questions)))
+                          : std::string();
+    text += fmt::format("{:<{}}{}accuracy {:.4f}{}{} ({} questions)\n", subset, width, width > 0 ? "  " : "",
+                        tally.accuracy(), normalised, perplexity, tally.questions);
+  }
+  return text + fmt::format("{}: accuracy {:.4f} +- {:.4f}{}, {} questions, {} shots, {}\n", result.task,
+                            result.accuracy(), result.accuracy_error(),
+                            result.subsets.size() > 1 ? fmt::format(", mean of {} subsets", result.subsets.size()) : "",
+                            questions, result.shots, format_duration(result.seconds));
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,159 @@
+#include "headroom/tasks/scoring.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
+
+namespace headroom::tasks {
+namespace {
+
+// The sequence's end, as much as a model without memory can read; whether anything was left out.
+bool truncate(Sequence& sequence, std::int64_t context_length) {
+  const std::int64_t out = std::ssize(sequence.tokens) - (context_length + 1);
+  if (out <= 0) {
+    return false;
+  }
+  sequence.tokens.erase(sequence.tokens.begin(), sequence.tokens.begin() + out);
+  for (Span& span : sequence.scored) {
+    span = {.begin = std::max<std::int64_t>(span.begin - out, 1), .end = std::max<std::int64_t>(span.end - out, 1)};
+  }
+  return true;
+}
+
+// Sequences that are read together, the longest first.
+class Group {
+ public:
+  Group(const std::vector<const Sequence*>& sequences, const models::LanguageModel& model)
+      : sequences_(sequences), model_(model), spans_(sequences.size()) {
+    for (std::size_t row = 0; row < sequences.size(); ++row) {
+      spans_[row].resize(sequences[row]->scored.size());
+    }
+  }
+
+  void read(const nn::Context& context) {
+    const std::int64_t chunk = model_.options().context_length, all = length_of(0);
+    models::Memory memory;
+    for (std::int64_t begin = 0; begin < all; begin += chunk) {
+      std::int64_t rows = std::ssize(sequences_);
+      while (length_of(rows - 1) <= begin) {  // those at their end drop out
+        --rows;
+      }
+      memory = memory.narrow(0, rows);
+      read_chunk(begin, std::min(chunk, all - begin), rows, memory, context);
+    }
+  }
+  std::vector<std::vector<SpanScore>> take() { return std::move(spans_); }
+
+ private:
+  std::int64_t length_of(std::int64_t row) const {  // tokens that are read: the last is only predicted
+    return std::ssize(sequences_[static_cast<std::size_t>(row)]->tokens) - 1;
+  }
+
+  void read_chunk(std::int64_t begin, std::int64_t length, std::int64_t rows, models::Memory& memory,
+                  const nn::Context& context) {
+    const at::Tensor inputs = at::zeros({rows, length}, at::kLong), targets = at::full({rows, length}, -1, at::kLong);
+    std::vector<SpanScore*> places;  // of the targets, in row-major order
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const Sequence& sequence = *sequences_[static_cast<std::size_t>(row)];
+      const std::int64_t count = std::min(length, length_of(row) - begin);
+      std::copy_n(sequence.tokens.begin() + begin, count, inputs.data_ptr<std::int64_t>() + row * length);
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (SpanScore* const score = span_at(static_cast<std::size_t>(row), begin + i + 1)) {
+          targets.data_ptr<std::int64_t>()[row * length + i] = sequence.tokens[static_cast<std::size_t>(begin + i + 1)];
+          places.push_back(score);
+        }
+      }
+    }
+    const models::TokenScores scores =
+        model_.score(inputs.to(model_.device()), targets.to(model_.device()), memory, context);
+    const at::Tensor log_probability = scores.log_probability.cpu().contiguous(),
+                     likeliest = scores.likeliest.cpu().contiguous();
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      places[i]->log_probability += log_probability.const_data_ptr<double>()[i];
+      places[i]->likeliest = places[i]->likeliest && likeliest.const_data_ptr<bool>()[i];
+      ++places[i]->tokens;
+    }
+  }
+
+  // The score that the token at `place` counts in.
+  SpanScore* span_at(std::size_t row, std::int64_t place) {
+    const std::vector<Span>& scored = sequences_[row]->scored;
+    const auto found = std::find_if(scored.begin(), scored.end(),
+                                    [&](const Span& span) { return span.begin <= place && place < span.end; });
+    return found == scored.end() ? nullptr : &spans_[row][static_cast<std::size_t>(found - scored.begin())];
+  }
+
+  std::vector<const Sequence*> sequences_;
+  const models::LanguageModel& model_;
+  std::vector<std::vector<SpanScore>> spans_;
+};
+
+}  // namespace
+
+Sequence to_sequence(const data::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
+                     std::string_view where) {
+  Sequence sequence{.tokens = tokenizer.encode("\n"), .scored = {}};
+  if (sequence.tokens.empty()) {
+    sequence.tokens.push_back(0);  // a tokenizer that drops line ends: any beginning is as good as another
+  }
+  const std::vector<std::int32_t> before = tokenizer.encode(context),
+                                  all = tokenizer.encode(std::string(context) + std::string(continuation));
+  const auto differs = std::mismatch(before.begin(), before.end(), all.begin(), all.end()).second;
+  if (differs == all.end()) {
+    misuse("{}: \"{}\" has no tokens of its own in tokenizer {}", where, continuation, tokenizer.name());
+  }
+  const auto first = std::ssize(sequence.tokens) + (differs - all.begin());
+  sequence.tokens.insert(sequence.tokens.end(), all.begin(), all.end());
+  sequence.scored.push_back({.begin = first, .end = std::ssize(sequence.tokens)});
+  return sequence;
+}
+
+Scores score(const models::LanguageModel& model, const std::vector<Sequence>& sequences, const EvaluateOptions& options,
+             std::string_view title) {
+  const at::NoGradGuard no_grad;
+  const config::ModelOptions& o = model.options();
+  std::vector<Sequence> shortened = sequences;
+  Scores scores;
+  if (o.memory_length == 0) {
+    scores.truncated = std::count_if(shortened.begin(), shortened.end(),
+                                     [&](Sequence& sequence) { return truncate(sequence, o.context_length); });
+  }
+  std::vector<std::size_t> order(shortened.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return shortened[a].tokens.size() > shortened[b].tokens.size();
+  });
+  std::optional<Progress> progress;
+  if (options.show_progress) {
+    progress.emplace(std::string(title), std::ssize(shortened), "text");
+  }
+  nn::Context context = options.context;
+  context.training = false;
+  scores.spans.resize(shortened.size());
+  const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
+  for (std::size_t begin = 0; scores.complete && begin < order.size(); begin += at_once) {
+    const std::size_t end = std::min(order.size(), begin + at_once);
+    std::vector<const Sequence*> now;
+    for (std::size_t i = begin; i < end; ++i) {
+      now.push_back(&shortened[order[i]]);
+      scores.tokens += std::ssize(now.back()->tokens) - 1;
+    }
+    Group group(now, model);
+    group.read(context);
+    std::vector<std::vector<SpanScore>> spans = group.take();
+    for (std::size_t i = begin; i < end; ++i) {
+      scores.spans[order[i]] = std::move(spans[i - begin]);
+    }
+    scores.complete = !interrupted();
+    if (progress) {
+      progress->update(static_cast<std::int64_t>(end));
+    }
+  }
+  return scores;
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,291 @@
+#include "headroom/tasks/zero_shot.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "eval/tiny.h"
+#include "headroom/core/error.h"
+#include "headroom/tasks/scoring.h"
+
+namespace headroom::tasks {
+namespace zero_shot_test {
+
+config::ModelOptions model_options(std::int64_t memory) {
+  config::ModelOptions options = tiny::config().model;
+  options.context_length = memory > 0 ? 8 : 64;
+  options.memory_length = memory;
+  return options;
+}
+
+// The log-probability of the text's last bytes, in one pass of its own over as much as the model reads at once.
+SpanScore by_definition(const models::LanguageModel& model, const std::string& context, const std::string& answer) {
+  const at::NoGradGuard no_grad;
+  const std::string text = "\n" + context + answer;
+  std::vector<std::int64_t> ids;
+  for (const char c : text) {
+    ids.push_back(static_cast<unsigned char>(c));
+  }
+  const at::Tensor all = at::tensor(ids, at::kLong).unsqueeze(0);
+  const std::int64_t length = std::ssize(ids) - 1, chunk = model.options().context_length;
+  const std::int64_t out = model.options().memory_length > 0 ? 0 : std::max<std::int64_t>(0, length - chunk);
+  models::Memory memory;
+  std::vector<at::Tensor> parts;
+  for (std::int64_t begin = out; begin < length; begin += chunk) {
+    parts.push_back(model.logits(all.narrow(1, begin, std::min(chunk, length - begin)), memory, {})[0]);
+  }
+  const at::Tensor log_p = at::cat(parts).to(at::kDouble).log_softmax(-1);
+  SpanScore score;
+  for (std::int64_t place = length - std::ssize(answer); place < length; ++place) {
+    const at::Tensor now = log_p[place - out];
+    score.log_probability += now[ids[static_cast<std::size_t>(place + 1)]].item<double>();
+    score.likeliest = score.likeliest && now.argmax().item<std::int64_t>() == ids[static_cast<std::size_t>(place + 1)];
+    ++score.tokens;
+  }
+  return score;
+}
+
+TEST(Score, EqualsOnePassASequence) {
+  const auto tokenizer = tiny::bytes_tokenizer();
+  for (const std::int64_t memory : {0, 8}) {
+    const models::LanguageModel model(model_options(memory), 5);
+    std::vector<std::pair<std::string, std::string>> texts;
+    std::vector<Sequence> sequences;
+    for (std::uint64_t i = 1; i <= 13; ++i) {
+      texts.emplace_back(tiny::text(3 + 9 * i, i), tiny::text(2 + i % 5, 100 + i));
+      sequences.push_back(to_sequence(*tokenizer, texts.back().first, texts.back().second, "test"));
+    }
+    // And one that greedy decoding writes.
+    std::string greedy;
+    for (int byte = 0; greedy.size() < 2; ++byte) {
+      const std::string longer = greedy + static_cast<char>(byte);
+      if (by_definition(model, "the head", longer).likeliest) {
+        greedy = longer;
+        byte = -1;
+      }
+    }
+    texts.emplace_back("the head", greedy);
+    sequences.push_back(to_sequence(*tokenizer, "the head", greedy, "test"));
+    for (const std::int64_t batch : {1, 4, 100}) {
+      const Scores scores = score(model, sequences, {.batch_size = batch}, "test");
+      EXPECT_TRUE(scores.complete);
+      EXPECT_EQ(scores.truncated, memory > 0 ? 0 : 7);
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        const SpanScore expected = by_definition(model, texts[i].first, texts[i].second);
+        ASSERT_EQ(scores.spans[i].size(), 1U);
+        EXPECT_EQ(scores.spans[i][0].tokens, expected.tokens);
+        EXPECT_EQ(scores.spans[i][0].likeliest, expected.likeliest);
+        EXPECT_TRUE(scores.spans[i][0].likeliest || i + 1 < texts.size());
+        // Up to six float32 log-probabilities of about 5.5.
+        EXPECT_NEAR(scores.spans[i][0].log_probability, expected.log_probability, 2e-5)
+            << i << " with memory " << memory << ", batch " << batch;
+      }
+    }
+  }
+}
+
+TEST(Score, KeepsSpansApart) {
+  const models::LanguageModel model(model_options(0), 5);
+  const auto tokenizer = tiny::bytes_tokenizer();
+  const Sequence whole{.tokens = tokenizer->encode("\nhead room"), .scored = {{1, 5}, {6, 10}}};
+  const Scores scores = score(model, {whole}, {}, "test");
+  ASSERT_EQ(scores.spans[0].size(), 2U);
+  EXPECT_NEAR(scores.spans[0][0].log_probability, by_definition(model, "", "head").log_probability, 1e-5);
+  EXPECT_NEAR(scores.spans[0][1].log_probability, by_definition(model, "head ", "room").log_probability, 1e-5);
+}
+
+TEST(Score, ATokenAcrossTheBorderIsTheContinuations) {
+  const auto words = data::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\na\nbc\nb\n", "test");
+  const Sequence sequence = to_sequence(*words, "a b", "c", "test");
+  EXPECT_EQ(sequence.tokens, (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(sequence.scored.front().begin, 2);
+  EXPECT_EQ(sequence.scored.front().end, 3);
+  EXPECT_THROW(to_sequence(*words, "a b", " ", "test"), MisuseError);
+}
+
+class ZeroShot : public testing::Test {
+ protected:
+  ZeroShotResult run(const std::string& task, const std::string& name, const std::string& content,
+                     std::int64_t shots = 0, std::int64_t batch_size = 4) const {
+    write_text_file(folder_ / name, content);
+    return evaluate_zero_shot(
+        model_, *tokenizer_,
+        {.task = task, .data = folder_ / name, .shots = shots, .options = {.batch_size = batch_size}});
+  }
+  std::string refusal(const std::string& task, const std::string& name, const std::string& content,
+                      std::int64_t shots = 0) const {
+    try {
+      run(task, name, content, shots);
+    } catch (const MisuseError& error) {
+      return error.what();
+    }
+    return "no MisuseError";
+  }
+  double sum(const std::string& context, const std::string& answer) const {
+    return by_definition(model_, context, answer).log_probability;
+  }
+
+  tiny::Folder folder_;
+  models::LanguageModel model_{model_options(8), 5};  // with memory: nothing is left out
+  std::shared_ptr<const data::Tokenizer> tokenizer_ = tiny::bytes_tokenizer();
+};
+
+TEST_F(ZeroShot, BlimpComparesSums) {
+  std::string rows;
+  int right = 0;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const std::string good = tiny::text(12 + i % 3, 2 * i).substr(0, 11), bad = tiny::text(12, 2 * i + 1).substr(0, 11);
+    right += sum("", good) > sum("", bad);
+    Json row = {{"sentence_good", good}, {"sentence_bad", bad}, {"UID", i < 5 ? "first" : "second"}};
+    rows += to_json_line(row) + "\n";
+  }
+  const ZeroShotResult result = run("blimp", "blimp.jsonl", rows);
+  ASSERT_EQ(result.subsets.size(), 2U);
+  EXPECT_EQ(result.subsets.at("first").questions, 5);
+  EXPECT_EQ(result.subsets.at("first").right + result.subsets.at("second").right, right);
+  EXPECT_GT(right, 0);
+  EXPECT_LT(right, 20);
+  const double mean = (result.subsets.at("first").accuracy() + result.subsets.at("second").accuracy()) / 2;
+  const Json json = to_json(result);
+  EXPECT_DOUBLE_EQ(json["accuracy"].get<double>(), mean) << "of subsets, not of sentences";
+  EXPECT_DOUBLE_EQ(json["results"]["blimp"]["acc,none"].get<double>(), mean);
+  EXPECT_EQ(json["results"]["blimp_first"]["acc,none"], json["subsets"]["first"]);
+  EXPECT_EQ(json["group_subtasks"]["blimp"].size(), 2U);
+  EXPECT_EQ(json["n-samples"]["blimp_second"]["effective"], 15);
+  EXPECT_EQ(to_json(run("blimp", "blimp.jsonl", rows, 0, 1))["subsets"], json["subsets"]);
+  // A tie is no win.
+  EXPECT_EQ(run("blimp", "t.jsonl", R"({"sentence_good": "x", "sentence_bad": "x"})").subsets.at("t").right, 0);
+}
+
+TEST_F(ZeroShot, LambadaIsGreedy) {
+  const ZeroShotResult plain = run("lambada", "plain.txt", "every token rests\n\nthe head room\n");
+  const ZeroShotResult json =
+      run("lambada", "a.jsonl", "{\"text\": \"every token rests\"}\n{\"text\": \"the head room\"}\n");
+  EXPECT_EQ(to_json(plain)["results"], to_json(json)["results"]);
+  const Tally& tally = plain.subsets.at("");
+  EXPECT_EQ(tally.questions, 2);
+  EXPECT_EQ(tally.right, by_definition(model_, "every token", " rests").likeliest +
+                             by_definition(model_, "the head", " room").likeliest);
+  EXPECT_NEAR(tally.log_probability, sum("every token", " rests") + sum("the head", " room"), 1e-4);
+  EXPECT_NEAR(to_json(plain)["results"]["lambada"]["perplexity,none"].get<double>(),
+              std::exp(-tally.log_probability / 2), 1e-9);
+  EXPECT_NE(refusal("lambada", "one.txt", "word\n").find("one.txt:1: must be a passage of several words"),
+            std::string::npos);
+}
+
+TEST_F(ZeroShot, MultipleChoiceRawAndPerByte) {
+  const std::string rows =
+      "{\"query\": \"Question: who rests?\", \"choices\": [\"head\", \"the room\", \"token\"], \"gold\": 1}\n"
+      "{\"context_options\": [\"the head\", \"the room\"], \"continuation\": \"attends.\", \"gold\": 0}\n"
+      "{\"query\": \"every token\", \"choices\": [\"rests\", \"attends twice\"], \"gold\": 0}\n";
+  const std::vector<std::vector<std::pair<std::string, std::string>>> texts = {
+      {{"Question: who rests?\nAnswer:", " head"},
+       {"Question: who rests?\nAnswer:", " the room"},
+       {"Question: who rests?\nAnswer:", " token"}},
+      {{"the head", " attends."}, {"the room", " attends."}},
+      {{"every token", " rests"}, {"every token", " attends twice"}}};
+  int raw = 0, normalised = 0;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::vector<double> sums, bytes;
+    for (const auto& [context, answer] : texts[i]) {
+      sums.push_back(sum(context, answer));
+      bytes.push_back(sums.back() / static_cast<double>(answer.size() - 1));
+    }
+    const auto gold = i == 0 ? 1 : 0;
+    raw += std::max_element(sums.begin(), sums.end()) - sums.begin() == gold;
+    normalised += std::max_element(bytes.begin(), bytes.end()) - bytes.begin() == gold;
+  }
+  const ZeroShotResult result = run("piqa", "piqa.jsonl", rows);
+  EXPECT_EQ(result.subsets.at("").right, raw);
+  EXPECT_EQ(result.subsets.at("").right_normalised, normalised);
+  const Json json = to_json(result);
+  EXPECT_TRUE(json["subsets"].empty());
+  EXPECT_EQ(json["n-shot"]["piqa"], 0);
+  EXPECT_EQ(json["results"]["piqa"]["acc_norm,none"], json["accuracy_normalised"]);
+  // With shots there is more to read, and the answers are not the question's own.
+  const ZeroShotResult shots = run("piqa", "piqa.jsonl", rows, 2);
+  EXPECT_GT(shots.tokens, 2 * result.tokens);
+  EXPECT_NE(refusal("piqa", "piqa.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
+  EXPECT_NE(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y"})", 1).find("must be 0"),
+            std::string::npos);
+}
+
+std::string story(const std::string& last) {
+  std::string text;
+  for (int line = 1; line <= 20; ++line) {
+    text += fmt::format("{} the head attends .\n", line);
+  }
+  return text + "21 " + last + "\n\n";
+}
+
+TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
+  const std::string candidates = "a|b|c|d|eee|f|g|h|room|j";
+  const std::string text =
+      story("the XXXXX rests .\troom\t\t" + candidates) + story("XXXXX rests .\tj\t\t" + candidates);
+  std::string before;
+  for (int line = 0; line < 20; ++line) {
+    before += (line == 0 ? "the head attends ." : " the head attends .");
+  }
+  int right = 0;
+  for (const auto& [context, gold] : {std::pair(before + " the", "room"), std::pair(before, "j")}) {
+    double best = -1e9;
+    std::string winner;
+    for (const char* word : {"a", "b", "c", "d", "eee", "f", "g", "h", "room", "j"}) {
+      const SpanScore score = by_definition(model_, context, fmt::format(" {} rests .", word));
+      if (score.log_probability / static_cast<double>(score.tokens) > best) {
+        best = score.log_probability / static_cast<double>(score.tokens);
+        winner = word;
+      }
+    }
+    right += winner == gold;
+  }
+  EXPECT_EQ(run("cbt", "cbtest_NE_test_2500ex.txt", text).subsets.at("cbtest_NE_test_2500ex").right, right);
+  EXPECT_NE(
+      refusal("cbt", "c.txt", story("the XXXXX .\tnobody\t\t" + candidates)).find("c.txt:21: must have 10 different"),
+      std::string::npos);
+  EXPECT_NE(refusal("cbt", "c.txt", story("no place .\troom\t\t" + candidates)).find("c.txt:21: must be a sentence"),
+            std::string::npos);
+  EXPECT_NE(refusal("cbt", "c.txt", "1 a\n3 b\n").find("c.txt:2: must begin with the number 2"), std::string::npos);
+  EXPECT_NE(refusal("cbt", "c.txt", "1 a\n2 b\n").find("ends inside a story"), std::string::npos);
+}
+
+TEST_F(ZeroShot, BadRowsAreNamed) {
+  const auto piqa = [&](const std::string& row) {
+    return refusal("piqa", "p.jsonl", "{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 0}\n" + row + "\n");
+  };
+  EXPECT_NE(piqa("{\"query\": \"q\"}").find("p.jsonl:2: has no field \"choices\""), std::string::npos);
+  EXPECT_NE(piqa("{\"query\": 3}").find("p.jsonl:2: field \"query\" must be a text, got number"), std::string::npos);
+  EXPECT_NE(piqa("[1]").find("p.jsonl:2: must be a JSON object, got array"), std::string::npos);
+  EXPECT_NE(piqa("{\"query\"").find("p.jsonl:2: not valid JSON"), std::string::npos);
+  EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}").find("two or more texts"), std::string::npos);
+  EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}").find("0 to 1, got 2"),
+            std::string::npos);
+  EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}").find("0 to 1, got -1"),
+            std::string::npos);
+  EXPECT_NE(refusal("blim", "b.jsonl", "{}").find("did you mean blimp?"), std::string::npos);
+  EXPECT_NE(refusal("piqa", "e.jsonl", "\n").find("holds no questions"), std::string::npos);
+}
+
+// The public files, where they are there: everything is read, nothing more is claimed.
+TEST_F(ZeroShot, ReadsThePublicFiles) {
+  const std::filesystem::path data = std::filesystem::path(HEADROOM_SOURCE_DIR).parent_path() / "shared" / "data";
+  if (!std::filesystem::exists(data)) {
+    GTEST_SKIP() << "the public data is not at " << data.string();
+  }
+  const auto questions = [&](const std::string& task, const std::string& name) {
+    const ZeroShotResult result =
+        evaluate_zero_shot(model_, *tokenizer_, {.task = task, .data = data / name, .options = {.batch_size = 64}});
+    std::int64_t count = 0;
+    for (const auto& [subset, tally] : result.subsets) {
+      count += tally.questions;
+    }
+    return std::pair(count, result.subsets.size());
+  };
+  EXPECT_EQ(questions("cbt", "cbt/cbt_format_sample.tar.gz"), (std::pair<std::int64_t, std::size_t>(4, 4)));
+  EXPECT_EQ(questions("copa", "zeroshot_llmfoundry/copa.jsonl.gz"), (std::pair<std::int64_t, std::size_t>(100, 1)));
+  EXPECT_EQ(questions("winograd", "zeroshot_llmfoundry/winograd_wsc.jsonl.gz"),
+            (std::pair<std::int64_t, std::size_t>(273, 1)));
+}
+
+}  // namespace zero_shot_test
+}  // namespace headroom::tasks
