@@ -67,6 +67,8 @@ void check_data(const Config& config, std::string_view origin) {
   check.require(!listops || config.model.kind == ModelKind::classifier, "generator",
                 "needs model.kind = \"classifier\" with \"{}\", not \"{}\"", name_of(data.generator),
                 name_of(config.model.kind));
+  check.require(data.generator != Generator::composition || config.model.kind == ModelKind::language_model, "generator",
+                "needs model.kind = \"language_model\" with \"composition\", not \"{}\"", name_of(config.model.kind));
 }
 
 void check_cutoffs(const Checker& here, const ModelOptions& model) {

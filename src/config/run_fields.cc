@@ -25,7 +25,9 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add(
       "generator", o.generator,
       "what examples are, and what makes them where train and validation name no files; listops: up to 50 symbols "
-      "(SwitchHead's analysis), listops_long: 500 to 2000 (Long Range Arena); none: files alone");
+      "(SwitchHead's analysis), listops_long: 500 to 2000 (Long Range Arena); composition: rows of DCFormer's 74 "
+      "tasks, as "
+      "text; none: files alone");
   fields.add("generated_train", o.generated_train, between(0, 1e9),
              "generator: examples for training; 0: as many as the paper has");
   fields.add("generated_validation", o.generated_validation, between(0, 1e9), "generator: the same for validation");

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "headroom/core/error.h"
-#include "shuffle.h"
+#include "headroom/data/shuffle.h"
 
 namespace headroom::data {
 

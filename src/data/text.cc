@@ -7,6 +7,7 @@
 
 #include "file_sequence.h"
 #include "headroom/core/error.h"
+#include "headroom/data/composition.h"
 
 namespace headroom::data {
 namespace {
@@ -85,6 +86,9 @@ std::unique_ptr<TextSource> open_text(const std::vector<std::string>& patterns, 
 
 std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part part) {
   if (options.train.empty() && options.validation.empty()) {
+    if (options.generator == config::Generator::composition) {
+      return composition_text(composition_rows(options, part));
+    }
     return open_built_in_corpus(part);
   }
   const bool train = part == Part::train;

@@ -266,6 +266,34 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   EXPECT_NE(refusal("piqa", "e.jsonl", "\n").find("holds no questions"), std::string::npos);
 }
 
+TEST_F(ZeroShot, CompositionScoresTheAnswers) {
+  const std::string text = "\\n< a b >. who? cd\\n< e f >. who? [ gh ]\\n< i j >. who? [ kl ]\\n";
+  const std::string rows =
+      "{\"task_id\": \"task6\", \"texts\": \"" + text + "\"}\n{\"task_id\": \"task57\", \"texts\": \"x [ y ]\"}\n";
+  const std::string before = "\n< a b >. who? cd\n< e f >. who?";
+  const double gh = sum(before, " gh"), kl = sum(before + " gh\n< i j >. who?", " kl"), y = sum("x", " y");
+  const ZeroShotResult result = run("composition", "c.jsonl", rows);
+  EXPECT_EQ(result.texts, 2) << "a row is read once";
+  ASSERT_EQ(result.subsets.size(), 2U);
+  const Tally& who = result.subsets.at("object_superclass/who");
+  EXPECT_EQ(who.questions, 2);
+  EXPECT_NEAR(who.log_probability, gh + kl, 1e-4);
+  EXPECT_NEAR(result.subsets.at("odd_object_copy/which_different").log_probability, y, 1e-4);
+  const Json json = to_json(result);
+  EXPECT_NEAR(json["perplexity"].get<double>(), std::exp(-(gh + kl + y) / 3), 1e-2);
+  EXPECT_EQ(json["blocks"]["object_superclass"]["answers"], 2);
+  EXPECT_NEAR(json["patterns"]["who"]["perplexity"].get<double>(), std::exp(-(gh + kl) / 2), 1e-2);
+  EXPECT_NE(refusal("composition", "d.jsonl", "{\"task_id\": \"task74\", \"texts\": \"x\"}").find("task0 to task73"),
+            std::string::npos);
+  // A short context has room for one answer at a time.
+  config::ModelOptions options = model_options(0);
+  options.context_length = 12;
+  const models::LanguageModel small(options, 5);
+  const ZeroShotResult apart =
+      evaluate_zero_shot(small, *tokenizer_, {.task = "composition", .data = folder_ / "c.jsonl"});
+  EXPECT_EQ(apart.subsets.size(), 2U);
+}
+
 // The public files, where they are there: everything is read, nothing more is claimed.
 TEST_F(ZeroShot, ReadsThePublicFiles) {
   const std::filesystem::path data = std::filesystem::path(HEADROOM_SOURCE_DIR).parent_path() / "shared" / "data";
@@ -282,6 +310,8 @@ TEST_F(ZeroShot, ReadsThePublicFiles) {
     return std::pair(count, result.subsets.size());
   };
   EXPECT_EQ(questions("cbt", "cbt/cbt_format_sample.tar.gz"), (std::pair<std::int64_t, std::size_t>(4, 4)));
+  EXPECT_EQ(questions("composition", "synthetic_composition/synthetic_dataset.jsonl.gz"),
+            (std::pair<std::int64_t, std::size_t>(888 * 6, 46)));
   EXPECT_EQ(questions("copa", "zeroshot_llmfoundry/copa.jsonl.gz"), (std::pair<std::int64_t, std::size_t>(100, 1)));
   EXPECT_EQ(questions("winograd", "zeroshot_llmfoundry/winograd_wsc.jsonl.gz"),
             (std::pair<std::int64_t, std::size_t>(273, 1)));

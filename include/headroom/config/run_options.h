@@ -12,7 +12,7 @@ namespace headroom::config {
 
 enum class TokenizerKind { bytes, sentencepiece, words };
 enum class Batching { streams, chunks };
-enum class Generator { none, listops, listops_long };  // of examples, where there are no files
+enum class Generator { none, listops, listops_long, composition };  // of examples, where there are no files
 enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
 enum class Optimizer { adamw };
 enum class Precision { fp32, bf16, automatic };
@@ -105,8 +105,10 @@ struct Names<Batching> {
 };
 template <>
 struct Names<Generator> {
-  static constexpr std::pair<Generator, std::string_view> kNames[] = {
-      {Generator::none, "none"}, {Generator::listops, "listops"}, {Generator::listops_long, "listops_long"}};
+  static constexpr std::pair<Generator, std::string_view> kNames[] = {{Generator::none, "none"},
+                                                                      {Generator::listops, "listops"},
+                                                                      {Generator::listops_long, "listops_long"},
+                                                                      {Generator::composition, "composition"}};
 };
 template <>
 struct Names<Schedule> {

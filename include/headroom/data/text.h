@@ -47,7 +47,8 @@ enum class Part { train, validation };
 // such file.
 std::unique_ptr<TextSource> open_built_in_corpus(Part part);
 
-// The text of one part of a run: options.train / options.validation, or the built-in corpus when both are empty.
+// The text of one part of a run: options.train / options.validation; when both are empty, what options.generator makes
+// (composition), or the built-in corpus.
 // Throws MisuseError naming data.validation (data.train) when only the other one is given.
 std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part part);
 

@@ -23,6 +23,7 @@ namespace headroom::tasks {
 struct ZeroShotRequest {
   std::string task;            // one of zero_shot_tasks()
   std::filesystem::path data;  // a file, a folder or a tar archive
+  config::DataOptions run;     // composition, where `data` is empty: the validation rows that such a run generates
   std::int64_t shots = 0;      // solved examples in front of each question, drawn from the other questions of the file
   EvaluateOptions options;
 };

@@ -12,7 +12,8 @@ namespace {
 
 // A test without training.
 int run_test(const Evaluate& command, const EngineRequest& request) {
-  if (command.data.size() != 1) {
+  const bool generated = command.task == "composition" && command.data.empty();
+  if (command.data.size() != 1 && !generated) {
     misuse("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
            command.data.size());
   }
@@ -24,7 +25,8 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   const tasks::ZeroShotResult result =
       tasks::evaluate_zero_shot(models::as_language_model(*model, "evaluate --task"), *checkpoint.tokenizer,
                                 {.task = command.task,
-                                 .data = command.data.front(),
+                                 .data = generated ? std::string() : command.data.front(),
+                                 .run = checkpoint.config.data,
                                  .shots = command.shots,
                                  .options = {.batch_size = command.batch_size,
                                              .context = train::make_context(checkpoint.config.train, device),

@@ -6,55 +6,15 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
+#include "rows.h"
 
 namespace headroom::tasks::zero_shot {
 namespace {
 
 using data::Document;
 
-constexpr std::string_view kBlanks = " \t\r\n";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-// Calls use(row, where) for each line's object.
-template <class Use>
-void for_each_row(const Document& document, Use&& use) {
-  data::for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
-    if (trimmed(line).empty()) {
-      return;
-    }
-    const std::string where = fmt::format("{}:{}", document.name, number);
-    const Json row = parse_json(line, where);
-    if (!row.is_object()) {
-      misuse("{}: must be a JSON object, got {}", where, row.type_name());
-    }
-    use(row, where);
-  });
-}
-
-const Json& value(const Json& row, const char* key, const std::string& where) {
-  const auto found = row.find(key);
-  if (found == row.end()) {
-    misuse("{}: has no field \"{}\"", where, key);
-  }
-  return *found;
-}
-
-std::string text_in(const Json& row, const char* key, const std::string& where) {
-  const Json& found = value(row, key, where);
-  if (!found.is_string() || trimmed(found.get_ref<const std::string&>()).empty()) {
-    misuse("{}: field \"{}\" must be a text, got {}", where, key,
-           found.is_string() ? "an empty one" : std::string(found.type_name()));
-  }
-  return found.get<std::string>();
-}
-
 std::vector<std::string> texts_in(const Json& row, const char* key, const std::string& where) {
-  const Json& found = value(row, key, where);
+  const Json& found = value_in(row, key, where);
   const bool texts =
       found.is_array() && found.size() >= 2 && std::all_of(found.begin(), found.end(), [](const Json& x) {
         return x.is_string() && !trimmed(x.get_ref<const std::string&>()).empty();
@@ -66,7 +26,7 @@ std::vector<std::string> texts_in(const Json& row, const char* key, const std::s
 }
 
 std::size_t gold_in(const Json& row, std::size_t choices, const std::string& where) {
-  const Json& found = value(row, "gold", where);
+  const Json& found = value_in(row, "gold", where);
   if (!found.is_number_unsigned() || found.get<std::uint64_t>() >= choices) {
     misuse("{}: field \"gold\" must be the place of the right choice, 0 to {}, got {}", where, choices - 1,
            to_json_line(found));

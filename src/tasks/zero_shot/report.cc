@@ -12,6 +12,10 @@ double standard_error(double p, std::int64_t n) {
   return n < 2 ? 0.0 : std::sqrt(p * (1.0 - p) / static_cast<double>(n - 1));
 }
 
+double perplexity(const Tally& tally) {
+  return std::exp(-tally.log_probability / static_cast<double>(tally.questions));
+}
+
 Json figures_of(const ZeroShotResult& result, const Tally& tally) {
   Json figures;
   figures["acc,none"] = tally.accuracy();
@@ -21,7 +25,7 @@ Json figures_of(const ZeroShotResult& result, const Tally& tally) {
     figures["acc_norm_stderr,none"] = standard_error(tally.accuracy_normalised(), tally.questions);
   }
   if (result.perplexity) {
-    figures["perplexity,none"] = std::exp(-tally.log_probability / static_cast<double>(tally.questions));
+    figures["perplexity,none"] = perplexity(tally);
   }
   return figures;
 }
@@ -43,6 +47,28 @@ void add_task(Json& document, const ZeroShotResult& result, const std::string& n
   document["n-samples"][name] = {{"original", tally.questions}, {"effective", tally.questions}};
 }
 
+// Sums over the subsets whose names agree before, or after, the slash.
+std::map<std::string, Tally> grouped(const ZeroShotResult& result, bool before) {
+  std::map<std::string, Tally> groups;
+  for (const auto& [subset, tally] : result.subsets) {
+    if (const std::size_t slash = subset.find('/'); slash != std::string::npos) {
+      Tally& group = groups[before ? subset.substr(0, slash) : subset.substr(slash + 1)];
+      group.questions += tally.questions;
+      group.right += tally.right;
+      group.log_probability += tally.log_probability;
+    }
+  }
+  return groups;
+}
+
+Json groups_json(const std::map<std::string, Tally>& groups) {
+  Json all = Json::object();
+  for (const auto& [name, tally] : groups) {
+    all[name] = {{"accuracy", tally.accuracy()}, {"perplexity", perplexity(tally)}, {"answers", tally.questions}};
+  }
+  return all;
+}
+
 }  // namespace
 
 Json to_json(const ZeroShotResult& result) {
@@ -51,13 +77,23 @@ Json to_json(const ZeroShotResult& result) {
                    {"accuracy_stderr", result.accuracy_error()},
                    {"subsets", Json::object()}};
   std::int64_t questions = 0;
+  Tally whole;
   for (const auto& [subset, tally] : result.subsets) {
     questions += tally.questions;
+    whole.questions += tally.questions;
+    whole.log_probability += tally.log_probability;
     if (!subset.empty()) {
       document["subsets"][subset] = tally.accuracy();
     }
   }
   document["questions"] = questions;
+  if (result.perplexity) {
+    document["perplexity"] = perplexity(whole);
+  }
+  if (const auto blocks = grouped(result, true); !blocks.empty()) {
+    document["blocks"] = groups_json(blocks);
+    document["patterns"] = groups_json(grouped(result, false));
+  }
   document["results"] = Json::object();
   if (result.subsets.size() == 1 && result.subsets.begin()->first.empty()) {
     const Tally& tally = result.subsets.begin()->second;
@@ -68,6 +104,9 @@ Json to_json(const ZeroShotResult& result) {
   } else {
     Json group = {
         {"acc,none", result.accuracy()}, {"acc_stderr,none", result.accuracy_error()}, {"alias", result.task}};
+    if (result.perplexity) {
+      group["perplexity,none"] = perplexity(whole);
+    }
     document["results"][result.task] = group;
     document["groups"][result.task] = group;
     document["versions"][result.task] = 1.0;
@@ -95,12 +134,9 @@ std::string to_text(const ZeroShotResult& result) {
   for (const auto& [subset, tally] : result.subsets) {
     const std::string normalised =
         result.normalised ? fmt::format(", a byte {:.4f}", tally.accuracy_normalised()) : std::string();
-    const std::string perplexity =
-        result.perplexity ? fmt::format(", perplexity {:.2f}",
-                                        std::exp(-tally.log_probability / static_cast<double>(tally.questions)))
-                          : std::string();
+    const std::string of_words = result.perplexity ? fmt::format(", perplexity {:.2f}", perplexity(tally)) : "";
     text += fmt::format("{:<{}}{}accuracy {:.4f}{}{} ({} questions)\n", subset, width, width > 0 ? "  " : "",
-                        tally.accuracy(), normalised, perplexity, tally.questions);
+                        tally.accuracy(), normalised, of_words, tally.questions);
   }
   return text + fmt::format("{}: accuracy {:.4f} +- {:.4f}{}, {} questions, {} shots, {}\n", result.task,
                             result.accuracy(), result.accuracy_error(),

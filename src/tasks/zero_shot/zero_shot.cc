@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "composition.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/nearest.h"
@@ -21,6 +22,8 @@ using zero_shot::Measure;
 using zero_shot::Question;
 using zero_shot::QuestionSets;
 using zero_shot::Test;
+
+constexpr std::string_view kComposition = "composition";
 
 const Test& test_named(const std::string& name) {
   const std::vector<Test>& all = zero_shot::tests();
@@ -103,6 +106,35 @@ void check(const Test& test, const QuestionSets& sets, const ZeroShotRequest& re
   }
 }
 
+ZeroShotResult evaluate_questions(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
+                                  const ZeroShotRequest& request) {
+  const Test& test = test_named(request.task);
+  const QuestionSets sets = test.read(data::read_documents(request.data, test.wanted));
+  check(test, sets, request);
+  const std::vector<Sequence> sequences = sequences_of(sets, tokenizer, request.shots);
+  const Scores scores = score(model, sequences, request.options, "evaluate " + request.task);
+  ZeroShotResult result{.task = request.task,
+                        .shots = request.shots,
+                        .normalised = test.measure == Measure::choice,
+                        .perplexity = test.measure == Measure::greedy,
+                        .truncated = scores.truncated,
+                        .texts = std::ssize(sequences),
+                        .tokens = scores.tokens,
+                        .complete = scores.complete};
+  std::size_t next = 0;
+  for (const auto& [subset, questions] : sets) {
+    for (const Question& question : questions) {
+      std::vector<SpanScore> choices;
+      for (std::size_t i = 0; i < question.choices.size(); ++i) {
+        const std::vector<SpanScore>& spans = scores.spans[next++];
+        choices.push_back(spans.empty() ? SpanScore() : spans.front());
+      }
+      count(result.subsets[subset], question, choices, test.measure);
+    }
+  }
+  return result;
+}
+
 double squared_error(const Tally& tally) {
   const double p = tally.accuracy();
   return tally.questions < 2 ? 0.0 : p * (1.0 - p) / static_cast<double>(tally.questions - 1);
@@ -131,39 +163,18 @@ std::vector<std::string> zero_shot_tasks() {
   for (const Test& test : zero_shot::tests()) {
     names.emplace_back(test.name);
   }
+  names.emplace_back(kComposition);
   return names;
 }
 
 ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request) {
   const auto start = std::chrono::steady_clock::now();
-  const Test& test = test_named(request.task);
-  const QuestionSets sets = test.read(data::read_documents(request.data, test.wanted));
-  check(test, sets, request);
-  const std::vector<Sequence> sequences = sequences_of(sets, tokenizer, request.shots);
-  const Scores scores = score(model, sequences, request.options, "evaluate " + request.task);
-  ZeroShotResult result{.task = request.task,
-                        .shots = request.shots,
-                        .normalised = test.measure == Measure::choice,
-                        .perplexity = test.measure == Measure::greedy,
-                        .truncated = scores.truncated,
-                        .texts = std::ssize(sequences),
-                        .tokens = scores.tokens,
-                        .complete = scores.complete};
-  std::size_t next = 0;
-  for (const auto& [subset, questions] : sets) {
-    for (const Question& question : questions) {
-      std::vector<SpanScore> choices;
-      for (std::size_t i = 0; i < question.choices.size(); ++i) {
-        const std::vector<SpanScore>& spans = scores.spans[next++];
-        choices.push_back(spans.empty() ? SpanScore() : spans.front());
-      }
-      count(result.subsets[subset], question, choices, test.measure);
-    }
-  }
-  if (scores.truncated > 0) {
+  ZeroShotResult result = request.task == kComposition ? zero_shot::evaluate_composition(model, tokenizer, request)
+                                                       : evaluate_questions(model, tokenizer, request);
+  if (result.truncated > 0) {
     log_warning("{} of {} texts are longer than the model's context of {} tokens: their beginnings were left out",
-                scores.truncated, sequences.size(), model.options().context_length);
+                result.truncated, result.texts, model.options().context_length);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
