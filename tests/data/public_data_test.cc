@@ -1,4 +1,7 @@
 // Public data sets in their own formats; absent, their tests are skipped.
+#include "headroom/core/json.h"
+#include "headroom/data/composition.h"
+#include "headroom/data/documents.h"
 #include "headroom/data/token_file.h"
 #include "support.h"
 
@@ -63,6 +66,28 @@ TEST_F(PublicDataTest, EnwikAsBytes) {
 TEST_F(PublicDataTest, LambadaIsJsonLines) {
   const std::string text = text_of({data("lambada/lambada_test.jsonl.gz")}, {.separator = "\x1e"});
   EXPECT_EQ(std::count(text.begin(), text.end(), '\x1e') + 1, 5153);
+}
+
+TEST_F(PublicDataTest, CompositionRowsHaveSixAnswersEach) {
+  int rows = 0;
+  for (const Document& document : read_documents(data("synthetic_composition/synthetic_dataset.jsonl.gz"), {})) {
+    for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
+      const Json row = parse_json(line, document.name);
+      EXPECT_EQ(row["task_id"], fmt::format("task{}", rows / 12));
+      EXPECT_EQ(parse_composition(row["texts"].get<std::string>(), "row").answers.size(), 6U) << number;
+      ++rows;
+    });
+  }
+  EXPECT_EQ(rows, 12 * kCompositionTasks);
+}
+
+TEST_F(PublicDataTest, BlimpHas67SubsetsInItsArchive) {
+  const auto subsets =
+      read_documents(data("blimp/blimp.tar.gz"), [](std::string_view name) { return name.ends_with(".jsonl"); });
+  EXPECT_EQ(subsets.size(), 67U);
+  for (const Document& subset : subsets) {
+    EXPECT_EQ(std::count(subset.text.begin(), subset.text.end(), '\n'), 1000) << subset.name;
+  }
 }
 
 }  // namespace public_data_test

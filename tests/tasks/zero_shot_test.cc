@@ -280,9 +280,9 @@ TEST_F(ZeroShot, CompositionScoresTheAnswers) {
   EXPECT_NEAR(who.log_probability, gh + kl, 1e-4);
   EXPECT_NEAR(result.subsets.at("odd_object_copy/which_different").log_probability, y, 1e-4);
   const Json json = to_json(result);
-  EXPECT_NEAR(json["perplexity"].get<double>(), std::exp(-(gh + kl + y) / 3), 1e-2);
+  EXPECT_NEAR(std::log(json["perplexity"].get<double>()), -(gh + kl + y) / 3, 1e-4);
   EXPECT_EQ(json["blocks"]["object_superclass"]["answers"], 2);
-  EXPECT_NEAR(json["patterns"]["who"]["perplexity"].get<double>(), std::exp(-(gh + kl) / 2), 1e-2);
+  EXPECT_NEAR(std::log(json["patterns"]["who"]["perplexity"].get<double>()), -(gh + kl) / 2, 1e-4);
   EXPECT_NE(refusal("composition", "d.jsonl", "{\"task_id\": \"task74\", \"texts\": \"x\"}").find("task0 to task73"),
             std::string::npos);
   // A short context has room for one answer at a time.
@@ -310,11 +310,7 @@ TEST_F(ZeroShot, ReadsThePublicFiles) {
     return std::pair(count, result.subsets.size());
   };
   EXPECT_EQ(questions("cbt", "cbt/cbt_format_sample.tar.gz"), (std::pair<std::int64_t, std::size_t>(4, 4)));
-  EXPECT_EQ(questions("composition", "synthetic_composition/synthetic_dataset.jsonl.gz"),
-            (std::pair<std::int64_t, std::size_t>(888 * 6, 46)));
   EXPECT_EQ(questions("copa", "zeroshot_llmfoundry/copa.jsonl.gz"), (std::pair<std::int64_t, std::size_t>(100, 1)));
-  EXPECT_EQ(questions("winograd", "zeroshot_llmfoundry/winograd_wsc.jsonl.gz"),
-            (std::pair<std::int64_t, std::size_t>(273, 1)));
 }
 
 }  // namespace zero_shot_test

@@ -1,0 +1,198 @@
+"""Tests without training and masked models from outside: log-probabilities against plain PyTorch code."""
+
+import gzip
+import io
+import json
+import math
+import random
+import struct
+import tarfile
+
+import pytest
+import torch
+
+import train_runs
+
+DENSE = """
+[model]
+n_layers = 2
+d_model = 32
+context_length = 64
+[model.attention]
+n_heads = 4
+d_head = 8
+bias = true
+position = "learned"
+[model.mlp]
+d_hidden = 64
+activation = "gelu"
+[tokenizer]
+kind = "bytes"
+[data]
+train = ["{folder}/train.txt"]
+validation = ["{folder}/validation.txt"]
+[train]
+steps = 80
+batch_size = 8
+learning_rate = 5e-3
+threads = 1
+precision = "fp32"
+"""
+
+TYPES = {"F32": (torch.float32, 4), "F64": (torch.float64, 8), "I64": (torch.int64, 8), "U8": (torch.uint8, 1)}
+
+
+def tensors_of(run):
+    """The tensors of a run's newest checkpoint, read by hand."""
+    folder = run / "checkpoints"
+    data = (folder / (folder / "latest").read_text().strip()).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    tensors = {}
+    for name, about in header.items():
+        if name.startswith("model."):
+            begin, end = about["data_offsets"]
+            raw = bytearray(data[8 + length + begin:8 + length + end])
+            tensors[name.removeprefix("model.")] = (
+                torch.frombuffer(raw, dtype=TYPES[about["dtype"]][0]).reshape(about["shape"]).double())
+    return tensors
+
+
+def log_probabilities(p, ids):
+    """[T, V] of a pre-norm Transformer with learned positions, in float64."""
+    t = len(ids)
+    h = p["embed"][ids] + p["position"][:t]
+
+    def norm(x, name):
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], p[f"{name}.scale"], p[f"{name}.bias"], 1e-5)
+
+    hidden = torch.ones(t, t).triu(1).bool()
+    for layer in range(2):
+        name = f"layer{layer}"
+        x = norm(h, f"{name}.norm_1")
+        q, k, v = (torch.einsum("td,dhe->hte", x, p[f"{name}.attention.w_{c}"]) +
+                   p[f"{name}.attention.b_{c}"].reshape(4, 1, 8) for c in "qkv")
+        scores = (q @ k.transpose(1, 2) / math.sqrt(8)).masked_fill(hidden, -math.inf)
+        o = torch.einsum("hte,hed->td", scores.softmax(-1) @ v, p[f"{name}.attention.w_o"])
+        h = h + o + p[f"{name}.attention.b_o"]
+        x = norm(h, f"{name}.norm_2")
+        up = torch.nn.functional.gelu(x @ p[f"{name}.ffn.w_up"] + p[f"{name}.ffn.b_up"])
+        h = h + up @ p[f"{name}.ffn.w_down"] + p[f"{name}.ffn.b_down"]
+    return (norm(h, "norm_f") @ p["head.w"] + p["head.b"]).log_softmax(-1)
+
+
+def total(p, text, answer):
+    """Log-probability of the answer after the text, and whether it is what greedy decoding writes."""
+    ids = torch.tensor(list(("\n" + text + answer).encode()))
+    first = len(ids) - len(answer.encode())
+    scores = log_probabilities(p, ids[:-1])
+    picked = scores[torch.arange(first - 1, len(ids) - 1), ids[first:]]
+    return picked.sum().item(), bool((scores[first - 1:].argmax(-1) == ids[first:]).all())
+
+
+def sentence(draw, words):
+    return " ".join(draw.choice(["the", "head", "room", "attends", "to", "every", "token"]) for _ in range(words))
+
+
+@pytest.fixture(scope="module")
+def dense(headroom, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dense")
+    train_runs.write_text(folder / "train.txt", 20000, 1)
+    train_runs.write_text(folder / "validation.txt", 600, 2)
+    config = folder / "dense.toml"
+    config.write_text(DENSE.replace("{folder}", str(folder)))
+    headroom("train", config, "--out", folder / "run", "--quiet")
+    return folder / "run"
+
+
+def test_lambada_is_what_pytorch_says(headroom, dense, tmp_path):
+    p = tensors_of(dense)
+    draw = random.Random(3)
+    passages = [sentence(draw, draw.randrange(2, 8)) for _ in range(40)]
+    sums, right = 0.0, 0
+    for passage in passages:
+        text, word = passage.rsplit(" ", 1)
+        log_p, greedy = total(p, text, " " + word)
+        sums += log_p
+        right += greedy
+    assert 0 < right < 40, "a test that must be able to fail"
+    file = tmp_path / "lambada.jsonl.gz"
+    with gzip.open(file, "wt") as out:
+        out.writelines(json.dumps({"text": passage}) + "\n" for passage in passages)
+    document = headroom.json("evaluate", dense, "--task", "lambada", "--data", file, "--threads", 1)
+    assert document["task"] == "lambada"
+    assert document["accuracy"] == right / 40
+    assert document["results"]["lambada"]["acc,none"] == right / 40
+    assert document["results"]["lambada"]["perplexity,none"] == pytest.approx(math.exp(-sums / 40), rel=1e-4)
+    for batch_size in (1, 7):
+        again = headroom.json("evaluate", dense, "--task", "lambada", "--data", file, "--batch-size", batch_size)
+        assert again["accuracy"] == document["accuracy"]
+
+
+def test_blimp_is_what_pytorch_says(headroom, dense, tmp_path):
+    p = tensors_of(dense)
+    draw = random.Random(4)
+    expected, members = {}, {}
+    for subset in ("island", "agreement"):
+        rows = []
+        wins = 0
+        for _ in range(15):
+            words = draw.randrange(2, 8)
+            good, bad = sentence(draw, words), sentence(draw, words)
+            wins += total(p, "", good)[0] > total(p, "", bad)[0]
+            rows.append(json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": subset}))
+        expected[subset] = wins / 15
+        members[subset] = "\n".join(rows).encode()
+    file = tmp_path / "blimp.tar.gz"
+    with tarfile.open(file, "w:gz") as archive:
+        for subset, content in members.items():
+            about = tarfile.TarInfo(f"blimp/data/{subset}.jsonl")
+            about.size = len(content)
+            archive.addfile(about, io.BytesIO(content))
+    document = headroom.json("evaluate", dense, "--task", "blimp", "--data", file)
+    assert document["subsets"] == expected
+    assert document["accuracy"] == pytest.approx(sum(expected.values()) / 2)
+    assert "island" in headroom("evaluate", dense, "--task", "blimp", "--data", file).stdout
+
+
+def test_mistakes(headroom, dense, tmp_path):
+    assert "did you mean blimp?" in headroom.refusal("evaluate", dense, "--task", "blimpp", "--data", dense / "config.toml")
+    assert "needs one --data" in headroom.refusal("evaluate", dense, "--task", "blimp")
+    assert "--shots needs --task" in headroom.refusal("evaluate", dense, "--shots", 2)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"text": "a b"}\n{"txt": "a b"}\n')
+    assert f"{bad}:2: has no field" in headroom.refusal("evaluate", dense, "--task", "lambada", "--data", bad, "--quiet")
+
+
+def test_composition_of_generated_rows(headroom, tmp_path):
+    config = tmp_path / "composition.toml"
+    config.write_text(DENSE.split("[data]")[0] + '[data]\ngenerator = "composition"\ngenerated_train = 60\n'
+                      'generated_validation = 10\n[train]\nsteps = 3\nbatch_size = 2\nthreads = 1\n')
+    headroom("train", config, "--out", tmp_path / "run", "--quiet")
+    document = headroom.json("evaluate", tmp_path / "run", "--task", "composition", "--quiet")
+    assert document["questions"] == 60
+    assert document["perplexity"] > 1
+    assert sum(block["answers"] for block in document["blocks"].values()) == 60
+
+
+def test_a_killed_masked_model_resumes(headroom, tmp_path):
+    """Stopped in the middle and resumed, it is bit for bit the run that nothing disturbed."""
+    train_runs.write_text(tmp_path / "train.txt", 20000, 1)
+    train_runs.write_text(tmp_path / "validation.txt", 1000, 2)
+    config = tmp_path / "masked.toml"
+    config.write_text(DENSE.replace("{folder}", str(tmp_path)).replace(
+        "[model]", '[model]\nkind = "masked_language_model"\ndropout = 0.1') + "checkpoint_every = 5\nlog_every = 1\n")
+    whole = train_runs.run(config, tmp_path / "whole")
+    out = tmp_path / "killed"
+    process = train_runs.start(config, out)
+    while train_runs.saved_step(out) < 20:
+        assert process.poll() is None, "it ended before it could be killed"
+    train_runs.kill(process)
+    assert 20 <= train_runs.saved_step(out) < 80
+    resumed = train_runs.run(config, out, "--resume")
+    assert resumed["parameters_sha256"] == whole["parameters_sha256"]
+    assert resumed["validation_loss"] == whole["validation_loss"]
+    document = headroom.json("evaluate", out)
+    assert document["loss"] == pytest.approx(whole["validation_loss"], abs=1e-6)
+    assert document["perplexity"] == pytest.approx(math.exp(document["loss"]))
+    assert "must be language_model" in headroom.refusal("evaluate", out, "--task", "lambada", "--data", config)
