@@ -1,12 +1,28 @@
 // The way from the program to the engine: a library that is loaded when first needed.
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "headroom/core/error.h"
 #include "program.h"
 
 namespace headroom::cli {
 
+namespace {
+
+// Threads that wait for each other's work spin for a few dozen microseconds, which bridges what lies between two
+// parallel loops, and then sleep. libgomp's own choice, milliseconds, takes the cores from whoever else computes here
+// and, with fewer cores free than threads, from the very thread that is waited for. It reads this when it is loaded.
+void bound_spinning() {
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
+    setenv("GOMP_SPINCOUNT", "5000", 0);
+  }
+}
+
+}  // namespace
+
 int Program::run_engine(const EngineRequest& request) {
+  bound_spinning();
   // Found by the program's run-time path. It stays loaded: torch does not survive being unloaded.
   void* library = dlopen("libheadroom_engine.so", RTLD_NOW);
   if (library == nullptr) {

@@ -1,8 +1,8 @@
 #include "headroom/kernels/cpu/grouped_product.h"
 
 #include <algorithm>
+#include <type_traits>
 
-#include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
 #include "headroom/kernels/cpu/vector_product.h"
 
@@ -12,22 +12,71 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "kernels/cpu/partial-inl.h"
+#include "kernels/cpu/bfloat16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
-void CombineRows(const float* block, std::int64_t width, const std::int64_t* place, const float* weight, std::int64_t n,
-                 float* to) {
+template <class T>
+HWY_INLINE void Combine(const PlacedRows<T>& rows, T* to) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t c = 0; c < width; c += lanes) {
+  for (std::int64_t c = 0; c < rows.width; c += lanes) {
+    const std::int64_t left = rows.width - c;
     Vector sum = hn::Zero(d);
-    for (std::int64_t j = 0; j < n; ++j) {
-      const Vector row = load_part(block + place[j] * width + c, width - c);
-      sum = weight == nullptr ? hn::Add(sum, row) : hn::MulAdd(hn::Set(d, weight[j]), row, sum);
+    for (std::int64_t j = 0; j < rows.n; ++j) {
+      const Vector row = load_part(rows.block + rows.place[j] * rows.width + c, left);
+      sum = rows.weight == nullptr ? hn::Add(sum, row) : hn::MulAdd(hn::Set(d, rows.weight[j]), row, sum);
     }
-    store_part(sum, width - c, to + c);
+    store_part(sum, left, to + c);
+  }
+}
+
+template <class T>
+HWY_INLINE void Dots(const PlacedRows<T>& rows, const T* x, float* dots) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t j = 0; j < rows.n; ++j) {
+    const T* row = rows.block + rows.place[j] * rows.width;
+    Vector sum = hn::Zero(d);
+    for (std::int64_t c = 0; c < rows.width; c += lanes) {
+      sum = hn::MulAdd(load_part(row + c, rows.width - c), load_part(x + c, rows.width - c), sum);
+    }
+    dots[j] = hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+}
+
+template <class T>
+HWY_INLINE void Scale(float factor, std::int64_t n, T* row) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t c = 0; c < n; c += lanes) {
+    store_part(hn::Mul(load_part(row + c, n - c), hn::Set(d, factor)), n - c, row + c);
+  }
+}
+
+void CombineSingle(const PlacedRows<float>& rows, float* to) {
+  Combine(rows, to);
+}
+void CombineHalf(const PlacedRows<c10::BFloat16>& rows, c10::BFloat16* to) {
+  Combine(rows, to);
+}
+void DotsSingle(const PlacedRows<float>& rows, const float* x, float* dots) {
+  Dots(rows, x, dots);
+}
+void DotsHalf(const PlacedRows<c10::BFloat16>& rows, const c10::BFloat16* x, float* dots) {
+  Dots(rows, x, dots);
+}
+void ScaleSingle(float factor, std::int64_t n, float* row) {
+  Scale(factor, n, row);
+}
+void ScaleHalf(float factor, std::int64_t n, c10::BFloat16* row) {
+  Scale(factor, n, row);
+}
+void Round(const float* from, std::int64_t n, c10::BFloat16* to) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  for (std::int64_t c = 0; c < n; c += lanes) {
+    store_part(load_part(from + c, n - c), n - c, to + c);
   }
 }
 
@@ -37,71 +86,160 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
-HWY_EXPORT(CombineRows);
+HWY_EXPORT(CombineSingle);
+HWY_EXPORT(CombineHalf);
+HWY_EXPORT(DotsSingle);
+HWY_EXPORT(DotsHalf);
+HWY_EXPORT(ScaleSingle);
+HWY_EXPORT(ScaleHalf);
+HWY_EXPORT(Round);
 
 namespace {
 
 constexpr std::int64_t kOuterRows = 256;  // rows whose outer products are summed before the sum goes back to memory
 
-float* room(Buffer& buffer, std::int64_t n) {
-  buffer.make_room(n);
-  return buffer.data();
+template <class T>
+constexpr bool kPaired = std::is_same_v<T, BFloat16>;
+
+// A row's room in a left operand.
+template <class T>
+std::int64_t row_length(std::int64_t k) {
+  return kPaired<T> ? even(k) : k;
 }
 
-// Columns [begin, end) of the chosen rows.
-void gather(const ChosenRows& rows, const Choices& choices, std::int64_t begin, std::int64_t end, float* block) {
-  const std::int64_t width = end - begin;
+template <class T>
+T* room(Buffer& buffer, std::int64_t n) {
+  buffer.make_room((n * static_cast<std::int64_t>(sizeof(T)) + 3) / 4);
+  return reinterpret_cast<T*>(buffer.data());
+}
+
+// Columns [begin, end) of the chosen rows, each filled up with zeros to `width`.
+template <class T>
+void gather(const OuterSide<T>& side, const Choices& choices, std::int64_t width, T* block) {
   for (std::int64_t i = 0; i < choices.count; ++i) {
+    T* to = block + i * width;
     if (choices.choice[i] == kNoChoice) {
-      std::fill_n(block + i * width, width, 0.0F);
+      std::fill_n(to, width, T(0.0F));
     } else {
-      std::copy_n(rows.row_of(choices.choice[i]) + begin, width, block + i * width);
+      std::copy_n(side.rows.row_of(choices.choice[i]) + side.begin, side.width(), to);
+      std::fill_n(to + side.width(), width - side.width(), T(0.0F));
     }
   }
+}
+
+void scale(float factor, std::int64_t n, float* row) {
+  HWY_DYNAMIC_DISPATCH(ScaleSingle)(factor, n, row);
+}
+void scale(float factor, std::int64_t n, BFloat16* row) {
+  HWY_DYNAMIC_DISPATCH(ScaleHalf)(factor, n, row);
+}
+
+// Where n sums for `to` are made, and how they get there.
+float* sums_for(float* to, std::int64_t /*n*/, GroupedWorkspace& /*work*/) {
+  return to;
+}
+float* sums_for(const BFloat16* /*to*/, std::int64_t n, GroupedWorkspace& work) {
+  return room<float>(work.sum, n);
+}
+void hand_over(const float* /*sums*/, std::int64_t /*n*/, const float* /*to*/) {}
+void hand_over(const float* sums, std::int64_t n, BFloat16* to) {
+  HWY_DYNAMIC_DISPATCH(Round)(sums, n, to);
+}
+
+// Gathered rows [count, m] to a left operand [m, count] and the others to a right one [count, n]. `spare`: room for
+// both, rows filled up to an even number.
+void to_operands(Strided<float> rows, Strided<float> others, std::int64_t count, float* columns, float*& right,
+                 float* /*spare*/) {
+  transpose({rows.data, rows.stride}, count, rows.stride, {columns, count});
+  right = others.data;
+}
+void to_operands(Strided<BFloat16> rows, Strided<BFloat16> others, std::int64_t count, BFloat16* columns,
+                 BFloat16*& right, BFloat16* spare) {
+  transpose(Strided<const BFloat16>{rows.data, rows.stride}, count, rows.stride, columns, spare);
+  pair_rows({others.data, others.stride}, count, others.stride, spare);
+  right = spare;
 }
 
 }  // namespace
 
-void grouped_product(const ChosenRows& rows, const Choices& choices, std::int64_t k, Strided<const float> b, float* to,
+template <class T>
+void grouped_product(const ChosenRows<T>& rows, const Choices& choices, const RightOperand<T>& b, T* to,
                      GroupedWorkspace& work) {
-  const std::int64_t n = b.stride;
-  if (choices.count == 1 && *choices.choice != kNoChoice) {
-    vector_times_rows(rows.row_of(*choices.choice), k, b, 0, n, to);
-    return;
-  }
-  float* block = room(work.left, choices.count * k);
-  gather(rows, choices, 0, k, block);
-  tile_product({choices.count, n, k, k, n, n}, block, b.data, to);
+  const std::int64_t k = row_length<T>(b.k);
+  T* block = room<T>(work.left, choices.count * k);
+  gather({rows, 0, b.k}, choices, k, block);
+  float* sum = sums_for(to, choices.count * b.n, work);
+  tile_product({choices.count, b.n, k, k, b.n, b.n}, block, b.data, sum);
+  hand_over(sum, choices.count * b.n, to);
 }
 
-void grouped_outer_product(const OuterProduct& product, const Choices& choices, Strided<float> to,
+template <class T>
+void few_products(const ChosenRows<T>& rows, const Choices& choices, const RightOperand<T>& b, T* to,
+                  GroupedWorkspace& work) {
+  float* sums = sums_for(to, choices.count * b.n, work);
+  for (std::int64_t i = 0; i < choices.count; ++i) {
+    if (choices.choice[i] != kNoChoice) {
+      vector_times_rows(rows.row_of(choices.choice[i]), b.k, {b.data, b.n}, 0, b.n, sums + i * b.n);
+    }
+  }
+  hand_over(sums, choices.count * b.n, to);
+}
+
+template <class T>
+void grouped_outer_product(const OuterProduct<T>& product, const Choices& choices, Strided<float> to,
                            GroupedWorkspace& work) {
-  const OuterSide &left = product.left, &right = product.right;
+  const OuterSide<T>&left = product.left, &right = product.right;
   const std::int64_t m = left.width(), n = right.width();
-  float* rows = room(work.left, kOuterRows * m);
-  float* columns = room(work.columns, kOuterRows * m);
-  float* others = room(work.right, kOuterRows * n);
-  const Strided<float> sum = product.transposed ? Strided<float>{room(work.sum, m * n), n} : to;
+  T* rows = room<T>(work.left, kOuterRows * (m + n));
+  T* others = rows + kOuterRows * m;
+  T* columns = room<T>(work.columns, kOuterRows * m);
+  T* spare = room<T>(work.right, kOuterRows * std::max(m, n));
+  const Strided<float> sum = product.transposed ? Strided<float>{room<float>(work.sum, m * n), n} : to;
   for (std::int64_t begin = 0; begin < choices.count; begin += kOuterRows) {
     const Choices some{choices.choice + begin, std::min(kOuterRows, choices.count - begin)};
-    gather(left.rows, some, left.begin, left.end, rows);
+    gather(left, some, m, rows);
     for (std::int64_t i = 0; product.weight != nullptr && i < some.count; ++i) {
       if (some.choice[i] != kNoChoice) {
-        scaled_copy(rows + i * m, product.weight[some.choice[i]], m, rows + i * m);
+        scale(product.weight[some.choice[i]], m, rows + i * m);
       }
     }
-    transpose({rows, m}, some.count, m, {columns, some.count});
-    gather(right.rows, some, right.begin, right.end, others);
-    tile_product({m, n, some.count, some.count, n, sum.stride, begin > 0}, columns, others, sum.data);
+    gather(right, some, n, others);
+    T* operand = nullptr;
+    to_operands({rows, m}, {others, n}, some.count, columns, operand, spare);
+    const std::int64_t count = row_length<T>(some.count);
+    tile_product({m, n, count, count, n, sum.stride, begin > 0}, columns, operand, sum.data);
   }
   if (product.transposed) {
     transpose({sum.data, sum.stride}, m, n, to);
   }
 }
 
-void combine_rows(const float* block, std::int64_t width, const std::int64_t* place, const float* weight,
-                  std::int64_t n, float* to) {
-  HWY_DYNAMIC_DISPATCH(CombineRows)(block, width, place, weight, n, to);
+template void grouped_product(const ChosenRows<float>&, const Choices&, const RightOperand<float>&, float*,
+                              GroupedWorkspace&);
+template void grouped_product(const ChosenRows<BFloat16>&, const Choices&, const RightOperand<BFloat16>&, BFloat16*,
+                              GroupedWorkspace&);
+template void few_products(const ChosenRows<float>&, const Choices&, const RightOperand<float>&, float*,
+                           GroupedWorkspace&);
+template void few_products(const ChosenRows<BFloat16>&, const Choices&, const RightOperand<BFloat16>&, BFloat16*,
+                           GroupedWorkspace&);
+template void grouped_outer_product(const OuterProduct<float>&, const Choices&, Strided<float>, GroupedWorkspace&);
+template void grouped_outer_product(const OuterProduct<BFloat16>&, const Choices&, Strided<float>, GroupedWorkspace&);
+
+template <>
+void combine_rows(const PlacedRows<float>& rows, float* to) {
+  HWY_DYNAMIC_DISPATCH(CombineSingle)(rows, to);
+}
+template <>
+void combine_rows(const PlacedRows<BFloat16>& rows, BFloat16* to) {
+  HWY_DYNAMIC_DISPATCH(CombineHalf)(rows, to);
+}
+template <>
+void dot_rows(const PlacedRows<float>& rows, const float* x, float* dots) {
+  HWY_DYNAMIC_DISPATCH(DotsSingle)(rows, x, dots);
+}
+template <>
+void dot_rows(const PlacedRows<BFloat16>& rows, const BFloat16* x, float* dots) {
+  HWY_DYNAMIC_DISPATCH(DotsHalf)(rows, x, dots);
 }
 
 }  // namespace headroom::kernels

@@ -12,7 +12,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "kernels/cpu/partial-inl.h"
+#include "kernels/cpu/bfloat16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
@@ -57,6 +57,29 @@ void Portable(const TileProduct& s, const float* a, const float* b, float* c) {
   }
 }
 
+// Each pair of rows of B is read as 32-bit words, whose halves are the two numbers.
+void PortablePairs(const TileProduct& s, const c10::BFloat16* a, const c10::BFloat16* b, float* c) {
+  const Tag d;
+  const Bits bits;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t j = 0; j < s.n; j += lanes) {
+    const std::int64_t left = s.n - j;
+    for (std::int64_t i = 0; i < s.m; ++i) {
+      float* to = c + i * s.ldc + j;
+      Vector sum = s.add ? load_part(to, left) : hn::Zero(d);
+      for (std::int64_t k = 0; k < s.k; k += 2) {
+        const auto* words = reinterpret_cast<const float*>(b + k * s.ldb) + j;
+        const auto pair = hn::BitCast(bits, load_part(words, left));
+        const Vector first = hn::BitCast(d, hn::ShiftLeft<16>(pair));
+        const Vector second = hn::BitCast(d, hn::And(pair, hn::Set(bits, 0xffff0000U)));
+        sum = hn::MulAdd(hn::Set(d, static_cast<float>(a[i * s.lda + k])), first, sum);
+        sum = hn::MulAdd(hn::Set(d, static_cast<float>(a[i * s.lda + k + 1])), second, sum);
+      }
+      store_part(sum, left, to);
+    }
+  }
+}
+
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -64,29 +87,42 @@ HWY_AFTER_NAMESPACE();
 namespace headroom::kernels {
 
 HWY_EXPORT(Portable);
+HWY_EXPORT(PortablePairs);
 
 namespace {
 
-bool decide() {
+bool portable_asked_for() {
   const char* wish = std::getenv("HEADROOM_TILE_PRODUCT");
-  if (wish != nullptr && std::string_view(wish) == "portable") {
+  return wish != nullptr && std::string_view(wish) == "portable";
+}
+
+// Whether ATen has a micro-kernel for these numbers: it throws where the CPU lacks the instructions.
+template <class T>
+bool has_micro_kernel() {
+  constexpr bool kPairs = !std::is_same_v<T, float>;
+  if (portable_asked_for()) {
     return false;
   }
-  try {  // ATen throws where the CPU lacks the instructions
-    const float a = 1.0F, b = 1.0F;
+  try {
+    const T a[2] = {1.0F, 2.0F}, b[2] = {3.0F, 4.0F};
     float c = 0.0F;
-    at::native::cpublas::brgemm(1, 1, 1, 1, 1, 1, false, &a, &b, &c);
-    at::native::cpublas::brgemm_release(false);
-    return c == 1.0F;
+    at::native::cpublas::brgemm(1, 1, 2, 2, 1, 1, false, a, b, &c, kPairs);
+    at::native::cpublas::brgemm_release(kPairs);
+    return c == 11.0F;
   } catch (const std::exception&) {
     return false;
   }
 }
 
+bool pairs_use_micro_kernels() {
+  static const bool kUse = has_micro_kernel<BFloat16>();
+  return kUse;
+}
+
 }  // namespace
 
 bool tile_product_uses_micro_kernels() {
-  static const bool kUses = decide();
+  static const bool kUses = has_micro_kernel<float>();
   return kUses;
 }
 
@@ -105,9 +141,23 @@ void tile_product(const TileProduct& s, const float* a, const float* b, float* c
   }
 }
 
+void tile_product(const TileProduct& s, const BFloat16* a, const BFloat16* b, float* c) {
+  if (s.m == 0 || s.n == 0) {
+    return;
+  }
+  if (pairs_use_micro_kernels()) {
+    at::native::cpublas::brgemm(s.m, s.n, s.k, s.lda, s.ldb, s.ldc, s.add, a, b, c, true);
+  } else {
+    HWY_DYNAMIC_DISPATCH(PortablePairs)(s, a, b, c);
+  }
+}
+
 void tile_product_done() {
   if (tile_product_uses_micro_kernels()) {
     at::native::cpublas::brgemm_release(false);
+  }
+  if (pairs_use_micro_kernels()) {
+    at::native::cpublas::brgemm_release(true);
   }
 }
 

@@ -8,7 +8,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "kernels/cpu/partial-inl.h"
+#include "kernels/cpu/bfloat16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
@@ -16,14 +16,15 @@ namespace headroom::kernels::HWY_NAMESPACE {
 constexpr std::int64_t kRows = 8;  // of the matrix, read side by side: as many streams as the hardware follows well
 
 // y += the sum over `rows` <= kRows rows.
-HWY_INLINE void AddRows(const float* x, std::int64_t rows, Strided<const float> w, std::int64_t begin, std::int64_t end,
+template <class T>
+HWY_INLINE void AddRows(const T* x, std::int64_t rows, Strided<const T> w, std::int64_t begin, std::int64_t end,
                         float* y) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector factor[kRows];
-  const float* row[kRows];
+  const T* row[kRows];
   for (std::int64_t r = 0; r < kRows; ++r) {
-    factor[r] = r < rows ? hn::Set(d, x[r]) : hn::Zero(d);
+    factor[r] = r < rows ? hn::Set(d, static_cast<float>(x[r])) : hn::Zero(d);
     row[r] = w.data + std::min(r, rows - 1) * w.stride;
   }
   for (std::int64_t j = begin; j < end; j += lanes) {
@@ -36,18 +37,21 @@ HWY_INLINE void AddRows(const float* x, std::int64_t rows, Strided<const float> 
   }
 }
 
-void Rows(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end, float* y) {
+template <class T>
+HWY_INLINE void RowsOf(const T* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end, float* y) {
   std::fill(y + begin, y + end, 0.0F);
   for (std::int64_t i = 0; i < n; i += kRows) {
-    AddRows(x + i, std::min(kRows, n - i), {w.data + i * w.stride, w.stride}, begin, end, y);
+    AddRows<T>(x + i, std::min(kRows, n - i), {w.data + i * w.stride, w.stride}, begin, end, y);
   }
 }
 
-void Columns(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end, float* y) {
+template <class T>
+HWY_INLINE void ColumnsOf(const T* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end,
+                          float* y) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t j = begin; j < end; ++j) {
-    const float* row = w.data + j * w.stride;
+    const T* row = w.data + j * w.stride;
     Vector even = hn::Zero(d), odd = hn::Zero(d);
     for (std::int64_t i = 0; i < n; i += 2 * lanes) {
       even = hn::MulAdd(load_part(x + i, n - i), load_part(row + i, n - i), even);
@@ -59,6 +63,21 @@ void Columns(const float* x, std::int64_t n, Strided<const float> w, std::int64_
   }
 }
 
+void Rows(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end, float* y) {
+  RowsOf(x, n, w, begin, end, y);
+}
+void Columns(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end, float* y) {
+  ColumnsOf(x, n, w, begin, end, y);
+}
+void HalfRows(const c10::BFloat16* x, std::int64_t n, Strided<const c10::BFloat16> w, std::int64_t begin,
+              std::int64_t end, float* y) {
+  RowsOf(x, n, w, begin, end, y);
+}
+void HalfColumns(const c10::BFloat16* x, std::int64_t n, Strided<const c10::BFloat16> w, std::int64_t begin,
+                 std::int64_t end, float* y) {
+  ColumnsOf(x, n, w, begin, end, y);
+}
+
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -67,6 +86,8 @@ namespace headroom::kernels {
 
 HWY_EXPORT(Rows);
 HWY_EXPORT(Columns);
+HWY_EXPORT(HalfRows);
+HWY_EXPORT(HalfColumns);
 
 void vector_times_rows(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end,
                        float* y) {
@@ -75,6 +96,15 @@ void vector_times_rows(const float* x, std::int64_t n, Strided<const float> w, s
 void vector_times_columns(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end,
                           float* y) {
   HWY_DYNAMIC_DISPATCH(Columns)(x, n, w, begin, end, y);
+}
+
+void vector_times_rows(const BFloat16* x, std::int64_t n, Strided<const BFloat16> w, std::int64_t begin,
+                       std::int64_t end, float* y) {
+  HWY_DYNAMIC_DISPATCH(HalfRows)(x, n, w, begin, end, y);
+}
+void vector_times_columns(const BFloat16* x, std::int64_t n, Strided<const BFloat16> w, std::int64_t begin,
+                          std::int64_t end, float* y) {
+  HWY_DYNAMIC_DISPATCH(HalfColumns)(x, n, w, begin, end, y);
 }
 
 }  // namespace headroom::kernels

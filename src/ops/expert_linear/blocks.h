@@ -1,4 +1,5 @@
-// The grouped product in float32: blocks of rows are gathered, multiplied and forgotten, on all threads at once.
+// The grouped product: blocks of rows are gathered, multiplied and forgotten, on all threads at once. Operands in
+// float32 or bfloat16, sums in float32.
 #pragma once
 
 #include "headroom/ops/expert_linear.h"
@@ -6,7 +7,8 @@
 namespace headroom::ops {
 
 struct ExpertGradients {
-  at::Tensor input, bank, weight;  // weight undefined without weights
+  at::Tensor input, bank;  // of the inputs' dtype
+  at::Tensor weight;       // float32; undefined without weights
 };
 
 at::Tensor expert_linear_blocks(const ExpertLinearInputs& in);

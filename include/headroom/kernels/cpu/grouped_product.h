@@ -1,10 +1,12 @@
 // Products of rows that are scattered over a matrix: gathered into a block, multiplied, and nothing else kept.
 //
 // A choice c picks one row of a matrix: row c / choices_per_row. A list of choices may hold kNoChoice, a row of zeros.
+// T: float or BFloat16, of the operands; sums are float32.
 #pragma once
 
 #include <cstdint>
 
+#include "headroom/kernels/cpu/bfloat16.h"
 #include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/transpose.h"
 
@@ -12,10 +14,11 @@ namespace headroom::kernels {
 
 constexpr std::int64_t kNoChoice = -1;
 
+template <class T>
 struct ChosenRows {
-  Strided<const float> matrix;
+  Strided<const T> matrix;
   std::int64_t choices_per_row;
-  const float* row_of(std::int64_t choice) const { return matrix.data + choice / choices_per_row * matrix.stride; }
+  const T* row_of(std::int64_t choice) const { return matrix.data + choice / choices_per_row * matrix.stride; }
 };
 
 // One thread's buffers, kept from call to call.
@@ -29,29 +32,60 @@ struct Choices {
   std::int64_t count;
 };
 
-// to[i] = row(choice[i]) B for i < count: B [k, n] by rows, to [count, n] without gaps.
-void grouped_product(const ChosenRows& rows, const Choices& choices, std::int64_t k, Strided<const float> b, float* to,
+// A matrix [k, n] as a product's right operand: by rows, or in pairs of rows (bfloat16.h) where it is of BFloat16.
+template <class T>
+struct RightOperand {
+  const T* data;
+  std::int64_t k, n;
+};
+
+// to[i] = row(choice[i]) B for i < count, rounded to T once, to [count, n] without gaps.
+template <class T>
+void grouped_product(const ChosenRows<T>& rows, const Choices& choices, const RightOperand<T>& b, T* to,
                      GroupedWorkspace& work);
 
+// The same, a row at a time from a matrix by rows: for few rows, where the matrix is most of what is read.
+template <class T>
+void few_products(const ChosenRows<T>& rows, const Choices& choices, const RightOperand<T>& b, T* to,
+                  GroupedWorkspace& work);
+
 // One side of a sum of outer products: columns [begin, end) of chosen rows.
+template <class T>
 struct OuterSide {
-  ChosenRows rows;
+  ChosenRows<T> rows;
   std::int64_t begin, end;
   std::int64_t width() const { return end - begin; }
 };
 
 // to[l][r] = sum_i weight(choice[i]) left_i[l] right_i[r], in the order of i. `weight` is indexed by choice; null:
-// all 1. The narrower side had better be the left one. `transposed`: to[r][l] instead.
+// all 1. Rows times weight are rounded to T. The narrower side had better be the left one. `transposed`: to[r][l]
+// instead.
+template <class T>
 struct OuterProduct {
-  OuterSide left, right;
+  OuterSide<T> left, right;
   const float* weight;
   bool transposed;
 };
-void grouped_outer_product(const OuterProduct& product, const Choices& choices, Strided<float> to,
+template <class T>
+void grouped_outer_product(const OuterProduct<T>& product, const Choices& choices, Strided<float> to,
                            GroupedWorkspace& work);
 
-// to = sum_j weight[j] block[place[j]], j < n, rows of `width` without gaps; `weight` null: all 1.
-void combine_rows(const float* block, std::int64_t width, const std::int64_t* place, const float* weight,
-                  std::int64_t n, float* to);
+// Rows of a block, of `width` numbers without gaps: those at place[j], j < n, each times weight[j] (null: all 1).
+template <class T>
+struct PlacedRows {
+  const T* block;
+  std::int64_t width;
+  const std::int64_t* place;
+  const float* weight;
+  std::int64_t n;
+};
+
+// to = their sum, rounded to T once.
+template <class T>
+void combine_rows(const PlacedRows<T>& rows, T* to);
+
+// dots[j] = row at place[j] times x, without the weights.
+template <class T>
+void dot_rows(const PlacedRows<T>& rows, const T* x, float* dots);
 
 }  // namespace headroom::kernels

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "headroom/kernels/cpu/bfloat16.h"
+
 namespace headroom::kernels {
 
 // C [m, n] = A [m, k] B [k, n], or += with `add`; all row-major with the given row strides.
@@ -13,6 +15,8 @@ struct TileProduct {
   bool add = false;
 };
 void tile_product(const TileProduct& shape, const float* a, const float* b, float* c);
+// The operands in bfloat16 (bfloat16.h), B in pairs of rows with ldb pairs each, k even; sums in float32.
+void tile_product(const TileProduct& shape, const BFloat16* a, const BFloat16* b, float* c);
 
 // Gives back the hardware state that tile_product() may hold; once at the end of each thread's share of work.
 void tile_product_done();

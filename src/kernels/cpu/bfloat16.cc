@@ -1,0 +1,86 @@
+#include "headroom/kernels/cpu/bfloat16.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/bfloat16.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h:
+#include <hwy/highway.h>
+
+#include "kernels/cpu/bfloat16-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headroom::kernels::HWY_NAMESPACE {
+
+// Numbers j of two rows next to each other: 32 bits, the first row's in the lower half.
+void PairTwoRows(const c10::BFloat16* first, const c10::BFloat16* second, std::int64_t n, c10::BFloat16* to) {
+  const Bits d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto* pairs = reinterpret_cast<std::uint32_t*>(to);
+  std::int64_t j = 0;
+  for (; j + lanes <= n; j += lanes) {
+    const auto low = hn::PromoteTo(d, hn::LoadU(HalfBits(), bits_of(first) + j));
+    const auto high = hn::PromoteTo(d, hn::LoadU(HalfBits(), bits_of(second) + j));
+    hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), d, pairs + j);
+  }
+  for (; j < n; ++j) {
+    to[2 * j] = first[j];
+    to[2 * j + 1] = second[j];
+  }
+}
+
+}  // namespace headroom::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headroom::kernels {
+
+HWY_EXPORT(PairTwoRows);
+
+namespace {
+
+// Pairs are moved about as what they are in memory: 32 bits each.
+const float* words(const BFloat16* pairs) {
+  return reinterpret_cast<const float*>(pairs);
+}
+float* words(BFloat16* pairs) {
+  return reinterpret_cast<float*>(pairs);
+}
+
+}  // namespace
+
+void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to) {
+  for (std::int64_t i = 0; i + 1 < k; i += 2) {
+    const BFloat16* row = from.data + i * from.stride;
+    HWY_DYNAMIC_DISPATCH(PairTwoRows)(row, row + from.stride, n, to + i * n);
+  }
+  if (k % 2 == 1) {
+    const BFloat16* row = from.data + (k - 1) * from.stride;
+    for (std::int64_t j = 0; j < n; ++j) {
+      to[(k - 1) * n + 2 * j] = row[j];
+      to[(k - 1) * n + 2 * j + 1] = 0.0F;
+    }
+  }
+}
+
+void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to, BFloat16* work) {
+  const std::int64_t width = even(k);
+  const bool whole = k == width && from.stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(from.data) % 4 == 0;
+  for (std::int64_t j = 0; j < n && !whole; ++j) {
+    std::copy_n(from.data + j * from.stride, k, work + j * width);
+    std::fill_n(work + j * width + k, width - k, BFloat16(0.0F));
+  }
+  const Strided<const float> pairs =
+      whole ? Strided<const float>{words(from.data), from.stride / 2} : Strided<const float>{words(work), width / 2};
+  transpose(pairs, n, width / 2, {words(to), n});
+}
+
+void transpose(Strided<const BFloat16> from, std::int64_t rows, std::int64_t columns, BFloat16* to, BFloat16* work) {
+  pair_rows(from, rows, columns, work);
+  const std::int64_t pairs = even(rows) / 2;
+  transpose(Strided<const float>{words(work), columns}, pairs, columns, {words(to), pairs});
+}
+
+}  // namespace headroom::kernels
+#endif
