@@ -20,11 +20,11 @@ struct Sizes {
 };
 
 struct Case {
-  at::Device device;
+  at::TensorOptions type;
   AttentionInputs in;
   std::vector<at::Tensor> leaves;
 
-  Case(const Sizes& z, const BenchOptions& options) : device(options.device) {
+  Case(const Sizes& z, const BenchOptions& options) : type(type_of(options)) {
     in.q = leaf({z.b, z.h, z.t, z.e});
     in.k = leaf({z.b, z.h, z.t, z.e});
     in.v = leaf({z.b, z.h, z.t, z.e});
@@ -32,7 +32,7 @@ struct Case {
   }
 
   at::Tensor leaf(at::IntArrayRef shape, double size = 1.0) {
-    leaves.push_back(at::randn(shape, device).mul_(size).requires_grad_(true));
+    leaves.push_back(at::randn(shape).mul_(size).to(type).requires_grad_(true));
     return leaves.back();
   }
 
@@ -59,8 +59,8 @@ ops::Mixture two_keys(Case& c, const Sizes& z, bool shifted) {
   } else {
     mixture.more_keys = {c.leaf({z.b, z.h, z.t, z.e})};
   }
-  mixture.coefficient = at::full({2}, 0.5 * c.in.scale, c.device);
-  mixture.prior = at::full({2, z.h, 1}, 0.5, c.device).requires_grad_(true);
+  mixture.coefficient = at::full({2}, 0.5 * c.in.scale, c.type);
+  mixture.prior = at::full({2, z.h, 1}, 0.5, c.type.dtype(at::kFloat)).requires_grad_(true);
   c.leaves.push_back(*mixture.prior);
   return mixture;
 }
@@ -117,7 +117,7 @@ std::vector<Row> linear_attention(const BenchOptions& options) {
     const Case softmax(z, options);
     std::vector<at::Tensor> leaves;
     for (int i = 0; i < 3; ++i) {
-      leaves.push_back(at::rand({z.b, z.h, z.t, z.e}, softmax.device).requires_grad_(true));
+      leaves.push_back(at::rand({z.b, z.h, z.t, z.e}).to(softmax.type).requires_grad_(true));
     }
     const ops::LinearAttentionInputs in{.q = leaves[0], .k = leaves[1], .v = leaves[2], .epsilon = 1e-3};
     const at::Tensor weight = at::randn_like(leaves[0].detach());

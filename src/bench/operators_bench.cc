@@ -18,10 +18,6 @@ at::Tensor leaf(at::IntArrayRef shape, at::TensorOptions type) {
   return at::randn(shape).to(type).requires_grad_(true);
 }
 
-at::TensorOptions type_of(const BenchOptions& options) {
-  return at::TensorOptions(at::Device(options.device)).dtype(options.precision == "bf16" ? at::kBFloat16 : at::kFloat);
-}
-
 // Forward and backward for all leaves.
 Work forward_backward(std::function<at::Tensor()> op, std::vector<at::Tensor> leaves) {
   const at::Tensor weight = at::randn_like(op());

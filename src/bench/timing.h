@@ -1,7 +1,7 @@
 // How the benchmarks time things: warm up, repeat, take the median.
 #pragma once
 
-#include <c10/core/Device.h>
+#include <c10/core/TensorOptions.h>
 
 #include <functional>
 #include <vector>
@@ -13,6 +13,11 @@ namespace headroom::bench {
 using Work = std::function<void()>;
 
 double median(std::vector<double> values);
+// The device and the precision.
+inline at::TensorOptions type_of(const BenchOptions& options) {
+  return at::TensorOptions(at::Device(options.device)).dtype(options.precision == "bf16" ? at::kBFloat16 : at::kFloat);
+}
+
 // Waits until the device has done what it was given.
 void synchronize(at::Device device);
 // Until the device has done it all.

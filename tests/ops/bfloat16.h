@@ -2,8 +2,8 @@
 // several tiles and at odd ones.
 //
 // bfloat16 has 8 significant bits: rounding x errs by at most u |x|, u = 2^-8. The operators take bfloat16 in and hand
-// bfloat16 out, but compute in float32, so that a bound for each number of a result is u times the sum of what was
-// rounded on the way to it. Each test says which numbers those are; the rest is float32's share, measured against the
+// bfloat16 out, and sum in float32, so that a bound for each number of a result is u times the sum of what was rounded
+// on the way to it. Each test says which numbers those are; the rest is float32's share, measured against the
 // largest number as in the tests of float32 itself, and second-order terms, for which the bound is 2% wider.
 #pragma once
 

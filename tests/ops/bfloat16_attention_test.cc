@@ -3,6 +3,7 @@
 
 #include "bfloat16.h"
 #include "headroom/ops/attention.h"
+#include "ops/float_on_cpu.h"
 
 namespace headroom::ops {
 namespace bfloat16_attention_test {
@@ -43,12 +44,68 @@ AttentionInputs heads(const Sizes& z, Reader& read) {
   return in;
 }
 
+at::Tensor for_heads(const at::Tensor& t, const Sizes& z) {
+  return t.repeat_interleave(z.h / z.g, 1);
+}
+
+// What is rounded on the way where products are those of bfloat16: probabilities before they meet values or dO, and
+// gradients of scores before they meet queries, keys and offsets.
+struct OnTheWay {
+  at::Tensor value;
+  Tensors gradients;  // undefined: nothing
+};
+
+// `product_gradients`: those of the products of queries and keys, with the keys of each, in mixtures.
+struct ProductGradient {
+  at::Tensor d;     // [B, H, T, S]
+  std::size_t key;  // which input its keys are
+};
+
+void add(at::Tensor& to, const at::Tensor& more) {
+  to = to.defined() ? to + more : more;
+}
+
+OnTheWay on_the_way(const Sizes& z, const Make& make, const Tensors& exact, const AttentionTrace& trace,
+                    const at::Tensor& d_scores, const std::vector<ProductGradient>& products) {
+  OnTheWay sums{.value = at::zeros_like(exact[0]), .gradients = Tensors(exact.size())};
+  if (!multiplies_bfloat16()) {
+    return sums;
+  }
+  Tensors sizes;
+  for (const at::Tensor& t : exact) {
+    sizes.push_back(t.detach().abs());
+  }
+  const Tensors leaves = leaves_of(sizes);
+  const at::Tensor value = trace.probs_composed.detach().abs().matmul(for_heads(leaves[2], z));
+  sums.value = value.detach();
+  sums.gradients[2] = torch::autograd::grad({value}, {leaves[2]}, {arriving(value).abs()})[0];
+  if (products.empty()) {  // sums of products of positive numbers: their gradients are the sums that are asked for
+    AttentionTrace positive;
+    attention_reference(make(leaves), &positive);
+    const Tensors parts =
+        torch::autograd::grad({positive.scores}, leaves, {d_scores.abs()}, false, false, /*allow_unused=*/true);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i].defined()) {
+        add(sums.gradients[i], parts[i]);
+      }
+    }
+  }
+  for (const ProductGradient& product : products) {
+    const at::Tensor together = leaves[0].matmul(for_heads(leaves[product.key], z).transpose(2, 3));
+    const Tensors parts = torch::autograd::grad({together}, {leaves[0], leaves[product.key]}, {product.d.abs()});
+    add(sums.gradients[0], parts[0]);
+    add(sums.gradients[product.key], parts[1]);
+  }
+  return sums;
+}
+
 // The result o is rounded once, and so is each gradient, with more in `rounded` where a gradient is put together from
-// several. The backward pass of p = softmax(s) needs D_i = dO_i . o_i, which it may take from the o that was handed
-// out: dS_ij = p_ij (dP_ij - D_i) then moves by -p_ij dD_i, dD_i = dO_i . (o_i as rounded - o_i), and the gradient of
-// any theta by -sum_ij p_ij dD_i ds_ij/dtheta = -sum_i dD_i d(log sum_j exp s_ij)/dtheta: known here, and allowed.
+// several, and with what on_the_way() adds. The backward pass of p = softmax(s) needs D_i = dO_i . o_i, which it may
+// take from the o that was handed out: dS_ij = p_ij (dP_ij - D_i) then moves by -p_ij dD_i, dD_i = dO_i . (o_i as
+// rounded - o_i), and the gradient of any theta by -sum_ij p_ij dD_i ds_ij/dtheta = -sum_i dD_i d(log sum_j exp
+// s_ij)/dtheta: known here, and allowed.
 void expect_attention(const Sizes& z, const Make& make, const Tensors& inputs, const Tensors& rounded, double single,
-                      const std::string& what) {
+                      const std::string& what, const std::vector<ProductGradient>& products = {}) {
   const Result got = run_fused(
       "attention", [&](const Tensors& x) { return attention(make(x)); }, inputs);
   const Tensors leaves = leaves_of(testing::in_double(inputs));
@@ -57,17 +114,23 @@ void expect_attention(const Sizes& z, const Make& make, const Tensors& inputs, c
   const at::Tensor o = attention_reference(in, &trace), weight = arriving(o);
   const Tensors exact = torch::autograd::grad({o}, leaves, {weight}, /*retain_graph=*/true);
   const at::Tensor shift = (weight * (got.value.to(at::kDouble) - o.detach())).sum(-1);
+  const at::Tensor d_scores = torch::autograd::grad({o}, {trace.scores}, {weight}, /*retain_graph=*/true)[0];
+  const OnTheWay way = on_the_way(z, make, leaves, trace, d_scores, products);
   const bool composed = in.pre || in.post;  // there D_i is a sum over the keys
   const Tensors moved = composed
                             ? Tensors(leaves.size())
                             : torch::autograd::grad({log_sums(z, trace.scores, in.mixture ? in.mixture->epsilon : 0.0)},
                                                     leaves, {shift}, false, false, /*allow_unused=*/true);
-  expect_within(got.value, o.detach(), {.rounded = o.detach().abs(), .moved = {}, .single = single * largest(o)},
+  expect_within(got.value, o.detach(),
+                {.rounded = o.detach().abs() + way.value, .moved = {}, .single = single * largest(o)},
                 what + ": value");
   for (std::size_t i = 0; i < exact.size(); ++i) {
     // Some gradients vanish by cancellation: float32's share is measured against all of them.
     const double size = std::max(largest(exact[i]), 0.1 * largest(exact));
-    const at::Tensor own = i < rounded.size() ? rounded[i] : itself(exact[i], inputs[i]);
+    at::Tensor own = i < rounded.size() ? rounded[i] : itself(exact[i], inputs[i]);
+    if (way.gradients[i].defined()) {
+      own = own + way.gradients[i];
+    }
     expect_within(got.gradients[i], exact[i], {.rounded = own, .moved = moved[i], .single = single * size},
                   what + fmt::format(": gradient {}", i));
   }
@@ -189,14 +252,23 @@ AttentionInputs mixture(const Sizes& z, const Kind& kind, const Tensors& x) {
 // |q - k_r|^2 = |q|^2 - 2 q.k_r + |k_r|^2: the product with the keys and what depends on query or key alone (lengths,
 // and products with shifts) are computed apart, and each has gradients of its own for queries and keys, rounded before
 // they are added. The same with tensors of their own for either part: `one` for products, `other` for the rest.
-at::Tensor in_two_parts(const Sizes& z, const Kind& kind, const Tensors& one, const Tensors& other) {
-  const auto every = [&](const at::Tensor& t) { return t.repeat_interleave(z.h / z.g, 1); };
+struct InTwoParts {
+  at::Tensor o;
+  Tensors products;
+  std::vector<std::size_t> keys;  // which input the keys of each are
+};
+
+InTwoParts in_two_parts(const Sizes& z, const Kind& kind, const Tensors& one, const Tensors& other) {
+  const auto every = [&](const at::Tensor& t) { return for_heads(t, z); };
+  InTwoParts result;
   const at::Tensor c = coefficients(kind.n, at::kDouble), prior = other.back();
   const double scale = 1.0 / std::sqrt(static_cast<double>(z.e));
   Tensors terms;
   for (std::int64_t r = 0; r < kind.n; ++r) {
     const std::size_t key = r == 0 || kind.shifted ? 1 : 2 + static_cast<std::size_t>(r);
     at::Tensor product = one[0].matmul(every(one[key]).transpose(2, 3)), whole = every(other[key]);
+    result.products.push_back(product);
+    result.keys.push_back(key);
     if (kind.shifted) {
       const at::Tensor shift = every(other[3].select(0, r).unsqueeze(0));  // [1, H, 1, e]
       product = product - (other[0] * shift).sum(-1, true);
@@ -210,7 +282,8 @@ at::Tensor in_two_parts(const Sizes& z, const Kind& kind, const Tensors& one, co
   }
   const at::Tensor scores = at::stack(terms).logsumexp(at::IntArrayRef{0});
   const at::Tensor p = (scores - log_sums(z, scores, kind.epsilon).unsqueeze(3)).exp();
-  return (p * visible(z).to(at::kDouble)).matmul(every(other[2]));
+  result.o = (p * visible(z).to(at::kDouble)).matmul(every(other[2]));
+  return result;
 }
 
 TEST(Bfloat16, Mixtures) {
@@ -220,10 +293,16 @@ TEST(Bfloat16, Mixtures) {
       at::manual_seed(4);
       const Tensors inputs = mixture_inputs(z, kind), wide = testing::in_double(inputs);
       const Tensors one = leaves_of(wide), other = leaves_of(wide);
-      const at::Tensor o = in_two_parts(z, kind, one, other);
+      const InTwoParts in_parts = in_two_parts(z, kind, one, other);
+      const at::Tensor& o = in_parts.o;
       ASSERT_LE(testing::relative_error(o, attention_reference(mixture(z, kind, wide))), 1e-12);
       Tensors both = one;
       both.insert(both.end(), other.begin(), other.end());
+      const Tensors d_products = torch::autograd::grad({o}, in_parts.products, {arriving(o)}, /*retain_graph=*/true);
+      std::vector<ProductGradient> products;
+      for (std::size_t r = 0; r < d_products.size(); ++r) {
+        products.push_back({d_products[r], in_parts.keys[r]});
+      }
       const Tensors parts = torch::autograd::grad({o}, both, {arriving(o)}, false, false, /*allow_unused=*/true);
       Tensors rounded;
       for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -236,7 +315,7 @@ TEST(Bfloat16, Mixtures) {
       }
       expect_attention(
           z, [&](const Tensors& x) { return mixture(z, kind, x); }, inputs, rounded, 3e-5,
-          z.name() + fmt::format(" R {} gaussian {} shifted {}", kind.n, kind.gaussian, kind.shifted));
+          z.name() + fmt::format(" R {} gaussian {} shifted {}", kind.n, kind.gaussian, kind.shifted), products);
     }
   }
 }

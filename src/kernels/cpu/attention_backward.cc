@@ -6,94 +6,93 @@ namespace {
 using detail::Extent;
 using detail::kBlockRows;
 using detail::kColumnStep;
+using detail::Left;
+using detail::multiply;
 using detail::padded;
+using detail::Right;
+using detail::rows_of;
 
 // One thread's buffers. Gradients of keys, values and offsets grow with their rows as columns, so that every product
 // reads its operands as they lie.
 struct AttentionWorkspace {
   AttentionWorkspace(const AttentionShape& s, bool relative)
-      : width(detail::row_width(s.d_head)),
-        key_width(padded(s.keys) + kColumnStep),
-        offset_width(s.offsets() + kBlockRows + 2 * kColumnStep) {
+      : key_width(detail::key_width(s)),
+        offset_width(detail::offset_width(s)),
+        head(s, relative),
+        keys(s.half, 1, key_width, detail::row_width(s.d_head)),
+        offsets(s.half, relative ? 1 : 0, offset_width + offset_width % 2, detail::row_width(s.d_head)),
+        values(s.half, 1, s.d_head, key_width) {
     scores.make_room(kBlockRows * padded(s.keys));
     d_scores.make_room(scores.size());
-    keys.make_room(key_width * width);
-    values.make_room(s.d_head * key_width);
-    d_keys.make_room(values.size());
-    d_values.make_room(values.size());
-    rows.make_room(s.d_head * kBlockRows);
+    d_keys.make_room(s.d_head * key_width);
+    d_values.make_room(d_keys.size());
     if (relative) {
       positions.make_room(kBlockRows * (padded(s.keys) + 2 * kColumnStep));
-      offsets.make_room(offset_width * width);
       d_offsets.make_room(s.d_head * offset_width);
     }
   }
-  std::int64_t width, key_width, offset_width;
+  std::int64_t key_width, offset_width;
   detail::PackedHead head;
   Buffer scores, d_scores;             // [rows, columns]: p and its gradient
   Buffer positions;                    // [rows, offset columns]: position scores, then their gradient
-  Buffer keys, offsets;                // [S padded, e], [C padded, e]
-  Buffer values;                       // [e, S padded]
+  detail::KeptOperands keys, offsets;  // [S padded, e], [C padded, e]
+  detail::KeptOperands values;         // [e, S padded]
   Buffer d_keys, d_values, d_offsets;  // [e, S or C padded]
-  Buffer rows;                         // [e, rows]: a block of q or d_o with rows as columns
 };
 
 void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h, AttentionWorkspace& w) {
   const std::int64_t g = h / (s.heads / s.kv_heads);
   w.head.pack(s, in, b, h);
-  detail::to_rows(in.k.at(b, g), in.k.row, s.keys, s.d_head, w.key_width, w.keys.data());
-  detail::to_columns(in.v.at(b, g), in.v.row, s.keys, s.d_head, w.key_width, w.values.data());
+  w.keys.set_rows(0, {in.k.at(b, g), in.k.row}, s.keys, s.d_head);
+  w.values.set_columns(0, {in.v.at(b, g), in.v.row}, s.keys);
   w.d_keys.fill(0.0F);
   w.d_values.fill(0.0F);
   if (in.q_position.data != nullptr) {
-    detail::to_rows(in.r.at(0, h), in.r.row, s.offsets(), s.d_head, w.offset_width, w.offsets.data());
+    w.offsets.set_rows(0, {in.r.at(0, h), in.r.row}, s.offsets(), s.d_head);
     w.d_offsets.fill(0.0F);
   }
 }
 
-// sum [e, columns] += from^T [e, rows] block [rows, columns], the block without gaps.
-void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> from, Strided<const float> block,
-                    Strided<float> sum, AttentionWorkspace& w) {
-  detail::to_columns(from.data, from.stride, e.rows, s.d_head, e.rows, w.rows.data());
-  tile_product({s.d_head, block.stride, e.rows, e.rows, block.stride, sum.stride, true}, w.rows.data(), block.data,
-               sum.data);
+// sum [e, columns] += from^T [e, rows] block [rows, columns].
+void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> from, const Right& block,
+                    std::int64_t columns, Strided<float> sum, AttentionWorkspace& w) {
+  const Left turned = w.head.passing.left_columns(from, e.rows, s.d_head);
+  multiply({s.d_head, columns, e.rows}, turned, block, sum, true);
 }
 
 void position_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
                        const Extent& e, AttentionWorkspace& w) {
-  // Row i of the scores' gradient goes back to where its offsets stand; the rest is 0.
-  const std::int64_t n = e.offset_columns(), first = e.first_offset(s), b = w.head.b, h = w.head.h;
-  for (std::int64_t i = 0; i < e.rows; ++i) {
-    float* to = w.positions.data() + i * n;
-    std::fill(to, to + e.shift(i), 0.0F);
-    std::copy_n(w.d_scores.data() + i * e.columns, e.columns, to + e.shift(i));
-    std::fill(to + e.shift(i) + e.columns, to + n, 0.0F);
-  }
-  tile_product({e.rows, s.d_head, n, n, w.width, out.d_q_position.row}, w.positions.data(),
-               w.offsets.data() + first * w.width, out.d_q_position.at(b, h) + e.row * out.d_q_position.row);
-  add_transposed(s, e, {in.q_position.at(b, h) + e.row * in.q_position.row, in.q_position.row}, {w.positions.data(), n},
-                 {w.d_offsets.data() + first, w.offset_width}, w);
+  const std::int64_t b = w.head.b, h = w.head.h;
+  const detail::OffsetGradients d(s, e);
+  d.place(s, e, {w.d_scores.data(), e.columns}, w.positions.data());
+  const Strided<const float> rows{w.positions.data(), d.n};
+  multiply({e.rows, s.d_head, d.n}, w.head.passing.left(rows, e.rows, d.n), w.offsets[0].from(d.first, 0),
+           rows_of(out.d_q_position, b, h, e.row));
+  add_transposed(s, e, rows_of(in.q_position, b, h, e.row), w.head.passing.right(rows, e.rows, d.n), d.n,
+                 {w.d_offsets.data() + d.first, w.offset_width}, w);
 }
 
 void block_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out, const Extent& e,
                     AttentionWorkspace& w) {
   const std::int64_t b = w.head.b, h = w.head.h;
-  const float* d_o = out.d_o.at(b, h) + e.row * out.d_o.row;
-  const float* o = out.o.at(b, h) + e.row * out.o.row;
+  const Strided<const float> d_o = rows_of(out.d_o, b, h, e.row), o = rows_of(out.o, b, h, e.row);
   const float* log_sum = out.log_sum + (b * s.heads + h) * s.queries + e.row;
+  detail::PassingOperands& passing = w.head.passing;
   w.head.scores(s, in, e, w.scores.data(), w.positions.data());
-  tile_product({e.rows, e.columns, s.d_head, out.d_o.row, w.key_width, e.columns}, d_o, w.values.data() + e.low,
-               w.d_scores.data());
+  multiply({e.rows, e.columns, s.d_head}, passing.left(d_o, e.rows, s.d_head), w.values[0].from(0, e.low),
+           {w.d_scores.data(), e.columns});
   for (std::int64_t i = 0; i < e.rows; ++i) {
-    const float mean = dot(d_o + i * out.d_o.row, o + i * out.o.row, s.d_head);
+    const float mean = dot(d_o.data + i * d_o.stride, o.data + i * o.stride, s.d_head);
     exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), log_sum[i], mean,
                      w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
   }
-  tile_product({e.rows, s.d_head, e.columns, e.columns, w.width, out.d_q.row}, w.d_scores.data(),
-               w.keys.data() + e.low * w.width, out.d_q.at(b, h) + e.row * out.d_q.row);
-  add_transposed(s, e, {in.q.at(b, h) + e.row * in.q.row, in.q.row}, {w.d_scores.data(), e.columns},
+  const Strided<const float> p{w.scores.data(), e.columns}, d{w.d_scores.data(), e.columns};
+  multiply({e.rows, s.d_head, e.columns}, passing.left(d, e.rows, e.columns), w.keys[0].from(e.low, 0),
+           rows_of(out.d_q, b, h, e.row));
+  add_transposed(s, e, rows_of(in.q, b, h, e.row), passing.right(d, e.rows, e.columns), e.columns,
                  {w.d_keys.data() + e.low, w.key_width}, w);
-  add_transposed(s, e, {d_o, out.d_o.row}, {w.scores.data(), e.columns}, {w.d_values.data() + e.low, w.key_width}, w);
+  add_transposed(s, e, d_o, passing.right(p, e.rows, e.columns), e.columns, {w.d_values.data() + e.low, w.key_width},
+                 w);
   if (in.q_position.data != nullptr) {
     position_backward(s, in, out, e, w);
   }

@@ -8,7 +8,7 @@
 #include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
-#include "headroom/kernels/cpu/transpose.h"
+#include "operands.h"
 
 namespace headroom::kernels::detail {
 
@@ -33,9 +33,9 @@ struct Extent {
   }
   // Row i's entry j of the position scores stands at first_offset(i) + j of the block's offsets.
   std::int64_t shift(std::int64_t i) const { return rows - 1 - i; }
-  // The block's offsets are [low + T - 1 - (row + rows - 1), ... + offset_columns).
+  // The block's offsets are [low + T - 1 - (row + rows - 1), ... + offset_columns), one more than it needs.
   std::int64_t first_offset(const AttentionShape& s) const { return low + s.queries - row - rows; }
-  std::int64_t offset_columns() const { return padded(columns + rows - 1); }
+  std::int64_t offset_columns() const { return padded(columns + rows); }
 };
 
 inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t most_rows = kBlockRows) {
@@ -48,59 +48,69 @@ inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t 
   return e;
 }
 
-// [n, e] rows to [e, width] columns, the rest zero.
-inline void to_columns(const float* from, std::int64_t stride, std::int64_t n, std::int64_t e, std::int64_t width,
-                       float* to) {
-  transpose({from, stride}, n, e, {to, width});
-  for (std::int64_t c = 0; width > n && c < e; ++c) {
-    std::fill(to + c * width + n, to + (c + 1) * width, 0.0F);
-  }
-}
-
 // How far apart packed rows of e numbers lie: whole cache lines.
 inline std::int64_t row_width(std::int64_t e) {
   constexpr std::int64_t kLine = 16;
   return (e + kLine - 1) / kLine * kLine;
 }
 
-// n rows, of `most` that there is room for and that become zero beyond them, row_width(e) apart.
-inline void to_rows(const float* from, std::int64_t stride, std::int64_t n, std::int64_t e, std::int64_t most,
-                    float* to) {
-  const std::int64_t width = row_width(e);
-  for (std::int64_t j = 0; j < n; ++j) {
-    std::copy_n(from + j * stride, e, to + j * width);
-  }
-  std::fill(to + n * width, to + most * width, 0.0F);
+// Columns that keys have room in, and offsets: a block reads at most its padding beyond the last.
+inline std::int64_t key_width(const AttentionShape& s) {
+  return padded(s.keys) + kColumnStep;
 }
+inline std::int64_t offset_width(const AttentionShape& s) {
+  return s.offsets() + kBlockRows + 2 * kColumnStep;
+}
+
+// Rows of a block in a tensor of heads.
+template <class T>
+Strided<T> rows_of(const HeadsView<T>& heads, std::int64_t b, std::int64_t h, std::int64_t row) {
+  return {heads.at(b, h) + row * heads.row, heads.row};
+}
+
+// A block's gradients [rows, columns] of position scores put back to where their offsets stand, 0 elsewhere:
+// [rows, n], from offset `first` on, which is even so that pairs of offsets stay together.
+struct OffsetGradients {
+  std::int64_t first, n;
+
+  OffsetGradients(const AttentionShape& s, const Extent& e) : first(e.first_offset(s) / 2 * 2), n(e.offset_columns()) {}
+  void place(const AttentionShape& s, const Extent& e, Strided<const float> d, float* to) const {
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      float* row = to + i * n;
+      const std::int64_t begin = e.shift(i) + e.first_offset(s) - first;
+      std::fill(row, row + begin, 0.0F);
+      std::copy_n(d.data + i * d.stride, e.columns, row + begin);
+      std::fill(row + begin + e.columns, row + n, 0.0F);
+    }
+  }
+};
 
 // One head's keys and offsets with their rows turned into columns, zero beyond the last.
 struct PackedHead {
-  std::int64_t b = 0, h = 0, key_width = 0, offset_width = 0;
-  Buffer k, r;  // [e, width]
+  std::int64_t b = 0, h = 0;
+  KeptOperands k, r;  // [e, width]
+  PassingOperands passing;
+
+  PackedHead(const AttentionShape& s, bool relative)
+      : k(s.half, 1, s.d_head, key_width(s)), r(s.half, relative ? 1 : 0, s.d_head, offset_width(s)), passing(s.half) {}
 
   void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t sequence, std::int64_t head) {
     b = sequence;
     h = head;
-    const std::int64_t g = h / (s.heads / s.kv_heads);
-    key_width = padded(s.keys) + kColumnStep;
-    k.make_room(s.d_head * key_width);
-    to_columns(in.k.at(b, g), in.k.row, s.keys, s.d_head, key_width, k.data());
+    k.set_columns(0, {in.k.at(b, h / (s.heads / s.kv_heads)), in.k.row}, s.keys);
     if (in.q_position.data != nullptr) {
-      // A block reads at most its padding beyond the last offset.
-      offset_width = s.offsets() + kBlockRows + 2 * kColumnStep;
-      r.make_room(s.d_head * offset_width);
-      to_columns(in.r.at(0, h), in.r.row, s.offsets(), s.d_head, offset_width, r.data());
+      r.set_columns(0, {in.r.at(0, h), in.r.row}, s.offsets());
     }
   }
 
   // Raw scores of a block [rows, columns] and its position scores [rows, offset_columns].
-  void scores(const AttentionShape& s, const AttentionTensors& in, const Extent& e, float* to, float* positions) const {
-    tile_product({e.rows, e.columns, s.d_head, in.q.row, key_width, e.columns}, in.q.at(b, h) + e.row * in.q.row,
-                 k.data() + e.low, to);
+  void scores(const AttentionShape& s, const AttentionTensors& in, const Extent& e, float* to, float* positions) {
+    const Left q = passing.left(rows_of(in.q, b, h, e.row), e.rows, s.d_head);
+    multiply({e.rows, e.columns, s.d_head}, q, k[0].from(0, e.low), {to, e.columns});
     if (in.q_position.data != nullptr) {
       const std::int64_t n = e.offset_columns();
-      tile_product({e.rows, n, s.d_head, in.q_position.row, offset_width, n},
-                   in.q_position.at(b, h) + e.row * in.q_position.row, r.data() + e.first_offset(s), positions);
+      const Left position = passing.left(rows_of(in.q_position, b, h, e.row), e.rows, s.d_head);
+      multiply({e.rows, n, s.d_head}, position, r[0].from(0, e.first_offset(s)), {positions, n});
     }
   }
 };

@@ -36,15 +36,20 @@ HWY_INLINE Vector load_part(const c10::BFloat16* from, std::int64_t count) {
   return widened(whole);
 }
 
-// As store_part() of float32; to the nearest bfloat16, the even one of two, and a NaN stays one.
-HWY_INLINE void store_part(const Vector v, std::int64_t count, c10::BFloat16* to) {
+// The nearest bfloat16, of two the even one, in the lower half of each lane; a NaN stays one.
+HWY_INLINE hn::Vec<Bits> nearest(const Vector v) {
   const Bits d;
   const auto bits = hn::BitCast(d, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fff))));
   const auto nan = hn::RebindMask(d, hn::IsNaN(v));
-  const auto all = hn::IfThenElse(nan, hn::Set(d, 0x7fc0), rounded);
-  const auto half = hn::DemoteTo(HalfBits(), hn::BitCast(hn::RebindToSigned<Tag>(), all));
+  return hn::IfThenElse(nan, hn::Set(d, 0x7fc0), rounded);
+}
+
+// As store_part() of float32, rounded to the nearest.
+HWY_INLINE void store_part(const Vector v, std::int64_t count, c10::BFloat16* to) {
+  const Bits d;
+  const auto half = hn::DemoteTo(HalfBits(), hn::BitCast(hn::RebindToSigned<Tag>(), nearest(v)));
   auto* at = reinterpret_cast<std::uint16_t*>(to);
   if (count >= static_cast<std::int64_t>(hn::Lanes(d))) {
     hn::StoreU(half, HalfBits(), at);

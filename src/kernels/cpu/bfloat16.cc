@@ -30,6 +30,31 @@ void PairTwoRows(const c10::BFloat16* first, const c10::BFloat16* second, std::i
   }
 }
 
+HWY_INLINE hn::Vec<Bits> rounded_bits(const float* from, std::int64_t count) {
+  return nearest(load_part(from, count));
+}
+
+// The same of two rows of float32, rounded; `second` null: zeros.
+void PairTwoRoundedRows(const float* first, const float* second, std::int64_t n, c10::BFloat16* to) {
+  const Bits d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t j = 0; j < n; j += lanes) {
+    const std::int64_t left = n - j;
+    auto pairs = rounded_bits(first + j, left);
+    if (second != nullptr) {
+      pairs = hn::Or(pairs, hn::ShiftLeft<16>(rounded_bits(second + j, left)));
+    }
+    store_part(hn::BitCast(Tag(), pairs), left, reinterpret_cast<float*>(to) + j);
+  }
+}
+
+void Round(const float* from, std::int64_t n, c10::BFloat16* to) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  for (std::int64_t c = 0; c < n; c += lanes) {
+    store_part(load_part(from + c, n - c), n - c, to + c);
+  }
+}
+
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -37,6 +62,8 @@ HWY_AFTER_NAMESPACE();
 namespace headroom::kernels {
 
 HWY_EXPORT(PairTwoRows);
+HWY_EXPORT(PairTwoRoundedRows);
+HWY_EXPORT(Round);
 
 namespace {
 
@@ -64,6 +91,33 @@ void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFl
   }
 }
 
+void pair_rounded_rows(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
+  for (std::int64_t i = 0; i < k; i += 2) {
+    const float* row = from.data + i * from.stride;
+    HWY_DYNAMIC_DISPATCH(PairTwoRoundedRows)
+    (row, i + 1 < k ? row + from.stride : nullptr, n, to.data + i * to.stride);
+  }
+}
+
+void place_pairs(const BFloat16* from, std::int64_t rows, std::int64_t k, BFloat16* to, std::int64_t columns) {
+  transpose(Strided<const float>{words(from), k / 2}, rows, k / 2, {words(to), columns});
+  for (std::int64_t c = 0; columns > rows && c < k / 2; ++c) {
+    std::fill(to + 2 * (c * columns + rows), to + 2 * (c + 1) * columns, BFloat16(0.0F));
+  }
+}
+
+void round_numbers(const float* from, std::int64_t n, BFloat16* to) {
+  HWY_DYNAMIC_DISPATCH(Round)(from, n, to);
+}
+
+void round_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to) {
+  const std::int64_t width = even(k);
+  for (std::int64_t i = 0; i < m; ++i) {
+    HWY_DYNAMIC_DISPATCH(Round)(from.data + i * from.stride, k, to + i * width);
+    std::fill(to + i * width + k, to + (i + 1) * width, BFloat16(0.0F));
+  }
+}
+
 void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to, BFloat16* work) {
   const std::int64_t width = even(k);
   const bool whole = k == width && from.stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(from.data) % 4 == 0;
@@ -71,9 +125,8 @@ void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, 
     std::copy_n(from.data + j * from.stride, k, work + j * width);
     std::fill_n(work + j * width + k, width - k, BFloat16(0.0F));
   }
-  const Strided<const float> pairs =
-      whole ? Strided<const float>{words(from.data), from.stride / 2} : Strided<const float>{words(work), width / 2};
-  transpose(pairs, n, width / 2, {words(to), n});
+  const Strided<const BFloat16> rows = whole ? from : Strided<const BFloat16>{work, width};
+  transpose(Strided<const float>{words(rows.data), rows.stride / 2}, n, width / 2, {words(to), n});
 }
 
 void transpose(Strided<const BFloat16> from, std::int64_t rows, std::int64_t columns, BFloat16* to, BFloat16* work) {

@@ -17,16 +17,15 @@ using detail::Tile;
 struct ComposedWorkspace {
   ComposedWorkspace(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out)
       : raw(s, in, detail::composed_rows(s)),
-        gradients(raw, out, detail::composed_rows(s)),
-        width(padded(s.keys) + detail::kColumnStep),
+        gradients(raw, out),
+        width(detail::key_width(s)),
         scores(s, detail::composed_rows(s)),
         d(s, detail::composed_rows(s)),
         p(s, kMappedRows),
-        mapped(s, kMappedRows) {
-    values.make_room(s.kv_heads * width * s.d_head);
-    d_values.make_room(s.heads * s.d_head * width);
-    rows.make_room(s.d_head * detail::composed_rows(s));
-  }
+        mapped(s, kMappedRows),
+        values(s.half, s.kv_heads, s.d_head, width),
+        passing(s.half),
+        d_values(s.heads * s.d_head * width) {}
   RawScores raw;
   RawScoreGradients gradients;
   PackedSequence sequence;
@@ -34,9 +33,10 @@ struct ComposedWorkspace {
   Tile scores, d;                // of a block: scores, later composed probabilities; gradients of either
   Tile p, mapped;                // of a few rows: probabilities, before and after composing them
   Buffer pre_sums, post_sums;    // what the maps leave for their way back
-  Buffer values, d_values;       // [G, e, S padded], [H, e, S padded]
+  detail::KeptOperands values;   // [G, e, S padded]
+  detail::PassingOperands passing;
+  Buffer d_values;               // [H, e, S padded]
   Buffer d_pre_key, d_post_key;  // key sides, [F, S padded]
-  Buffer rows;                   // a block of d_o with rows as columns
 };
 
 void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t task, ComposedWorkspace& w) {
@@ -47,7 +47,7 @@ void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t task,
   w.gradients.begin(task);
   const HeadsView<const float>& v = in.attention.v;
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-    detail::to_columns(v.at(b, g), v.row, s.keys, s.d_head, w.width, w.values.data() + g * w.width * s.d_head);
+    w.values.set_columns(g, {v.at(b, g), v.row}, s.keys);
   }
   w.d_values.fill(0.0F);
   w.d_pre_key.make_room(w.sequence.pre.data.size());
@@ -148,17 +148,18 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
 void block_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
                     ComposedWorkspace& w) {
   const std::int64_t b = w.sequence.b, room = w.width * s.d_head, stride = Tile::row_stride(e);
-  const HeadsView<const float>& d_o = out.attention.d_o;
+  const auto d_o = [&](std::int64_t h) { return detail::rows_of(out.attention.d_o, b, h, e.row); };
   for (std::int64_t h = 0; h < s.heads; ++h) {
     w.raw.fill(e, h, {w.scores.head(e, h), stride});
-    tile_product({e.rows, e.columns, s.d_head, d_o.row, w.width, stride}, d_o.at(b, h) + e.row * d_o.row,
-                 w.values.data() + h / (s.heads / s.kv_heads) * room + e.low, w.d.head(e, h));
+    detail::multiply({e.rows, e.columns, s.d_head}, w.passing.left(d_o(h), e.rows, s.d_head),
+                     w.values[h / (s.heads / s.kv_heads)].from(0, e.low), {w.d.head(e, h), stride});
   }
   detail::for_mapped_rows(s, e, [&](const MappedRows& m) { rows_backward(s, in, out, e, m, w); });
   for (std::int64_t h = 0; h < s.heads; ++h) {
-    detail::to_columns(d_o.at(b, h) + e.row * d_o.row, d_o.row, e.rows, s.d_head, e.rows, w.rows.data());
-    tile_product({s.d_head, e.columns, e.rows, e.rows, stride, w.width, true}, w.rows.data(), w.scores.head(e, h),
-                 w.d_values.data() + h * room + e.low);
+    const detail::Left columns = w.passing.left_columns(d_o(h), e.rows, s.d_head);
+    detail::multiply({s.d_head, e.columns, e.rows}, columns,
+                     w.passing.right({w.scores.head(e, h), stride}, e.rows, e.columns),
+                     {w.d_values.data() + h * room + e.low, w.width}, true);
     w.gradients.add(e, h, {w.d.head(e, h), stride});
   }
 }

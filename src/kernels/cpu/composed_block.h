@@ -68,7 +68,10 @@ struct PackedKeyFactors {
     width = padded(s.keys) + kRowGap;
     const std::int64_t n = stage.factors(stage.key, s.heads);
     data.make_room(n * width);
-    to_columns(stage.key.data + b * stage.key.batch, stage.key.row, s.keys, n, width, data.data());
+    transpose({stage.key.data + b * stage.key.batch, stage.key.row}, s.keys, n, {data.data(), width});
+    for (std::int64_t f = 0; f < n; ++f) {
+      std::fill(data.data() + f * width + s.keys, data.data() + (f + 1) * width, 0.0F);
+    }
   }
 };
 

@@ -5,17 +5,17 @@ namespace headroom::kernels {
 namespace {
 
 using detail::Extent;
+using detail::KeptOperands;
 using detail::MappedRows;
 using detail::PackedSequence;
+using detail::PassingOperands;
 using detail::RawScores;
 using detail::Tile;
 
 // Values of every key/value head, [G, S padded, e padded].
-void pack_values(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, Buffer& values) {
-  const std::int64_t most = detail::padded(s.keys), room = most * detail::row_width(s.d_head);
-  values.make_room(s.kv_heads * room);
+void pack_values(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, KeptOperands& values) {
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-    detail::to_rows(in.v.at(b, g), in.v.row, s.keys, s.d_head, most, values.data() + g * room);
+    values.set_rows(g, {in.v.at(b, g), in.v.row}, s.keys, s.d_head);
   }
 }
 
@@ -49,8 +49,8 @@ struct Forward {
     }
   }
 
-  void block(const Extent& e, RawScores& scores, const Buffer& values) const {
-    const std::int64_t b = sequence.b, width = detail::row_width(s.d_head), room = detail::padded(s.keys) * width;
+  void block(const Extent& e, RawScores& scores, const KeptOperands& values, PassingOperands& passing) const {
+    const std::int64_t b = sequence.b;
     for (std::int64_t h = 0; h < s.heads; ++h) {
       scores.fill(e, h, {tile.head(e, h), Tile::row_stride(e)});
     }
@@ -58,9 +58,9 @@ struct Forward {
     detail::for_mapped_rows(s, e, [&](const MappedRows& m) { rows(e, m, inverse.data() + m.first * s.heads); });
     for (std::int64_t h = 0; h < s.heads; ++h) {
       float* o = out.o.at(b, h) + e.row * out.o.row;
-      const std::int64_t g = h / (s.heads / s.kv_heads);
-      tile_product({e.rows, s.d_head, e.columns, Tile::row_stride(e), width, out.o.row}, tile.head(e, h),
-                   values.data() + g * room + e.low * width, o);
+      const detail::Left a = passing.left({tile.head(e, h), Tile::row_stride(e)}, e.rows, e.columns);
+      detail::multiply({e.rows, s.d_head, e.columns}, a, values[h / (s.heads / s.kv_heads)].from(e.low, 0),
+                       {o, out.o.row});
       for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
         scaled_copy(o + i * out.o.row, inverse.data()[i * s.heads + h], s.d_head, o + i * out.o.row);
       }
@@ -134,7 +134,8 @@ void composed_attention_forward(const AttentionShape& s, const ComposedTensors& 
                                 std::int64_t begin, std::int64_t step) {
   Tile tile(s, detail::composed_rows(s));
   PackedSequence sequence;
-  Buffer values;
+  KeptOperands values(s.half, s.kv_heads, detail::padded(s.keys), detail::row_width(s.d_head));
+  PassingOperands passing(s.half);
   const std::int64_t blocks = composed_blocks(s), rows = detail::composed_rows(s);
   RawScores scores(s, in, rows);
   const Forward forward{s, in, out, sequence, tile};
@@ -145,7 +146,7 @@ void composed_attention_forward(const AttentionShape& s, const ComposedTensors& 
       scores.pack(b);
       pack_values(s, in.attention, b, values);
     }
-    forward.block(detail::extent_of(s, row, rows), scores, values);
+    forward.block(detail::extent_of(s, row, rows), scores, values, passing);
   }
   tile_product_done();
 }

@@ -73,12 +73,6 @@ void ScaleSingle(float factor, std::int64_t n, float* row) {
 void ScaleHalf(float factor, std::int64_t n, c10::BFloat16* row) {
   Scale(factor, n, row);
 }
-void Round(const float* from, std::int64_t n, c10::BFloat16* to) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
-  for (std::int64_t c = 0; c < n; c += lanes) {
-    store_part(load_part(from + c, n - c), n - c, to + c);
-  }
-}
 
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -92,7 +86,6 @@ HWY_EXPORT(DotsSingle);
 HWY_EXPORT(DotsHalf);
 HWY_EXPORT(ScaleSingle);
 HWY_EXPORT(ScaleHalf);
-HWY_EXPORT(Round);
 
 namespace {
 
@@ -143,7 +136,7 @@ float* sums_for(const BFloat16* /*to*/, std::int64_t n, GroupedWorkspace& work) 
 }
 void hand_over(const float* /*sums*/, std::int64_t /*n*/, const float* /*to*/) {}
 void hand_over(const float* sums, std::int64_t n, BFloat16* to) {
-  HWY_DYNAMIC_DISPATCH(Round)(sums, n, to);
+  round_numbers(sums, n, to);
 }
 
 // Gathered rows [count, m] to a left operand [m, count] and the others to a right one [count, n]. `spare`: room for

@@ -11,21 +11,25 @@ namespace {
 
 using detail::Extent;
 using detail::kBlockRows;
+using detail::multiply;
 using detail::padded;
+using detail::rows_of;
 
 // One thread's operands of one head and its block of scores.
 struct Block {
   Block(const AttentionShape& s, const MixtureTensors& in)
       : components(static_cast<std::int64_t>(in.factor.size())),
         products(static_cast<std::int64_t>(in.keys.size())),
-        width(padded(s.keys) + detail::kColumnStep),
+        width(detail::key_width(s)),
         stride(kBlockRows * padded(s.keys)),
-        k(products * s.d_head * width),
-        scores(products * stride) {}
+        k(s.half, products, s.d_head, width),
+        scores(products * stride),
+        passing(s.half) {}
   std::int64_t components, products, width;
-  std::int64_t stride;  // between products' tiles
-  Buffer k;             // [P, e, width]
-  Buffer scores;        // [P, rows, columns]: products, later their gradients
+  std::int64_t stride;     // between products' tiles
+  detail::KeptOperands k;  // [P, e, width]
+  Buffer scores;           // [P, rows, columns]: products, later their gradients
+  detail::PassingOperands passing;
   std::int64_t b = 0, h = 0, g = 0;
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
@@ -34,7 +38,7 @@ struct Block {
     g = h / (s.heads / s.kv_heads);
     for (std::int64_t p = 0; p < products; ++p) {
       const HeadsView<const float>& keys = in.keys[static_cast<std::size_t>(p)];
-      detail::to_columns(keys.at(b, g), keys.row, s.keys, s.d_head, width, k.data() + p * s.d_head * width);
+      k.set_columns(p, {keys.at(b, g), keys.row}, s.keys);
     }
   }
 
@@ -59,40 +63,36 @@ struct Block {
             .key_stride = s.keys};
   }
 
-  void multiply(const AttentionShape& s, const MixtureTensors& in, const Extent& e) {
+  void multiply_all(const AttentionShape& s, const MixtureTensors& in, const Extent& e) {
+    const detail::Left q = passing.left(rows_of(in.q, b, h, e.row), e.rows, s.d_head);
     for (std::int64_t p = 0; p < products; ++p) {
-      tile_product({e.rows, e.columns, s.d_head, in.q.row, width, e.columns}, in.q.at(b, h) + e.row * in.q.row,
-                   k.data() + p * s.d_head * width + e.low, scores.data() + p * stride);
+      multiply({e.rows, e.columns, s.d_head}, q, k[p].from(0, e.low), {scores.data() + p * stride, e.columns});
     }
   }
 };
 
 // What the backward pass needs beside the block; gradients of keys and values grow with their rows as columns.
 struct MixtureWorkspace {
-  MixtureWorkspace(const AttentionShape& s, const MixtureTensors& in) : block(s, in) {
-    p.make_room(kBlockRows * padded(s.keys));
-    d_p.make_room(p.size());
-    values.make_room(s.d_head * block.width);
-    d_values.make_room(values.size());
-    keys.make_room(block.products * key_room(s));
-    d_keys.make_room(block.products * s.d_head * block.width);
-    rows.make_room(s.d_head * kBlockRows);
-  }
+  MixtureWorkspace(const AttentionShape& s, const MixtureTensors& in)
+      : block(s, in),
+        p(kBlockRows * padded(s.keys)),
+        d_p(p.size()),
+        values(s.half, 1, s.d_head, block.width),
+        keys(s.half, block.products, block.width, detail::row_width(s.d_head)),
+        d_values(s.d_head * block.width),
+        d_keys(block.products * s.d_head * block.width) {}
   Block block;
-  Buffer p, d_p;            // [rows, columns]
-  Buffer values, d_values;  // [e, width]
-  Buffer keys, d_keys;      // [P, width, e padded], [P, e, width]
-  Buffer rows;
-
-  std::int64_t key_room(const AttentionShape& s) const { return detail::row_width(s.d_head) * block.width; }
+  Buffer p, d_p;                // [rows, columns]
+  detail::KeptOperands values;  // [e, width]
+  detail::KeptOperands keys;    // [P, width, e padded]
+  Buffer d_values, d_keys;      // [e, width], [P, e, width]
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
     block.pack(s, in, task);
-    detail::to_columns(in.v.at(block.b, block.g), in.v.row, s.keys, s.d_head, block.width, values.data());
+    values.set_columns(0, {in.v.at(block.b, block.g), in.v.row}, s.keys);
     for (std::int64_t i = 0; i < block.products; ++i) {
       const HeadsView<const float>& from = in.keys[static_cast<std::size_t>(i)];
-      detail::to_rows(from.at(block.b, block.g), from.row, s.keys, s.d_head, block.width,
-                      keys.data() + i * key_room(s));
+      keys.set_rows(i, {from.at(block.b, block.g), from.row}, s.keys, s.d_head);
     }
     d_values.fill(0.0F);
     d_keys.fill(0.0F);
@@ -101,8 +101,9 @@ struct MixtureWorkspace {
   // sum [e, columns] += from^T [e, n] tile [n, columns]
   void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> from, const float* tile,
                       float* sum) {
-    detail::to_columns(from.data, from.stride, e.rows, s.d_head, e.rows, rows.data());
-    tile_product({s.d_head, e.columns, e.rows, e.rows, e.columns, block.width, true}, rows.data(), tile, sum + e.low);
+    const detail::Left turned = block.passing.left_columns(from, e.rows, s.d_head);
+    multiply({s.d_head, e.columns, e.rows}, turned, block.passing.right({tile, e.columns}, e.rows, e.columns),
+             {sum + e.low, block.width}, true);
   }
 };
 
@@ -110,14 +111,14 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
                     MixtureWorkspace& w) {
   Block& block = w.block;
   const std::int64_t task = block.b * s.heads + block.h, room = s.d_head * block.width;
-  const float* d_o = out.d_o.at(block.b, block.h) + e.row * out.d_o.row;
-  const float* o = out.o.at(block.b, block.h) + e.row * out.o.row;
-  block.multiply(s, in, e);
-  tile_product({e.rows, e.columns, s.d_head, out.d_o.row, block.width, e.columns}, d_o, w.values.data() + e.low,
-               w.d_p.data());
+  const Strided<const float> d_o = rows_of(out.d_o, block.b, block.h, e.row),
+                             o = rows_of(out.o, block.b, block.h, e.row);
+  block.multiply_all(s, in, e);
+  multiply({e.rows, e.columns, s.d_head}, block.passing.left(d_o, e.rows, s.d_head), w.values[0].from(0, e.low),
+           {w.d_p.data(), e.columns});
   for (std::int64_t i = 0; i < e.rows; ++i) {
     const MixtureBackwardRow back{.log_sum = out.log_sum[task * s.queries + e.row + i],
-                                  .mean = dot(d_o + i * out.d_o.row, o + i * out.o.row, s.d_head),
+                                  .mean = dot(d_o.data + i * d_o.stride, o.data + i * o.stride, s.d_head),
                                   .d_p = w.d_p.data() + i * e.columns,
                                   .d_query_term = out.d_query_term + task * block.components * s.queries + e.row + i,
                                   .d_key_term = out.d_key_term + task * block.components * s.keys + e.low,
@@ -125,16 +126,15 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
     mixture_backward_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), back,
                          block.scores.data() + i * e.columns, w.p.data() + i * e.columns);
   }
-  float* d_q = out.d_q.at(block.b, block.h) + e.row * out.d_q.row;
-  const float* q = in.q.at(block.b, block.h) + e.row * in.q.row;
+  const Strided<float> d_q = rows_of(out.d_q, block.b, block.h, e.row);
+  const Strided<const float> q = rows_of(in.q, block.b, block.h, e.row);
   for (std::int64_t i = 0; i < block.products; ++i) {
     const float* d_scores = block.scores.data() + i * block.stride;
-    const std::int64_t width = detail::row_width(s.d_head);
-    tile_product({e.rows, s.d_head, e.columns, e.columns, width, out.d_q.row, i > 0}, d_scores,
-                 w.keys.data() + i * w.key_room(s) + e.low * width, d_q);
-    w.add_transposed(s, e, {q, in.q.row}, d_scores, w.d_keys.data() + i * room);
+    const detail::Left d = block.passing.left({d_scores, e.columns}, e.rows, e.columns);
+    multiply({e.rows, s.d_head, e.columns}, d, w.keys[i].from(e.low, 0), d_q, i > 0);
+    w.add_transposed(s, e, q, d_scores, w.d_keys.data() + i * room);
   }
-  w.add_transposed(s, e, {d_o, out.d_o.row}, w.p.data(), w.d_values.data());
+  w.add_transposed(s, e, d_o, w.p.data(), w.d_values.data());
 }
 
 }  // namespace
@@ -142,15 +142,14 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
 void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in, const AttentionResult& out,
                                std::int64_t begin, std::int64_t end) {
   Block block(s, in);
-  const std::int64_t width = detail::row_width(s.d_head);
-  Buffer values(padded(s.keys) * width);
+  detail::KeptOperands values(s.half, 1, padded(s.keys), detail::row_width(s.d_head));
   for (std::int64_t task = begin; task < end; ++task) {
     block.pack(s, in, task);
-    detail::to_rows(in.v.at(block.b, block.g), in.v.row, s.keys, s.d_head, padded(s.keys), values.data());
+    values.set_rows(0, {in.v.at(block.b, block.g), in.v.row}, s.keys, s.d_head);
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       const Extent e = detail::extent_of(s, row);
       float inverse[kBlockRows];
-      block.multiply(s, in, e);
+      block.multiply_all(s, in, e);
       for (std::int64_t i = 0; i < e.rows; ++i) {
         float most = 0.0F;
         const float seen = mixture_exp_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), &most,
@@ -161,8 +160,8 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
             seen > 0.0F ? most + std::log(sum) : std::numeric_limits<float>::infinity();
       }
       float* o = out.o.at(block.b, block.h) + row * out.o.row;
-      tile_product({e.rows, s.d_head, e.columns, e.columns, width, out.o.row}, block.scores.data(),
-                   values.data() + e.low * width, o);
+      const detail::Left p = block.passing.left({block.scores.data(), e.columns}, e.rows, e.columns);
+      multiply({e.rows, s.d_head, e.columns}, p, values[0].from(e.low, 0), {o, out.o.row});
       for (std::int64_t i = 0; i < e.rows; ++i) {
         scaled_copy(o + i * out.o.row, inverse[i], s.d_head, o + i * out.o.row);
       }

@@ -6,41 +6,36 @@ RawScores::RawScores(const AttentionShape& shape, const ComposedTensors& tensors
     : s(shape),
       in(tensors),
       products(in.mixture != nullptr ? static_cast<std::int64_t>(in.mixture->keys.size()) : 1),
-      width(padded(s.keys) + kColumnStep),
-      offset_width(s.offsets() + kBlockRows + 2 * kColumnStep),
+      width(key_width(s)),
+      offset_width(detail::offset_width(s)),
       tile(rows * padded(s.keys)),
-      k(products * s.kv_heads * s.d_head * width),
-      r(relative() ? s.heads * s.d_head * offset_width : 0),
+      k(s.half, products * s.kv_heads, s.d_head, width),
+      r(s.half, relative() ? s.heads : 0, s.d_head, offset_width),
+      passing(s.half),
       tiles(in.mixture != nullptr ? products * tile : 0),
       positions(relative() ? rows * (padded(s.keys) + 2 * kColumnStep) : 0) {
   for (std::int64_t h = 0; relative() && h < s.heads; ++h) {
-    to_columns(in.attention.r.at(0, h), in.attention.r.row, s.offsets(), s.d_head, offset_width,
-               r.data() + h * s.d_head * offset_width);
+    r.set_columns(h, {in.attention.r.at(0, h), in.attention.r.row}, s.offsets());
   }
-  scaled_copy(r.data(), s.scale, relative() ? s.heads * s.d_head * offset_width : 0, r.data());
 }
 
 void RawScores::pack(std::int64_t sequence) {
   b = sequence;
   for (std::int64_t p = 0; p < products; ++p) {
     for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-      to_columns(keys(p).at(b, g), keys(p).row, s.keys, s.d_head, width,
-                 k.data() + (p * s.kv_heads + g) * s.d_head * width);
+      k.set_columns(p * s.kv_heads + g, {keys(p).at(b, g), keys(p).row}, s.keys);
     }
-  }
-  if (product_scale() != 1.0F) {
-    scaled_copy(k.data(), product_scale(), products * s.kv_heads * s.d_head * width, k.data());
   }
 }
 
-void RawScores::multiply(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> to) const {
-  tile_product({e.rows, e.columns, s.d_head, in.attention.q.row, width, to.stride}, query(in.attention.q, e, h),
-               k.data() + (p * s.kv_heads + group(h)) * s.d_head * width + e.low, to.data);
+void RawScores::multiply_with(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> to) {
+  const Left q = passing.left(rows_of(in.attention.q, b, h, e.row), e.rows, s.d_head);
+  multiply({e.rows, e.columns, s.d_head}, q, k[p * s.kv_heads + group(h)].from(0, e.low), to);
 }
 
 void RawScores::multiply_all(const Extent& e, std::int64_t h) {
   for (std::int64_t p = 0; p < products; ++p) {
-    multiply(e, h, p, {tiles.data() + p * tile, e.columns});
+    multiply_with(e, h, p, {tiles.data() + p * tile, e.columns});
   }
 }
 
@@ -69,7 +64,10 @@ ScoreRow RawScores::key_columns(const Extent& e) const {
 
 void RawScores::fill(const Extent& e, std::int64_t h, Strided<float> to) {
   if (in.mixture == nullptr) {
-    multiply(e, h, 0, to);
+    multiply_with(e, h, 0, to);
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      scaled_copy(to.data + i * to.stride, s.scale, e.columns, to.data + i * to.stride);
+    }
   } else {
     multiply_all(e, h);
     for (std::int64_t i = 0; i < e.rows; ++i) {
@@ -78,63 +76,63 @@ void RawScores::fill(const Extent& e, std::int64_t h, Strided<float> to) {
   }
   if (relative()) {
     const std::int64_t n = e.offset_columns();
-    const HeadsView<const float>& q = in.attention.q_position;
-    tile_product({e.rows, n, s.d_head, q.row, offset_width, n}, query(q, e, h),
-                 r.data() + h * s.d_head * offset_width + e.first_offset(s), positions.data());
+    const Left q = passing.left(rows_of(in.attention.q_position, b, h, e.row), e.rows, s.d_head);
+    multiply({e.rows, n, s.d_head}, q, r[h].from(0, e.first_offset(s)), {positions.data(), n});
     for (std::int64_t i = 0; i < e.rows; ++i) {
       const float* from = positions.data() + i * n + e.shift(i);
       float* row = to.data + i * to.stride;
       for (std::int64_t j = 0; j < e.columns; ++j) {
-        row[j] += from[j];
+        row[j] += s.scale * from[j];
       }
     }
   }
 }
 
-RawScoreGradients::RawScoreGradients(RawScores& scores, const ComposedGradients& gradients, std::int64_t rows)
-    : raw(scores), s(scores.s), out(gradients) {
-  keys.make_room(raw.products * s.kv_heads * raw.width * row_width(s.d_head));
-  d_keys.make_room(raw.products * s.heads * s.d_head * raw.width);
-  columns.make_room(s.d_head * rows);
-  if (raw.relative()) {
-    const HeadsView<const float>& r = raw.in.attention.r;
-    const std::int64_t room = raw.offset_width * row_width(s.d_head);
-    offsets.make_room(s.heads * room);
-    d_offsets.make_room(s.heads * s.d_head * raw.offset_width);
-    for (std::int64_t h = 0; h < s.heads; ++h) {
-      to_rows(r.at(0, h), r.row, s.offsets(), s.d_head, raw.offset_width, offsets.data() + h * room);
-    }
-    scaled_copy(offsets.data(), s.scale, s.heads * room, offsets.data());
+RawScoreGradients::RawScoreGradients(RawScores& scores, const ComposedGradients& gradients)
+    : raw(scores),
+      s(scores.s),
+      out(gradients),
+      keys(s.half, raw.products * s.kv_heads, raw.width, row_width(s.d_head)),
+      offsets(s.half, raw.relative() ? s.heads : 0, even(raw.offset_width), row_width(s.d_head)),
+      d_keys(raw.products * s.heads * s.d_head * raw.width),
+      d_offsets(raw.relative() ? s.heads * s.d_head * raw.offset_width : 0) {
+  const HeadsView<const float>& r = raw.in.attention.r;
+  for (std::int64_t h = 0; raw.relative() && h < s.heads; ++h) {
+    offsets.set_rows(h, {r.at(0, h), r.row}, s.offsets(), s.d_head);
   }
 }
 
 void RawScoreGradients::begin(std::int64_t new_task) {
   task = new_task;
-  const std::int64_t room = raw.width * row_width(s.d_head);
   for (std::int64_t p = 0; p < raw.products; ++p) {
     const HeadsView<const float>& k = raw.keys(p);
     for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-      to_rows(k.at(raw.b, g), k.row, s.keys, s.d_head, raw.width, keys.data() + (p * s.kv_heads + g) * room);
+      keys.set_rows(p * s.kv_heads + g, {k.at(raw.b, g), k.row}, s.keys, s.d_head);
     }
-  }
-  if (raw.product_scale() != 1.0F) {
-    scaled_copy(keys.data(), raw.product_scale(), raw.products * s.kv_heads * room, keys.data());
   }
   d_keys.fill(0.0F);
   d_offsets.fill(0.0F);
 }
 
+// Matrix i [e, width] to n rows.
+void RawScoreGradients::unpack(const Buffer& from, std::int64_t i, std::int64_t width, std::int64_t n,
+                               Strided<float> to) const {
+  transpose({from.data() + i * s.d_head * width, width}, s.d_head, n, to);
+}
+
 void RawScoreGradients::finish() {
+  if (raw.product_scale() != 1.0F) {
+    scaled_copy(d_keys.data(), raw.product_scale(), d_keys.size(), d_keys.data());
+  }
+  scaled_copy(d_offsets.data(), s.scale, d_offsets.size(), d_offsets.data());
   for (std::int64_t h = 0; h < s.heads; ++h) {
     for (std::int64_t p = 0; p < raw.products; ++p) {
       const HeadsView<float>& d_k = out.d_keys[static_cast<std::size_t>(p)];
-      transpose({d_keys.data() + (p * s.heads + h) * s.d_head * raw.width, raw.width}, s.d_head, s.keys,
-                {d_k.at(task, h), d_k.row});
+      unpack(d_keys, p * s.heads + h, raw.width, s.keys, {d_k.at(task, h), d_k.row});
     }
     if (raw.relative()) {
       const HeadsView<float>& d_r = out.attention.d_r;
-      transpose({d_offsets.data() + h * s.d_head * raw.offset_width, raw.offset_width}, s.d_head, s.offsets(),
-                {d_r.at(task, h), d_r.row});
+      unpack(d_offsets, h, raw.offset_width, s.offsets(), {d_r.at(task, h), d_r.row});
     }
   }
 }
@@ -164,38 +162,36 @@ void RawScoreGradients::add(const Extent& e, std::int64_t h, Strided<float> d) {
   }
 }
 
-void RawScoreGradients::add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d) {
-  const std::int64_t wide = row_width(s.d_head);
-  const HeadsView<float>& d_q = out.attention.d_q;
-  const HeadsView<const float>& q = raw.in.attention.q;
-  tile_product({e.rows, s.d_head, e.columns, d.stride, wide, d_q.row, p > 0}, d.data,
-               keys.data() + ((p * s.kv_heads + raw.group(h)) * raw.width + e.low) * wide,
-               d_q.at(raw.b, h) + e.row * d_q.row);
-  to_columns(raw.query(q, e, h), q.row, e.rows, s.d_head, e.rows, columns.data());
-  if (raw.product_scale() != 1.0F) {
-    scaled_copy(columns.data(), raw.product_scale(), s.d_head * e.rows, columns.data());
+// to *= factor, rows of a block.
+static void scale_rows(const Extent& e, float factor, std::int64_t n, Strided<float> to) {
+  for (std::int64_t i = 0; factor != 1.0F && i < e.rows; ++i) {
+    scaled_copy(to.data + i * to.stride, factor, n, to.data + i * to.stride);
   }
-  tile_product({s.d_head, e.columns, e.rows, e.rows, d.stride, raw.width, true}, columns.data(), d.data,
-               d_keys.data() + (p * s.heads + h) * s.d_head * raw.width + e.low);
+}
+
+void RawScoreGradients::add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d) {
+  const Strided<float> d_q = rows_of(out.attention.d_q, raw.b, h, e.row);
+  const Strided<const float> given{d.data, d.stride};
+  multiply({e.rows, s.d_head, e.columns}, raw.passing.left(given, e.rows, e.columns),
+           keys[p * s.kv_heads + raw.group(h)].from(e.low, 0), d_q, p > 0);
+  scale_rows(e, raw.product_scale(), s.d_head, d_q);
+  const Left columns = raw.passing.left_columns(rows_of(raw.in.attention.q, raw.b, h, e.row), e.rows, s.d_head);
+  multiply({s.d_head, e.columns, e.rows}, columns, raw.passing.right(given, e.rows, e.columns),
+           {d_keys.data() + (p * s.heads + h) * s.d_head * raw.width + e.low, raw.width}, true);
 }
 
 void RawScoreGradients::add_positions(const Extent& e, std::int64_t h, Strided<float> d) {
-  // Row i of the gradient goes back to where its offsets stand; the rest is 0.
-  const std::int64_t n = e.offset_columns(), first = e.first_offset(s), wide = row_width(s.d_head);
-  for (std::int64_t i = 0; i < e.rows; ++i) {
-    float* to = raw.positions.data() + i * n;
-    std::fill(to, to + e.shift(i), 0.0F);
-    std::copy_n(d.data + i * d.stride, e.columns, to + e.shift(i));
-    std::fill(to + e.shift(i) + e.columns, to + n, 0.0F);
-  }
-  const HeadsView<float>& d_q = out.attention.d_q_position;
-  const HeadsView<const float>& q = raw.in.attention.q_position;
-  tile_product({e.rows, s.d_head, n, n, wide, d_q.row}, raw.positions.data(),
-               offsets.data() + (h * raw.offset_width + first) * wide, d_q.at(raw.b, h) + e.row * d_q.row);
-  to_columns(raw.query(q, e, h), q.row, e.rows, s.d_head, e.rows, columns.data());
-  scaled_copy(columns.data(), s.scale, s.d_head * e.rows, columns.data());
-  tile_product({s.d_head, n, e.rows, e.rows, n, raw.offset_width, true}, columns.data(), raw.positions.data(),
-               d_offsets.data() + h * s.d_head * raw.offset_width + first);
+  const OffsetGradients offset(s, e);
+  const std::int64_t n = offset.n;
+  offset.place(s, e, {d.data, d.stride}, raw.positions.data());
+  const Strided<const float> placed{raw.positions.data(), n};
+  const Strided<float> d_q = rows_of(out.attention.d_q_position, raw.b, h, e.row);
+  multiply({e.rows, s.d_head, n}, raw.passing.left(placed, e.rows, n), offsets[h].from(offset.first, 0), d_q);
+  scale_rows(e, s.scale, s.d_head, d_q);
+  const Left columns =
+      raw.passing.left_columns(rows_of(raw.in.attention.q_position, raw.b, h, e.row), e.rows, s.d_head);
+  multiply({s.d_head, n, e.rows}, columns, raw.passing.right(placed, e.rows, n),
+           {d_offsets.data() + h * s.d_head * raw.offset_width + offset.first, raw.offset_width}, true);
 }
 
 }  // namespace headroom::kernels::detail

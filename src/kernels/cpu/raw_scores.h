@@ -11,7 +11,7 @@
 namespace headroom::kernels::detail {
 
 // One sequence's keys, and the offsets, as columns; a thread's own. Letters as in mixture_attention.h; a dot product is
-// one product, scaled when its keys are packed.
+// one product.
 class RawScores {
  public:
   // `rows`: of a block at most.
@@ -27,11 +27,9 @@ class RawScores {
   const HeadsView<const float>& keys(std::int64_t p) const {
     return in.mixture != nullptr ? in.mixture->keys[static_cast<std::size_t>(p)] : in.attention.k;
   }
+  // Of products of queries and keys; a mixture's factors have theirs.
   float product_scale() const { return in.mixture != nullptr ? 1.0F : s.scale; }
-  const float* query(const HeadsView<const float>& q, const Extent& e, std::int64_t h) const {
-    return q.at(b, h) + e.row * q.row;
-  }
-  void multiply(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> to) const;
+  void multiply_with(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> to);
   // Of a mixture: the products of one head with every component's keys, and one row of them.
   void multiply_all(const Extent& e, std::int64_t h);
   MixtureRow mixture_row(const Extent& e, std::int64_t h, std::int64_t i) const;
@@ -41,14 +39,15 @@ class RawScores {
   const AttentionShape& s;
   const ComposedTensors& in;
   std::int64_t products, width, offset_width, tile, b = -1;
-  Buffer k, r;       // [P, G, e, width], [H, e, offset_width]
+  KeptOperands k, r;  // [P, G, e, width], [H, e, offset_width]
+  PassingOperands passing;
   Buffer tiles;      // of a mixture, [P, rows, columns]: products, later their gradients
   Buffer positions;  // [rows, offset columns], later their gradients
 };
 
 class RawScoreGradients {
  public:
-  RawScoreGradients(RawScores& raw, const ComposedGradients& gradients, std::int64_t rows);
+  RawScoreGradients(RawScores& raw, const ComposedGradients& gradients);
 
   // Before a task's first block, with raw scores packed, and after its last.
   void begin(std::int64_t task);
@@ -59,14 +58,14 @@ class RawScoreGradients {
  private:
   void add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d);
   void add_positions(const Extent& e, std::int64_t h, Strided<float> d);
+  void unpack(const Buffer& from, std::int64_t i, std::int64_t width, std::int64_t n, Strided<float> to) const;
 
   RawScores& raw;
   const AttentionShape& s;
   const ComposedGradients& out;
   std::int64_t task = 0;
-  Buffer keys, offsets;      // [P, G, width, e padded], [H, offset width, e padded], scaled as raw's
-  Buffer d_keys, d_offsets;  // [P, H, e, width], [H, e, offset width]
-  Buffer columns;            // [e, rows]: a block of q with rows as columns
+  KeptOperands keys, offsets;  // [P, G, width, e padded], [H, offset width, e padded]
+  Buffer d_keys, d_offsets;    // [P, H, e, width], [H, e, offset width], not yet scaled
 };
 
 }  // namespace headroom::kernels::detail

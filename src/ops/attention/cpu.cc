@@ -17,7 +17,8 @@ AttentionOperands::AttentionOperands(const AttentionArguments& in)
            .d_head = q.size(3),
            .causal = in.causal,
            .window = in.window,
-           .scale = static_cast<float>(in.scale)};
+           .scale = static_cast<float>(in.scale),
+           .half = in.q.scalar_type() == at::kBFloat16 && multiplies_bfloat16()};
   tensors.q = view<const float>(q);
   tensors.k = view<const float>(k);
   tensors.v = view<const float>(v);

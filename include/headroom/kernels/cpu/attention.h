@@ -22,6 +22,7 @@ struct AttentionShape {
   bool causal;
   std::int64_t window;  // 0: none
   float scale;
+  bool half = false;  // operands of products are rounded to bfloat16: for tensors that were bfloat16
   std::int64_t offsets() const { return causal ? keys : keys + queries - 1; }
 };
 
