@@ -11,19 +11,23 @@
 
 namespace headroom::ops {
 
-// float32 with a contiguous last axis, as the kernels want it.
+// With a contiguous last axis, as the kernels want it.
+inline at::Tensor by_rows_of_heads(const at::Tensor& t) {
+  return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous();
+}
+
+// The same in float32.
 inline at::Tensor prepared(const at::Tensor& t) {
-  const at::Tensor wide = t.to(at::kFloat);
-  return wide.stride(-1) == 1 || wide.size(-1) == 1 ? wide : wide.contiguous();
+  return by_rows_of_heads(t.to(at::kFloat));
 }
 
 template <class T>
 kernels::HeadsView<T> view(const at::Tensor& t) {
   T* data = nullptr;
   if constexpr (std::is_const_v<T>) {
-    data = t.const_data_ptr<float>();
+    data = t.const_data_ptr<std::remove_const_t<T>>();
   } else {
-    data = t.mutable_data_ptr<float>();
+    data = t.mutable_data_ptr<T>();
   }
   return t.dim() == 4 ? kernels::HeadsView<T>{data, t.stride(0), t.stride(1), t.stride(2)}
                       : kernels::HeadsView<T>{data, 0, t.stride(0), t.stride(1)};

@@ -115,8 +115,9 @@ struct PackedHead {
   }
 };
 
-inline ScoreRow score_row(const AttentionShape& s, const AttentionTensors& in, const Extent& e, std::int64_t b,
-                          std::int64_t i, const float* positions) {
+template <class T>
+ScoreRow score_row(const AttentionShape& s, const AttentionTensorsOf<T>& in, const Extent& e, std::int64_t b,
+                   std::int64_t i, const float* positions) {
   return {.low = std::max<std::int64_t>(0, e.visible_low(s, i)),
           .high = e.visible_high(s, i),
           .n = e.columns,

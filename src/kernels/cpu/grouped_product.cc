@@ -127,6 +127,15 @@ void scale(float factor, std::int64_t n, BFloat16* row) {
   HWY_DYNAMIC_DISPATCH(ScaleHalf)(factor, n, row);
 }
 
+const float* in_float(const float* x, std::int64_t /*k*/, GroupedWorkspace& /*work*/) {
+  return x;
+}
+const float* in_float(const BFloat16* x, std::int64_t k, GroupedWorkspace& work) {
+  float* to = room<float>(work.left, k);
+  std::copy_n(x, k, to);
+  return to;
+}
+
 // Where n sums for `to` are made, and how they get there.
 float* sums_for(float* to, std::int64_t /*n*/, GroupedWorkspace& /*work*/) {
   return to;
@@ -172,7 +181,8 @@ void few_products(const ChosenRows<T>& rows, const Choices& choices, const Right
   float* sums = sums_for(to, choices.count * b.n, work);
   for (std::int64_t i = 0; i < choices.count; ++i) {
     if (choices.choice[i] != kNoChoice) {
-      vector_times_rows(rows.row_of(choices.choice[i]), b.k, {b.data, b.n}, 0, b.n, sums + i * b.n);
+      const float* x = in_float(rows.row_of(choices.choice[i]), b.k, work);
+      vector_times_rows(x, b.k, Strided<const T>{b.data, b.n}, 0, b.n, sums + i * b.n);
     }
   }
   hand_over(sums, choices.count * b.n, to);

@@ -17,14 +17,14 @@ constexpr std::int64_t kRows = 8;  // of the matrix, read side by side: as many 
 
 // y += the sum over `rows` <= kRows rows.
 template <class T>
-HWY_INLINE void AddRows(const T* x, std::int64_t rows, Strided<const T> w, std::int64_t begin, std::int64_t end,
+HWY_INLINE void AddRows(const float* x, std::int64_t rows, Strided<const T> w, std::int64_t begin, std::int64_t end,
                         float* y) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector factor[kRows];
   const T* row[kRows];
   for (std::int64_t r = 0; r < kRows; ++r) {
-    factor[r] = r < rows ? hn::Set(d, static_cast<float>(x[r])) : hn::Zero(d);
+    factor[r] = r < rows ? hn::Set(d, x[r]) : hn::Zero(d);
     row[r] = w.data + std::min(r, rows - 1) * w.stride;
   }
   for (std::int64_t j = begin; j < end; j += lanes) {
@@ -38,15 +38,16 @@ HWY_INLINE void AddRows(const T* x, std::int64_t rows, Strided<const T> w, std::
 }
 
 template <class T>
-HWY_INLINE void RowsOf(const T* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end, float* y) {
+HWY_INLINE void RowsOf(const float* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end,
+                       float* y) {
   std::fill(y + begin, y + end, 0.0F);
   for (std::int64_t i = 0; i < n; i += kRows) {
-    AddRows<T>(x + i, std::min(kRows, n - i), {w.data + i * w.stride, w.stride}, begin, end, y);
+    AddRows(x + i, std::min(kRows, n - i), Strided<const T>{w.data + i * w.stride, w.stride}, begin, end, y);
   }
 }
 
 template <class T>
-HWY_INLINE void ColumnsOf(const T* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end,
+HWY_INLINE void ColumnsOf(const float* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end,
                           float* y) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -69,12 +70,12 @@ void Rows(const float* x, std::int64_t n, Strided<const float> w, std::int64_t b
 void Columns(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end, float* y) {
   ColumnsOf(x, n, w, begin, end, y);
 }
-void HalfRows(const c10::BFloat16* x, std::int64_t n, Strided<const c10::BFloat16> w, std::int64_t begin,
-              std::int64_t end, float* y) {
+void HalfRows(const float* x, std::int64_t n, Strided<const c10::BFloat16> w, std::int64_t begin, std::int64_t end,
+              float* y) {
   RowsOf(x, n, w, begin, end, y);
 }
-void HalfColumns(const c10::BFloat16* x, std::int64_t n, Strided<const c10::BFloat16> w, std::int64_t begin,
-                 std::int64_t end, float* y) {
+void HalfColumns(const float* x, std::int64_t n, Strided<const c10::BFloat16> w, std::int64_t begin, std::int64_t end,
+                 float* y) {
   ColumnsOf(x, n, w, begin, end, y);
 }
 
@@ -98,11 +99,11 @@ void vector_times_columns(const float* x, std::int64_t n, Strided<const float> w
   HWY_DYNAMIC_DISPATCH(Columns)(x, n, w, begin, end, y);
 }
 
-void vector_times_rows(const BFloat16* x, std::int64_t n, Strided<const BFloat16> w, std::int64_t begin,
-                       std::int64_t end, float* y) {
+void vector_times_rows(const float* x, std::int64_t n, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end,
+                       float* y) {
   HWY_DYNAMIC_DISPATCH(HalfRows)(x, n, w, begin, end, y);
 }
-void vector_times_columns(const BFloat16* x, std::int64_t n, Strided<const BFloat16> w, std::int64_t begin,
+void vector_times_columns(const float* x, std::int64_t n, Strided<const BFloat16> w, std::int64_t begin,
                           std::int64_t end, float* y) {
   HWY_DYNAMIC_DISPATCH(HalfColumns)(x, n, w, begin, end, y);
 }

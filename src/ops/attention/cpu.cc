@@ -7,18 +7,22 @@
 
 namespace headroom::ops {
 
+kernels::AttentionShape shape_of_call(const AttentionArguments& in) {
+  const at::Tensor &q = in.q, &k = in.k;
+  return {.batch = q.size(0),
+          .heads = q.size(1),
+          .kv_heads = k.size(1),
+          .queries = q.size(2),
+          .keys = k.size(2),
+          .d_head = q.size(3),
+          .causal = in.causal,
+          .window = in.window,
+          .scale = static_cast<float>(in.scale),
+          .half = q.scalar_type() == at::kBFloat16 && multiplies_bfloat16()};
+}
+
 AttentionOperands::AttentionOperands(const AttentionArguments& in)
-    : q(prepared(in.q)), k(prepared(in.k)), v(prepared(in.v)) {
-  shape = {.batch = q.size(0),
-           .heads = q.size(1),
-           .kv_heads = k.size(1),
-           .queries = q.size(2),
-           .keys = k.size(2),
-           .d_head = q.size(3),
-           .causal = in.causal,
-           .window = in.window,
-           .scale = static_cast<float>(in.scale),
-           .half = in.q.scalar_type() == at::kBFloat16 && multiplies_bfloat16()};
+    : q(prepared(in.q)), k(prepared(in.k)), v(prepared(in.v)), shape(shape_of_call(in)) {
   tensors.q = view<const float>(q);
   tensors.k = view<const float>(k);
   tensors.v = view<const float>(v);
@@ -41,13 +45,47 @@ namespace {
 
 void plain_attention(const AttentionOperands& in, const AttentionRoom& to) {
   const kernels::AttentionResult out = to.result();
-  const auto forward =
-      in.shape.queries < kernels::kFewQueries ? kernels::attention_few_queries : kernels::attention_forward;
-  at::parallel_for(0, in.shape.batch * in.shape.heads, 1,
-                   [&](std::int64_t begin, std::int64_t end) { forward(in.shape, in.tensors, out, begin, end); });
+  at::parallel_for(0, in.shape.batch * in.shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::attention_forward(in.shape, in.tensors, out, begin, end);
+  });
+}
+
+// Keys, values and offsets are read where they lie.
+template <class T>
+FusedAttention::Results few_queries(const AttentionArguments& in) {
+  const at::Tensor q = prepared(in.q), k = by_rows_of_heads(in.k), v = by_rows_of_heads(in.v);
+  const kernels::AttentionShape shape = shape_of_call(in);
+  kernels::AttentionTensorsOf<T> tensors{
+      .q = view<const float>(q), .k = view<const T>(k), .v = view<const T>(v), .q_position = {}, .r = {}};
+  at::Tensor q_position, r, bias;
+  if (in.r) {
+    q_position = prepared(*in.q_position);
+    r = by_rows_of_heads(*in.r);
+    tensors.q_position = view<const float>(q_position);
+    tensors.r = view<const T>(r);
+  }
+  if (in.valid_keys) {
+    bias = key_bias(*in.valid_keys);
+    tensors.key_bias = bias.const_data_ptr<float>();
+  }
+  const at::Tensor o = empty_by_token(q), log_sum = at::empty(q.sizes().slice(0, 3), q.options());
+  const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
+  at::parallel_for(0, shape.batch * shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::attention_few_queries(shape, tensors, out, begin, end);
+  });
+  return {o.to(in.q.scalar_type()), log_sum};
+}
+
+bool one_type(const AttentionArguments& in) {
+  const at::ScalarType type = in.k.scalar_type();
+  return in.v.scalar_type() == type && (!in.r || in.r->scalar_type() == type);
 }
 
 FusedAttention::Results attention_cpu(const AttentionArguments& in) {
+  const bool plain = !in.heads_together() && !in.factor;
+  if (plain && in.q.size(2) < kernels::kFewQueries && one_type(in)) {
+    return in.k.scalar_type() == at::kFloat ? few_queries<float>(in) : few_queries<kernels::BFloat16>(in);
+  }
   const AttentionOperands operands(in);
   const AttentionRoom to(operands);
   if (in.heads_together()) {
@@ -110,8 +148,7 @@ std::string attention_refusal(const AttentionInputs& in) {
 }
 
 std::string attention_advice(const AttentionInputs& in) {
-  const bool packs = in.mixture || in.q.scalar_type() != at::kFloat;
-  return packs && in.q.sym_size(2) < kernels::kFewQueries
+  return in.mixture && in.q.sym_size(2) < kernels::kFewQueries
              ? "for a few queries packing the keys costs more than it saves"
              : "";
 }

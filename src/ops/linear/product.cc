@@ -56,8 +56,10 @@ bool suits_one_dnn(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool suits_vector_product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  return a.size(0) == 1 && (!bias || bias->scalar_type() == at::kFloat) && a.is_cpu() &&
-         a.scalar_type() == at::kFloat && b.scalar_type() == at::kFloat && (b.stride(1) == 1 || b.stride(0) == 1);
+  const at::ScalarType type = a.scalar_type();
+  return a.size(0) == 1 && (!bias || bias->scalar_type() == type) && a.is_cpu() &&
+         (type == at::kFloat || type == at::kBFloat16) && b.scalar_type() == type &&
+         (b.stride(1) == 1 || b.stride(0) == 1);
 }
 
 // In how many parts a matrix is read, by as many threads at the most: a matter of its size alone, so that what is added
@@ -72,15 +74,16 @@ std::int64_t parts_of(std::int64_t numbers) {
 }
 
 // Each part is read from its beginning to its end, and has a sum of its own.
-void add_rows(const float* x, std::int64_t n, kernels::Strided<const float> w, std::int64_t columns, const float* bias,
+template <class T>
+void add_rows(const float* x, std::int64_t n, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
               float* y) {
   const std::int64_t parts = parts_of(n * columns), rows = (n + parts - 1) / parts;
   kernels::Buffer sums(parts * columns);
   at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
       const std::int64_t first = std::min(n, part * rows);
-      kernels::vector_times_rows(x + first, std::min(rows, n - first), {w.data + first * w.stride, w.stride}, 0,
-                                 columns, sums.data() + part * columns);
+      const kernels::Strided<const T> mine{w.data + first * w.stride, w.stride};
+      kernels::vector_times_rows(x + first, std::min(rows, n - first), mine, 0, columns, sums.data() + part * columns);
     }
   });
   bias != nullptr ? std::copy_n(bias, columns, y) : std::fill_n(y, columns, 0.0F);
@@ -92,7 +95,8 @@ void add_rows(const float* x, std::int64_t n, kernels::Strided<const float> w, s
   }
 }
 
-void multiply_columns(const float* x, std::int64_t n, kernels::Strided<const float> w, std::int64_t columns,
+template <class T>
+void multiply_columns(const float* x, std::int64_t n, kernels::Strided<const T> w, std::int64_t columns,
                       const float* bias, float* y) {
   const std::int64_t parts = parts_of(n * columns);
   at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
@@ -103,22 +107,24 @@ void multiply_columns(const float* x, std::int64_t n, kernels::Strided<const flo
   });
 }
 
-// Decoding: one row reads each weight once.
+// Decoding: one row reads each weight once. Sums and bias are float32, the result is rounded once.
+template <class T>
 at::Tensor vector_product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  const at::Tensor x = a.contiguous(), y = at::empty({1, b.size(1)}, a.options());
-  const at::Tensor offset = bias ? bias->contiguous() : at::Tensor();
+  const at::Tensor x = a.to(at::kFloat).contiguous(), y = at::empty({1, b.size(1)}, x.options());
+  const at::Tensor offset = bias ? bias->to(at::kFloat).contiguous() : at::Tensor();
   const bool by_rows = b.stride(1) == 1;
-  const auto run = by_rows ? add_rows : multiply_columns;
-  run(x.const_data_ptr<float>(), b.size(0), {b.const_data_ptr<float>(), by_rows ? b.stride(0) : b.stride(1)}, b.size(1),
+  const auto run = by_rows ? add_rows<T> : multiply_columns<T>;
+  run(x.const_data_ptr<float>(), b.size(0), {b.const_data_ptr<T>(), by_rows ? b.stride(0) : b.stride(1)}, b.size(1),
       bias ? offset.const_data_ptr<float>() : nullptr, y.mutable_data_ptr<float>());
-  return y;
+  return y.to(a.scalar_type());
 }
 
 }  // namespace
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   if (suits_vector_product(a, b, bias)) {
-    return vector_product(a, b, bias);
+    return a.scalar_type() == at::kFloat ? vector_product<float>(a, b, bias)
+                                         : vector_product<kernels::BFloat16>(a, b, bias);
   }
   if (!suits_one_dnn(a, b)) {
     return bias ? at::addmm(*bias, a, b) : a.mm(b);

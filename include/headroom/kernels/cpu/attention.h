@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "headroom/kernels/cpu/bfloat16.h"
+
 namespace headroom::kernels {
 
 // A [B, heads, rows, e] tensor whose last axis is contiguous.
@@ -26,12 +28,15 @@ struct AttentionShape {
   std::int64_t offsets() const { return causal ? keys : keys + queries - 1; }
 };
 
-struct AttentionTensors {
-  HeadsView<const float> q, k, v;     // q [B, H, T, e]; k, v [B, G, S, e]
+template <class T>
+struct AttentionTensorsOf {
+  HeadsView<const float> q;           // [B, H, T, e]
+  HeadsView<const T> k, v;            // [B, G, S, e]
   HeadsView<const float> q_position;  // [B, H, T, e]; data null: no relative term
-  HeadsView<const float> r;           // [-, H, C, e], batch stride unused
+  HeadsView<const T> r;               // [-, H, C, e], batch stride unused
   const float* key_bias = nullptr;    // [B, S], 0 or -infinity; null: all keys are valid
 };
+using AttentionTensors = AttentionTensorsOf<float>;
 
 struct AttentionResult {
   HeadsView<float> o;  // [B, H, T, e]
@@ -41,9 +46,11 @@ struct AttentionResult {
 // Heads [begin, end) of the B * H there are, counted b * H + h.
 void attention_forward(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
                        std::int64_t begin, std::int64_t end);
-// The same without packing keys and values first, which fewer queries than these are not worth.
+// The same without packing keys and values first, which fewer queries than these are not worth: float or BFloat16,
+// they are read where they lie.
 constexpr std::int64_t kFewQueries = 8;
-void attention_few_queries(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
+template <class T>
+void attention_few_queries(const AttentionShape& shape, const AttentionTensorsOf<T>& in, const AttentionResult& out,
                            std::int64_t begin, std::int64_t end);
 
 struct AttentionGradients {
