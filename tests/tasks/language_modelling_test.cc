@@ -85,6 +85,42 @@ TEST(EvaluateText, ReadsTheBeginningWhereThatIsEnough) {
   EXPECT_NEAR(part.figures.at("loss"), evaluate_text(model, beginning, {}).figures.at("loss"), 1e-5);
 }
 
+TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
+  const at::NoGradGuard no_grad;
+  const tiny::Folder folder;
+  const std::string text = tiny::text(61);
+  const auto tokens = tiny::token_file(folder, "text", text);
+  config::ModelOptions options = tiny::config().model;
+  options.memory_length = 0;
+  const models::LanguageModel model(options, 5);
+  const std::vector<std::int32_t> ids = tiny::bytes_tokenizer()->encode(text);
+  const at::Tensor all = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt).to(at::kLong).unsqueeze(0);
+  const std::int64_t length = options.context_length, last = std::ssize(ids) - 1;
+  for (const std::int64_t stride : {1, 3, 8}) {
+    double sum = 0.0;
+    for (std::int64_t place = 1; place <= last; ++place) {
+      // The window that predicts it: the first, or the one that ends with its stretch of `stride` predictions.
+      const std::int64_t over = std::max<std::int64_t>(0, place - length);
+      const std::int64_t end = std::min(length + (over + stride - 1) / stride * stride, last);
+      models::Memory memory;
+      const at::Tensor logits = model.logits(all.narrow(1, end - length, length), memory, {})[0];
+      sum -= logits.to(at::kDouble)
+                 .log_softmax(-1)[place - 1 - (end - length)][all[0][place].item<std::int64_t>()]
+                 .item<double>();
+    }
+    for (const std::int64_t batch : {1, 5, 100}) {
+      const Evaluation result = evaluate_text(model, tokens, {.batch_size = batch, .stride = stride});
+      EXPECT_EQ(result.tokens, last);
+      EXPECT_NEAR(result.figures.at("loss"), sum / static_cast<double>(last), 1e-5) << stride << ", batch " << batch;
+    }
+  }
+  const Evaluation part = evaluate_text(model, tokens, {.batch_size = 4, .most_tokens = 20, .stride = 1});
+  EXPECT_EQ(part.tokens, 20);
+  EXPECT_THROW(evaluate_text(model, tokens, {.stride = 9}), MisuseError);
+  options.memory_length = 8;
+  EXPECT_THROW(evaluate_text(models::LanguageModel(options, 5), tokens, {.stride = 1}), MisuseError);
+}
+
 TEST(EvaluateText, LeavesDropoutOut) {
   const tiny::Folder folder;
   const auto tokens = tiny::token_file(folder, "text", tiny::text(300));

@@ -25,8 +25,9 @@ struct Evaluate {
   std::string model;              // run folder or checkpoint
   std::vector<std::string> data;  // files as in data.validation; empty: the run's validation data
   bool skip_bad_rows = false;
-  std::string task;               // a test without training; empty: how well the text is predicted
+  std::string task;  // a test without training; empty: how well the text is predicted
   std::int64_t shots = 0;
+  std::int64_t stride = 0;  // as tasks::EvaluateOptions has it
   std::int64_t batch_size = 16;
   std::string device = "auto";
 };

@@ -51,6 +51,9 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
 
 int run(const Evaluate& command, const EngineRequest& request) {
   if (!command.task.empty()) {
+    if (command.stride > 0) {
+      misuse("evaluate: --stride: must be 0 with --task");
+    }
     return run_test(command, request);
   }
   if (command.shots > 0) {
@@ -60,12 +63,17 @@ int run(const Evaluate& command, const EngineRequest& request) {
   const std::filesystem::path file = eval::find_checkpoint(command.model);
   eval::Checkpoint checkpoint = eval::read_checkpoint(file);
   checkpoint.config.data.skip_bad_rows |= command.skip_bad_rows;
+  if (command.stride > 0 && checkpoint.config.model.kind != config::ModelKind::language_model) {
+    misuse("evaluate: --stride: needs model.kind = \"language_model\", not \"{}\"",
+           config::name_of(checkpoint.config.model.kind));
+  }
   const tasks::Task& task = tasks::task_for(checkpoint.config.model, "evaluate");
   const auto data = task.open_evaluation(
       {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = command.data, .cache = cache_folder()});
   const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
 
   tasks::EvaluateOptions options{.batch_size = command.batch_size,
+                                 .stride = command.stride,
                                  .context = train::make_context(checkpoint.config.train, device),
                                  .show_progress = true};
   catch_interrupts();

@@ -41,7 +41,8 @@ void add_evaluate(Program& program) {
   CLI::App& command = program.add(
       program.root(), "evaluate",
       "Measure a trained model: perplexity, accuracy, whatever it was trained for, or a test without training.",
-      "headroom evaluate runs/first --data held_out.txt\n  headroom evaluate runs/first --task blimp --data blimp.tar.gz",
+      "headroom evaluate runs/first --data held_out.txt\n  headroom evaluate runs/first --task blimp --data "
+      "blimp.tar.gz",
       [&program, options] { return program.engine(*options); });
   command.add_option("RUN", options->model, "run folder or checkpoint file")->required()->type_name("");
   command
@@ -52,13 +53,20 @@ void add_evaluate(Program& program) {
       ->allow_extra_args(false)
       ->type_name("FILE");
   command
-      .add_option("--task", options->task,
-                  "a test scored from log-probabilities: lambada, blimp, cbt, piqa, ..., composition; --data is its file, "
-                  "folder or tar archive")
+      .add_option(
+          "--task", options->task,
+          "a test scored from log-probabilities: lambada, blimp, cbt, piqa, ..., composition; --data is its file, "
+          "folder or tar archive")
       ->type_name("NAME");
   command.add_option("--shots", options->shots, "with --task: solved examples in front of each question")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000).description(""))
+      ->type_name("N");
+  command
+      .add_option("--stride", options->stride,
+                  "on text: windows of the model's context that begin N tokens apart; 0: chunks that do not overlap")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 30).description(""))
       ->type_name("N");
   command.add_option("--batch-size", options->batch_size, "contiguous streams, examples or texts read side by side")
       ->capture_default_str()
