@@ -53,9 +53,8 @@ std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
     const data::GeneratedRow row = data::generated_row(generated, i);
     const data::CompositionTask task = data::composition_task(row.task);
     const std::string where = fmt::format("generated row {}", i);
-    rows.push_back({.subset = task.block + "/" + task.pattern,
-                    .row = data::parse_composition(row.text, where),
-                    .where = where});
+    rows.push_back(
+        {.subset = task.block + "/" + task.pattern, .row = data::parse_composition(row.text, where), .where = where});
   }
   return rows;
 }
