@@ -1,6 +1,7 @@
 #include "headroom/models/block.h"
 
 #include "headroom/core/error.h"
+#include "headroom/nn/linear.h"
 
 namespace headroom::models {
 namespace {
@@ -41,8 +42,9 @@ Block Block::with_cross_attention(const config::ModelOptions& o, const nn::Atten
   return block;
 }
 
-// `source` holds memory and current tokens, the queries last.
-at::Tensor Block::attend(const at::Tensor& source, const BlockInput& input, const nn::Context& context) const {
+// `all` holds memory and current tokens, the queries last. What products read is converted once, for all that read it.
+at::Tensor Block::attend(const at::Tensor& all, const BlockInput& input, const nn::Context& context) const {
+  const at::Tensor source = nn::to_compute(all, context);
   const std::int64_t t = input.h.size(1), s = source.size(1);
   nn::AttentionInput attention;
   attention.x = s == t ? source : source.narrow(1, s - t, t);
@@ -53,20 +55,21 @@ at::Tensor Block::attend(const at::Tensor& source, const BlockInput& input, cons
   return nn::dropout(attention_(attention, context.in("attention")), dropout_, context, "attention");
 }
 
-at::Tensor Block::attend_across(const at::Tensor& x, const BlockInput& input, const nn::Context& context) const {
+at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, const nn::Context& context) const {
   if (!input.source.defined()) {
     fail("block: cross-attention needs another sequence to read");
   }
   nn::AttentionInput attention;
-  attention.x = x;
-  attention.source = input.source;
+  attention.x = nn::to_compute(h, context);
+  attention.source = nn::to_compute(input.source, context);
   attention.valid_keys = input.valid_source;
   attention.valid_queries = valid_queries(input);
   return nn::dropout(cross_->attention(attention, context.in("cross")), dropout_, context, "cross");
 }
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) const {
-  return nn::dropout((*mlp_)(x, dropout_, context.in("ffn")), dropout_, context, "ffn");
+  const at::Tensor rows = nn::to_compute(x, context);
+  return nn::dropout((*mlp_)(rows, dropout_, context.in("ffn")), dropout_, context, "ffn");
 }
 
 at::Tensor Block::post_norm(const BlockInput& input, const at::Tensor& all, const nn::Context& context) const {

@@ -53,7 +53,7 @@ at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config
 
 Selection select_experts(const at::Tensor& x, const at::Tensor& w, const SelectionOptions& options,
                          const Context& context, const std::string& name) {
-  const at::Tensor score = ops::linear(x.to(w.scalar_type()), w.reshape({w.size(0), -1}), {}, context.implementation);
+  const at::Tensor score = ops::linear(x, w.reshape({w.size(0), -1}), {}, context.implementation);
   return choose_experts(score.view({-1, options.n_heads, options.n_experts}), options, context, name);
 }
 

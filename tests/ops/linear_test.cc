@@ -82,6 +82,21 @@ TEST(Linear, TakesMatricesWithGaps) {
                "gaps");
 }
 
+// The result has the matrix's dtype; the rows are kept, and get their gradient, in their own.
+TEST(Linear, TakesNarrowerRows) {
+  at::manual_seed(5);
+  const at::Tensor x = at::randn({33, 41}).to(at::kBFloat16), w = at::randn({41, 7});
+  for (const Implementation impl : {Implementation::fused, Implementation::reference}) {
+    const at::Tensor rows = x.detach().clone().requires_grad_(true), matrix = w.detach().clone().requires_grad_(true);
+    const at::Tensor y = ops::linear(rows, matrix, std::nullopt, impl), weight = at::randn_like(y);
+    EXPECT_EQ(y.scalar_type(), at::kFloat);
+    EXPECT_LE(testing::relative_error(y.detach(), x.to(at::kDouble).mm(w.to(at::kDouble))), 1e-6);
+    const auto grads = torch::autograd::grad({y}, {rows, matrix}, {weight});
+    EXPECT_TRUE(at::equal(grads[0], weight.mm(w.t()).to(at::kBFloat16)));
+    EXPECT_LE(testing::relative_error(grads[1], x.to(at::kDouble).t().mm(weight.to(at::kDouble))), 1e-6);
+  }
+}
+
 TEST(Linear, RefusesWhatDoesNotFit) {
   EXPECT_THROW(ops::linear(at::ones({2, 3}), at::ones({4, 5})), Error);
   EXPECT_THROW(ops::linear(at::ones({2, 3}), at::ones({3, 5}), at::ones({4})), Error);

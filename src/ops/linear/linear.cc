@@ -9,7 +9,7 @@ namespace headroom::ops {
 namespace {
 
 Single linear_meta(const FusedLinear::Arguments& in) {
-  return {at::empty_symint({in.x.sym_size(0), in.w.sym_size(1)}, in.x.options())};
+  return {at::empty_symint({in.x.sym_size(0), in.w.sym_size(1)}, in.w.options())};
 }
 
 FusedLinear::Arguments linear_backward_meta(const FusedLinear::Backward& back) {
@@ -37,7 +37,11 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<
   }
   const FusedLinear::Arguments in{x, w, b};
   const auto* fused = choose_backend("linear", implementation, x.device(), in);
-  return fused != nullptr ? fused->run(in) : b ? at::addmm(*b, x, w) : x.mm(w);
+  if (fused != nullptr) {
+    return fused->run(in);
+  }
+  const at::Tensor rows = x.to(w.scalar_type());
+  return b ? at::addmm(*b, rows, w) : rows.mm(w);
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
