@@ -1,27 +1,16 @@
 #include <algorithm>
-#include <optional>
 #include <system_error>
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/data/token_file.h"
+#include "kept.h"
 
 namespace headroom::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Part of every cached name: raise it when the same text would give other tokens.
-constexpr int kCacheVersion = 1;
-
-std::string digest(std::string_view text) {
-  constexpr std::size_t kDigits = 16;
-  Sha256 hash;
-  hash.update(fmt::format("{}\n", kCacheVersion));
-  hash.update(text);
-  return hash.hex().substr(0, kDigits);
-}
 
 std::string fingerprint(const std::vector<fs::path>& files) {
   std::string all;
@@ -31,21 +20,6 @@ std::string fingerprint(const std::vector<fs::path>& files) {
                        fs::last_write_time(file, ignored).time_since_epoch().count());
   }
   return all;
-}
-
-// A cached file that is there and whole; a damaged one is made again.
-template <class Open>
-auto open_cached(const fs::path& path, Open&& open) -> std::optional<decltype(open(path))> {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) {
-    return std::nullopt;
-  }
-  try {
-    return open(path);
-  } catch (const MisuseError& error) {
-    log_warning("{}; it is made again", error.what());
-    return std::nullopt;
-  }
 }
 
 // The one tokenizer that every file given agrees on.
@@ -104,26 +78,13 @@ std::shared_ptr<const Tokenizer> find_tokenizer(const config::TokenizerOptions& 
   return found;
 }
 
-std::shared_ptr<const Tokenizer> trained_tokenizer(const config::TokenizerOptions& options, TextSource& text,
-                                                   const fs::path& cache_folder) {
-  const std::string key = fmt::format("{}\n{} {} {} {}", text.fingerprint(), config::name_of(options.kind),
-                                      options.vocabulary_size, options.keep_whitespace, options.split_digits);
-  const fs::path path = cache_folder / (digest(key) + ".tokenizer");
-  if (auto cached = open_cached(path, load_tokenizer)) {
-    return std::move(*cached);
-  }
-  std::shared_ptr<const Tokenizer> tokenizer = train_tokenizer(options, text);
-  save_tokenizer(*tokenizer, path);
-  return tokenizer;
-}
-
 // The part as one token file, made now if need be.
 fs::path token_file_of(PartInput& part, const Tokenizer& tokenizer, const fs::path& cache_folder) {
   if (part.token_files.size() == 1) {
     return part.token_files.front();
   }
   const std::string content = part.text ? part.text->fingerprint() : fingerprint(part.token_files);
-  fs::path path = cache_folder / (digest(content + "\n" + tokenizer.name()) + ".tokens");
+  fs::path path = cache_folder / (cache_name(content + "\n" + tokenizer.name()) + ".tokens");
   const auto names_it = [&](const fs::path& file) { return TokenFile(file).tokenizer_name() == tokenizer.name(); };
   if (!open_cached(path, names_it).value_or(false)) {
     part.text ? write_token_file(*part.text, tokenizer, path) : join_token_files(part.token_files, path);

@@ -30,6 +30,8 @@ class SentencePiece : public Tokenizer {
   config::TokenizerKind kind() const override { return config::TokenizerKind::sentencepiece; }
   std::int64_t vocabulary_size() const override { return processor_.GetPieceSize(); }
   const std::string& serialised() const override { return model_; }
+  std::int32_t begin_id() const override { return own_id(processor_.bos_id()); }
+  std::int32_t end_id() const override { return own_id(processor_.eos_id()); }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     while (!text.empty()) {
@@ -67,6 +69,8 @@ class SentencePiece : public Tokenizer {
     const int id = processor_.PieceToId(fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)));
     return id >= 0 && id < processor_.GetPieceSize() && processor_.IsByte(id) ? id : kNone;
   }
+
+  std::int32_t own_id(int id) const { return id >= 0 && id < processor_.GetPieceSize() ? id : kNone; }
 
   bool spelled_as_is(std::string_view text) const {
     std::vector<std::int32_t> ids;

@@ -41,6 +41,10 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   // Throws MisuseError for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  // What begins and ends a sentence that is translated: SentencePiece's <s> and </s>, which no text gives. -1: there is
+  // none.
+  virtual std::int32_t begin_id() const { return -1; }
+  virtual std::int32_t end_id() const { return -1; }
   // Everything needed to build it again: the SentencePiece model, the word list (one a line, in the order of their
   // ids), the byte values in the order of their ids (none: all 256).
   virtual const std::string& serialised() const = 0;

@@ -1,0 +1,35 @@
+#include "kept.h"
+
+#include "headroom/core/files.h"
+
+namespace headroom::data {
+
+namespace {
+
+// Part of every cached name: raise it when the same text would give other tokens.
+constexpr int kCacheVersion = 1;
+
+}  // namespace
+
+std::string cache_name(std::string_view text) {
+  constexpr std::size_t kDigits = 16;
+  Sha256 hash;
+  hash.update(fmt::format("{}\n", kCacheVersion));
+  hash.update(text);
+  return hash.hex().substr(0, kDigits);
+}
+
+std::shared_ptr<const Tokenizer> trained_tokenizer(const config::TokenizerOptions& options, TextSource& text,
+                                                   const std::filesystem::path& cache_folder) {
+  const std::string key = fmt::format("{}\n{} {} {} {}", text.fingerprint(), config::name_of(options.kind),
+                                      options.vocabulary_size, options.keep_whitespace, options.split_digits);
+  const std::filesystem::path path = cache_folder / (cache_name(key) + ".tokenizer");
+  if (auto cached = open_cached(path, load_tokenizer)) {
+    return std::move(*cached);
+  }
+  std::shared_ptr<const Tokenizer> tokenizer = train_tokenizer(options, text);
+  save_tokenizer(*tokenizer, path);
+  return tokenizer;
+}
+
+}  // namespace headroom::data

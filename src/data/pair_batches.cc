@@ -1,0 +1,90 @@
+#include "headroom/data/pair_batches.h"
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+#include "headroom/data/shuffle.h"
+
+namespace headroom::data {
+
+namespace {
+
+// Tokens of a pair's longer side with what begins or ends it.
+std::int64_t padded_length(const PairFile& file, std::int64_t pair) {
+  return std::max(file.source_length(pair), file.target_length(pair)) + 1;
+}
+
+}  // namespace
+
+PairBatches::PairBatches(const PairFile& file, const PairBatchOptions& options) : seed_(options.seed) {
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(file.size()));
+  starts_.assign(static_cast<std::size_t>(options.longest + 2), 0);
+  for (std::int64_t pair = 0; pair < file.size(); ++pair) {
+    const std::int64_t length = padded_length(file, pair);
+    lengths[static_cast<std::size_t>(pair)] = length;
+    if (length > options.longest) {
+      ++too_long_;
+    } else {
+      ++starts_[static_cast<std::size_t>(length + 1)];
+    }
+  }
+  for (std::size_t length = 1; length < starts_.size(); ++length) {
+    starts_[length] += starts_[length - 1];
+  }
+  order_.resize(static_cast<std::size_t>(starts_.back()));
+  std::vector<std::int64_t> filled = starts_;
+  for (std::int64_t pair = 0; pair < file.size(); ++pair) {
+    if (const std::int64_t length = lengths[static_cast<std::size_t>(pair)]; length <= options.longest) {
+      order_[static_cast<std::size_t>(filled[static_cast<std::size_t>(length)]++)] = pair;
+    }
+  }
+  const std::int64_t usable = std::ssize(order_) / options.multiple * options.multiple;
+  const auto length_at = [&](std::int64_t place) {
+    return lengths[static_cast<std::size_t>(order_[static_cast<std::size_t>(place)])];
+  };
+  for (std::int64_t begin = 0, end = 0; begin < usable; begin = end) {
+    cuts_.push_back(begin);
+    end = begin + options.multiple;
+    for (std::int64_t more = end + options.multiple;
+         more <= usable && more - begin <= options.rows &&
+         (options.tokens == 0 || (more - begin) * length_at(more - 1) <= options.tokens);
+         more += options.multiple) {
+      end = more;
+    }
+  }
+  cuts_.push_back(usable);
+  if (per_epoch() < 1) {
+    misuse("{}: must hold at least {} pairs of up to {} tokens a side (model.context_length), got {}", file.identity(),
+           options.multiple, options.longest - 1, order_.size());
+  }
+}
+
+std::vector<std::int64_t> PairBatches::next() {
+  const std::uint64_t epoch = mix(seed_, static_cast<std::uint64_t>(position_.epoch));
+  const Shuffle batches(static_cast<std::uint64_t>(per_epoch()), mix(epoch, std::uint64_t{0}));
+  const auto batch = static_cast<std::size_t>(batches(static_cast<std::uint64_t>(position_.step)));
+  std::vector<std::int64_t> pairs;
+  for (std::int64_t place = cuts_[batch]; place < cuts_[batch + 1]; ++place) {
+    // The length whose pairs stand here, and which of them comes.
+    const auto after = std::upper_bound(starts_.begin(), starts_.end(), place);
+    const std::int64_t first = *(after - 1), count = *after - first;
+    const auto length = static_cast<std::uint64_t>(after - starts_.begin());
+    const Shuffle same(static_cast<std::uint64_t>(count), mix(epoch, length));
+    const auto chosen = static_cast<std::int64_t>(same(static_cast<std::uint64_t>(place - first)));
+    pairs.push_back(order_[static_cast<std::size_t>(first + chosen)]);
+  }
+  if (++position_.step == per_epoch()) {
+    position_ = {.epoch = position_.epoch + 1, .step = 0};
+  }
+  return pairs;
+}
+
+void PairBatches::seek(DataPosition position) {
+  if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch()) {
+    misuse("sentence pairs: an epoch has {} batches, so there is no epoch {}, step {}", per_epoch(), position.epoch,
+           position.step);
+  }
+  position_ = position;
+}
+
+}  // namespace headroom::data
