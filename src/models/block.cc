@@ -64,6 +64,7 @@ at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, co
   attention.source = nn::to_compute(input.source, context);
   attention.valid_keys = input.valid_source;
   attention.valid_queries = valid_queries(input);
+  attention.cache = input.cross_cache;
   return nn::dropout(cross_->attention(attention, context.in("cross")), dropout_, context, "cross");
 }
 

@@ -19,7 +19,7 @@ constexpr const char* kName = "encoder-decoder";
 struct Surroundings {
   at::Tensor target_valid;  // undefined while decoding
   at::Tensor source, source_valid;
-  std::vector<nn::AttentionCache>* caches = nullptr;
+  std::vector<nn::AttentionCache>*caches = nullptr, *cross_caches = nullptr;  // one a layer, while decoding
 };
 
 }  // namespace
@@ -58,6 +58,7 @@ struct EncoderDecoder::Parts {
     }
     for (std::size_t layer = 0; layer < decoder.size(); ++layer) {
       input.cache = around.caches != nullptr ? &(*around.caches)[layer] : nullptr;
+      input.cross_cache = around.cross_caches != nullptr ? &(*around.cross_caches)[layer] : nullptr;
       input.h = decoder[layer](input, inner.in(fmt::format("layer{}", layer)));
     }
     return decoder_norm ? (*decoder_norm)(input.h) : input.h;
@@ -73,7 +74,8 @@ struct EncoderDecoder::Parts {
 struct WritingState {
   at::Tensor encoded, valid_source;
   std::int64_t written = 0;  // target tokens so far
-  std::vector<nn::AttentionCache> caches;
+  std::vector<nn::AttentionCache> caches, cross_caches;
+  at::Tensor sentence;  // [B] which of the first sources each row reads
 };
 
 EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, std::uint64_t seed, at::TensorOptions tensor_options)
@@ -170,10 +172,31 @@ std::unique_ptr<WritingState, void (*)(WritingState*)> EncoderDecoder::start_dec
       std::unique_ptr<WritingState, void (*)(WritingState*)>(new WritingState, [](WritingState* p) { delete p; });
   state->encoded = parts_->encode(source, valid_source, context);
   state->valid_source = valid_source;
+  state->sentence = at::arange(source.size(0), source.options());
   for (const Block& block : parts_->decoder) {
     state->caches.push_back(block.make_cache());
+    state->cross_caches.push_back(block.make_cross_cache());
   }
   return state;
+}
+
+void EncoderDecoder::reorder(const at::Tensor& rows, WritingState& state) const {
+  const at::NoGradGuard no_grad;
+  for (nn::AttentionCache& cache : state.caches) {
+    cache.reorder(rows);
+  }
+  const at::Tensor sentence = state.sentence.index_select(0, rows);
+  if (sentence.equal(state.sentence)) {  // translations changed places, each with others of its own source
+    return;
+  }
+  state.sentence = sentence;
+  state.encoded = state.encoded.index_select(0, rows);
+  if (state.valid_source.defined()) {
+    state.valid_source = state.valid_source.index_select(0, rows);
+  }
+  for (nn::AttentionCache& cache : state.cross_caches) {
+    cache.reorder(rows);
+  }
 }
 
 at::Tensor EncoderDecoder::decode(const at::Tensor& tokens, WritingState& state, const nn::Context& context) const {
@@ -181,12 +204,23 @@ at::Tensor EncoderDecoder::decode(const at::Tensor& tokens, WritingState& state,
   if (tokens.dim() != 2 || tokens.size(1) < 1) {
     fail("{}: decode needs at least one token of each sequence", kName);
   }
-  const at::Tensor h = parts_->write(
-      tokens, state.written,
-      {.target_valid = {}, .source = state.encoded, .source_valid = state.valid_source, .caches = &state.caches},
-      context);
+  const at::Tensor h = parts_->write(tokens, state.written,
+                                     {.target_valid = {},
+                                      .source = state.encoded,
+                                      .source_valid = state.valid_source,
+                                      .caches = &state.caches,
+                                      .cross_caches = &state.cross_caches},
+                                     context);
   state.written += tokens.size(1);
   return parts_->head->logits(h.select(1, h.size(1) - 1), context);
+}
+
+const EncoderDecoder& as_encoder_decoder(const Model& model, std::string_view what) {
+  const auto* found = dynamic_cast<const EncoderDecoder*>(&model);
+  if (found == nullptr) {
+    misuse("{}: model.kind: must be encoder_decoder, got {}", what, config::name_of(model.options().kind));
+  }
+  return *found;
 }
 
 }  // namespace headroom::models

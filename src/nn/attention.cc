@@ -95,6 +95,17 @@ ScoreCall Attention::call_of(const AttentionInput& input) const {
   return call;
 }
 
+Attention::Seen Attention::source_of(Seen fresh, AttentionCache& cache) {
+  std::vector<at::Tensor>& kept = cache.source();
+  if (kept.empty()) {
+    kept = fresh.keys;
+    kept.push_back(fresh.v);
+    kept.push_back(fresh.factors);
+    return fresh;
+  }
+  return {.keys = {kept.begin(), kept.end() - 2}, .v = kept[kept.size() - 2], .factors = kept.back()};
+}
+
 Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const {
   if (!place_.causal) {
     fail("attention: only causal layers decode token by token");
@@ -152,11 +163,15 @@ at::Tensor Attention::score(ops::AttentionInputs in, ScoreCall call, const Atten
 
 at::Tensor Attention::operator()(const AttentionInput& input, const Context& context) const {
   const at::Tensor& source = input.source.defined() ? input.source : input.x;
-  Heads heads = project(input, source, context);
+  const bool known = place_.cross && input.cache != nullptr && !input.cache->source().empty();
+  Heads heads = project(input, known ? at::Tensor() : source, context);
   normalise_and_rotate(heads, input.cache, context);
-  Seen seen{heads.keys, heads.v, composition_ != nullptr ? composition_->key_factors(source, context) : at::Tensor()};
+  Seen seen{heads.keys, heads.v,
+            composition_ != nullptr && !known ? composition_->key_factors(source, context) : at::Tensor()};
   ScoreCall call = call_of(input);
-  if (input.cache != nullptr) {
+  if (place_.cross && input.cache != nullptr) {
+    seen = source_of(std::move(seen), *input.cache);
+  } else if (input.cache != nullptr) {
     seen = look_back(std::move(seen), *input.cache, call);
   }
   call.more_keys.assign(seen.keys.begin() + 1, seen.keys.end());

@@ -54,6 +54,21 @@ std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fr
   return seen;
 }
 
+void AttentionCache::reorder(const at::Tensor& rows) {
+  const std::vector<at::Tensor> ordered = held();
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const at::Tensor& old = slots_[i];
+    at::Tensor slot = at::empty({rows.size(0), old.size(1), capacity_, old.size(3)}, old.options());
+    slot.narrow(2, 0, size_).copy_(ordered[i].index_select(0, rows));
+    slots_[i] = std::move(slot);
+  }
+  start_ = 0;
+  const auto pick = [&](at::Tensor& t) { t = t.defined() ? t.index_select(0, rows) : t; };
+  pick(linear_.kv);
+  pick(linear_.k);
+  std::for_each(source_.begin(), source_.end(), pick);
+}
+
 void AttentionCache::keep_last(std::int64_t count) {
   if (count < size_) {
     const std::vector<at::Tensor> ordered = held();
@@ -70,6 +85,7 @@ void AttentionCache::keep_last(std::int64_t count) {
 void AttentionCache::forget() {
   size_ = start_ = next_position_ = first_index_ = 0;
   linear_ = {};
+  source_.clear();
 }
 
 std::int64_t AttentionCache::numbers() const {
@@ -78,6 +94,7 @@ std::int64_t AttentionCache::numbers() const {
   for (const at::Tensor& slot : slots_) {
     add(slot);
   }
+  std::for_each(source_.begin(), source_.end(), add);
   add(linear_.kv);
   add(linear_.k);
   return total;

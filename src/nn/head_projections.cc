@@ -30,9 +30,13 @@ class HeadProjections : public Projection {
 
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads;
-    const std::optional<Selection> on_source = select_source(input.source, context);
+    const bool reads_source = input.source.defined();
+    const std::optional<Selection> on_source = reads_source ? select_source(input.source, context) : std::nullopt;
     heads.destination = select_destination(input, on_source, context);
     heads.q = apply(q_, 0, input.x, heads.destination, context);
+    if (!reads_source) {
+      return heads;
+    }
     for (std::int64_t r = 0; r < options_.key_projections(); ++r) {
       heads.keys.push_back(apply(k_, r, input.source, on_source, context));
     }

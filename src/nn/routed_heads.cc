@@ -56,6 +56,9 @@ class RoutedHeads : public Projection {
       q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
     }
     heads.q = q.view({b, t, options_.top_k, e}).transpose(1, 2);
+    if (!input.source.defined()) {
+      return heads;
+    }
     const std::int64_t r = options_.key_projections();
     for (std::int64_t i = 0; i < r; ++i) {
       heads.keys.push_back(

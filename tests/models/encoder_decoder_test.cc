@@ -148,6 +148,37 @@ TEST(EncoderDecoder, DecodingStepByStepEqualsTheFullPass) {
   }
 }
 
+// Rows that change places, come twice or go away: each goes on as the sequence that it then is.
+TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
+  const at::NoGradGuard no_grad;
+  auto all = kinds();
+  ModelOptions linear = tiny();
+  linear.attention.score = "linear";
+  all.emplace_back("linear", linear);
+  ModelOptions slides = tiny();
+  slides.attention.window = 3;
+  all.emplace_back("window", slides);
+  for (const auto& [name, options] : all) {
+    at::manual_seed(3);
+    const EncoderDecoder model(options, 3, at::kDouble);
+    const at::Tensor source = random_tokens(2, 7), valid = first_of(7, {4, 7});
+    const auto state = model.start_decoding(source, valid, {});
+    at::Tensor from = at::arange(2), written = random_tokens(2, 2);
+    model.decode(written, *state, {});
+    for (const std::vector<std::int64_t>& rows :
+         {std::vector<std::int64_t>{0, 0, 1, 1}, {1, 0, 2, 3}, {1, 1, 3, 2}, {3, 2}, {0}}) {
+      const at::Tensor order = at::tensor(rows, at::kLong);
+      model.reorder(order, *state);
+      from = from.index_select(0, order);
+      written = at::cat({written.index_select(0, order), random_tokens(std::ssize(rows), 1)}, 1);
+      const at::Tensor step = model.decode(written.narrow(1, written.size(1) - 1, 1), *state, {});
+      const at::Tensor whole = model.logits(
+          {.source = source.index_select(0, from), .valid_source = valid.index_select(0, from), .target = written}, {});
+      EXPECT_LE(relative_error(step, whole.select(1, written.size(1) - 1)), 1e-11) << name << " " << written.size(1);
+    }
+  }
+}
+
 TEST(EncoderDecoder, LossIsTheSmoothedCrossEntropyOfItsLogits) {
   for (const auto& [name, options] : kinds()) {
     at::manual_seed(4);

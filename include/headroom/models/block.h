@@ -20,8 +20,9 @@ struct BlockInput {
   std::optional<at::Tensor> valid_keys;  // [B, M + T] bool; tokens that are none are routed nowhere
   nn::AttentionCache* cache = nullptr;   // decoding
   // Blocks with cross-attention:
-  at::Tensor source;                       // [B, S, d] the other sequence
-  std::optional<at::Tensor> valid_source;  // [B, S] bool
+  at::Tensor source;                          // [B, S, d] the other sequence
+  std::optional<at::Tensor> valid_source;     // [B, S] bool
+  nn::AttentionCache* cross_cache = nullptr;  // decoding: what cross-attention makes of the source
 };
 
 // pre, sequential:  h += attention(norm_1(h), norm_1(memory, h));  h += mlp(norm_2(h))
@@ -39,6 +40,7 @@ class Block {
                                     const nn::Builder& build);
   at::Tensor operator()(const BlockInput& input, const nn::Context& context) const;  // [B, T, d]
   nn::AttentionCache make_cache() const { return attention_.make_cache(); }
+  nn::AttentionCache make_cross_cache() const { return cross_->attention.make_cache(); }
 
  private:
   struct Cross {

@@ -21,7 +21,8 @@ struct SequencePair {
   at::Tensor valid_target;  // [B, T] bool
 };
 
-// Incremental decoding: the encoded source, and keys and values of the target tokens so far. Opaque to callers.
+// Incremental decoding: the encoded source with its keys and values in every layer, and keys and values of the target
+// tokens so far. Opaque to callers.
 struct WritingState;
 
 // One embedding for both sequences (and the output, with tied_embeddings); "encoder.layer0.*": blocks without causal
@@ -41,7 +42,8 @@ class EncoderDecoder : public Model {
   const nn::Parameters& parameters() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
 
-  // Batch: "source", "valid_source" (absent: all are tokens), "target", "valid_target", "next", as below.
+  // Batch: "source", "valid_source" (absent: all are tokens), "target", "valid_target", "next", as below, and its
+  // label_smoothing.
   Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
 
   // All functions throw Error on shapes other than those above.
@@ -54,15 +56,20 @@ class EncoderDecoder : public Model {
   Loss loss(const SequencePair& pair, const at::Tensor& next, double label_smoothing, const nn::Context& context) const;
 
   // Decoding: feed any number of target tokens [B, n], get the logits [B, V] after the last one; they equal those of
-  // logits() without target padding. Throws Error beyond context_length. Keys of the source are projected at each call.
+  // logits() without target padding. Throws Error beyond context_length. The source is encoded and projected once.
   std::unique_ptr<WritingState, void (*)(WritingState*)> start_decoding(const at::Tensor& source,
                                                                         const at::Tensor& valid_source,
                                                                         const nn::Context& context) const;
   at::Tensor decode(const at::Tensor& tokens, WritingState& state, const nn::Context& context) const;
+  // Goes on with the sequences of these rows [n] int64, in this order; a row may come several times or not at all.
+  void reorder(const at::Tensor& rows, WritingState& state) const;
 
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// The model as an encoder-decoder; throws MisuseError, beginning with `what` ("generate"), for another kind.
+const EncoderDecoder& as_encoder_decoder(const Model& model, std::string_view what);
 
 }  // namespace headroom::models

@@ -38,7 +38,9 @@ struct AttentionInput {
   std::optional<at::Tensor> valid_queries;  // [B, T] bool: routed heads route others nowhere, their output is 0
   std::optional<at::Tensor> router_noise;   // see ProjectionInput
   std::optional<at::Tensor> router_slots;   // see ProjectionInput
-  AttentionCache* cache = nullptr;          // decoding: x is appended to what the cache holds
+  // Decoding: x is appended to what the cache holds; cross-attention keeps there what it makes of the source in its
+  // first call and does not look at `source` in those that follow.
+  AttentionCache* cache = nullptr;
 };
 
 class Attention {
@@ -47,7 +49,7 @@ class Attention {
   // [B, T, d_model] in the compute type. Throws Error for decoding in a layer that is not causal.
   at::Tensor operator()(const AttentionInput& input, const Context& context) const;
 
-  // An empty cache for decoding one chunk of the context after its memory.
+  // An empty cache for decoding one chunk of the context after its memory; of cross-attention: for one source.
   AttentionCache make_cache() const;
 
  private:
@@ -58,6 +60,8 @@ class Attention {
     at::Tensor factors;            // [B, 1, S, F] of the composition's key side; undefined without one
   };
 
+  // The source as cross-attention sees it, from the cache once it is there.
+  static Seen source_of(Seen fresh, AttentionCache& cache);
   Heads project(const AttentionInput& input, const at::Tensor& source, const Context& context) const;
   void normalise_and_rotate(Heads& heads, const AttentionCache* cache, const Context& context) const;
   ScoreCall call_of(const AttentionInput& input) const;

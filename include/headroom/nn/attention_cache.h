@@ -33,6 +33,12 @@ class AttentionCache {
   // They hold as long as the layer's parameters do not change.
   at::Tensor& offsets() { return offsets_; }
 
+  // Cross-attention: the other sequence's keys, values and composition factors, projected once; empty until the layer
+  // leaves them here. An undefined tensor: there are none.
+  std::vector<at::Tensor>& source() { return source_; }
+  // Goes on with the sequences of these rows [n] int64, in this order; a row may come several times or not at all.
+  void reorder(const at::Tensor& rows);
+
   void keep_last(std::int64_t count);  // a new chunk begins: the sequence now starts `count` tokens back
   void forget();
   std::int64_t numbers() const;  // held for one sequence of the batch at capacity
@@ -46,6 +52,7 @@ class AttentionCache {
   std::vector<at::Tensor> slots_;  // each [B, *, capacity, *]; token i sits in slot (start + i) mod capacity
   ops::LinearState linear_;
   at::Tensor offsets_;
+  std::vector<at::Tensor> source_;
 };
 
 }  // namespace headroom::nn
