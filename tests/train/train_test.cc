@@ -293,14 +293,5 @@ TEST_F(Train, NamesWhatIsWrongWithTheData) {
   }
 }
 
-TEST_F(Train, RefusesWhatNoTaskIsForBeforeAnyWork) {
-  config_ = config::Config();
-  config_.model.kind = config::ModelKind::encoder_decoder;
-  config_.data.train = {(folder_ / "absent.txt").string()};
-  const std::string why = refusal(request("run"));
-  EXPECT_NE(why.find("train: model.kind"), std::string::npos) << why;
-  EXPECT_FALSE(fs::exists(folder_ / "run"));
-}
-
 }  // namespace train_test
 }  // namespace headroom::train

@@ -1,0 +1,34 @@
+// Translating sentences: cross-entropy of the reference translations, and BLEU of those that beam search finds.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headroom/data/pairs.h"
+#include "headroom/models/encoder_decoder.h"
+#include "headroom/tasks/task.h"
+
+namespace headroom::tasks {
+
+// Encoder-decoders, trained on sentence pairs (data::prepare_pairs) in batches of about equal lengths. The encoder
+// reads a source's tokens and </s>; the decoder reads <s> and the target's tokens and predicts these and </s>. Pairs
+// with a side that does not fit model.context_length are not trained on, and count for no loss; their sources are cut
+// for BLEU. Figures: "loss" in nats a target token, </s> included, without label smoothing; "perplexity" exp(loss);
+// "bleu", sacreBLEU's with 13a tokens, of the translations as text; "tokenised_bleu", multi-bleu.perl's of what blanks
+// separate.
+const Task& translation();
+
+struct TranslateOptions {
+  config::DecodingOptions decoding;
+  std::int64_t batch_size = 32;  // sentences; for speed
+  nn::Context context;
+  bool show_progress = false;
+};
+
+// A translation for each sentence, on one line. Ctrl-C (core/system.h) ends it early: then there are none. Throws
+// MisuseError when the tokenizer has no <s> and </s> or is not the model's.
+std::vector<std::string> translate(const models::EncoderDecoder& model, const data::Tokenizer& tokenizer,
+                                   const std::vector<std::string>& sentences, const TranslateOptions& options);
+
+}  // namespace headroom::tasks

@@ -1,0 +1,184 @@
+#include "headroom/tasks/bleu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "headroom/core/error.h"
+
+namespace headroom::tasks {
+namespace {
+
+constexpr std::size_t kOrders = 4;
+
+using Ngrams = std::unordered_map<std::string, std::int64_t>;
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+bool is_point(char c) {
+  return c == '.' || c == ',';
+}
+
+// Bytes of the blank that the text begins with, as Python's str.split() sees it; 0: none.
+std::size_t blank_at(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(0), second = byte(1), third = byte(2);
+  if (first == ' ' || (first >= 0x09 && first <= 0x0d) || (first >= 0x1c && first <= 0x1f)) {
+    return 1;
+  }
+  if (first == 0xc2) {
+    return second == 0x85 || second == 0xa0 ? 2 : 0;
+  }
+  const bool general = first == 0xe2 && second == 0x80 &&
+                       ((third >= 0x80 && third <= 0x8a) || third == 0xa8 || third == 0xa9 || third == 0xaf);
+  const bool other = (first == 0xe1 && second == 0x9a && third == 0x80) ||
+                     (first == 0xe2 && second == 0x81 && third == 0x9f) ||
+                     (first == 0xe3 && second == 0x80 && third == 0x80);
+  return general || other ? 3 : 0;
+}
+
+std::vector<std::string> split_at_blanks(std::string_view text) {
+  std::vector<std::string> tokens;
+  std::string token;
+  for (std::size_t i = 0; i <= text.size();) {
+    const std::size_t blank = i == text.size() ? 1 : blank_at(text.substr(i));
+    if (blank == 0) {
+      token += text[i++];
+      continue;
+    }
+    if (!token.empty()) {
+      tokens.push_back(std::exchange(token, {}));
+    }
+    i += blank;
+  }
+  return tokens;
+}
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
+    text.replace(at, what.size(), by);
+  }
+  return text;
+}
+
+// A pair of neighbours that both conditions hold for are set apart by blanks, `before` and `after` them as well.
+template <class First, class Second>
+std::string with_pairs_apart(std::string_view text, const First& first, const Second& second, std::string_view before,
+                             std::string_view after) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (i + 1 < text.size() && first(text[i]) && second(text[i + 1])) {
+      out += before;
+      out += text[i];
+      out += ' ';
+      out += text[++i];
+      out += after;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+// mteval-v13a.pl, by bytes: all that it looks at is ASCII.
+std::vector<std::string> tokens_13a(std::string_view line) {
+  std::string text = replaced(std::string(line), "<skipped>", "");
+  text = replaced(std::move(text), "-\n", "");
+  text = replaced(std::move(text), "\n", " ");
+  text = replaced(std::move(text), "&quot;", "\"");
+  text = replaced(std::move(text), "&amp;", "&");
+  text = replaced(std::move(text), "&lt;", "<");
+  text = replaced(std::move(text), "&gt;", ">");
+  std::string apart = " ";
+  for (const char c : text) {
+    const bool symbol = (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
+                        (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
+    apart += symbol ? std::string{' ', c, ' '} : std::string(1, c);
+  }
+  apart += ' ';
+  const auto no_digit = [](char c) { return !is_digit(c); };
+  apart = with_pairs_apart(apart, no_digit, is_point, "", " ");
+  apart = with_pairs_apart(apart, is_point, no_digit, " ", "");
+  apart = with_pairs_apart(
+      apart, is_digit, [](char c) { return c == '-'; }, "", " ");
+  return split_at_blanks(apart);
+}
+
+Ngrams count_ngrams(const std::vector<std::string>& tokens, std::size_t order) {
+  Ngrams counts;
+  for (std::size_t begin = 0; begin + order <= tokens.size(); ++begin) {
+    std::string key;
+    for (std::size_t i = begin; i < begin + order; ++i) {
+      key += tokens[i] + ' ';  // no token holds a blank
+    }
+    ++counts[key];
+  }
+  return counts;
+}
+
+struct Counts {
+  std::array<std::int64_t, kOrders> right = {}, all = {};
+};
+
+void add_sentence(const std::vector<std::string>& translation, const std::vector<std::string>& reference,
+                  Counts& counts) {
+  for (std::size_t order = 1; order <= kOrders; ++order) {
+    const Ngrams wanted = count_ngrams(reference, order);
+    for (const auto& [ngram, count] : count_ngrams(translation, order)) {
+      const auto found = wanted.find(ngram);
+      counts.all[order - 1] += count;
+      counts.right[order - 1] += found == wanted.end() ? 0 : std::min(count, found->second);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> bleu_tokens(std::string_view text, BleuTokens tokens) {
+  return tokens == BleuTokens::mteval_13a ? tokens_13a(text) : split_at_blanks(text);
+}
+
+Bleu corpus_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
+                 const BleuOptions& options) {
+  if (translations.size() != references.size()) {
+    fail("bleu: each translation must have a reference, got {} and {}", translations.size(), references.size());
+  }
+  Bleu bleu;
+  Counts counts;
+  for (std::size_t i = 0; i < translations.size(); ++i) {
+    const auto translation = bleu_tokens(translations[i], options.tokens),
+               reference = bleu_tokens(references[i], options.tokens);
+    bleu.tokens += std::ssize(translation);
+    bleu.reference_tokens += std::ssize(reference);
+    add_sentence(translation, reference, counts);
+  }
+  if (bleu.tokens < bleu.reference_tokens) {
+    const double ratio = static_cast<double>(bleu.reference_tokens) / static_cast<double>(bleu.tokens);
+    bleu.brevity_penalty = bleu.tokens == 0 ? 0.0 : std::exp(1.0 - ratio);
+  }
+  if (counts.right[0] == 0) {
+    return bleu;
+  }
+  double log_sum = 0.0, smoothing = 1.0;
+  for (std::size_t n = 0; n < kOrders; ++n) {
+    if (counts.all[n] == 0) {
+      log_sum = -INFINITY;
+      break;
+    }
+    double right = static_cast<double>(counts.right[n]);
+    if (counts.right[n] == 0 && options.smooth) {
+      smoothing *= 2.0;
+      right = 1.0 / smoothing;
+    }
+    bleu.precisions[n] = 100.0 * right / static_cast<double>(counts.all[n]);
+    log_sum += std::log(bleu.precisions[n]);
+  }
+  bleu.score = bleu.brevity_penalty * std::exp(log_sum / static_cast<double>(kOrders));
+  return bleu;
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,76 @@
+// Text to text with a trained encoder-decoder.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
+#include "headroom/tasks/beam_search.h"
+#include "headroom/tasks/translation.h"
+#include "pair_batch.h"
+
+namespace headroom::tasks {
+
+namespace {
+
+// What a tokenizer makes of ids may hold line ends: a translation is one line.
+std::string one_line_of(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> translate(const models::EncoderDecoder& model, const data::Tokenizer& tokenizer,
+                                   const std::vector<std::string>& sentences, const TranslateOptions& options) {
+  const config::ModelOptions& o = model.options();
+  const SentenceEnds ends = sentence_ends(tokenizer);
+  if (tokenizer.vocabulary_size() != o.vocabulary_size) {
+    misuse("translate: tokenizer {} has {} ids, but the model's vocabulary_size is {}", tokenizer.name(),
+           tokenizer.vocabulary_size(), o.vocabulary_size);
+  }
+  std::vector<Tokens> sources;
+  const auto most = static_cast<std::size_t>(o.context_length - 1);
+  for (const std::string& sentence : sentences) {
+    sources.push_back(tokenizer.encode(sentence));
+    sources.back().resize(std::min(sources.back().size(), most));
+  }
+  std::vector<std::size_t> order(sentences.size());  // of about one length together
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
+  std::optional<Progress> progress;
+  if (options.show_progress) {
+    progress.emplace("translate", std::ssize(sentences), "sentence");
+  }
+  nn::Context context = options.context;
+  context.usage = nullptr;
+  const SearchOptions search{.decoding = options.decoding, .begin_id = ends.begin, .end_id = ends.end};
+  std::vector<std::string> translations(sentences.size());
+  const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
+  for (std::size_t begin = 0; begin < order.size(); begin += at_once) {
+    const std::size_t end = std::min(begin + at_once, order.size());
+    std::vector<Tokens> part;
+    for (std::size_t i = begin; i < end; ++i) {
+      part.push_back(sources[order[i]]);
+    }
+    Sources batch = source_batch(part, ends);
+    batch.tokens = batch.tokens.to(model.device());
+    batch.valid = batch.valid.defined() ? batch.valid.to(model.device()) : batch.valid;
+    const std::vector<Hypothesis> found = beam_search(model, batch.tokens, batch.valid, search, context);
+    for (std::size_t i = begin; i < end; ++i) {
+      translations[order[i]] = one_line_of(tokenizer.decode(found[i - begin].tokens));
+    }
+    if (progress) {
+      progress->update(static_cast<std::int64_t>(end));
+    }
+    if (interrupted() && end < order.size()) {
+      return {};
+    }
+  }
+  return translations;
+}
+
+}  // namespace headroom::tasks

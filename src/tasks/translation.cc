@@ -1,0 +1,262 @@
+#include "headroom/tasks/translation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
+#include "headroom/data/pair_batches.h"
+#include "headroom/tasks/bleu.h"
+#include "pair_batch.h"
+
+namespace headroom::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PairTraining : public TrainingData {
+ public:
+  PairTraining(const fs::path& path, const data::Tokenizer& tokenizer, const config::Config& config)
+      : file_(path),
+        identity_(file_.identity()),
+        ends_(sentence_ends(tokenizer)),
+        label_smoothing_(config.train.label_smoothing),
+        batches_(file_, {.rows = config.train.batch_size,
+                         .multiple = config.train.accumulate,
+                         .tokens = config.train.batch_tokens,
+                         .longest = config.model.context_length,
+                         .seed = static_cast<std::uint64_t>(config.train.seed)}) {
+    if (!file_.remarks().empty()) {
+      log_info("data: {}", file_.remarks());
+    }
+    if (batches_.too_long() > 0) {
+      log_info("data: {} of {} pairs left out, because a side has more than {} tokens (model.context_length less one)",
+               batches_.too_long(), file_.size(), config.model.context_length - 1);
+    }
+  }
+
+  models::Batch next() override {
+    std::vector<Tokens> sources, targets;
+    for (const std::int64_t pair : batches_.next()) {
+      file_.source(pair, sources.emplace_back());
+      file_.target(pair, targets.emplace_back());
+    }
+    models::Batch batch = pair_batch(sources, targets, ends_);
+    batch.label_smoothing = label_smoothing_;
+    return batch;
+  }
+  data::DataPosition position() const override { return batches_.position(); }
+  void seek(data::DataPosition position) override { batches_.seek(position); }
+  const std::string& identity() const override { return identity_; }
+
+ private:
+  data::PairFile file_;
+  std::string identity_;
+  SentenceEnds ends_;
+  double label_smoothing_;
+  data::PairBatches batches_;
+};
+
+class PairEvaluation : public EvaluationData {
+ public:
+  PairEvaluation(std::vector<data::TextPair> pairs, std::shared_ptr<const data::Tokenizer> tokenizer,
+                 const config::DecodingOptions& decoding)
+      : pairs_(std::move(pairs)),
+        tokenizer_(std::move(tokenizer)),
+        decoding_(decoding),
+        ends_(sentence_ends(*tokenizer_)) {
+    for (const data::TextPair& pair : pairs_) {
+      sources_.push_back(tokenizer_->encode(pair.source));
+      targets_.push_back(tokenizer_->encode(pair.target));
+    }
+  }
+
+  Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
+    const models::EncoderDecoder& translator = models::as_encoder_decoder(model, "translation");
+    if (tokenizer_->vocabulary_size() != model.options().vocabulary_size) {
+      misuse("translation: tokenizer {} has {} ids, but the model's vocabulary_size is {}", tokenizer_->name(),
+             tokenizer_->vocabulary_size(), model.options().vocabulary_size);
+    }
+    const at::NoGradGuard no_grad;
+    const auto start = std::chrono::steady_clock::now();
+    const std::size_t pairs = first_pairs(options.most_tokens);
+    Evaluation result;
+    measure_loss(model, pairs, options, result);
+    if (result.complete) {
+      measure_bleu(translator, pairs, options, result);
+    }
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
+  }
+
+ private:
+  // Those that hold so many predictions.
+  std::size_t first_pairs(std::int64_t most_tokens) const {
+    std::size_t count = 0;
+    for (std::int64_t tokens = 0; count < targets_.size() && (most_tokens == 0 || tokens < most_tokens); ++count) {
+      tokens += std::ssize(targets_[count]) + 1;
+    }
+    return count;
+  }
+
+  void measure_loss(const models::Model& model, std::size_t pairs, const EvaluateOptions& options,
+                    Evaluation& result) const {
+    const std::vector<std::size_t> order = fitting(pairs, model.options().context_length);
+    std::optional<Progress> progress;
+    if (options.show_progress) {
+      progress.emplace("evaluate", std::ssize(order), "pair");
+    }
+    nn::Context context = options.context;
+    context.training = false;
+    const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
+    double sum = 0.0;
+    for (std::size_t begin = 0; begin < order.size() && result.complete; begin += at_once) {
+      const std::size_t end = std::min(begin + at_once, order.size());
+      std::vector<Tokens> sources, targets;
+      for (std::size_t i = begin; i < end; ++i) {
+        sources.push_back(sources_[order[i]]);
+        targets.push_back(targets_[order[i]]);
+      }
+      const models::Batch batch = pair_batch(sources, targets, ends_);
+      models::Memory none;
+      const models::Loss loss = model.loss(batch.to(model.device()), none, context);
+      sum += loss.cross_entropy.item<double>() * static_cast<double>(batch.n_targets());
+      result.tokens += batch.n_targets();
+      result.complete = !interrupted();
+      if (progress) {
+        progress->update(static_cast<std::int64_t>(end),
+                         fmt::format("loss {:.4f}", sum / static_cast<double>(result.tokens)));
+      }
+    }
+    result.figures["loss"] = sum / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
+    translation().complete(result.figures);
+  }
+
+  // The first pairs whose sides fit the context, by length.
+  std::vector<std::size_t> fitting(std::size_t pairs, std::int64_t context_length) const {
+    const auto longer = [&](std::size_t i) { return std::max(sources_[i].size(), targets_[i].size()); };
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < pairs; ++i) {
+      if (static_cast<std::int64_t>(longer(i)) < context_length) {
+        order.push_back(i);
+      }
+    }
+    if (order.empty()) {
+      misuse("translation: none of {} pairs has at most {} tokens a side (model.context_length less one)", pairs,
+             context_length - 1);
+    }
+    if (order.size() < pairs) {
+      log_info(
+          "evaluate: {} of {} pairs have a side of more than {} tokens: they count for no loss, and for BLEU their "
+          "sources are cut",
+          pairs - order.size(), pairs, context_length - 1);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return longer(a) < longer(b); });
+    return order;
+  }
+
+  void measure_bleu(const models::EncoderDecoder& model, std::size_t pairs, const EvaluateOptions& options,
+                    Evaluation& result) const {
+    std::vector<std::string> sources, references;
+    for (std::size_t i = 0; i < pairs; ++i) {
+      sources.push_back(pairs_[i].source);
+      references.push_back(pairs_[i].target);
+    }
+    const std::vector<std::string> translations = translate(model, *tokenizer_, sources,
+                                                            {.decoding = decoding_,
+                                                             .batch_size = options.batch_size,
+                                                             .context = options.context,
+                                                             .show_progress = options.show_progress});
+    result.complete = translations.size() == references.size();
+    if (result.complete) {
+      result.figures["bleu"] = corpus_bleu(translations, references).score;
+      result.figures["tokenised_bleu"] =
+          corpus_bleu(translations, references, {.tokens = BleuTokens::blanks, .smooth = false}).score;
+    }
+  }
+
+  std::vector<data::TextPair> pairs_;
+  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  config::DecodingOptions decoding_;
+  SentenceEnds ends_;
+  std::vector<Tokens> sources_, targets_;
+};
+
+class Translation : public Task {
+ public:
+  std::string_view name() const override { return "translation"; }
+
+  const std::vector<FigureKind>& figures() const override {
+    static const std::vector<FigureKind> kFigures = {
+        {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats a token", .decimals = 4},
+        {.name = "perplexity",
+         .metric = "validation_perplexity",
+         .words = "perplexity",
+         .unit = "",
+         .shown = Shown::table},
+        {.name = "bleu",
+         .metric = "validation_bleu",
+         .words = "BLEU",
+         .unit = "",
+         .better = Better::higher,
+         .shown = Shown::headline,
+         .decimals = 2},
+        {.name = "tokenised_bleu",
+         .metric = "validation_tokenised_bleu",
+         .words = "tokenised BLEU",
+         .unit = "",
+         .better = Better::higher,
+         .decimals = 2}};
+    return kFigures;
+  }
+
+  std::string_view protocol() const override {
+    return "BLEU is sacreBLEU's of the whole validation data (13a tokens, cased), translated by beam search; "
+           "perplexity "
+           "is exp(cross-entropy a target token) without label smoothing";
+  }
+
+  void complete(Figures& figures) const override {
+    if (const auto loss = figures.find("loss"); loss != figures.end()) {
+      figures["perplexity"] = std::exp(loss->second);
+    }
+  }
+
+  TaskData open(const config::Config& config, const fs::path& cache) const override {
+    if (config.data.train.empty()) {
+      misuse("data.train: must name files of sentence pairs: there are none built in");
+    }
+    const data::PreparedPairs prepared = data::prepare_pairs(config.data, config.tokenizer, cache);
+    const data::Tokenizer& tokenizer = *prepared.tokenizer;
+    if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
+      misuse("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
+             tokenizer.name(), config.model.vocabulary_size);
+    }
+    TaskData data;
+    data.tokenizer = prepared.tokenizer;
+    data.training = std::make_unique<PairTraining>(prepared.train, tokenizer, config);
+    data.validation =
+        std::make_unique<PairEvaluation>(data::validation_pairs(config.data), prepared.tokenizer, config.decoding);
+    return data;
+  }
+
+  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
+    const config::DataOptions& options = request.config.data;
+    return std::make_unique<PairEvaluation>(request.files.empty()
+                                                ? data::validation_pairs(options)
+                                                : data::read_pairs({.source = request.files, .target = {}}, options),
+                                            request.tokenizer, request.config.decoding);
+  }
+};
+
+}  // namespace
+
+const Task& translation() {
+  static const Translation kTask;
+  return kTask;
+}
+
+}  // namespace headroom::tasks

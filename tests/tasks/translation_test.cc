@@ -1,0 +1,184 @@
+#include "headroom/tasks/translation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "eval/tiny.h"
+#include "headroom/core/error.h"
+#include "headroom/tasks/beam_search.h"
+#include "headroom/tasks/bleu.h"
+
+namespace headroom::tasks {
+namespace translation_test {
+
+namespace fs = std::filesystem;
+
+// Pairs of which the target is the source's words in another language.
+std::string pairs_of_words(int n, std::uint64_t seed) {
+  constexpr std::pair<const char*, const char*> kWords[] = {{"eins", "one"}, {"zwei", "two"},  {"drei", "three"},
+                                                            {"rot", "red"},  {"blau", "blue"}, {"Haus", "house"}};
+  Random random(seed);
+  std::string text;
+  for (int i = 0; i < n; ++i) {
+    std::string source, target;
+    for (std::uint64_t words = 1 + random.below(6); words > 0; --words) {
+      const auto& [german, english] = kWords[random.below(std::size(kWords))];
+      source += std::string(source.empty() ? "" : " ") + german;
+      target += std::string(target.empty() ? "" : " ") + english;
+    }
+    text += source + "\t" + target + "\n";
+  }
+  return text;
+}
+
+class TranslationTest : public ::testing::Test {
+ protected:
+  TranslationTest() {
+    write_text_file(folder_ / "train.tsv", pairs_of_words(300, 1));
+    write_text_file(folder_ / "validation.tsv", pairs_of_words(40, 2) + "eins " + std::string(200, 'x') + "\tone\n");
+    config_.model.kind = config::ModelKind::encoder_decoder;
+    config_.model.vocabulary_size = 280;
+    config_.model.n_layers = 1;
+    config_.model.d_model = 24;
+    config_.model.context_length = 48;
+    config_.model.attention.n_heads = 2;
+    config_.model.attention.d_head = 12;
+    config_.model.attention.position = "sinusoidal";
+    config_.model.mlp.d_hidden = 48;
+    config_.tokenizer.vocabulary_size = 280;
+    config_.data.train = {(folder_ / "train.tsv").string()};
+    config_.data.validation = {(folder_ / "validation.tsv").string()};
+    config_.train.batch_size = 8;
+    config_.train.label_smoothing = 0.1;
+  }
+  TaskData open() const { return translation().open(config_, folder_ / "cache"); }
+
+  tiny::Folder folder_;
+  config::Config config_;
+};
+
+TEST_F(TranslationTest, BatchesAreWhatTheModelReads) {
+  config_.train.batch_tokens = 60;
+  const TaskData data = open();
+  const std::int64_t begin = data.tokenizer->begin_id(), end = data.tokenizer->end_id();
+  const models::EncoderDecoder model(config_.model, 1);
+  for (int i = 0; i < 50; ++i) {
+    const models::Batch batch = data.training->next();
+    const at::Tensor source = batch.at("source"), target = batch.at("target"), next = batch.at("next");
+    EXPECT_LE(std::max(source.numel(), target.numel()), 60);
+    EXPECT_LE(batch.rows(), 8);
+    EXPECT_EQ(batch.label_smoothing, 0.1);
+    EXPECT_TRUE(target.select(1, 0).eq(begin).all().item<bool>());
+    const at::Tensor counted = next.ge(0);
+    EXPECT_EQ(counted.sum().item<std::int64_t>(), batch.n_targets());
+    EXPECT_TRUE(next.eq(end).sum(1).eq(1).all().item<bool>());
+    EXPECT_TRUE(
+        at::equal(next.narrow(1, 0, next.size(1) - 1).masked_select(next.narrow(1, 1, next.size(1) - 1).ge(0)),
+                  target.narrow(1, 1, next.size(1) - 1).masked_select(next.narrow(1, 1, next.size(1) - 1).ge(0))));
+    if (const at::Tensor valid = batch.find("valid_target"); valid.defined()) {
+      EXPECT_TRUE(at::equal(valid, counted));
+    }
+    const at::Tensor valid = batch.find("valid_source");
+    const std::int64_t read = valid.defined() ? valid.sum().item<std::int64_t>() : source.numel();
+    EXPECT_EQ(batch.tokens, read + batch.n_targets());
+    models::Memory none;
+    EXPECT_TRUE(std::isfinite(model.loss(batch, none, {}).cross_entropy.item<double>()));
+  }
+}
+
+TEST_F(TranslationTest, TheLossIsTheMeanOverTargetTokensWhateverTheBatch) {
+  const TaskData data = open();
+  const models::EncoderDecoder model(config_.model, 1, at::kDouble);
+  const Evaluation one = data.validation->evaluate(model, {.batch_size = 1});
+  const auto pairs = data::read_pairs({.source = config_.data.validation, .target = {}}, config_.data);
+  ASSERT_EQ(pairs.size(), 41U);  // the last is too long
+  double sum = 0.0;
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i + 1 < pairs.size(); ++i) {
+    std::vector<std::int64_t> source, target = {data.tokenizer->begin_id()};
+    for (const std::int32_t id : data.tokenizer->encode(pairs[i].source)) {
+      source.push_back(id);
+    }
+    source.push_back(data.tokenizer->end_id());
+    for (const std::int32_t id : data.tokenizer->encode(pairs[i].target)) {
+      target.push_back(id);
+    }
+    std::vector<std::int64_t> next(target.begin() + 1, target.end());
+    next.push_back(data.tokenizer->end_id());
+    const at::Tensor logits =
+        model.logits({.source = at::tensor(source).unsqueeze(0), .target = at::tensor(target).unsqueeze(0)}, {});
+    sum += at::cross_entropy_loss(logits[0], at::tensor(next), {}, at::Reduction::Sum).item<double>();
+    tokens += std::ssize(next);
+  }
+  EXPECT_EQ(one.tokens, tokens);
+  EXPECT_NEAR(one.figures.at("loss"), sum / static_cast<double>(tokens), 1e-9);
+  EXPECT_NEAR(one.figures.at("perplexity"), std::exp(one.figures.at("loss")), 1e-9);
+  const Evaluation many = data.validation->evaluate(model, {.batch_size = 16});
+  EXPECT_NEAR(many.figures.at("loss"), one.figures.at("loss"), 1e-9);
+  EXPECT_EQ(many.figures.at("bleu"), one.figures.at("bleu"));
+  EXPECT_EQ(many.tokens, one.tokens);
+  const Evaluation part = data.validation->evaluate(model, {.batch_size = 16, .most_tokens = 20});
+  EXPECT_GE(part.tokens, 20);
+  EXPECT_LT(part.tokens, 40);
+}
+
+TEST_F(TranslationTest, BleuIsThatOfItsTranslations) {
+  const TaskData data = open();
+  const models::EncoderDecoder model(config_.model, 2, at::kDouble);
+  const auto pairs = data::read_pairs({.source = config_.data.validation, .target = {}}, config_.data);
+  std::vector<std::string> sources, references;
+  for (const data::TextPair& pair : pairs) {
+    sources.push_back(pair.source);
+    references.push_back(pair.target);
+  }
+  const auto translations =
+      translate(model, *data.tokenizer, sources, {.decoding = config_.decoding, .batch_size = 7, .context = {}});
+  ASSERT_EQ(translations.size(), sources.size());
+  EXPECT_EQ(translate(model, *data.tokenizer, {sources[3]}, {.decoding = config_.decoding, .context = {}}).front(),
+            translations[3]);
+  const Evaluation result = data.validation->evaluate(model, {});
+  EXPECT_EQ(result.figures.at("bleu"), corpus_bleu(translations, references).score);
+  EXPECT_EQ(headline(translation().figures()).name, "bleu");
+}
+
+TEST_F(TranslationTest, PositionsContinueTheData) {
+  const TaskData whole = open();
+  for (int i = 0; i < 70; ++i) {
+    whole.training->next();
+  }
+  const TaskData resumed = open();
+  resumed.training->seek(whole.training->position());
+  EXPECT_EQ(resumed.training->identity(), whole.training->identity());
+  for (int i = 0; i < 50; ++i) {
+    const models::Batch expected = whole.training->next(), got = resumed.training->next();
+    ASSERT_EQ(got.tensors.size(), expected.tensors.size());
+    for (const auto& [name, tensor] : expected.tensors) {
+      EXPECT_TRUE(at::equal(got.at(name), tensor)) << name;
+    }
+  }
+}
+
+TEST_F(TranslationTest, WhatDoesNotFitIsRefused) {
+  const auto complaint = [&] {
+    try {
+      open();
+    } catch (const MisuseError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(complaint(), "no error");
+  config_.model.vocabulary_size = 281;
+  EXPECT_NE(complaint().find("model.vocabulary_size: must be 280"), std::string::npos);
+  config_.tokenizer.kind = config::TokenizerKind::words;
+  config_.tokenizer.vocabulary_size = 0;
+  config_.vocabulary_follows_tokenizer = true;
+  EXPECT_NE(complaint().find("must have symbols that begin and end a sentence"), std::string::npos);
+  config_.data.train.clear();
+  EXPECT_NE(complaint().find("data.train"), std::string::npos);
+}
+
+}  // namespace translation_test
+}  // namespace headroom::tasks
