@@ -324,6 +324,36 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
   misuse("{}: none of its {} checkpoints is readable", folder.string(), candidates.size());
 }
 
+Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
+  const std::vector<fs::path> files = list_checkpoints(run / "checkpoints");
+  if (count < 1 || std::ssize(files) < count) {
+    misuse("{}: holds {} checkpoints, but the mean of {} is asked for (train.checkpoint_every, train.keep_checkpoints)",
+           run.string(), files.size(), count);
+  }
+  Checkpoint mean = read(files.front(), Depth::bytes);
+  std::map<std::string, at::Tensor> sums;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Checkpoint one = i == 0 ? mean : read(files[static_cast<std::size_t>(i)], Depth::bytes);
+    for (const auto& [name, tensor] : mean.tensors) {
+      if (!name.starts_with("model.")) {
+        continue;
+      }
+      const auto found = one.tensors.find(name);
+      if (found == one.tensors.end() || found->second.sizes() != tensor.sizes()) {
+        misuse("{}: its model is another than that of {}", files[static_cast<std::size_t>(i)].string(),
+               files.front().string());
+      }
+      at::Tensor& sum = sums[name];
+      sum = sum.defined() ? sum.add_(found->second) : found->second.to(at::kDouble);
+    }
+  }
+  mean.tensors.clear();
+  for (auto& [name, sum] : sums) {
+    mean.tensors[name] = sum.div_(static_cast<double>(count)).to(at::kFloat);
+  }
+  return mean;
+}
+
 bool has_checkpoints(const fs::path& run) {
   return !list_checkpoints(run / "checkpoints").empty();
 }

@@ -88,6 +88,34 @@ TEST(Checkpoint, RefusesNumbersThatAreNotFinite) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
+TEST(Checkpoint, TheMeanOfTheNewest) {
+  const tiny::Folder run;
+  const config::Config config = tiny::config();
+  std::map<std::string, at::Tensor> expected;
+  for (const std::int64_t step : {1, 2, 3, 10}) {
+    Checkpoint checkpoint =
+        checkpoint_of(models::LanguageModel(config.model, static_cast<std::uint64_t>(step)), config, step);
+    checkpoint.tensors.emplace("optimizer.m.x", at::arange(5, at::kFloat));
+    write_checkpoint(checkpoint, run / "checkpoints", 9);
+    for (const auto& [name, tensor] : checkpoint.tensors) {
+      if (step > 1) {
+        at::Tensor& sum = expected[name];
+        sum = (sum.defined() ? sum : at::zeros(tensor.sizes(), at::kDouble)) + tensor.detach().to(at::kDouble) / 3.0;
+      }
+    }
+  }
+  const Checkpoint mean = average_checkpoints(run.path(), 3);
+  EXPECT_EQ(mean.step, 10);
+  EXPECT_FALSE(mean.tensors.contains("optimizer.m.x"));
+  for (const auto& [name, tensor] : mean.tensors) {
+    EXPECT_TRUE(at::allclose(tensor.to(at::kDouble), expected.at(name), 1e-6, 1e-8)) << name;
+  }
+  EXPECT_EQ(build_model(mean)->parameters().count(), models::LanguageModel(config.model, 1).parameters().count());
+  EXPECT_NE(reason([&] { average_checkpoints(run.path(), 5); }).find("holds 4 checkpoints, but the mean of 5"),
+            std::string::npos);
+  EXPECT_NE(reason([&] { average_checkpoints(run / "absent", 2); }).find("holds 0 checkpoints"), std::string::npos);
+}
+
 TEST(Checkpoint, IsFoundInARunFolder) {
   const tiny::Folder run;
   const fs::path folder = run / "checkpoints";

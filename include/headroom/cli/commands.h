@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,13 +22,22 @@ struct Train {
   bool resume = false;
 };
 
+// How a model of translation writes; empty: as its run's config says.
+struct Decoding {
+  std::optional<std::int64_t> beam;
+  std::optional<double> length_penalty;
+};
+
 struct Evaluate {
-  std::string model;              // run folder or checkpoint
-  std::vector<std::string> data;  // files as in data.validation; empty: the run's validation data
+  std::string model;                // run folder or checkpoint
+  std::vector<std::string> data;    // files as in data.validation; empty: the run's validation data
+  std::vector<std::string> target;  // translation: files parallel to `data`
   bool skip_bad_rows = false;
   std::string task;  // a test without training; empty: how well the text is predicted
   std::int64_t shots = 0;
-  std::int64_t stride = 0;  // as tasks::EvaluateOptions has it
+  std::int64_t stride = 0;   // as tasks::EvaluateOptions has it
+  std::int64_t average = 1;  // newest checkpoints of the run whose mean is evaluated
+  Decoding decoding;
   std::int64_t batch_size = 16;
   std::string device = "auto";
 };
@@ -38,6 +48,8 @@ struct Generate {
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = 0;
   std::uint64_t seed = 1;
+  std::int64_t average = 1;
+  Decoding decoding;
   std::string device = "auto";
 };
 

@@ -52,6 +52,10 @@ Checkpoint read_checkpoint(const std::filesystem::path& file);
 // MisuseError.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
 
+// The newest checkpoint of a run folder, with the mean of the parameters of its newest `count` checkpoints; without
+// what only training needs. Throws MisuseError where there are fewer.
+Checkpoint average_checkpoints(const std::filesystem::path& run, std::int64_t count);
+
 // Whether a run folder holds any checkpoint file, readable or not.
 bool has_checkpoints(const std::filesystem::path& run);
 

@@ -1,10 +1,14 @@
+#include <utility>
+
 #include "engine.h"
+#include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/tasks/task.h"
 #include "headroom/tasks/zero_shot.h"
 #include "headroom/train/compute.h"
+#include "run_model.h"
 
 namespace headroom::cli {
 
@@ -18,8 +22,8 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
            command.data.size());
   }
   const at::Device device = train::resolve(command.device);
-  const std::filesystem::path file = eval::find_checkpoint(command.model);
-  const eval::Checkpoint checkpoint = eval::read_checkpoint(file);
+  const RunModel run = open_run_model(command.model, command.average, command.decoding);
+  const eval::Checkpoint& checkpoint = run.checkpoint;
   const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
   catch_interrupts();
   const tasks::ZeroShotResult result =
@@ -37,10 +41,10 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   }
   request.output.text(tasks::to_text(result));
   Json document = tasks::to_json(result);
-  document["checkpoint"] = file.string();
+  document["checkpoint"] = run.name;
   document["step"] = checkpoint.step;
   document["config"] = {{"model", "headroom"},
-                        {"model_args", fmt::format("checkpoint={}", file.string())},
+                        {"model_args", fmt::format("checkpoint={}", run.name)},
                         {"batch_size", command.batch_size},
                         {"device", device.str()}};
   request.output.document(document);
@@ -60,16 +64,24 @@ int run(const Evaluate& command, const EngineRequest& request) {
     misuse("evaluate: --shots needs --task");
   }
   const at::Device device = train::resolve(command.device);
-  const std::filesystem::path file = eval::find_checkpoint(command.model);
-  eval::Checkpoint checkpoint = eval::read_checkpoint(file);
+  RunModel run = open_run_model(command.model, command.average, command.decoding);
+  eval::Checkpoint& checkpoint = run.checkpoint;
   checkpoint.config.data.skip_bad_rows |= command.skip_bad_rows;
   if (command.stride > 0 && checkpoint.config.model.kind != config::ModelKind::language_model) {
     misuse("evaluate: --stride: needs model.kind = \"language_model\", not \"{}\"",
            config::name_of(checkpoint.config.model.kind));
   }
   const tasks::Task& task = tasks::task_for(checkpoint.config.model, "evaluate");
+  std::vector<std::string> files = command.data;
+  if (!command.target.empty()) {
+    if (files.empty()) {
+      misuse("evaluate: --target names translations of --data, which must be given too");
+    }
+    checkpoint.config.data.validation = std::exchange(files, {});
+    checkpoint.config.data.validation_target = command.target;
+  }
   const auto data = task.open_evaluation(
-      {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = command.data, .cache = cache_folder()});
+      {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = cache_folder()});
   const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
 
   tasks::EvaluateOptions options{.batch_size = command.batch_size,
@@ -82,13 +94,13 @@ int run(const Evaluate& command, const EngineRequest& request) {
     log_info("interrupted after {} predictions", result.tokens);
     return kInterrupted;
   }
-  request.output.text(fmt::format("{}: {} over {} predictions, {}\n", file.string(),
+  request.output.text(fmt::format("{}: {} over {} predictions, {}\n", run.name,
                                   tasks::describe(result.figures, task.figures()), result.tokens,
                                   format_duration(result.seconds)));
   Json document = result.figures;
   document["tokens"] = result.tokens;
   document["seconds"] = result.seconds;
-  document["checkpoint"] = file.string();
+  document["checkpoint"] = run.name;
   document["step"] = checkpoint.step;
   request.output.document(document);
   return 0;

@@ -1,34 +1,42 @@
 #include "headroom/eval/generate.h"
 
+#include <sstream>
+
 #include "engine.h"
 #include "headroom/core/log.h"
+#include "headroom/core/system.h"
+#include "headroom/data/utf8.h"
 #include "headroom/eval/checkpoint.h"
+#include "headroom/tasks/translation.h"
 #include "headroom/train/compute.h"
+#include "run_model.h"
 
 namespace headroom::cli {
 
-int run(const Generate& command, const EngineRequest& request) {
-  const at::Device device = train::resolve(command.device);
-  const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(command.model));
-  const nn::Context context = train::make_context(checkpoint.config.train, device);
-  const std::unique_ptr<models::Model> built = eval::build_writer(checkpoint, device, context);
-  const models::LanguageModel& model = models::as_language_model(*built, "generate");
-  const Output& output = request.output;
+namespace {
 
+struct Writer {
+  const eval::Checkpoint& checkpoint;
+  const models::Model& model;
+  nn::Context context;
+};
+
+int continue_text(const Generate& command, const Writer& writer, const Output& output) {
+  const models::LanguageModel& model = models::as_language_model(writer.model, "generate");
   eval::GenerateOptions options;
   options.tokens = command.tokens;
   options.temperature = command.temperature;
   options.top_k = command.top_k;
   options.top_p = command.top_p;
   options.seed = command.seed;
-  options.context = context;
+  options.context = writer.context;
   // The prompt appears with the first piece of its continuation: not at all if the options are refused.
   bool begun = false;
   options.on_text = [&](std::string_view piece) {
     output.text(begun ? std::string(piece) : command.prompt + std::string(piece));
     begun = true;
   };
-  const eval::Generation result = eval::generate(model, *checkpoint.tokenizer, command.prompt, options);
+  const eval::Generation result = eval::generate(model, *writer.checkpoint.tokenizer, command.prompt, options);
   output.text("\n");
   log_info("{} tokens, {:.1f} tokens per second", result.tokens, result.tokens_per_second);
   output.document({{"text", result.text},
@@ -36,6 +44,43 @@ int run(const Generate& command, const EngineRequest& request) {
                    {"tokens_per_second", result.tokens_per_second},
                    {"cache_numbers", result.cache_numbers}});
   return 0;
+}
+
+int translate_text(const Generate& command, const Writer& writer, const Output& output) {
+  if (!data::is_utf8(command.prompt)) {
+    misuse("generate: the prompt must be valid UTF-8");
+  }
+  std::vector<std::string> sentences;
+  std::istringstream lines(command.prompt);
+  for (std::string line; std::getline(lines, line);) {
+    sentences.push_back(line);
+  }
+  catch_interrupts();
+  const std::vector<std::string> translations =
+      tasks::translate(models::as_encoder_decoder(writer.model, "generate"), *writer.checkpoint.tokenizer, sentences,
+                       {.decoding = writer.checkpoint.config.decoding, .context = writer.context});
+  if (translations.size() < sentences.size()) {
+    return kInterrupted;
+  }
+  std::string text;
+  for (const std::string& translation : translations) {
+    text += (text.empty() ? "" : "\n") + translation;
+  }
+  output.text(text + "\n");
+  output.document({{"text", text}});
+  return 0;
+}
+
+}  // namespace
+
+int run(const Generate& command, const EngineRequest& request) {
+  const at::Device device = train::resolve(command.device);
+  const RunModel run = open_run_model(command.model, command.average, command.decoding);
+  const nn::Context context = train::make_context(run.checkpoint.config.train, device);
+  const std::unique_ptr<models::Model> model = eval::build_writer(run.checkpoint, device, context);
+  const Writer writer{.checkpoint = run.checkpoint, .model = *model, .context = context};
+  const bool translates = run.checkpoint.config.model.kind == config::ModelKind::encoder_decoder;
+  return translates ? translate_text(command, writer, request.output) : continue_text(command, writer, request.output);
 }
 
 }  // namespace headroom::cli

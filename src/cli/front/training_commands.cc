@@ -36,6 +36,28 @@ void add_train(Program& program) {
   command.add_flag("--help-config", options->help_config, "explain every key of a config and exit");
 }
 
+void add_average(CLI::App& command, std::int64_t& average) {
+  command.add_option("--average", average, "take the mean of the run's newest N checkpoints")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20).description(""))
+      ->type_name("N");
+}
+
+void add_decoding(CLI::App& command, Decoding& decoding) {
+  command
+      .add_option("--beam", decoding.beam,
+                  "translation: beginnings kept side by side, 1: the likeliest token each time (default: the run's "
+                  "decoding.beam)")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->type_name("N");
+  command
+      .add_option("--length-penalty", decoding.length_penalty,
+                  "translation: power of the length that log-probabilities are divided by (default: the run's "
+                  "decoding.length_penalty)")
+      ->check(CLI::Range(-10.0, 10.0).description(""))
+      ->type_name("X");
+}
+
 void add_evaluate(Program& program) {
   auto options = std::make_shared<Evaluate>();
   CLI::App& command = program.add(
@@ -68,6 +90,13 @@ void add_evaluate(Program& program) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 30).description(""))
       ->type_name("N");
+  command
+      .add_option("--target", options->target,
+                  "translation: files whose lines translate those of --data (without: --data is tab-separated)")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  add_average(command, options->average);
+  add_decoding(command, options->decoding);
   command.add_option("--batch-size", options->batch_size, "contiguous streams, examples or texts read side by side")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20).description(""))
@@ -81,11 +110,14 @@ void add_evaluate(Program& program) {
 void add_generate(Program& program) {
   auto options = std::make_shared<Generate>();
   CLI::App& command =
-      program.add(program.root(), "generate", "Continue a text.",
-                  "headroom generate runs/first --prompt \"def forward(\" --tokens 80 --temperature 0.8",
+      program.add(program.root(), "generate", "Continue a text, or translate it with a model of translation.",
+                  "headroom generate runs/first --prompt \"def forward(\" --tokens 80 --temperature 0.8\n"
+                  "  headroom generate runs/de-en --prompt \"Wo ist der Bahnhof?\" --beam 4",
                   [&program, options] { return program.engine(*options); });
   command.add_option("RUN", options->model, "run folder or checkpoint file")->required()->type_name("");
-  command.add_option("--prompt", options->prompt, "the text to continue")->required()->type_name("TEXT");
+  command.add_option("--prompt", options->prompt, "the text to continue, or sentences to translate, one a line")
+      ->required()
+      ->type_name("TEXT");
   command.add_option("--tokens", options->tokens, "tokens to add")->capture_default_str()->type_name("N");
   command.add_option("--temperature", options->temperature, "0: always the likeliest token")
       ->capture_default_str()
@@ -99,6 +131,8 @@ void add_generate(Program& program) {
   command.add_option("--seed", options->seed, "the same seed gives the same text")
       ->capture_default_str()
       ->type_name("N");
+  add_average(command, options->average);
+  add_decoding(command, options->decoding);
   add_device(command, options->device);
   program.add_threads(command);
 }

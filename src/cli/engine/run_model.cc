@@ -1,0 +1,23 @@
+#include "run_model.h"
+
+#include <fmt/format.h>
+
+namespace headroom::cli {
+
+RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding) {
+  RunModel model;
+  if (average > 1) {
+    model.name = fmt::format("{} (mean of {} checkpoints)", run, average);
+    model.checkpoint = eval::average_checkpoints(run, average);
+  } else {
+    const std::filesystem::path file = eval::find_checkpoint(run);
+    model.name = file.string();
+    model.checkpoint = eval::read_checkpoint(file);
+  }
+  config::DecodingOptions& o = model.checkpoint.config.decoding;
+  o.beam = decoding.beam.value_or(o.beam);
+  o.length_penalty = decoding.length_penalty.value_or(o.length_penalty);
+  return model;
+}
+
+}  // namespace headroom::cli

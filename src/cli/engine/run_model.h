@@ -1,0 +1,22 @@
+// The trained model that a command is about.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "headroom/cli/commands.h"
+#include "headroom/eval/checkpoint.h"
+
+namespace headroom::cli {
+
+struct RunModel {
+  std::string name;  // of the checkpoint file, or of the folder whose checkpoints' mean it is
+  eval::Checkpoint checkpoint;
+};
+
+// `run` is a run folder or checkpoint; `average` more than 1: of a folder. The checkpoint's config has `decoding`'s
+// settings. Throws MisuseError.
+RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding);
+
+}  // namespace headroom::cli

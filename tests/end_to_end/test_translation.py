@@ -1,0 +1,168 @@
+"""Models that translate, from outside: killed and resumed, evaluated on files, asked for translations."""
+
+import importlib.util
+import json
+import random
+import time
+
+import pytest
+
+import train_runs
+
+CONFIG = """
+[model]
+kind = "encoder_decoder"
+n_layers = 1
+d_model = 32
+context_length = 16
+norm_position = "post"
+tied_embeddings = true
+dropout = 0.1
+[model.attention]
+n_heads = 2
+d_head = 16
+projection = "routed_heads"
+n_experts = 4
+top_k = 2
+gate = "softmax_renormalised"
+position = "sinusoidal"
+[model.mlp]
+d_hidden = 64
+[tokenizer]
+vocabulary_size = 300
+[data]
+train = ["{folder}/pairs.tsv"]
+pair_columns = [2, 1]
+validation_share = 0.1
+[train]
+steps = 60
+batch_size = 12
+batch_tokens = 100
+accumulate = 2
+label_smoothing = 0.1
+learning_rate = 3e-3
+schedule = "inverse_sqrt"
+warmup_steps = 10
+clip_norm = 0.0
+threads = 1
+precision = "fp32"
+log_every = 1
+evaluate_every = 25
+evaluate_tokens = 60
+checkpoint_every = 1
+keep_checkpoints = 3
+[decoding]
+beam = 2
+"""
+
+WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "rot": "red", "blau": "blue", "Haus": "house"}
+
+
+def write_pairs(folder):
+    draw = random.Random(3)
+    pairs = [draw.choices(list(WORDS), k=draw.randrange(1, 7)) for _ in range(400)]
+    lines = [(" ".join(words), " ".join(WORDS[word] for word in words)) for words in pairs]
+    (folder / "pairs.tsv").write_text("".join(f"{target}.\t{source}.\tnobody\n" for source, target in lines))
+    (folder / "test.de").write_text("".join(f"{source}.\n" for source, _ in lines[:20]))
+    (folder / "test.en").write_text("".join(f"{target}.\n" for _, target in lines[:20]))
+
+
+def prepare(folder):
+    write_pairs(folder)
+    config = folder / "translation.toml"
+    config.write_text(CONFIG.replace("{folder}", str(folder)))
+    return config
+
+
+def test_killed_and_resumed_it_is_the_same_run(tmp_path):
+    config = prepare(tmp_path)
+    whole = train_runs.run(config, tmp_path / "whole")
+    out = tmp_path / "killed"
+    for goal in (4, 27, 45):
+        process = train_runs.start(config, out, "--resume")
+        while train_runs.saved_step(out) < goal and process.poll() is None:
+            time.sleep(0.0005)
+        train_runs.kill(process)
+    resumed = train_runs.run(config, out, "--resume")
+    for key in ("parameters_sha256", "validation_loss", "validation_bleu", "steps"):
+        assert resumed[key] == whole[key], key
+    wrong = train_runs.run(config, out, "--resume", "--set", "train.batch_tokens=90", status=2)
+    assert "train.batch_tokens" in wrong
+
+
+@pytest.fixture(scope="module")
+def run(headroom, tmp_path_factory):
+    """A folder with a trained run."""
+    folder = tmp_path_factory.mktemp("translation")
+    headroom("train", prepare(folder), "--out", folder / "run", "--set", "train.steps=250", "--quiet")
+    return folder
+
+
+def test_evaluate_measures_bleu_on_its_own_data_and_files(headroom, run):
+    own = headroom.json("evaluate", run / "run")
+    assert own["tokens"] > 100 and 0.0 < own["loss"] < 5.0 and 0.0 <= own["bleu"] <= 100.0
+    parallel = headroom.json("evaluate", run / "run", "--data", run / "test.de", "--target", run / "test.en")
+    pairs = zip((run / "test.de").read_text().splitlines(), (run / "test.en").read_text().splitlines())
+    (run / "test.tsv").write_text("".join(f"{target}\t{source}\n" for source, target in pairs))
+    table = headroom.json("evaluate", run / "run", "--data", run / "test.tsv")
+    for key in ("loss", "perplexity", "bleu", "tokenised_bleu", "tokens"):
+        assert parallel[key] == table[key], key
+    wider = headroom.json("evaluate", run / "run", "--data", run / "test.tsv", "--beam", "5", "--length-penalty", "0")
+    assert wider["loss"] == table["loss"] and "bleu" in wider
+    mean = headroom.json("evaluate", run / "run", "--average", "3")
+    assert mean["loss"] != own["loss"] and abs(mean["loss"] - own["loss"]) < 0.5
+    assert "mean of 3 checkpoints" in mean["checkpoint"]
+    assert "holds 3 checkpoints, but the mean of 9" in headroom.refusal("evaluate", run / "run", "--average", "9")
+
+
+def test_bleu_is_that_of_sacrebleu(headroom, run):
+    if importlib.util.find_spec("sacrebleu") is None:
+        pytest.skip("the package sacrebleu is not installed")
+    import sacrebleu
+
+    ours = headroom.json("evaluate", run / "run", "--data", run / "test.de", "--target", run / "test.en")
+    prompt = (run / "test.de").read_text().rstrip("\n")
+    translations = headroom.json("generate", run / "run", "--prompt", prompt)["text"].split("\n")
+    references = [(run / "test.en").read_text().splitlines()]
+    assert abs(sacrebleu.corpus_bleu(translations, references).score - ours["bleu"]) < 0.01
+    plain = sacrebleu.corpus_bleu(translations, references, tokenize="none", smooth_method="none", force=True)
+    assert abs(plain.score - ours["tokenised_bleu"]) < 0.01
+
+
+def test_generate_translates_lines(headroom, run):
+    done = headroom("generate", run / "run", "--prompt", "eins zwei.\nHaus.", "--beam", "3")
+    assert done.stdout.count("\n") == 2
+    document = headroom.json("generate", run / "run", "--prompt", "eins zwei.\nHaus.", "--beam", "3")
+    assert document["text"] + "\n" == done.stdout
+    one = headroom.json("generate", run / "run", "--prompt", "eins zwei.", "--beam", "3")
+    assert one["text"] == document["text"].split("\n")[0]
+
+
+def test_what_is_wrong_with_the_pairs_is_said(headroom, run):
+    def refusal(*more):
+        return headroom.refusal("train", run / "translation.toml", "--out", run / "other", *more)
+
+    (run / "short.en").write_text("one\n")
+    files = ["--set", f'data.train=["{run}/test.de"]', "--set", f'data.train_target=["{run}/short.en"]']
+    assert f"{run}/test.de:2: there must be a line here too" in refusal(*files)
+    (run / "bad.tsv").write_text("one\teins\ntwo\n")
+    bad = ["--set", f'data.train=["{run}/bad.tsv"]']
+    assert f"{run}/bad.tsv:2: must have 2 columns" in refusal(*bad)
+    assert "data.train: must name files of sentence pairs" in refusal("--set", "data.train=[]")
+    assert "--target" in headroom.refusal("evaluate", run / "run", "--target", run / "test.en")
+    assert "column 1 must hold" in headroom.refusal("evaluate", run / "run", "--data", empty_row(run))
+    skipping = json.loads(headroom("evaluate", run / "run", "--data", empty_row(run), "--skip-bad-rows", "--json").stdout)
+    assert skipping["tokens"] > 0
+
+
+def empty_row(folder):
+    path = folder / "hole.tsv"
+    path.write_text("one\teins\n\tzwei\n")
+    return path
+
+
+def test_compare_judges_by_bleu(headroom, run):
+    dense = CONFIG.replace("{folder}", str(run)).replace('projection = "routed_heads"', 'projection = "dense"')
+    (run / "dense.toml").write_text(dense)
+    result = headroom.json("compare", run / "translation.toml", run / "dense.toml", "--out", run / "compared")
+    assert [r["bleu"] for r in result["runs"]] == [r["validation_bleu"] for r in result["runs"]]
