@@ -113,7 +113,7 @@ void write_token_file(TextSource& text, const Tokenizer& tokenizer, const fs::pa
 }
 
 void join_token_files(const std::vector<fs::path>& files, const fs::path& path) {
-  constexpr std::int64_t kStretch = std::int64_t{1} << 20;
+  constexpr std::int64_t kTokensAtOnce = std::int64_t{1} << 20;
   const TokenFile first(files.at(0));
   const std::unique_ptr<Tokenizer> tokenizer = first.tokenizer();
   TokenWriter writer(*tokenizer, path);
@@ -126,7 +126,7 @@ void join_token_files(const std::vector<fs::path>& files, const fs::path& path) 
              first.path().string(), first.tokenizer_name());
     }
     for (std::int64_t at = 0; at < file.size(); at += std::ssize(ids)) {
-      ids.resize(static_cast<std::size_t>(std::min(kStretch, file.size() - at)));
+      ids.resize(static_cast<std::size_t>(std::min(kTokensAtOnce, file.size() - at)));
       file.copy(at, std::ssize(ids), ids.data());
       writer.append(ids);
     }
