@@ -132,7 +132,6 @@ CompareResult compare(const CompareRequest& request) {
   result.about = request.about;
   result.command = request.command;
   result.notes = check_fairness(request.configs);
-  make_folder(request.out);
   const FolderLock lock(request.out);
   bool all_finished = true;
   for (const NamedConfig& named : request.configs) {

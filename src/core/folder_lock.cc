@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +11,9 @@
 #include "headroom/core/files.h"
 
 namespace headroom {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 // The number that the holder wrote, 0 if it has not done so yet.
@@ -25,8 +29,9 @@ long holder_of(int descriptor) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / ".lock";
+FolderLock::FolderLock(const std::filesystem::path& folder) : folder_(folder), made_(!fs::exists(folder)) {
+  make_folder(folder);
+  const fs::path path = folder / ".lock";
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     fail("{}: cannot be locked: {}", folder.string(), std::strerror(errno));
@@ -45,14 +50,29 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
     const std::string who = process > 0 ? fmt::format("process {}", process) : "another process";
     misuse("{}: in use by {}: wait for it or choose another --out", folder.string(), who);
   }
+  struct stat now {};
+  if (::fstat(descriptor_, &now) == 0 && now.st_nlink == 0) {  // the folder went just now
+    ::close(descriptor_);
+    misuse("{}: in use by another process: wait for it or choose another --out", folder.string());
+  }
   // Who holds it is a courtesy: on a full disk the lock holds without it.
   const std::string number = fmt::format("{}\n", ::getpid());
   [[maybe_unused]] const bool told =
       ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, number.data(), number.size(), 0) > 0;
 }
 
-// The file stays: removing it would let a third process lock a file that nobody can find any more.
+// The file stays where the folder does: removing it would let a third process lock a file that nobody can find any
+// more.
 FolderLock::~FolderLock() {
+  std::error_code ignored;
+  const auto only_the_lock = [&] {
+    const auto entries = fs::directory_iterator(folder_, ignored);
+    return std::distance(begin(entries), end(entries)) == 1;
+  };
+  if (made_ && only_the_lock()) {
+    fs::remove(folder_ / ".lock", ignored);
+    fs::remove(folder_, ignored);
+  }
   [[maybe_unused]] const int cleared = ::ftruncate(descriptor_, 0);
   ::close(descriptor_);
 }

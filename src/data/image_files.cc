@@ -157,6 +157,9 @@ void read_files(const std::vector<fs::path>& paths, const ImageReading& reading,
     } else {
       labels = labels_next_to(paths[i]);
     }
+    if (std::error_code ignored; !labels && !fs::exists(paths[i], ignored)) {
+      misuse("{}: no such file", paths[i].string());
+    }
     if (!labels) {
       misuse("{}: has no labels: name their idx file after it, or call them ...images-idx3... and ...labels-idx1...",
              paths[i].string());

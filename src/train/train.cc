@@ -215,7 +215,6 @@ class Run {
 TrainResult train(const TrainRequest& request) {
   config::check(request.config, "train");
   const tasks::Task& task = tasks::task_for(request.config.model, "train");
-  make_folder(request.out);
   const FolderLock lock(request.out);
   std::optional<Past> past = open_run(request);
   config::Config config = settle(request.config, past);

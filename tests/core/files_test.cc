@@ -263,9 +263,15 @@ TEST_F(FolderLockTest, NamesTheProcessAndGoesWithIt) {
   ::close(ready[1]);
 }
 
-TEST_F(FolderLockTest, NeedsTheFolder) {
-  EXPECT_EQ(complaint_of([&] { const FolderLock lock(folder_ / "gone"); }),
-            "error: " + (folder_ / "gone").string() + ": cannot be locked: No such file or directory");
+TEST_F(FolderLockTest, TakesAnEmptyFolderOfItsOwnAway) {
+  const fs::path fresh = folder_ / "fresh", used = folder_ / "used";
+  {
+    const FolderLock lock(fresh), other(used);
+    EXPECT_TRUE(fs::exists(fresh));
+    write_text_file(used / "result", "something");
+  }
+  EXPECT_FALSE(fs::exists(fresh));
+  EXPECT_TRUE(fs::exists(used / "result"));
 }
 
 TEST(Sha256Test, KnownSums) {

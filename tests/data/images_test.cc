@@ -89,6 +89,7 @@ TEST_F(Images, RefusesFilesThatLie) {
   const std::string good = write("good", idx_pictures(2, 4, 4)), labels = write("labels", idx_labels("\1\2"));
   EXPECT_EQ(complaint({good}),
             "good: has no labels: name their idx file after it, or call them ...images-idx3... and ...labels-idx1...");
+  EXPECT_EQ(complaint({good + ".gone"}), "good.gone: no such file");
   EXPECT_EQ(complaint({good, write("three", idx_labels("\1\2\3"))}),
             "three: holds 3 labels, but good holds 2 pictures");
   EXPECT_EQ(complaint({good, write("large", idx_labels("\1\x0b"))}),

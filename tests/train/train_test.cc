@@ -203,6 +203,15 @@ TEST_F(Train, GoesOnWithMoreSteps) {
   EXPECT_NE(read_text_file(folder_ / "run" / "config.toml").find("steps = 12"), std::string::npos);
 }
 
+TEST_F(Train, LeavesNoFolderWhereNothingBegan) {
+  config_.data.train = {(folder_ / "nowhere.txt").string()};
+  EXPECT_NE(refusal(request("new")).find("nowhere.txt"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+  fs::create_directory(folder_ / "mine");
+  EXPECT_NE(refusal(request("mine")).find("nowhere.txt"), std::string::npos);
+  EXPECT_TRUE(fs::exists(folder_ / "mine")) << "somebody else's";
+}
+
 TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
   train(request("run"));
   const std::string before = read_text_file(folder_ / "run" / "metrics.jsonl");

@@ -63,7 +63,8 @@ void write_text_file(const std::filesystem::path& path, std::string_view text);
 void make_folder(const std::filesystem::path& path);
 
 // Holds `<folder>/.lock` while alive, so that two processes never write the same run. The lock goes with the
-// process, however it ends. Throws MisuseError naming the folder and the process that holds it.
+// process, however it ends. A folder that it had to make goes with it when nothing came into it. Throws MisuseError
+// naming the folder and the process that holds it.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
@@ -72,6 +73,8 @@ class FolderLock {
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
+  std::filesystem::path folder_;
+  bool made_;
   int descriptor_ = -1;
 };
 
