@@ -15,7 +15,7 @@ namespace {
 // and, with fewer cores free than threads, from the very thread that is waited for. It reads this when it is loaded.
 void bound_spinning() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
-    setenv("GOMP_SPINCOUNT", "5000", 0);
+    setenv("GOMP_SPINCOUNT", "2000", 0);
   }
 }
 
