@@ -99,8 +99,8 @@ void pair_rounded_rows(Strided<const float> from, std::int64_t k, std::int64_t n
   }
 }
 
-void place_pairs(const BFloat16* from, std::int64_t rows, std::int64_t k, BFloat16* to, std::int64_t columns) {
-  transpose(Strided<const float>{words(from), k / 2}, rows, k / 2, {words(to), columns});
+void place_pairs(Strided<const BFloat16> from, std::int64_t rows, std::int64_t k, BFloat16* to, std::int64_t columns) {
+  transpose(Strided<const float>{words(from.data), from.stride / 2}, rows, k / 2, {words(to), columns});
   for (std::int64_t c = 0; columns > rows && c < k / 2; ++c) {
     std::fill(to + 2 * (c * columns + rows), to + 2 * (c + 1) * columns, BFloat16(0.0F));
   }
@@ -125,8 +125,7 @@ void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, 
     std::copy_n(from.data + j * from.stride, k, work + j * width);
     std::fill_n(work + j * width + k, width - k, BFloat16(0.0F));
   }
-  const Strided<const BFloat16> rows = whole ? from : Strided<const BFloat16>{work, width};
-  transpose(Strided<const float>{words(rows.data), rows.stride / 2}, n, width / 2, {words(to), n});
+  place_pairs(whole ? from : Strided<const BFloat16>{work, width}, n, width, to, n);
 }
 
 void transpose(Strided<const BFloat16> from, std::int64_t rows, std::int64_t columns, BFloat16* to, BFloat16* work) {

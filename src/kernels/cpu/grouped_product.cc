@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
 #include "headroom/kernels/cpu/vector_product.h"
 
@@ -32,12 +33,17 @@ HWY_INLINE void Combine(const PlacedRows<T>& rows, T* to) {
   }
 }
 
-template <class T>
-HWY_INLINE void Dots(const PlacedRows<T>& rows, const T* x, float* dots) {
+void CombineSingle(const PlacedRows<float>& rows, float* to) {
+  Combine(rows, to);
+}
+void CombineHalf(const PlacedRows<c10::BFloat16>& rows, c10::BFloat16* to) {
+  Combine(rows, to);
+}
+void DotsHalf(const PlacedRows<c10::BFloat16>& rows, const c10::BFloat16* x, float* dots) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t j = 0; j < rows.n; ++j) {
-    const T* row = rows.block + rows.place[j] * rows.width;
+    const c10::BFloat16* row = rows.block + rows.place[j] * rows.width;
     Vector sum = hn::Zero(d);
     for (std::int64_t c = 0; c < rows.width; c += lanes) {
       sum = hn::MulAdd(load_part(row + c, rows.width - c), load_part(x + c, rows.width - c), sum);
@@ -45,33 +51,12 @@ HWY_INLINE void Dots(const PlacedRows<T>& rows, const T* x, float* dots) {
     dots[j] = hn::GetLane(hn::SumOfLanes(d, sum));
   }
 }
-
-template <class T>
-HWY_INLINE void Scale(float factor, std::int64_t n, T* row) {
+void ScaleHalf(float factor, std::int64_t n, c10::BFloat16* row) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t c = 0; c < n; c += lanes) {
     store_part(hn::Mul(load_part(row + c, n - c), hn::Set(d, factor)), n - c, row + c);
   }
-}
-
-void CombineSingle(const PlacedRows<float>& rows, float* to) {
-  Combine(rows, to);
-}
-void CombineHalf(const PlacedRows<c10::BFloat16>& rows, c10::BFloat16* to) {
-  Combine(rows, to);
-}
-void DotsSingle(const PlacedRows<float>& rows, const float* x, float* dots) {
-  Dots(rows, x, dots);
-}
-void DotsHalf(const PlacedRows<c10::BFloat16>& rows, const c10::BFloat16* x, float* dots) {
-  Dots(rows, x, dots);
-}
-void ScaleSingle(float factor, std::int64_t n, float* row) {
-  Scale(factor, n, row);
-}
-void ScaleHalf(float factor, std::int64_t n, c10::BFloat16* row) {
-  Scale(factor, n, row);
 }
 
 }  // namespace headroom::kernels::HWY_NAMESPACE
@@ -82,9 +67,7 @@ namespace headroom::kernels {
 
 HWY_EXPORT(CombineSingle);
 HWY_EXPORT(CombineHalf);
-HWY_EXPORT(DotsSingle);
 HWY_EXPORT(DotsHalf);
-HWY_EXPORT(ScaleSingle);
 HWY_EXPORT(ScaleHalf);
 
 namespace {
@@ -121,7 +104,7 @@ void gather(const OuterSide<T>& side, const Choices& choices, std::int64_t width
 }
 
 void scale(float factor, std::int64_t n, float* row) {
-  HWY_DYNAMIC_DISPATCH(ScaleSingle)(factor, n, row);
+  scaled_copy(row, factor, n, row);
 }
 void scale(float factor, std::int64_t n, BFloat16* row) {
   HWY_DYNAMIC_DISPATCH(ScaleHalf)(factor, n, row);
@@ -238,7 +221,9 @@ void combine_rows(const PlacedRows<BFloat16>& rows, BFloat16* to) {
 }
 template <>
 void dot_rows(const PlacedRows<float>& rows, const float* x, float* dots) {
-  HWY_DYNAMIC_DISPATCH(DotsSingle)(rows, x, dots);
+  for (std::int64_t j = 0; j < rows.n; ++j) {
+    dots[j] = dot(rows.block + rows.place[j] * rows.width, x, rows.width);
+  }
 }
 template <>
 void dot_rows(const PlacedRows<BFloat16>& rows, const BFloat16* x, float* dots) {

@@ -41,7 +41,7 @@ void KeptOperands::set_columns(std::int64_t i, Strided<const float> from, std::i
   }
   BFloat16* rounded = halves_in(rounded_, rows * even(k_));
   round_rows(from, rows, k_, rounded);
-  place_pairs(rounded, rows, even(k_), halves(i), n_);
+  place_pairs({rounded, even(k_)}, rows, even(k_), halves(i), n_);
 }
 
 void KeptOperands::set_rows(std::int64_t i, Strided<const float> from, std::int64_t rows, std::int64_t columns) {

@@ -1,6 +1,16 @@
 #include "raw_scores.h"
 
 namespace headroom::kernels::detail {
+namespace {
+
+// to *= factor, rows of a block.
+void scale_rows(const Extent& e, float factor, std::int64_t n, Strided<float> to) {
+  for (std::int64_t i = 0; factor != 1.0F && i < e.rows; ++i) {
+    scaled_copy(to.data + i * to.stride, factor, n, to.data + i * to.stride);
+  }
+}
+
+}  // namespace
 
 RawScores::RawScores(const AttentionShape& shape, const ComposedTensors& tensors, std::int64_t rows)
     : s(shape),
@@ -65,9 +75,7 @@ ScoreRow RawScores::key_columns(const Extent& e) const {
 void RawScores::fill(const Extent& e, std::int64_t h, Strided<float> to) {
   if (in.mixture == nullptr) {
     multiply_with(e, h, 0, to);
-    for (std::int64_t i = 0; i < e.rows; ++i) {
-      scaled_copy(to.data + i * to.stride, s.scale, e.columns, to.data + i * to.stride);
-    }
+    scale_rows(e, s.scale, e.columns, to);
   } else {
     multiply_all(e, h);
     for (std::int64_t i = 0; i < e.rows; ++i) {
@@ -159,13 +167,6 @@ void RawScoreGradients::add(const Extent& e, std::int64_t h, Strided<float> d) {
   }
   for (std::int64_t p = 0; p < raw.products; ++p) {
     add_product(e, h, p, {raw.tiles.data() + p * raw.tile, e.columns});
-  }
-}
-
-// to *= factor, rows of a block.
-static void scale_rows(const Extent& e, float factor, std::int64_t n, Strided<float> to) {
-  for (std::int64_t i = 0; factor != 1.0F && i < e.rows; ++i) {
-    scaled_copy(to.data + i * to.stride, factor, n, to.data + i * to.stride);
   }
 }
 

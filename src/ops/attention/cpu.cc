@@ -38,8 +38,8 @@ AttentionOperands::AttentionOperands(const AttentionArguments& in)
   }
 }
 
-AttentionRoom::AttentionRoom(const AttentionOperands& in)
-    : o(empty_by_token(in.q)), log_sum(at::empty(in.q.sizes().slice(0, 3), in.floats())) {}
+AttentionRoom::AttentionRoom(const at::Tensor& q)
+    : o(empty_by_token(q)), log_sum(at::empty(q.sizes().slice(0, 3), q.options())) {}
 
 namespace {
 
@@ -68,12 +68,12 @@ FusedAttention::Results few_queries(const AttentionArguments& in) {
     bias = key_bias(*in.valid_keys);
     tensors.key_bias = bias.const_data_ptr<float>();
   }
-  const at::Tensor o = empty_by_token(q), log_sum = at::empty(q.sizes().slice(0, 3), q.options());
-  const kernels::AttentionResult out{view<float>(o), log_sum.mutable_data_ptr<float>()};
+  const AttentionRoom to(q);
+  const kernels::AttentionResult out = to.result();
   at::parallel_for(0, shape.batch * shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::attention_few_queries(shape, tensors, out, begin, end);
   });
-  return {o.to(in.q.scalar_type()), log_sum};
+  return {to.o.to(in.q.scalar_type()), to.log_sum};
 }
 
 bool one_type(const AttentionArguments& in) {
@@ -87,7 +87,7 @@ FusedAttention::Results attention_cpu(const AttentionArguments& in) {
     return in.k.scalar_type() == at::kFloat ? few_queries<float>(in) : few_queries<kernels::BFloat16>(in);
   }
   const AttentionOperands operands(in);
-  const AttentionRoom to(operands);
+  const AttentionRoom to(operands.q);
   if (in.heads_together()) {
     composed_attention(in, operands, to);
   } else if (in.factor) {

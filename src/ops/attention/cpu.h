@@ -20,7 +20,7 @@ struct AttentionOperands {
 // Room for the forward pass's results in float32.
 struct AttentionRoom {
   at::Tensor o, log_sum;
-  explicit AttentionRoom(const AttentionOperands& in);
+  explicit AttentionRoom(const at::Tensor& q);
   kernels::AttentionResult result() const { return {view<float>(o), log_sum.mutable_data_ptr<float>()}; }
 };
 

@@ -28,8 +28,8 @@ void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, 
 // Rows [k, n] of float32, rounded, to pairs of rows to.stride pairs apart.
 void pair_rounded_rows(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
 
-// `from` [rows, k] without gaps, k even, as columns of pairs: to [k / 2, columns, 2], zero in columns beyond `rows`.
-void place_pairs(const BFloat16* from, std::int64_t rows, std::int64_t k, BFloat16* to, std::int64_t columns);
+// `from` [rows, k], k and its stride even, as columns of pairs: to [k / 2, columns, 2], zero in columns beyond `rows`.
+void place_pairs(Strided<const BFloat16> from, std::int64_t rows, std::int64_t k, BFloat16* to, std::int64_t columns);
 
 void round_numbers(const float* from, std::int64_t n, BFloat16* to);
 
