@@ -3,7 +3,6 @@
 import pathlib
 import random
 import struct
-import time
 
 import pytest
 
@@ -95,12 +94,7 @@ def test_killed_and_resumed_it_is_the_same_run(config):
     folder = config.parent
     whole = train_runs.run(config, folder / "whole")
     out = folder / "killed"
-    for goal in (5, 26, 40):
-        process = train_runs.start(config, out, "--resume")
-        while train_runs.saved_step(out) < goal and process.poll() is None:
-            time.sleep(0.0005)
-        train_runs.kill(process)
-    resumed = train_runs.run(config, out, "--resume")
+    resumed = train_runs.resumed_after_kills(config, out, (5, 26, 40))
     for key in ("parameters_sha256", "validation_loss", "validation_accuracy", "steps"):
         assert resumed[key] == whole[key], key
 

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import random
-import time
 
 import pytest
 
@@ -78,12 +77,7 @@ def test_killed_and_resumed_it_is_the_same_run(tmp_path):
     config = prepare(tmp_path)
     whole = train_runs.run(config, tmp_path / "whole")
     out = tmp_path / "killed"
-    for goal in (4, 27, 45):
-        process = train_runs.start(config, out, "--resume")
-        while train_runs.saved_step(out) < goal and process.poll() is None:
-            time.sleep(0.0005)
-        train_runs.kill(process)
-    resumed = train_runs.run(config, out, "--resume")
+    resumed = train_runs.resumed_after_kills(config, out, (4, 27, 45))
     for key in ("parameters_sha256", "validation_loss", "validation_bleu", "steps"):
         assert resumed[key] == whole[key], key
     wrong = train_runs.run(config, out, "--resume", "--set", "train.batch_tokens=90", status=2)

@@ -7,6 +7,7 @@ import pathlib
 import random
 import signal
 import subprocess
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -112,3 +113,13 @@ def kill(process):
     with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
+
+
+def resumed_after_kills(config, out, goals):
+    """The result of a run that was killed once it had saved each of these steps, and went on each time."""
+    for goal in goals:
+        process = start(config, out, "--resume")
+        while saved_step(out) < goal and process.poll() is None:
+            time.sleep(0.0005)
+        kill(process)
+    return run(config, out, "--resume")
