@@ -38,6 +38,18 @@ class Train : public testing::Test {
     }
     return lines;
   }
+  // From each of these checkpoints of "whole" on, a run is the same bit for bit.
+  void expect_resumes(const TrainResult& whole, std::initializer_list<std::int64_t> steps) const {
+    for (const std::int64_t step : steps) {
+      const std::string name = fmt::format("from{}", step);
+      fs::create_directories(folder_ / name / "checkpoints");
+      fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
+               folder_ / name / "checkpoints");
+      const TrainResult rest = train(request(name, true));
+      EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
+      EXPECT_EQ(rest.figures(), whole.figures()) << step;
+    }
+  }
   std::string refusal(const TrainRequest& request) const {
     try {
       train(request);
@@ -126,15 +138,7 @@ TEST_F(Train, MaskedLanguageModelsResumeToo) {
   config_.train.keep_checkpoints = 100;
   const TrainResult whole = train(request("whole"));
   EXPECT_LT(whole.figures().at("loss"), 5.0) << "5.5 is chance";
-  for (const std::int64_t step : {13, 26}) {
-    const std::string name = fmt::format("from{}", step);
-    fs::create_directories(folder_ / name / "checkpoints");
-    fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
-             folder_ / name / "checkpoints");
-    const TrainResult rest = train(request(name, true));
-    EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
-    EXPECT_EQ(rest.figures(), whole.figures()) << step;
-  }
+  expect_resumes(whole, {13, 26});
 }
 
 TEST_F(Train, ChunksResumeToo) {
@@ -167,15 +171,7 @@ TEST_F(Train, ClassifiersResumeToo) {
   config_.train.keep_checkpoints = 9;
   const TrainResult whole = train(request("whole"));
   EXPECT_GT(whole.figures().at("accuracy"), 0.0);
-  for (const std::int64_t step : {12, 24}) {
-    const std::string name = fmt::format("from{}", step);
-    fs::create_directories(folder_ / name / "checkpoints");
-    fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
-             folder_ / name / "checkpoints");
-    const TrainResult rest = train(request(name, true));
-    EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
-    EXPECT_EQ(rest.figures(), whole.figures()) << step;
-  }
+  expect_resumes(whole, {12, 24});
   config_.data.generator_seed = 2;
   config_.train.steps = 40;
   EXPECT_NE(refusal(request("whole", true)).find("other data"), std::string::npos);
