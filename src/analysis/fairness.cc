@@ -34,7 +34,8 @@ bool decides_tokens(const std::string& key) {
 
 bool belongs_to_training(const std::string& key) {
   return (key.starts_with("train.") && !is_bookkeeping(key)) || key.starts_with("data.") ||
-         key.starts_with("decoding.") || key == "model.context_length" || key == "model.memory_length";
+         key.starts_with("decoding.") || key.starts_with("model.initialisation") || key == "model.context_length" ||
+         key == "model.memory_length";
 }
 
 void check_names(const std::vector<NamedConfig>& configs) {

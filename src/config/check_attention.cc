@@ -14,8 +14,10 @@ void check_absent(const Checker& check, const PartName<Part>& chosen, const Atte
   }
 }
 
-void check_windows(const Checker& check, const AttentionOptions& a) {
+void check_scores(const Checker& check, const AttentionOptions& a) {
   check.require(a.window == 0 || a.score->has_scores(), "window", "must be 0 with {}, which sums over all keys",
+                setting("score", a.score));
+  check.require(a.dropout == 0.0 || a.score->has_scores(), "dropout", "must be 0 with {}, which has no weights of keys",
                 setting("score", a.score));
   check.require(parse_window_pattern(a.window_pattern).has_value(), "window_pattern",
                 "must be local:global layers such as \"1:0\", \"1:1\" or \"3:1\", got \"{}\"", a.window_pattern);
@@ -36,7 +38,7 @@ void check_attention(const ModelOptions& model, std::string_view origin) {
   check_absent(check, a.score, a);
   check_absent(check, a.composition, a);
   check_absent(check, a.position, a);
-  check_windows(check, a);
+  check_scores(check, a);
 }
 
 }  // namespace headroom::config::detail

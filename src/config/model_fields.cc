@@ -30,7 +30,14 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("norm", o.norm, "layer normalisation, or root mean square only");
   fields.add("norm_position", o.norm_position, "norms before each part, or after each addition");
   fields.add("norm_epsilon", o.norm_epsilon, above(0), "added under the norms' square roots");
+  fields.add(
+      "initialisation", o.initialisation,
+      "what matrices start as; scaled: deviation sqrt(2 / (n_layers fan_in)), as SwitchHead's; normal: deviation "
+      "initialisation_std everywhere; glorot: by fan in and out (MoA, Vaswani et al.); torch: as PyTorch's layers");
+  fields.add("initialisation_std", o.initialisation_std, above(0), "normal: standard deviation");
   fields.add("tied_embeddings", o.tied_embeddings, "the head's matrix is the embedding's");
+  fields.add("scaled_embeddings", o.scaled_embeddings,
+             "token embeddings are multiplied by sqrt(d_model) (encoder_decoder: always)");
   fields.add("head_bias", o.head_bias, "a bias in the head, one number a token of the vocabulary");
   fields.add(
       "adaptive_cutoffs", o.adaptive_cutoffs, between(1, 2147483647),

@@ -65,6 +65,9 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("batch_size", o.batch_size, between(1, 1 << 24), "sequences a step, all micro-batches together");
   fields.add("learning_rate", o.learning_rate, above(0), "highest learning rate of the schedule");
   fields.add("schedule", o.schedule, "how the learning rate goes from its highest to its final value");
+  fields.add("cosine_period", o.cosine_period,
+             "cosine: the fall takes the steps after the warm-up, or as long as all steps, so that the last one stands "
+             "above final_learning_rate (SwitchHead's large models)");
   fields.add("warmup_steps", o.warmup_steps, between(0, 1e12), "steps during which the rate rises linearly from 0");
   fields.add("final_learning_rate", o.final_learning_rate, between(0, 1),
              "rate at the end as a fraction of learning_rate");

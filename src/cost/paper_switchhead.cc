@@ -40,7 +40,7 @@ constexpr Row kSwitchHead[] = {
     {"Transformer RoPE 244M H=16", "switchhead/wt103_244m_rope_dense_h16", "6.4G", "37.7M"},
     {"Transformer RoPE 244M H=2", "switchhead/wt103_244m_rope_dense_h2", "6.4G", "8.4M"},
     // RoPE models have no memory (C = 1), yet this one row was printed with C = 2.
-    {"SwitchHead RoPE 243M H=4 (C=2)", "switchhead/wt103_243m_rope", "4.2G", "18.4M", "model.memory_length=1024"},
+    {"SwitchHead RoPE 243M H=4 (C=2)", "switchhead/wt103_243m_rope", "4.2G", "18.4M"},
 };
 
 }  // namespace

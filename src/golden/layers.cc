@@ -185,7 +185,7 @@ std::vector<Result> run_expert_ffn(const Case& c, const nn::Context& given) {
   nn::Parameters parameters;
   Json ffn = c.options;
   ffn["kind"] = "experts";
-  const auto mlp = nn::make_mlp(mlp_options(c, ffn), c.dim("d_model"), 1, builder(parameters, x));
+  const auto mlp = nn::make_mlp(mlp_options(c, ffn), {.d_model = c.dim("d_model")}, builder(parameters, x));
   load_parameters(c, parameters, result);
   nn::Context context = given;
   std::map<std::string, at::Tensor> trace, losses;

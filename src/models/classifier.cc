@@ -1,11 +1,10 @@
 #include "headroom/models/classifier.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <array>
 #include <cmath>
 #include <optional>
 
+#include "builder.h"
 #include "encoder.h"
 #include "example.h"
 #include "headroom/core/error.h"
@@ -28,11 +27,11 @@ struct Classifier::Parts {
 
   static Linear make_linear(const std::string& suffix, std::int64_t in, std::int64_t out, bool bias,
                             const nn::Builder& build) {
-    const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+    const nn::Start start = nn::Start::uniform(1.0 / std::sqrt(static_cast<double>(in)));
     Linear layer;
-    layer.w = build.uniform("w" + suffix, {in, out}, bound);
+    layer.w = build.matrix("w" + suffix, {in, out}, start, {.in = in, .out = out});
     if (bias) {
-      layer.b = build.uniform("b" + suffix, {out}, bound);
+      layer.b = build.bias("b" + suffix, {out}, in, start);
     }
     return layer;
   }
@@ -72,7 +71,7 @@ Classifier::Classifier(const config::ModelOptions& o, std::uint64_t seed, at::Te
     misuse("model.kind: {} is no classifier", config::name_of(o.kind));
   }
   Parts& p = *parts_;
-  const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
+  const nn::Builder build = make_builder(o, p.parameters, seed, tensor_options);
   p.options = o;
   p.embedding.emplace(o, build);
   p.encoder.emplace(o, /*final_norm=*/true, build);

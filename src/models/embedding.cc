@@ -16,19 +16,19 @@ double deviation(const config::ModelOptions& o) {
 }  // namespace
 
 at::Tensor Embedding::make_matrix(const config::ModelOptions& o, const nn::Builder& build) {
-  return build.normal("embed", {o.vocabulary_size, o.d_model}, deviation(o));
+  return build.embedding("embed", {o.vocabulary_size, o.d_model}, nn::Start::normal(deviation(o)));
 }
 
 Embedding::Embedding(const config::ModelOptions& o, const nn::Builder& build)
     : Embedding(o, make_matrix(o, build), build) {}
 
 Embedding::Embedding(const config::ModelOptions& o, at::Tensor matrix, const nn::Builder& build)
-    : scale_(o.kind == config::ModelKind::encoder_decoder ? 1.0 / deviation(o) : 1.0),
+    : scale_(o.scales_embeddings() ? std::sqrt(static_cast<double>(o.d_model)) : 1.0),
       dropout_(o.dropout),
       context_length_(o.context_length),
       embed_(std::move(matrix)) {
   if (o.attention.position->added_vectors() == config::AddedVectors::learned) {
-    position_ = build.normal("position", {o.context_length, o.d_model}, deviation(o));
+    position_ = build.embedding("position", {o.context_length, o.d_model}, nn::Start::normal(deviation(o)));
   } else if (o.attention.position->added_vectors() == config::AddedVectors::fixed) {
     position_ = nn::sinusoids(0, o.context_length, o.d_model, o.attention.rope_base, build.options());
   }

@@ -1,8 +1,7 @@
 #include "headroom/models/encoder_decoder.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include "balance.h"
+#include "builder.h"
 #include "encoder.h"
 #include "example.h"
 #include "headroom/config/config.h"
@@ -84,7 +83,7 @@ EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, std::uint64_t seed
     misuse("model.kind: {} is no encoder-decoder", config::name_of(o.kind));
   }
   Parts& p = *parts_;
-  const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
+  const nn::Builder build = make_builder(o, p.parameters, seed, tensor_options);
   const nn::Builder reading = build.in("encoder"), writing = build.in("decoder");
   const bool final_norm = o.norm_position == config::NormPosition::pre;
   p.options = o;

@@ -1,10 +1,9 @@
 #include "headroom/models/language_model.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <algorithm>
 
 #include "balance.h"
+#include "builder.h"
 #include "example.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -74,7 +73,7 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, 
   if (o.kind != config::ModelKind::language_model) {
     misuse("model.kind: must be language_model here, got {}", config::name_of(o.kind));
   }
-  const nn::Builder build(parts_->parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
+  const nn::Builder build = make_builder(o, parts_->parameters, seed, tensor_options);
   parts_->options = o;
   parts_->embedding.emplace(o, build);
   const std::vector<std::int64_t> windows = config::layer_windows(o);

@@ -1,10 +1,9 @@
 #include "headroom/models/masked_language_model.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <cmath>
 
 #include "balance.h"
+#include "builder.h"
 #include "encoder.h"
 #include "example.h"
 #include "headroom/core/error.h"
@@ -40,14 +39,14 @@ MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, std::uin
     misuse("model.kind: {} is no masked language model", config::name_of(o.kind));
   }
   Parts& p = *parts_;
-  const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
+  const nn::Builder build = make_builder(o, p.parameters, seed, tensor_options);
   p.options = o;
   p.embedding.emplace(o, build);
   p.encoder.emplace(o, /*final_norm=*/true, build);
   const nn::Builder head = build.in("head");
-  const double bound = 1.0 / std::sqrt(static_cast<double>(o.d_model));
-  p.transform_w = head.uniform("w_transform", {o.d_model, o.d_model}, bound);
-  p.transform_b = head.uniform("b_transform", {o.d_model}, bound);
+  const nn::Start start = nn::Start::uniform(1.0 / std::sqrt(static_cast<double>(o.d_model)));
+  p.transform_w = head.matrix("w_transform", {o.d_model, o.d_model}, start, {.in = o.d_model, .out = o.d_model});
+  p.transform_b = head.bias("b_transform", {o.d_model}, o.d_model, start);
   p.head_norm.emplace(o.norm, o.norm_epsilon, o.d_model, head.in("norm"));
   p.head.emplace(o, p.embedding->matrix(), head);
 }

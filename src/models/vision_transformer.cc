@@ -1,11 +1,11 @@
 #include "headroom/models/vision_transformer.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "builder.h"
 #include "encoder.h"
 #include "example.h"
 #include "headroom/config/attention_part.h"
@@ -38,15 +38,19 @@ VisionTransformer::VisionTransformer(const config::ModelOptions& o, std::uint64_
   }
   const std::int64_t patches = o.patches(), side = o.image_size / o.patch_size;
   Parts& p = *parts_;
-  const nn::Builder build(p.parameters, at::make_generator<at::CPUGeneratorImpl>(seed), tensor_options);
+  const nn::Builder build = make_builder(o, p.parameters, seed, tensor_options);
   p.options = o;
   const std::int64_t numbers = o.image_channels * o.patch_size * o.patch_size;
   p.options.context_length = patches;
   const auto deviation = [](std::int64_t fan_in) { return 1.0 / std::sqrt(static_cast<double>(fan_in)); };
-  p.patch_w = build.in("patch").truncated_normal("w", {numbers, o.d_model}, deviation(numbers));
-  p.patch_b = build.in("patch").constant("b", {o.d_model}, 0.0);
+  const auto linear = [&](const nn::Builder& into, const char* suffix, std::int64_t in, std::int64_t out) {
+    return std::pair(into.matrix(fmt::format("w{}", suffix), {in, out}, nn::Start::truncated_normal(deviation(in)),
+                                 {.in = in, .out = out}),
+                     into.bias(fmt::format("b{}", suffix), {out}, in));
+  };
+  std::tie(p.patch_w, p.patch_b) = linear(build.in("patch"), "", numbers, o.d_model);
   if (o.attention.position->added_vectors() == config::AddedVectors::learned) {
-    p.position = build.normal("position", {patches, o.d_model}, deviation(o.d_model));
+    p.position = build.embedding("position", {patches, o.d_model}, nn::Start::normal(deviation(o.d_model)));
   } else if (o.attention.position->added_vectors() == config::AddedVectors::fixed) {
     p.position = grid_sinusoids(side, o.d_model, o.attention.rope_base, build.options());
   }
@@ -54,8 +58,7 @@ VisionTransformer::VisionTransformer(const config::ModelOptions& o, std::uint64_
   const nn::Builder head = build.in("head");
   std::int64_t width = o.d_model;
   if (o.d_head_hidden > 0) {
-    p.up_w = head.truncated_normal("w_up", {width, o.d_head_hidden}, deviation(width));
-    p.up_b = head.constant("b_up", {o.d_head_hidden}, 0.0);
+    std::tie(p.up_w, p.up_b) = linear(head, "_up", width, o.d_head_hidden);
     width = o.d_head_hidden;
   }
   p.down_w = head.constant("w_down", {width, o.n_classes}, 0.0);

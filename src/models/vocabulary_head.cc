@@ -11,20 +11,21 @@ namespace headroom::models {
 
 VocabularyHead::VocabularyHead(const config::ModelOptions& o, const at::Tensor& embedding, const nn::Builder& build)
     : vocabulary_size_(o.vocabulary_size), cutoffs_(o.adaptive_cutoffs) {
-  const double bound = 1.0 / std::sqrt(static_cast<double>(o.d_model));
+  const nn::Start start = nn::Start::uniform(1.0 / std::sqrt(static_cast<double>(o.d_model)));
   if (o.tied_embeddings) {
     embedding_ = embedding;
     embedding_for_products_ = build.copy_for_products(embedding);
   } else {
-    w_ = build.for_products().uniform("w", {o.d_model, o.vocabulary_size}, bound);
+    w_ = build.for_products().matrix("w", {o.d_model, o.vocabulary_size}, start,
+                                     {.in = o.d_model, .out = o.vocabulary_size});
   }
   if (o.head_bias) {
-    b_ = build.uniform("b", {o.vocabulary_size}, bound);
+    b_ = build.bias("b", {o.vocabulary_size}, o.d_model, start);
   }
   if (const auto n = static_cast<std::int64_t>(cutoffs_.size()); n > 0) {
-    cluster_w_ = build.uniform("w_cluster", {o.d_model, n}, bound);
+    cluster_w_ = build.matrix("w_cluster", {o.d_model, n}, start, {.in = o.d_model, .out = n});
     if (o.head_bias) {
-      cluster_b_ = build.uniform("b_cluster", {n}, bound);
+      cluster_b_ = build.bias("b_cluster", {n}, o.d_model, start);
     }
   }
 }

@@ -10,8 +10,6 @@
 namespace headroom::nn {
 namespace {
 
-constexpr double kHeadNormEpsilon = 1e-6;  // of QKNorm (DCMHA)
-
 void refuse_other_sequence(const config::AttentionOptions& o, const AttentionPlace& place) {
   if (place.cross && (o.position->has_distances() || place.causal || place.window > 0)) {
     misuse(
@@ -72,9 +70,9 @@ Heads Attention::project(const AttentionInput& input, const at::Tensor& source, 
 
 void Attention::normalise_and_rotate(Heads& heads, const AttentionCache* cache, const Context& context) const {
   if (q_norm_.defined()) {
-    heads.q = at::rms_norm(heads.q, q_norm_.sizes(), to_compute(q_norm_, context), kHeadNormEpsilon);
+    heads.q = at::rms_norm(heads.q, q_norm_.sizes(), to_compute(q_norm_, context), options_.qk_norm_epsilon);
     for (at::Tensor& k : heads.keys) {
-      k = at::rms_norm(k, k_norm_.sizes(), to_compute(k_norm_, context), kHeadNormEpsilon);
+      k = at::rms_norm(k, k_norm_.sizes(), to_compute(k_norm_, context), options_.qk_norm_epsilon);
     }
   }
   if (const std::optional<Rotary> rotary = position_->rotary()) {

@@ -72,7 +72,8 @@ HeadMaps::Stage HeadMaps::make_stage(bool dynamic, std::int64_t d_model, const B
   Stage stage;
   const std::int64_t groups = options_.compose_groups, m = options_.n_heads / groups;
   if (!dynamic || options_.compose_static) {
-    stage.fixed = build.normal("wb", {groups, m, m}, 0.1 / std::sqrt(static_cast<double>(options_.n_heads)));
+    stage.fixed =
+        build.started("wb", {groups, m, m}, Start::normal(0.1 / std::sqrt(static_cast<double>(options_.n_heads))));
   }
   if (dynamic) {
     stage.query = make_side("query", d_model, build.in("q"));
@@ -86,12 +87,12 @@ HeadMaps::Side HeadMaps::make_side(const char* name, std::int64_t d_model, const
   const std::int64_t h = options_.n_heads, rank = options_.compose_rank, groups = options_.compose_groups;
   const std::int64_t m = h / groups, hidden = 2 * rank * m;
   if (names(options_.compose_low_rank, name)) {
-    side.w1 = build.for_products().normal("w1", {groups, d_model, hidden}, glorot(d_model, hidden));
+    side.w1 = build.for_products().started("w1", {groups, d_model, hidden}, Start::normal(glorot(d_model, hidden)));
     const double spread = std::sqrt(static_cast<double>(2 * h * rank)) * static_cast<double>(h + rank);
-    side.w2 = build.for_products().normal("w2", {groups, hidden, 2, rank, m}, 0.02 / spread);
+    side.w2 = build.for_products().started("w2", {groups, hidden, 2, rank, m}, Start::normal(0.02 / spread));
   }
   if (names(options_.compose_gates, name)) {
-    side.wg = build.for_products().normal("wg", {d_model, h}, 0.05 * glorot(d_model, h));
+    side.wg = build.for_products().started("wg", {d_model, h}, Start::normal(0.05 * glorot(d_model, h)));
   }
   return side;
 }

@@ -9,15 +9,17 @@ namespace {
 class DotScore : public Score {
  public:
   DotScore(const config::AttentionOptions& options, const Builder& build)
-      : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))), learned_(make_scale(options, build)) {}
+      : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))),
+        dropout_(options.dropout),
+        learned_(make_scale(options, build)) {}
 
   at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
     apply_scale(in, learned_, fixed_, context);
-    return run_attention(in, call.trace, context);
+    return run_attention(in, dropout_, call.trace, context);
   }
 
  private:
-  double fixed_;
+  double fixed_, dropout_;
   at::Tensor learned_;
 };
 

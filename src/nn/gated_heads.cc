@@ -17,8 +17,8 @@ class GatedHeads : public Projection {
                 .top_k = options.top_k,
                 .gate = options.gate,
                 .expert_dropout = options.expert_dropout} {
-    const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
-    select_ = build.normal("select", {init.d_model, options.n_heads}, std);
+    select_ = build.matrix("select", {init.d_model, options.n_heads}, Start::normal(init.scaled(init.d_model)),
+                           {.in = init.d_model, .out = options.n_heads});
   }
 
   Heads project(const ProjectionInput& input, const Context& context) const override {

@@ -45,12 +45,12 @@ class GaussianMixture : public Score {
     }
     in.mixture = std::move(mixture);
     if (!prior_.updates() || !context.training || context.updates == nullptr) {
-      return run_attention(in, call.trace, context);
+      return run_attention(in, options_.dropout, call.trace, context);
     }
     // What the prior measures needs every pair's components, which the reference hands out.
     ops::AttentionTrace own;
     ops::AttentionTrace* trace = call.trace != nullptr ? call.trace : &own;
-    const at::Tensor o = run_attention(in, trace, context);
+    const at::Tensor o = run_attention(in, options_.dropout, trace, context);
     prior_.measure(trace->components, in.mask.valid_keys, call.valid_queries, context);
     return o;
   }

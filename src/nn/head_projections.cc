@@ -18,13 +18,16 @@ class HeadProjections : public Projection {
     k_ = input_side('k', options.kv_heads(), options.key_projections(), init, build);
     v_ = input_side('v', options.kv_heads(), 1, init, build);
     o_ = output_side(init, build);
-    const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
-    const std::int64_t shape[] = {init.d_model, options.n_heads, options.n_experts};
+    const auto router = [&](const char* name) {
+      return build.matrix(name, {init.d_model, options.n_heads, options.n_experts},
+                          Start::normal(init.scaled(init.d_model)),
+                          {.in = init.d_model, .out = options.n_heads * options.n_experts});
+    };
     if (options.selects_source() && !options.shared_selection) {
-      select_in_ = build.normal("select_in", shape, std);
+      select_in_ = router("select_in");
     }
     if (options.selects_destination() || (options.selects_source() && options.shared_selection)) {
-      select_out_ = build.normal("select_out", shape, std);
+      select_out_ = router("select_out");
     }
   }
 
@@ -69,14 +72,11 @@ class HeadProjections : public Projection {
 
   // A layer of experts starts normal in all its projections, any other truncated normal: composed layers start as the
   // dense ones that they are compared with.
-  at::Tensor initialise(std::string_view name, std::vector<std::int64_t> shape, std::int64_t copies, double std,
+  at::Tensor initialise(std::string_view name, std::vector<std::int64_t> shape, const LayerInit& init, const Fan& fan,
                         const Builder& build) const {
-    if (copies > 1) {
-      shape.insert(shape.begin(), copies);
-    }
-    const Builder weights = build.for_products();
-    return options_.projection->starts_truncated() ? weights.truncated_normal(name, shape, std)
-                                                   : weights.normal(name, shape, std);
+    const double std = init.scaled(fan.in);
+    const bool truncated = options_.projection->starts_truncated();
+    return build.for_products().matrix(name, shape, truncated ? Start::truncated_normal(std) : Start::normal(std), fan);
   }
 
   Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const LayerInit& init,
@@ -85,16 +85,18 @@ class HeadProjections : public Projection {
     m.bank = options_.has_experts(which);
     m.n_heads = n_heads;
     m.copies = copies;
-    const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
-    const std::string name = {'w', '_', which};
-    m.w = m.bank ? initialise(name, {n_heads, options_.n_experts, init.d_model, options_.d_head}, copies, std, build)
-                 : initialise(name, {init.d_model, n_heads, options_.d_head}, copies, std, build);
+    const std::int64_t d = init.d_model, e = options_.d_head;
+    std::vector<std::int64_t> shape =
+        m.bank ? std::vector{n_heads, options_.n_experts, d, e} : std::vector{d, n_heads, e};
+    std::vector<std::int64_t> bias = {n_heads, e};
+    if (copies > 1) {
+      shape.insert(shape.begin(), copies);
+      bias.insert(bias.begin(), copies);
+    }
+    m.w = initialise(std::string{'w', '_', which}, shape, init, {.in = d, .out = n_heads * e, .gain = kThirdOfAMatrix},
+                     build);
     if (options_.bias) {
-      std::vector<std::int64_t> shape = {n_heads, options_.d_head};
-      if (copies > 1) {
-        shape.insert(shape.begin(), copies);
-      }
-      m.bias = build.constant(std::string{'b', '_', which}, shape, 0.0);
+      m.bias = build.bias(std::string{'b', '_', which}, bias, d);
     }
     return m;
   }
@@ -103,11 +105,11 @@ class HeadProjections : public Projection {
     Matrix m;
     m.bank = options_.has_experts('o');
     m.n_heads = options_.n_heads;
-    const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * m.n_heads * options_.d_head));
-    m.w = m.bank ? initialise("w_o", {m.n_heads, options_.n_experts, options_.d_head, init.d_model}, 1, std, build)
-                 : initialise("w_o", {m.n_heads, options_.d_head, init.d_model}, 1, std, build);
+    const std::int64_t h = m.n_heads, d = init.d_model, e = options_.d_head;
+    m.w = initialise("w_o", m.bank ? std::vector{h, options_.n_experts, e, d} : std::vector{h, e, d}, init,
+                     {.in = h * e, .out = d}, build);
     if (options_.bias) {
-      m.bias = build.constant("b_o", {init.d_model}, 0.0);
+      m.bias = build.bias("b_o", {d}, h * e);
     }
     return m;
   }

@@ -1,6 +1,6 @@
 #include "headroom/nn/mlp.h"
 
-#include <cmath>
+#include <fmt/format.h>
 
 #include "headroom/nn/linear.h"
 #include "headroom/nn/routing_losses.h"
@@ -12,21 +12,21 @@ namespace {
 
 class DenseMlp : public Mlp {
  public:
-  DenseMlp(const config::MlpOptions& options, std::int64_t d_model, std::int64_t n_layers, const Builder& build)
+  DenseMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build)
       : activation_(options.activation) {
-    const auto deviation = [&](std::int64_t fan_in) { return std::sqrt(2.0 / static_cast<double>(n_layers * fan_in)); };
-    const Builder weights = build.for_products();
-    const auto bias = [&](std::string_view name, std::int64_t width) {
-      return options.bias ? build.constant(name, {width}, 0.0) : at::Tensor();
+    const std::int64_t d = init.d_model, hidden = options.d_hidden;
+    const auto product = [&](const char* name, std::int64_t in, std::int64_t out, at::Tensor& w, at::Tensor& b) {
+      w = build.for_products().matrix(fmt::format("w_{}", name), {in, out}, Start::truncated_normal(init.scaled(in)),
+                                      {.in = in, .out = out});
+      if (options.bias) {
+        b = build.bias(fmt::format("b_{}", name), {out}, in);
+      }
     };
     if (options.kind == config::MlpKind::gated) {
-      w_gate_ = weights.truncated_normal("w_gate", {d_model, options.d_hidden}, deviation(d_model));
-      b_gate_ = bias("b_gate", options.d_hidden);
+      product("gate", d, hidden, w_gate_, b_gate_);
     }
-    w_up_ = weights.truncated_normal("w_up", {d_model, options.d_hidden}, deviation(d_model));
-    b_up_ = bias("b_up", options.d_hidden);
-    w_down_ = weights.truncated_normal("w_down", {options.d_hidden, d_model}, deviation(options.d_hidden));
-    b_down_ = bias("b_down", d_model);
+    product("up", d, hidden, w_up_, b_up_);
+    product("down", hidden, d, w_down_, b_down_);
   }
 
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
@@ -54,15 +54,13 @@ at::Tensor with_equal_columns(const at::Tensor& matrix) {
 
 class ExpertMlp : public Mlp {
  public:
-  ExpertMlp(const config::MlpOptions& options, std::int64_t d_model, std::int64_t n_layers, const Builder& build)
-      : options_(options) {
-    const std::int64_t e = options.n_experts, g = options.d_hidden;
-    const double layers = static_cast<double>(n_layers);
-    const double std_in = std::sqrt(2.0 / (layers * static_cast<double>(d_model)));
-    select_ = build.given("select", with_equal_columns(build.draw_normal({d_model, e}, std_in)));
-    w_up_ = build.for_products().normal("w_up", {e, d_model, g}, std_in);
-    w_down_ =
-        build.for_products().normal("w_down", {e, g, d_model}, std::sqrt(2.0 / (layers * static_cast<double>(e * g))));
+  ExpertMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build) : options_(options) {
+    const std::int64_t d = init.d_model, e = options.n_experts, g = options.d_hidden;
+    const Start in = Start::normal(init.scaled(d)), out = Start::normal(init.scaled(e * g));
+    const Start router = build.initialisation().matrix(in, {.in = d, .out = e});
+    select_ = build.given("select", with_equal_columns(build.draw({d, e}, router)));
+    w_up_ = build.for_products().matrix("w_up", {e, d, g}, in, {.in = d, .out = e * g});
+    w_down_ = build.for_products().matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d});
   }
 
   at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context) const override {
@@ -98,12 +96,11 @@ class ExpertMlp : public Mlp {
 
 }  // namespace
 
-std::unique_ptr<Mlp> make_mlp(const config::MlpOptions& options, std::int64_t d_model, std::int64_t n_layers,
-                              const Builder& build) {
+std::unique_ptr<Mlp> make_mlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build) {
   if (options.kind == config::MlpKind::experts) {
-    return std::make_unique<ExpertMlp>(options, d_model, n_layers, build);
+    return std::make_unique<ExpertMlp>(options, init, build);
   }
-  return std::make_unique<DenseMlp>(options, d_model, n_layers, build);
+  return std::make_unique<DenseMlp>(options, init, build);
 }
 
 }  // namespace headroom::nn

@@ -89,17 +89,21 @@ at::Tensor Builder::given(std::string_view name, at::Tensor value) const {
   return parameters_->add(prefix_ + std::string(name), value.to(options_.device()), for_products_);
 }
 
-at::Tensor Builder::draw_normal(at::IntArrayRef shape, double std) const {
-  return drawn(shape, c10::typeMetaToScalarType(options_.dtype()),
-               [&](at::Tensor& value) { value.normal_(0.0, std, generator_); });
+at::Tensor Builder::draw(at::IntArrayRef shape, const Start& start) const {
+  if (start.law == Start::Law::truncated_normal) {
+    return draw_truncated(shape, start.scale);
+  }
+  return drawn(shape, c10::typeMetaToScalarType(options_.dtype()), [&](at::Tensor& value) {
+    if (start.law == Start::Law::normal) {
+      value.normal_(0.0, start.scale, generator_);
+    } else {
+      value.uniform_(-start.scale, start.scale, generator_);
+    }
+  });
 }
 
-at::Tensor Builder::normal(std::string_view name, at::IntArrayRef shape, double std) const {
-  return given(name, draw_normal(shape, std));
-}
-
-at::Tensor Builder::truncated_normal(std::string_view name, at::IntArrayRef shape, double std) const {
-  // Inverse distribution function between -2 and 2 standard deviations, then stretched to the wanted deviation.
+// Inverse distribution function between -2 and 2 standard deviations, then stretched to the wanted deviation.
+at::Tensor Builder::draw_truncated(at::IntArrayRef shape, double std) const {
   const double edge = std::erf(2.0 / std::sqrt(2.0));
   // Deviation of a standard normal cut at +-2: sqrt(1 - 4 phi(2) / erf(sqrt 2)).
   const double density = std::exp(-2.0) / std::sqrt(2.0 * M_PI);
@@ -108,12 +112,29 @@ at::Tensor Builder::truncated_normal(std::string_view name, at::IntArrayRef shap
     uniform = at::erfinv(uniform.uniform_(-edge, edge, generator_)).mul_(std::sqrt(2.0)).clamp_(-2.0, 2.0);
     uniform.mul_(std / cut);
   });
-  return given(name, value.to(options_.dtype()));
+  return value.to(options_.dtype());
 }
 
-at::Tensor Builder::uniform(std::string_view name, at::IntArrayRef shape, double bound) const {
-  return given(name, drawn(shape, c10::typeMetaToScalarType(options_.dtype()),
-                           [&](at::Tensor& value) { value.uniform_(-bound, bound, generator_); }));
+at::Tensor Builder::started(std::string_view name, at::IntArrayRef shape, const Start& start) const {
+  return given(name, draw(shape, start));
+}
+
+at::Tensor Builder::matrix(std::string_view name, at::IntArrayRef shape, const Start& scaled, const Fan& fan) const {
+  return started(name, shape, initialisation_.matrix(scaled, fan));
+}
+
+at::Tensor Builder::embedding(std::string_view name, at::IntArrayRef shape, const Start& scaled) const {
+  return started(name, shape, initialisation_.embedding(scaled, shape.back()));
+}
+
+at::Tensor Builder::bias(std::string_view name, at::IntArrayRef shape, std::int64_t fan_in,
+                         const std::optional<Start>& scaled) const {
+  const std::optional<Start> start = initialisation_.bias(scaled, fan_in);
+  return start ? started(name, shape, *start) : constant(name, shape, 0.0);
+}
+
+double LayerInit::scaled(std::int64_t fan_in) const {
+  return std::sqrt(2.0 / static_cast<double>(n_layers * fan_in));
 }
 
 at::Tensor Builder::constant(std::string_view name, at::IntArrayRef shape, double value) const {

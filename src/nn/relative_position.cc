@@ -28,13 +28,15 @@ class RelativePosition : public Position {
 
 RelativePosition::RelativePosition(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
     : options_(o), d_model_(init.d_model) {
-  const double std = std::sqrt(2.0 / static_cast<double>(init.n_layers * init.d_model));
+  const double std = init.scaled(init.d_model);
   const bool shared = !o.projection->has_fixed_heads();
   const std::int64_t d = init.d_model, e = o.d_head;
   const std::vector<std::int64_t> shape =
       shared ? std::vector<std::int64_t>{d, e} : std::vector<std::int64_t>{d, o.n_heads, e};
-  w_pos_ = o.projection->starts_truncated() ? build.truncated_normal("w_pos", shape, std)
-                                            : build.normal("w_pos", shape, std);
+  const std::int64_t width = shared ? e : o.n_heads * e;
+  w_pos_ =
+      build.matrix("w_pos", shape, o.projection->starts_truncated() ? Start::truncated_normal(std) : Start::normal(std),
+                   {.in = d, .out = width, .gain = kThirdOfAMatrix});
   if (o.position_bias) {
     u_ = build.constant("u", {o.projection->position_heads(o), e}, 0.0);
     v_ = build.constant("v", {o.projection->position_heads(o), e}, 0.0);

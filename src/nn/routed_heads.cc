@@ -15,28 +15,27 @@ namespace {
 
 constexpr double kNoiseFloor = 0.01;  // MoA Eq. 3
 
-// Bound of a uniform distribution: Glorot's, for `gain` 1.
-double xavier(std::int64_t in, std::int64_t out, double gain) {
-  return gain * std::sqrt(6.0 / static_cast<double>(in + out));
-}
-
 class RoutedHeads : public Projection {
  public:
   RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build) : options_(o) {
     const std::int64_t d = init.d_model, e = o.d_head, n = o.n_experts, r = o.key_projections();
-    const double expert = xavier(d, e, 1.0), shared = xavier(d, e, 1.0 / std::sqrt(2.0));
+    const Start in = Start::normal(init.scaled(d)), out = Start::normal(init.scaled(o.n_heads * e));
+    const Fan shared{.in = d, .out = e, .gain = kThirdOfAMatrix};
     const Builder weights = build.for_products();
-    w_q_ = weights.uniform("w_q", {n, d, e}, expert);
-    w_k_ = r == 1 ? weights.uniform("w_k", {d, e}, shared) : weights.uniform("w_k", {r, d, e}, shared);
-    w_v_ = weights.uniform("w_v", {d, e}, shared);
-    w_o_ = weights.uniform("w_o", {n, e, d}, expert);
+    w_q_ = weights.matrix("w_q", {n, d, e}, in, {.in = d, .out = e});
+    w_k_ = r == 1 ? weights.matrix("w_k", {d, e}, in, shared) : weights.matrix("w_k", {r, d, e}, in, shared);
+    w_v_ = weights.matrix("w_v", {d, e}, in, shared);
+    w_o_ = weights.matrix("w_o", {n, e, d}, out, {.in = e, .out = d});
     if (o.bias) {
-      b_q_ = build.constant("b_q", {n, e}, 0.0);
-      b_k_ = r == 1 ? build.constant("b_k", {e}, 0.0) : build.constant("b_k", {r, e}, 0.0);
-      b_v_ = build.constant("b_v", {e}, 0.0);
-      b_o_ = build.constant("b_o", {n, d}, 0.0);
+      b_q_ = build.bias("b_q", {n, e}, d);
+      b_k_ = r == 1 ? build.bias("b_k", {e}, d) : build.bias("b_k", {r, e}, d);
+      b_v_ = build.bias("b_v", {e}, d);
+      b_o_ = build.bias("b_o", {n, d}, e);
     }
-    select_ = build.constant("select", {d, n}, 0.0);
+    // By MoA's own rule the router begins knowing nothing; with SwitchHead's, as theirs does.
+    select_ = build.initialisation().rule == config::Initialisation::glorot
+                  ? build.constant("select", {d, n}, 0.0)
+                  : build.matrix("select", {d, n}, in, {.in = d, .out = n});
     if (o.noisy_routing) {
       select_noise_ = build.constant("select_noise", {d, n}, 0.0);
     }

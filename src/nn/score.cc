@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "headroom/nn/linear.h"
+#include "headroom/ops/choice.h"
 
 namespace headroom::nn {
 
@@ -25,7 +26,16 @@ void apply_scale(ops::AttentionInputs& in, const at::Tensor& learned, double fix
   in.scale = 1.0;
 }
 
-at::Tensor run_attention(const ops::AttentionInputs& in, ops::AttentionTrace* trace, const Context& context) {
+at::Tensor drop_weights(const at::Tensor& weights, double p, const Context& context) {
+  return dropout(weights, p, context, "weights");
+}
+
+at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, ops::AttentionTrace* trace,
+                         const Context& context) {
+  if (context.training && dropout > 0.0) {
+    ops::choose("attention", context.implementation, "dropped weights have the reference only");
+    return ops::attention_reference(in, trace, [&](const at::Tensor& p) { return drop_weights(p, dropout, context); });
+  }
   return trace != nullptr ? ops::attention_reference(in, trace) : ops::attention(in, context.implementation);
 }
 

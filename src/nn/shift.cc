@@ -6,7 +6,8 @@ KeyShift::KeyShift(const config::AttentionOptions& o, const Builder& build) {
   if (o.keys != config::Keys::shifted) {
     return;
   }
-  at::Tensor start = build.draw_normal({o.n_mixtures, o.computed_kv_heads(), o.d_head}, 1.0).mul_(o.shift_deviation);
+  at::Tensor start =
+      build.draw({o.n_mixtures, o.computed_kv_heads(), o.d_head}, Start::normal(1.0)).mul_(o.shift_deviation);
   start.select(0, 0).zero_();
   shift_ = build.given("shift", start);
 }

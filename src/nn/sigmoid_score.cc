@@ -22,16 +22,21 @@ at::Tensor weigh(const at::Tensor& scores, const at::Tensor& visible) {
 class SigmoidScore : public Score {
  public:
   SigmoidScore(const config::AttentionOptions& options, const Builder& build)
-      : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))), learned_(make_scale(options, build)) {}
+      : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))),
+        dropout_(options.dropout),
+        learned_(make_scale(options, build)) {}
 
   at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
     ops::choose("sigmoid_attention", context.implementation, "sigmoid attention has the reference only");
     apply_scale(in, learned_, fixed_, context);
-    return ops::weighted_attention(in, weigh, call.trace);
+    const auto weigh_and_drop = [&](const at::Tensor& scores, const at::Tensor& visible) {
+      return drop_weights(weigh(scores, visible), dropout_, context);
+    };
+    return ops::weighted_attention(in, weigh_and_drop, call.trace);
   }
 
  private:
-  double fixed_;
+  double fixed_, dropout_;
   at::Tensor learned_;
 };
 

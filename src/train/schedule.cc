@@ -36,9 +36,9 @@ double learning_rate(const config::TrainOptions& o, std::int64_t step) {
   if (step < o.warmup_steps) {
     return o.learning_rate * static_cast<double>(step + 1) / static_cast<double>(o.warmup_steps);
   }
-  const std::int64_t after = step - o.warmup_steps;
-  const double part =
-      static_cast<double>(after) / static_cast<double>(std::max(o.steps - o.warmup_steps, std::int64_t{1}));
+  const bool whole = o.schedule == config::Schedule::cosine && o.cosine_period == config::CosinePeriod::steps;
+  const std::int64_t period = whole ? o.steps : std::max(o.steps - o.warmup_steps, std::int64_t{1});
+  const double part = static_cast<double>(step - o.warmup_steps) / static_cast<double>(period);
   double factor = 1.0;
   switch (o.schedule) {
     case config::Schedule::cosine:

@@ -50,11 +50,12 @@ Starts operator+(Starts all, const Starts& more) {
   return all;
 }
 
-void expect_layer(const AttentionOptions& o, const Starts& expected, const std::string& what) {
+void expect_layer(const AttentionOptions& o, const Starts& expected, const std::string& what,
+                  const Initialisation& rule = {}) {
   Parameters parameters;
   const Attention attention(
       o, {.d_model = kWidth, .n_layers = kLayers, .context_length = 16},
-      Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+      Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat, rule));
   testing::expect_starts(parameters, expected, what);
 }
 
@@ -100,7 +101,8 @@ TEST(Initialisation, GatedHeads) {
   expect_layer(o, projections(truncated) + Starts{{"select", normal(scaled(kWidth))}}, "gated heads");
 }
 
-// Glorot's uniform law for each expert, 1 / sqrt 2 of it for the shared head, a router that knows nothing (MoA's code).
+// As SwitchHead's layers where these are compared with them; by MoA's own code Glorot's uniform law for each expert,
+// 1 / sqrt 2 of it for the shared head, and a router that knows nothing.
 TEST(Initialisation, RoutedHeads) {
   AttentionOptions o = base();
   o.projection = "routed_heads";
@@ -108,22 +110,55 @@ TEST(Initialisation, RoutedHeads) {
   o.n_heads = o.top_k = 2;
   o.position = "relative";
   o.position_bias = o.noisy_routing = o.bias = true;
+  const Starts zeros = {{"b_q", constant(0)},          {"b_k", constant(0)}, {"b_v", constant(0)}, {"b_o", constant(0)},
+                        {"select_noise", constant(0)}, {"u", constant(0)},   {"v", constant(0)}};
+  expect_layer(o,
+               zeros + Starts{{"w_q", normal(scaled(kWidth))},
+                              {"w_k", normal(scaled(kWidth))},
+                              {"w_v", normal(scaled(kWidth))},
+                              {"w_o", normal(scaled(2 * kHead))},
+                              {"select", normal(scaled(kWidth))},
+                              {"w_pos", normal(scaled(kWidth))}},
+               "routed heads");
   const double expert = std::sqrt(6.0 / (kWidth + kHead)), shared = expert / std::sqrt(2.0);
   expect_layer(o,
-               {{"w_q", uniform(expert)},
-                {"w_k", uniform(shared)},
-                {"w_v", uniform(shared)},
-                {"w_o", uniform(expert)},
-                {"b_q", constant(0)},
-                {"b_k", constant(0)},
-                {"b_v", constant(0)},
-                {"b_o", constant(0)},
-                {"select", constant(0)},
-                {"select_noise", constant(0)},
-                {"w_pos", normal(scaled(kWidth))},
-                {"u", constant(0)},
-                {"v", constant(0)}},
-               "routed heads");
+               zeros + Starts{{"w_q", uniform(expert)},
+                              {"w_k", uniform(shared)},
+                              {"w_v", uniform(shared)},
+                              {"w_o", uniform(expert)},
+                              {"select", constant(0)},
+                              {"w_pos", uniform(shared)}},
+               "routed heads by MoA's rule", {.rule = config::Initialisation::glorot});
+}
+
+// One rule for all matrices of a layer.
+TEST(Initialisation, RulesOfWholeModels) {
+  AttentionOptions o = base();
+  o.projection = "experts";
+  o.bias = true;
+  const auto layer = [](Start in, Start out, Start router, Start bias_in, Start bias_out) {
+    return Starts{{"w_q", in},      {"w_k", in},      {"w_v", in},      {"w_o", out},      {"select_in", router},
+                  {"b_q", bias_in}, {"b_k", bias_in}, {"b_v", bias_in}, {"b_o", bias_out}, {"select_out", router}};
+  };
+  const auto bound = [](double sum) { return std::sqrt(6.0 / sum); };
+  const auto root = [](std::int64_t n) { return 1.0 / std::sqrt(static_cast<double>(n)); };
+  const std::int64_t heads = kHeads * kHead;
+  expect_layer(o, layer(normal(0.07), normal(0.07), normal(0.07), constant(0), constant(0)), "normal",
+               {.rule = config::Initialisation::normal, .std = 0.07});
+  expect_layer(o,
+               layer(uniform(bound(kWidth + heads) / std::sqrt(2.0)), uniform(bound(kWidth + heads)),
+                     uniform(bound(kWidth + kHeads * kExperts)), constant(0), constant(0)),
+               "glorot", {.rule = config::Initialisation::glorot});
+  // 96 numbers are too few for the law of b_o, whose bound is another's.
+  o.bias = false;
+  Starts plain = layer(uniform(root(kWidth)), uniform(root(heads)), uniform(root(kWidth)), {}, {});
+  std::erase_if(plain, [](const auto& entry) { return entry.first.starts_with("b_"); });
+  expect_layer(o, plain, "torch", {.rule = config::Initialisation::torch});
+  const Initialisation torch{.rule = config::Initialisation::torch};
+  EXPECT_EQ(torch.bias({}, 16)->law, nn::Start::Law::uniform);
+  EXPECT_DOUBLE_EQ(torch.bias({}, 16)->scale, 0.25);
+  EXPECT_DOUBLE_EQ(torch.embedding({}, 16).scale, 1.0);
+  EXPECT_FALSE(Initialisation{.rule = config::Initialisation::glorot}.bias(nn::Start::uniform(1.0), 16).has_value());
 }
 
 // The maps start as DCMHA's; q, k, v and o as in the layer without them, dense or of experts.
@@ -186,7 +221,7 @@ TEST(Initialisation, Mlps) {
   const auto expect_mlp = [](const config::MlpOptions& o, const Starts& expected, const std::string& what) {
     Parameters parameters;
     const auto mlp =
-        make_mlp(o, kWidth, kLayers,
+        make_mlp(o, {.d_model = kWidth, .n_layers = kLayers},
                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
     testing::expect_starts(parameters, expected, what);
   };

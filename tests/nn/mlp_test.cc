@@ -16,7 +16,7 @@ struct Layer {
   std::unique_ptr<Mlp> mlp;
   Layer(const MlpOptions& o, std::int64_t width, at::ScalarType type = at::kDouble) {
     mlp = make_mlp(
-        o, width, 3,
+        o, {.d_model = width, .n_layers = 3},
         Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::TensorOptions(type)));
   }
 };

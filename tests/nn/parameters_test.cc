@@ -12,10 +12,10 @@ at::Generator seeded() {
 }
 
 void build_all(const Builder& build, at::IntArrayRef shape) {
-  build.normal("normal", shape, 0.5);
-  build.truncated_normal("truncated", shape, 0.5);
-  build.uniform("uniform", shape, 0.5);
-  build.given("given", build.draw_normal(shape, 0.5).mul_(2.0));
+  build.started("normal", shape, Start::normal(0.5));
+  build.started("truncated", shape, Start::truncated_normal(0.5));
+  build.started("uniform", shape, Start::uniform(0.5));
+  build.given("given", build.draw(shape, Start::normal(0.5)).mul_(2.0));
   build.constant("constant", shape, 3.0);
   build.buffer("buffer", shape, 4.0);
 }

@@ -42,6 +42,15 @@ TEST(Schedule, CosineFallsToTheFinalFraction) {
   EXPECT_NEAR(learning_rate(o, 99), 0.2, 1e-12) << "beyond the end";
 }
 
+// SwitchHead's large models: 4,000 of 100,000 steps of warm-up leave the last one at 0.0039 of the peak.
+TEST(Schedule, ACosineOverAllStepsEndsAboveZero) {
+  config::TrainOptions o = options(config::Schedule::cosine, 100000, 4000);
+  o.cosine_period = config::CosinePeriod::steps;
+  EXPECT_DOUBLE_EQ(learning_rate(o, 4000), 2.0);
+  EXPECT_DOUBLE_EQ(learning_rate(o, 54000), 1.0) << "half of all steps after the warm-up";
+  EXPECT_NEAR(learning_rate(o, 99999), 2.0 * 0.0039, 2e-4);
+}
+
 TEST(Schedule, LinearFallsToTheFinalFraction) {
   const config::TrainOptions o = options(config::Schedule::linear, 12, 2, 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(o, 2), 2.0);

@@ -87,6 +87,8 @@ struct AttentionOptions {
   double rope_base = 10000.0;
   Scale scale = Scale::inv_sqrt;
   bool qk_norm = false;
+  double qk_norm_epsilon = 1e-6;
+  double dropout = 0.0;  // of the probabilities
   std::int64_t window = 0;
   std::string window_pattern = "1:0";
 

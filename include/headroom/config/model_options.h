@@ -13,6 +13,7 @@ enum class ModelKind { language_model, masked_language_model, encoder_decoder, c
 enum class Arrangement { sequential, parallel };
 enum class Norm { layer, rms };
 enum class NormPosition { pre, post };
+enum class Initialisation { scaled, normal, glorot, torch };
 enum class MlpKind { dense, gated, experts };
 enum class Activation { relu, gelu, gelu_tanh, silu };
 
@@ -38,7 +39,10 @@ struct ModelOptions {
   Norm norm = Norm::layer;
   NormPosition norm_position = NormPosition::pre;
   double norm_epsilon = 1e-5;
+  Initialisation initialisation = Initialisation::scaled;
+  double initialisation_std = 0.02;  // normal
   bool tied_embeddings = false;
+  bool scaled_embeddings = false;
   bool head_bias = true;
   std::vector<std::int64_t> adaptive_cutoffs;  // adaptive softmax: first tokens of the rarer classes; empty: none
   double dropout = 0.0;
@@ -55,6 +59,7 @@ struct ModelOptions {
   MlpOptions mlp;
 
   std::int64_t decoder_layers() const { return n_decoder_layers == 0 ? n_layers : n_decoder_layers; }
+  bool scales_embeddings() const { return scaled_embeddings || kind == ModelKind::encoder_decoder; }
   bool reads_tokens() const { return kind != ModelKind::vision; }  // of a vocabulary, rather than pictures
   // vision: patches of a picture, context_length. Throws MisuseError unless has_whole_patches().
   bool has_whole_patches() const { return patch_size > 0 && image_size >= patch_size && image_size % patch_size == 0; }
@@ -88,6 +93,13 @@ template <>
 struct Names<NormPosition> {
   static constexpr std::pair<NormPosition, std::string_view> kNames[] = {{NormPosition::pre, "pre"},
                                                                          {NormPosition::post, "post"}};
+};
+template <>
+struct Names<Initialisation> {
+  static constexpr std::pair<Initialisation, std::string_view> kNames[] = {{Initialisation::scaled, "scaled"},
+                                                                           {Initialisation::normal, "normal"},
+                                                                           {Initialisation::glorot, "glorot"},
+                                                                           {Initialisation::torch, "torch"}};
 };
 template <>
 struct Names<MlpKind> {

@@ -14,6 +14,7 @@ enum class TokenizerKind { bytes, sentencepiece, words };
 enum class Batching { streams, chunks };
 enum class Generator { none, listops, listops_long, composition };  // of examples, where there are no files
 enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
+enum class CosinePeriod { after_warmup, steps };
 enum class Optimizer { adamw };
 enum class Precision { fp32, bf16, automatic };
 using headroom::Implementation;
@@ -57,6 +58,7 @@ struct TrainOptions {
   std::int64_t batch_size = 16;  // sequences a step, all micro-batches together
   double learning_rate = 1e-3;
   Schedule schedule = Schedule::cosine;
+  CosinePeriod cosine_period = CosinePeriod::after_warmup;
   std::int64_t warmup_steps = 0;
   double final_learning_rate = 0.0;  // fraction of learning_rate
   Optimizer optimizer = Optimizer::adamw;
@@ -109,6 +111,11 @@ struct Names<Generator> {
                                                                       {Generator::listops, "listops"},
                                                                       {Generator::listops_long, "listops_long"},
                                                                       {Generator::composition, "composition"}};
+};
+template <>
+struct Names<CosinePeriod> {
+  static constexpr std::pair<CosinePeriod, std::string_view> kNames[] = {{CosinePeriod::after_warmup, "after_warmup"},
+                                                                         {CosinePeriod::steps, "steps"}};
 };
 template <>
 struct Names<Schedule> {

@@ -24,7 +24,6 @@ class Mlp {
   virtual at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const = 0;
 };
 
-std::unique_ptr<Mlp> make_mlp(const config::MlpOptions& options, std::int64_t d_model, std::int64_t n_layers,
-                              const Builder& build);
+std::unique_ptr<Mlp> make_mlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build);
 
 }  // namespace headroom::nn

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "headroom/nn/initialisation.h"
+
 namespace headroom::nn {
 
 struct Parameter {
@@ -47,30 +49,41 @@ class Parameters {
 // Nothing is drawn or allocated for the meta device.
 class Builder {
  public:
-  Builder(Parameters& parameters, at::Generator generator, at::TensorOptions options)
-      : parameters_(&parameters), generator_(std::move(generator)), options_(options) {}
+  Builder(Parameters& parameters, at::Generator generator, at::TensorOptions options,
+          Initialisation initialisation = {})
+      : parameters_(&parameters),
+        generator_(std::move(generator)),
+        options_(options),
+        initialisation_(initialisation) {}
   Builder in(std::string_view child) const;  // "layer0" -> names "layer0.*"
   Builder for_products() const;              // its parameters are only ever read through to_compute() or linear()
 
-  at::Tensor normal(std::string_view name, at::IntArrayRef shape, double std) const;
-  at::Tensor truncated_normal(std::string_view name, at::IntArrayRef shape, double std) const;  // +-2 sd, rescaled
-  at::Tensor uniform(std::string_view name, at::IntArrayRef shape, double bound) const;
+  // By the model's rule; `scaled` is the part's own start.
+  at::Tensor matrix(std::string_view name, at::IntArrayRef shape, const Start& scaled, const Fan& fan) const;
+  at::Tensor embedding(std::string_view name, at::IntArrayRef shape, const Start& scaled) const;  // [n, d_model]
+  at::Tensor bias(std::string_view name, at::IntArrayRef shape, std::int64_t fan_in,
+                  const std::optional<Start>& scaled = {}) const;
+  // Whatever the rule is.
+  at::Tensor started(std::string_view name, at::IntArrayRef shape, const Start& start) const;
   at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
   at::Tensor given(std::string_view name, at::Tensor value) const;  // moved to the device
   at::Tensor buffer(std::string_view name, at::IntArrayRef shape, double value) const;
   at::Tensor copy_for_products(const at::Tensor& parameter) const { return parameters_->add_copy(parameter); }
   // Numbers for given(), not yet on the device.
-  at::Tensor draw_normal(at::IntArrayRef shape, double std) const;
+  at::Tensor draw(at::IntArrayRef shape, const Start& start) const;
+  const Initialisation& initialisation() const { return initialisation_; }
   const at::TensorOptions& options() const { return options_; }
 
  private:
   // A tensor that fill(tensor) filled on the CPU; without numbers on the meta device.
   template <class Fill>
   at::Tensor drawn(at::IntArrayRef shape, at::ScalarType type, const Fill& fill) const;
+  at::Tensor draw_truncated(at::IntArrayRef shape, double std) const;
 
   Parameters* parameters_;
   at::Generator generator_;
   at::TensorOptions options_;
+  Initialisation initialisation_;
   std::string prefix_;
   bool for_products_ = false;
 };
@@ -79,6 +92,8 @@ class Builder {
 struct LayerInit {
   std::int64_t d_model = 0;
   std::int64_t n_layers = 1;
+  // Deviation of the `scaled` rule for a product that sums up fan_in numbers (SwitchHead, section 2.2).
+  double scaled(std::int64_t fan_in) const;
 };
 
 }  // namespace headroom::nn

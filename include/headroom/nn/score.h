@@ -49,7 +49,11 @@ using MakeScore = std::unique_ptr<Score> (*)(const config::AttentionOptions& opt
 at::Tensor make_scale(const config::AttentionOptions& options, const Builder& build);
 // Sets in.scale, or multiplies the queries by the learned scale.
 void apply_scale(ops::AttentionInputs& in, const at::Tensor& learned, double fixed, const Context& context);
-// in's attention, by the reference with a trace when one is asked for.
-at::Tensor run_attention(const ops::AttentionInputs& in, ops::AttentionTrace* trace, const Context& context);
+// `weights` [B, H, T, S] with probability `p` of each to be left out while training; the others weigh 1 / (1 - p) more.
+at::Tensor drop_weights(const at::Tensor& weights, double p, const Context& context);
+// in's attention; by the reference with a trace or where weights are dropped. Throws MisuseError where they are and the
+// context asks for the fused operators.
+at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, ops::AttentionTrace* trace,
+                         const Context& context);
 
 }  // namespace headroom::nn

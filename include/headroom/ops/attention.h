@@ -60,8 +60,11 @@ struct AttentionTrace {
 // [B, H, T, e], differentiable in every tensor but the mask. Throws Error on shapes that do not fit.
 at::Tensor attention(const AttentionInputs& inputs, Implementation implementation = Implementation::automatic);
 
+// What happens to the probabilities p_ij [B, H, T, S] before heads compose and values are summed: dropout.
+using Alter = std::function<at::Tensor(const at::Tensor& probabilities)>;
+
 // The same in plain tensor operations; fills `trace` when given.
-at::Tensor attention_reference(const AttentionInputs& inputs, AttentionTrace* trace = nullptr);
+at::Tensor attention_reference(const AttentionInputs& inputs, AttentionTrace* trace = nullptr, const Alter& alter = {});
 
 // What becomes of scores a_ij [B, H, T, S], in at least float32: the weights p_ij, of the same shape. `visible` is
 // bool, [T, S] or [B, 1, T, S], or undefined where every query sees every key.

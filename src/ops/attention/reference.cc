@@ -44,11 +44,12 @@ at::Tensor content_scores(const AttentionInputs& in, AttentionTrace* trace) {
 
 }  // namespace
 
-at::Tensor attention_reference(const AttentionInputs& in, AttentionTrace* trace) {
+at::Tensor attention_reference(const AttentionInputs& in, AttentionTrace* trace, const Alter& alter) {
   const double sink = in.mixture ? in.mixture->epsilon : 0.0;
   const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
   const auto softmax = [&](const at::Tensor& scores, const at::Tensor& visible) {
-    return masked_softmax(scores, visible, sink, may_be_blind);
+    const at::Tensor p = masked_softmax(scores, visible, sink, may_be_blind);
+    return alter ? alter(p) : p;
   };
   return weighted_attention(in, softmax, trace);
 }
