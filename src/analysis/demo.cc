@@ -63,6 +63,7 @@ std::string conclude_demo(const std::vector<ComparedRun>& runs) {
 CompareResult demo(const DemoRequest& request) {
   CompareRequest comparison;
   comparison.configs = demo_configs(request.overrides);
+  comparison.seeds = request.seeds;
   comparison.out = request.out;
   comparison.cache = request.cache;
   comparison.prompts = kPrompts;

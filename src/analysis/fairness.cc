@@ -15,6 +15,7 @@ namespace headroom::analysis {
 namespace {
 
 using KeyValues = std::vector<std::pair<std::string, std::string>>;
+using ValuesAndNames = std::vector<std::pair<std::string, std::string>>;
 
 // How often to write changes nothing about what is measured.
 bool is_bookkeeping(const std::string& key) {
@@ -55,7 +56,7 @@ void check_names(const std::vector<NamedConfig>& configs) {
 }
 
 // "0.001 (a, c), 0.0005 (b)".
-std::string who_has_what(const std::vector<std::pair<std::string, std::string>>& value_and_name) {
+std::string who_has_what(const ValuesAndNames& value_and_name) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const auto& [value, name] : value_and_name) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == value; });
@@ -71,9 +72,33 @@ std::string who_has_what(const std::vector<std::pair<std::string, std::string>>&
   return enumerated(parts);
 }
 
-bool all_equal(const std::vector<std::pair<std::string, std::string>>& value_and_name) {
+bool all_equal(const ValuesAndNames& value_and_name) {
   return std::all_of(value_and_name.begin(), value_and_name.end(),
                      [&](const auto& entry) { return entry.first == value_and_name.front().first; });
+}
+
+struct Difference {
+  std::string key;
+  ValuesAndNames values;
+};
+
+// The keys in which the configs are not all alike.
+std::vector<Difference> differences(const std::vector<NamedConfig>& configs) {
+  std::vector<KeyValues> flat;
+  for (const NamedConfig& named : configs) {
+    flat.push_back(config::flatten(named.config));
+  }
+  std::vector<Difference> found;
+  for (std::size_t k = 0; k < flat.front().size(); ++k) {
+    Difference difference{flat.front()[k].first, {}};
+    for (std::size_t i = 0; i < configs.size(); ++i) {
+      difference.values.emplace_back(flat[i][k].second, configs[i].name);
+    }
+    if (!all_equal(difference.values)) {
+      found.push_back(std::move(difference));
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -91,19 +116,28 @@ std::string first_difference(const config::Config& there, const config::Config& 
   return "";
 }
 
-std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs) {
-  check_names(configs);
+void refuse_unlike(const std::vector<NamedConfig>& configs) {
   const tasks::Task& task = tasks::task_for(configs.front().config.model, "compare: " + configs.front().name);
-  std::vector<KeyValues> flat;
   for (const NamedConfig& named : configs) {
     if (&tasks::task_for(named.config.model, "compare: " + named.name) != &task) {
       misuse("compare: {} and {} are trained for different tasks: their results cannot be compared",
              configs.front().name, named.name);
     }
-    flat.push_back(config::flatten(named.config));
   }
+  for (const Difference& difference : differences(configs)) {
+    if (decides_tokens(difference.key)) {
+      misuse("compare: {} differs: {}: figures over different data cannot be compared", difference.key,
+             who_has_what(difference.values));
+    }
+  }
+}
+
+std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
+                                        const std::set<std::string>& expected) {
+  check_names(configs);
+  refuse_unlike(configs);
   std::vector<std::string> notes;
-  std::vector<std::pair<std::string, std::string>> budgets;
+  ValuesAndNames budgets;
   for (const NamedConfig& named : configs) {
     const double tokens = static_cast<double>(named.config.train.steps) *
                           static_cast<double>(named.config.train.batch_size) *
@@ -113,20 +147,9 @@ std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs)
   if (!all_equal(budgets)) {
     notes.push_back(fmt::format("The runs are not trained on equally many tokens: {}.", who_has_what(budgets)));
   }
-  for (std::size_t k = 0; k < flat.front().size(); ++k) {
-    const std::string& key = flat.front()[k].first;
-    std::vector<std::pair<std::string, std::string>> values;
-    for (std::size_t i = 0; i < configs.size(); ++i) {
-      values.emplace_back(flat[i][k].second, configs[i].name);
-    }
-    if (all_equal(values)) {
-      continue;
-    }
-    if (decides_tokens(key)) {
-      misuse("compare: {} differs: {}: figures over different data cannot be compared", key, who_has_what(values));
-    }
-    if (belongs_to_training(key)) {
-      notes.push_back(fmt::format("{} differs: {}.", key, who_has_what(values)));
+  for (const Difference& difference : differences(configs)) {
+    if (belongs_to_training(difference.key) && !expected.contains(difference.key)) {
+      notes.push_back(fmt::format("{} differs: {}.", difference.key, who_has_what(difference.values)));
     }
   }
   return notes;

@@ -1,7 +1,10 @@
-// In what a run folder and a request differ.
+// Which configs may be compared, and in what a run folder and a request differ.
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "headroom/analysis/compare.h"
 
 #include "headroom/config/config.h"
 
@@ -11,5 +14,8 @@ namespace headroom::analysis {
 // when nothing. Keys that a run fills in by itself (precision "auto", threads 0) and those that only say how often
 // to write agree with anything.
 std::string first_difference(const config::Config& there, const config::Config& here);
+
+// Throws MisuseError for configs whose figures cannot be compared: of different tasks, data or tokens.
+void refuse_unlike(const std::vector<NamedConfig>& configs);
 
 }  // namespace headroom::analysis

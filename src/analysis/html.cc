@@ -3,47 +3,53 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
+#include "curves.h"
 #include "headroom/analysis/compare.h"
 #include "headroom/core/log.h"
 #include "headroom/core/svg.h"
 #include "markup.h"
+#include "plan.h"
+#include "statistics.h"
 #include "style.h"
 #include "svg.h"
 #include "table.h"
+#include "words.h"
 
 namespace headroom::analysis {
 namespace {
 
-using Runs = std::vector<ComparedRun>;
-
 // The best figure of a column, when the runs differ in it.
-bool is_best(const Runs& runs, std::size_t column, Better better, double value) {
+bool is_best(const std::vector<ComparedRun>& runs, std::size_t column, Better better, double value) {
   if (better == Better::neither || runs.size() < 2) {
     return false;
   }
   double low = value, high = value;
   for (const ComparedRun& run : runs) {
-    const double other = row_of(run, runs.front())[column].value;
+    const double other = row_of(run, runs)[column].value;
     low = std::min(low, other);
     high = std::max(high, other);
   }
   return low < high && value == (better == Better::lower ? low : high);
 }
 
-std::string table(const Runs& runs) {
+std::string table(const std::vector<ComparedRun>& runs) {
   std::string html = "<div class='card scroll'><table><thead><tr>";
-  const std::vector<Column> all = columns(runs.front().task());
+  const std::vector<Column> all = columns(runs);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    html += fmt::format("<th scope='col'{}>{}<br>{}</th>", i < 2 ? " class='text'" : "", all[i].above, all[i].name);
+    html +=
+        fmt::format("<th scope='col'{}>{}<br>{}</th>", all[i].words ? " class='text'" : "", all[i].above, all[i].name);
   }
   html += "</tr></thead><tbody>\n";
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    const std::vector<Cell> cells = row_of(runs[r], runs.front());
-    html += fmt::format("<tr><td class='name'>{}{}</td><td class='text'>{}</td>", line_sample(r), escape(cells[0].text),
-                        escape(cells[1].text));
-    for (std::size_t i = 2; i < cells.size(); ++i) {
-      html += fmt::format("<td{}>{}</td>", is_best(runs, i, all[i].better, cells[i].value) ? " class='best'" : "",
+    const std::vector<Cell> cells = row_of(runs[r], runs);
+    html += fmt::format("<tr><td class='name'>{}{}</td>", line_sample(r), escape(cells[0].text));
+    for (std::size_t i = 1; i < cells.size(); ++i) {
+      html += fmt::format("<td{}>{}</td>",
+                          is_best(runs, i, all[i].better, cells[i].value) ? " class='best'"
+                          : all[i].words                                  ? " class='text'"
+                                                                          : "",
                           escape(cells[i].text));
     }
     html += "</tr>\n";
@@ -56,15 +62,46 @@ std::string capitalised(std::string words) {
   return words;
 }
 
-std::string table_note(const tasks::Task& task) {
+std::string table_note(const std::vector<ComparedRun>& runs) {
   std::vector<std::string> shown;
-  for (const tasks::FigureKind& kind : tasks::shown_in_tables(task.figures())) {
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(runs.front().task().figures())) {
     shown.push_back(kind.words);
   }
   return fmt::format(
       "<p class='note'>\u2605 the best of its column. {} {} of the validation data. Attention MACs and memory are "
-      "counted, for one layer and sequence; speed, peak memory and time are measured.</p>",
-      capitalised(enumerated(shown)), shown.size() == 1 ? "is" : "are");
+      "counted, for one layer and sequence; speed, peak memory and time are measured.{}</p>",
+      capitalised(enumerated(shown)), shown.size() == 1 ? "is" : "are",
+      runs.front().trained.size() < 2 ? ""
+                                      : " Figures are means over the seeds, after \u00b1 their standard deviation; "
+                                        "peak memory is the highest. The paired difference from the first model is "
+                                        "taken seed by seed, in brackets its 95% interval by Student's t.");
+}
+
+std::string headline_text(const ComparedRun& run) {
+  const std::vector<double> values = run.over_seeds(tasks::headline(run.task().figures()).name);
+  return with_deviation(mean(values), sample_deviation(values));
+}
+
+// Every combination that was tried, the taken one in bold.
+std::string tuning(const std::vector<ComparedRun>& runs) {
+  std::string rows;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    for (const Tried& tried : runs[r].tried) {
+      rows += fmt::format("<tr><td class='name'>{}{}</td><td class='text'>{}</td><td{}>{}</td></tr>\n", line_sample(r),
+                          escape(shorten(runs[r].name, 24)), escape(describe(tried.values)),
+                          tried.chosen ? " class='best'" : "",
+                          std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged");
+    }
+  }
+  const std::string words = escape(tasks::headline(runs.front().task().figures()).words);
+  return rows.empty() ? rows
+                      : fmt::format(
+                            "<h2>Tuning</h2><div class='card scroll narrow'><table><thead><tr><th scope='col'>"
+                            "model</th><th scope='col' class='text'>tried</th><th scope='col'>validation<br>{}"
+                            "</th></tr></thead><tbody>\n{}</tbody></table></div><p class='note'>Each model "
+                            "was trained with all of these and the first seed; all its seeds have the values "
+                            "with the best figure, \u2605.</p>\n",
+                            words, rows);
 }
 
 std::string figure(const std::string& caption, const std::string& remark, const std::string& chart) {
@@ -72,29 +109,42 @@ std::string figure(const std::string& caption, const std::string& remark, const 
                      chart);
 }
 
-std::string curves(const Runs& runs) {
+// The paired differences from the first model; nothing where there are no intervals.
+std::string differences(const std::vector<ComparedRun>& runs) {
+  IntervalChart chart{.title = "Difference from " + runs.front().name, .rows = {}};
+  for (std::size_t r = 1; r < runs.size(); ++r) {
+    if (const std::optional<Interval> difference = headline_difference(runs[r], runs.front())) {
+      chart.rows.push_back({runs[r].name, *difference, interval_text(*difference), r});
+    }
+  }
+  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
+  return chart.rows.empty()
+             ? ""
+             : figure("Difference from " + escape(runs.front().name),
+                      fmt::format("validation {}, {} is better; the mean over the seeds and its 95% "
+                                  "interval: left or right of zero as a whole, it is no chance",
+                                  escape(kind.words), kind.better == tasks::Better::higher ? "higher" : "lower"),
+                      interval_chart(chart));
+}
+
+std::string curves(const std::vector<ComparedRun>& runs) {
   const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
   const std::string what = "Validation " + kind.words;
   LineChart over_steps{.title = what + " over training steps", .x_label = "steps", .lines = {}};
   LineChart over_seconds{.title = what + " over training time", .x_label = "seconds", .lines = {}};
   std::string legend = "<ul class='legend'>";
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    Line steps{.name = runs[r].name, .points = {}, .style = r}, seconds = steps;
-    for (const train::ValidationPoint& point : runs[r].result.validation) {
-      const double value = tasks::figure(point.figures, kind.name);
-      steps.points.push_back({static_cast<double>(point.step), value});
-      seconds.points.push_back({point.seconds, value});
-    }
-    over_steps.lines.push_back(std::move(steps));
-    over_seconds.lines.push_back(std::move(seconds));
-    legend += fmt::format("<li>{} {}: {}</li>", line_sample(r), escape(runs[r].name), plain_number(runs[r].headline()));
+    const Curves of_run = curves_of(runs[r], r);
+    over_steps.lines.push_back(of_run.over_steps);
+    over_seconds.lines.push_back(of_run.over_seconds);
+    legend += fmt::format("<li>{} {}: {}</li>", line_sample(r), escape(runs[r].name), headline_text(runs[r]));
   }
   return legend + "</ul><div class='grid'>" +
          figure(what + " over steps",
                 kind.better == tasks::Better::higher ? "higher is better; logarithmic" : "lower is better; logarithmic",
                 line_chart(over_steps)) +
          figure(what + " over time", "seconds of training, evaluation not counted", line_chart(over_seconds)) +
-         "</div>\n";
+         differences(runs) + "</div>\n";
 }
 
 struct Quantity {
@@ -104,7 +154,7 @@ struct Quantity {
   std::string (*text)(double);
 };
 
-std::string bars(const Runs& runs) {
+std::string bars(const std::vector<ComparedRun>& runs) {
   static constexpr Quantity kQuantities[] = {
       {"Attention MACs", "counted, a layer and sequence; lower is better",
        [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); }, short_number},
@@ -113,11 +163,11 @@ std::string bars(const Runs& runs) {
       {"MACs of a training step", "counted, the whole model as executed; lower is better",
        [](const ComparedRun& run) { return run.executed.value("step_macs", 0.0); }, short_number},
       {"Parameters", "counted, the whole model",
-       [](const ComparedRun& run) { return static_cast<double>(run.result.parameters); }, short_number},
+       [](const ComparedRun& run) { return static_cast<double>(run.result().parameters); }, short_number},
       {"Training speed", "measured, tokens a second; higher is better",
-       [](const ComparedRun& run) { return run.result.tokens_per_second; }, short_number},
+       [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::tokens_per_second); }, short_number},
       {"Peak memory", "measured, of the whole process; lower is better",
-       [](const ComparedRun& run) { return static_cast<double>(run.result.peak_memory_bytes); }, format_bytes},
+       [](const ComparedRun& run) { return run.peak_memory_bytes(); }, format_bytes},
   };
   std::string html = "<div class='grid'>";
   for (const Quantity& quantity : kQuantities) {
@@ -152,7 +202,7 @@ std::string samples(const CompareResult& result) {
                             escape(result.sampling), html);
 }
 
-std::string configurations(const Runs& runs) {
+std::string configurations(const std::vector<ComparedRun>& runs) {
   std::string html = "<h2>Configurations</h2><div class='card'>";
   for (const ComparedRun& run : runs) {
     html += fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n", escape(run.name),
@@ -161,11 +211,25 @@ std::string configurations(const Runs& runs) {
   return html + "</div>\n";
 }
 
+std::string describe_seeds(const std::vector<ComparedRun>& runs) {
+  if (runs.front().trained.size() < 2) {
+    return "one run a model: small differences may be chance";
+  }
+  std::vector<std::string> seeds;
+  for (const TrainedRun& trained : runs.front().trained) {
+    seeds.push_back(std::to_string(trained.seed));
+  }
+  return fmt::format("{}: of parameters, dropout and shuffling; of one seed, all models see the data in the same order",
+                     enumerated(seeds));
+}
+
 std::string circumstances(const CompareResult& result) {
   std::string machines;
   for (const ComparedRun& run : result.runs) {
-    if (machines.find(run.machine) == std::string::npos) {
-      machines += (machines.empty() ? "" : "; ") + run.machine;
+    for (const TrainedRun& trained : run.trained) {
+      if (machines.find(trained.machine) == std::string::npos) {
+        machines += (machines.empty() ? "" : "; ") + trained.machine;
+      }
     }
   }
   const auto entry = [](const char* term, const std::string& text) {
@@ -181,7 +245,7 @@ std::string circumstances(const CompareResult& result) {
                "the highest resident memory of the process during the run, program and libraries "
                "included") +
          entry("Time", "wall clock of the training steps alone: evaluation and checkpoints are not counted") +
-         entry("Seeds", "one run a model: small differences may be chance") + "</dl></div>\n";
+         entry("Seeds", describe_seeds(result.runs)) + "</dl></div>\n";
 }
 
 }  // namespace
@@ -198,7 +262,7 @@ std::string render_report(const CompareResult& result) {
              "</head>\n<body><main><header><p class='brand'>Headroom</p><h1>{0}</h1><p class='lead'>{2}</p>{3}"
              "</header>\n",
              escape(result.title), kStyleSheet, escape(result.conclusion), about + notes) +
-         "<h2>Result</h2>" + table(result.runs) + table_note(result.runs.front().task()) + "<h2>Learning</h2>" +
+         "<h2>Result</h2>" + table(result.runs) + table_note(result.runs) + tuning(result.runs) + "<h2>Learning</h2>" +
          curves(result.runs) + "<h2>Costs</h2>" + bars(result.runs) + samples(result) + configurations(result.runs) +
          circumstances(result) + "</main></body></html>\n";
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -22,6 +23,11 @@ std::string with_thousands(long long number) {
 int decimals(double number) {
   const double magnitude = std::abs(number);
   return magnitude >= 99.95 ? 0 : magnitude >= 9.995 ? 1 : 2;
+}
+
+// Digits after the point that leave two of a spread.
+int digits_for(double spread) {
+  return spread > 0.0 ? std::clamp(1 - static_cast<int>(std::floor(std::log10(spread))), 0, 9) : 2;
 }
 
 }  // namespace
@@ -68,6 +74,19 @@ std::string plain_number(double number) {
   }
   constexpr double kShare = 0.99995;  // below, as accuracies are, two digits are too few
   return fmt::format("{:.{}f}", number, std::abs(number) < kShare ? 4 : std::abs(number) < 99.995 ? 2 : 1);
+}
+
+std::string with_deviation(double mean, double deviation) {
+  if (!std::isfinite(mean) || !(deviation > 0.0)) {
+    return plain_number(mean);
+  }
+  const int digits = digits_for(deviation);
+  return fmt::format("{:.{}f} \u00b1 {:.{}f}", mean, digits, deviation, digits);
+}
+
+std::string interval_text(const Interval& interval) {
+  const int digits = digits_for((interval.high - interval.low) / 2.0);
+  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", interval.mean, digits, interval.low, digits, interval.high, digits);
 }
 
 std::string ratio_text(double ratio) {

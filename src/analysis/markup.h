@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "statistics.h"
+
 namespace headroom::analysis {
 
 // At most `characters` (at least 1) characters of valid UTF-8, with an ellipsis where the middle was left out.
@@ -16,6 +18,12 @@ std::string short_number(double number);
 
 // A perplexity, an accuracy, or a count in full: "0.9531", "7.37", "23.14", "120.2", "1,204".
 std::string plain_number(double number);
+
+// "7.37", or with the deviation of several values "7.370 ± 0.052": two digits of it, as many decimals of the mean.
+std::string with_deviation(double mean, double deviation);
+
+// "-0.21 [-0.30, -0.12]", with two digits of the interval's half width.
+std::string interval_text(const Interval& interval);
 
 // Three significant digits and "x": "0.376x", "1x", "12.5x".
 std::string ratio_text(double ratio);

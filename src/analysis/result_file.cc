@@ -2,7 +2,6 @@
 
 #include <limits>
 
-#include "headroom/analysis/compare.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -27,9 +26,12 @@ Json to_json(const train::TrainResult& r, const tasks::Task& task) {
   return json;
 }
 
-void write_result(const FinishedRun& run, const tasks::Task& task, const std::filesystem::path& file) {
+void write_result(const TrainedRun& run, const tasks::Task& task, const std::filesystem::path& file) {
   Json json = to_json(run.result, task);
   json["machine"] = run.machine;
+  if (!run.diverged.empty()) {
+    json["diverged"] = run.diverged;
+  }
   json["validation"] = Json::array();
   for (const train::ValidationPoint& point : run.result.validation) {
     Json line = {{"step", point.step}, {"seconds", point.seconds}};
@@ -39,10 +41,10 @@ void write_result(const FinishedRun& run, const tasks::Task& task, const std::fi
   write_text_file(file, to_json_line(json) + "\n");
 }
 
-FinishedRun read_result(const std::filesystem::path& file, const tasks::Task& task) {
+TrainedRun read_result(const std::filesystem::path& file, const tasks::Task& task) {
   const Json json = parse_json(read_text_file(file), file.string());
   try {
-    FinishedRun run;
+    TrainedRun run;
     train::TrainResult& r = run.result;
     r.steps = json.at("steps").get<std::int64_t>();
     r.train_loss = number(json.at("train_loss"));
@@ -52,6 +54,7 @@ FinishedRun read_result(const std::filesystem::path& file, const tasks::Task& ta
     r.parameters = json.at("parameters").get<std::int64_t>();
     r.parameters_sha256 = json.at("parameters_sha256").get<std::string>();
     run.machine = json.at("machine").get<std::string>();
+    run.diverged = json.value("diverged", "");
     for (const Json& point : json.at("validation")) {
       train::ValidationPoint& read = r.validation.emplace_back();
       read.step = point.at("step").get<std::int64_t>();

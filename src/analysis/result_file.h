@@ -1,21 +1,17 @@
-// What a finished run leaves for the comparison: out/<name>/result.json.
+// What a finished run leaves for comparisons in its folder.
 #pragma once
 
 #include <filesystem>
-#include <string>
 
+#include "headroom/analysis/compare.h"
 #include "headroom/tasks/task.h"
-#include "headroom/train/train.h"
 
 namespace headroom::analysis {
 
-struct FinishedRun {
-  train::TrainResult result;
-  std::string machine;  // what it was measured on and with
-};
+inline constexpr const char* kResultFile = "result.json";
 
-void write_result(const FinishedRun& run, const tasks::Task& task, const std::filesystem::path& file);
-// Throws MisuseError naming the file when it is not what write_result() wrote.
-FinishedRun read_result(const std::filesystem::path& file, const tasks::Task& task);
+void write_result(const TrainedRun& run, const tasks::Task& task, const std::filesystem::path& file);
+// All but the seed. Throws MisuseError naming the file when it is not what write_result() wrote.
+TrainedRun read_result(const std::filesystem::path& file, const tasks::Task& task);
 
 }  // namespace headroom::analysis

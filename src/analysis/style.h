@@ -36,6 +36,7 @@ p { margin: 0 0 .8rem; max-width: 75ch; }
 .grid { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
 .samples { grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); margin-bottom: 1rem; }
 .card.scroll { overflow-x: auto; padding: .3rem 0; }
+.card.narrow { width: fit-content; max-width: 100%; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .88rem; }
 th, td { padding: .5rem .6rem; text-align: right; white-space: nowrap; position: relative; }
 th { font-weight: 600; color: var(--faint); font-size: .8rem; line-height: 1.3; vertical-align: bottom; }
@@ -62,6 +63,8 @@ path.grid { stroke: var(--rule); stroke-width: 1; fill: none; }
 .line { fill: none; stroke: currentColor; stroke-width: 2.2; stroke-linejoin: round; }
 .leader { fill: none; stroke: currentColor; stroke-width: 1; stroke-dasharray: 1 3; opacity: .8; }
 .end, .bar { fill: currentColor; }
+.band { fill: currentColor; opacity: .16; }
+.reach { fill: none; stroke: currentColor; stroke-width: 2; }
 .chart text.label { fill: currentColor; font-weight: 600; }
 .hover circle { fill: transparent; } .hover circle:hover { fill: currentColor; }
 .s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); } .s3 { color: var(--s3); }

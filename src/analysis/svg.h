@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "statistics.h"
+
 namespace headroom::analysis {
 
 struct Point {
@@ -15,9 +17,14 @@ struct Point {
 // Runs keep their colour and line style through all charts: number `style % kStyles`.
 inline constexpr std::size_t kStyles = 8;
 
+struct Spread {
+  double x = 0.0, low = 0.0, high = 0.0;
+};
+
 struct Line {
   std::string name;
   std::vector<Point> points;  // x ascending
+  std::vector<Spread> band;   // shaded around the line; x ascending, or empty
   std::size_t style = 0;
 };
 
@@ -39,10 +46,24 @@ struct BarChart {
   std::vector<Bar> bars;
 };
 
+struct IntervalRow {
+  std::string name;
+  Interval interval;
+  std::string text;  // the interval as it is printed
+  std::size_t style = 0;
+};
+
+// Means with their intervals, a row each, over an axis that shows zero.
+struct IntervalChart {
+  std::string title;
+  std::vector<IntervalRow> rows;
+};
+
 // Points with a y that is not finite or not above 0 are left out. The steep beginning of a curve (the first 30% of
 // its x) may lie above the frame.
 std::string line_chart(const LineChart& chart);
 std::string bar_chart(const BarChart& chart);
+std::string interval_chart(const IntervalChart& chart);
 
 // A short piece of line in a run's style, for legends and tables.
 std::string line_sample(std::size_t style);

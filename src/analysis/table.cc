@@ -2,12 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "headroom/analysis/compare.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/log.h"
 #include "markup.h"
+#include "plan.h"
+#include "statistics.h"
 #include "table.h"
+#include "words.h"
 
 namespace headroom::analysis {
 namespace {
@@ -27,19 +31,41 @@ std::string padded(const std::string& text, std::size_t room, bool left) {
   return left ? text + blanks : blanks + text;
 }
 
+// Whether any model's difference from the first can be given an interval.
+bool has_intervals(const std::vector<ComparedRun>& runs) {
+  return std::any_of(runs.begin() + 1, runs.end(),
+                     [&](const ComparedRun& run) { return headline_difference(run, runs.front()).has_value(); });
+}
+
+std::vector<std::string> keys_of(const std::vector<ComparedRun>& runs) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : runs.front().values) {
+    keys.push_back(key);
+  }
+  return keys;
+}
+
 }  // namespace
 
-std::vector<Column> columns(const tasks::Task& task) {
-  std::vector<Column> all = {
-      {"", "model", Better::neither},        {"", "heads", Better::neither},
-      {"", "parameters", Better::neither},   {"attention", "MACs", Better::lower},
-      {"relative", "MACs", Better::neither}, {"attention", "memory", Better::lower},
-  };
-  for (const tasks::FigureKind& kind : tasks::shown_in_tables(task.figures())) {
+std::vector<Column> columns(const std::vector<ComparedRun>& runs) {
+  std::vector<Column> all = {{.above = "", .name = "model", .words = true}};
+  const std::vector<std::string> keys = keys_of(runs);
+  for (const std::string& key : keys) {
+    all.push_back({.above = "tuned", .name = short_key(key, keys)});
+  }
+  all.push_back({.above = "", .name = "heads", .words = true});
+  all.push_back({"", "parameters"});
+  all.push_back({"attention", "MACs", Better::lower});
+  all.push_back({"relative", "MACs"});
+  all.push_back({"attention", "memory", Better::lower});
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(runs.front().task().figures())) {
     const std::size_t blank = kind.words.rfind(' ');
     all.push_back(blank == std::string::npos
                       ? Column{"validation", kind.words, kind.better}
                       : Column{kind.words.substr(0, blank), kind.words.substr(blank + 1), kind.better});
+    if (kind.shown == tasks::Shown::headline && has_intervals(runs)) {
+      all.push_back({"paired", "difference"});
+    }
   }
   all.push_back({"tokens per", "second", Better::higher});
   all.push_back({"peak", "memory", Better::lower});
@@ -47,29 +73,53 @@ std::vector<Column> columns(const tasks::Task& task) {
   return all;
 }
 
-std::vector<Cell> row_of(const ComparedRun& run, const ComparedRun& first) {
+std::vector<Cell> row_of(const ComparedRun& run, const std::vector<ComparedRun>& runs) {
+  const ComparedRun& first = runs.front();
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double macs = number(run.attention_macs), memory = number(run.attention_memory);
-  const double peak = number(run.result.peak_memory_bytes);
-  const train::TrainResult& r = run.result;
+  const double parameters = number(run.result().parameters), peak = run.peak_memory_bytes();
   const config::AttentionOptions& attention = run.config.model.attention;
-  std::vector<Cell> cells = {
-      {shorten(run.name, 24), 0.0},
-      {attention.projection->heads_text(attention), 0.0},
-      {short_number(number(r.parameters)), number(r.parameters)},
-      {short_number(macs), macs},
-      {ratio_text(against(macs, number(first.attention_macs))), macs},
-      {short_number(memory), memory},
-  };
-  const tasks::Figures figures = r.figures();
-  for (const tasks::FigureKind& kind : tasks::shown_in_tables(run.task().figures())) {
-    const double value = tasks::figure(figures, kind.name);
-    cells.push_back({kind.shown == tasks::Shown::headline ? plain_number(value) : fmt::format("{:.3f}", value), value});
+  std::vector<Cell> cells = {{shorten(run.name, 24), 0.0}};
+  for (const auto& [key, value] : run.values) {
+    cells.push_back({shorten(value, 24), 0.0});
   }
-  cells.push_back({short_number(r.tokens_per_second), r.tokens_per_second});
+  cells.push_back({attention.projection->heads_text(attention), 0.0});
+  cells.push_back({short_number(parameters), parameters});
+  cells.push_back({short_number(macs), macs});
+  cells.push_back({ratio_text(against(macs, number(first.attention_macs))), macs});
+  cells.push_back({short_number(memory), memory});
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(run.task().figures())) {
+    const std::vector<double> values = run.over_seeds(kind.name);
+    const double value = mean(values);
+    const bool headline = kind.shown == tasks::Shown::headline;
+    cells.push_back({headline ? with_deviation(value, sample_deviation(values)) : fmt::format("{:.3f}", value), value});
+    if (headline && has_intervals(runs)) {
+      const std::optional<Interval> difference = headline_difference(run, first);
+      cells.push_back({&run == &first || !difference ? "" : interval_text(*difference), 0.0});
+    }
+  }
+  const double speed = run.mean_of(&train::TrainResult::tokens_per_second);
+  const double seconds = run.mean_of(&train::TrainResult::seconds);
+  cells.push_back({short_number(speed), speed});
   cells.push_back({format_bytes(peak), peak});
-  cells.push_back({format_duration(r.seconds), r.seconds});
+  cells.push_back({format_duration(seconds), seconds});
   return cells;
+}
+
+std::vector<std::string> tuning_lines(const std::vector<ComparedRun>& runs) {
+  std::vector<std::string> lines;
+  for (const ComparedRun& run : runs) {
+    std::string line;
+    for (const Tried& tried : run.tried) {
+      line += fmt::format("{}{}: {}{}", line.empty() ? "" : "; ", describe(tried.values),
+                          std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged",
+                          tried.chosen ? " (taken)" : "");
+    }
+    if (!line.empty()) {
+      lines.push_back(run.name + ": " + line);
+    }
+  }
+  return lines;
 }
 
 std::string render_table(const std::vector<ComparedRun>& runs) {
@@ -77,13 +127,14 @@ std::string render_table(const std::vector<ComparedRun>& runs) {
   if (runs.empty()) {
     return "";
   }
-  for (const Column& column : columns(runs.front().task())) {
+  const std::vector<Column> all = columns(runs);
+  for (const Column& column : all) {
     lines[0].push_back(column.above);
     lines[1].push_back(column.name);
   }
   for (const ComparedRun& run : runs) {
     lines.emplace_back();
-    for (const Cell& cell : row_of(run, runs.front())) {
+    for (const Cell& cell : row_of(run, runs)) {
       lines.back().push_back(cell.text);
     }
   }
@@ -95,9 +146,17 @@ std::string render_table(const std::vector<ComparedRun>& runs) {
       for (const auto& other : lines) {
         room = std::max(room, width(other[i]));
       }
-      row += (i == 0 ? "" : "  ") + padded(line[i], room, i < 2);
+      row += (i == 0 ? "" : "  ") + padded(line[i], room, all[i].words);
     }
     text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  const std::vector<std::string> tuning = tuning_lines(runs);
+  if (!tuning.empty()) {
+    text += fmt::format("\nTuned with the first seed, by the validation {}:\n",
+                        tasks::headline(runs.front().task().figures()).words);
+  }
+  for (const std::string& line : tuning) {
+    text += line + "\n";
   }
   return text;
 }

@@ -12,7 +12,8 @@ using tasks::Better;
 
 struct Column {
   std::string above, name;  // the heading's two lines
-  Better better;
+  Better better = Better::neither;
+  bool words = false;  // text, which begins at the left, rather than figures
 };
 
 struct Cell {
@@ -20,7 +21,11 @@ struct Cell {
   double value;
 };
 
-std::vector<Column> columns(const tasks::Task& task);
-std::vector<Cell> row_of(const ComparedRun& run, const ComparedRun& first);
+// Of one table: `runs` must not be empty, and the first is what the others are compared with.
+std::vector<Column> columns(const std::vector<ComparedRun>& runs);
+std::vector<Cell> row_of(const ComparedRun& run, const std::vector<ComparedRun>& runs);
+
+// What was tried before, a line a combination: "dense: learning_rate 0.0003: 7.91; learning_rate 0.001: 7.58 (taken)".
+std::vector<std::string> tuning_lines(const std::vector<ComparedRun>& runs);
 
 }  // namespace headroom::analysis

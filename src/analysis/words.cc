@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "markup.h"
+#include "statistics.h"
 
 namespace headroom::analysis {
 namespace {
@@ -45,28 +46,44 @@ std::string the_rest(const std::vector<ComparedRun>& runs, const std::array<cons
 
 }  // namespace
 
-const tasks::Task& ComparedRun::task() const {
-  return tasks::task_for(config.model, "compare: " + name);
-}
-
-double ComparedRun::headline() const {
-  return tasks::figure(result.figures(), tasks::headline(task().figures()).name);
+std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other) {
+  const std::string& figure = tasks::headline(run.task().figures()).name;
+  return paired_difference(run.over_seeds(figure), other.over_seeds(figure));
 }
 
 std::string headline_against(const ComparedRun& run, const ComparedRun& other) {
   const double percent = 100.0 * (run.headline() / other.headline() - 1.0);
-  const std::string than = fmt::format("{} ({})", other.name, plain_number(other.headline()));
+  std::string than = fmt::format("{} ({})", other.name, plain_number(other.headline()));
   if (!std::isfinite(percent)) {
     return "not comparable with " + than;
   }
-  if (std::abs(percent) < 0.05) {
+  const std::optional<Interval> difference = headline_difference(run, other);
+  if (difference) {
+    than = fmt::format("{} ({}; paired difference {}{})", other.name, plain_number(other.headline()),
+                       interval_text(*difference), difference->excludes_zero() ? "" : ", which includes zero");
+    if (!difference->excludes_zero()) {
+      return "not significantly different from " + than;
+    }
+  } else if (std::abs(percent) < 0.05) {
     return "the same as " + than;
   }
-  return fmt::format("{:.1f}% {} than {}", std::abs(percent), percent < 0.0 ? "lower" : "higher", than);
+  const bool tiny = std::abs(percent) < 0.05;
+  return fmt::format("{} {} than {}", tiny ? "less than 0.1%" : fmt::format("{:.1f}%", std::abs(percent)),
+                     percent < 0.0 ? "lower" : "higher", than);
 }
 
 std::string caution(const std::vector<ComparedRun>& runs) {
-  return runs.size() < 2 ? "" : " Each model was trained once: a difference of a few percent may be chance.";
+  if (runs.size() < 2) {
+    return "";
+  }
+  const auto fewer = [](const ComparedRun& a, const ComparedRun& b) { return a.trained.size() < b.trained.size(); };
+  const auto [fewest, most] = std::minmax_element(runs.begin(), runs.end(), fewer);
+  if (fewest->trained.size() < 2) {
+    return fmt::format(" {} trained once: a difference of a few percent may be chance.",
+                       most->trained.size() < 2 ? "Each model was" : "Some models were");
+  }
+  return fmt::format(" Each model was trained with {}{} seeds: figures are means, brackets 95% intervals.",
+                     fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size());
 }
 
 std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
@@ -81,10 +98,10 @@ std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
       "the same attention MACs");
   add(static_cast<double>(run.attention_memory), static_cast<double>(other.attention_memory), "attention memory",
       "the same attention memory");
-  add(run.result.seconds, other.result.seconds, "training time", "the same training time");
-  add(static_cast<double>(run.result.peak_memory_bytes), static_cast<double>(other.result.peak_memory_bytes),
-      "peak memory", "the same peak memory");
-  add(static_cast<double>(run.result.parameters), static_cast<double>(other.result.parameters), "parameters",
+  add(run.mean_of(&train::TrainResult::seconds), other.mean_of(&train::TrainResult::seconds), "training time",
+      "the same training time");
+  add(run.peak_memory_bytes(), other.peak_memory_bytes(), "peak memory", "the same peak memory");
+  add(static_cast<double>(run.result().parameters), static_cast<double>(other.result().parameters), "parameters",
       "as many parameters");
   return enumerated(costs);
 }
@@ -99,14 +116,17 @@ std::string conclude(const std::vector<ComparedRun>& runs) {
     return kind.better == tasks::Better::higher ? a.headline() > b.headline() : a.headline() < b.headline();
   };
   const ComparedRun& best = *std::min_element(runs.begin(), runs.end(), better);
+  const std::vector<double> values = best.over_seeds(kind.name);
   if (runs.size() == 1) {
-    return fmt::format("{} has a validation {} of {} after {}.", best.name, kind.words, plain_number(best.headline()),
-                       counted(static_cast<std::size_t>(best.result.steps), "step"));
+    const std::string seeds = values.size() < 2 ? "" : fmt::format(" (mean and deviation of {} seeds)", values.size());
+    return fmt::format("{} has a validation {} of {}{} after {}.", best.name, kind.words,
+                       with_deviation(mean(values), sample_deviation(values)), seeds,
+                       counted(static_cast<std::size_t>(best.result().steps), "step"));
   }
   // The pair that the sentence weighs: the best against the first or, where that is the same run, the next best.
   const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
-  std::string text =
-      fmt::format("{} has the best validation {}, {}", best.name, kind.words, plain_number(best.headline()));
+  std::string text = fmt::format("{} has the best{} validation {}, {}", best.name, values.size() < 2 ? "" : " mean",
+                                 kind.words, with_deviation(mean(values), sample_deviation(values)));
   if (&best == &first) {
     text += fmt::format("; {} follows with {}, {}, at {}", other.name, plain_number(other.headline()),
                         headline_against(other, first), costs_against(other, first));

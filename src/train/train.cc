@@ -176,10 +176,10 @@ class Run {
   }
 
   [[noreturn]] void refuse(std::string_view what, std::int64_t step) const {
-    fail(
+    throw DivergedError(fmt::format(
         "train: {} at step {}: training stopped; the last good checkpoint is {}; try a lower train.learning_rate, "
         "more train.warmup_steps, a smaller train.clip_norm or train.precision = \"fp32\"",
-        what, step, saved_.empty() ? std::string("none") : saved_.string());
+        what, step, saved_.empty() ? std::string("none") : saved_.string()));
   }
 
   TrainResult result() const {

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 
+#include "analysis/runs.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
@@ -76,10 +78,10 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
   EXPECT_FALSE(result.interrupted);
   EXPECT_TRUE(result.notes.empty()) << result.notes.front();
   for (const ComparedRun& run : result.runs) {
-    EXPECT_EQ(run.result.steps, 6);
-    EXPECT_EQ(run.result.validation.size(), 3u);
+    EXPECT_EQ(run.result().steps, 6);
+    EXPECT_EQ(run.result().validation.size(), 3u);
     EXPECT_GT(run.headline(), 1.0);
-    EXPECT_GT(run.result.peak_memory_bytes, 0);
+    EXPECT_GT(run.result().peak_memory_bytes, 0);
     EXPECT_GT(run.attention_macs, 0);
     EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "result.json"));
     ASSERT_EQ(run.samples.size(), 1u);
@@ -112,9 +114,9 @@ TEST_F(CompareTest, KeepsFinishedRunsAndResumesTheOther) {
   const CompareResult again = compare(request());
   EXPECT_TRUE(fs::exists(again.report));
   EXPECT_EQ(read_text_file(folder_ / "out" / "four" / "result.json"), kept);
-  EXPECT_EQ(again.runs[0].result.seconds, whole.runs[0].result.seconds);
-  EXPECT_EQ(again.runs[1].result.parameters_sha256, whole.runs[1].result.parameters_sha256);
-  EXPECT_EQ(again.runs[1].result.validation.size(), 3u);
+  EXPECT_EQ(again.runs[0].result().seconds, whole.runs[0].result().seconds);
+  EXPECT_EQ(again.runs[1].result().parameters_sha256, whole.runs[1].result().parameters_sha256);
+  EXPECT_EQ(again.runs[1].result().validation.size(), 3u);
   // Its first line holds a measured time, which training afresh would have changed.
   const std::string first_line = metrics.substr(0, metrics.find('\n') + 1);
   EXPECT_EQ(read_text_file(one / "metrics.jsonl").substr(0, first_line.size()), first_line);
@@ -134,6 +136,124 @@ TEST_F(CompareTest, InterruptedByCtrlCGoesOnLater) {
       ::testing::ExitedWithCode(77), "");
   EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json"));
   EXPECT_EQ(compare(request()).runs.size(), 2u);
+}
+
+TEST_F(CompareTest, EverySeedIsARunAndMoreOfThemUseWhatIsThere) {
+  CompareRequest r = request();
+  const CompareResult one = compare(r);
+  const std::string kept = read_text_file(folder_ / "out" / "four" / "result.json");
+  r.seeds = 3;
+  const CompareResult three = compare(r);
+  EXPECT_EQ(read_text_file(folder_ / "out" / "four" / "result.json"), kept);
+  ASSERT_EQ(three.runs.size(), 2u);
+  for (const ComparedRun& run : three.runs) {
+    ASSERT_EQ(run.trained.size(), 3u);
+    EXPECT_EQ(run.trained[1].seed, 2);
+    EXPECT_NE(run.trained[0].result.parameters_sha256, run.trained[1].result.parameters_sha256);
+    EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "seed_3" / "result.json"));
+    const std::vector<double> losses = run.over_seeds("loss");
+    EXPECT_DOUBLE_EQ(run.headline(), (std::exp(losses[0]) + std::exp(losses[1]) + std::exp(losses[2])) / 3.0);
+  }
+  EXPECT_EQ(folder_config(folder_ / "out" / "one" / "seed_2").train.seed, 2);
+  EXPECT_EQ(three.runs[0].result().parameters_sha256, one.runs[0].result().parameters_sha256);
+
+  const Json json = to_json(three).at("runs");
+  ASSERT_EQ(json.at(1).at("seeds").size(), 3u);
+  for (const char* key : {"seed", "validation_loss", "train_loss", "parameters_sha256", "seconds"}) {
+    EXPECT_TRUE(json.at(1).at("seeds").at(2).contains(key)) << key;
+  }
+  EXPECT_EQ(json.at(1).at("validation_loss"), json.at(1).at("seeds").at(0).at("validation_loss"));
+  double sum = 0.0;
+  for (const Json& seed : json.at(1).at("seeds")) {
+    sum += seed.at("validation_loss").get<double>();
+  }
+  EXPECT_NEAR(json.at(1).at("validation_loss_mean").get<double>(), sum / 3.0, 1e-12);
+  EXPECT_GT(json.at(1).at("validation_loss_std").get<double>(), 0.0);
+  EXPECT_GT(json.at(1).at("perplexity_std").get<double>(), 0.0);
+  const Json& difference = json.at(1).at("difference");
+  EXPECT_NEAR(difference.at("mean").get<double>(), sum / 3.0 - json.at(0).at("validation_loss_mean").get<double>(),
+              1e-12);
+  EXPECT_LT(difference.at("low").get<double>(), difference.at("high").get<double>());
+  EXPECT_TRUE(json.at(0).at("difference").is_null());
+  EXPECT_TRUE(to_json(one).at("runs").at(1).at("difference").is_null());
+  EXPECT_NE(to_json_line(to_json(one)).find("\"validation_loss_std\":null"), std::string::npos);
+  EXPECT_NE(three.conclusion.find("3 seeds"), std::string::npos) << three.conclusion;
+}
+
+TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
+  CompareRequest r = request();
+  r.seeds = 2;
+  r.tune = {{"train.learning_rate", {"1e-6", "0.01"}}};
+  const CompareResult two = compare(r);
+  for (const ComparedRun& run : two.runs) {
+    EXPECT_EQ(run.values, (Values{{"train.learning_rate", "0.01"}})) << "one that hardly learns in six steps lost";
+    ASSERT_EQ(run.tried.size(), 2u);
+    EXPECT_TRUE(run.tried[1].chosen && !run.tried[0].chosen);
+    EXPECT_GT(run.tried[0].headline, run.tried[1].headline);
+    EXPECT_EQ(run.config.train.learning_rate, 0.01);
+    EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "train.learning_rate=0.01" / "seed_2" / "result.json"));
+    EXPECT_FALSE(fs::exists(folder_ / "out" / run.name / "train.learning_rate=1e-06" / "seed_2"));
+  }
+  ASSERT_EQ(two.notes.size(), 2u) << "no remark on differing learning rates, one a model on the edge";
+  EXPECT_EQ(two.notes[0],
+            "four: its best train.learning_rate, 0.01, is the largest of those tried: a better one may lie beyond.");
+  const std::string page = read_text_file(two.report);
+  EXPECT_NE(page.find("learning_rate 1e-06"), std::string::npos);
+  EXPECT_NE(render_table(two.runs).find("learning_rate 0.01: "), std::string::npos) << render_table(two.runs);
+  const Json json = to_json(two).at("runs").at(0);
+  EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
+  EXPECT_EQ(json.at("tried").at(1).at("chosen"), true);
+
+  // A value that lies between: only its runs are new.
+  const std::string kept = two.runs[0].trained[1].result.parameters_sha256;
+  const auto written = fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json");
+  r.tune[0].values = {"1e-6", "0.01", "1e-5"};
+  EXPECT_EQ(compare(r).runs[0].trained[1].result.parameters_sha256, kept);
+  EXPECT_EQ(fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json"), written);
+}
+
+TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
+  CompareRequest r = request();
+  r.configs.resize(1);
+  r.tune = {{"train.learning_rate", {"1e30", "0.001"}}};
+  for (int again = 0; again < 2; ++again) {
+    const CompareResult result = compare(r);
+    EXPECT_EQ(result.runs[0].values[0].second, "0.001");
+    EXPECT_TRUE(std::isnan(result.runs[0].tried[0].headline));
+    EXPECT_NE(render_table(result.runs).find("learning_rate 1e+30: diverged"), std::string::npos);
+  }
+  r.tune[0].values = {"1e30", "1e31"};
+  EXPECT_THROW(compare(r), Error);
+  r.tune.clear();
+  r.configs[0].config.train.learning_rate = 1e30;
+  EXPECT_THROW(compare(r), train::DivergedError);
+}
+
+TEST_F(CompareTest, RefusesWhatCannotBeTuned) {
+  const std::vector<std::pair<Variation, std::string>> cases = {
+      {{"train.seed", {"1", "2"}}, "--seeds"},
+      {{"train.learning_rte", {"1"}}, "train.learning_rate"},
+      {{"train.learning_rate", {"1", "fast"}}, "train.learning_rate"},
+      {{"train.learning_rate", {"1e-3", "0.001"}}, "named twice"},
+      {{"model.attention.n_heads", {"4", "0"}}, "model.attention.n_heads"},
+      {{"train.evaluate_tokens", {"4", "0"}}, "cannot be compared"},
+  };
+  for (const auto& [variation, says] : cases) {
+    CompareRequest r = request();
+    r.tune = {variation};
+    try {
+      compare(r);
+      FAIL() << "accepted " << variation.key;
+    } catch (const MisuseError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+    r.tune = {{"train.clip_norm", {"1"}}, {"train.clip_norm", {"2"}}};
+    EXPECT_THROW(compare(r), MisuseError);
+    r.tune.clear();
+    r.seeds = 0;
+    EXPECT_THROW(compare(r), MisuseError);
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
 TEST_F(CompareTest, RefusesAFolderOfOtherRuns) {

@@ -64,7 +64,7 @@ TEST_F(DemoTest, SaysWhatCameOut) {
       "times "
       "the attention MACs, the same attention memory, the same training time, the same peak memory and as many "
       "parameters. Each model was trained once: a difference of a few percent may be chance.");
-  runs[2].result.validation.back().figures["perplexity"] = 8.0;
+  runs[2].trained[0].result.validation.back().figures["perplexity"] = 8.0;
   const std::string lost = conclude_demo(runs);
   EXPECT_NE(lost.find("8.00: 5.5% higher than dense_h8 (7.58), which has 8, and 2.3% lower than dense_h2"),
             std::string::npos)

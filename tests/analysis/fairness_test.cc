@@ -52,6 +52,15 @@ TEST(Fairness, OtherBudgetsAndTrainingAreSaid) {
   EXPECT_EQ(notes[2], "train.learning_rate differs: 0.001 (a, c) and 0.5 (b).");
 }
 
+TEST(Fairness, NothingIsSaidOfKeysThatAreExpectedToDiffer) {
+  std::vector<NamedConfig> configs = two();
+  configs[1].config.train.learning_rate = 0.5;
+  configs[1].config.train.clip_norm = 0.5;
+  const std::vector<std::string> notes = check_fairness(configs, {"train.learning_rate"});
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(notes[0].starts_with("train.clip_norm differs")) << notes[0];
+}
+
 TEST(Fairness, NamesMustBeFoldersOfTheirOwn) {
   EXPECT_NE(refusal({}).find("at least one"), std::string::npos);
   std::vector<NamedConfig> configs = two();

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <regex>
 
 #include "analysis/example.h"
@@ -9,6 +10,7 @@ namespace headroom::analysis {
 namespace html_test {
 
 using testing::example_run;
+using testing::example_seeds;
 
 CompareResult example_result() {
   CompareResult result;
@@ -65,6 +67,25 @@ TEST(Report, ShowsEverythingThatWasCompared) {
   EXPECT_NE(html.find("d_model = 256"), std::string::npos) << "the resolved config";
 }
 
+TEST(Report, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
+  CompareResult result = example_result();
+  result.runs = {example_seeds("a", {7.0, 7.2}), example_seeds("b", {8.0, 8.1}, 400)};
+  for (ComparedRun& run : result.runs) {
+    run.values = {{"train.learning_rate", "0.001"}};
+    run.tried = {{{{"train.learning_rate", "0.001"}}, 7.0, true},
+                 {{{"train.learning_rate", "1e+30"}}, std::nan(""), false}};
+  }
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(count(html, "<svg class='chart'"), 9u) << "two curves, the differences, six bars";
+  EXPECT_EQ(count(html, "class='band s1'"), 2u);
+  EXPECT_EQ(count(html, "class='reach s1'"), 1u);
+  EXPECT_NE(html.find("7.10 \u00b1 0.14"), std::string::npos);
+  EXPECT_NE(html.find("<td class='text'>learning_rate 1e+30</td><td>diverged</td>"), std::string::npos);
+  EXPECT_EQ(html.find("one run a model"), std::string::npos);
+  EXPECT_NE(html.find("1 and 2: of parameters"), std::string::npos);
+}
+
 TEST(Report, NeedsNoNetworkAndNoScript) {
   const std::string html = render_report(example_result());
   for (const char* part : {"http:", "https:", "<script", "<link", "@import", "url(", "src="}) {
@@ -86,7 +107,7 @@ TEST(Report, CannotBeBrokenByTextFromOutside) {
   result.prompts = {evil};
   result.notes = {evil};
   for (ComparedRun& run : result.runs) {
-    run.name = run.machine = evil;
+    run.name = run.trained[0].machine = evil;
     run.samples = {evil};
     run.config.tokenizer.model = evil;
   }
@@ -100,7 +121,7 @@ TEST(Report, CannotBeBrokenByTextFromOutside) {
 TEST(Report, StandsOneRunWithoutHistoryOrSample) {
   CompareResult result = example_result();
   result.runs.resize(1);
-  result.runs[0].result.validation.clear();
+  result.runs[0].trained[0].result.validation.clear();
   result.prompts.clear();
   const std::string html = render_report(result);
   expect_well_formed(html);

@@ -39,6 +39,16 @@ TEST(Markup, NumbersKeepThreeDigits) {
   EXPECT_EQ(ratio_text(0.37641), "0.376x");
 }
 
+TEST(Markup, SpreadsKeepTwoDigits) {
+  EXPECT_EQ(with_deviation(7.3749, std::nan("")), "7.37");
+  EXPECT_EQ(with_deviation(7.3749, 0.0), "7.37");
+  EXPECT_EQ(with_deviation(7.3749, 0.052), "7.375 \u00b1 0.052");
+  EXPECT_EQ(with_deviation(1204.2, 31.0), "1204 \u00b1 31");
+  EXPECT_EQ(with_deviation(std::nan(""), 1.0), "not finite");
+  EXPECT_EQ(interval_text({-0.2144, -0.3, -0.1288}), "-0.214 [-0.300, -0.129]");
+  EXPECT_EQ(interval_text({12, 2, 22}), "12 [2, 22]");
+}
+
 TEST(Markup, ListsRead) {
   EXPECT_EQ(enumerated({}), "");
   EXPECT_EQ(enumerated({"a"}), "a");

@@ -88,6 +88,31 @@ TEST(LineChart, LeavesOutWhatCannotBeDrawn) {
   EXPECT_EQ(line_chart(chart_of({{{0, 7}}})).find("nan"), std::string::npos) << "one point, at step 0";
 }
 
+TEST(LineChart, ShowsTheWholeBand) {
+  LineChart chart = chart_of({{{100, 20}, {1000, 8}}});
+  chart.lines[0].band = {{100, 15, 25}, {1000, 4, 12}};
+  const std::string svg = line_chart(chart);
+  const std::size_t band = svg.find("class='band s0' d='M");
+  ASSERT_NE(band, std::string::npos) << svg;
+  EXPECT_EQ(svg.find("class='band", band + 1), std::string::npos);
+  EXPECT_NE(svg.find(">5</text>"), std::string::npos) << "the axis reaches as low as the band: " << svg;
+}
+
+TEST(IntervalChart, ShowsZeroAndWhereIntervalsLie) {
+  const std::string svg = interval_chart(
+      {.title = "t",
+       .rows = {{"a", {-2, -3, -1}, "-2", 1}, {"b", {0.5, -1, 2}, "0.5", 2}, {"<c>", {0, 0, 0}, "0", 3}}});
+  const std::vector<double> means = numbers_after(svg, "<circle class='end s[0-9]' cx='");
+  ASSERT_EQ(means.size(), 3u);
+  EXPECT_LT(means[0], means[2]);
+  EXPECT_LT(means[2], means[1]);
+  const std::vector<double> zero = numbers_after(svg, "<path class='axis' d='M");
+  ASSERT_EQ(zero.size(), 1u);
+  EXPECT_NEAR(zero[0], means[2], 0.11);
+  EXPECT_EQ(svg.find("<c>"), std::string::npos);
+  EXPECT_EQ(interval_chart({.title = "t", .rows = {{"a", {0, 0, 0}, "0", 0}}}).find("nan"), std::string::npos);
+}
+
 TEST(BarChart, LengthsAreProportional) {
   const std::string svg = bar_chart({.title = "t",
                                      .bars = {{.name = "a", .value = 200, .text = "200", .style = 0},

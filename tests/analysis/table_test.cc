@@ -10,6 +10,7 @@ namespace headroom::analysis {
 namespace table_test {
 
 using testing::example_run;
+using testing::example_seeds;
 
 TEST(Table, HasALineARunWithItsFigures) {
   ComparedRun dense = example_run("dense_h8", 7.58), switchhead = example_run("switchhead_h2", 7.37, 376);
@@ -28,6 +29,15 @@ TEST(Table, HasALineARunWithItsFigures) {
   EXPECT_NE(lines[3].find("2 (2/4 experts)"), std::string::npos) << lines[3];
   EXPECT_EQ(lines[2].size(), lines[3].size()) << "columns are aligned";
   EXPECT_LE(lines[2].size(), 150u);
+}
+
+TEST(Table, OfSeveralSeedsShowsDeviationsAndDifferences) {
+  const std::string table =
+      render_table({example_seeds("dense", {7.5, 7.7, 7.6}), example_seeds("moa", {7.0, 7.3, 7.1}, 376)});
+  EXPECT_NE(table.find("difference"), std::string::npos) << table;
+  EXPECT_NE(table.find("7.60 \u00b1 0.10"), std::string::npos) << table;
+  EXPECT_NE(table.find("-0.47 [-0.61, -0.32]"), std::string::npos) << table;
+  EXPECT_EQ(render_table({example_run("a", 7.0), example_run("b", 8.0)}).find("difference"), std::string::npos);
 }
 
 TEST(Table, CountsCharactersWhenItAligns) {

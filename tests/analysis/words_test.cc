@@ -8,6 +8,7 @@ namespace headroom::analysis {
 namespace words_test {
 
 using testing::example_run;
+using testing::example_seeds;
 
 bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -16,7 +17,7 @@ bool says(const std::string& text, const std::string& part) {
 TEST(Conclusion, SaysByHowMuchTheBestBeatsTheFirst) {
   ComparedRun dense = example_run("dense_h8", 7.58, 1000), few = example_run("dense_h2", 8.19, 1000);
   ComparedRun switchhead = example_run("switchhead_h2", 7.37, 376);
-  switchhead.result.seconds = 72.0;
+  switchhead.trained[0].result.seconds = 72.0;
   const std::string text = conclude({dense, few, switchhead});
   EXPECT_EQ(
       text,
@@ -42,6 +43,26 @@ TEST(Conclusion, DoesNotInventADifference) {
   EXPECT_FALSE(says(text, "0.0%")) << text;
 }
 
+TEST(Conclusion, ClaimsADifferenceOfSeveralSeedsWhereItsIntervalExcludesZero) {
+  const ComparedRun dense = example_seeds("dense", {7.5, 7.7, 7.6}), moa = example_seeds("moa", {7.0, 7.3, 7.1}, 376);
+  const std::string text = conclude({dense, moa});
+  EXPECT_EQ(text,
+            "moa has the best mean validation perplexity, 7.13 \u00b1 0.15, 6.1% lower than dense (7.60; paired "
+            "difference -0.47 [-0.61, -0.32]), at 0.38 times the attention MACs, the same attention memory, the same "
+            "training time, the same peak memory and as many parameters. Each model was trained with 3 seeds: figures "
+            "are means, brackets 95% intervals.");
+}
+
+TEST(Conclusion, ClaimsNoneWhereItIncludesZero) {
+  const std::string text = conclude(
+      {example_seeds("dense", {7.5, 7.7, 7.6}), example_seeds("moa", {7.3, 7.75, 7.5}), example_run("x", 9.0)});
+  EXPECT_TRUE(says(text, "7.52 \u00b1 0.23, not significantly different from dense (7.60; paired difference -0.08 ["))
+      << text;
+  EXPECT_TRUE(says(text, "], which includes zero), at the same attention MACs")) << text;
+  EXPECT_FALSE(says(text, "% lower")) << text;
+  EXPECT_TRUE(says(text, "Some models were trained once")) << text;
+}
+
 TEST(Conclusion, SpeaksOfOneRunToo) {
   EXPECT_EQ(conclude({example_run("a", 7.0)}), "a has a validation perplexity of 7.00 after 100 steps.");
 }
@@ -57,7 +78,7 @@ TEST(Conclusion, GivesOnlyTheRangeOfMany) {
 
 TEST(Conclusion, LeavesOutCostsThatAreNotKnown) {
   ComparedRun a = example_run("a", 7.0), b = example_run("b", 6.0);
-  a.result.seconds = 0.0;
+  a.trained[0].result.seconds = 0.0;
   EXPECT_FALSE(says(costs_against(b, a), "time")) << costs_against(b, a);
 }
 

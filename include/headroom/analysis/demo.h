@@ -2,6 +2,7 @@
 // with 8 and with 2, on the corpus that is always there.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ struct DemoRequest {
   std::filesystem::path out = "runs/demo";
   std::filesystem::path cache;         // prepared data
   std::vector<std::string> overrides;  // "key=value" for all three models: "train.steps=100"
+  std::int64_t seeds = 1;              // trainings of each model
   std::string command;
 };
 

@@ -55,13 +55,16 @@ struct Generate {
 
 struct Compare {
   std::vector<std::string> configs, set, prompts;
+  std::vector<std::string> tune;  // "key=value,value,..."
   std::string out;
+  std::int64_t seeds = 1;
   std::int64_t sample_tokens = 120;
 };
 
 struct Demo {
   std::string out = "runs/demo";
   std::vector<std::string> set;
+  std::int64_t seeds = 1;
 };
 
 struct Golden {

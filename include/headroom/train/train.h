@@ -9,9 +9,16 @@
 #include <vector>
 
 #include "headroom/config/config.h"
+#include "headroom/core/error.h"
 #include "headroom/tasks/figures.h"
 
 namespace headroom::train {
+
+// The loss or a gradient stopped being finite.
+class DivergedError : public Error {
+ public:
+  using Error::Error;
+};
 
 struct TrainRequest {
   config::Config config;
@@ -45,7 +52,7 @@ struct TrainResult {
 
 // Trains and writes the run folder (interface: config.toml, metrics.jsonl, events.out.tfevents.*, checkpoints/).
 // Without `resume`, a folder that already holds a run is refused. Throws MisuseError for unusable data or options,
-// Error when the loss stops being finite: the message names the step, the last good checkpoint and what to try.
+// DivergedError when the loss stops being finite: the message names the step, the last good checkpoint and what to try.
 TrainResult train(const TrainRequest& request);
 
 // The learning rate of `step` (0-based) under the options' schedule, f = final_learning_rate, w = warmup_steps:

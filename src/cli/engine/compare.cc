@@ -29,6 +29,10 @@ int run(const Compare& command, const EngineRequest& request) {
   catch_interrupts();
   analysis::CompareRequest job;
   job.configs = analysis::load_configs(command.configs, overrides(command.set, request));
+  job.seeds = command.seeds;
+  for (const std::string& text : command.tune) {
+    job.tune.push_back(analysis::parse_variation(text, "compare: --tune"));
+  }
   job.out = command.out;
   job.cache = cache_folder();
   job.prompts = command.prompts;
@@ -43,6 +47,7 @@ int run(const Demo& command, const EngineRequest& request) {
   job.out = command.out;
   job.cache = cache_folder();
   job.overrides = overrides(command.set, request);
+  job.seeds = command.seeds;
   job.command = request.command_line;
   return print(analysis::demo(job), request.output);
 }

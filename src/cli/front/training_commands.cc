@@ -137,17 +137,36 @@ void add_generate(Program& program) {
   program.add_threads(command);
 }
 
+void add_seeds(CLI::App& command, std::int64_t& seeds) {
+  command
+      .add_option("--seeds", seeds,
+                  "train each model N times, with train.seed, train.seed + 1, ...: means, deviations and the paired "
+                  "difference with its 95% interval")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10000).description(""))
+      ->type_name("N");
+}
+
 void add_compare(Program& program) {
   auto options = std::make_shared<Compare>();
   CLI::App& command = program.add(
       program.root(), "compare", "Train models under the same budget; print a table and write DIR/report.html.",
-      "headroom compare demo/dense_h8 demo/switchhead_h2 --out runs/pair --set train.steps=300",
+      "headroom compare demo/dense_h8 demo/switchhead_h2 --out runs/pair --set train.steps=300\n"
+      "  headroom compare a.toml b.toml --out runs/fair --seeds 3 --tune train.learning_rate=5e-4,1e-3,2e-3",
       [&program, options] { return program.engine(*options); });
   command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is what the others are compared to")
       ->required()
       ->type_name("");
   command.add_option("--out", options->out, "folder of the runs and the report")->required()->type_name("DIR");
   add_set(command, options->set);
+  add_seeds(command, options->seeds);
+  command
+      .add_option(
+          "--tune", options->tune,
+          "each model first takes its own best of these values, found with the first seed; repeatable: its best "
+          "combination")
+      ->allow_extra_args(false)
+      ->type_name("KEY=V1,V2,...");
   command.add_option("--prompt", options->prompts, "beginning of a sample text (repeatable)")
       ->allow_extra_args(false)
       ->type_name("TEXT");
@@ -166,6 +185,7 @@ void add_demo(Program& program) {
       ->capture_default_str()
       ->type_name("DIR");
   add_set(command, options->set);
+  add_seeds(command, options->seeds);
   program.add_threads(command);
 }
 

@@ -1,5 +1,4 @@
-#include "svg.h"
-
+// Curves over a common axis.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,20 +6,20 @@
 #include <iterator>
 #include <limits>
 
+#include "drawing.h"
 #include "headroom/core/svg.h"
 #include "markup.h"
+#include "svg.h"
 
 namespace headroom::analysis {
 namespace {
 
 using svg::element;
 
-// The drawing's own units; the page scales it to the room there is.
-constexpr double kWidth = 480.0, kHeight = 330.0;
+constexpr double kHeight = 330.0;
 constexpr double kLeft = 44.0, kRight = 112.0, kTop = 12.0, kBottom = 40.0;
-constexpr double kLabelGap = 15.0;      // between the baselines of two direct labels
-constexpr std::size_t kLabelRoom = 14;  // characters of a name
-constexpr double kSteepPart = 0.1;      // of x, may be cut off at the top
+constexpr double kLabelGap = 15.0;  // between the baselines of two direct labels
+constexpr double kSteepPart = 0.1;  // of x, may be cut off at the top
 
 struct Scale {
   double low, high, from, to;
@@ -42,23 +41,30 @@ std::vector<Point> drawable(const Line& line) {
   return points;
 }
 
-// A tick is round: no digits are lost.
-std::string tick_text(double tick) {
-  return tick >= 1e6   ? fmt::format("{:.6g} M", tick / 1e6)
-         : tick >= 1e4 ? fmt::format("{:.6g} k", tick / 1e3)
-                       : fmt::format("{:.6g}", tick);
+std::vector<Spread> drawable_band(const Line& line) {
+  std::vector<Spread> band;
+  for (const Spread& at : line.band) {
+    if (std::isfinite(at.x) && std::isfinite(at.high) && at.low > 0.0) {
+      band.push_back(at);
+    }
+  }
+  return band;
 }
 
-Frame frame_around(const std::vector<std::vector<Point>>& lines) {
-  double right = 0.0;
-  for (const auto& points : lines) {
-    right = points.empty() ? right : std::max(right, points.back().x);
-  }
-  double low = std::numeric_limits<double>::infinity(), high = 0.0;
-  for (const auto& points : lines) {
-    for (const Point& point : points) {
-      low = std::min(low, point.y);
-      high = point.x >= kSteepPart * points.back().x ? std::max(high, point.y) : high;
+Frame frame_around(const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
+  double right = 0.0, low = std::numeric_limits<double>::infinity(), high = 0.0;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const double end = lines[i].empty() ? 0.0 : lines[i].back().x;
+    const auto add = [&](double x, double least, double most) {
+      low = std::min(low, least);
+      high = x >= kSteepPart * end ? std::max(high, most) : high;
+    };
+    right = std::max(right, end);
+    for (const Point& point : lines[i]) {
+      add(point.x, point.y, point.y);
+    }
+    for (const Spread& at : drawable_band(chart.lines[i])) {
+      add(at.x, at.low, at.high);
     }
   }
   const double pad = std::max(0.06 * std::log(high / low), 0.01);
@@ -66,28 +72,35 @@ Frame frame_around(const std::vector<std::vector<Point>>& lines) {
           .log_y = {std::log(low) - pad, std::log(high) + pad, kHeight - kBottom, kTop}};
 }
 
-std::string style_class(const char* name, std::size_t style) {
-  return fmt::format("{} s{}", name, style % kStyles);
-}
-
-std::string text(const std::string& kind, double x, double y, const std::string& content) {
-  return element("text", {{"class", kind}, {"x", x}, {"y", y}}, content);
-}
-
 std::string axes(const Frame& frame, const std::string& x_label) {
   std::string drawing;
   for (const double tick : logarithmic_ticks(std::exp(frame.log_y.low), std::exp(frame.log_y.high))) {
     const double y = frame.y(tick);
     drawing += element("path", {{"class", "grid"}, {"d", svg::horizontal(kLeft, y, kWidth - kRight)}});
-    drawing += text("y", kLeft - 6, y + 4, tick_text(tick));
+    drawing += text_at("y", kLeft - 6, y + 4, tick_text(tick));
   }
   const double base = kHeight - kBottom;
   drawing += element("path", {{"class", "axis"}, {"d", svg::horizontal(kLeft, base, kWidth - kRight)}});
   for (const double tick : linear_ticks(0.0, frame.x.high, 5)) {
     drawing += element("path", {{"class", "axis"}, {"d", svg::vertical(frame.x(tick), base, base + 4)}});
-    drawing += text("x", frame.x(tick), base + 17, tick_text(tick));
+    drawing += text_at("x", frame.x(tick), base + 17, tick_text(tick));
   }
-  return drawing + text("x", (kLeft + kWidth - kRight) / 2, kHeight - 5, escape(x_label));
+  return drawing + text_at("x", (kLeft + kWidth - kRight) / 2, kHeight - 5, escape(x_label));
+}
+
+// The outline of a line's band: along its upper edge and back along the lower.
+std::string band_of(const Frame& frame, const Line& line) {
+  const std::vector<Spread> band = drawable_band(line);
+  std::vector<svg::Point> outline;
+  for (const Spread& at : band) {
+    outline.push_back({frame.x(at.x), frame.y(at.high)});
+  }
+  for (auto at = band.rbegin(); at != band.rend(); ++at) {
+    outline.push_back({frame.x(at->x), frame.y(at->low)});
+  }
+  return band.size() < 2
+             ? ""
+             : element("path", {{"class", style_class("band", line.style)}, {"d", svg::line_through(outline) + "Z"}});
 }
 
 std::string curve(const Frame& frame, const Line& line, const std::vector<Point>& points) {
@@ -99,7 +112,8 @@ std::string curve(const Frame& frame, const Line& line, const std::vector<Point>
         fmt::format("{}: {} at {}", escape(line.name), plain_number(point.y), short_number(point.x));
     dots += element("circle", {{"cx", at.x}, {"cy", at.y}, {"r", "6"}}, element("title", {}, title));
   }
-  return element("path", {{"class", style_class("line", line.style)}, {"d", svg::line_through(drawn)}}) +
+  return band_of(frame, line) +
+         element("path", {{"class", style_class("line", line.style)}, {"d", svg::line_through(drawn)}}) +
          element("g", {{"class", style_class("hover", line.style)}}, dots);
 }
 
@@ -140,18 +154,10 @@ std::string direct_labels(const Frame& frame, const LineChart& chart, const std:
     drawing += element("path", {{"class", style_class("leader", line.style)},
                                 {"d", svg::line_through({at, {x, at.y}, {x + 9, heights[n]}})}});
     drawing += element("circle", {{"class", style_class("end", line.style)}, {"cx", at.x}, {"cy", at.y}, {"r", "3.5"}});
-    drawing += text(style_class("label", line.style), x + 12, heights[n] + 4, escape(shorten(line.name, kLabelRoom)));
+    drawing +=
+        text_at(style_class("label", line.style), x + 12, heights[n] + 4, escape(shorten(line.name, kLabelRoom)));
   }
   return drawing;
-}
-
-std::string chart_of(double height, const std::string& title, const std::string& drawing) {
-  return element("svg",
-                 {{"class", "chart"},
-                  {"viewBox", fmt::format("0 0 {:.0f} {:.0f}", kWidth, height)},
-                  {"role", "img"},
-                  {"aria-label", title}},
-                 drawing);
 }
 
 }  // namespace
@@ -199,9 +205,9 @@ std::string line_chart(const LineChart& chart) {
     empty = empty && lines.back().empty();
   }
   if (empty) {
-    return chart_of(kHeight, chart.title, text("x", kWidth / 2, kHeight / 2, "nothing was measured"));
+    return chart_of(kHeight, chart.title, text_at("x", kWidth / 2, kHeight / 2, "nothing was measured"));
   }
-  const Frame frame = frame_around(lines);
+  const Frame frame = frame_around(chart, lines);
   std::string curves;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     curves += curve(frame, chart.lines[i], lines[i]);
@@ -216,38 +222,6 @@ std::string line_chart(const LineChart& chart) {
                                       {"viewBox", fmt::format("{} {} {} {}", kLeft, kTop, width, height)}},
                                      curves);
   return chart_of(kHeight, chart.title, axes(frame, chart.x_label) + inside + direct_labels(frame, chart, lines));
-}
-
-std::string bar_chart(const BarChart& chart) {
-  constexpr double kRow = 30.0, kNames = 112.0, kTexts = 84.0;
-  double longest = 0.0;
-  for (const Bar& bar : chart.bars) {
-    longest = std::isfinite(bar.value) ? std::max(longest, bar.value) : longest;
-  }
-  const double height = kRow * static_cast<double>(chart.bars.size()) + 4;
-  std::string drawing;
-  double y = 2.0;
-  for (const Bar& bar : chart.bars) {
-    const bool drawn = longest > 0.0 && std::isfinite(bar.value) && bar.value > 0.0;
-    const double length = drawn ? bar.value / longest * (kWidth - kNames - kTexts) : 0.0;
-    drawing +=
-        text("y", kNames - 8, y + 19, escape(shorten(bar.name, kLabelRoom)) + element("title", {}, escape(bar.name)));
-    drawing += element("rect", {{"class", style_class("bar", bar.style)},
-                                {"x", kNames},
-                                {"y", y + 4},
-                                {"width", length},
-                                {"height", kRow - 8},
-                                {"rx", "2"}});
-    drawing += text("value", kNames + length + 6, y + 19, escape(bar.text));
-    y += kRow;
-  }
-  drawing += element("path", {{"class", "axis"}, {"d", svg::vertical(kNames, 0.0, height)}});
-  return chart_of(height, chart.title, drawing);
-}
-
-std::string line_sample(std::size_t style) {
-  return element("svg", {{"class", "sample"}, {"viewBox", "0 0 30 10"}, {"aria-hidden", "true"}},
-                 element("path", {{"class", style_class("line", style)}, {"d", "M1 5H29"}}));
 }
 
 }  // namespace headroom::analysis

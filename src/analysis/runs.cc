@@ -1,0 +1,95 @@
+#include "runs.h"
+
+#include <torch/version.h>
+
+#include <utility>
+
+#include "fairness.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
+#include "headroom/train/compute.h"
+#include "markup.h"
+#include "result_file.h"
+
+namespace headroom::analysis {
+namespace {
+
+std::string describe_machine(const config::TrainOptions& options) {
+  const std::int64_t threads = options.threads == 0 ? physical_cores() : options.threads;
+  const at::Device device = train::resolve(options.device);
+  return fmt::format("{}, {}{}, {}, torch {}", cpu_name(), counted(static_cast<std::size_t>(threads), "thread"),
+                     device.is_cpu() ? "" : ", " + device.str(),
+                     config::name_of(train::resolve(options.precision, device)), TORCH_VERSION);
+}
+
+}  // namespace
+
+config::Config folder_config(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "config.toml";
+  return config::parse_config(read_text_file(file), file.string());
+}
+
+bool is_finished(const std::filesystem::path& folder) {
+  return std::filesystem::exists(folder / kResultFile);
+}
+
+void check_folder(const PlannedRun& run) {
+  if (!std::filesystem::exists(run.folder / "config.toml")) {
+    return;
+  }
+  const config::Config there = folder_config(run.folder);
+  config::Config here = run.config;
+  if (here.vocabulary_follows_tokenizer) {
+    here.model.vocabulary_size = there.model.vocabulary_size;
+  }
+  const std::string difference = first_difference(there, here);
+  if (!difference.empty()) {
+    misuse("compare: {} holds a run of another configuration ({}): choose another folder or remove it",
+           run.folder.string(), difference);
+  }
+}
+
+const TrainedRun& Runs::train(const PlannedRun& run, const Order& order) {
+  const TrainedRun* found = find(run);
+  if (found != nullptr && !found->diverged.empty() && !order.may_diverge) {
+    fail("{}: {}", order.title, found->diverged);
+  }
+  if (found != nullptr) {
+    log_info("{}: trained before, kept; remove {} to train it again", order.title, run.folder.string());
+    return *found;
+  }
+  return known_[run.folder] = train_anew(run, order);
+}
+
+const TrainedRun* Runs::find(const PlannedRun& run) {
+  auto found = known_.find(run.folder);
+  if (found == known_.end() && is_finished(run.folder)) {
+    TrainedRun there = read_result(run.folder / kResultFile, task_);
+    there.seed = run.config.train.seed;
+    found = known_.emplace(run.folder, std::move(there)).first;
+  }
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+TrainedRun Runs::train_anew(const PlannedRun& run, const Order& order) const {
+  TrainedRun trained{.seed = run.config.train.seed, .result = {}, .machine = {}, .diverged = {}};
+  try {
+    trained.result =
+        train::train({.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = order.title});
+  } catch (const train::DivergedError& error) {
+    if (!order.may_diverge) {
+      throw;
+    }
+    log_warning("{}: {}", order.title, error.what());
+    trained.diverged = error.what();
+  }
+  trained.machine = describe_machine(run.config.train);
+  if (!trained.result.interrupted) {
+    write_result(trained, task_, run.folder / kResultFile);
+  }
+  return trained;
+}
+
+}  // namespace headroom::analysis

@@ -1,0 +1,41 @@
+// The runs of a comparison: trained, resumed, or kept from before, each in a folder of its own.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "headroom/tasks/task.h"
+#include "plan.h"
+
+namespace headroom::analysis {
+
+// The config that a run folder was trained with.
+config::Config folder_config(const std::filesystem::path& folder);
+
+bool is_finished(const std::filesystem::path& folder);
+
+// Throws MisuseError when the planned run's folder holds a run of another configuration.
+void check_folder(const PlannedRun& run);
+
+class Runs {
+ public:
+  Runs(const tasks::Task& task, std::filesystem::path cache) : task_(task), cache_(std::move(cache)) {}
+
+  struct Order {
+    std::string title;         // in front of the progress bar
+    bool may_diverge = false;  // then TrainedRun::diverged says so; otherwise it is an Error
+  };
+  // The finished run, or one that was interrupted: result.interrupted says so.
+  const TrainedRun& train(const PlannedRun& run, const Order& order);
+  // The run in this folder if it has finished or was trained here, else null.
+  const TrainedRun* find(const PlannedRun& run);
+
+ private:
+  TrainedRun train_anew(const PlannedRun& run, const Order& order) const;
+  const tasks::Task& task_;
+  std::filesystem::path cache_;
+  std::map<std::filesystem::path, TrainedRun> known_;
+};
+
+}  // namespace headroom::analysis

@@ -1,0 +1,142 @@
+#include "summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "headroom/core/error.h"
+#include "headroom/cost/cost.h"
+#include "headroom/cost/report.h"
+#include "markup.h"
+#include "statistics.h"
+
+namespace headroom::analysis {
+namespace {
+
+double headline_of(const TrainedRun* run, const tasks::Task& task) {
+  return run == nullptr ? std::numeric_limits<double>::quiet_NaN()
+                        : tasks::figure(run->result.figures(), tasks::headline(task.figures()).name);
+}
+
+void add_costs(ComparedRun& run) {
+  const Json costs = cost::cost_json(run.name, run.config);
+  run.attention_macs = costs.at("attention_macs").get<std::int64_t>();
+  run.attention_memory = costs.at("attention_memory").get<std::int64_t>();
+  run.executed = costs.at("executed");
+}
+
+std::optional<double> as_number(const std::string& text) {
+  double number = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+// "x: the best train.learning_rate, 0.003, is the largest of those tried: ..."; empty where it is not, or where the
+// key's values are not numbers.
+std::string edge_remark(const ComparedRun& run, std::size_t key) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const Tried& tried : run.tried) {
+    const std::optional<double> value = as_number(tried.values[key].second);
+    if (!value) {
+      return "";
+    }
+    low = std::min(low, *value);
+    high = std::max(high, *value);
+  }
+  const auto& [name, text] = run.values[key];
+  const double chosen = as_number(text).value_or(0.0);
+  if (!(low < high) || (chosen != low && chosen != high)) {
+    return "";
+  }
+  return fmt::format("{}: its best {}, {}, is the {} of those tried: a better one may lie beyond.", run.name, name,
+                     text, chosen == low ? "smallest" : "largest");
+}
+
+}  // namespace
+
+std::size_t best_choice(const PlannedModel& model, Runs& runs, const tasks::Task& task) {
+  const bool higher = tasks::headline(task.figures()).better == tasks::Better::higher;
+  std::size_t best = 0;
+  double best_figure = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t i = 0; i < model.choices.size(); ++i) {
+    const double figure = headline_of(runs.find(model.choices[i]), task);
+    if (std::isfinite(figure) && !(higher ? figure <= best_figure : figure >= best_figure)) {
+      best = i;
+      best_figure = figure;
+    }
+  }
+  const bool all_diverged = std::all_of(model.choices.begin(), model.choices.end(), [&](const PlannedRun& choice) {
+    const TrainedRun* run = runs.find(choice);
+    return run != nullptr && !run->diverged.empty();
+  });
+  if (all_diverged) {
+    fail("{}: diverged with every value tried: {}", model.name, runs.find(model.choices.front())->diverged);
+  }
+  return best;
+}
+
+std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Task& task) {
+  std::vector<ComparedRun> lines;
+  for (const PlannedModel& model : plan.models) {
+    const std::size_t best = best_choice(model, runs, task);
+    const PlannedRun& chosen = model.choices[best];
+    ComparedRun line;
+    for (std::int64_t index = 0; index < plan.seeds; ++index) {
+      const TrainedRun* trained = runs.find(with_seed(chosen, index));
+      if (trained == nullptr) {
+        break;
+      }
+      line.trained.push_back(*trained);
+    }
+    if (line.trained.empty()) {
+      continue;
+    }
+    line.name = model.name;
+    line.config = folder_config(chosen.folder);
+    line.folder = chosen.folder;
+    line.values = chosen.values;
+    for (std::size_t i = 0; i < model.choices.size() && !chosen.values.empty(); ++i) {
+      if (const TrainedRun* tried = runs.find(model.choices[i]); tried != nullptr) {
+        line.tried.push_back({model.choices[i].values, headline_of(tried, task), i == best});
+      }
+    }
+    add_costs(line);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::vector<std::string> remarks(const std::vector<ComparedRun>& runs) {
+  std::vector<std::string> sentences, sizes, machines;
+  std::int64_t smallest = INT64_MAX, largest = 0;
+  for (const ComparedRun& run : runs) {
+    for (const TrainedRun& trained : run.trained) {
+      if (std::find(machines.begin(), machines.end(), trained.machine) == machines.end()) {
+        machines.push_back(trained.machine);
+      }
+    }
+    const std::int64_t parameters = run.result().parameters;
+    smallest = std::min(smallest, parameters);
+    largest = std::max(largest, parameters);
+    sizes.push_back(fmt::format("{} ({})", short_number(static_cast<double>(parameters)), run.name));
+  }
+  if (static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
+    sentences.push_back(fmt::format("The models are not of one size: {} parameters.", enumerated(sizes)));
+  }
+  if (machines.size() > 1) {
+    sentences.push_back(fmt::format("Times and memory were measured differently: {}.", enumerated(machines)));
+  }
+  for (const ComparedRun& run : runs) {
+    for (std::size_t key = 0; key < run.values.size(); ++key) {
+      if (std::string remark = edge_remark(run, key); !remark.empty()) {
+        sentences.push_back(std::move(remark));
+      }
+    }
+  }
+  return sentences;
+}
+
+}  // namespace headroom::analysis

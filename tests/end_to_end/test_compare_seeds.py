@@ -1,0 +1,102 @@
+"""Comparisons over several seeds and tuned values, killed and gone on with."""
+
+import re
+import statistics
+import subprocess
+import time
+
+import pytest
+
+import train_runs
+
+
+@pytest.fixture
+def configs(tmp_path):
+    """Two configs that differ in their projection."""
+    experts = train_runs.prepare(tmp_path)
+    dense = tmp_path / "dense.toml"
+    dense.write_text(experts.read_text().replace('"experts"', '"dense"'))
+    return dense, experts
+
+
+def arguments(configs, out, *more):
+    return ["compare", *configs, "--out", out, "--sample-tokens", 4, "--set", "train.steps=8", *more]
+
+
+def test_three_seeds(headroom, configs, tmp_path):
+    document = headroom.json(*arguments(configs, tmp_path / "out", "--seeds", 3))
+    dense, experts = document["runs"]
+    for run in dense, experts:
+        assert [seed["seed"] for seed in run["seeds"]] == [1, 2, 3]
+        losses = [seed["validation_loss"] for seed in run["seeds"]]
+        assert run["validation_loss"] == losses[0] and len(set(losses)) == 3
+        assert run["validation_loss_mean"] == pytest.approx(statistics.mean(losses))
+        assert run["validation_loss_std"] == pytest.approx(statistics.stdev(losses))
+        assert {"perplexity_mean", "perplexity_std", "bits_per_byte_mean"} <= run.keys()
+    pairs = [b["validation_loss"] - a["validation_loss"] for a, b in zip(dense["seeds"], experts["seeds"])]
+    reach = 4.302652729911275 * statistics.stdev(pairs) / 3**0.5
+    expected = {"mean": statistics.mean(pairs), "low": statistics.mean(pairs) - reach,
+                "high": statistics.mean(pairs) + reach}
+    assert experts["difference"] == pytest.approx(expected)
+    assert dense["difference"] is None
+
+    text = headroom(*arguments(configs, tmp_path / "out", "--seeds", 3)).stdout
+    assert re.search(r"\d ± \d", text) and "3 seeds" in text
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "class='reach" in page and "paired difference" in page
+
+
+def test_one_seed_says_so(headroom, configs, tmp_path):
+    document = headroom.json(*arguments(configs, tmp_path / "out"))
+    assert document["runs"][1]["difference"] is None and document["runs"][1]["validation_loss_std"] is None
+    assert "trained once" in document["conclusion"]
+
+
+def test_each_model_is_tuned(headroom, configs, tmp_path):
+    document = headroom.json(*arguments(configs, tmp_path / "out", "--seeds", 2, "--tune",
+                                        "train.learning_rate=1e-5,3e-3", "--tune", "train.warmup_steps=0,2"))
+    for run in document["runs"]:
+        assert len(run["tried"]) == 4 and len(run["seeds"]) == 2
+        best = min(run["tried"], key=lambda tried: tried["perplexity"])
+        assert best["chosen"] and best["values"] == run["values"]
+        assert run["values"]["train.learning_rate"] == 3e-3
+        assert run["perplexity"] == best["perplexity"]
+    assert any("a better one may lie beyond" in note for note in document["notes"])
+    assert not any("differs" in note for note in document["notes"])
+
+
+def test_killed_at_any_moment_it_goes_on(headroom, configs, tmp_path):
+    asked = ["--seeds", 2, "--tune", "train.learning_rate=1e-3,3e-3"]
+    whole = headroom.json(*arguments(configs, tmp_path / "whole", *asked))
+    out = tmp_path / "killed"
+    command = [train_runs.program(), *map(str, arguments(configs, out, *asked)), "--json"]
+    for results in 0, 1, 2, 4, 5:  # finished runs of six when it is killed
+        process = subprocess.Popen(command, env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while len(list(out.glob("**/result.json"))) < results and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        time.sleep(0.05)
+        train_runs.kill(process)
+    document = headroom.json(*arguments(configs, out, *asked))
+    for run, undisturbed in zip(document["runs"], whole["runs"]):
+        assert run["values"] == undisturbed["values"]
+        assert [s["parameters_sha256"] for s in run["seeds"]] == [s["parameters_sha256"] for s in undisturbed["seeds"]]
+        assert run["validation_loss_mean"] == undisturbed["validation_loss_mean"]
+    assert not list(out.glob("**/*.tmp-*"))
+
+
+@pytest.mark.parametrize("more, says", [
+    (["--seeds", "0"], "--seeds"),
+    (["--seeds", "many"], "--seeds"),
+    (["--tune", "train.learning_rate"], "KEY=VALUE"),
+    (["--tune", "train.learning_rate=1e-3,,2"], "KEY=VALUE"),
+    (["--tune", "train.lerning_rate=1e-3,2"], "train.learning_rate"),
+    (["--tune", "train.learning_rate=1e-3,0.001"], "named twice"),
+    (["--tune", "train.seed=1,2"], "--seeds"),
+    (["--tune", "tokenizer.kind=words,bytes"], "cannot be compared"),
+])
+def test_what_cannot_be_compared_is_one_sentence(headroom, configs, tmp_path, more, says):
+    assert says in headroom.refusal(*arguments(configs, tmp_path / "out", *more))
+    assert not (tmp_path / "out").exists()
