@@ -116,14 +116,19 @@ Json to_json(const std::vector<Row>& rows) {
     if (row.peak_memory_bytes) {
       json["peak_memory_bytes"] = *row.peak_memory_bytes;
     }
+    if (row.moved_bytes) {
+      json["moved_bytes"] = *row.moved_bytes;
+    }
     all.push_back(std::move(json));
   }
   return all;
 }
 
 std::string to_table(const std::vector<Row>& rows) {
+  const bool moves = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.moved_bytes.has_value(); });
+  const auto mib = [](double bytes) { return fmt::format("{:.1f}", bytes / 1048576.0); };
   std::string text = fmt::format("{:<52} {:>10} {:>9} {:>12} {:>9} {:>12}\n", "", "ms", "GFLOP/s", "x reference",
-                                 "of limit", "peak MiB");
+                                 "of limit", moves ? "MiB moved" : "peak MiB");
   for (const Row& row : rows) {
     const auto optional = [](const std::optional<double>& value, const char* format) {
       return value ? fmt::format(fmt::runtime(format), *value) : std::string("-");
@@ -131,9 +136,9 @@ std::string to_table(const std::vector<Row>& rows) {
     text += fmt::format("{:<52} {:>10.2f} {:>9} {:>12} {:>9} {:>12}\n", row.name, row.seconds * 1e3,
                         row.gflops > 0.0 ? fmt::format("{:.1f}", row.gflops) : "-",
                         optional(row.ratio_to_reference, "{:.2f}"), optional(row.fraction_of_limit, "{:.2f}"),
-                        row.peak_memory_bytes
-                            ? fmt::format("{:.0f}", static_cast<double>(*row.peak_memory_bytes) / 1048576.0)
-                            : std::string("-"));
+                        row.moved_bytes         ? mib(*row.moved_bytes)
+                        : row.peak_memory_bytes ? mib(static_cast<double>(*row.peak_memory_bytes))
+                                                : std::string("-"));
   }
   return text;
 }

@@ -1,5 +1,5 @@
 // Where the time of training steps and of decoded tokens goes: the time inside each operator that is not inside
-// another, added up by name.
+// another, added up by name, beside the time that its memory and its products need at the machine's best.
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 
+#include "demand.h"
 #include "timing.h"
 #include "worker.h"
 
@@ -17,22 +18,25 @@ using Clock = std::chrono::steady_clock;
 
 // The open operators of this thread, each with the time that went to operators inside it.
 struct Open : at::ObserverContext {
+  explicit Open(const at::RecordFunction& function) : name(function.name()), call(function) {}
   std::string name;
+  Call call;
   Clock::time_point start;
   double inside = 0.0;
+  Demand demand_inside;
   Open* outer = nullptr;
 };
 thread_local Open* innermost = nullptr;
 struct Total {
   double seconds = 0.0;
+  Demand demand;
   std::int64_t calls = 0;
 };
 std::map<std::string, Total>* totals = nullptr;
 at::Device profiled = at::kCPU;
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-  auto open = std::make_unique<Open>();
-  open->name = function.name();
+  auto open = std::make_unique<Open>(function);
   open->outer = innermost;
   innermost = open.get();
   synchronize(profiled);
@@ -40,27 +44,35 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
   return open;
 }
 
-void end(const at::RecordFunction& /*function*/, at::ObserverContext* context) {
+void end(const at::RecordFunction& function, at::ObserverContext* context) {
   auto* open = static_cast<Open*>(context);
   synchronize(profiled);
   const double seconds = std::chrono::duration<double>(Clock::now() - open->start).count();
+  const Demand demand = open->call.end(function);
   innermost = open->outer;
   if (open->outer != nullptr) {
     open->outer->inside += seconds;
+    open->outer->demand_inside += demand;
   }
   Total& total = (*totals)[open->name];
   total.seconds += seconds - open->inside;
+  Demand own = demand;
+  own -= open->demand_inside;
+  total.demand += {.bytes = std::max(own.bytes, 0.0), .flops = std::max(own.flops, 0.0)};
   ++total.calls;
 }
 
 // The work as a whole, then the operators that take most of it.
-std::vector<Row> profile_of(const std::string& name, const Work& work, std::int64_t repeats) {
+std::vector<Row> profile_of(const std::string& name, const Work& work, std::int64_t repeats, const Limits& limits) {
   work();
   work();
   std::map<std::string, Total> all;
   totals = &all;
-  const at::CallbackHandle handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(begin, end).scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  const at::CallbackHandle handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(begin, end)
+                                     .needsInputs(true)
+                                     .needsOutputs(true)
+                                     .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
   double whole = 0.0;
   for (std::int64_t i = 0; i < repeats; ++i) {
     whole += seconds_of(work, profiled);
@@ -73,9 +85,16 @@ std::vector<Row> profile_of(const std::string& name, const Work& work, std::int6
   const auto n = static_cast<double>(repeats);
   std::vector<Row> rows = {{.name = name, .seconds = whole / n}};
   for (const auto& [operation, total] : by_time) {
-    rows.push_back({.name = fmt::format("  {:4.1f}% {:4.0f} x {}", total.seconds / whole * 100.0,
-                                        static_cast<double>(total.calls) / n, operation),
-                    .seconds = total.seconds / n});
+    const double least = std::max(total.demand.bytes / limits.bandwidth_gb, total.demand.flops / limits.product_gflops);
+    Row row{.name = fmt::format("  {:4.1f}% {:4.0f} x {}", total.seconds / whole * 100.0,
+                                static_cast<double>(total.calls) / n, operation),
+            .seconds = total.seconds / n,
+            .gflops = total.demand.flops / total.seconds * 1e-9,
+            .moved_bytes = total.demand.bytes / n};
+    if (least > 0.0) {
+      row.fraction_of_limit = least * 1e-9 / total.seconds;
+    }
+    rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -84,6 +103,7 @@ std::vector<Row> profile_of(const std::string& name, const Work& work, std::int6
 
 std::vector<Row> profile(const BenchOptions& options) {
   profiled = at::Device(options.device);
+  const Limits limits = machine_limits(options);
   std::vector<Row> rows;
   for (const WorkerSpec& spec : std::vector<WorkerSpec>{
            {.recipe = "switchhead/wt103_47m_dense_h10",
@@ -108,7 +128,7 @@ std::vector<Row> profile(const BenchOptions& options) {
     const bool decode = spec.work == "decode";
     const std::string name =
         decode ? spec.recipe + ", a token" : fmt::format("{} B{}, a step", spec.recipe, spec.batch);
-    const std::vector<Row> part = profile_of(name, spec.begin().work, options.repeats * (decode ? 8 : 1));
+    const std::vector<Row> part = profile_of(name, spec.begin().work, options.repeats * (decode ? 8 : 1), limits);
     rows.insert(rows.end(), part.begin(), part.end());
   }
   return rows;

@@ -25,6 +25,7 @@ struct Row {
   std::optional<double> ratio_to_reference;  // reference's time / this time; above 1 is faster
   std::optional<double> fraction_of_limit;   // of the machine's measured product rate or memory bandwidth
   std::optional<std::int64_t> peak_memory_bytes;
+  std::optional<double> moved_bytes;  // at least: what is read and written, each once
 };
 
 // The names that run() knows, with a line of explanation each.

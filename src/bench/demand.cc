@@ -1,0 +1,150 @@
+#include "demand.h"
+
+#include <ATen/core/function_schema.h>
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace headroom::bench {
+namespace {
+
+void each_tensor(const c10::IValue& value, const std::function<void(const at::Tensor&)>& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) {
+      visit(value.toTensor());
+    }
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      visit(tensor);
+    }
+  }
+}
+
+// Of an expanded tensor, what is really there.
+double bytes_of(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) {
+    return 0.0;
+  }
+  return std::min(static_cast<double>(tensor.nbytes()), static_cast<double>(tensor.storage().nbytes()));
+}
+
+const void* storage_of(const at::Tensor& tensor) {
+  return tensor.has_storage() ? tensor.storage().data() : nullptr;
+}
+
+// The arguments of a call by their places in the operator's schema.
+class Arguments {
+ public:
+  explicit Arguments(const at::RecordFunction& function) : values_(function.inputs()) {}
+  const at::Tensor& tensor(std::size_t i) const { return values_.at(i).toTensor(); }
+  double size(std::size_t i, std::int64_t axis) const { return static_cast<double>(tensor(i).size(axis)); }
+  double numel(std::size_t i) const { return static_cast<double>(tensor(i).numel()); }
+  bool given(std::size_t i) const { return values_.at(i).isTensor() && tensor(i).defined(); }
+  bool flag(std::size_t i) const { return values_.at(i).toBool(); }
+  std::int64_t integer(std::size_t i) const { return values_.at(i).toInt(); }
+  std::size_t count(std::size_t i) const {
+    return values_.at(i).isTensorList() ? values_.at(i).toTensorVector().size() : 0;
+  }
+
+ private:
+  c10::ArrayRef<const c10::IValue> values_;
+};
+
+// Products over every visible pair of a query and a key: forward with each key and with the value, and with a relative
+// term; backward the scores again, and two for each of them. `first` is the place of q, `flags` that of `causal`.
+double attention_flops(const Arguments& a, std::size_t first, std::size_t more_keys, bool backward) {
+  const at::Tensor& q = a.tensor(first);
+  const std::int64_t t = q.size(2), s = a.tensor(first + 1).size(2), window = a.integer(more_keys + 5);
+  const bool causal = a.flag(more_keys + 4);
+  double pairs = static_cast<double>(t) * static_cast<double>(s);
+  if (causal) {
+    pairs = 0.0;
+    for (std::int64_t i = 0; i < t; ++i) {
+      const std::int64_t seen = s - t + i + 1;
+      pairs += static_cast<double>(window > 0 ? std::min(window, seen) : seen);
+    }
+  }
+  const double scores = 1.0 + static_cast<double>(a.count(more_keys)) + (a.given(first + 4) ? 1.0 : 0.0);
+  const double products = backward ? 3.0 * scores + 2.0 : scores + 1.0;
+  return 2.0 * products * pairs * static_cast<double>(q.size(0) * q.size(1) * q.size(3));
+}
+
+double linear_flops(const Arguments& a, std::size_t x) {
+  return 2.0 * a.numel(x) / a.size(x, -1) * a.numel(x + 1);
+}
+
+double expert_flops(const Arguments& a, std::size_t input) {
+  return 2.0 * a.numel(input + 2) * a.size(input + 1, -1) * a.size(input + 1, -2);
+}
+
+double products_of(const at::RecordFunction& function) {
+  using Count = double (*)(const Arguments&);
+  static const std::map<std::string, Count> kCounts = {
+      {"aten::mm", [](const Arguments& a) { return 2.0 * a.numel(0) * a.size(1, -1); }},
+      {"aten::bmm", [](const Arguments& a) { return 2.0 * a.numel(0) * a.size(1, -1); }},
+      {"aten::addmm", [](const Arguments& a) { return 2.0 * a.numel(1) * a.size(2, -1); }},
+      {"aten::baddbmm", [](const Arguments& a) { return 2.0 * a.numel(1) * a.size(2, -1); }},
+      {"mkldnn::_linear_pointwise", [](const Arguments& a) { return 2.0 * a.numel(0) * a.size(1, 0); }},
+      {"headroom::linear_fused", [](const Arguments& a) { return linear_flops(a, 0); }},
+      {"headroom::linear_fused_backward", [](const Arguments& a) { return 2.0 * linear_flops(a, 1); }},
+      {"headroom::expert_linear_fused", [](const Arguments& a) { return expert_flops(a, 0); }},
+      {"headroom::expert_linear_fused_backward", [](const Arguments& a) { return 2.0 * expert_flops(a, 1); }},
+      {"headroom::linear_cross_entropy_fused",
+       [](const Arguments& a) { return (a.flag(4) ? 6.0 : 2.0) * a.numel(0) * a.size(1, -1); }},
+      {"headroom::attention_fused", [](const Arguments& a) { return attention_flops(a, 0, 18, /*backward=*/false); }},
+      {"headroom::attention_fused_backward",
+       [](const Arguments& a) { return attention_flops(a, 2, 20, /*backward=*/true); }}};
+  const auto found = kCounts.find(function.name());
+  return found == kCounts.end() ? 0.0 : found->second(Arguments(function));
+}
+
+}  // namespace
+
+Demand& Demand::operator+=(const Demand& other) {
+  bytes += other.bytes;
+  flops += other.flops;
+  return *this;
+}
+
+Demand& Demand::operator-=(const Demand& other) {
+  bytes -= other.bytes;
+  flops -= other.flops;
+  return *this;
+}
+
+Call::Call(const at::RecordFunction& begun) : flops_(products_of(begun)) {
+  const std::string name = begun.name();
+  in_place_ = name.ends_with("_") || name.ends_with("_out");
+  const bool overwrites = name == "aten::fill_" || name == "aten::zero_" || name == "aten::copy_";
+  for (const c10::IValue& input : begun.inputs()) {
+    each_tensor(input, [&](const at::Tensor& tensor) {
+      storages_.push_back(storage_of(tensor));
+      read_ += bytes_of(tensor);
+      first_ = first_ == 0.0 && !overwrites ? bytes_of(tensor) : first_;
+    });
+  }
+}
+
+Demand Call::end(const at::RecordFunction& ended) const {
+  double written = 0.0;
+  for (const c10::IValue& output : ended.outputs()) {
+    each_tensor(output, [&](const at::Tensor& tensor) {
+      const bool is_new = std::find(storages_.begin(), storages_.end(), storage_of(tensor)) == storages_.end();
+      written += is_new ? bytes_of(tensor) : 0.0;
+    });
+  }
+  const bool only_makes_room = std::string_view(ended.name()).find("empty") != std::string_view::npos;
+  Demand demand{.flops = flops_};
+  if (in_place_) {
+    demand.bytes = read_ + first_;
+  } else if (written > 0.0 && !only_makes_room) {
+    demand.bytes = read_ + written;
+  }
+  return demand;
+}
+
+}  // namespace headroom::bench
