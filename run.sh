@@ -18,7 +18,7 @@ fi
 test_packages=('pytest==8.*' 'tensorboard==2.*' 'sacrebleu==2.*')
 
 system_packages=(build-essential cmake ninja-build ccache python3-venv libtomlplusplus-dev libcli11-dev
-  nlohmann-json3-dev libsentencepiece-dev libssl-dev zlib1g-dev libpng-dev libjpeg-dev libhwy-dev libgtest-dev libbenchmark-dev
+  nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libssl-dev zlib1g-dev libpng-dev libjpeg-dev libhwy-dev libgtest-dev libbenchmark-dev
   libcpp-httplib-dev)
 
 # Nothing is written outside the repository.

@@ -37,6 +37,10 @@ find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
 add_library(sentencepiece::sentencepiece INTERFACE IMPORTED)
 target_link_libraries(sentencepiece::sentencepiece INTERFACE ${SENTENCEPIECE_LIBRARY} ${SENTENCEPIECE_TRAIN_LIBRARY})
 
+find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
+add_library(utf8proc::utf8proc INTERFACE IMPORTED)
+target_link_libraries(utf8proc::utf8proc INTERFACE ${UTF8PROC_LIBRARY})
+
 find_library(HIGHWAY_LIBRARY hwy REQUIRED)
 add_library(highway INTERFACE IMPORTED)
 target_link_libraries(highway INTERFACE ${HIGHWAY_LIBRARY})

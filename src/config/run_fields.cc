@@ -3,12 +3,18 @@
 namespace headroom::config {
 
 void describe(Fields& fields, TokenizerOptions& o) {
-  fields.add("kind", o.kind, "a token is a byte, a SentencePiece (BPE) piece, or a word between blanks");
+  fields.add(
+      "kind", o.kind,
+      "a token is a byte, a SentencePiece (BPE) piece, a word between blanks, or a merge of bytes as GPT-2's (bpe, "
+      "which needs model)");
   fields.add(
       "vocabulary_size", o.vocabulary_size, between(0, 2147483647),
       "sentencepiece: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256; not given: "
       "model.vocabulary_size");
-  fields.add("model", o.model, "an existing tokenizer file; \"\": the tokenizer is made from the training part");
+  fields.add(
+      "model", o.model,
+      "an existing tokenizer: a file of `tokenizer train`, a SentencePiece model, a tokenizer.json, a vocab.json "
+      "with merges.txt beside it, or their folder; \"\": the tokenizer is made from the training part");
   fields.add("keep_whitespace", o.keep_whitespace,
              "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
   fields.add("split_digits", o.split_digits, "sentencepiece: every digit is a piece of its own");

@@ -64,6 +64,10 @@ std::shared_ptr<const Tokenizer> find_tokenizer(const config::TokenizerOptions& 
   Agreement agreement;
   if (!options.model.empty()) {
     found = load_tokenizer(options.model);
+    if (options.kind == config::TokenizerKind::bpe && found->kind() != options.kind) {
+      misuse("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
+             options.model, found->name());
+    }
     agreement.add("tokenizer.model " + options.model, found->name());
   }
   for (const PartInput* part : parts) {

@@ -2,6 +2,7 @@
 #include <exception>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "headroom/core/error.h"
 #include "headroom/core/system.h"
@@ -56,6 +57,36 @@ class TokenWriter {
   std::int64_t written_ = 0;
 };
 
+// The blocks of a text with what the tokenizer cannot encode apart moved to the next one. Where that would become too
+// long, as with a text of one word, it is cut all the same.
+class StretchReader {
+ public:
+  StretchReader(TextSource& text, const Tokenizer& tokenizer) : blocks_(text, "encode"), tokenizer_(tokenizer) {}
+
+  bool next(std::string& stretch) {
+    constexpr std::size_t kLongestRest = std::size_t{4} << 20;
+    stretch = std::exchange(rest_, {});
+    for (std::string block; blocks_.next(block);) {
+      stretch += block;
+      std::size_t cut = tokenizer_.separable(stretch);
+      if (cut == 0 && stretch.size() > kLongestRest) {
+        cut = stretch.size();
+      }
+      if (cut > 0) {
+        rest_ = stretch.substr(cut);
+        stretch.resize(cut);
+        return true;
+      }
+    }
+    return !stretch.empty();
+  }
+
+ private:
+  BlockReader blocks_;
+  const Tokenizer& tokenizer_;
+  std::string rest_;
+};
+
 struct Piece {
   std::string text;
   std::vector<std::int32_t> ids;
@@ -94,12 +125,12 @@ void encode_all(const Tokenizer& tokenizer, std::span<Piece> pieces, std::size_t
 void write_token_file(TextSource& text, const Tokenizer& tokenizer, const fs::path& path, int threads) {
   const auto n_threads = static_cast<std::size_t>(threads > 0 ? threads : physical_cores());
   TokenWriter writer(tokenizer, path);
-  BlockReader blocks(text, "encode");
+  StretchReader stretches(text, tokenizer);
   std::vector<Piece> pieces(n_threads * kBlocksPerThread);
   std::int64_t text_bytes = 0;
   for (std::size_t filled = pieces.size(); filled == pieces.size();) {
     filled = 0;
-    while (filled < pieces.size() && blocks.next(pieces[filled].text)) {
+    while (filled < pieces.size() && stretches.next(pieces[filled].text)) {
       text_bytes += std::ssize(pieces[filled].text);
       ++filled;
     }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "bpe/bpe_files.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
@@ -51,6 +52,9 @@ std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& optio
       return train_words(options, text);
     case config::TokenizerKind::sentencepiece:
       return train_sentencepiece(options, text);
+    case config::TokenizerKind::bpe:
+      misuse("tokenizer.model: must name a tokenizer.json, or a vocab.json with merges.txt beside it, with {}",
+             "tokenizer.kind = \"bpe\", which is not trained here");
   }
   fail("tokenizer.kind: {} cannot be trained", config::name_of(options.kind));
 }
@@ -64,14 +68,26 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
       return restore_words(std::move(serialised), origin);
     case config::TokenizerKind::sentencepiece:
       return restore_sentencepiece(std::move(serialised), origin);
+    case config::TokenizerKind::bpe:
+      return restore_bpe(serialised, origin);
   }
   fail("{}: tokenizer kind {} cannot be restored", origin, config::name_of(kind));
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
+  return load_tokenizer_for(path, 0);
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size) {
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
+    return load_bpe(path, least_size);
+  }
   const MappedFile file(path);
   if (is_safetensors(file)) {
     return read_tokenizer(SafetensorsFile(path));
+  }
+  if (names_bpe(path)) {
+    return load_bpe(path, least_size);
   }
   if (file.bytes().size() > kLargestModel) {
     misuse("{}: is no tokenizer: {} is more than any has", path.string(),

@@ -1,4 +1,4 @@
-// The three kinds of tokenizer: how each is trained and restored.
+// The kinds of tokenizer: how each is trained and restored.
 #pragma once
 
 #include <memory>
@@ -21,6 +21,13 @@ std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_vie
 
 std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);
+
+// Byte-level BPE comes from files alone: a tokenizer.json, or a vocabulary and merges. Ids to spare make it up to
+// `least_size` if need be; they stand for no text.
+std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t least_size = 0);
+std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
+                                            std::string_view origin, std::string_view merges_origin,
+                                            std::int64_t least_size = 0);
 
 // Throws MisuseError for an id that is none of `vocabulary_size`.
 void check_id(std::int32_t id, std::int64_t vocabulary_size);

@@ -37,6 +37,20 @@ TEST_F(PublicDataTest, WikiText2HasTheKnownNumberOfWords) {
   EXPECT_EQ(tokens("test"), 245569);
 }
 
+// As many as this tokenizer is known to give for this text.
+TEST_F(PublicDataTest, Gpt2SplitsTinyShakespeareIntoTheKnownNumberOfTokens) {
+  const auto text = open_text({data("tinyshakespeare/input.txt.gz")}, {});
+  const auto tokenizer = load_tokenizer(data("gpt2_bpe"));
+  EXPECT_EQ(tokenizer->vocabulary_size(), 50257);
+  EXPECT_EQ(tokenizer->encode("Hello world<|endoftext|>"), (std::vector<std::int32_t>{15496, 995, 50256}));
+  write_token_file(*text, *tokenizer, at("gpt2.tokens"));
+  const TokenFile file(at("gpt2.tokens"));
+  EXPECT_EQ(file.size(), 338025);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
+  file.copy(0, file.size(), ids.data());
+  EXPECT_TRUE(tokenizer->decode(ids) == text_of(*text));
+}
+
 TEST_F(PublicDataTest, TinyShakespeareSurvivesSentencePiece) {
   const auto text = open_text({data("tinyshakespeare/input.txt.gz")}, {});
   const std::string all = text_of(*text);

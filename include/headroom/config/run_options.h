@@ -10,7 +10,7 @@
 
 namespace headroom::config {
 
-enum class TokenizerKind { bytes, sentencepiece, words };
+enum class TokenizerKind { bytes, sentencepiece, words, bpe };
 enum class Batching { streams, chunks };
 enum class Generator { none, listops, listops_long, composition };  // of examples, where there are no files
 enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
@@ -98,7 +98,8 @@ struct Names<TokenizerKind> {
   static constexpr std::pair<TokenizerKind, std::string_view> kNames[] = {
       {TokenizerKind::bytes, "bytes"},
       {TokenizerKind::sentencepiece, "sentencepiece"},
-      {TokenizerKind::words, "words"}};
+      {TokenizerKind::words, "words"},
+      {TokenizerKind::bpe, "bpe"}};
 };
 template <>
 struct Names<Batching> {

@@ -1,4 +1,4 @@
-// Text to token ids and back: bytes, SentencePiece or words.
+// Text to token ids and back: bytes, SentencePiece, words or byte-level BPE.
 #pragma once
 
 #include <cstddef>
@@ -30,15 +30,23 @@ class TextSource;
 // and a line end is the piece <0x0A>. With keep_whitespace decode(encode(text)) is the text, whatever it is; without,
 // a line is normalised first (NFKC, runs of blanks to one, none at its ends), as SentencePiece does by default. A
 // model from elsewhere that has no piece for the byte 10 loses the line ends.
+//
+// bpe: byte-level BPE from elsewhere, GPT-2's and its kind: the same ids as the `tokenizers` package gives without the
+// special tokens that a template adds. Added tokens are looked for in the text; the rest is cut into words by the
+// pattern of GPT-2, LLaMA 3 or Qwen2, and the merges stay inside words. decode(encode(text)) is the text, or its
+// composed form (NFC) where the tokenizer asks for that. Ids to spare decode to nothing.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
   virtual config::TokenizerKind kind() const = 0;
   virtual std::int64_t vocabulary_size() const = 0;  // ids are 0 .. vocabulary_size-1
-  // Appends the ids of a piece of text. Encoding block by block equals encoding line by line: blocks end at line ends.
-  // bytes: throws MisuseError for a byte value that a smaller vocabulary without an id to spare lacks.
+  // Appends the ids of a piece of text. bytes, bpe: throws MisuseError for a byte value that the vocabulary lacks,
+  // without an id to spare; bpe: for text that is not UTF-8.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
+  // How many bytes in front of `text`, which ends at a line end, may be encoded apart from the rest and from whatever
+  // follows, and give the same ids: all where lines are encoded one by one.
+  virtual std::size_t separable(std::string_view text) const { return text.size(); }
   // Throws MisuseError for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
   // What begins and ends a sentence that is translated: SentencePiece's <s> and </s>, which no text gives. -1: there is
@@ -46,7 +54,7 @@ class Tokenizer {
   virtual std::int32_t begin_id() const { return -1; }
   virtual std::int32_t end_id() const { return -1; }
   // Everything needed to build it again: the SentencePiece model, the word list (one a line, in the order of their
-  // ids), the byte values in the order of their ids (none: all 256).
+  // ids), the byte values in the order of their ids (none: all 256), a tokenizer.json.
   virtual const std::string& serialised() const = 0;
 
   // "sentencepiece-8000-1f3a9c02": kind, size and the first digits of the SHA-256 of serialised(). Two tokenizers
@@ -68,9 +76,16 @@ std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& optio
 std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
                                              std::string_view origin);
 
-// A file holding a tokenizer, as save_tokenizer() writes it, or a SentencePiece .model. Throws MisuseError.
+// A file holding a tokenizer, as save_tokenizer() writes it, a SentencePiece .model, a tokenizer.json, a vocab.json
+// (encoder.json) with merges.txt (vocab.bpe) beside it, or the folder of such files, .gz or not. Throws MisuseError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
+// The same, for a model that knows `least_size` tokens: a bpe tokenizer of fewer gets ids to spare.
+std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size);
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path);
+
+// A tokenizer.json with the same ids, for other programs: of bpe (without ids to spare) and bytes; empty for the
+// others.
+std::string to_tokenizer_json(const Tokenizer& tokenizer);
 
 // The tokenizer inside a safetensors file (a tokenizer's, a token file or a checkpoint): metadata tokenizer_kind and
 // tokenizer_name, tensor "tokenizer" (U8). Throws MisuseError naming the file, also when its name does not fit it.
