@@ -1,0 +1,164 @@
+#include "fuzz.h"
+
+#include "data/bpe/model.h"
+#include "headroom/data/table.h"
+#include "headroom/data/token_file.h"
+#include "headroom/data/tokenizer.h"
+#include "headroom/data/utf8.h"
+#include "support.h"
+
+namespace headroom::data {
+namespace data_fuzz_test {
+
+using config::TokenizerKind;
+
+class DataFuzz : public FolderTest {
+ protected:
+  void SetUp() override { set_log_level(LogLevel::quiet); }
+
+  // Reads a text to its end.
+  static std::size_t drain(TextSource& text) {
+    std::size_t bytes = 0;
+    for (std::string block; text.next(block);) {
+      EXPECT_TRUE(is_utf8(block));
+      bytes += block.size();
+    }
+    return bytes;
+  }
+  static void use(const Tokenizer& tokenizer) {
+    const std::string text = "head  room\n\xc3\xa9<|end|>12 \xf0\x9f\x98\x80";
+    for (const std::int32_t id : tokenizer.encode(text)) {
+      EXPECT_LT(id, tokenizer.vocabulary_size());
+      tokenizer.decode(std::span(&id, 1));
+    }
+    const auto again = restore_tokenizer(tokenizer.kind(), tokenizer.serialised(), "again");
+    EXPECT_EQ(again->name(), tokenizer.name());
+  }
+};
+
+const char* const kTokenizer =
+    R"({"version":"1.0","added_tokens":[{"id":6,"content":"<|end|>","single_word":false,"lstrip":false,"rstrip":false,)"
+    R"("normalized":false,"special":true}],"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"ByteLevel",)"
+    R"("add_prefix_space":false},"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","ignore_merges":true,)"
+    R"("vocab":{"h":0,"e":1,"he":2,"a":3,"hea":4,"Ã":5},"merges":["h e",["he","a"]]},"spare_ids":3})";
+
+TEST_F(DataFuzz, TokenizerJson) {
+  const fuzz::Material material{
+      .good = {kTokenizer, to_tokenizer_json(*restore_tokenizer(TokenizerKind::bytes, "", "bytes")),
+               to_tokenizer_json(parse_tokenizer_json(kTokenizer, "good"))},
+      .dictionary = {"\"vocab\":{", "\"merges\":[", "\"h\":0", "\"h e\"", "null", "true", "[]", "{}",
+                     "\"id\":2147483647", "\"content\":\"\"", "\"type\":\"NFC\"", "\xc3", "\\u0120",
+                     "\"normalized\":true"}};
+  // Mutated texts of 256 bytes lack one; that is told when a text has it, and not before.
+  fuzz::against(material, 1500, [](const std::string& input) {
+    const BpeModel model = parse_tokenizer_json(input, "input.json");
+    EXPECT_EQ(to_tokenizer_json(parse_tokenizer_json(to_tokenizer_json(model), "again")), to_tokenizer_json(model));
+    const auto tokenizer = restore_tokenizer(TokenizerKind::bpe, input, "input.json");
+    tokenizer->decode(std::vector<std::int32_t>{0, static_cast<std::int32_t>(tokenizer->vocabulary_size() - 1)});
+    try {
+      use(*tokenizer);
+    } catch (const MisuseError& error) {
+      EXPECT_HAS(std::string(error.what()), "not in its vocabulary");
+    }
+  });
+}
+
+TEST_F(DataFuzz, VocabularyAndMerges) {
+  const std::string vocabulary = R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3})";
+  const fuzz::Material material{.good = {vocabulary + "\n#version: 0.2\na b\n", vocabulary + "\na b\r\n\n"},
+                                .dictionary = {"a b", "\n", " ", "\"c\": 4", "{", "}", "#version", "\xff"}};
+  fuzz::against(material, 3000, [](const std::string& input) {
+    const std::size_t cut = std::min(input.find('\n'), input.size());
+    parse_vocabulary_and_merges(std::string_view(input).substr(0, cut), std::string_view(input).substr(cut), "v", "m");
+  });
+}
+
+TEST_F(DataFuzz, OtherTokenizers) {
+  const fuzz::Material words{.good = {"<unk>\n<eos>\nhead\nroom\n", "<unk>\n<eos>\n"},
+                             .dictionary = {"\n", " ", "<unk>", "<eos>", "\xc3\xa9", "\xc3"}};
+  fuzz::against(words, 2000,
+                [](const std::string& input) { use(*restore_tokenizer(TokenizerKind::words, input, "w")); });
+  const fuzz::Material bytes{.good = {"", "abc"}, .dictionary = {"\xff", "a", std::string(300, 'x')}};
+  fuzz::against(bytes, 2000, [](const std::string& input) {
+    restore_tokenizer(TokenizerKind::bytes, input, "b")->decode(std::vector<std::int32_t>{0});
+  });
+}
+
+TEST_F(DataFuzz, TokenFiles) {
+  const auto file_of = [&](const Tokenizer& tokenizer) {
+    write_token_file(*open_text({write("good.txt", "head room\nhead\n")}, {}), tokenizer, at("good.tokens"), 1);
+    return read_bytes(at("good.tokens"));
+  };
+  // A token file keeps room for its header: without it the mutations fall where something stands.
+  const auto compact = [&](const std::string& file) {
+    const std::size_t end = file.find_last_not_of(' ', 65536 - 1) + 1;
+    const std::uint64_t length = end - 8;
+    std::string small(reinterpret_cast<const char*>(&length), 8);
+    return small + file.substr(8, end - 8) + file.substr(65536);
+  };
+  const auto words = restore_tokenizer(TokenizerKind::words, "<unk>\n<eos>\nhead\n", "w");
+  const auto bpe =
+      restore_tokenizer(TokenizerKind::bpe, to_tokenizer_json(*restore_tokenizer(TokenizerKind::bytes, "", "b")), "p");
+  const fuzz::Material material{
+      .good = {compact(file_of(*words)), compact(file_of(*bpe))},
+      .dictionary = {"\"I32\"", "\"U16\"", "tokenizer_kind", "words", "bpe", "vocabulary_size", "[0,24]", "tokens"}};
+  fuzz::against(material, 2000, [&](const std::string& input) {
+    const TokenFile file(write("input.tokens", input));
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
+    file.copy(0, file.size(), ids.data());
+    file.tokenizer()->decode(ids);
+  });
+}
+
+TEST_F(DataFuzz, TextAndGzip) {
+  const std::string text = "caf\xc3\xa9 \xe6\x97\xa5\n\xf0\x9f\x98\x80 plain\n";
+  const fuzz::Material material{.good = {text, gzip(text), gzip(text) + gzip("more\n"), gzip(std::string(5000, 'a'))},
+                                .dictionary = {"\xff", "\xc3", "\xed\xa0\x80", std::string("\0", 1), "\x1f\x8b\x08",
+                                               "\xf4\x90\x80\x80", "\n", gzip("")}};
+  fuzz::against(material, 3000, [&](const std::string& input) { drain(*open_text({write("input", input)}, {})); });
+}
+
+TEST_F(DataFuzz, JsonLines) {
+  const fuzz::Material material{
+      .good = {"{\"text\": \"a \\u00e9\"}\n{\"text\": \"b\\n\", \"id\": 7}\n", "{\"text\":\"\\ud83d\\ude00\"}"},
+      .dictionary = {"\"text\"", "\n", "{}", "\\ud800", "[[[[[[", "{\"text\":", "null", "\\u0000", "\xc3"}};
+  fuzz::against(material, 3000,
+                [&](const std::string& input) { drain(*open_text({write("input.jsonl", input)}, {})); });
+}
+
+TEST_F(DataFuzz, Tables) {
+  const fuzz::Material material{.good = {"label,text\n0,\"a, \"\"b\"\"\nc\"\n1,d\r\n", "\xef\xbb\xbflabel,text\n1,x\n"},
+                                .dictionary = {"\"", ",", "\n", "\r\n", "\"\"", "\t", "\xef\xbb\xbf", "\xff"}};
+  for (const char* name : {"input.csv", "input.tsv"}) {
+    fuzz::against(material, 2000, [&](const std::string& input) {
+      TableReader reader(write(name, input));
+      for (std::vector<std::string> row; reader.next(row);) {
+        EXPECT_FALSE(reader.place().empty());
+      }
+    });
+  }
+}
+
+TEST_F(DataFuzz, Utf8InPieces) {
+  Random random(9);
+  const fuzz::Material material{.good = {"caf\xc3\xa9 \xe6\x97\xa5\xf0\x9f\x98\x80", "a"},
+                                .dictionary = {"\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90", "\xf8", "\xc3"}};
+  fuzz::against(material, 5000, [&](const std::string& input) {
+    Utf8Checker whole, pieces;
+    auto expected = whole.feed(input);
+    expected = expected ? expected : whole.finish();
+    std::optional<std::uint64_t> found;
+    for (std::size_t at = 0; at < input.size() && !found;) {
+      const std::size_t n = 1 + random.below(3);
+      found = pieces.feed(std::string_view(input).substr(at, n));
+      at += n;
+    }
+    EXPECT_EQ(found ? found : pieces.finish(), expected);
+    if (expected) {
+      misuse("input: not UTF-8 at byte {}", *expected);
+    }
+  });
+}
+
+}  // namespace data_fuzz_test
+}  // namespace headroom::data
