@@ -24,7 +24,8 @@ std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::st
 
 // Byte-level BPE comes from files alone: a tokenizer.json, or a vocabulary and merges. Ids to spare make it up to
 // `least_size` if need be; they stand for no text.
-std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t least_size = 0);
+std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin,
+                                       std::int64_t least_size = 0);
 std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
                                             std::string_view origin, std::string_view merges_origin,
                                             std::int64_t least_size = 0);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "choices.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "rows.h"
@@ -12,27 +13,6 @@ namespace headroom::tasks::zero_shot {
 namespace {
 
 using data::Document;
-
-std::vector<std::string> texts_in(const Json& row, const char* key, const std::string& where) {
-  const Json& found = value_in(row, key, where);
-  const bool texts =
-      found.is_array() && found.size() >= 2 && std::all_of(found.begin(), found.end(), [](const Json& x) {
-        return x.is_string() && !trimmed(x.get_ref<const std::string&>()).empty();
-      });
-  if (!texts) {
-    misuse("{}: field \"{}\" must be a list of two or more texts", where, key);
-  }
-  return found.get<std::vector<std::string>>();
-}
-
-std::size_t gold_in(const Json& row, std::size_t choices, const std::string& where) {
-  const Json& found = value_in(row, "gold", where);
-  if (!found.is_number_unsigned() || found.get<std::uint64_t>() >= choices) {
-    misuse("{}: field \"gold\" must be the place of the right choice, 0 to {}, got {}", where, choices - 1,
-           to_json_line(found));
-  }
-  return found.get<std::size_t>();
-}
 
 // LAMBADA: a passage, whose last word is asked for.
 Question passage(std::string_view text, std::string where) {
@@ -174,34 +154,12 @@ QuestionSets read_cbt(const std::vector<Document>& documents) {
   return sets;
 }
 
-// "Question: ...": what asks for an answer by name gets one by name.
-std::string prompt(std::string text) {
-  text.erase(text.find_last_not_of(kBlanks) + 1);
-  const bool asks = text.starts_with("Question:") || text.starts_with("Passage:") || text.starts_with("Context:");
-  return asks && !text.ends_with("Answer:") ? text + "\nAnswer:" : text;
-}
-
-// {"query", "choices", "gold"}, or {"context_options", "continuation", "gold"} where the choice is of the beginning.
 QuestionSets read_choices(const std::vector<Document>& documents) {
   QuestionSets sets;
   for (const Document& document : documents) {
     std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
-    for_each_row(document, [&](const Json& row, const std::string& where) {
-      Question question{.where = where};
-      if (row.contains("context_options")) {
-        const std::string continuation = fmt::format(" {}", trimmed(text_in(row, "continuation", where)));
-        for (const std::string& option : texts_in(row, "context_options", where)) {
-          question.choices.push_back({std::string(trimmed(option)), continuation});
-        }
-      } else {
-        const std::string query = prompt(text_in(row, "query", where));
-        for (const std::string& choice : texts_in(row, "choices", where)) {
-          question.choices.push_back({query, fmt::format(" {}", trimmed(choice))});
-        }
-      }
-      question.gold = gold_in(row, question.choices.size(), where);
-      questions.push_back(std::move(question));
-    });
+    for_each_row(document,
+                 [&](const Json& row, const std::string& where) { questions.push_back(read_choice(row, where)); });
   }
   return sets;
 }
