@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/core/safetensors.h"
+#include "stored_tensor.h"
 
 namespace headroom::eval {
 namespace {
@@ -24,33 +24,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFormat = "headroom.checkpoint.1";
 constexpr const char* kChecksums = "checksums";
 constexpr std::string_view kPrefix = "step_", kSuffix = ".safetensors";
-
-constexpr std::pair<DType, at::ScalarType> kTypes[] = {
-    {DType::f64, at::kDouble}, {DType::f32, at::kFloat},   {DType::f16, at::kHalf},  {DType::bf16, at::kBFloat16},
-    {DType::i64, at::kLong},   {DType::i32, at::kInt},     {DType::i16, at::kShort}, {DType::i8, at::kChar},
-    {DType::u8, at::kByte},    {DType::boolean, at::kBool}};
-
-DType stored_type(at::ScalarType type, const std::string& name) {
-  for (const auto& [stored, scalar] : kTypes) {
-    if (scalar == type) {
-      return stored;
-    }
-  }
-  fail("checkpoint: tensor \"{}\" has type {}, which cannot be stored", name, c10::toString(type));
-}
-
-at::ScalarType scalar_type(DType type, const fs::path& file, const std::string& name) {
-  for (const auto& [stored, scalar] : kTypes) {
-    if (stored == type) {
-      return scalar;
-    }
-  }
-  misuse("{}: tensor \"{}\" has type {}, which no checkpoint holds", file.string(), name, name_of(type));
-}
-
-std::span<const std::byte> bytes_of(const void* data, std::size_t size) {
-  return {static_cast<const std::byte*>(data), size};
-}
 
 std::optional<std::int64_t> parse_number(std::string_view text) {
   std::int64_t number = 0;
@@ -154,22 +127,6 @@ std::shared_ptr<const data::Tokenizer> read_tokenizer(const SafetensorsFile& fil
   return tokenizer;
 }
 
-// A view of the mapped file, which lives as long as the tensor; a copy where the bytes lie askew.
-at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std::string& name,
-                   const StoredTensor& stored) {
-  const at::ScalarType type = scalar_type(stored.dtype, file->path(), name);
-  if (reinterpret_cast<std::uintptr_t>(stored.data.data()) % size_of(stored.dtype) != 0 || stored.data.empty()) {
-    const at::Tensor copy = at::empty(stored.shape, at::TensorOptions(type));
-    if (!stored.data.empty()) {
-      std::memcpy(copy.data_ptr(), stored.data.data(), stored.data.size());
-    }
-    return copy;
-  }
-  void* data = const_cast<std::byte*>(stored.data.data());  // from_blob knows no read-only memory
-  return at::from_blob(
-      data, stored.shape, [file](void*) {}, at::TensorOptions(type));
-}
-
 // The parameters that the config asks for, as shapes without memory, against those of the file.
 void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   config::ModelOptions options = checkpoint.config.model;
@@ -208,24 +165,21 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
 
 }  // namespace
 
-fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep) {
-  const std::string name = fmt::format("{}{}{}", kPrefix, checkpoint.step, kSuffix);
+void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path) {
   SafetensorsWriter writer;
   std::map<std::string, at::Tensor> alive;  // the writer keeps only pointers
   for (const auto& [key, tensor] : checkpoint.tensors) {
     const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
     if (bytes.is_floating_point() && !at::isfinite(bytes).all().item<bool>()) {
-      throw NotFiniteError(fmt::format("{}: not written: tensor \"{}\" holds numbers that are not finite",
-                                       (folder / name).string(), key));
+      throw NotFiniteError(
+          fmt::format("{}: not written: tensor \"{}\" holds numbers that are not finite", path.string(), key));
     }
     alive.emplace(key, bytes);
-    writer.add(key, stored_type(bytes.scalar_type(), key), bytes.sizes().vec(),
-               bytes_of(bytes.const_data_ptr(), bytes.nbytes()));
+    writer.add(key, stored_type(bytes.scalar_type(), key), bytes.sizes().vec(), bytes_of(bytes));
   }
   if (checkpoint.tokenizer) {
     const std::string& tokenizer = checkpoint.tokenizer->serialised();
-    writer.add("tokenizer", DType::u8, {static_cast<std::int64_t>(tokenizer.size())},
-               bytes_of(tokenizer.data(), tokenizer.size()));
+    writer.add("tokenizer", DType::u8, {std::ssize(tokenizer)}, std::as_bytes(std::span(tokenizer)));
     writer.set_metadata("tokenizer_kind", std::string(config::name_of(checkpoint.tokenizer->kind())));
     writer.set_metadata("tokenizer_name", checkpoint.tokenizer->name());
   }
@@ -236,9 +190,13 @@ fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, 
   writer.set_metadata("config", config::to_toml(checkpoint.config));
   writer.set_metadata("step", std::to_string(checkpoint.step));
   writer.set_metadata(kChecksums, checksums_of(alive));
+  writer.write(path);
+}
 
+fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep) {
+  const std::string name = fmt::format("{}{}{}", kPrefix, checkpoint.step, kSuffix);
   make_folder(folder);
-  writer.write(folder / name);
+  save_checkpoint(checkpoint, folder / name);
   write_text_file(folder / "latest", name + "\n");
   remove_old(folder, folder / name, keep);
   return folder / name;
@@ -275,6 +233,7 @@ Checkpoint read(const fs::path& path, Depth depth) {
       log_info("{}: was written without checksums: damage to its tensors would not show", origin);
     } else {
       verify_checksums(checkpoint.tensors, sums->second, origin);
+      checkpoint.verified = true;
     }
   }
   for (const char* own : {"format", "config", "tokenizer_kind", "tokenizer_name", "step", kChecksums}) {

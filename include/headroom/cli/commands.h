@@ -87,8 +87,23 @@ struct Doctor {
   std::vector<std::string> set;
 };
 
+struct CheckpointInfo {
+  std::string run;  // folder or checkpoint
+};
+
+struct CheckpointExport {
+  std::string run, out, format = "headroom";
+};
+
+// A folder of Hugging Face; `tokenizer`: empty for the folder's own.
+struct Import {
+  std::string folder, out, tokenizer;
+};
+
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Compare, Demo, Golden, Bench, Doctor> command;
+  std::variant<Train, Evaluate, Generate, Compare, Demo, Golden, Bench, Doctor, CheckpointInfo, CheckpointExport,
+               Import>
+      command;
   std::int64_t threads = 0;  // 0: those of the config, or all physical cores
   std::string command_line;  // as it was typed, for reports
   Output output{false};

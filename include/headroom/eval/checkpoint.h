@@ -27,6 +27,7 @@ struct Checkpoint {
   std::shared_ptr<const data::Tokenizer> tokenizer;  // null: the model reads no text
   std::map<std::string, at::Tensor> tensors;         // all but "tokenizer"
   std::map<std::string, std::string> metadata;       // the trainer's own entries
+  bool verified = false;                             // it was read, and its tensors had their checksums
 };
 
 // A tensor that was to be written holds a number that is not finite.
@@ -40,6 +41,9 @@ class NotFiniteError : public Error {
 // written, when a tensor holds a number that is not finite: such a checkpoint would be of no use.
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                        std::int64_t keep);
+
+// The same as one file of any name.
+void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file);
 
 // Checks everything against the embedded config: the tokenizer, and name, type and shape of every parameter; then the
 // bytes of every tensor against the checksums that they were written with, if there are any (older files have none,

@@ -13,6 +13,9 @@ int run(const Demo& command, const EngineRequest& request);
 int run(const Golden& command, const EngineRequest& request);
 int run(const Bench& command, const EngineRequest& request);
 int run(const Doctor& command, const EngineRequest& request);
+int run(const CheckpointInfo& command, const EngineRequest& request);
+int run(const CheckpointExport& command, const EngineRequest& request);
+int run(const Import& command, const EngineRequest& request);
 
 inline constexpr int kInterrupted = 130;  // as shells count Ctrl-C
 

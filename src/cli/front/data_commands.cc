@@ -91,7 +91,10 @@ void add_tokenizer_encode(Program& program, CLI::App& group) {
                                     program.output().document({{"ids", ids}, {"tokenizer", tokenizer->name()}});
                                     return 0;
                                   });
-  command.add_option("TOKENIZER", options->tokenizer, "file of `tokenizer train`, or a SentencePiece model")
+  command
+      .add_option("TOKENIZER", options->tokenizer,
+                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or "
+                  "their folder")
       ->required()
       ->type_name("");
   command.add_option("TEXT", options->text, "text in UTF-8")->required()->type_name("");
@@ -111,7 +114,10 @@ void add_tokenizer_decode(Program& program, CLI::App& group) {
                                     program.output().document({{"text", text}, {"tokenizer", tokenizer->name()}});
                                     return 0;
                                   });
-  command.add_option("TOKENIZER", options->tokenizer, "file of `tokenizer train`, or a SentencePiece model")
+  command
+      .add_option("TOKENIZER", options->tokenizer,
+                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or "
+                  "their folder")
       ->required()
       ->type_name("");
   command.add_option("ID", options->ids, "ids")->required()->type_name("");
@@ -145,7 +151,10 @@ void add_prepare(Program& program, CLI::App& group) {
                                   "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens",
                                   [&program, options] { return run_prepare(*options, program.output()); });
   add_input(command, options->input);
-  command.add_option("--tokenizer", options->tokenizer, "file of `tokenizer train`, or a SentencePiece model")
+  command
+      .add_option("--tokenizer", options->tokenizer,
+                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or "
+                  "their folder")
       ->required()
       ->type_name("FILE");
   command.add_option("--out", options->out, "token file to write")->required()->type_name("FILE");

@@ -59,6 +59,7 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
   add_cost_commands(*this);
   add_data_commands(*this);
   add_checking_commands(*this);
+  add_checkpoint_commands(*this);
 }
 
 CLI::App& Program::add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,

@@ -49,10 +49,11 @@ class Program {
 };
 
 // The commands, by theme.
-void add_training_commands(Program& program);  // train, evaluate, generate, compare, demo
-void add_cost_commands(Program& program);      // cost, match, recipes
-void add_data_commands(Program& program);      // tokenizer, data
-void add_checking_commands(Program& program);  // golden, bench, doctor
+void add_training_commands(Program& program);    // train, evaluate, generate, compare, demo
+void add_cost_commands(Program& program);        // cost, match, recipes
+void add_data_commands(Program& program);        // tokenizer, data
+void add_checking_commands(Program& program);    // golden, bench, doctor
+void add_checkpoint_commands(Program& program);  // checkpoint, import
 
 // "--set key=value", any number of times.
 // --device, as train.device.

@@ -1,0 +1,138 @@
+// What is in a checkpoint, and what others can use of it.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "engine.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "headroom/eval/checkpoint.h"
+#include "headroom/eval/huggingface.h"
+
+namespace headroom::cli {
+
+namespace {
+
+eval::Checkpoint open_checkpoint(const std::string& run, std::string& name) {
+  const std::filesystem::path file = eval::find_checkpoint(run);
+  name = file.string();
+  return eval::read_checkpoint(file);
+}
+
+std::int64_t count_parameters(const config::ModelOptions& options) {
+  return models::make_model(options, 0, at::TensorOptions(at::kFloat).device(at::kMeta))->parameters().count();
+}
+
+std::string dtype_of(const at::Tensor& tensor) {
+  std::string name = c10::toString(tensor.scalar_type());
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return name == "float" ? "float32" : name;
+}
+
+// "model", "optimizer", "memory", ...: what the tensors' names begin with, and the bytes of each.
+std::map<std::string, std::int64_t> bytes_by_part(const eval::Checkpoint& checkpoint) {
+  std::map<std::string, std::int64_t> bytes;
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    bytes[name.substr(0, name.find('.'))] += static_cast<std::int64_t>(tensor.nbytes());
+  }
+  return bytes;
+}
+
+Json to_json(const std::string& name, const eval::Checkpoint& checkpoint) {
+  Json config = Json::object(), tensors = Json::array();
+  for (const auto& [key, value] : config::flatten(checkpoint.config)) {
+    config[key] = value;
+  }
+  for (const auto& [tensor_name, tensor] : checkpoint.tensors) {
+    tensors.push_back({{"name", tensor_name},
+                       {"dtype", dtype_of(tensor)},
+                       {"shape", tensor.sizes().vec()},
+                       {"bytes", tensor.nbytes()}});
+  }
+  Json document = {{"checkpoint", name},
+                   {"kind", config::name_of(checkpoint.config.model.kind)},
+                   {"parameters", count_parameters(checkpoint.config.model)},
+                   {"step", checkpoint.step},
+                   {"checksums", checkpoint.verified ? "verified" : "none"},
+                   {"tokenizer", nullptr},
+                   {"bytes", bytes_by_part(checkpoint)},
+                   {"config", std::move(config)},
+                   {"tensors", std::move(tensors)}};
+  if (checkpoint.tokenizer) {
+    document["tokenizer"] = checkpoint.tokenizer->name();
+  }
+  return document;
+}
+
+std::string to_text(const std::string& name, const eval::Checkpoint& checkpoint) {
+  const config::ModelOptions& o = checkpoint.config.model;
+  std::string text = fmt::format("{}: {}, {} parameters, step {}\n", name, config::name_of(o.kind), count_parameters(o),
+                                 checkpoint.step);
+  text += fmt::format("  {} layers of width {}, {} heads of {}, context {}, projection {}, score {}, position {}\n",
+                      o.n_layers, o.d_model, o.attention.n_heads, o.attention.d_head, o.context_length,
+                      o.attention.projection.name(), o.attention.score.name(), o.attention.position.name());
+  text += fmt::format("  tokenizer {}\n", checkpoint.tokenizer ? checkpoint.tokenizer->name() : "none");
+  text += fmt::format("  checksums {}\n", checkpoint.verified ? "verified" : "none: damage would not show");
+  for (const auto& [part, bytes] : bytes_by_part(checkpoint)) {
+    text += fmt::format("  {} {}\n", part, format_bytes(static_cast<double>(bytes)));
+  }
+  for (const auto& [tensor_name, tensor] : checkpoint.tensors) {
+    text += fmt::format("  {:<40} {:>8} {:>14}  [{}]\n", tensor_name, dtype_of(tensor),
+                        format_bytes(static_cast<double>(tensor.nbytes())), fmt::join(tensor.sizes().vec(), ", "));
+  }
+  return text;
+}
+
+void require_out(const std::string& out, const char* command) {
+  if (out.empty()) {
+    misuse("{}: --out: must not be empty", command);
+  }
+}
+
+}  // namespace
+
+int run(const CheckpointInfo& command, const EngineRequest& request) {
+  std::string name;
+  const eval::Checkpoint checkpoint = open_checkpoint(command.run, name);
+  if (request.output.json()) {
+    request.output.document(to_json(name, checkpoint));
+  } else {
+    request.output.text(to_text(name, checkpoint));
+  }
+  return 0;
+}
+
+int run(const CheckpointExport& command, const EngineRequest& request) {
+  require_out(command.out, "checkpoint export");
+  std::string name, kind = "headroom";
+  eval::Checkpoint checkpoint = open_checkpoint(command.run, name);
+  if (command.format == "huggingface") {
+    kind = eval::export_huggingface(checkpoint, command.out, name);
+  } else {
+    std::erase_if(checkpoint.tensors, [](const auto& entry) { return !entry.first.starts_with("model."); });
+    checkpoint.metadata.clear();
+    eval::save_checkpoint(checkpoint, command.out);
+  }
+  const std::int64_t parameters = count_parameters(checkpoint.config.model);
+  request.output.text(fmt::format("{}: {} parameters of {}, as {}\n", command.out, parameters, name, kind));
+  request.output.document({{"out", command.out}, {"checkpoint", name}, {"parameters", parameters}, {"kind", kind}});
+  return 0;
+}
+
+int run(const Import& command, const EngineRequest& request) {
+  require_out(command.out, "import");
+  const eval::Imported imported = eval::import_huggingface(command.folder, command.tokenizer);
+  eval::save_checkpoint(imported.checkpoint, command.out);
+  const std::int64_t parameters = count_parameters(imported.checkpoint.config.model);
+  request.output.text(fmt::format("{}: {} with {} parameters, {}\n", command.out, imported.kind, parameters,
+                                  imported.checkpoint.tokenizer->name()));
+  request.output.document({{"checkpoint", command.out},
+                           {"parameters", parameters},
+                           {"kind", imported.kind},
+                           {"tokenizer", imported.checkpoint.tokenizer->name()}});
+  return 0;
+}
+
+}  // namespace headroom::cli

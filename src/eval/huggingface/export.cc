@@ -1,0 +1,88 @@
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "architecture.h"
+#include "eval/stored_tensor.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/log.h"
+#include "headroom/eval/huggingface.h"
+
+namespace headroom::eval {
+namespace {
+
+// The architecture that the options are, or the sentence that says what no known one has.
+std::pair<const Architecture*, std::string> match_any(const config::ModelOptions& o, const std::string& origin) {
+  std::string obstacle = common_obstacle(o);
+  std::string tried;
+  for (const Architecture* architecture : {&gpt2(), &gpt_neox(), &llama()}) {
+    if (!obstacle.empty()) {
+      break;
+    }
+    const Architecture::Match match = architecture->match(o);
+    if (!match.kind.empty()) {
+      return {architecture, match.kind};
+    }
+    tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->kinds().front(), match.obstacle);
+  }
+  if (!obstacle.empty()) {
+    misuse("{}: model.{}: no model of Hugging Face that is known here has this setting", origin, obstacle);
+  }
+  misuse("{}: is no model of Hugging Face that is known here: it differs from {}", origin, tried);
+}
+
+// Every tensor of the file, zeros where the model has no such parameter.
+std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const std::vector<Link>& links) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const Link& link : links) {
+    at::Tensor& tensor = tensors[link.tensor];
+    if (!tensor.defined()) {
+      tensor = at::zeros(link.stored, at::TensorOptions(at::kFloat));
+    }
+    if (const auto found = checkpoint.tensors.find("model." + link.parameter); found != checkpoint.tensors.end()) {
+      link.in(tensor).copy_(found->second);
+    }
+  }
+  return tensors;
+}
+
+void write_tokenizer(const data::Tokenizer& tokenizer, std::int64_t context_length,
+                     const std::filesystem::path& folder) {
+  if (const std::string json = data::to_tokenizer_json(tokenizer); !json.empty()) {
+    write_text_file(folder / "tokenizer.json", json);
+    const Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"model_max_length", context_length}};
+    write_text_file(folder / "tokenizer_config.json", to_json_line(settings) + "\n");
+  } else if (tokenizer.kind() == config::TokenizerKind::sentencepiece) {
+    write_text_file(folder / "tokenizer.model", tokenizer.serialised());
+  } else {
+    log_warning("{}: its tokenizer {} has no equivalent and is left out", folder.string(), tokenizer.name());
+  }
+}
+
+}  // namespace
+
+std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
+                               const std::string& origin) {
+  const config::ModelOptions& o = checkpoint.config.model;
+  const auto [architecture, kind] = match_any(o, origin);
+  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, architecture->links(o));
+
+  make_folder(folder);
+  SafetensorsWriter writer;
+  for (const auto& [name, tensor] : tensors) {
+    writer.add(name, DType::f32, tensor.sizes().vec(), bytes_of(tensor));
+  }
+  writer.set_metadata("format", "pt");
+  writer.write(folder / "model.safetensors");
+
+  Json settings = architecture->write(o);
+  settings["vocab_size"] = o.vocabulary_size;
+  settings["tie_word_embeddings"] = o.tied_embeddings;
+  settings["torch_dtype"] = "float32";
+  write_text_file(folder / "config.json", settings.dump(2) + "\n");
+  write_tokenizer(*checkpoint.tokenizer, o.context_length, folder);
+  return kind;
+}
+
+}  // namespace headroom::eval

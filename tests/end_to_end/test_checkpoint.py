@@ -1,0 +1,103 @@
+"""headroom checkpoint and import, from outside."""
+
+import pathlib
+import shutil
+
+import pytest
+
+MODELS = pathlib.Path(__file__).resolve().parents[1] / "eval" / "huggingface"
+
+
+def test_info_says_what_is_there(headroom, trained):
+    info = headroom.json("checkpoint", "info", trained)
+    assert info["kind"] == "language_model" and info["step"] == 6 and info["checksums"] == "verified"
+    assert info["tokenizer"].startswith("bytes-256-")
+    assert info["config"]["model.attention.n_experts"] == "3"
+    tensors = {tensor["name"]: tensor for tensor in info["tensors"]}
+    assert tensors["model.embed"] == {"name": "model.embed", "dtype": "float32", "shape": [256, 32], "bytes": 32768}
+    assert info["bytes"]["model"] == sum(t["bytes"] for n, t in tensors.items() if n.startswith("model."))
+    assert info["bytes"]["optimizer"] >= 2 * 4 * info["parameters"] and "memory" in info["bytes"]
+    text = headroom("checkpoint", "info", trained).stdout
+    assert f"{info['parameters']} parameters, step 6" in text and "checksums verified" in text
+
+
+def test_damage_is_named(headroom, trained, tmp_path):
+    file = tmp_path / "damaged.safetensors"
+    data = bytearray(next((trained / "checkpoints").glob("*.safetensors")).read_bytes())
+    data[-100:] = bytes(100)
+    file.write_bytes(data)
+    assert "is damaged" in headroom.refusal("checkpoint", "info", file)
+
+
+def test_export_keeps_what_evaluation_needs(headroom, trained, tmp_path):
+    out = tmp_path / "small.safetensors"
+    done = headroom.json("checkpoint", "export", trained, "--out", out)
+    info = headroom.json("checkpoint", "info", out)
+    assert set(info["bytes"]) == {"model"} and done["parameters"] == info["parameters"]
+    assert out.stat().st_size < 0.5 * next((trained / "checkpoints").glob("*.safetensors")).stat().st_size
+    data = tmp_path / "text.txt"
+    data.write_text("the head attends to every token\n" * 40)
+    before, after = (headroom.json("evaluate", run, "--data", data) for run in (trained, out))
+    assert before["loss"] == after["loss"]
+    assert "huggingface" in headroom("checkpoint", "export", "--help").stdout
+    refusal = headroom.refusal("checkpoint", "export", trained, "--format", "huggingface", "--out", tmp_path / "hf")
+    assert "model.memory_length" in refusal and not (tmp_path / "hf").exists()
+    assert "--out: must not be empty" in headroom.refusal("checkpoint", "export", trained, "--out", "")
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "mistral"])
+def test_import_evaluates_generates_and_exports(headroom, tmp_path, kind):
+    out = tmp_path / "model.safetensors"
+    folder = tmp_path / "in"
+    shutil.copytree(MODELS / kind, folder)
+    assert "holds no tokenizer" in headroom.refusal("import", folder, "--out", out) and not out.exists()
+    shutil.copy(MODELS / "tokenizer.json", folder)
+    done = headroom.json("import", folder, "--out", out)
+    assert done["kind"] == kind and done["parameters"] > 1000 and done["tokenizer"].startswith("bpe-40-")
+    data = tmp_path / "text.txt"
+    data.write_text("abc,def;0123456789:" * 20)
+    loss = headroom.json("evaluate", out, "--data", data)["loss"]
+    text = headroom.json("generate", out, "--prompt", "abc", "--tokens", 30, "--temperature", 0)["text"]
+    assert len(text) >= 30
+    headroom("checkpoint", "export", out, "--format", "huggingface", "--out", tmp_path / "back")
+    again = headroom.json("import", tmp_path / "back", "--out", tmp_path / "again.safetensors")
+    assert again == {**done, "checkpoint": str(tmp_path / "again.safetensors")}
+    assert headroom.json("evaluate", tmp_path / "again.safetensors", "--data", data)["loss"] == loss
+
+
+def test_training_with_a_tokenizer_from_elsewhere(headroom, tiny, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("abc,def;" * 200)
+    config = tmp_path / "bpe.toml"
+    config.write_text(f"""
+[model]
+n_layers = 1
+d_model = 16
+context_length = 16
+[model.attention]
+n_heads = 2
+d_head = 8
+[model.mlp]
+d_hidden = 16
+[tokenizer]
+kind = "bpe"
+model = "{MODELS / 'tokenizer.json'}"
+[data]
+train = ["{text}"]
+validation = ["{text}"]
+[train]
+steps = 2
+batch_size = 2
+threads = 1
+""")
+    run = tmp_path / "run"
+    assert headroom.json("train", config, "--out", run)["steps"] == 2
+    info = headroom.json("checkpoint", "info", run)
+    assert info["tokenizer"].startswith("bpe-40-") and info["config"]["model.vocabulary_size"] == "40"
+    assert headroom.json("evaluate", run)["tokens"] > 0
+    ids = headroom.json("tokenizer", "encode", MODELS / "tokenizer.json", "bad")["ids"]
+    assert ids == [1, 0, 3]
+    assert headroom.json("tokenizer", "decode", MODELS / "tokenizer.json", *ids)["text"] == "bad"
+    assert "0x45" in headroom.refusal("tokenizer", "encode", MODELS / "tokenizer.json", "E")
+    refusal = headroom.refusal("train", config, "--set", "tokenizer.model=", "--out", tmp_path / "none")
+    assert "tokenizer.model: must name a tokenizer.json" in refusal

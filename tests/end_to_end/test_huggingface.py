@@ -1,0 +1,192 @@
+"""Models and tokenizers against the packages `transformers` and `tokenizers`: made here, at random."""
+
+import json
+import random
+
+import pytest
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+torch = pytest.importorskip("torch")
+numpy = pytest.importorskip("numpy")
+
+CONTEXT = 48
+TEXT = "It's the head that attends; the room, it doesn't. In 1984 he'll say 'hello' -- 12345 times:\n\n  a b  c\n" * 3
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
+MODELS = {
+    "gpt2": lambda v: transformers.GPT2Config(vocab_size=v, n_layer=2, n_embd=32, n_head=4, n_positions=CONTEXT),
+    "gpt_neox": lambda v: transformers.GPTNeoXConfig(
+        vocab_size=v, num_hidden_layers=2, hidden_size=64, num_attention_heads=4, intermediate_size=96,
+        max_position_embeddings=CONTEXT),
+    "llama": lambda v: transformers.LlamaConfig(
+        vocab_size=v, num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=48, max_position_embeddings=CONTEXT),
+}
+
+
+def bpe(kind):
+    """A tokenizer trained here, with the steps that files of this kind of model ask for."""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.decoder = tokenizers.decoders.ByteLevel()
+    level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind != "llama")
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated")
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, level]) if kind == "llama" else level
+    if kind == "gpt_neox":
+        made.normalizer = tokenizers.normalizers.NFC()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=400, special_tokens=["<|endoftext|>"], show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    made.train_from_iterator([TEXT, "été déjà vu " * 20, "日本語の文" * 20], trainer)
+    if kind == "gpt_neox":
+        made.add_tokens([tokenizers.AddedToken(" " * n, normalized=True) for n in range(2, 9)])
+    return made
+
+
+@pytest.fixture(scope="module", params=list(MODELS))
+def model(request, tmp_path_factory):
+    """A model, its tokenizer and the folder that both were saved to; the model knows a few tokens more."""
+    torch.manual_seed(5)
+    torch.set_num_threads(1)
+    tokenizer = bpe(request.param)
+    config = MODELS[request.param](tokenizer.get_vocab_size() + 7)
+    made = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    folder = tmp_path_factory.mktemp(request.param)
+    made.save_pretrained(folder, max_shard_size="40KB")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return made, tokenizer, folder
+
+
+def loss_of(model, ids):
+    with torch.no_grad():
+        logits = model(torch.tensor([ids[:-1]])).logits[0]
+    return torch.nn.functional.cross_entropy(logits.double(), torch.tensor(ids[1:])).item()
+
+
+def test_import(headroom, model, tmp_path):
+    theirs, tokenizer, folder = model
+    out = tmp_path / "model.safetensors"
+    done = headroom.json("import", folder, "--out", out)
+    assert done["kind"] == theirs.config.model_type
+    assert done["parameters"] == sum(parameter.numel() for parameter in theirs.parameters())
+    ids = tokenizer.encode(TEXT).ids[:CONTEXT]
+    data = tmp_path / "text.txt"
+    data.write_text(tokenizer.decode(ids))
+    assert tokenizer.encode(data.read_text()).ids == ids
+    mine = headroom.json("evaluate", out, "--data", data)
+    assert mine["tokens"] == len(ids) - 1
+    assert abs(mine["loss"] - loss_of(theirs, ids)) < 1e-5
+    prompt = "It's the head"
+    start = tokenizer.encode(prompt).ids
+    with torch.no_grad():
+        greedy = theirs.generate(torch.tensor([start]), max_new_tokens=20, do_sample=False, eos_token_id=None)
+    text = headroom.json("generate", out, "--prompt", prompt, "--tokens", 20, "--temperature", 0)["text"]
+    expected = tokenizer.decode(greedy[0].tolist(), skip_special_tokens=False)
+    whole = prompt + text.removeprefix(prompt)
+    # Bytes that are no character are shown as one or several signs for it.
+    assert whole.replace("\ufffd", "") == expected.replace("\ufffd", "")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_import_of_half_precision(headroom, model, tmp_path, dtype):
+    theirs, tokenizer, _ = model
+    half = type(theirs)(theirs.config)
+    half.load_state_dict(theirs.state_dict())
+    half = half.to(getattr(torch, dtype))
+    half.save_pretrained(tmp_path / "half")
+    tokenizer.save(str(tmp_path / "half" / "tokenizer.json"))
+    headroom("import", tmp_path / "half", "--out", tmp_path / "model.safetensors")
+    ids = tokenizer.encode(TEXT).ids[:CONTEXT]
+    (tmp_path / "text.txt").write_text(tokenizer.decode(ids))
+    mine = headroom.json("evaluate", tmp_path / "model.safetensors", "--data", tmp_path / "text.txt")
+    # Read anew: the angles of a model that was made smaller in place are no longer exact.
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "half", dtype=torch.float32).eval()
+    assert abs(mine["loss"] - loss_of(again, ids)) < 1e-5
+
+
+def test_export(headroom, model, tmp_path):
+    theirs, tokenizer, folder = model
+    headroom("import", folder, "--out", tmp_path / "model.safetensors")
+    headroom("checkpoint", "export", tmp_path / "model.safetensors", "--format", "huggingface",
+             "--out", tmp_path / "hf")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
+    tokens = torch.randint(theirs.config.vocab_size, (2, CONTEXT))
+    with torch.no_grad():
+        assert (again(tokens).logits - theirs(tokens).logits).abs().max() < 1e-5
+    fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    assert fast.encode(TEXT) == tokenizer.encode(TEXT).ids
+
+
+@pytest.mark.parametrize("settings", [
+    ["model.attention.position=learned", "model.attention.bias=true", "model.mlp.activation=gelu_tanh"],
+    ["model.attention.rope_fraction=0.5", "model.arrangement=parallel"],
+    ["model.norm=rms", "model.mlp.kind=gated", "model.mlp.activation=silu", "model.attention.n_kv_heads=1",
+     "model.attention.window=7", "model.mlp.bias=false"]], ids=["gpt2", "gpt_neox", "mistral"])
+def test_export_of_a_model_trained_here(headroom, tmp_path, settings):
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT * 5)
+    config = tmp_path / "dense.toml"
+    config.write_text(f"""
+[model]
+n_layers = 2
+d_model = 32
+context_length = {CONTEXT}
+head_bias = false
+[model.attention]
+n_heads = 2
+d_head = 16
+[model.mlp]
+d_hidden = 48
+[tokenizer]
+kind = "bytes"
+[data]
+train = ["{text}"]
+validation = ["{text}"]
+[train]
+steps = 5
+batch_size = 4
+threads = 1
+precision = "fp32"
+""")
+    run, out = tmp_path / "run", tmp_path / "hf"
+    sets = [part for setting in settings for part in ("--set", setting)]
+    headroom("train", config, "--out", run, *sets)
+    headroom("checkpoint", "export", run, "--format", "huggingface", "--out", out)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(out).eval()
+    (tmp_path / "short.txt").write_text(TEXT[:CONTEXT])
+    mine = headroom.json("evaluate", run, "--data", tmp_path / "short.txt")
+    assert abs(mine["loss"] - loss_of(theirs, list(TEXT[:CONTEXT].encode()))) < 1e-5
+    assert transformers.AutoTokenizer.from_pretrained(out).encode(TEXT) == list(TEXT.encode())
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_ids_of_random_texts(headroom, tmp_path, kind):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    made = bpe(kind)
+    made.save(str(tmp_path / "tokenizer.json"))
+    pieces = [" ", "  ", "    ", "\n", "\n\n", "\r\n", "\t", "'s", "'S", "'ll", "a", "Z", "é", "e\u0301", "1", "234", "½",
+              "٣", "!", "...", "\u00a0", "\u3000", "\u180e", "\u0085", "日本", "😀", "<|endoftext|>", "<|", "'", "\u2028",
+              "the", "head"]
+    draw = random.Random(7)
+    text = "".join(draw.choice(pieces) for _ in range(20000))
+    (tmp_path / "text.txt").write_bytes(text.encode())
+    headroom("data", "prepare", tmp_path / "text.txt", "--tokenizer", tmp_path, "--out", tmp_path / "text.tokens")
+    mine = safetensors.load_file(tmp_path / "text.tokens")["tokens"]
+    assert mine.tolist() == made.encode(text).ids
+
+
+def test_refusals_name_the_setting(headroom, model, tmp_path):
+    theirs, _, folder = model
+    config = json.loads((folder / "config.json").read_text())
+    for name in folder.iterdir():
+        (tmp_path / name.name).symlink_to(name)
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps({**config, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}))
+    if theirs.config.model_type != "gpt2":
+        refusal = headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
+        assert 'rope_scaling.rope_type has no equivalent, got "yarn"' in refusal
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
+    assert "model_type" in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
