@@ -12,8 +12,6 @@
 namespace headroom::config {
 namespace {
 
-constexpr char kPlace[] = "--set: ";
-
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t";
   const std::size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
@@ -21,7 +19,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 // The field with this dotted name and what is wrong when there is none.
-const Field& find_field(const Fields& all, const std::string& dotted) {
+const Field& find_field(const Fields& all, const std::string& dotted, const std::string& place) {
   const std::vector<Field>* fields = &all.fields();
   const std::vector<Fields::Table>* tables = &all.tables();
   std::size_t start = 0;
@@ -35,12 +33,12 @@ const Field& find_field(const Fields& all, const std::string& dotted) {
       return *field;
     }
     if (last && table != tables->end()) {
-      misuse("{}{}: is a table, set one of its keys: {}.{}", kPlace, dotted, dotted, table->fields.front().key);
+      misuse("{}{}: is a table, set one of its keys: {}.{}", place, dotted, dotted, table->fields.front().key);
     }
     if (table == tables->end()) {
       const std::string path = start == 0 ? "" : dotted.substr(0, start - 1);
       const std::string close = detail::nearest_key(all, path, last ? name : dotted.substr(dotted.rfind('.') + 1));
-      misuse("{}{}: unknown key{}", kPlace, dotted, close.empty() ? "" : ", did you mean " + close + "?");
+      misuse("{}{}: unknown key{}", place, dotted, close.empty() ? "" : ", did you mean " + close + "?");
     }
     fields = &table->fields;
     tables = &table->tables;
@@ -79,27 +77,28 @@ toml::array bare_list(std::string_view text) {
 
 }  // namespace
 
-std::string set_key(Config& config, std::string_view assignment) {
+std::string set_key(Config& config, std::string_view assignment, std::string_view origin) {
+  const std::string place = fmt::format("{}: ", origin);
   const std::size_t equals = assignment.find('=');
   std::string key(trimmed(assignment.substr(0, equals)));
   if (equals == std::string_view::npos || key.empty()) {
-    misuse("{}\"{}\": must be key=value, as in train.steps=500", kPlace, assignment);
+    misuse("{}\"{}\": must be key=value, as in train.steps=500", place, assignment);
   }
   const std::string_view text = trimmed(assignment.substr(equals + 1));
   if (!is_utf8(text)) {
-    misuse("{}{}: the value is not valid UTF-8 text", kPlace, key);
+    misuse("{}{}: the value is not valid UTF-8 text", place, key);
   }
   Fields fields;
   describe(fields, config);
-  const Field& field = find_field(fields, key);
+  const Field& field = find_field(fields, key, place);
   const std::optional<toml::table> table = as_toml(text);
   const bool wants_text = std::holds_alternative<std::string*>(field.slot);
   if (table && (!wants_text || (*table)["value"].is_string())) {
-    detail::assign(field, *table->get("value"), kPlace, key);
+    detail::assign(field, *table->get("value"), place, key);
   } else if (!wants_text && text.starts_with('[') && text.ends_with(']') && text.size() >= 2) {
-    detail::assign(field, bare_list(text), kPlace, key);
+    detail::assign(field, bare_list(text), place, key);
   } else {
-    detail::assign(field, toml::value<std::string>(std::string(text)), kPlace, key);
+    detail::assign(field, toml::value<std::string>(std::string(text)), place, key);
   }
   return key;
 }

@@ -36,6 +36,8 @@ std::int64_t status_bytes(std::string_view name) {
   return 0;
 }
 
+std::string chosen_home;
+
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 std::atomic<bool> asked_to_stop{false};
 
@@ -87,7 +89,14 @@ bool interrupted() {
   return asked_to_stop;
 }
 
+void set_home_folder(const std::string& folder) {
+  chosen_home = folder;
+}
+
 std::string home_folder() {
+  if (!chosen_home.empty() && std::getenv("HEADROOM_HOME") == nullptr) {
+    return chosen_home;
+  }
   std::error_code error;
   if (const char* const home = std::getenv("HEADROOM_HOME"); home != nullptr && *home != '\0') {
     if (!fs::is_directory(fs::path(home) / "recipes", error)) {

@@ -11,8 +11,8 @@ std::optional<at::Tensor> valid_queries(const BlockInput& input) {
   if (!input.valid_keys) {
     return std::nullopt;
   }
-  const std::int64_t t = input.h.size(1);
-  return input.valid_keys->narrow(1, input.valid_keys->size(1) - t, t);
+  const c10::SymInt t = input.h.sym_size(1);
+  return input.valid_keys->narrow_symint(1, input.valid_keys->sym_size(1) - t, t);
 }
 
 }  // namespace
@@ -45,9 +45,9 @@ Block Block::with_cross_attention(const config::ModelOptions& o, const nn::Atten
 // `all` holds memory and current tokens, the queries last. What products read is converted once, for all that read it.
 at::Tensor Block::attend(const at::Tensor& all, const BlockInput& input, const nn::Context& context) const {
   const at::Tensor source = nn::to_compute(all, context);
-  const std::int64_t t = input.h.size(1), s = source.size(1);
+  const c10::SymInt t = input.h.sym_size(1), s = source.sym_size(1);
   nn::AttentionInput attention;
-  attention.x = s == t ? source : source.narrow(1, s - t, t);
+  attention.x = s == t ? source : source.narrow_symint(1, s - t, t);
   attention.source = source;
   attention.valid_keys = input.valid_keys;
   attention.valid_queries = valid_queries(input);
@@ -92,6 +92,14 @@ at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context
     h = h + attend_across(cross_->norm(parallel ? input.h : h), input, context);
   }
   return h + feed_forward(norm_2_(parallel ? input.h : h), context);
+}
+
+at::Tensor remembered(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep) {
+  at::Tensor seen = h.detach();
+  if (memory.defined() && seen.sym_size(1) < keep) {
+    seen = at::cat({memory, seen}, 1);
+  }
+  return seen.sym_size(1) > keep ? seen.narrow_symint(1, seen.sym_size(1) - keep, keep).contiguous() : seen;
 }
 
 }  // namespace headroom::models

@@ -65,13 +65,13 @@ struct Classifier::Parts {
   }
 };
 
-Classifier::Classifier(const config::ModelOptions& o, std::uint64_t seed, at::TensorOptions tensor_options)
+Classifier::Classifier(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::classifier) {
     misuse("model.kind: {} is no classifier", config::name_of(o.kind));
   }
   Parts& p = *parts_;
-  const nn::Builder build = make_builder(o, p.parameters, seed, tensor_options);
+  const nn::Builder build = make_builder(o, p.parameters, beginning);
   p.options = o;
   p.embedding.emplace(o, build);
   p.encoder.emplace(o, /*final_norm=*/true, build);

@@ -38,16 +38,16 @@ Embedding::Embedding(const config::ModelOptions& o, at::Tensor matrix, const nn:
 }
 
 at::Tensor Embedding::operator()(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const {
-  const std::int64_t n = tokens.size(1);
-  if (first + n > context_length_) {
-    fail("model: a sequence must hold at most context_length={} tokens, got {}", context_length_, first + n);
+  const c10::SymInt n = tokens.sym_size(1);
+  if (n + first > context_length_) {
+    fail("model: a sequence must hold at most context_length={} tokens, got {}", context_length_, c10::str(n + first));
   }
   at::Tensor h = at::embedding(embed_, tokens);
   if (scale_ != 1.0) {
     h = h * scale_;
   }
   if (position_.defined()) {
-    h = h + position_.narrow(0, first, n);
+    h = h + position_.narrow_symint(0, first, n);
   }
   return nn::dropout(norm_ ? (*norm_)(h) : h, dropout_, context, "embed");
 }

@@ -77,13 +77,13 @@ struct WritingState {
   at::Tensor sentence;  // [B] which of the first sources each row reads
 };
 
-EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, std::uint64_t seed, at::TensorOptions tensor_options)
+EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::encoder_decoder) {
     misuse("model.kind: {} is no encoder-decoder", config::name_of(o.kind));
   }
   Parts& p = *parts_;
-  const nn::Builder build = make_builder(o, p.parameters, seed, tensor_options);
+  const nn::Builder build = make_builder(o, p.parameters, beginning);
   const nn::Builder reading = build.in("encoder"), writing = build.in("decoder");
   const bool final_norm = o.norm_position == config::NormPosition::pre;
   p.options = o;

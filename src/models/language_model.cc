@@ -37,11 +37,7 @@ struct LanguageModel::Parts {
         input.memory = memory.layers[layer];
       }
       if (keep > 0) {
-        at::Tensor seen = h.detach();
-        if (input.memory.defined() && seen.size(1) < keep) {
-          seen = at::cat({input.memory, seen}, 1);
-        }
-        remembered.push_back(seen.size(1) > keep ? seen.narrow(1, seen.size(1) - keep, keep).contiguous() : seen);
+        remembered.push_back(models::remembered(input.memory, h, keep));
       }
       h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
     }
@@ -68,12 +64,12 @@ struct DecodeState {
   at::Tensor tokens;  // [B, in_chunk] of this chunk, kept where a full context slides
 };
 
-LanguageModel::LanguageModel(const config::ModelOptions& o, std::uint64_t seed, at::TensorOptions tensor_options)
+LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::language_model) {
     misuse("model.kind: must be language_model here, got {}", config::name_of(o.kind));
   }
-  const nn::Builder build = make_builder(o, parts_->parameters, seed, tensor_options);
+  const nn::Builder build = make_builder(o, parts_->parameters, beginning);
   parts_->options = o;
   parts_->embedding.emplace(o, build);
   const std::vector<std::int64_t> windows = config::layer_windows(o);
@@ -124,8 +120,7 @@ Loss LanguageModel::loss(const Batch& batch, Memory& memory, const nn::Context& 
 }
 
 Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const {
-  const std::int64_t t = tokens.size(1) - 1;
-  return parts_->loss(tokens.narrow(1, 0, t), tokens.narrow(1, 1, t), memory, context);
+  return parts_->loss(tokens.slice(1, 0, -1), tokens.slice(1, 1), memory, context);
 }
 
 at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {

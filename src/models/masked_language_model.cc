@@ -32,14 +32,13 @@ struct MaskedLanguageModel::Parts {
   }
 };
 
-MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, std::uint64_t seed,
-                                         at::TensorOptions tensor_options)
+MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::masked_language_model) {
     misuse("model.kind: {} is no masked language model", config::name_of(o.kind));
   }
   Parts& p = *parts_;
-  const nn::Builder build = make_builder(o, p.parameters, seed, tensor_options);
+  const nn::Builder build = make_builder(o, p.parameters, beginning);
   p.options = o;
   p.embedding.emplace(o, build);
   p.encoder.emplace(o, /*final_norm=*/true, build);

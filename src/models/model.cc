@@ -77,17 +77,21 @@ Memory Memory::join(std::vector<Memory> parts) {
 
 std::unique_ptr<Model> make_model(const config::ModelOptions& options, std::uint64_t seed,
                                   at::TensorOptions tensor_options) {
+  return make_model(options, nn::Beginning(seed, tensor_options));
+}
+
+std::unique_ptr<Model> make_model(const config::ModelOptions& options, const nn::Beginning& beginning) {
   switch (options.kind) {
     case config::ModelKind::language_model:
-      return std::make_unique<LanguageModel>(options, seed, tensor_options);
+      return std::make_unique<LanguageModel>(options, beginning);
     case config::ModelKind::masked_language_model:
-      return std::make_unique<MaskedLanguageModel>(options, seed, tensor_options);
+      return std::make_unique<MaskedLanguageModel>(options, beginning);
     case config::ModelKind::encoder_decoder:
-      return std::make_unique<EncoderDecoder>(options, seed, tensor_options);
+      return std::make_unique<EncoderDecoder>(options, beginning);
     case config::ModelKind::classifier:
-      return std::make_unique<Classifier>(options, seed, tensor_options);
+      return std::make_unique<Classifier>(options, beginning);
     case config::ModelKind::vision:
-      return std::make_unique<VisionTransformer>(options, seed, tensor_options);
+      return std::make_unique<VisionTransformer>(options, beginning);
   }
   fail("model.kind: unknown");
 }

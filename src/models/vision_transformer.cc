@@ -30,15 +30,14 @@ struct VisionTransformer::Parts {
   }
 };
 
-VisionTransformer::VisionTransformer(const config::ModelOptions& o, std::uint64_t seed,
-                                     at::TensorOptions tensor_options)
+VisionTransformer::VisionTransformer(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::vision) {
     misuse("model.kind: {} is no vision Transformer", config::name_of(o.kind));
   }
   const std::int64_t patches = o.patches(), side = o.image_size / o.patch_size;
   Parts& p = *parts_;
-  const nn::Builder build = make_builder(o, p.parameters, seed, tensor_options);
+  const nn::Builder build = make_builder(o, p.parameters, beginning);
   p.options = o;
   const std::int64_t numbers = o.image_channels * o.patch_size * o.patch_size;
   p.options.context_length = patches;

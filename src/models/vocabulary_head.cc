@@ -34,7 +34,7 @@ at::Tensor VocabularyHead::matrix() const {
   if (w_.defined()) {
     return w_;
   }
-  return embedding_for_products_.numel() > 0 ? embedding_for_products_.t() : embedding_.t();
+  return embedding_for_products_.sym_numel() > 0 ? embedding_for_products_.t() : embedding_.t();
 }
 
 nn::AdaptiveSoftmax VocabularyHead::adaptive() const {
@@ -45,9 +45,9 @@ at::Tensor VocabularyHead::logits(const at::Tensor& x, const nn::Context& contex
   if (cutoffs_.empty()) {
     return nn::linear(x, matrix(), b_, context);
   }
-  std::vector<std::int64_t> shape = x.sizes().vec();
+  std::vector<c10::SymInt> shape = x.sym_sizes().vec();
   shape.back() = vocabulary_size_;
-  return adaptive().log_probabilities(x.reshape({-1, x.size(-1)}), context).view(shape);
+  return adaptive().log_probabilities(x.flatten(0, -2), context).view_symint(shape);
 }
 
 at::Tensor VocabularyHead::cross_entropy(const at::Tensor& x, const at::Tensor& target, double label_smoothing,

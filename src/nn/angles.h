@@ -6,6 +6,6 @@
 namespace headroom::nn {
 
 // [n, count]: position_i * base^(-2c/width) in float64, for exact tables at any length.
-at::Tensor angles(std::int64_t first, std::int64_t n, std::int64_t count, std::int64_t width, double base);
+at::Tensor angles(const c10::SymInt& first, const c10::SymInt& n, std::int64_t count, std::int64_t width, double base);
 
 }  // namespace headroom::nn

@@ -77,7 +77,7 @@ void Attention::normalise_and_rotate(Heads& heads, const AttentionCache* cache, 
   }
   if (const std::optional<Rotary> rotary = position_->rotary()) {
     const std::int64_t first = cache != nullptr ? cache->next_position() : 0;
-    heads.q = (*rotary)(heads.q, first + heads.keys[0].size(2) - heads.q.size(2));
+    heads.q = (*rotary)(heads.q, heads.keys[0].sym_size(2) - heads.q.sym_size(2) + first);
     for (at::Tensor& k : heads.keys) {
       k = (*rotary)(k, first);
     }
@@ -88,7 +88,8 @@ ScoreCall Attention::call_of(const AttentionInput& input) const {
   ScoreCall call;
   call.valid_queries = input.valid_queries;
   if (place_.cross && !input.valid_queries) {  // the keys are no queries
-    call.valid_queries = at::ones({input.x.size(0), input.x.size(1)}, input.x.options().dtype(at::kBool));
+    call.valid_queries =
+        at::ones_symint({input.x.sym_size(0), input.x.sym_size(1)}, input.x.options().dtype(at::kBool));
   }
   return call;
 }

@@ -98,8 +98,8 @@ HeadMaps::Side HeadMaps::make_side(const char* name, std::int64_t d_model, const
 }
 
 at::Tensor HeadMaps::factors(const Side& side, const at::Tensor& x, const Context& context) const {
-  const std::int64_t b = x.size(0), n = x.size(1);
-  const at::Tensor rows = to_compute(x, context).reshape({b * n, -1});
+  const c10::SymInt b = x.sym_size(0), n = x.sym_size(1);
+  const at::Tensor rows = to_compute(x, context).flatten(0, 1);
   std::vector<at::Tensor> parts;
   if (side.w1.defined()) {
     const std::int64_t groups = side.w1.size(0), hidden = side.w1.size(2), rank = side.w2.size(3), m = side.w2.size(4);
@@ -109,15 +109,15 @@ at::Tensor HeadMaps::factors(const Side& side, const at::Tensor& x, const Contex
                                                                                 : config::Activation::gelu_tanh);
     const at::Tensor both = product_by_group(inner, side.w2.view({groups, hidden, 2 * rank * m}), context);
     // [C, N, 2, R, m] to [2, N, R, C, m]
-    const at::Tensor uw = both.view({groups, b * n, 2, rank, m}).permute({2, 1, 3, 0, 4});
+    const at::Tensor uw = both.view({groups, -1, 2, rank, m}).permute({2, 1, 3, 0, 4});
     const at::Tensor u = uw[0];
-    parts.push_back((u * (u.square().mean(-1, /*keepdim=*/true) + kFactorEpsilon).rsqrt()).reshape({b, n, -1}));
-    parts.push_back(uw[1].reshape({b, n, -1}));
+    parts.push_back((u * (u.square().mean(-1, /*keepdim=*/true) + kFactorEpsilon).rsqrt()).reshape_symint({b, n, -1}));
+    parts.push_back(uw[1].reshape_symint({b, n, -1}));
   }
   if (side.wg.defined()) {
-    parts.push_back(linear(rows, side.wg, {}, context).tanh().view({b, n, -1}));
+    parts.push_back(linear(rows, side.wg, {}, context).tanh().view_symint({b, n, -1}));
   }
-  return parts.empty() ? at::empty({b, n, 0}, rows.options()) : at::cat(parts, 2);
+  return parts.empty() ? at::empty_symint({b, n, 0}, rows.options()) : at::cat(parts, 2);
 }
 
 ops::HeadMapSide HeadMaps::map_of(const Side& side, at::Tensor factors) const {
@@ -148,16 +148,16 @@ ops::HeadMap HeadMaps::start(const Stage& stage) const {
 Composition::Maps HeadMaps::maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const {
   Maps maps;
   const at::Tensor keys = key_factors.squeeze(1);
-  const std::int64_t half = pre_ && post_ ? keys.size(2) / 2 : keys.size(2);
-  const auto fill = [&](const std::optional<Stage>& stage, std::int64_t first, std::optional<ops::HeadMap>& map) {
+  const c10::SymInt half = pre_ && post_ ? keys.sym_size(2) / 2 : keys.sym_size(2);
+  const auto fill = [&](const std::optional<Stage>& stage, const c10::SymInt& first, std::optional<ops::HeadMap>& map) {
     if (stage) {
       map = start(*stage);
       map->query = map_of(stage->query, factors(stage->query, x, context));
-      map->key = map_of(stage->key, keys.narrow(2, first, half));
+      map->key = map_of(stage->key, keys.narrow_symint(2, first, half));
     }
   };
   fill(pre_, 0, maps.pre);
-  fill(post_, pre_ ? half : 0, maps.post);
+  fill(post_, pre_ ? half : c10::SymInt(0), maps.post);
   return maps;
 }
 

@@ -23,14 +23,15 @@ class GatedHeads : public Projection {
 
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads = heads_->project(input, context);
-    heads.destination = select_experts(input.x.reshape({-1, input.x.size(2)}), select_, choice_, context, "select");
+    heads.destination = select_experts(input.x.flatten(0, 1), select_, choice_, context, "select");
     return heads;
   }
 
   at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
     const Selection& chosen = *heads.destination;
     const at::Tensor gate = at::zeros_like(chosen.score).scatter(-1, chosen.index, chosen.weight);  // [B T, 1, H]
-    const at::Tensor by_head = gate.view({o.size(0), o.size(2), o.size(1)}).transpose(1, 2).unsqueeze(3);
+    const at::Tensor by_head =
+        gate.view_symint({o.sym_size(0), o.sym_size(2), o.sym_size(1)}).transpose(1, 2).unsqueeze(3);
     return heads_->combine(o * to_compute(by_head, context), heads, context);
   }
 

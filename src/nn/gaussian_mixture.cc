@@ -22,15 +22,19 @@ class GaussianMixture : public Score {
     if (multiple.empty()) {
       multiple.assign(static_cast<std::size_t>(o.key_components()), 0.5);
     }
-    multiple_ = at::tensor(multiple, build.options().dtype(at::kDouble)).to(build.options());
+    std::vector<at::Tensor> each;  // made by operators, so that a traced layer can make them, too
+    for (const double value : multiple) {
+      each.push_back(at::full({}, value, build.options()));
+    }
+    multiple_ = at::stack(each);
   }
 
   at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
     const double fixed = 1.0 / std::sqrt(static_cast<double>(options_.d_head));
     ops::Mixture mixture;
     mixture.more_keys = call.more_keys;
-    mixture.shift = shift_.of_keys(in.k.size(2), call.first_position, rotary_);
-    mixture.prior = prior_.weights(call.first_index, in.k.size(2));
+    mixture.shift = shift_.of_keys(in.k.sym_size(2), call.first_position, rotary_);
+    mixture.prior = prior_.weights(call.first_index, in.k.sym_size(2));
     mixture.maximum = options_.mixing == config::Mixing::max;
     mixture.epsilon = options_.mixture_epsilon;
     if (options_.mixture_score == config::MixtureScore::gaussian) {

@@ -49,12 +49,12 @@ class HeadProjections : public Projection {
 
   at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
     const at::Tensor by_token = o.transpose(1, 2);  // [B, T, H, e]
-    const std::int64_t b = by_token.size(0), t = by_token.size(1);
+    const c10::SymInt b = by_token.sym_size(0), t = by_token.sym_size(1);
     if (!o_.bank) {
-      return linear(by_token.reshape({b, t, -1}), o_.w, o_.bias, context, /*in_axes=*/2);
+      return linear(by_token.flatten(2), o_.w, o_.bias, context, /*in_axes=*/2);
     }
-    const at::Tensor rows = by_token.reshape({b * t, options_.n_heads, options_.d_head});
-    return grouped(o_.w, o_.bias, rows, *heads.destination, /*sum_heads=*/true, context).view({b, t, d_model_});
+    const at::Tensor rows = by_token.reshape({-1, options_.n_heads, options_.d_head});
+    return grouped(o_.w, o_.bias, rows, *heads.destination, /*sum_heads=*/true, context).view_symint({b, t, d_model_});
   }
 
  private:
@@ -137,8 +137,8 @@ class HeadProjections : public Projection {
     }
     if (options_.shared_selection && on_source && !input.cross) {
       // The queries are the last tokens of the source, chosen for already.
-      const std::int64_t t = input.x.size(1), s = input.source.size(1);
-      Selection same = s == t ? *on_source : on_source->narrow(input.x.size(0), s - t, t);
+      const c10::SymInt t = input.x.sym_size(1), s = input.source.sym_size(1);
+      Selection same = s == t ? *on_source : on_source->narrow(input.x.sym_size(0), s - t, t);
       if (context.trace != nullptr) {
         (*context.trace)[context.scope + "select_out.index"] = same.index;
         (*context.trace)[context.scope + "select_out.weight"] = same.weight;
@@ -150,12 +150,10 @@ class HeadProjections : public Projection {
 
   at::Tensor apply(const Matrix& m, std::int64_t copy, const at::Tensor& x, const std::optional<Selection>& selection,
                    const Context& context) const {
-    const std::int64_t b = x.size(0), t = x.size(1);
     const at::Tensor w = m.weight(copy), bias = m.bias_of(copy);
-    const at::Tensor y = m.bank
-                             ? grouped(w, bias, x.reshape({b * t, d_model_}), *selection, /*sum_heads=*/false, context)
-                             : linear(x, w, bias, context);
-    return y.view({b, t, m.n_heads, options_.d_head}).transpose(1, 2);
+    const at::Tensor y = m.bank ? grouped(w, bias, x.reshape({-1, d_model_}), *selection, /*sum_heads=*/false, context)
+                                : linear(x, w, bias, context);
+    return y.view_symint({x.sym_size(0), x.sym_size(1), m.n_heads, options_.d_head}).transpose(1, 2);
   }
 
   // `bank` [H, E, in, out].

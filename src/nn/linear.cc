@@ -22,9 +22,9 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
   const std::optional<at::Tensor> b =
       bias.defined() ? std::optional(to_compute(bias, context).reshape({-1})) : std::nullopt;
   const at::Tensor y = ops::linear(rows, matrix, b, context.implementation);
-  std::vector<std::int64_t> shape = x.sizes().vec();
+  std::vector<c10::SymInt> shape = x.sym_sizes().vec();
   shape.back() = matrix.size(1);
-  return y.view(shape);
+  return y.view_symint(shape);
 }
 
 at::Tensor activate(const at::Tensor& x, config::Activation activation) {
@@ -44,6 +44,9 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation) {
 namespace {
 
 at::Tensor drop(const at::Tensor& x, double p, bool relu, const Context& context, std::string_view use) {
+  if (context.from_generator) {
+    return at::dropout(relu ? x.relu() : x, p, /*train=*/true);
+  }
   const std::uint64_t seed = use_seed(context, use);
   const Randomness& random = *context.random;
   return ops::dropout(by_row(x, random), {.p = p, .seed = seed, .relu = relu, .first_row = random.first_row},

@@ -25,7 +25,7 @@ class LinearScore : public Score {
     linear.valid_keys = in.mask.valid_keys;
     const double per_head = 1.0 / std::sqrt(static_cast<double>(options_.d_head));
     linear.factor = options_.score_scale == config::ScoreScale::inv_sqrt_head ? per_head : 1.0;
-    linear.output_factor = output_factor(in.q.size(2), per_head);
+    linear.output_factor = output_factor(in.q.sym_size(2), per_head);
     linear.normalise = options_.normaliser == config::Normaliser::sum;
     linear.epsilon = options_.normaliser_epsilon;
     return ops::linear_attention(linear, context.implementation, call.linear);
@@ -46,8 +46,8 @@ class LinearScore : public Score {
       return feature(in.k);
     }
     const bool after = options_.linear_mixing == config::LinearMixing::after_map;
-    const std::optional<at::Tensor> shift = shift_.of_keys(in.k.size(2), call.first_position, place_.rotary);
-    const std::optional<at::Tensor> prior = prior_.weights(call.first_index, in.k.size(2));
+    const std::optional<at::Tensor> shift = shift_.of_keys(in.k.sym_size(2), call.first_position, place_.rotary);
+    const std::optional<at::Tensor> prior = prior_.weights(call.first_index, in.k.sym_size(2));
     at::Tensor sum;
     for (std::int64_t r = 0; r < n; ++r) {
       const at::Tensor key = shift    ? in.k - shift->select(0, r)
@@ -62,15 +62,15 @@ class LinearScore : public Score {
     return after ? sum : feature(sum);
   }
 
-  double output_factor(std::int64_t n_queries, double per_head) const {
-    const std::int64_t length = place_.context_length > 0 ? place_.context_length : n_queries;
+  double output_factor(const c10::SymInt& n_queries, double per_head) const {
     switch (options_.output_scale) {
       case config::OutputScale::none:
         return 1.0;
       case config::OutputScale::inv_sqrt_head:
         return per_head;
       case config::OutputScale::inv_sqrt_length:
-        return 1.0 / std::sqrt(static_cast<double>(length));
+        return 1.0 / std::sqrt(static_cast<double>(
+                         place_.context_length > 0 ? place_.context_length : n_queries.guard_int(__FILE__, __LINE__)));
     }
     fail("model.attention.output_scale: unknown");
   }

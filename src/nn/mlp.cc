@@ -58,7 +58,7 @@ class ExpertMlp : public Mlp {
     const std::int64_t d = init.d_model, e = options.n_experts, g = options.d_hidden;
     const Start in = Start::normal(init.scaled(d)), out = Start::normal(init.scaled(e * g));
     const Start router = build.initialisation().matrix(in, {.in = d, .out = e});
-    select_ = build.given("select", with_equal_columns(build.draw({d, e}, router)));
+    select_ = build.made("select", {d, e}, [&] { return with_equal_columns(build.draw({d, e}, router)); });
     w_up_ = build.for_products().matrix("w_up", {e, d, g}, in, {.in = d, .out = e * g});
     w_down_ = build.for_products().matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d});
   }
@@ -70,7 +70,7 @@ class ExpertMlp : public Mlp {
                                   .gate = config::Gate::sigmoid,
                                   .expert_dropout = options_.expert_dropout,
                                   .dropped_weigh_nothing = true};
-    const at::Tensor rows = x.reshape({-1, x.size(-1)});
+    const at::Tensor rows = x.flatten(0, -2);
     const Selection chosen = select_experts(rows, select_, choice, context, "select");
     if (context.losses != nullptr) {
       add_loss(context, "entropy", entropy_loss(chosen.score.squeeze(1)));
@@ -86,7 +86,7 @@ class ExpertMlp : public Mlp {
                                .weight = chosen.weight.transpose(1, 2),
                                .sum_heads = true},
                               context.implementation)
-        .view(x.sizes());
+        .view_symint(x.sym_sizes());
   }
 
  private:

@@ -1,20 +1,32 @@
 #include "headroom/nn/parameters.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include <cmath>
 
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
 
+Beginning::Beginning(std::vector<at::Tensor> tensors) : given(std::move(tensors)) {
+  if (!given->empty()) {
+    options = given->front().options().requires_grad(false);
+  }
+}
+
 at::Tensor Parameters::add(std::string name, at::Tensor value, bool in_products) {
   value.requires_grad_(true);
-  all_.push_back({std::move(name), value, in_products});
-  return value;
+  return adopt({.name = std::move(name), .tensor = std::move(value), .in_products = in_products});
 }
 
 at::Tensor Parameters::add_buffer(std::string name, at::Tensor value) {
-  buffers_.push_back({std::move(name), value});
-  return value;
+  return adopt({.name = std::move(name), .tensor = std::move(value), .buffer = true});
+}
+
+at::Tensor Parameters::adopt(Parameter parameter) {
+  (parameter.buffer ? buffers_ : all_).push_back(parameter);
+  made_.push_back(std::move(parameter));
+  return made_.back().tensor;
 }
 
 at::Tensor Parameters::add_copy(const at::Tensor& parameter) {
@@ -63,6 +75,21 @@ void Parameters::keep_products_in(at::ScalarType type) {
   }
 }
 
+Builder::Builder(Parameters& parameters, const Beginning& beginning, Initialisation initialisation)
+    : parameters_(&parameters), options_(beginning.options), initialisation_(initialisation) {
+  if (beginning.given) {
+    given_ = std::make_shared<Given>(Given{*beginning.given});
+  } else {
+    generator_ = at::make_generator<at::CPUGeneratorImpl>(beginning.seed);
+  }
+}
+
+void Builder::require_all_taken() const {
+  if (given_ != nullptr && given_->next != given_->tensors.size()) {
+    fail("parameters: {} were given, but {} are needed", given_->tensors.size(), given_->next);
+  }
+}
+
 Builder Builder::for_products() const {
   Builder inner = *this;
   inner.for_products_ = true;
@@ -85,15 +112,35 @@ at::Tensor Builder::drawn(at::IntArrayRef shape, at::ScalarType type, const Fill
   return value;
 }
 
-at::Tensor Builder::given(std::string_view name, at::Tensor value) const {
-  return parameters_->add(prefix_ + std::string(name), value.to(options_.device()), for_products_);
+template <class Make>
+at::Tensor Builder::parameter(std::string_view name, at::IntArrayRef shape, bool buffer, const Make& make) const {
+  std::string full = prefix_ + std::string(name);
+  if (given_ == nullptr) {
+    at::Tensor value = make().to(options_.device());
+    return buffer ? parameters_->add_buffer(std::move(full), std::move(value))
+                  : parameters_->add(std::move(full), std::move(value), for_products_);
+  }
+  if (given_->next == given_->tensors.size()) {
+    fail("parameters: \"{}\" is missing: only {} were given", full, given_->next);
+  }
+  const at::Tensor& tensor = given_->tensors[given_->next++];
+  if (tensor.sym_sizes() != c10::fromIntArrayRefSlow(shape) || tensor.scalar_type() != type()) {
+    fail("parameters: \"{}\" must be {} {}, got {} {}", full, c10::toString(type()), c10::str(shape),
+         c10::toString(tensor.scalar_type()), c10::str(tensor.sym_sizes()));
+  }
+  return parameters_->adopt(
+      {.name = std::move(full), .tensor = tensor, .in_products = for_products_ && !buffer, .buffer = buffer});
+}
+
+at::Tensor Builder::made(std::string_view name, at::IntArrayRef shape, const std::function<at::Tensor()>& make) const {
+  return parameter(name, shape, /*buffer=*/false, make);
 }
 
 at::Tensor Builder::draw(at::IntArrayRef shape, const Start& start) const {
   if (start.law == Start::Law::truncated_normal) {
     return draw_truncated(shape, start.scale);
   }
-  return drawn(shape, c10::typeMetaToScalarType(options_.dtype()), [&](at::Tensor& value) {
+  return drawn(shape, type(), [&](at::Tensor& value) {
     if (start.law == Start::Law::normal) {
       value.normal_(0.0, start.scale, generator_);
     } else {
@@ -116,7 +163,7 @@ at::Tensor Builder::draw_truncated(at::IntArrayRef shape, double std) const {
 }
 
 at::Tensor Builder::started(std::string_view name, at::IntArrayRef shape, const Start& start) const {
-  return given(name, draw(shape, start));
+  return parameter(name, shape, /*buffer=*/false, [&] { return draw(shape, start); });
 }
 
 at::Tensor Builder::matrix(std::string_view name, at::IntArrayRef shape, const Start& scaled, const Fan& fan) const {
@@ -138,11 +185,11 @@ double LayerInit::scaled(std::int64_t fan_in) const {
 }
 
 at::Tensor Builder::constant(std::string_view name, at::IntArrayRef shape, double value) const {
-  return given(name, at::full(shape, value, options_));
+  return parameter(name, shape, /*buffer=*/false, [&] { return at::full(shape, value, options_); });
 }
 
 at::Tensor Builder::buffer(std::string_view name, at::IntArrayRef shape, double value) const {
-  return parameters_->add_buffer(prefix_ + std::string(name), at::full(shape, value, options_));
+  return parameter(name, shape, /*buffer=*/true, [&] { return at::full(shape, value, options_); });
 }
 
 }  // namespace headroom::nn

@@ -22,16 +22,17 @@ const Factory<MakePosition> kSinusoidalPosition("sinusoidal", make_outside_posit
 
 }  // namespace
 
-at::Tensor angles(std::int64_t first, std::int64_t n, std::int64_t count, std::int64_t width, double base) {
+at::Tensor angles(const c10::SymInt& first, const c10::SymInt& n, std::int64_t count, std::int64_t width, double base) {
   const at::TensorOptions wide(at::kDouble);
   const at::Tensor frequency =
       at::pow(at::full({}, base, wide), at::arange(count, wide) * (-2.0 / static_cast<double>(width)));
-  return at::arange(first, first + n, wide).unsqueeze(1) * frequency;
+  return at::arange(at::Scalar(first), at::Scalar(first + n), wide).unsqueeze(1) * frequency;
 }
 
-at::Tensor sinusoids(std::int64_t first, std::int64_t n, std::int64_t width, double base, at::TensorOptions options) {
+at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base,
+                     at::TensorOptions options) {
   const at::Tensor angle = angles(first, n, (width + 1) / 2, width, base);
-  return at::stack({angle.sin(), angle.cos()}, 2).view({n, -1}).narrow(1, 0, width).to(options);
+  return at::stack({angle.sin(), angle.cos()}, 2).flatten(1).narrow(1, 0, width).to(options);
 }
 
 }  // namespace headroom::nn

@@ -51,7 +51,7 @@ at::Tensor MixturePrior::broadcast(const at::Tensor& table) const {
   }
 }
 
-std::optional<at::Tensor> MixturePrior::weights(std::int64_t first_index, std::int64_t n_keys) const {
+std::optional<at::Tensor> MixturePrior::weights(std::int64_t first_index, const c10::SymInt& n_keys) const {
   if (kind_ == config::Prior::none) {
     return std::nullopt;
   }
@@ -63,11 +63,11 @@ std::optional<at::Tensor> MixturePrior::weights(std::int64_t first_index, std::i
   }
   at::Tensor all = broadcast(table);
   if (kind_ == config::Prior::head_position) {
-    if (first_index + n_keys > all.size(2)) {
+    if (n_keys + first_index > all.size(2)) {
       fail("mixture prior: keys {} to {} are beyond the {} positions that it knows", first_index,
-           first_index + n_keys - 1, all.size(2));
+           c10::str(n_keys + first_index - 1), all.size(2));
     }
-    all = all.narrow(2, first_index, n_keys);
+    all = all.narrow_symint(2, first_index, n_keys);
   }
   return all;
 }

@@ -38,10 +38,16 @@ at::Tensor by_row(const at::Tensor& x, const Randomness& random) {
 }
 
 at::Tensor uniform(const at::Tensor& like, const Context& context, std::string_view use) {
+  if (context.from_generator) {
+    return at::rand_like(like);
+  }
   return bits(like, context, use).bitwise_right_shift(8).to(like.scalar_type()).mul_(0x1p-24);
 }
 
 at::Tensor normal(const at::Tensor& like, const Context& context, std::string_view use) {
+  if (context.from_generator) {
+    return at::randn_like(like);
+  }
   // sqrt 2 erfinv(u) of u in (-1, 1), an odd multiple of 2^-32.
   const at::Tensor u = bits(like, context, use).to(at::kDouble).mul_(2.0).sub_(0x1p32 - 1.0).mul_(0x1p-32);
   return at::erfinv(u).mul_(std::sqrt(2.0) * 0x1p16).round_().mul_(0x1p-16).to(like.scalar_type());

@@ -19,7 +19,7 @@ class RelativePosition : public Position {
   void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const override;
 
  private:
-  at::Tensor offsets(std::int64_t n_keys, std::int64_t n, const Context& context) const;
+  at::Tensor offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const;
 
   config::AttentionOptions options_;
   std::int64_t d_model_;
@@ -44,17 +44,18 @@ RelativePosition::RelativePosition(const config::AttentionOptions& o, const Laye
 }
 
 // Row c of n is p(delta) W_pos for delta = c - (n_keys - 1): [H or 1, n, e].
-at::Tensor RelativePosition::offsets(std::int64_t n_keys, std::int64_t n, const Context& context) const {
-  const at::Tensor p = sinusoids(1 - n_keys, n, d_model_, options_.rope_base, w_pos_.options());
-  return linear(p, w_pos_, {}, context).view({n, -1, options_.d_head}).transpose(0, 1);
+at::Tensor RelativePosition::offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const {
+  const at::Tensor p = sinusoids(-n_keys + 1, n, d_model_, options_.rope_base, w_pos_.options());
+  return linear(p, w_pos_, {}, context).view_symint({n, -1, options_.d_head}).transpose(0, 1);
 }
 
 void RelativePosition::add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const {
-  const std::int64_t n_keys = in.k.size(2), n = in.mask.causal ? n_keys : n_keys + in.q.size(2) - 1;
+  const c10::SymInt n_keys = in.k.sym_size(2), n_offsets = in.mask.causal ? n_keys : n_keys + in.q.sym_size(2) - 1;
   if (cache == nullptr) {
-    in.r = offsets(n_keys, n, context);
+    in.r = offsets(n_keys, n_offsets, context);
   } else {
     // Offsets of a causal layer end at 0: those of fewer keys are the last of those of many.
+    const std::int64_t n = n_offsets.expect_int();
     at::Tensor& known = cache->offsets();
     if (!known.defined() || known.size(1) < n) {
       const std::int64_t most = std::max(n, cache->capacity());
@@ -62,7 +63,7 @@ void RelativePosition::add_to(ops::AttentionInputs& in, AttentionCache* cache, c
     }
     in.r = known.narrow(1, known.size(1) - n, n);
   }
-  in.r = in.r->expand({in.q.size(1), -1, -1});
+  in.r = in.r->expand_symint({in.q.sym_size(1), -1, -1});
   in.q_position = in.q;
   if (u_.defined()) {
     in.q_position = in.q + to_compute(v_, context).unsqueeze(1);

@@ -7,6 +7,7 @@
 
 #include "angles.h"
 #include "headroom/nn/position.h"
+#include "headroom/ops/traced.h"
 
 namespace headroom::nn {
 namespace {
@@ -33,6 +34,18 @@ Turns turns(const Rotary& rotary, std::int64_t n, at::ScalarType type, at::Devic
   return found;
 }
 
+// Of the positions of x [B, H, n, e], made anew where it is traced: what is known belongs to another world.
+Turns turns_for(const Rotary& rotary, const at::Tensor& x, const c10::SymInt& first, at::ScalarType type) {
+  const c10::SymInt n = x.sym_size(2);
+  if (!ops::has_numbers(x)) {
+    const at::Tensor angle = angles(first, n, rotary.channels / 2, rotary.channels, rotary.base);
+    return {angle.cos().to(x.device(), type), angle.sin().to(x.device(), type)};
+  }
+  const std::int64_t begin = first.expect_int(), count = n.expect_int();
+  const Turns all = turns(rotary, begin + count, type, x.device());
+  return {all.cos.narrow(0, begin, count), all.sin.narrow(0, begin, count)};
+}
+
 class RotaryPosition : public Position {
  public:
   explicit RotaryPosition(const config::AttentionOptions& o) : rotary_{o.rope_channels(), o.rope_base} {}
@@ -51,11 +64,10 @@ const Factory<MakePosition> kRotaryPosition("rope",
 
 }  // namespace
 
-at::Tensor Rotary::operator()(const at::Tensor& x, std::int64_t first) const {
-  const std::int64_t half = channels / 2, rest = x.size(3) - channels;
+at::Tensor Rotary::operator()(const at::Tensor& x, const c10::SymInt& first) const {
+  const std::int64_t half = channels / 2, rest = x.sym_size(3).guard_int(__FILE__, __LINE__) - channels;
   const at::ScalarType type = x.scalar_type(), wide = type == at::kDouble ? at::kDouble : at::kFloat;
-  const Turns all = turns(*this, first + x.size(2), wide, x.device());
-  const at::Tensor cos = all.cos.narrow(0, first, x.size(2)), sin = all.sin.narrow(0, first, x.size(2));
+  const auto [cos, sin] = turns_for(*this, x, first, wide);
   const at::Tensor a = x.narrow(3, 0, half).to(wide), b = x.narrow(3, half, half).to(wide);
   std::vector<at::Tensor> pieces = {(a * cos - b * sin).to(type), (b * cos + a * sin).to(type)};
   if (rest > 0) {

@@ -42,8 +42,7 @@ class RoutedHeads : public Projection {
   }
 
   Heads project(const ProjectionInput& input, const Context& context) const override {
-    const std::int64_t b = input.x.size(0), t = input.x.size(1), e = options_.d_head;
-    const at::Tensor rows = input.x.reshape({b * t, -1});
+    const at::Tensor rows = input.x.flatten(0, 1);
     Heads heads;
     heads.destination = route(rows, input, context);
     // Each chosen head is a slot of its own: [N, 1, k] becomes [N, k, 1].
@@ -54,7 +53,8 @@ class RoutedHeads : public Projection {
     if (b_q_.defined()) {
       q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
     }
-    heads.q = q.view({b, t, options_.top_k, e}).transpose(1, 2);
+    heads.q =
+        q.view_symint({input.x.sym_size(0), input.x.sym_size(1), options_.top_k, options_.d_head}).transpose(1, 2);
     if (!input.source.defined()) {
       return heads;
     }
@@ -68,9 +68,8 @@ class RoutedHeads : public Projection {
   }
 
   at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
-    const std::int64_t b = o.size(0), k = o.size(1), t = o.size(2);
     const Selection& chosen = *heads.destination;
-    at::Tensor y = ops::expert_linear({.input = o.transpose(1, 2).reshape({b * t, k, options_.d_head}),
+    at::Tensor y = ops::expert_linear({.input = o.transpose(1, 2).flatten(0, 1),
                                        .bank = to_compute(w_o_, context),
                                        .index = chosen.index.transpose(1, 2),
                                        .weight = chosen.weight.transpose(1, 2),
@@ -80,7 +79,7 @@ class RoutedHeads : public Projection {
       const at::Tensor gate = at::zeros_like(chosen.score).scatter(-1, chosen.index, chosen.weight).squeeze(1);
       y = y + to_compute(gate, context).mm(to_compute(b_o_, context));
     }
-    return y.view({b, t, -1});
+    return y.view_symint({o.sym_size(0), o.sym_size(2), -1});
   }
 
  private:
@@ -105,16 +104,17 @@ class RoutedHeads : public Projection {
     }
     Selection chosen = choose_experts(score.unsqueeze(1), choice, context, "select");
     if (context.losses != nullptr) {
-      const Selection by_slot =
-          input.router_slots ? chosen.in_order_of(input.router_slots->reshape(chosen.index.sizes())) : chosen;
-      add_routing_losses(by_slot, choice.valid, input.x.size(0), options_, context);
+      const Selection by_slot = input.router_slots
+                                    ? chosen.in_order_of(input.router_slots->reshape_symint(chosen.index.sym_sizes()))
+                                    : chosen;
+      add_routing_losses(by_slot, choice.valid, input.x.sym_size(0), options_, context);
     }
     return chosen;
   }
 
   static at::Tensor noise(const ProjectionInput& input, const at::Tensor& score, const Context& context) {
     if (input.router_noise) {
-      return input.router_noise->reshape(score.sizes());
+      return input.router_noise->reshape_symint(score.sym_sizes());
     }
     return normal(score, context, "select.noise");
   }

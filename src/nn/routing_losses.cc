@@ -13,27 +13,27 @@ at::Tensor to_sum_one(const at::Tensor& a) {
 
 // [N, E] with the chosen weights in place.
 at::Tensor spread(const at::Tensor& index, const at::Tensor& values, std::int64_t n_experts) {
-  return at::zeros({index.size(0), n_experts}, values.options()).scatter(-1, index, values);
+  return at::zeros_symint({index.sym_size(0), n_experts}, values.options()).scatter(-1, index, values);
 }
 
 }  // namespace
 
 at::Tensor switch_loss(const at::Tensor& prob, const at::Tensor& counts) {
   const at::Tensor share = to_sum_one(prob.sum(0)), used = to_sum_one(counts.to(prob.scalar_type()));
-  return (share * used).sum() * static_cast<double>(prob.size(1));
+  return (share * used).sum() * static_cast<double>(prob.sym_size(1).guard_int(__FILE__, __LINE__));
 }
 
-at::Tensor slot_counts(const at::Tensor& index, std::int64_t batch, std::int64_t n_experts) {
-  const std::int64_t k = index.size(1);
-  const at::Tensor by_sequence = index.view({batch, -1, k}).transpose(1, 2);  // [B, k, T]
+at::Tensor slot_counts(const at::Tensor& index, const c10::SymInt& batch, std::int64_t n_experts) {
+  const std::int64_t k = index.sym_size(1).guard_int(__FILE__, __LINE__);
+  const at::Tensor by_sequence = index.view_symint({batch, -1, k}).transpose(1, 2);  // [B, k, T]
   const at::Tensor seen =
-      at::zeros({batch, k, n_experts}, index.options().dtype(at::kDouble)).scatter(2, by_sequence, 1.0);
+      at::zeros_symint({batch, k, n_experts}, index.options().dtype(at::kDouble)).scatter(2, by_sequence, 1.0);
   return at::constant_pad_nd(seen.sum(at::IntArrayRef{0, 2}), {0, n_experts - k});
 }
 
 at::Tensor cv_loss(const at::Tensor& weights) {
   const at::Tensor share = to_sum_one(weights.sum(0));
-  if (share.size(0) == 1) {
+  if (share.sym_size(0) == 1) {
     return share.sum() * 0.0;  // one expert does not vary
   }
   return share.var() / (share.mean().square() + 1e-10);
@@ -44,18 +44,18 @@ at::Tensor z_loss(const at::Tensor& score) {
 }
 
 at::Tensor entropy_loss(const at::Tensor& score) {
-  const at::Tensor log_mean =
-      score.log_softmax(-1).logsumexp(at::IntArrayRef{0}) - std::log(static_cast<double>(score.size(0)));
+  const at::Tensor rows = at::scalar_tensor(at::Scalar(score.sym_size(0)), score.options().dtype(at::kDouble));
+  const at::Tensor log_mean = score.log_softmax(-1).logsumexp(at::IntArrayRef{0}) - rows.log().to(score.scalar_type());
   return (log_mean.exp() * log_mean).sum();
 }
 
 at::Tensor choice_counts(const Selection& chosen, const std::optional<at::Tensor>& valid) {
   const at::Tensor index = chosen.index.flatten(1);  // [N, k]
-  at::Tensor ones = at::ones(index.sizes(), index.options());
+  at::Tensor ones = at::ones_like(index);
   if (valid) {
     ones = ones * valid->unsqueeze(1);
   }
-  return spread(index, ones, chosen.score.size(2)).sum(0);
+  return spread(index, ones, chosen.score.sym_size(2).guard_int(__FILE__, __LINE__)).sum(0);
 }
 
 void add_loss(const Context& context, const std::string& kind, const at::Tensor& value) {
@@ -63,7 +63,7 @@ void add_loss(const Context& context, const std::string& kind, const at::Tensor&
   sum = sum.defined() ? sum + value : value;
 }
 
-void add_routing_losses(const Selection& chosen, const std::optional<at::Tensor>& valid, std::int64_t batch,
+void add_routing_losses(const Selection& chosen, const std::optional<at::Tensor>& valid, const c10::SymInt& batch,
                         const config::AttentionOptions& options, const Context& context) {
   const std::int64_t n = options.n_experts;
   const at::Tensor score = chosen.score.squeeze(1), index = chosen.index.squeeze(1);

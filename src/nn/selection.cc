@@ -20,13 +20,13 @@ void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& co
 }  // namespace
 
 at::Tensor Selection::bank_index() const {
-  const std::int64_t heads = index.size(1), experts = score.size(2);
-  return heads == 1 ? index : index + (at::arange(heads, index.options()) * experts).view({1, heads, 1});
+  const c10::SymInt heads = index.sym_size(1), experts = score.sym_size(2);
+  return heads == 1 ? index : index + (at::arange(heads, index.options()) * at::Scalar(experts)).view({1, -1, 1});
 }
 
-Selection Selection::narrow(std::int64_t batch, std::int64_t begin, std::int64_t count) const {
+Selection Selection::narrow(const c10::SymInt& batch, const c10::SymInt& begin, const c10::SymInt& count) const {
   const auto rows = [&](const at::Tensor& t) {
-    return t.view({batch, -1, t.size(1), t.size(2)}).narrow(1, begin, count).reshape({-1, t.size(1), t.size(2)});
+    return t.view_symint({batch, -1, t.sym_size(1), t.sym_size(2)}).narrow_symint(1, begin, count).flatten(0, 1);
   };
   return {rows(score), rows(index), rows(weight)};
 }

@@ -13,7 +13,7 @@ namespace {
 
 at::Tensor weigh(const at::Tensor& scores, const at::Tensor& visible) {
   if (!visible.defined()) {
-    return (scores - std::log(static_cast<double>(scores.size(3)))).sigmoid();
+    return (scores - std::log(static_cast<double>(scores.sym_size(3).guard_int(__FILE__, __LINE__)))).sigmoid();
   }
   const at::Tensor n = visible.sum(-1, /*keepdim=*/true).clamp_min(1).to(scores.scalar_type());
   return (scores - n.log()).sigmoid().masked_fill(visible.logical_not(), 0.0);

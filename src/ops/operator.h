@@ -17,6 +17,7 @@
 
 #include <algorithm>
 
+#include "headroom/core/error.h"
 #include "ops/described.h"
 
 namespace headroom::ops {
@@ -206,11 +207,49 @@ struct Call {
   }
 };
 
+// The last arguments of a call must be on one device: throws Error naming the operator.
+inline void require_one_device(const c10::OperatorHandle& op, const Stack& stack) {
+  const std::size_t n = op.schema().arguments().size();
+  std::optional<at::Device> first;
+  const auto look = [&](const at::Tensor& t) {
+    if (!t.defined() || (first && t.device() == *first)) {
+      return;
+    }
+    if (first) {
+      fail("{}: tensors must be on one device, got {} and {}", op.schema().operator_name().name.substr(10),
+           first->str(), t.device().str());
+    }
+    first = t.device();
+  };
+  for (auto value = stack.end() - static_cast<std::ptrdiff_t>(n); value != stack.end(); ++value) {
+    if (value->isTensor()) {
+      look(value->toTensor());
+    } else if (value->isTensorList()) {
+      for (const at::Tensor& t : value->toTensorVector()) {
+        look(t);
+      }
+    }
+  }
+}
+
+// A kernel for callers in Python, who see what the function refuses as a ValueError.
+template <class Struct, auto kFunction>
+void public_boxed(const c10::OperatorHandle& op, Stack* stack) {
+  try {
+    require_one_device(op, *stack);
+    boxed<Struct, kFunction>(op, stack);
+  } catch (const Error& refusal) {
+    C10_THROW_ERROR(ValueError, refusal.what());
+  }
+}
+
 // A public entry point, made of operators that have derivatives.
 template <class Struct, auto kFunction>
 void offer(torch::Library& library, const std::string& name) {
   library.def(schema_of<Struct, ResultOf<Struct, kFunction>>(name).c_str());
-  library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, kernel<Struct, kFunction>()));
+  library.impl(name.c_str(),
+               torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd,
+                               torch::CppFunction::makeFromBoxedFunction<&public_boxed<Struct, kFunction>>()));
 }
 
 }  // namespace headroom::ops

@@ -6,6 +6,9 @@
 
 #include <string>
 
+#include "headroom/core/error.h"
+#include "headroom/ops/traced.h"
+
 namespace headroom::ops {
 
 // A size for a message.
@@ -30,9 +33,20 @@ inline at::Tensor dense_like(const at::Tensor& t) {
   return at::empty_symint(t.sym_sizes(), t.options());
 }
 
-// False where a tensor is traced: nothing can be asked of its numbers then.
-inline bool has_numbers(const at::Tensor& t) {
-  return !t.is_meta() && !t.key_set().has(c10::DispatchKey::Python);
+// What callers in Python hand over: throw Error naming operator and argument.
+inline void require_type(const char* op, const char* name, const at::Tensor& t, at::ScalarType type) {
+  if (t.scalar_type() != type) {
+    fail("{}: {} must be {}, got {}", op, name, c10::toString(type), c10::toString(t.scalar_type()));
+  }
+}
+// Floating, and all of one type.
+inline void require_floating(const char* op, const char* names, at::TensorList tensors) {
+  const at::ScalarType type = tensors[0].scalar_type();
+  for (const at::Tensor& t : tensors) {
+    if (!t.is_floating_point() || t.scalar_type() != type) {
+      fail("{}: {} must have one floating dtype, got {}", op, names, c10::toString(t.scalar_type()));
+    }
+  }
 }
 
 }  // namespace headroom::ops

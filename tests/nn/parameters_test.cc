@@ -4,6 +4,8 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
+#include "headroom/core/error.h"
+
 namespace headroom::nn {
 namespace parameters_test {
 
@@ -15,7 +17,7 @@ void build_all(const Builder& build, at::IntArrayRef shape) {
   build.started("normal", shape, Start::normal(0.5));
   build.started("truncated", shape, Start::truncated_normal(0.5));
   build.started("uniform", shape, Start::uniform(0.5));
-  build.given("given", build.draw(shape, Start::normal(0.5)).mul_(2.0));
+  build.made("made", shape, [&] { return build.draw(shape, Start::normal(0.5)).mul_(2.0); });
   build.constant("constant", shape, 3.0);
   build.buffer("buffer", shape, 4.0);
 }
@@ -45,6 +47,40 @@ TEST(Builder, ASeedMeansTheSameNumbersOnEveryDevice) {
     EXPECT_TRUE(there.stored()[i].tensor.is_cuda());
     EXPECT_TRUE(there.stored()[i].tensor.cpu().equal(here.stored()[i].tensor)) << here.stored()[i].name;
   }
+}
+
+TEST(Builder, TakesGivenTensorsInTheOrderTheyAreMade) {
+  Parameters first, second;
+  build_all(Builder(first, Beginning(7)), {3, 2});
+  std::vector<at::Tensor> tensors;
+  for (const Parameter& p : first.made()) {
+    tensors.push_back(p.tensor);
+  }
+  const Builder again(second, Beginning(tensors));
+  build_all(again, {3, 2});
+  again.require_all_taken();
+  ASSERT_EQ(second.made().size(), 6U);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_TRUE(second.made()[i].tensor.is_same(tensors[i]));
+    EXPECT_EQ(second.made()[i].name, first.made()[i].name);
+    EXPECT_EQ(second.made()[i].buffer, first.made()[i].name == "buffer");
+  }
+}
+
+TEST(Builder, RefusesOtherTensorsThanItMakes) {
+  const auto make_two = [](std::vector<at::Tensor> tensors) {
+    Parameters parameters;
+    const Builder build(parameters, Beginning(std::move(tensors)));
+    build.constant("a", {3}, 0.0);
+    build.constant("b", {2}, 0.0);
+    build.require_all_taken();
+  };
+  const at::Tensor a = at::zeros({3}), b = at::zeros({2});
+  EXPECT_NO_THROW(make_two({a, b}));
+  EXPECT_THROW(make_two({a}), Error);
+  EXPECT_THROW(make_two({b, a}), Error);
+  EXPECT_THROW(make_two({a, b.to(at::kDouble)}), Error);
+  EXPECT_THROW(make_two({a, b, b}), Error);
 }
 
 }  // namespace parameters_test

@@ -40,8 +40,8 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
 // The shipped recipes' names, sorted. Throws Error when the folder that holds them is not found.
 std::vector<std::string> recipe_names();
 
-// One `dotted.key=value`; returns the key.
-std::string set_key(Config& config, std::string_view assignment);
+// One `dotted.key=value`; returns the key. `origin` names where it comes from in messages.
+std::string set_key(Config& config, std::string_view assignment, std::string_view origin = "--set");
 
 // What no single key can tell: top_k > n_experts, odd rotary channels, tokenizer against model, ...
 // `origin` names the config in messages.

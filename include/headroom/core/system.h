@@ -26,6 +26,8 @@ bool interrupted();
 
 // The folder that holds `recipes/`: $HEADROOM_HOME, or found from where the program lies. Throws Error.
 std::string home_folder();
+// What it is where HEADROOM_HOME does not say: programs that are not the command know where they have the recipes.
+void set_home_folder(const std::string& folder);
 // Where prepared data is kept: $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom.
 std::string cache_folder();
 

@@ -63,4 +63,8 @@ class Block {
   std::unique_ptr<nn::Mlp> mlp_;
 };
 
+// What a layer remembers of its input `h` [B, T, d] for the next chunk: the last `keep` tokens of `memory` (undefined:
+// none) and h, detached.
+at::Tensor remembered(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep);
+
 }  // namespace headroom::models

@@ -19,7 +19,9 @@ namespace headroom::models {
 class Classifier : public ClassModel {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model.
-  Classifier(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat);
+  Classifier(const config::ModelOptions& options, const nn::Beginning& beginning);
+  Classifier(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
+      : Classifier(options, nn::Beginning(seed, tensor_options)) {}
   ~Classifier() override;
   Classifier(Classifier&&) noexcept;
 

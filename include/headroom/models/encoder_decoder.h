@@ -32,8 +32,9 @@ struct WritingState;
 class EncoderDecoder : public Model {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model.
-  EncoderDecoder(const config::ModelOptions& options, std::uint64_t seed,
-                 at::TensorOptions tensor_options = at::kFloat);
+  EncoderDecoder(const config::ModelOptions& options, const nn::Beginning& beginning);
+  EncoderDecoder(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
+      : EncoderDecoder(options, nn::Beginning(seed, tensor_options)) {}
   ~EncoderDecoder() override;
   EncoderDecoder(EncoderDecoder&&) noexcept;
 

@@ -26,7 +26,9 @@ struct TokenScores {
 class LanguageModel : public Model {
  public:
   // Builds and initialises; `seed` fixes every parameter. Throws MisuseError for options without an implementation.
-  LanguageModel(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat);
+  LanguageModel(const config::ModelOptions& options, const nn::Beginning& beginning);
+  LanguageModel(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
+      : LanguageModel(options, nn::Beginning(seed, tensor_options)) {}
   ~LanguageModel() override;
   LanguageModel(LanguageModel&&) noexcept;
 

@@ -18,8 +18,10 @@ namespace headroom::models {
 class MaskedLanguageModel : public Model {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model.
+  MaskedLanguageModel(const config::ModelOptions& options, const nn::Beginning& beginning);
   MaskedLanguageModel(const config::ModelOptions& options, std::uint64_t seed,
-                      at::TensorOptions tensor_options = at::kFloat);
+                      at::TensorOptions tensor_options = at::kFloat)
+      : MaskedLanguageModel(options, nn::Beginning(seed, tensor_options)) {}
   ~MaskedLanguageModel() override;
   MaskedLanguageModel(MaskedLanguageModel&&) noexcept;
 

@@ -65,6 +65,7 @@ class Model {
 
 // The kind that the options name; `seed` fixes every parameter. Throws MisuseError for options without an
 // implementation.
+std::unique_ptr<Model> make_model(const config::ModelOptions& options, const nn::Beginning& beginning);
 std::unique_ptr<Model> make_model(const config::ModelOptions& options, std::uint64_t seed,
                                   at::TensorOptions tensor_options = at::kFloat);
 

@@ -19,8 +19,10 @@ class VisionTransformer : public ClassModel {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model, patches that do not fill the picture,
   // and fixed positions with a d_model that 4 does not divide.
+  VisionTransformer(const config::ModelOptions& options, const nn::Beginning& beginning);
   VisionTransformer(const config::ModelOptions& options, std::uint64_t seed,
-                    at::TensorOptions tensor_options = at::kFloat);
+                    at::TensorOptions tensor_options = at::kFloat)
+      : VisionTransformer(options, nn::Beginning(seed, tensor_options)) {}
   ~VisionTransformer() override;
   VisionTransformer(VisionTransformer&&) noexcept;
 

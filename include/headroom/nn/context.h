@@ -27,6 +27,7 @@ struct Randomness {
 struct Context {
   bool training = false;
   std::optional<Randomness> random;  // needed only while training with dropout or noise
+  bool from_generator = false;       // instead of `random`: numbers of torch's own generator
   config::Implementation implementation = config::Implementation::automatic;
   // Matrix products run in this type; norms, softmax, residuals and losses stay in the parameters' type.
   std::optional<at::ScalarType> compute_dtype;

@@ -4,6 +4,9 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +19,17 @@ struct Parameter {
   std::string name;
   at::Tensor tensor;         // leaf, requires_grad
   bool in_products = false;  // a matrix that is only ever read in the compute type
+  bool buffer = false;       // has no gradient: it replaces itself while training
+};
+
+// What a model's parameters begin as: a seed's random numbers of some type on some device, or given tensors, which must
+// be those that the model makes, in their order and all of one type on one device.
+struct Beginning {
+  explicit Beginning(std::uint64_t with_seed, at::TensorOptions of = at::kFloat) : seed(with_seed), options(of) {}
+  explicit Beginning(std::vector<at::Tensor> tensors);
+  std::uint64_t seed = 0;
+  at::TensorOptions options;
+  std::optional<std::vector<at::Tensor>> given;
 };
 
 // The parameters of a model in the order they were made. Tensors are shared handles: parts keep their own copy.
@@ -25,7 +39,11 @@ class Parameters {
   // A tensor that belongs to the model and its checkpoints, but has no gradient: it replaces itself while training.
   at::Tensor add_buffer(std::string name, at::Tensor value);
   const std::vector<Parameter>& all() const { return all_; }
-  std::vector<Parameter> stored() const;       // parameters, then buffers: what a checkpoint holds
+  std::vector<Parameter> stored() const;  // parameters, then buffers: what a checkpoint holds
+  // Parameters and buffers in the order they were made.
+  const std::vector<Parameter>& made() const { return made_; }
+  // A tensor that is somebody else's, as it is.
+  at::Tensor adopt(Parameter parameter);
   at::Tensor at(std::string_view name) const;  // throws Error naming it
   std::int64_t count() const;                  // numbers, all together
   void zero_grad();                            // forgets gradients
@@ -40,7 +58,7 @@ class Parameters {
   struct Copy {
     at::Tensor of, copy;
   };
-  std::vector<Parameter> all_, buffers_;
+  std::vector<Parameter> all_, buffers_, made_;
   std::vector<Copy> copies_;
 };
 
@@ -55,6 +73,7 @@ class Builder {
         generator_(std::move(generator)),
         options_(options),
         initialisation_(initialisation) {}
+  Builder(Parameters& parameters, const Beginning& beginning, Initialisation initialisation = {});
   Builder in(std::string_view child) const;  // "layer0" -> names "layer0.*"
   Builder for_products() const;              // its parameters are only ever read through to_compute() or linear()
 
@@ -66,22 +85,34 @@ class Builder {
   // Whatever the rule is.
   at::Tensor started(std::string_view name, at::IntArrayRef shape, const Start& start) const;
   at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
-  at::Tensor given(std::string_view name, at::Tensor value) const;  // moved to the device
+  // What make() gives, moved to the device.
+  at::Tensor made(std::string_view name, at::IntArrayRef shape, const std::function<at::Tensor()>& make) const;
   at::Tensor buffer(std::string_view name, at::IntArrayRef shape, double value) const;
   at::Tensor copy_for_products(const at::Tensor& parameter) const { return parameters_->add_copy(parameter); }
-  // Numbers for given(), not yet on the device.
+  // Numbers for made(), not yet on the device.
   at::Tensor draw(at::IntArrayRef shape, const Start& start) const;
   const Initialisation& initialisation() const { return initialisation_; }
   const at::TensorOptions& options() const { return options_; }
+  // Throws Error where tensors were given that no part took.
+  void require_all_taken() const;
 
  private:
+  struct Given {
+    std::vector<at::Tensor> tensors;
+    std::size_t next = 0;
+  };
   // A tensor that fill(tensor) filled on the CPU; without numbers on the meta device.
   template <class Fill>
   at::Tensor drawn(at::IntArrayRef shape, at::ScalarType type, const Fill& fill) const;
   at::Tensor draw_truncated(at::IntArrayRef shape, double std) const;
+  // A parameter of that shape: the next tensor that was given, or what make() makes.
+  template <class Make>
+  at::Tensor parameter(std::string_view name, at::IntArrayRef shape, bool buffer, const Make& make) const;
+  at::ScalarType type() const { return c10::typeMetaToScalarType(options_.dtype()); }
 
   Parameters* parameters_;
   at::Generator generator_;
+  std::shared_ptr<Given> given_;  // null: parameters are made
   at::TensorOptions options_;
   Initialisation initialisation_;
   std::string prefix_;

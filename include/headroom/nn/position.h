@@ -22,12 +22,13 @@ struct Rotary {
   std::int64_t channels = 0;
   double base = 10000.0;
   // `x` [B, H, n, e]; row i has position first + i.
-  at::Tensor operator()(const at::Tensor& x, std::int64_t first) const;
+  at::Tensor operator()(const at::Tensor& x, const c10::SymInt& first) const;
 };
 
 // p [n, width], p[i, 2a] = sin(position_i * base^(-2a/width)), p[i, 2a+1] = cos(same), for consecutive positions from
 // `first` on.
-at::Tensor sinusoids(std::int64_t first, std::int64_t n, std::int64_t width, double base, at::TensorOptions options);
+at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base,
+                     at::TensorOptions options);
 
 // What a position scheme does inside a layer. Vectors that are added to the embeddings do nothing there.
 class Position {

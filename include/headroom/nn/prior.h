@@ -21,7 +21,7 @@ class MixturePrior {
   MixturePrior(const config::AttentionOptions& options, std::int64_t n_positions, const Builder& build);
 
   // [R, G, 1 or n_keys] for keys that begin at `first_index` of the source; nothing: all 1.
-  std::optional<at::Tensor> weights(std::int64_t first_index, std::int64_t n_keys) const;
+  std::optional<at::Tensor> weights(std::int64_t first_index, const c10::SymInt& n_keys) const;
 
   // soft-E: reports to context.updates what replaces the buffer, the mean responsibilities pi_r exp(s_r) / sum of a
   // call's components s_r [B, H, T, S], whose keys begin at the source's first. Queries [B, T] are as valid as the last

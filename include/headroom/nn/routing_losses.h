@@ -19,17 +19,17 @@ namespace headroom::nn {
 //   z             mean over all tokens of logsumexp(s)^2
 //   entropy       sum_e m_e log m_e, m = mean over tokens of softmax(s)
 // p is softmax(s), 0 for tokens that are not `valid` [N].
-at::Tensor switch_loss(const at::Tensor& prob, const at::Tensor& counts);                     // [N, E], [E]
-at::Tensor slot_counts(const at::Tensor& index, std::int64_t batch, std::int64_t n_experts);  // [N, k] to [E]
-at::Tensor cv_loss(const at::Tensor& weights);                                                // [N, E]
-at::Tensor z_loss(const at::Tensor& score);                                                   // [N, E]
-at::Tensor entropy_loss(const at::Tensor& score);                                             // [N, E]
+at::Tensor switch_loss(const at::Tensor& prob, const at::Tensor& counts);                           // [N, E], [E]
+at::Tensor slot_counts(const at::Tensor& index, const c10::SymInt& batch, std::int64_t n_experts);  // [N, k] to [E]
+at::Tensor cv_loss(const at::Tensor& weights);                                                      // [N, E]
+at::Tensor z_loss(const at::Tensor& score);                                                         // [N, E]
+at::Tensor entropy_loss(const at::Tensor& score);                                                   // [N, E]
 
 // Tokens that chose each expert, [E], leaving out those that are not valid.
 at::Tensor choice_counts(const Selection& chosen, const std::optional<at::Tensor>& valid);
 
 // Adds those with a coefficient above 0 to context.losses, by the names above ("routing_entropy" for the last).
-void add_routing_losses(const Selection& chosen, const std::optional<at::Tensor>& valid, std::int64_t batch,
+void add_routing_losses(const Selection& chosen, const std::optional<at::Tensor>& valid, const c10::SymInt& batch,
                         const config::AttentionOptions& options, const Context& context);
 
 // loss += value under `kind`.

@@ -21,7 +21,7 @@ struct Selection {
   // Positions in a bank of all heads' experts, [H * E, ...].
   at::Tensor bank_index() const;
   // The same choices for rows [begin, begin + count) of a [B, rows] batch.
-  Selection narrow(std::int64_t batch, std::int64_t begin, std::int64_t count) const;
+  Selection narrow(const c10::SymInt& batch, const c10::SymInt& begin, const c10::SymInt& count) const;
   // The same choices in the order of `other` [N, H, K]; an expert in it that was not chosen has weight 0.
   Selection in_order_of(const at::Tensor& other) const;
 };

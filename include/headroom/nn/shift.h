@@ -18,7 +18,7 @@ class KeyShift {
 
   // [R, G, 1 or n_keys, e] to subtract from keys that stand at `first_position` on and were turned by `rotary`;
   // nothing where keys are not shifted.
-  std::optional<at::Tensor> of_keys(std::int64_t n_keys, std::int64_t first_position,
+  std::optional<at::Tensor> of_keys(const c10::SymInt& n_keys, std::int64_t first_position,
                                     const std::optional<Rotary>& rotary) const;
 
  private:

@@ -20,7 +20,7 @@ struct HeadMapSide {
   std::int64_t rank = 0;  // R; 0: neither u nor w
   bool has_gate = false;
 
-  std::int64_t n_heads() const { return factors.size(2) / (2 * rank + (has_gate ? 1 : 0)); }
+  c10::SymInt n_heads() const { return factors.sym_size(2) / (2 * rank + (has_gate ? 1 : 0)); }
   at::Tensor u() const;     // [B, n, R, H]
   at::Tensor w() const;     // [B, n, R, H]
   at::Tensor gate() const;  // [B, n, H]

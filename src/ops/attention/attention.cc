@@ -116,6 +116,10 @@ struct AttentionCall {
 };
 
 at::Tensor attention_call(const AttentionCall& c) {
+  require_floating("attention", "q, k and v", {c.in.q, c.in.k, c.in.v});
+  if (c.in.mask.valid_keys) {
+    require_type("attention", "valid_keys", *c.in.mask.valid_keys, at::kBool);
+  }
   AttentionInputs in = c.in;
   const Mixture& mixture = c.mixture;
   if (!mixture.more_keys.empty() || mixture.shift || mixture.coefficient || mixture.prior) {

@@ -19,7 +19,7 @@ at::Tensor squared_length(const at::Tensor& t) {
 // s_r for every pair, [B, H, T, S].
 at::Tensor component_score(const AttentionInputs& in, const at::Tensor& key, std::int64_t r) {
   const Mixture& mixture = *in.mixture;
-  const at::Tensor k = for_every_head(key, in.q.size(1));
+  const at::Tensor k = for_every_head(key, in.q.sym_size(1));
   const at::Tensor product = at_least_float(in.q.matmul(k.transpose(2, 3)));
   if (!mixture.coefficient) {
     return product * in.scale;
@@ -70,7 +70,7 @@ at::Tensor mixture_scores(const AttentionInputs& in, std::vector<at::Tensor>* co
   } else {
     std::optional<at::Tensor> prior;
     if (mixture.prior) {  // [R, G, S or 1] to [R, 1, H, 1, S or 1]
-      prior = at_least_float(for_every_head(*mixture.prior, in.q.size(1))).unsqueeze(2).unsqueeze(1);
+      prior = at_least_float(for_every_head(*mixture.prior, in.q.sym_size(1))).unsqueeze(2).unsqueeze(1);
     }
     content = log_weight(scores, prior);
   }

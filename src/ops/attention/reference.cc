@@ -10,10 +10,14 @@ namespace {
 
 // From columns that stand for offsets delta = c - (S - 1) to columns that stand for keys: entry (i, j) of the result
 // is entry (i, j + T - 1 - i) of `by_offset` [B, H, T, C]. One more column turns the shift of each row into a reshape.
-at::Tensor skew(const at::Tensor& by_offset, std::int64_t n_keys) {
-  const std::int64_t b = by_offset.size(0), h = by_offset.size(1), t = by_offset.size(2), c = by_offset.size(3);
+at::Tensor skew(const at::Tensor& by_offset, const c10::SymInt& n_keys) {
+  const c10::SymInt b = by_offset.sym_size(0), h = by_offset.sym_size(1), t = by_offset.sym_size(2);
+  const c10::SymInt c = by_offset.sym_size(3);
   const at::Tensor padded = at::constant_pad_nd(by_offset, {0, 1});
-  return padded.reshape({b, h, t * (c + 1)}).narrow(2, t - 1, t * c).view({b, h, t, c}).narrow(3, 0, n_keys);
+  return padded.reshape_symint({b, h, t * (c + 1)})
+      .narrow_symint(2, t - 1, t * c)
+      .view_symint({b, h, t, c})
+      .narrow_symint(3, 0, n_keys);
 }
 
 // Softmax over visible keys, with `sink` added to the sum of exponentials. A row that sees nothing gives 0.
@@ -23,9 +27,9 @@ at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& visible, d
     s = s.masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity());
   }
   if (sink > 0.0) {
-    std::vector<std::int64_t> column = s.sizes().vec();
+    std::vector<c10::SymInt> column = s.sym_sizes().vec();
     column.back() = 1;
-    return at::cat({s, at::full(column, std::log(sink), s.options())}, -1).softmax(-1).narrow(-1, 0, s.size(-1));
+    return at::cat({s, at::full_symint(column, std::log(sink), s.options())}, -1).softmax(-1).slice(-1, 0, -1);
   }
   if (!may_be_blind) {
     return s.softmax(-1);
@@ -39,7 +43,7 @@ at::Tensor content_scores(const AttentionInputs& in, AttentionTrace* trace) {
   if (in.mixture) {
     return mixture_scores(in, trace != nullptr ? &trace->components : nullptr);
   }
-  return in.q.matmul(for_every_head(in.k, in.q.size(1)).transpose(2, 3)) * in.scale;
+  return in.q.matmul(for_every_head(in.k, in.q.sym_size(1)).transpose(2, 3)) * in.scale;
 }
 
 }  // namespace
@@ -55,7 +59,7 @@ at::Tensor attention_reference(const AttentionInputs& in, AttentionTrace* trace,
 }
 
 at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, AttentionTrace* trace) {
-  const std::int64_t n_heads = in.q.size(1), n_queries = in.q.size(2), n_keys = in.k.size(2);
+  const c10::SymInt n_heads = in.q.sym_size(1), n_queries = in.q.sym_size(2), n_keys = in.k.sym_size(2);
   at::Tensor scores = content_scores(in, trace);
   if (in.r) {
     scores = scores + skew(in.q_position->matmul(in.r->transpose(1, 2)), n_keys) * in.scale;

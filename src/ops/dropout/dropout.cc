@@ -26,6 +26,7 @@ FusedDropout::Arguments dropout_backward_meta(const FusedDropout::Backward& back
 }
 
 at::Tensor dropout_call(const Call<FusedDropout::Arguments>& c) {
+  require_floating("dropout", "x", {c.in.x});
   const FusedDropout::Rule& rule = c.in.rule;
   return dropout(
       c.in.x,

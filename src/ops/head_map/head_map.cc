@@ -9,7 +9,7 @@ namespace headroom::ops {
 namespace {
 
 struct Sizes {
-  std::int64_t b, h, t, s, groups, m;
+  c10::SymInt b, h, t, s, groups, m;
 };
 
 void check_side(const HeadMapSide& side, const char* name, const c10::SymInt& n, at::SymIntArrayRef scores) {
@@ -23,33 +23,33 @@ void check_side(const HeadMapSide& side, const char* name, const c10::SymInt& n,
 
 // [B, n, R, H] to [B, C, n, R, m].
 at::Tensor by_group(const at::Tensor& factor, const Sizes& z) {
-  return factor.unflatten(3, {z.groups, z.m}).permute({0, 3, 1, 2, 4});
+  return factor.unflatten_symint(3, {z.groups, z.m}).permute({0, 3, 1, 2, 4});
 }
 
 // [B, H, T, S] as [B, C, n, ...] matrices with the side's tokens in front.
 at::Tensor low_rank(const HeadMapSide& side, const at::Tensor& a, const Sizes& z, bool on_query) {
-  const at::Tensor grouped = a.view({z.b, z.groups, z.m, z.t, z.s});
+  const at::Tensor grouped = a.view_symint({z.b, z.groups, z.m, z.t, z.s});
   // One matrix a token of the side: [B, C, n, m, other].
   const at::Tensor heads = on_query ? grouped.permute({0, 1, 3, 2, 4}) : grouped.permute({0, 1, 4, 2, 3});
   const auto factor = [&](const at::Tensor& f) { return by_group(f, z).to(a.scalar_type()); };
   const at::Tensor inner = factor(side.u()).matmul(heads);                   // [B, C, n, R, other]
   const at::Tensor mapped = factor(side.w()).transpose(3, 4).matmul(inner);  // [B, C, n, m, other]
   const at::Tensor back = on_query ? mapped.permute({0, 1, 3, 2, 4}) : mapped.permute({0, 1, 3, 4, 2});
-  return back.reshape({z.b, z.h, z.t, z.s});
+  return back.reshape_symint({z.b, z.h, z.t, z.s});
 }
 
 }  // namespace
 
 at::Tensor HeadMapSide::u() const {
-  return factors.narrow(2, 0, rank * n_heads()).unflatten(2, {rank, n_heads()});
+  return factors.narrow_symint(2, 0, n_heads() * rank).unflatten_symint(2, {rank, n_heads()});
 }
 
 at::Tensor HeadMapSide::w() const {
-  return factors.narrow(2, rank * n_heads(), rank * n_heads()).unflatten(2, {rank, n_heads()});
+  return factors.narrow_symint(2, n_heads() * rank, n_heads() * rank).unflatten_symint(2, {rank, n_heads()});
 }
 
 at::Tensor HeadMapSide::gate() const {
-  return factors.narrow(2, 2 * rank * n_heads(), n_heads());
+  return factors.narrow_symint(2, n_heads() * (2 * rank), n_heads());
 }
 
 void check_head_map(const HeadMap& map, at::SymIntArrayRef scores) {
@@ -68,11 +68,11 @@ void check_head_map(const HeadMap& map, at::SymIntArrayRef scores) {
 at::Tensor apply_head_map(const HeadMap& map, const at::Tensor& given) {
   check_head_map(map, given.sym_sizes());
   const at::Tensor a = given.contiguous();
-  const Sizes z{a.size(0), a.size(1), a.size(2), a.size(3), map.n_groups, a.size(1) / map.n_groups};
+  const Sizes z{a.sym_size(0), a.sym_size(1), a.sym_size(2), a.sym_size(3), map.n_groups, a.sym_size(1) / map.n_groups};
   at::Tensor sum = map.skip ? a : at::zeros_like(a);
   if (map.fixed) {
-    const at::Tensor flat = a.view({z.b, z.groups, z.m, z.t * z.s});
-    sum = sum + map.fixed->to(a.scalar_type()).transpose(1, 2).matmul(flat).view(a.sizes());
+    const at::Tensor flat = a.view_symint({z.b, z.groups, z.m, z.t * z.s});
+    sum = sum + map.fixed->to(a.scalar_type()).transpose(1, 2).matmul(flat).view_symint(a.sym_sizes());
   }
   for (const bool on_query : {true, false}) {
     const HeadMapSide& side = on_query ? map.query : map.key;
@@ -100,6 +100,7 @@ struct HeadMapCall {
 };
 
 at::Tensor head_map_call(const HeadMapCall& c) {
+  require_floating("head map", "a", {c.a});
   return apply_head_map(c.map.map(), c.a);
 }
 

@@ -23,6 +23,8 @@ FusedLinear::Arguments linear_backward_meta(const FusedLinear::Backward& back) {
 }
 
 at::Tensor linear_call(const Call<FusedLinear::Arguments>& c) {
+  require_floating("linear", "x", {c.in.x});
+  require_floating("linear", "w and b", {c.in.w, c.in.b.value_or(c.in.w)});
   return linear(c.in.x, c.in.w, c.in.b, implementation_named(c.implementation));
 }
 

@@ -4,6 +4,7 @@
 #include "ops/backend.h"
 #include "ops/linear_attention/sums.h"
 #include "ops/operator.h"
+#include "ops/shapes.h"
 
 namespace headroom::ops {
 namespace {
@@ -42,7 +43,15 @@ struct LinearAttentionArguments : LinearAttentionInputs {
   }
 };
 
+void check_types(const LinearAttentionInputs& in) {
+  require_floating("linear attention", "q, k and v", {in.q, in.k, in.v});
+  if (in.valid_keys) {
+    require_type("linear attention", "valid_keys", *in.valid_keys, at::kBool);
+  }
+}
+
 at::Tensor linear_attention_call(const Call<LinearAttentionArguments>& c) {
+  check_types(c.in);
   return linear_attention(c.in, implementation_named(c.implementation));
 }
 
@@ -68,6 +77,7 @@ struct LinearAttentionStepResults {
 };
 
 LinearAttentionStepResults linear_attention_step(const LinearAttentionStep& c) {
+  check_types(c.in);
   LinearState state{c.kv.value_or(at::Tensor()), c.k.value_or(at::Tensor())};
   const at::Tensor o = linear_attention(c.in, Implementation::automatic, &state);
   return {o, state.kv, state.k};

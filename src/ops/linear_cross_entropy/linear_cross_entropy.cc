@@ -54,6 +54,8 @@ struct CrossEntropyCall {
 };
 
 at::Tensor cross_entropy_call(const CrossEntropyCall& c) {
+  require_type("linear_cross_entropy", "target", c.in.target, at::kLong);
+  require_floating("linear_cross_entropy", "x, w and b", {c.in.x, c.in.w, c.in.b.value_or(c.in.w)});
   return linear_cross_entropy(c.in.x, c.in.w, c.in.b, c.in.target, implementation_named(c.implementation));
 }
 
