@@ -34,6 +34,7 @@ const std::vector<Entry>& entries() {
       {"switchhead_262m", "the same of the 262M pair", switchhead_262m},
       {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++", dcformer},
       {"decoding", "one token at a time against the memory's bandwidth", decoding},
+      {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code", python},
       {"scaling", "one attention layer against tokens, heads and experts (--plots draws it)", scaling},
       {"profile", "where a training step's time goes, by operator", profile}};
   return kEntries;

@@ -1,9 +1,4 @@
 // A whole training step of a dense model: ours and PyTorch's, eager and compiled, turn by turn.
-#include <ATen/Parallel.h>
-
-#include <cstdlib>
-#include <filesystem>
-
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
@@ -35,20 +30,12 @@ config::ModelOptions model_options() {
 }
 
 std::vector<std::string> pytorch_command(const config::ModelOptions& o, const BenchOptions& options, bool compiled) {
-  const std::string home = home_folder();
-  const char* chosen = std::getenv("HEADROOM_PYTHON");
-  const std::string python = chosen != nullptr ? chosen : home + "/.env/bin/python3";
-  if (!std::filesystem::exists(python)) {
-    fail("bench step: {}: no Python with torch there; './run.sh setup' makes one, or set HEADROOM_PYTHON", python);
-  }
   const Json size = {{"vocabulary_size", o.vocabulary_size}, {"n_layers", o.n_layers},
                      {"n_heads", o.attention.n_heads},       {"d_model", o.d_model},
                      {"context_length", o.context_length},   {"batch", kBatch}};
-  std::vector<std::string> command = {python,        home + "/bench/pytorch_step.py",
-                                      "--threads",   std::to_string(at::get_num_threads()),
-                                      "--precision", options.precision,
-                                      "--device",    options.device,
-                                      "--size",      to_json_line(size)};
+  std::vector<std::string> command = python_yardstick("step", "pytorch_step.py");
+  command.insert(command.end(),
+                 {"--precision", options.precision, "--device", options.device, "--size", to_json_line(size)});
   if (compiled) {
     command.emplace_back("--compile");
   }

@@ -1,15 +1,30 @@
 #include "yardstick_process.h"
 
+#include <ATen/Parallel.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "headroom/core/error.h"
+#include "headroom/core/system.h"
 
 namespace headroom::bench {
+
+std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script) {
+  const std::string home = home_folder();
+  const char* chosen = std::getenv("HEADROOM_PYTHON");
+  const std::string python = chosen != nullptr ? chosen : home + "/.env/bin/python3";
+  if (!std::filesystem::exists(python)) {
+    fail("bench {}: {}: no Python with torch there; './run.sh setup' makes one, or set HEADROOM_PYTHON", benchmark,
+         python);
+  }
+  return {python, home + "/bench/" + script, "--threads", std::to_string(at::get_num_threads())};
+}
 
 YardstickProcess::YardstickProcess(const std::vector<std::string>& command) : name_(command.at(0)) {
   int in[2], out[2];

@@ -8,6 +8,10 @@
 
 namespace headroom::bench {
 
+// The command of a script in bench/, by a Python that has torch, with the threads in force. Throws Error naming the
+// benchmark where there is no such Python.
+std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script);
+
 class YardstickProcess {
  public:
   // Throws Error when the program cannot be started.
