@@ -2,16 +2,15 @@
 # the rest from the system's packages.
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(PNG REQUIRED)
-find_package(JPEG REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
-find_package(CLI11 REQUIRED)
 
 # torch by its files rather than by its CMake package, which asks for a whole CUDA toolkit where torch has CUDA, even
 # for code that only calls torch.
-if(NOT DEFINED HEADROOM_PYTHON)
+if(NOT DEFINED HEADROOM_PYTHON AND SKBUILD)
+  set(HEADROOM_PYTHON "${Python_EXECUTABLE}")  # pip's
+elseif(NOT DEFINED HEADROOM_PYTHON)
   set(HEADROOM_PYTHON "${CMAKE_SOURCE_DIR}/.env/bin/python3" CACHE FILEPATH "Python with torch installed")
 endif()
 execute_process(
@@ -32,14 +31,18 @@ endif()
 
 include(cmake/torch.cmake)
 
-find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
-find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
-add_library(sentencepiece::sentencepiece INTERFACE IMPORTED)
-target_link_libraries(sentencepiece::sentencepiece INTERFACE ${SENTENCEPIECE_LIBRARY} ${SENTENCEPIECE_TRAIN_LIBRARY})
-
-find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
-add_library(utf8proc::utf8proc INTERFACE IMPORTED)
-target_link_libraries(utf8proc::utf8proc INTERFACE ${UTF8PROC_LIBRARY})
+if(NOT HEADROOM_PACKAGE_ONLY)
+  find_package(PNG REQUIRED)
+  find_package(JPEG REQUIRED)
+  find_package(CLI11 REQUIRED)
+  find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
+  find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
+  add_library(sentencepiece::sentencepiece INTERFACE IMPORTED)
+  target_link_libraries(sentencepiece::sentencepiece INTERFACE ${SENTENCEPIECE_LIBRARY} ${SENTENCEPIECE_TRAIN_LIBRARY})
+  find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
+  add_library(utf8proc::utf8proc INTERFACE IMPORTED)
+  target_link_libraries(utf8proc::utf8proc INTERFACE ${UTF8PROC_LIBRARY})
+endif()
 
 find_library(HIGHWAY_LIBRARY hwy REQUIRED)
 add_library(highway INTERFACE IMPORTED)

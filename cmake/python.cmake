@@ -1,0 +1,40 @@
+# The Python package headroom_torch: src/python and the floors below it in one library that exports nothing (its
+# operators register themselves when it is loaded) and needs nothing but torch and the C++ runtime. build/<preset>/python
+# is the package as a wheel holds it, for PYTHONPATH.
+set(HEADROOM_PACKAGE "${CMAKE_BINARY_DIR}/python/headroom_torch")
+
+file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/python/*.cc")
+add_library(headroom_python OBJECT ${sources})
+target_include_directories(headroom_python PRIVATE "${CMAKE_SOURCE_DIR}/src")
+target_link_libraries(headroom_python PRIVATE headroom_models)
+headroom_use_torch(headroom_python headroom_torch_pch)
+headroom_unity(headroom_python)
+
+add_library(headroom_torch MODULE python/bundled/highway.cc python/bundled/tomlplusplus.cc
+            $<TARGET_OBJECTS:headroom_core> $<TARGET_OBJECTS:headroom_config> $<TARGET_OBJECTS:headroom_kernels>
+            $<TARGET_OBJECTS:headroom_ops> $<TARGET_OBJECTS:headroom_nn> $<TARGET_OBJECTS:headroom_models>
+            $<TARGET_OBJECTS:headroom_python>)
+target_link_libraries(headroom_torch PRIVATE headroom_build)
+target_compile_features(headroom_torch PRIVATE cxx_std_20)
+find_library(HEADROOM_STATIC_CRYPTO libcrypto.a REQUIRED)
+find_library(HEADROOM_STATIC_ZLIB libz.a REQUIRED)
+# OpenMP's functions are found in the runtime that libtorch_cpu loads.
+target_link_libraries(headroom_torch PRIVATE ${HEADROOM_STATIC_CRYPTO} ${HEADROOM_STATIC_ZLIB}
+                      "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so" ${CMAKE_DL_LIBS})
+target_link_options(headroom_torch PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/python/bundled/exports.map
+                    -Wl,--gc-sections -Wl,-s)
+set_target_properties(headroom_torch PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${HEADROOM_PACKAGE}" SKIP_BUILD_RPATH ON
+                      LINK_DEPENDS "${CMAKE_SOURCE_DIR}/python/bundled/exports.map")
+
+configure_file(python/headroom_torch/_version.py.in "${HEADROOM_PACKAGE}/_version.py" @ONLY)
+file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/python/headroom_torch/*.py")
+add_custom_target(headroom_torch_package ALL
+                  COMMAND ${CMAKE_COMMAND} -E copy_if_different ${sources} "${HEADROOM_PACKAGE}"
+                  COMMAND ${CMAKE_COMMAND} -E create_symlink "${CMAKE_SOURCE_DIR}/recipes" "${HEADROOM_PACKAGE}/recipes"
+                  VERBATIM)
+add_dependencies(headroom_torch_package headroom_torch)
+
+# What pip asks for; scikit-build-core adds the package's own files.
+install(TARGETS headroom_torch LIBRARY DESTINATION headroom_torch COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES "${HEADROOM_PACKAGE}/_version.py" DESTINATION headroom_torch COMPONENT python EXCLUDE_FROM_ALL)
+install(DIRECTORY recipes DESTINATION headroom_torch COMPONENT python EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.toml")

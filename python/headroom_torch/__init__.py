@@ -1,0 +1,9 @@
+"""Headroom in Python: layers, models and operators for Transformers that need fewer attention heads."""
+
+from . import _library, functional
+from ._version import version as __version__
+from .models import Classifier, Decoder, EncoderDecoder, LanguageModel, MaskedLanguageModel, VisionTransformer
+from .modules import MLP, Attention, Block
+
+__all__ = ["MLP", "Attention", "Block", "Classifier", "Decoder", "EncoderDecoder", "LanguageModel",
+           "MaskedLanguageModel", "VisionTransformer", "functional"]

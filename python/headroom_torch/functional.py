@@ -1,0 +1,186 @@
+"""The operators as functions of named tensors.
+
+Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e width of a head, N rows.
+
+Every function but `adamw` is differentiable in its floating tensors (masks, indices and targets aside), runs under
+`torch.compile` and `torch.export`, and releases the interpreter's lock. `implementation` is "automatic" (the fused
+version where there is one for these tensors, else the reference), "fused" (a ValueError says why there is none) or
+"reference" (plain tensor operations on any device: the specification). What does not fit is a ValueError of one
+sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from ._library import ops
+
+__all__ = ["HeadMap", "Mixture", "adamw", "attention", "dropout", "expert_linear", "head_map", "linear",
+           "linear_attention", "linear_attention_step", "linear_cross_entropy"]
+
+
+@dataclass
+class Mixture:
+    """Several keys at each position ("Transformer with a Mixture of Gaussian Keys", Eq. 7-13).
+
+    s_r = -c_r |q_i - k_jr|^2, or scale * q_i . k_jr without a coefficient; the score of the pair is
+    log sum_r prior_r(j) exp(s_r), or max_r s_r with `maximum`.
+
+    keys: components 2 .. R, each shaped as k; or
+    shift [R, G, S or 1, e]: component r's key is k_j - shift[r].
+    coefficient [R]: c_r, without a derivative. prior [R, G, S or 1], at least 0.
+    epsilon: added to a query's sum of weights sum_j exp(score).
+    """
+
+    keys: Optional[Sequence[Tensor]] = None
+    shift: Optional[Tensor] = None
+    coefficient: Optional[Tensor] = None
+    prior: Optional[Tensor] = None
+    maximum: bool = False
+    epsilon: float = 0.0
+
+
+@dataclass
+class HeadMap:
+    """A map across heads at one (query, key) pair (Xiao et al., "Improving Transformers with Dynamically Composable
+    Multi-Head Attention", Eq. 3-8): with heads in C groups of m = H / C and sums over m inside n's group,
+
+    a'_n = a_n [skip] + sum_m a_m fixed_mn + sum_r (sum_m a_m u_mr) w_nr + a_n gate_n   (the last two of both sides)
+
+    fixed [C, m, m]. query [B, T, F] and key [B, S, F]: u [R, H] and w [R, H] of each token, then its gate [H] where
+    `query_gate` or `key_gate` says so; F = 2 R H + H. `query_rank`, `key_rank`: R, 0 for no u and w.
+    """
+
+    fixed: Optional[Tensor] = None
+    query: Optional[Tensor] = None
+    key: Optional[Tensor] = None
+    query_rank: int = 0
+    query_gate: bool = False
+    key_rank: int = 0
+    key_gate: bool = False
+    groups: int = 1
+    skip: bool = True
+
+    def _arguments(self, prefix=""):
+        return {prefix + name: value for name, value in vars(self).items()}
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bool = True, window: int = 0,
+              valid_keys: Optional[Tensor] = None, q_position: Optional[Tensor] = None, r: Optional[Tensor] = None,
+              mixture: Optional[Mixture] = None, pre: Optional[HeadMap] = None, post: Optional[HeadMap] = None,
+              implementation: str = "automatic") -> Tensor:
+    """Softmax attention with any mask, score and composition of heads: [B, H, T, e].
+
+    s_ij = scale * q_i . k_j + scale * p_i . r_delta,  delta = j - (S - T + i)
+    a_ij = pre(s_ij) across heads;  w_i = softmax over visible j of a_ij;  o_i = sum_j post(w_ij) v_j
+
+    q [B, H, T, e]; k, v [B, G, S, e]: float32, bfloat16 or float64, all of one type. A row that sees no key gives 0.
+    causal: key j is visible to query i iff j <= S - T + i; needs S >= T. window: causal only, at most so many keys,
+    the query's own included; 0 for all. valid_keys [B, S] bool: False where a key is padding.
+    q_position [B, H, T, e], r [H, C, e]: Transformer-XL's relative term (Dai et al., section 3.3), both or neither; row
+    c of r belongs to delta = c - (S - 1), C = S when causal, else S + T - 1.
+    mixture: scores by several keys at each position, see Mixture. pre, post: composition of heads before and after the
+    softmax, see HeadMap.
+    """
+    more = {}
+    if mixture is not None:
+        more.update(mixture_keys=None if mixture.keys is None else list(mixture.keys), mixture_shift=mixture.shift,
+                    mixture_coefficient=mixture.coefficient, mixture_prior=mixture.prior,
+                    mixture_maximum=mixture.maximum, mixture_epsilon=mixture.epsilon)
+    if pre is not None:
+        more.update(pre._arguments("pre_"))
+    if post is not None:
+        more.update(post._arguments("post_"))
+    return ops.attention(q, k, v, scale=scale, causal=causal, window=window, valid_keys=valid_keys,
+                         q_position=q_position, r=r, implementation=implementation, **more)
+
+
+def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True, valid_keys: Optional[Tensor] = None,
+                     factor: float = 1.0, output_factor: float = 1.0, normalise: bool = True, epsilon: float = 0.0,
+                     implementation: str = "automatic") -> Tensor:
+    """Linear attention (Katharopoulos et al., "Transformers are RNNs"): [B, H, T, e] without a T x S matrix.
+
+    a_ij = factor * q_i . k_j over visible j;  o_i = output_factor * sum_j a_ij v_j / (sum_j a_ij + epsilon)
+
+    q [B, H, T, e], k, v [B, G, S, e]: features already (elu + 1, say), in a floating type; valid_keys [B, S] bool.
+    Without `normalise` there is no division. A query whose sum is 0 gives 0.
+    """
+    return ops.linear_attention(q, k, v, valid_keys, causal=causal, factor=factor, output_factor=output_factor,
+                                normalise=normalise, epsilon=epsilon, implementation=implementation)
+
+
+def linear_attention_step(q: Tensor, k: Tensor, v: Tensor, state: Optional[tuple[Tensor, Tensor]] = None, *,
+                          factor: float = 1.0, output_factor: float = 1.0, normalise: bool = True,
+                          epsilon: float = 0.0) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Causal linear attention that goes on from `state`, what the keys before these add up to: result and new state.
+
+    state: (sum_j k_j v_j^T [B, G, e, e], sum_j k_j [B, G, e]); None before the first. For the rest see
+    linear_attention(), whose result over the whole sequence this equals.
+    """
+    kv, total = state if state is not None else (None, None)
+    o, kv, total = ops.linear_attention_step(q, k, v, factor=factor, output_factor=output_factor, normalise=normalise,
+                                             epsilon=epsilon, state_kv=kv, state_k=total)
+    return o, (kv, total)
+
+
+def expert_linear(input: Tensor, bank: Tensor, index: Tensor, weight: Optional[Tensor] = None, *,
+                  sum_heads: bool = False, implementation: str = "automatic") -> Tensor:
+    """Products with matrices chosen per token: [N, H, d_out], or [N, d_out] with `sum_heads`.
+
+    y[n, h] = sum_k weight[n, h, k] * input[n, h] bank[index[n, h, k]]      (Csordas et al., "SwitchHead", Eq. 7-9)
+
+    input [N, d_in], the same for every head, or [N, H, d_in]; bank [X, d_in, d_out] in the same type; index [N, H, K]
+    int64 in [0, X), the K of one head different from each other; weight [N, H, K] in any floating type, None for 1.
+    """
+    return ops.expert_linear(input, bank, index, weight, sum_heads=sum_heads, implementation=implementation)
+
+
+def head_map(a: Tensor, map: HeadMap) -> Tensor:
+    """Maps scores or weights `a` [B, H, T, S] across heads, see HeadMap; the result has a's shape and type."""
+    arguments = map._arguments()
+    return ops.head_map(a, **arguments)
+
+
+def linear(x: Tensor, w: Tensor, b: Optional[Tensor] = None, *, implementation: str = "automatic") -> Tensor:
+    """x w + b: x [N, d_in], w [d_in, d_out] with any strides, b [d_out]; [N, d_out] in w's type."""
+    return ops.linear(x, w, b, implementation=implementation)
+
+
+def linear_cross_entropy(x: Tensor, w: Tensor, target: Tensor, b: Optional[Tensor] = None, *,
+                         implementation: str = "automatic") -> Tensor:
+    """Output layer and cross-entropy in one: the N x V logits exist a block of rows at a time only.
+
+    loss = mean over targets >= 0 of -log softmax(x w + b)[target], in nats: a scalar, float32 (float64 for float64).
+
+    x [N, d], w [d, V] with any strides (a transposed embedding), b [V], target [N] int64 below V; rows with a negative
+    target do not count, and the loss is 0 where none does.
+    """
+    return ops.linear_cross_entropy(x, w, target, b, implementation=implementation)
+
+
+def dropout(x: Tensor, p: float, *, seed: int, relu: bool = False, first_row: int = 0,
+            implementation: str = "automatic") -> Tensor:
+    """Dropout without a stored mask: keep(seed, row, place in the row) f(x) / (1 - p), f(x) = x, or max(x, 0) with relu.
+
+    x of any shape; p in [0, 1); the same seed drops the same places. first_row: place of x[0] in the whole batch, so
+    that a part of a batch drops what the whole drops.
+    """
+    return ops.dropout(x, p=p, seed=seed, relu=relu, first_row=first_row, implementation=implementation)
+
+
+@torch.no_grad()
+def adamw(parameters: Sequence[Tensor], gradients: Sequence[Tensor], m: Sequence[Tensor], v: Sequence[Tensor],
+          step: int, *, learning_rate: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
+          weight_decay: float = 0.0, gradient_scale: float = 1.0, implementation: str = "automatic") -> None:
+    """One step of AdamW (Loshchilov & Hutter, "Decoupled weight decay regularization", Alg. 2), in place.
+
+    Four lists of the same length, tensors shaped alike: parameters, gradients, first and second moments. `step` counts
+    from 1; gradients are multiplied by `gradient_scale` first (clipping) and may be changed.
+    """
+    ops.adamw_step(list(parameters), list(gradients), list(m), list(v), step, learning_rate=learning_rate, beta1=beta1,
+                   beta2=beta2, epsilon=epsilon, weight_decay=weight_decay, gradient_scale=gradient_scale,
+                   implementation=implementation)

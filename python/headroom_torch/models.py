@@ -1,0 +1,222 @@
+"""Whole models as torch.nn.Modules."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from ._library import ops
+from .modules import Block, Layer, _describe, _settings, initial_values
+
+__all__ = ["Classifier", "Decoder", "EncoderDecoder", "LanguageModel", "MaskedLanguageModel", "VisionTransformer"]
+
+
+class _Model(Layer):
+    KIND = ""
+
+    def __init__(self, source: Optional[str] = None, *, seed: Optional[int] = None, device=None, dtype=None, **options):
+        """`source`: a TOML file or a recipe's name, the keywords go on top. Without `seed` the initial values follow
+        torch's generator; with it they are those of `headroom train` with that seed."""
+        settings = _settings("model.", {**options, "kind": self.KIND})
+        description = _describe("model", type(self).__name__, source, settings)
+        super().__init__(description, initial_values(description, seed, device, dtype))
+
+    def _batch(self, loss: bool, label_smoothing: float = 0.0, implementation: str = "automatic", **inputs) -> Tensor:
+        given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
+        return ops.model(self._tensors(), list(given.values()), self.description, ",".join(given), loss=loss,
+                         label_smoothing=label_smoothing, training=self.training, implementation=implementation)[0]
+
+
+class LanguageModel(_Model):
+    """The causal language model: embedding, blocks, final norm, output head; with Transformer-XL memory where
+    memory_length says so.
+
+        LanguageModel("switchhead/wt103_47m")       # a recipe's name, or a TOML file
+        LanguageModel(vocabulary_size=8000, n_layers=2, d_model=128, attention=dict(projection="experts"))
+
+    Keywords are the keys of [model], tables as dicts. Sub-modules layer0, layer1, ... are Blocks.
+    """
+
+    KIND = "language_model"
+
+    def _fill(self, values):
+        self._remembers = any(setting.startswith("model.memory_length=") for setting in self.options)
+        by_layer: list[list[Tensor]] = []
+        own = {}
+        for name, value in values.items():
+            layer = re.match(r"layer(\d+)\.", name)
+            if layer is None:
+                own[name] = value
+                continue
+            if int(layer[1]) == len(by_layer):
+                by_layer.append([])
+            by_layer[-1].append(value[0])
+        super()._fill(own)
+        self._n_layers = len(by_layer)
+        for i, tensors in enumerate(by_layer):
+            self.add_module(f"layer{i}", Block._made(self._part("block", i), tensors))
+        self._ends = {kind: self._part(kind) for kind in ("embedding", "head")}
+        self._end_names = {kind: [p["name"] for p in json.loads(ops.parameters_of(part))]
+                           for kind, part in self._ends.items()}
+
+    def _part(self, kind: str, layer: int = 0) -> str:
+        return _describe(kind, type(self).__name__, None, self.options, layer=layer)
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [self._modules[f"layer{i}"] for i in range(self._n_layers)]
+
+    def _end(self, kind: str, x: Tensor, implementation: str, **inputs) -> Tensor:
+        tensors = [self.get_parameter(name) for name in self._end_names[kind]]
+        return ops.layer(x, tensors, self._ends[kind], training=self.training, implementation=implementation,
+                         **inputs)[0]
+
+    def _hidden(self, tokens, memory, balance, implementation):
+        h, kept, losses = self._end("embedding", tokens, implementation), [], []
+        for i, block in enumerate(self.blocks):
+            result = block(h, memory=memory[i] if memory else None, remember=self._remembers, balance=balance,
+                           implementation=implementation)
+            h, *rest = result if isinstance(result, tuple) else (result,)
+            if self._remembers:
+                kept.append(rest.pop(0))
+            losses += rest
+        return h, kept, losses
+
+    def forward(self, tokens: Tensor, memory: Optional[list[Tensor]] = None, *, implementation: str = "automatic"):
+        """Logits [B, T, V] of the token after each of `tokens` [B, T] int64, T up to context_length.
+
+        In a model with memory_length the result is (logits, memory): hand the memory to the call for the next chunk.
+        """
+        h, kept, _ = self._hidden(tokens, memory, False, implementation)
+        logits = self._end("head", h, implementation)
+        return (logits, kept) if self._remembers else logits
+
+    def loss(self, tokens: Tensor, targets: Tensor, memory: Optional[list[Tensor]] = None, *,
+             implementation: str = "automatic"):
+        """Mean cross-entropy in nats of `targets` [B, T], those below 0 not counting, and the balance losses with their
+        coefficients; without the B x T x V logits. In a model with memory_length the result is (loss, memory).
+        """
+        h, kept, losses = self._hidden(tokens, memory, True, implementation)
+        loss = sum(losses, self._end("head", h, implementation, targets=targets))
+        return (loss, kept) if self._remembers else loss
+
+    def decoder(self, rows: int = 1) -> "Decoder":
+        """An empty cache for reading `rows` texts token by token, with the parameters as they are now."""
+        return Decoder(self, rows)
+
+    @torch.no_grad()
+    def generate(self, tokens: Tensor, count: int, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
+                 generator: Optional[torch.Generator] = None) -> Tensor:
+        """`tokens` [B, T] int64 and `count` more [B, T + count], drawn one by one with the cache.
+
+        temperature 0: always the likeliest; top_k: only so many of the likeliest (0: all); top_p: the fewest likeliest
+        that reach this probability together.
+        """
+        if count < 0 or temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
+            raise ValueError(f"generate: count, temperature and top_k must be at least 0 and top_p in (0, 1], got {count}, "
+                             f"{temperature}, {top_k} and {top_p}")
+        decoder, pending = self.decoder(tokens.shape[0]), tokens
+        for _ in range(count):
+            pending = _draw(decoder.read(pending), temperature, top_k, top_p, generator)
+            tokens = torch.cat([tokens, pending], 1)
+        return tokens
+
+
+def _draw(logits: Tensor, temperature: float, top_k: int, top_p: float, generator) -> Tensor:
+    """A token a row [B, 1] of logits [B, V]."""
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    logits = logits.double() / temperature
+    if top_k:
+        logits = logits.masked_fill(logits < logits.topk(min(top_k, logits.shape[-1])).values[:, -1:], -torch.inf)
+    p, order = logits.softmax(-1).sort(-1, descending=True)
+    p = p.masked_fill(p.cumsum(-1) - p >= top_p, 0)
+    return order.gather(-1, torch.multinomial(p, 1, generator=generator))
+
+
+class Decoder:
+    """What a language model keeps of the tokens read so far; read() goes on from there.
+
+    Equals the whole pass over consecutive chunks of context_length with carried memory. Without memory, a full context
+    slides: its last half is read again as the beginning of a new one. It reads the model's parameters where they lie.
+    """
+
+    def __init__(self, model: LanguageModel, rows: int):
+        tensors = [tensor.detach() for tensor in model._tensors()]
+        self._decoder = torch.classes.headroom.Decoder(model.description, tensors, rows)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """The logits [B, V] after the last of `tokens` [B, n], n at least 1."""
+        return self._decoder.read(tokens)
+
+    def restart(self) -> None:
+        """Forgets all that was read."""
+        self._decoder.restart()
+
+
+class MaskedLanguageModel(_Model):
+    """An encoder that tells hidden tokens from those on both sides."""
+
+    KIND = "masked_language_model"
+
+    def forward(self, tokens: Tensor, valid: Optional[Tensor] = None, *, implementation: str = "automatic") -> Tensor:
+        """Logits [B, T, V] of `tokens` [B, T] int64; valid [B, T] bool: False for padding."""
+        return self._batch(False, implementation=implementation, tokens=tokens, valid=valid)
+
+    def loss(self, tokens: Tensor, hidden: Tensor, valid: Optional[Tensor] = None, *,
+             implementation: str = "automatic") -> Tensor:
+        """Mean cross-entropy in nats; hidden [B, T] int64: what stood at the hidden places, below 0 elsewhere."""
+        return self._batch(True, implementation=implementation, tokens=tokens, hidden=hidden, valid=valid)
+
+
+class EncoderDecoder(_Model):
+    """Reads one sequence and writes another."""
+
+    KIND = "encoder_decoder"
+
+    def forward(self, source: Tensor, target: Tensor, valid_source: Optional[Tensor] = None,
+                valid_target: Optional[Tensor] = None, *, implementation: str = "automatic") -> Tensor:
+        """Logits [B, T, V] of the token after each of `target` [B, T]; source [B, S]; valid_*: bool, False for padding."""
+        return self._batch(False, implementation=implementation, source=source, target=target,
+                           valid_source=valid_source, valid_target=valid_target)
+
+    def loss(self, source: Tensor, target: Tensor, next: Tensor, valid_source: Optional[Tensor] = None,
+             valid_target: Optional[Tensor] = None, *, label_smoothing: float = 0.0,
+             implementation: str = "automatic") -> Tensor:
+        """Mean cross-entropy in nats; next [B, T]: the token after each of the target's, below 0 where none counts."""
+        return self._batch(True, label_smoothing, implementation, source=source, target=target, next=next,
+                           valid_source=valid_source, valid_target=valid_target)
+
+
+class Classifier(_Model):
+    """Puts a text, or a pair of texts, into a class."""
+
+    KIND = "classifier"
+
+    def forward(self, tokens: Tensor, second: Optional[Tensor] = None, *, implementation: str = "automatic") -> Tensor:
+        """Logits [B, n_classes] of tokens [B, T] (paired: and second [B, T]); padding_token is padding."""
+        return self._batch(False, implementation=implementation, tokens=tokens, second=second)
+
+    def loss(self, tokens: Tensor, label: Tensor, second: Optional[Tensor] = None, *, label_smoothing: float = 0.0,
+             implementation: str = "automatic") -> Tensor:
+        """Mean cross-entropy in nats of label [B] int64."""
+        return self._batch(True, label_smoothing, implementation, tokens=tokens, second=second, label=label)
+
+
+class VisionTransformer(_Model):
+    """Puts pictures into classes."""
+
+    KIND = "vision"
+
+    def forward(self, images: Tensor, *, implementation: str = "automatic") -> Tensor:
+        """Logits [B, n_classes] of images [B, image_channels, image_size, image_size]."""
+        return self._batch(False, implementation=implementation, images=images)
+
+    def loss(self, images: Tensor, label: Tensor, *, label_smoothing: float = 0.0,
+             implementation: str = "automatic") -> Tensor:
+        """Mean cross-entropy in nats of label [B] int64."""
+        return self._batch(True, label_smoothing, implementation, images=images, label=label)

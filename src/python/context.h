@@ -1,0 +1,14 @@
+// How a call from Python computes.
+#pragma once
+
+#include <string>
+
+#include "headroom/nn/context.h"
+#include "python/layer.h"
+
+namespace headroom::python {
+
+// Random numbers are torch's own; products run in autocast's type where it is on for that device.
+nn::Context context_of(const Layer& layer, at::Device device, bool training, const std::string& implementation);
+
+}  // namespace headroom::python

@@ -1,0 +1,193 @@
+#include "python/parts.h"
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+#include "headroom/models/block.h"
+#include "headroom/models/embedding.h"
+#include "headroom/models/vocabulary_head.h"
+#include "headroom/nn/mlp.h"
+
+namespace headroom::python {
+namespace {
+
+void require_shape(const Layer& layer, const char* name, const at::Tensor& t, bool fits, const char* expected) {
+  if (!fits) {
+    fail("{}: {} must be {}, got {}", layer.kind, name, expected, c10::str(t.sym_sizes()));
+  }
+}
+
+void check_tokens(const Layer& layer, const char* name, const at::Tensor& tokens) {
+  require_shape(layer, name, tokens, tokens.dim() == 2, "[B, T]");
+  if (tokens.scalar_type() != at::kLong) {
+    fail("{}: {} must be int64, got {}", layer.kind, name, c10::toString(tokens.scalar_type()));
+  }
+}
+
+// [B, n, d_model] of a type that the parameters go with.
+void check_vectors(const Layer& layer, const char* name, const at::Tensor& t, const at::Tensor& x,
+                   const nn::Context& context, at::ScalarType type) {
+  if (t.dim() != 3 || t.sym_size(0) != x.sym_size(0) || t.sym_size(2) != layer.model.d_model) {
+    fail("{}: {} must be [B, T, d_model={}], got {}", layer.kind, name, layer.model.d_model, c10::str(t.sym_sizes()));
+  }
+  if (!t.is_floating_point() || (t.scalar_type() != type && !context.compute_dtype)) {
+    fail("{}: {} must be {} as the parameters are, got {}", layer.kind, name, c10::toString(type),
+         c10::toString(t.scalar_type()));
+  }
+}
+
+void check_mask(const Layer& layer, const char* name, const at::Tensor& mask, const c10::SymInt& rows,
+                const c10::SymInt& columns) {
+  if (mask.dim() != 2 || mask.sym_size(0) != rows || mask.sym_size(1) != columns || mask.scalar_type() != at::kBool) {
+    fail("{}: {} must be bool [{}, {}], got {} {}", layer.kind, name, c10::str(rows), c10::str(columns),
+         c10::toString(mask.scalar_type()), c10::str(mask.sym_sizes()));
+  }
+}
+
+// Everything that a layer of vectors may be given.
+void check(const Layer& layer, const Inputs& in, const nn::Builder& build, const nn::Context& context) {
+  const at::ScalarType type = c10::typeMetaToScalarType(build.options().dtype());
+  check_vectors(layer, "x", in.x, in.x, context, type);
+  c10::SymInt keys = in.x.sym_size(1);
+  if (in.memory) {
+    check_vectors(layer, "memory", *in.memory, in.x, context, type);
+    keys = keys + in.memory->sym_size(1);
+  }
+  if (in.source.has_value() != layer.cross) {
+    fail("{}: {}", layer.kind, layer.cross ? "cross-attention needs a source" : "a source belongs to cross=True only");
+  }
+  if (layer.cross && in.memory) {
+    fail("{}: memory and cross-attention do not go together", layer.kind);
+  }
+  for (const auto& [name, source] : {std::pair{"source", in.source}, std::pair{"source_value", in.source_value}}) {
+    if (source) {
+      check_vectors(layer, name, *source, in.x, context, type);
+    }
+  }
+  if (layer.cross && layer.kind == "attention") {
+    keys = in.source->sym_size(1);
+  }
+  if (in.valid_keys) {
+    check_mask(layer, "valid_keys", *in.valid_keys, in.x.sym_size(0), keys);
+  }
+  if (in.valid_queries) {
+    check_mask(layer, "valid_queries", *in.valid_queries, in.x.sym_size(0), in.x.sym_size(1));
+  }
+}
+
+at::Tensor or_undefined(const std::optional<at::Tensor>& t) {
+  return t.value_or(at::Tensor());
+}
+
+void make_attention(const Layer& layer, const nn::Builder& build) {
+  const nn::Attention attention(layer.model.attention, layer.place(), build);
+}
+
+std::vector<at::Tensor> run_attention(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                      const nn::Context& context) {
+  check(layer, in, build, context);
+  const nn::Attention attention(layer.model.attention, layer.place(), build);
+  nn::AttentionInput input;
+  input.x = nn::to_compute(in.x, context);
+  input.source = nn::to_compute(in.memory ? at::cat({*in.memory, in.x}, 1) : in.source.value_or(in.x), context);
+  if (in.source_value) {
+    input.source_value = nn::to_compute(*in.source_value, context);
+  }
+  input.valid_keys = in.valid_keys;
+  input.valid_queries = in.valid_queries;
+  return {attention(input, context)};
+}
+
+void make_mlp(const Layer& layer, const nn::Builder& build) {
+  nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
+}
+
+std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                const nn::Context& context) {
+  check(layer, in, build, context);
+  const auto mlp =
+      nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
+  return {(*mlp)(nn::to_compute(in.x, context), layer.model.dropout, context)};
+}
+
+models::Block block_of(const Layer& layer, const nn::Builder& build) {
+  return layer.cross ? models::Block::with_cross_attention(layer.model, layer.place(), build)
+                     : models::Block(layer.model, layer.place(), build);
+}
+
+void make_block(const Layer& layer, const nn::Builder& build) {
+  block_of(layer, build);
+}
+
+std::vector<at::Tensor> run_block(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                  const nn::Context& context) {
+  check(layer, in, build, context);
+  models::BlockInput input;
+  input.h = in.x;
+  input.memory = or_undefined(in.memory);
+  input.valid_keys = in.valid_keys;
+  input.source = or_undefined(in.source);
+  std::vector<at::Tensor> results = {block_of(layer, build)(input, context)};
+  if (in.remember) {
+    results.push_back(models::remembered(input.memory, in.x, layer.model.memory_length));
+  }
+  return results;
+}
+
+void make_embedding(const Layer& layer, const nn::Builder& build) {
+  const models::Embedding embedding(layer.model, build);
+}
+
+std::vector<at::Tensor> run_embedding(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                      const nn::Context& context) {
+  check_tokens(layer, "tokens", in.x);
+  return {models::Embedding(layer.model, build)(in.x, 0, context)};
+}
+
+// Final norm and vocabulary; the embedding comes first where the two share it.
+struct Head {
+  at::Tensor embedding;
+  nn::NormLayer norm;
+  models::VocabularyHead vocabulary;
+  Head(const config::ModelOptions& o, const nn::Builder& build)
+      : embedding(o.tied_embeddings ? models::Embedding::make_matrix(o, build) : at::Tensor()),
+        norm(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f")),
+        vocabulary(o, embedding, build.in("head")) {}
+};
+
+void make_head(const Layer& layer, const nn::Builder& build) {
+  const Head head(layer.model, build);
+}
+
+std::vector<at::Tensor> run_head(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                 const nn::Context& context) {
+  check(layer, in, build, context);
+  const Head head(layer.model, build);
+  const at::Tensor x = nn::dropout(head.norm(in.x), layer.model.dropout, context, "final");
+  if (!in.targets) {
+    return {head.vocabulary.logits(x, context)};
+  }
+  check_tokens(layer, "targets", *in.targets);
+  require_shape(layer, "targets", *in.targets, in.targets->sym_sizes() == in.x.sym_sizes().slice(0, 2),
+                "of the tokens' shape");
+  return {head.vocabulary.cross_entropy(x.flatten(0, 1), in.targets->reshape({-1}), /*label_smoothing=*/0.0, context)};
+}
+
+constexpr Part kParts[] = {{"attention", make_attention, run_attention},
+                           {"mlp", make_mlp, run_mlp},
+                           {"block", make_block, run_block},
+                           {"embedding", make_embedding, run_embedding},
+                           {"head", make_head, run_head}};
+
+}  // namespace
+
+const Part& part_of(const Layer& layer) {
+  const auto* found =
+      std::find_if(std::begin(kParts), std::end(kParts), [&](const Part& part) { return layer.kind == part.kind; });
+  if (found == std::end(kParts)) {
+    misuse("layer: no kind is called \"{}\"", layer.kind);
+  }
+  return *found;
+}
+
+}  // namespace headroom::python

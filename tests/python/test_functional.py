@@ -1,0 +1,109 @@
+"""The operators as functions with named tensors: what they refuse, their references, and the lock they release."""
+
+import threading
+
+import pytest
+import torch
+
+import headroom_torch.functional as hf
+
+B, H, G, T, S, E = 2, 4, 2, 9, 13, 5
+
+
+def rand(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def heads(t=S):
+    return rand(B, H, T, E, seed=1), rand(B, G, t, E, seed=2), rand(B, G, t, E, seed=3)
+
+
+def test_attention_is_what_plain_code_computes():
+    q, k, v = heads()
+    scores = 0.4 * q @ k.repeat_interleave(2, 1).transpose(2, 3)
+    hidden = torch.ones(T, S, dtype=torch.bool).triu(S - T + 1)
+    expected = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v.repeat_interleave(2, 1)
+    for implementation in ("automatic", "fused", "reference"):
+        torch.testing.assert_close(hf.attention(q, k, v, scale=0.4, implementation=implementation), expected)
+
+
+def test_mixture_and_composition_reach_the_operator():
+    q, k, v = heads()
+    mixture = hf.Mixture(keys=[rand(B, G, S, E, seed=4)], coefficient=torch.tensor([0.3, 0.2]))
+    pre = hf.HeadMap(query=rand(B, T, 5 * H, seed=5), query_rank=2, query_gate=True)
+    post = hf.HeadMap(fixed=rand(1, H, H, seed=6))
+    whole = hf.attention(q, k, v, scale=0.4, mixture=mixture, pre=pre, post=post)
+    reference = hf.attention(q, k, v, scale=0.4, mixture=mixture, pre=pre, post=post, implementation="reference")
+    torch.testing.assert_close(whole, reference, atol=1e-4, rtol=1e-4)
+    assert (whole - hf.attention(q, k, v, scale=0.4, mixture=mixture, post=post)).abs().max() > 1e-3
+    assert (whole - hf.attention(q, k, v, scale=0.4, pre=pre, post=post)).abs().max() > 1e-3
+    a = rand(B, H, T, S)
+    torch.testing.assert_close(hf.head_map(a, post), a + torch.einsum("bmts,mn->bnts", a, post.fixed[0]))
+
+
+def test_linear_attention_goes_on_from_its_state():
+    q, k, v = (rand(B, H, 6, E, seed=i).exp() for i in range(3))
+    whole = hf.linear_attention(q, k, v, epsilon=0.1)
+    state, parts = None, []
+    for at in (slice(0, 2), slice(2, 5), slice(5, 6)):
+        o, state = hf.linear_attention_step(q[:, :, at], k[:, :, at], v[:, :, at], state, epsilon=0.1)
+        parts.append(o)
+    torch.testing.assert_close(torch.cat(parts, 2), whole)
+
+
+def test_adamw_is_torchs():
+    p, g, m, v = [[t] for t in (rand(7), rand(7, seed=1), torch.zeros(7), torch.zeros(7))]
+    other = torch.nn.Parameter(p[0].clone())
+    other.grad = g[0].clone()
+    hf.adamw([torch.nn.Parameter(p[0])], g, m, v, 1, learning_rate=0.1, weight_decay=0.01)
+    torch.optim.AdamW([other], lr=0.1, weight_decay=0.01).step()
+    torch.testing.assert_close(p[0], other.detach())
+
+
+INDEX = torch.zeros(7, 2, 1, dtype=torch.int64)
+REFUSALS = {
+    "shapes of attention": (lambda: hf.attention(rand(B, H, T, E), rand(B, 3, S, E), rand(B, 3, S, E)), "G dividing H=4"),
+    "types of attention": (lambda: hf.attention(rand(2, 2, 3, 4), rand(2, 2, 3, 4).double(), rand(2, 2, 3, 4)),
+                           "must have one floating dtype, got Double"),
+    "whole numbers": (lambda: hf.attention(*(torch.ones(1, 1, 2, 2, dtype=torch.int64),) * 3), "one floating dtype"),
+    "a mask of numbers": (lambda: hf.attention(*heads(), valid_keys=torch.ones(B, S)), "valid_keys must be Bool"),
+    "devices": (lambda: hf.attention(rand(2, 2, 3, 4), rand(2, 2, 3, 4).to("meta"), rand(2, 2, 3, 4)),
+                "tensors must be on one device, got cpu and meta"),
+    "an expert that is not": (lambda: hf.expert_linear(rand(7, 5), rand(6, 5, 3), INDEX + 6), r"must lie in \[0, 6\)"),
+    "indices of numbers": (lambda: hf.expert_linear(rand(7, 5), rand(6, 5, 3), INDEX.float()), "index must be Long"),
+    "types of experts": (lambda: hf.expert_linear(rand(7, 5), rand(6, 5, 3).double(), INDEX), "one floating dtype"),
+    "a target beyond": (lambda: hf.linear_cross_entropy(rand(3, 4), rand(4, 5), torch.tensor([0, 9, 1])), "below V=5"),
+    "targets of numbers": (lambda: hf.linear_cross_entropy(rand(3, 4), rand(4, 5), torch.zeros(3)), "target must be Long"),
+    "probability": (lambda: hf.dropout(rand(3), 1.0, seed=1), "p must be at least 0 and below 1"),
+    "shapes of a product": (lambda: hf.linear(rand(3, 4), rand(5, 6)), "must fit, got 3x4, 5x6 and -"),
+    "an implementation": (lambda: hf.linear(rand(2, 3), rand(3, 4), implementation="quick"), "automatic, reference or"),
+    "no fused version": (lambda: hf.attention(*(t.double() for t in heads()), implementation="fused"), "no fused"),
+    "lists of AdamW": (lambda: hf.adamw([rand(3)], [], [], [], 1), "one for each of 1 parameters"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals_are_value_errors_of_one_sentence(case):
+    call, sentence = REFUSALS[case]
+    with pytest.raises(ValueError, match=sentence) as refusal:
+        call()
+    assert "\n" not in str(refusal.value)
+
+
+def test_calls_release_the_interpreter():
+    """Two threads that wait for each other in Python while an operator runs in a third."""
+    q = rand(1, 8, 2048, 64)
+    turns, done = [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            turns[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    before = turns[0]
+    hf.attention(q, q, q)
+    during = turns[0] - before
+    done.set()
+    thread.join()
+    assert during > 100  # with the lock held the other thread would stand still

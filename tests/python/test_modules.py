@@ -1,0 +1,330 @@
+"""Layers and models as modules: parameters by the contract's names, equal to plain code, and what PyTorch does with them."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch.library import opcheck
+
+import headroom_torch as ht
+
+D, T, B = 24, 10, 2
+SWITCHHEAD = dict(d_model=D, n_heads=2, d_head=8, projection="experts", experts=["v", "o"], n_experts=4, top_k=2)
+LAYERS = {
+    "dense": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, bias=True),
+    "switchhead": lambda: ht.Attention(**SWITCHHEAD, position="none"),
+    "relative": lambda: ht.Attention(**SWITCHHEAD, position="relative", position_bias=True),
+    "rope": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, position="rope", qk_norm=True),
+    "window": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, n_kv_heads=1, window=4, n_layers=1),
+    "moa": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, projection="routed_heads", n_experts=6, top_k=2),
+    "dcmha": lambda: ht.Attention(d_model=D, n_heads=4, d_head=8, composition="dynamic"),
+    "mgk": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, score="gaussian_mixture"),
+    "mlk": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, score="linear", keys="own"),
+    "sigmoid": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, score="sigmoid"),
+    "mlp": lambda: ht.MLP(d_model=D, d_hidden=32),
+    "gated": lambda: ht.MLP(d_model=D, kind="gated", d_hidden=32, activation="silu"),
+    "sigma-moe": lambda: ht.MLP(d_model=D, kind="experts", d_hidden=16, n_experts=5, top_k=2),
+    "block": lambda: ht.Block(d_model=D, norm="rms", attention=dict(n_heads=2, d_head=8, position="rope"),
+                              mlp=dict(kind="gated", d_hidden=40)),
+}
+# Their reference asks for sizes as numbers or loops over them.
+STATIC = {"sigmoid"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    torch._dynamo.reset()
+
+
+def rand(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def layer(name, seed=0):
+    torch.manual_seed(seed)
+    return LAYERS[name]()
+
+
+def gradients(module, x, run=None):
+    x = x.clone().requires_grad_(True)
+    y = module(x) if run is None else run(x)
+    return [y, *torch.autograd.grad((y * rand(*y.shape, seed=9)).sum(), [x, *module.parameters()], allow_unused=True)]
+
+
+def assert_alike(these, those, tolerance=2e-5):
+    for a, b in zip(these, those, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            torch.testing.assert_close(a, b, atol=tolerance * max(1.0, float(b.detach().abs().max())), rtol=tolerance)
+
+
+def plain_switchhead(m, x):
+    """Expert values and outputs in plain tensor operations (SwitchHead Eq. 7-10)."""
+    def gates(select):
+        scores = torch.einsum("btd,dhe->bthe", x, select)
+        weight, index = scores.topk(2)
+        return torch.zeros_like(scores).scatter(-1, index, weight.sigmoid())
+
+    q, k = (torch.einsum("btd,dhe->bhte", x, w) for w in (m.w_q, m.w_k))
+    v = torch.einsum("bthx,btd,hxde->bhte", gates(m.select_in), x, m.w_v)
+    hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+    p = (q @ k.transpose(2, 3) / 8**0.5).masked_fill(hidden, -torch.inf).softmax(-1)
+    return torch.einsum("bthx,bhte,hxed->btd", gates(m.select_out), p @ v, m.w_o)
+
+
+def test_a_layer_is_what_plain_code_computes():
+    m, x = layer("switchhead"), rand(B, T, D)
+    assert_alike(gradients(m, x), gradients(m, x, lambda x: plain_switchhead(m, x)))
+
+
+def test_names_and_shapes_are_those_of_the_contract():
+    shapes = {name: tuple(p.shape) for name, p in layer("switchhead").named_parameters()}
+    assert shapes == {"w_q": (D, 2, 8), "w_k": (D, 2, 8), "w_v": (2, 4, D, 8), "w_o": (2, 4, 8, D),
+                      "select_in": (D, 2, 4), "select_out": (D, 2, 4)}
+    model = tiny_model()
+    assert {"embed", "layer0.attention.w_q", "layer1.ffn.w_up", "norm_f.scale", "head.w"} <= set(model.state_dict())
+
+
+def tiny_model(**options):
+    options = {"vocabulary_size": 50, "n_layers": 2, "d_model": D, "context_length": 16, "seed": 3,
+               "attention": dict(n_heads=2, d_head=8, projection="experts", n_experts=4, top_k=2, position="rope"),
+               "mlp": dict(kind="experts", d_hidden=16, n_experts=4, top_k=2), **options}
+    return ht.LanguageModel(**options)
+
+
+def tokens(b=B, t=T, seed=0):
+    return torch.randint(50, (b, t), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_fused_is_near_the_reference(name):
+    m, x = layer(name), rand(B, T, D)
+    assert_alike(gradients(m, x), gradients(m, x, lambda x: m(x, implementation="reference")), 1e-4)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_opcheck(name):
+    m = layer(name)
+    given = [t.detach().clone().requires_grad_(t.requires_grad) for t in m._tensors()]
+    tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static"]
+    opcheck(torch.ops.headroom.layer, (rand(B, T, D).requires_grad_(True), given, m.description), dict(training=True),
+            test_utils=tests)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_compiled_equals_eager(name):
+    m, x = layer(name), rand(B, T, D)
+    compiled = torch.compile(m, backend="aot_eager", fullgraph=True)
+    assert_alike(gradients(m, x, compiled), gradients(m, x))
+
+
+@pytest.mark.parametrize("name", ["switchhead", "relative", "block"])
+def test_inductor_equals_eager(name):
+    m, x = layer(name), rand(B, T, D)
+    assert_alike(gradients(m, x, torch.compile(m, fullgraph=True)), gradients(m, x))
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name not in STATIC])
+def test_export_with_any_batch_and_length(name):
+    m = layer(name).eval()
+    lowest = 8 if name == "mgk" else 2  # where torch's matmul starts to fold its operands
+    batch, length = torch.export.Dim("batch", min=2, max=64), torch.export.Dim("length", min=lowest, max=128)
+    program = torch.export.export(m, (rand(3, T, D),), dynamic_shapes=({0: batch, 1: length},), strict=False)
+    for b, t in ((3, T), (4, 17), (2, lowest)):
+        x = rand(b, t, D, seed=t)
+        torch.testing.assert_close(program.module()(x), m(x), atol=1e-5, rtol=1e-4)
+
+
+def test_export_of_a_model():
+    model = tiny_model().eval()
+    dims = ({0: torch.export.Dim("batch", min=2, max=64), 1: torch.export.Dim("length", min=2, max=16)},)
+    program = torch.export.export(model, (tokens(),), dynamic_shapes=dims, strict=False)
+    for b, t in ((B, T), (5, 16), (3, 3)):
+        torch.testing.assert_close(program.module()(tokens(b, t)), model(tokens(b, t)), atol=1e-5, rtol=1e-4)
+
+
+def test_copies_and_files():
+    m, x = layer("switchhead"), rand(B, T, D)
+    y = m(x)
+    for other in (copy.deepcopy(m), pickle.loads(pickle.dumps(m))):
+        assert torch.equal(other(x), y)
+        assert other.w_q is not m.w_q
+    fresh = layer("switchhead", seed=1)
+    assert not torch.equal(fresh(x), y)
+    fresh.load_state_dict(m.state_dict())
+    assert torch.equal(fresh(x), y)
+    model = tiny_model()
+    assert torch.equal(pickle.loads(pickle.dumps(model))(tokens()), model(tokens()))
+
+
+def test_types_and_devices():
+    m, x = layer("switchhead"), rand(B, T, D)
+    wide = copy.deepcopy(m).double()(x.double())
+    assert wide.dtype == torch.float64
+    torch.testing.assert_close(m(x), wide.float(), atol=1e-5, rtol=1e-4)
+    assert copy.deepcopy(m).to(torch.bfloat16)(x.bfloat16()).dtype == torch.bfloat16
+    meta = ht.Attention(**SWITCHHEAD, device="meta")
+    assert meta.w_q.is_meta and meta.w_q.shape == m.w_q.shape
+    with torch.device("meta"):
+        assert ht.Attention(**SWITCHHEAD).w_q.is_meta
+
+
+def test_functional_call():
+    m, x = layer("switchhead"), rand(B, T, D)
+    other = {name: p * 2 for name, p in m.named_parameters()}
+    twice = layer("switchhead")
+    twice.load_state_dict(other)
+    assert torch.equal(torch.func.functional_call(m, other, (x,)), twice(x))
+
+
+def test_activation_checkpointing():
+    m, x = ht.Block(d_model=D, dropout=0.5, attention=dict(n_heads=2, d_head=8)), rand(B, T, D)
+    results = []
+    for run in (m, lambda x: torch.utils.checkpoint.checkpoint(m, x, use_reentrant=False)):
+        torch.manual_seed(4)
+        results.append(gradients(m, x, run))
+    assert_alike(*results, 0)
+    torch.manual_seed(5)
+    assert not torch.equal(m(x), results[0][0])
+    assert torch.equal(m.eval()(x), m(x))
+
+
+@pytest.mark.parametrize("name", ["switchhead", "block", "sigma-moe"])
+def test_autocast(name):
+    m, x = layer(name), rand(B, T, D)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = m(x)
+    assert y.dtype == (torch.float32 if name == "block" else torch.bfloat16)
+    assert 0 < (y - m(x)).abs().max() < 0.1 * m(x).abs().max() + 0.02
+
+
+def test_a_model_is_that_of_its_seed_and_learns():
+    model = tiny_model()
+    assert torch.equal(tiny_model().head.w, model.head.w)
+    assert not torch.equal(tiny_model(seed=4).head.w, model.head.w)
+    batch = tokens(4, 17)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = model.loss(batch[:, :-1], batch[:, 1:])
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.6 * losses[0]
+
+
+def test_the_loss_is_that_of_the_logits():
+    model = tiny_model(mlp=dict(d_hidden=32))
+    batch = tokens(4, 17)
+    expected = torch.nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+    torch.testing.assert_close(model.loss(batch[:, :-1], batch[:, 1:]), expected)
+
+
+def test_memory_makes_chunks_one_text():
+    options = dict(memory_length=8, context_length=8, attention=dict(n_heads=2, d_head=8, position="relative"),
+                   mlp=dict(d_hidden=32))
+    model = tiny_model(**options).eval()
+    text = tokens(2, 16)
+    _, memory = model(text[:, :8])
+    second, _ = model(text[:, 8:], memory)
+    without, _ = model(text[:, 8:])
+    assert (second - without).abs().max() > 1e-3
+    decoder = model.decoder(2)
+    torch.testing.assert_close(decoder.read(text), second[:, -1], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options", [dict(), dict(tied_embeddings=True), dict(adaptive_cutoffs=[10, 30])])
+def test_decoding_equals_the_whole_pass(options):
+    model = tiny_model(**options).eval()
+    text = tokens(2, 12)
+    whole = model(text)
+    decoder = model.decoder(2)
+    steps = [decoder.read(text[:, :4])] + [decoder.read(text[:, i:i + 1]) for i in range(4, 12)]
+    torch.testing.assert_close(torch.stack(steps, 1), whole[:, 3:], atol=1e-5, rtol=1e-4)
+    decoder.restart()
+    torch.testing.assert_close(decoder.read(text), whole[:, -1], atol=1e-5, rtol=1e-4)
+
+
+def test_generate():
+    model = tiny_model().eval()
+    written = model.generate(tokens(2, 4), 6, temperature=0)
+    assert written.shape == (2, 10)
+    for i in range(4, 10):
+        assert torch.equal(written[:, i], model(written[:, :i])[:, -1].argmax(-1))
+    draw = lambda seed: model.generate(tokens(2, 4), 20, generator=torch.Generator().manual_seed(seed))  # noqa: E731
+    assert torch.equal(draw(1), draw(1)) and not torch.equal(draw(1), draw(2))
+    assert torch.equal(model.generate(tokens(2, 4), 6, top_k=1), written)
+    with pytest.raises(ValueError, match=r"top_p in \(0, 1\]"):
+        model.generate(tokens(2, 4), 1, top_p=0)
+
+
+def test_the_other_models():
+    common = dict(vocabulary_size=50, n_layers=1, d_model=D, context_length=T, mlp=dict(d_hidden=32),
+                  attention=dict(n_heads=2, d_head=8, position="sinusoidal"), seed=1)
+    text, other = tokens(), tokens(seed=1)
+    masked = ht.MaskedLanguageModel(**common)
+    hidden = torch.where(torch.arange(T) % 3 == 0, text, -1)
+    expected = torch.nn.functional.cross_entropy(masked(other)[:, ::3].flatten(0, 1), text[:, ::3].flatten())
+    torch.testing.assert_close(masked.loss(other, hidden), expected)
+    translator = ht.EncoderDecoder(**common)
+    torch.testing.assert_close(translator.loss(text, other, text, label_smoothing=0.1), torch.nn.functional.cross_entropy(
+        translator(text, other).flatten(0, 1), text.flatten(), label_smoothing=0.1))
+    label = torch.tensor([0, 2])
+    classifier = ht.Classifier(**common, n_classes=3)
+    torch.testing.assert_close(classifier.loss(text, label), torch.nn.functional.cross_entropy(classifier(text), label))
+    vision = ht.VisionTransformer(image_size=8, patch_size=4, n_classes=3, d_head_hidden=5,
+                                  **{**common, "context_length": 4})
+    torch.nn.init.normal_(vision.head.w_down)
+    images = rand(B, 3, 8, 8)
+    loss = vision.loss(images, label)
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(vision(images), label))
+    loss.backward()
+    assert all(p.grad is not None for p in vision.parameters())
+
+
+def test_options_from_recipes_and_files(tmp_path):
+    recipe = ht.Attention("switchhead/wt103_47m")
+    assert recipe.w_v.shape[:2] == (2, 5) and "n_experts=5" in recipe.extra_repr()
+    (tmp_path / "my.toml").write_text("[model]\nd_model = 48\n[model.attention]\nn_heads = 3\nd_head = 4\n")
+    assert ht.Attention(tmp_path / "my.toml", d_head=6).w_q.shape == (48, 3, 6)
+    assert ht.Block(str(tmp_path / "my.toml")).attention.w_q.shape == (48, 3, 4)
+
+
+REFUSALS = {
+    "no such key": (lambda: ht.Attention(n_headz=2), "model.attention.n_headz: unknown key, did you mean .*n_heads"),
+    "no such value": (lambda: ht.Attention(gate="hard"), "model.attention.gate: must be one of"),
+    "too many experts": (lambda: ht.Attention(projection="experts", n_experts=2, top_k=3), "top_k"),
+    "a contradiction": (lambda: ht.Attention(score="linear", composition="dynamic"), "model.attention"),
+    "no such recipe": (lambda: ht.LanguageModel("switchhead/wt103_47n"), "did you mean switchhead/wt103_47m"),
+    "no such layer": (lambda: ht.Attention(layer=7), r"layer must be in \[0, n_layers=4\), got 7"),
+    "another width": (lambda: layer("switchhead")(rand(B, T, D + 1)), r"attention: x must be \[B, T, d_model=24\]"),
+    "axes": (lambda: layer("switchhead")(rand(T, D)), r"x must be \[B, T, d_model=24\]"),
+    "another type": (lambda: layer("switchhead")(rand(B, T, D).double()), "x must be Float as the parameters are"),
+    "another device": (lambda: layer("switchhead")(rand(B, T, D).to("meta")), "tensors must be on one device"),
+    "a mask": (lambda: layer("dense")(rand(B, T, D), valid_keys=torch.ones(B, 3, dtype=torch.bool)),
+               "valid_keys must be bool"),
+    "a source": (lambda: layer("dense")(rand(B, T, D), rand(B, T, D)), "a source belongs to cross=True"),
+    "no source": (lambda: ht.Attention(d_model=D, position="none", cross=True)(rand(B, T, D)), "cross-attention needs a source"),
+    "too long": (lambda: tiny_model()(tokens(2, 17)), "at most context_length=16 tokens, got 17"),
+    "no tokens": (lambda: tiny_model()(rand(2, 4)), "embedding: tokens must be"),
+    "targets": (lambda: tiny_model().loss(tokens(), tokens(2, 3)), "targets must be of the tokens' shape"),
+    "rows of a decoder": (lambda: tiny_model().decoder(2).read(tokens(3)), "decoding: tokens must be int64"),
+    "soft_e": (lambda: ht.Attention(d_model=D, score="gaussian_mixture", prior_update="soft_e")(rand(B, T, D)), "soft_e"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals_are_value_errors_of_one_sentence(case):
+    call, sentence = REFUSALS[case]
+    with pytest.raises(ValueError, match=sentence) as refusal:
+        call()
+    assert "\n" not in str(refusal.value)
+
+
+def test_parameters_of_another_layer_are_refused():
+    m = layer("switchhead")
+    m.w_q = torch.nn.Parameter(rand(D, 2, 9))
+    with pytest.raises(ValueError, match='"w_q" must be Float'):
+        m(rand(B, T, D))

@@ -1,0 +1,47 @@
+"""What is installed: the version of torch that it goes with, and the examples as anybody would run them."""
+
+import importlib.metadata
+import pathlib
+import subprocess
+import sys
+
+import torch
+
+import headroom_torch
+
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples"
+
+
+def run(*arguments, cwd):
+    done = subprocess.run([sys.executable, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_torch_is_pinned_to_a_minor_version():
+    minor = ".".join(torch.__version__.split(".")[:2])
+    assert importlib.metadata.requires("headroom-torch") == [f"torch=={minor}.*"]
+    assert headroom_torch.__version__ == importlib.metadata.version("headroom-torch")
+
+
+def test_another_torch_is_refused(tmp_path):
+    done = subprocess.run([sys.executable, "-c", "import torch; torch.__version__ = '2.1.0'; import headroom_torch"],
+                          cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith("ImportError: headroom_torch: was built with torch")
+
+
+def test_nanogpt_swap(tmp_path):
+    lines = run(EXAMPLES / "nanogpt_swap.py", "--steps", 20, cwd=tmp_path).splitlines()
+    assert [line.split()[0] for line in lines] == ["plain", "SwitchHead"]
+    assert all(float(line.split("loss ")[1].split()[0]) < 5 for line in lines)
+
+
+def test_your_own_score(tmp_path):
+    assert "equal the fused operator's" in run(EXAMPLES / "your_own_score.py", cwd=tmp_path)
+
+
+def test_fsdp2(tmp_path):
+    out = run("-m", "torch.distributed.run", "--nproc-per-node", 2, "--rdzv-backend", "c10d", "--rdzv-endpoint",
+              "localhost:0", EXAMPLES / "fsdp2.py", "--checkpoint", tmp_path / "checkpoint", "--steps", 5, cwd=tmp_path)
+    assert "the checkpoint gives the same model" in out
