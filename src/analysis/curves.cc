@@ -1,13 +1,50 @@
 #include "curves.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
 
+#include "markup.h"
+#include "plan.h"
 #include "statistics.h"
 
 namespace headroom::analysis {
 
-Curves curves_of(const ComparedRun& run, std::size_t style) {
+namespace {
+
+// So many points show all that a chart can: of more, means of neighbours.
+constexpr std::size_t kMostPoints = 200;
+
+Line training_loss_of(const std::vector<TrainingPoint>& logged) {
+  Line line;
+  const std::size_t together = (logged.size() + kMostPoints - 1) / kMostPoints;
+  for (std::size_t begin = 0; begin < logged.size(); begin += together) {
+    const std::size_t end = std::min(begin + together, logged.size());
+    std::vector<double> steps, losses;
+    for (std::size_t i = begin; i < end; ++i) {
+      steps.push_back(static_cast<double>(logged[i].step));
+      losses.push_back(logged[i].loss);
+    }
+    line.points.push_back({mean(steps), mean(losses)});
+  }
+  return line;
+}
+
+Line expert_use_of(const std::vector<ExpertUse>& uses) {
+  Line line;
+  for (const ExpertUse& use : uses) {
+    if (!use.evenness.empty()) {
+      const auto [least, most] = std::minmax_element(use.evenness.begin(), use.evenness.end());
+      const auto step = static_cast<double>(use.step);
+      line.points.push_back({step, mean(use.evenness)});
+      line.band.push_back({step, *least, *most});
+    }
+  }
+  return line;
+}
+
+void add_validations(const ComparedRun& run, Curves& curves) {
   const std::string& figure = tasks::headline(run.task().figures()).name;
   struct AtStep {
     std::vector<double> seconds, values;
@@ -20,7 +57,6 @@ Curves curves_of(const ComparedRun& run, std::size_t style) {
       at.values.push_back(tasks::figure(point.figures, figure));
     }
   }
-  Curves curves{.over_steps = {.name = run.name, .style = style}, .over_seconds = {.name = run.name, .style = style}};
   for (const auto& [step, at] : steps) {
     if (at.values.size() < run.trained.size()) {
       continue;
@@ -35,7 +71,77 @@ Curves curves_of(const ComparedRun& run, std::size_t style) {
       }
     }
   }
+}
+
+// Numbers in their order, other values in that of the command line.
+std::vector<std::string> ordered(std::vector<std::string> values) {
+  std::vector<double> numbers;
+  for (const std::string& value : values) {
+    if (const std::optional<double> number = as_number(value)) {
+      numbers.push_back(*number);
+    }
+  }
+  if (numbers.size() == values.size()) {
+    std::sort(values.begin(), values.end(), [](const auto& a, const auto& b) { return *as_number(a) < *as_number(b); });
+  }
+  return values;
+}
+
+}  // namespace
+
+Curves curves_of(const ComparedRun& run, std::size_t style) {
+  Curves curves;
+  add_validations(run, curves);
+  const TrainedRun& first = run.trained.front();
+  curves.training_loss = training_loss_of(first.history.training);
+  curves.training_loss.faint = true;
+  for (const train::ValidationPoint& point : first.result.validation) {
+    const double loss = tasks::figure(point.figures, run.task().figures().front().name);
+    curves.validation_loss.points.push_back({static_cast<double>(point.step), loss});
+  }
+  curves.expert_use = expert_use_of(first.history.experts);
+  for (Line* line :
+       {&curves.over_steps, &curves.over_seconds, &curves.training_loss, &curves.validation_loss, &curves.expert_use}) {
+    line->name = run.name;
+    line->style = style;
+  }
   return curves;
+}
+
+LineChart values_chart(const CompareResult& result, std::size_t key) {
+  const std::string& name = result.variations[key].key;
+  LineChart chart{.title = "The figure for each " + name, .x_label = name};
+  chart.x_names = ordered(result.variations[key].values);
+  std::map<std::string, std::map<std::size_t, double>> lines;  // of the other keys' values: figure by place
+  const bool higher = tasks::headline(result.runs.front().task().figures()).better == tasks::Better::higher;
+  const auto add = [&](const std::string& line, std::size_t place, double figure) {
+    const auto [at, is_new] = lines[line].emplace(place, figure);
+    if (!is_new && (higher ? figure > at->second : figure < at->second)) {
+      at->second = figure;
+    }
+  };
+  std::size_t combinations = 1;
+  for (std::size_t other = 0; other < result.variations.size(); ++other) {
+    combinations *= other == key ? 1 : result.variations[other].values.size();
+  }
+  for (const ComparedRun& run : result.runs) {
+    Values others = run.values;
+    const std::string value = others[key].second;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(key));
+    const auto place = std::find(chart.x_names.begin(), chart.x_names.end(), value) - chart.x_names.begin();
+    if (std::isfinite(run.headline())) {
+      add(combinations > kStyles ? "best of all" : describe(others), static_cast<std::size_t>(place), run.headline());
+    }
+  }
+  for (const auto& [others, figures] : lines) {
+    Line& line = chart.lines.emplace_back();
+    line.name = others;
+    line.style = chart.lines.size() - 1;
+    for (const auto& [place, figure] : figures) {
+      line.points.push_back({static_cast<double>(place), figure});
+    }
+  }
+  return chart;
 }
 
 }  // namespace headroom::analysis

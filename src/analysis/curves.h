@@ -1,4 +1,4 @@
-// What a run's history looks like as lines of a chart.
+// What runs look like as lines of a chart.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,18 @@
 
 namespace headroom::analysis {
 
-// The headline figure of the validations. Of several seeds the mean, with a band from the lowest to the highest, at the
-// steps that all have validated at.
+// Of a run's history. The headline figure of the validations: of several seeds the mean, with a band from the lowest to
+// the highest, at the steps that all have validated at. Of the first seed alone its losses, and how evenly tokens
+// spread over experts: the mean over the banks, with a band from the least to the most even.
 struct Curves {
   Line over_steps, over_seconds;
+  Line training_loss, validation_loss;
+  Line expert_use;
 };
 Curves curves_of(const ComparedRun& run, std::size_t style);
+
+// The headline figure of a sweep's runs against the values of variation number `key`: a line for each combination of
+// the other keys where those are few, else the best of them all.
+LineChart values_chart(const CompareResult& result, std::size_t key);
 
 }  // namespace headroom::analysis

@@ -90,7 +90,7 @@ CompareResult demo(const DemoRequest& request) {
   comparison.title = "Fewer attention matrices: SwitchHead and dense Transformer-XL";
   comparison.about = describe_sizes(comparison.configs);
   comparison.command = request.command;
-  comparison.conclude = conclude_demo;
+  comparison.kind = Kind::demo;
   log_info("{}", comparison.about);
   return compare(comparison);
 }

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "headroom/core/svg.h"
 #include "svg.h"
@@ -22,6 +24,24 @@ std::string tick_text(double tick) {
   return size >= 1e6   ? fmt::format("{:.6g} M", tick / 1e6)
          : size >= 1e4 ? fmt::format("{:.6g} k", tick / 1e3)
                        : fmt::format("{:.6g}", tick);
+}
+
+void spread_labels(std::vector<double>& heights, double bottom) {
+  constexpr double kLabelGap = 15.0;  // between the baselines of two labels
+  std::vector<std::size_t> order(heights.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+  }
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return heights[a] < heights[b]; });
+  double floor = -std::numeric_limits<double>::infinity();
+  for (const std::size_t i : order) {
+    heights[i] = floor = std::max(heights[i], floor + kLabelGap);
+  }
+  double ceiling = bottom;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    heights[*i] = std::min(heights[*i], ceiling);
+    ceiling = heights[*i] - kLabelGap;
+  }
 }
 
 std::string chart_of(double height, const std::string& title, const std::string& drawing) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace headroom::analysis {
 
@@ -18,6 +19,9 @@ std::string text_at(const std::string& kind, double x, double y, const std::stri
 
 // A tick is round: no digits are lost.
 std::string tick_text(double tick);
+
+// Moves labels at these heights apart where they would overlap, keeping their order and staying above `bottom`.
+void spread_labels(std::vector<double>& heights, double bottom);
 
 // The whole drawing under a title for those who cannot see it.
 std::string chart_of(double height, const std::string& title, const std::string& drawing);

@@ -10,6 +10,7 @@
 #include "headroom/analysis/compare.h"
 #include "headroom/core/error.h"
 #include "markup.h"
+#include "record.h"
 
 namespace headroom::analysis {
 namespace {
@@ -46,7 +47,7 @@ void check_names(const std::vector<NamedConfig>& configs) {
   std::set<std::string> names;
   for (const NamedConfig& named : configs) {
     if (named.name.empty() || named.name.front() == '.' || named.name.find('/') != std::string::npos ||
-        named.name == "report.html") {
+        named.name == "report.html" || named.name == kRecordFile) {
       misuse("compare: \"{}\" cannot name a run: it must be the name of a folder that is not hidden", named.name);
     }
     if (!names.insert(named.name).second) {
@@ -136,6 +137,11 @@ std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
                                         const std::set<std::string>& expected) {
   check_names(configs);
   refuse_unlike(configs);
+  return treated_unlike(configs, expected);
+}
+
+std::vector<std::string> treated_unlike(const std::vector<NamedConfig>& configs,
+                                        const std::set<std::string>& expected) {
   std::vector<std::string> notes;
   ValuesAndNames budgets;
   for (const NamedConfig& named : configs) {

@@ -1,6 +1,7 @@
 // Which configs may be compared, and in what a run folder and a request differ.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,8 @@ std::string first_difference(const config::Config& there, const config::Config& 
 
 // Throws MisuseError for configs whose figures cannot be compared: of different tasks, data or tokens.
 void refuse_unlike(const std::vector<NamedConfig>& configs);
+
+// Other differences of data, budget and training as sentences, apart from those of the keys in `expected`.
+std::vector<std::string> treated_unlike(const std::vector<NamedConfig>& configs, const std::set<std::string>& expected);
 
 }  // namespace headroom::analysis

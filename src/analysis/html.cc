@@ -2,184 +2,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
+#include <set>
 
-#include "curves.h"
 #include "headroom/analysis/compare.h"
-#include "headroom/core/log.h"
 #include "headroom/core/svg.h"
 #include "markup.h"
 #include "plan.h"
-#include "statistics.h"
+#include "program.h"
+#include "sections.h"
 #include "style.h"
 #include "svg.h"
-#include "table.h"
-#include "words.h"
 
 namespace headroom::analysis {
 namespace {
-
-// The best figure of a column, when the runs differ in it.
-bool is_best(const std::vector<ComparedRun>& runs, std::size_t column, Better better, double value) {
-  if (better == Better::neither || runs.size() < 2) {
-    return false;
-  }
-  double low = value, high = value;
-  for (const ComparedRun& run : runs) {
-    const double other = row_of(run, runs)[column].value;
-    low = std::min(low, other);
-    high = std::max(high, other);
-  }
-  return low < high && value == (better == Better::lower ? low : high);
-}
-
-std::string table(const std::vector<ComparedRun>& runs) {
-  std::string html = "<div class='card scroll'><table><thead><tr>";
-  const std::vector<Column> all = columns(runs);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    html +=
-        fmt::format("<th scope='col'{}>{}<br>{}</th>", all[i].words ? " class='text'" : "", all[i].above, all[i].name);
-  }
-  html += "</tr></thead><tbody>\n";
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    const std::vector<Cell> cells = row_of(runs[r], runs);
-    html += fmt::format("<tr><td class='name'>{}{}</td>", line_sample(r), escape(cells[0].text));
-    for (std::size_t i = 1; i < cells.size(); ++i) {
-      html += fmt::format("<td{}>{}</td>",
-                          is_best(runs, i, all[i].better, cells[i].value) ? " class='best'"
-                          : all[i].words                                  ? " class='text'"
-                                                                          : "",
-                          escape(cells[i].text));
-    }
-    html += "</tr>\n";
-  }
-  return html + "</tbody></table></div>\n";
-}
-
-std::string capitalised(std::string words) {
-  words[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(words[0])));
-  return words;
-}
-
-std::string table_note(const std::vector<ComparedRun>& runs) {
-  std::vector<std::string> shown;
-  for (const tasks::FigureKind& kind : tasks::shown_in_tables(runs.front().task().figures())) {
-    shown.push_back(kind.words);
-  }
-  return fmt::format(
-      "<p class='note'>\u2605 the best of its column. {} {} of the validation data. Attention MACs and memory are "
-      "counted, for one layer and sequence; speed, peak memory and time are measured.{}</p>",
-      capitalised(enumerated(shown)), shown.size() == 1 ? "is" : "are",
-      runs.front().trained.size() < 2 ? ""
-                                      : " Figures are means over the seeds, after \u00b1 their standard deviation; "
-                                        "peak memory is the highest. The paired difference from the first model is "
-                                        "taken seed by seed, in brackets its 95% interval by Student's t.");
-}
-
-std::string headline_text(const ComparedRun& run) {
-  const std::vector<double> values = run.over_seeds(tasks::headline(run.task().figures()).name);
-  return with_deviation(mean(values), sample_deviation(values));
-}
-
-// Every combination that was tried, the taken one in bold.
-std::string tuning(const std::vector<ComparedRun>& runs) {
-  std::string rows;
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    for (const Tried& tried : runs[r].tried) {
-      rows += fmt::format("<tr><td class='name'>{}{}</td><td class='text'>{}</td><td{}>{}</td></tr>\n", line_sample(r),
-                          escape(shorten(runs[r].name, 24)), escape(describe(tried.values)),
-                          tried.chosen ? " class='best'" : "",
-                          std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged");
-    }
-  }
-  const std::string words = escape(tasks::headline(runs.front().task().figures()).words);
-  return rows.empty() ? rows
-                      : fmt::format(
-                            "<h2>Tuning</h2><div class='card scroll narrow'><table><thead><tr><th scope='col'>"
-                            "model</th><th scope='col' class='text'>tried</th><th scope='col'>validation<br>{}"
-                            "</th></tr></thead><tbody>\n{}</tbody></table></div><p class='note'>Each model "
-                            "was trained with all of these and the first seed; all its seeds have the values "
-                            "with the best figure, \u2605.</p>\n",
-                            words, rows);
-}
-
-std::string figure(const std::string& caption, const std::string& remark, const std::string& chart) {
-  return fmt::format("<figure class='card'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n", caption, remark,
-                     chart);
-}
-
-// The paired differences from the first model; nothing where there are no intervals.
-std::string differences(const std::vector<ComparedRun>& runs) {
-  IntervalChart chart{.title = "Difference from " + runs.front().name, .rows = {}};
-  for (std::size_t r = 1; r < runs.size(); ++r) {
-    if (const std::optional<Interval> difference = headline_difference(runs[r], runs.front())) {
-      chart.rows.push_back({runs[r].name, *difference, interval_text(*difference), r});
-    }
-  }
-  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
-  return chart.rows.empty()
-             ? ""
-             : figure("Difference from " + escape(runs.front().name),
-                      fmt::format("validation {}, {} is better; the mean over the seeds and its 95% "
-                                  "interval: left or right of zero as a whole, it is no chance",
-                                  escape(kind.words), kind.better == tasks::Better::higher ? "higher" : "lower"),
-                      interval_chart(chart));
-}
-
-std::string curves(const std::vector<ComparedRun>& runs) {
-  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
-  const std::string what = "Validation " + kind.words;
-  LineChart over_steps{.title = what + " over training steps", .x_label = "steps", .lines = {}};
-  LineChart over_seconds{.title = what + " over training time", .x_label = "seconds", .lines = {}};
-  std::string legend = "<ul class='legend'>";
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    const Curves of_run = curves_of(runs[r], r);
-    over_steps.lines.push_back(of_run.over_steps);
-    over_seconds.lines.push_back(of_run.over_seconds);
-    legend += fmt::format("<li>{} {}: {}</li>", line_sample(r), escape(runs[r].name), headline_text(runs[r]));
-  }
-  return legend + "</ul><div class='grid'>" +
-         figure(what + " over steps",
-                kind.better == tasks::Better::higher ? "higher is better; logarithmic" : "lower is better; logarithmic",
-                line_chart(over_steps)) +
-         figure(what + " over time", "seconds of training, evaluation not counted", line_chart(over_seconds)) +
-         differences(runs) + "</div>\n";
-}
-
-struct Quantity {
-  const char* title;
-  const char* remark;
-  double (*value)(const ComparedRun&);
-  std::string (*text)(double);
-};
-
-std::string bars(const std::vector<ComparedRun>& runs) {
-  static constexpr Quantity kQuantities[] = {
-      {"Attention MACs", "counted, a layer and sequence; lower is better",
-       [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); }, short_number},
-      {"Attention memory", "counted, numbers a layer and sequence; lower is better",
-       [](const ComparedRun& run) { return static_cast<double>(run.attention_memory); }, short_number},
-      {"MACs of a training step", "counted, the whole model as executed; lower is better",
-       [](const ComparedRun& run) { return run.executed.value("step_macs", 0.0); }, short_number},
-      {"Parameters", "counted, the whole model",
-       [](const ComparedRun& run) { return static_cast<double>(run.result().parameters); }, short_number},
-      {"Training speed", "measured, tokens a second; higher is better",
-       [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::tokens_per_second); }, short_number},
-      {"Peak memory", "measured, of the whole process; lower is better",
-       [](const ComparedRun& run) { return run.peak_memory_bytes(); }, format_bytes},
-  };
-  std::string html = "<div class='grid'>";
-  for (const Quantity& quantity : kQuantities) {
-    BarChart chart{.title = quantity.title, .bars = {}};
-    for (std::size_t r = 0; r < runs.size(); ++r) {
-      const double value = quantity.value(runs[r]);
-      chart.bars.push_back({.name = runs[r].name, .value = value, .text = quantity.text(value), .style = r});
-    }
-    html += figure(quantity.title, quantity.remark, bar_chart(chart));
-  }
-  return html + "</div>\n";
-}
 
 std::string samples(const CompareResult& result) {
   std::string html;
@@ -202,13 +37,30 @@ std::string samples(const CompareResult& result) {
                             escape(result.sampling), html);
 }
 
-std::string configurations(const std::vector<ComparedRun>& runs) {
-  std::string html = "<h2>Configurations</h2><div class='card'>";
-  for (const ComparedRun& run : runs) {
-    html += fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n", escape(run.name),
-                        escape(config::to_toml(run.config)));
+// Keys that are not alike in all runs, and their values.
+std::string config_differences(const std::vector<ComparedRun>& runs) {
+  std::vector<Values> flat;
+  std::string head = "<th scope='col'>key</th>", rows;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    flat.push_back(config::flatten(runs[r].config));
+    head += fmt::format("<th scope='col'>{}<br>{}</th>", line_sample(r), escape(shorten(runs[r].name, 24)));
   }
-  return html + "</div>\n";
+  for (std::size_t k = 0; k < flat.front().size(); ++k) {
+    std::set<std::string> values;
+    std::string cells;
+    for (const Values& of_run : flat) {
+      values.insert(of_run[k].second);
+      cells += fmt::format("<td>{}</td>", escape(shorten(of_run[k].second, 60)));
+    }
+    if (values.size() > 1) {
+      rows += fmt::format("<tr><td class='name'>{}</td>{}</tr>\n", escape(flat.front()[k].first), cells);
+    }
+  }
+  return rows.empty() ? ""
+                      : fmt::format(
+                            "<p class='note'>Keys in which the configurations differ.</p><div class='card "
+                            "scroll narrow'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
+                            head, rows);
 }
 
 std::string describe_seeds(const std::vector<ComparedRun>& runs) {
@@ -223,32 +75,71 @@ std::string describe_seeds(const std::vector<ComparedRun>& runs) {
                      enumerated(seeds));
 }
 
-std::string circumstances(const CompareResult& result) {
-  std::string machines;
-  for (const ComparedRun& run : result.runs) {
+// What is not the same for all runs, each once.
+template <class Text>
+std::string each_once(const std::vector<ComparedRun>& runs, const Text& text) {
+  std::vector<std::string> all;
+  for (const ComparedRun& run : runs) {
     for (const TrainedRun& trained : run.trained) {
-      if (machines.find(trained.machine) == std::string::npos) {
-        machines += (machines.empty() ? "" : "; ") + trained.machine;
+      const std::string one = text(trained);
+      if (!one.empty() && std::find(all.begin(), all.end(), one) == all.end()) {
+        all.push_back(one);
       }
     }
   }
+  return fmt::format("{}", fmt::join(all, "; "));
+}
+
+// "2026-03-01 10:12 UTC", or from the first to the last.
+std::string dates_of(const std::vector<ComparedRun>& runs) {
+  std::set<std::string> dates;
+  for (const ComparedRun& run : runs) {
+    for (const TrainedRun& trained : run.trained) {
+      if (!trained.finished.empty()) {
+        dates.insert(trained.finished);
+      }
+    }
+  }
+  return dates.empty() ? "" : dates.size() == 1 ? *dates.begin() : *dates.begin() + " to " + *dates.rbegin();
+}
+
+}  // namespace
+
+std::string figure(const std::string& caption, const std::string& remark, const std::string& chart) {
+  return fmt::format("<figure class='card'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n", caption, remark,
+                     chart);
+}
+
+std::string configuration_section(const CompareResult& result) {
+  const ComparedRun& first = result.runs.front();
+  return fmt::format(
+      "<h2>Configurations</h2>{}<div class='card whole'><details><summary>All of {}</summary><pre>{}</pre>"
+      "</details></div>\n",
+      config_differences(result.runs), escape(first.name), escape(config::to_toml(first.config)));
+}
+
+std::string circumstances_section(const CompareResult& result) {
+  const std::vector<ComparedRun>& runs = result.runs;
   const auto entry = [](const char* term, const std::string& text) {
     return text.empty() ? std::string() : fmt::format("<dt>{}</dt><dd>{}</dd>", term, escape(text));
   };
+  const bool single = result.kind == Kind::run;
   return "<h2>How it was measured</h2><div class='card'><dl>" + entry("Command", result.command) +
-         entry("Machine", machines) + entry("Validation", std::string(result.runs.front().task().protocol())) +
+         entry("Finished", dates_of(runs)) +
+         entry("Trained by", each_once(runs, [](const TrainedRun& run) { return run.program; })) +
+         entry("Machine", each_once(runs, [](const TrainedRun& run) { return run.machine; })) +
+         entry("Validation", std::string(runs.front().task().protocol())) +
          entry("Attention costs",
                "multiply-accumulates and numbers kept for the backward pass, of one layer and one "
                "sequence, counted as in the SwitchHead paper; those of a training step are counted "
                "as executed, three times the forward products of the whole model") +
          entry("Peak memory",
-               "the highest resident memory of the process during the run, program and libraries "
-               "included") +
+               single ? ""
+                      : "the highest resident memory of the process during the run, program and libraries included") +
          entry("Time", "wall clock of the training steps alone: evaluation and checkpoints are not counted") +
-         entry("Seeds", describe_seeds(result.runs)) + "</dl></div>\n";
+         entry("Seeds", single ? "" : describe_seeds(runs)) +
+         entry("This page", fmt::format("made {} by {}", now(), program())) + "</dl></div>\n";
 }
-
-}  // namespace
 
 std::string render_report(const CompareResult& result) {
   std::string notes;
@@ -262,9 +153,8 @@ std::string render_report(const CompareResult& result) {
              "</head>\n<body><main><header><p class='brand'>Headroom</p><h1>{0}</h1><p class='lead'>{2}</p>{3}"
              "</header>\n",
              escape(result.title), kStyleSheet, escape(result.conclusion), about + notes) +
-         "<h2>Result</h2>" + table(result.runs) + table_note(result.runs) + tuning(result.runs) + "<h2>Learning</h2>" +
-         curves(result.runs) + "<h2>Costs</h2>" + bars(result.runs) + samples(result) + configurations(result.runs) +
-         circumstances(result) + "</main></body></html>\n";
+         result_section(result) + value_section(result) + learning_section(result) + cost_section(result) +
+         samples(result) + configuration_section(result) + circumstances_section(result) + "</main></body></html>\n";
 }
 
 }  // namespace headroom::analysis

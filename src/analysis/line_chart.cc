@@ -18,7 +18,6 @@ using svg::element;
 
 constexpr double kHeight = 330.0;
 constexpr double kLeft = 44.0, kRight = 112.0, kTop = 12.0, kBottom = 40.0;
-constexpr double kLabelGap = 15.0;  // between the baselines of two direct labels
 constexpr double kSteepPart = 0.1;  // of x, may be cut off at the top
 
 struct Scale {
@@ -27,24 +26,25 @@ struct Scale {
 };
 
 struct Frame {
-  Scale x, log_y;
-  double y(double value) const { return log_y(std::log(value)); }
+  Scale x, scaled_y;
+  bool linear = false;
+  double y(double value) const { return scaled_y(linear ? value : std::log(value)); }
 };
 
-std::vector<Point> drawable(const Line& line) {
+std::vector<Point> drawable(const Line& line, bool linear) {
   std::vector<Point> points;
   for (const Point& point : line.points) {
-    if (std::isfinite(point.x) && std::isfinite(point.y) && point.y > 0.0) {
+    if (std::isfinite(point.x) && std::isfinite(point.y) && (linear || point.y > 0.0)) {
       points.push_back(point);
     }
   }
   return points;
 }
 
-std::vector<Spread> drawable_band(const Line& line) {
+std::vector<Spread> drawable_band(const Line& line, bool linear) {
   std::vector<Spread> band;
   for (const Spread& at : line.band) {
-    if (std::isfinite(at.x) && std::isfinite(at.high) && at.low > 0.0) {
+    if (std::isfinite(at.x) && std::isfinite(at.high) && (linear || at.low > 0.0)) {
       band.push_back(at);
     }
   }
@@ -57,40 +57,56 @@ Frame frame_around(const LineChart& chart, const std::vector<std::vector<Point>>
     const double end = lines[i].empty() ? 0.0 : lines[i].back().x;
     const auto add = [&](double x, double least, double most) {
       low = std::min(low, least);
-      high = x >= kSteepPart * end ? std::max(high, most) : high;
+      high = !chart.x_names.empty() || x >= kSteepPart * end ? std::max(high, most) : high;
     };
     right = std::max(right, end);
     for (const Point& point : lines[i]) {
       add(point.x, point.y, point.y);
     }
-    for (const Spread& at : drawable_band(chart.lines[i])) {
+    for (const Spread& at : drawable_band(chart.lines[i], chart.linear)) {
       add(at.x, at.low, at.high);
     }
   }
+  Scale x{0.0, right > 0.0 ? right : 1.0, kLeft, kWidth - kRight};
+  if (!chart.x_names.empty()) {
+    constexpr double kMargin = 0.35;  // of the distance between two names
+    x.low = -kMargin;
+    x.high = static_cast<double>(chart.x_names.size()) - 1.0 + kMargin;
+  }
+  if (chart.linear) {
+    return {.x = x, .scaled_y = {0.0, 1.0, kHeight - kBottom, kTop}, .linear = true};
+  }
   const double pad = std::max(0.06 * std::log(high / low), 0.01);
-  return {.x = {0.0, right > 0.0 ? right : 1.0, kLeft, kWidth - kRight},
-          .log_y = {std::log(low) - pad, std::log(high) + pad, kHeight - kBottom, kTop}};
+  return {.x = x, .scaled_y = {std::log(low) - pad, std::log(high) + pad, kHeight - kBottom, kTop}};
 }
 
-std::string axes(const Frame& frame, const std::string& x_label) {
+std::string axes(const Frame& frame, const LineChart& chart) {
   std::string drawing;
-  for (const double tick : logarithmic_ticks(std::exp(frame.log_y.low), std::exp(frame.log_y.high))) {
+  const Scale& scale = frame.scaled_y;
+  for (const double tick : frame.linear ? linear_ticks(scale.low, scale.high, 5)
+                                        : logarithmic_ticks(std::exp(scale.low), std::exp(scale.high))) {
     const double y = frame.y(tick);
     drawing += element("path", {{"class", "grid"}, {"d", svg::horizontal(kLeft, y, kWidth - kRight)}});
     drawing += text_at("y", kLeft - 6, y + 4, tick_text(tick));
   }
   const double base = kHeight - kBottom;
   drawing += element("path", {{"class", "axis"}, {"d", svg::horizontal(kLeft, base, kWidth - kRight)}});
-  for (const double tick : linear_ticks(0.0, frame.x.high, 5)) {
-    drawing += element("path", {{"class", "axis"}, {"d", svg::vertical(frame.x(tick), base, base + 4)}});
-    drawing += text_at("x", frame.x(tick), base + 17, tick_text(tick));
+  const auto mark = [&](double x, const std::string& name) {
+    drawing += element("path", {{"class", "axis"}, {"d", svg::vertical(frame.x(x), base, base + 4)}});
+    drawing += text_at("x", frame.x(x), base + 17, name);
+  };
+  for (std::size_t i = 0; i < chart.x_names.size(); ++i) {
+    mark(static_cast<double>(i), escape(shorten(chart.x_names[i], kLabelRoom)));
   }
-  return drawing + text_at("x", (kLeft + kWidth - kRight) / 2, kHeight - 5, escape(x_label));
+  for (const double tick : chart.x_names.empty() ? linear_ticks(0.0, frame.x.high, 5) : std::vector<double>()) {
+    mark(tick, tick_text(tick));
+  }
+  return drawing + text_at("x", (kLeft + kWidth - kRight) / 2, kHeight - 5, escape(chart.x_label));
 }
 
 // The outline of a line's band: along its upper edge and back along the lower.
 std::string band_of(const Frame& frame, const Line& line) {
-  const std::vector<Spread> band = drawable_band(line);
+  const std::vector<Spread> band = drawable_band(line, frame.linear);
   std::vector<svg::Point> outline;
   for (const Spread& at : band) {
     outline.push_back({frame.x(at.x), frame.y(at.high)});
@@ -108,43 +124,29 @@ std::string curve(const Frame& frame, const Line& line, const std::vector<Point>
   std::string dots;
   for (const Point& point : points) {
     const svg::Point& at = drawn.emplace_back(svg::Point{frame.x(point.x), frame.y(point.y)});
+    if (line.faint) {
+      continue;
+    }
     const std::string title =
         fmt::format("{}: {} at {}", escape(line.name), plain_number(point.y), short_number(point.x));
     dots += element("circle", {{"cx", at.x}, {"cy", at.y}, {"r", "6"}}, element("title", {}, title));
   }
   return band_of(frame, line) +
-         element("path", {{"class", style_class("line", line.style)}, {"d", svg::line_through(drawn)}}) +
+         element("path",
+                 {{"class", style_class(line.faint ? "faint" : "line", line.style)}, {"d", svg::line_through(drawn)}}) +
          element("g", {{"class", style_class("hover", line.style)}}, dots);
-}
-
-// Moves labels apart that would overlap, keeping their order and staying inside the frame.
-void spread(std::vector<double>& heights) {
-  std::vector<std::size_t> order(heights.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    order[i] = i;
-  }
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return heights[a] < heights[b]; });
-  double floor = -std::numeric_limits<double>::infinity();
-  for (const std::size_t i : order) {
-    heights[i] = floor = std::max(heights[i], floor + kLabelGap);
-  }
-  double ceiling = kHeight - kBottom;
-  for (auto i = order.rbegin(); i != order.rend(); ++i) {
-    heights[*i] = std::min(heights[*i], ceiling);
-    ceiling = heights[*i] - kLabelGap;
-  }
 }
 
 std::string direct_labels(const Frame& frame, const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
   std::vector<std::size_t> which;
   std::vector<double> heights;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (!lines[i].empty()) {
+    if (!lines[i].empty() && !chart.lines[i].faint) {
       which.push_back(i);
       heights.push_back(frame.y(lines[i].back().y));
     }
   }
-  spread(heights);
+  spread_labels(heights, kHeight - kBottom);
   std::string drawing;
   for (std::size_t n = 0; n < which.size(); ++n) {
     const Line& line = chart.lines[which[n]];
@@ -201,7 +203,7 @@ std::string line_chart(const LineChart& chart) {
   std::vector<std::vector<Point>> lines;
   bool empty = true;
   for (const Line& line : chart.lines) {
-    lines.push_back(drawable(line));
+    lines.push_back(drawable(line, chart.linear));
     empty = empty && lines.back().empty();
   }
   if (empty) {
@@ -221,7 +223,7 @@ std::string line_chart(const LineChart& chart) {
                                       {"height", height},
                                       {"viewBox", fmt::format("{} {} {} {}", kLeft, kTop, width, height)}},
                                      curves);
-  return chart_of(kHeight, chart.title, axes(frame, chart.x_label) + inside + direct_labels(frame, chart, lines));
+  return chart_of(kHeight, chart.title, axes(frame, chart) + inside + direct_labels(frame, chart, lines));
 }
 
 }  // namespace headroom::analysis

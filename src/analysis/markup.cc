@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "headroom/core/svg.h"
@@ -87,6 +88,12 @@ std::string with_deviation(double mean, double deviation) {
 std::string interval_text(const Interval& interval) {
   const int digits = digits_for((interval.high - interval.low) / 2.0);
   return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", interval.mean, digits, interval.low, digits, interval.high, digits);
+}
+
+std::optional<double> as_number(const std::string& text) {
+  double number = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 std::string ratio_text(double ratio) {

@@ -44,7 +44,7 @@ std::string spelled(const config::Config& config, const std::string& key) {
 
 void refuse_key(const std::string& key) {
   if (key == "train.seed") {
-    misuse("train.seed cannot be tuned: --seeds N trains with several");
+    misuse("train.seed cannot be tuned or varied: --seeds N trains with several");
   }
 }
 
@@ -68,6 +68,13 @@ std::vector<Variation> canonical(const std::vector<Variation>& variations, const
     }
   }
   return all;
+}
+
+std::int64_t checked_seeds(std::int64_t seeds, const char* command) {
+  if (seeds < 1 || seeds > kMostSeeds) {
+    misuse("{}: seeds must be between 1 and {}, got {}", command, kMostSeeds, seeds);
+  }
+  return seeds;
 }
 
 PlannedRun with_values(const NamedConfig& model, const std::filesystem::path& folder, const Values& values) {
@@ -156,19 +163,36 @@ std::string folder_name(Values values) {
   return name;
 }
 
+std::vector<std::string> keys_of(const std::vector<Variation>& variations) {
+  std::vector<std::string> keys;
+  for (const Variation& variation : variations) {
+    keys.push_back(variation.key);
+  }
+  return keys;
+}
+
 Plan plan_comparison(const CompareRequest& request) {
-  if (request.seeds < 1 || request.seeds > kMostSeeds) {
-    misuse("compare: seeds must be between 1 and {}, got {}", kMostSeeds, request.seeds);
-  }
-  Plan plan{.models = {}, .keys = {}, .seeds = request.seeds};
-  for (const Variation& variation : request.tune) {
-    plan.keys.push_back(variation.key);
-  }
+  Plan plan{.models = {}, .variations = {}, .seeds = checked_seeds(request.seeds, "compare")};
   for (const NamedConfig& named : request.configs) {
     PlannedModel& model = plan.models.emplace_back(PlannedModel{named.name, {}});
-    for (const Values& values : combinations(canonical(request.tune, named.config))) {
+    plan.variations = canonical(request.tune, named.config);
+    for (const Values& values : combinations(plan.variations)) {
       model.choices.push_back(with_values(named, request.out / named.name, values));
     }
+  }
+  return plan;
+}
+
+Plan plan_sweep(const SweepRequest& request) {
+  if (request.vary.empty()) {
+    misuse("sweep: nothing to vary: name a key with its values, as in train.learning_rate=3e-4,1e-3");
+  }
+  Plan plan{.models = {},
+            .variations = canonical(request.vary, request.config.config),
+            .seeds = checked_seeds(request.seeds, "sweep"),
+            .may_diverge = true};
+  for (const Values& values : combinations(plan.variations)) {
+    plan.models.push_back({describe(values), {with_values(request.config, request.out, values)}});
   }
   return plan;
 }

@@ -4,6 +4,7 @@
 //   out/NAME/seed_2                 its other seeds
 //   out/NAME/KEY=VALUE              the first seed with tuned values ("KEY=VALUE,KEY=VALUE", sorted by key)
 //   out/NAME/KEY=VALUE/seed_2       other seeds with them
+//   out/KEY=VALUE                   a sweep's runs, and so on
 //
 // So a comparison with more seeds or values finds what an earlier one has trained.
 #pragma once
@@ -26,17 +27,19 @@ struct PlannedRun {
 
 struct PlannedModel {
   std::string name;
-  std::vector<PlannedRun> choices;  // first seed: a run for each combination of tuned values, one without any
+  std::vector<PlannedRun> choices;  // first seed: a run for each combination of tuned values, or a single one
 };
 
 struct Plan {
   std::vector<PlannedModel> models;
-  std::vector<std::string> keys;  // that are tuned
+  std::vector<Variation> variations;  // keys that are tuned or varied, with their values as configs spell them
   std::int64_t seeds = 1;
+  bool may_diverge = false;  // any run may, not only those that try tuned values
 };
 
-// Throws MisuseError for keys and values that no config can have, and for seeds out of range.
+// Throw MisuseError for keys and values that no config can have, and for seeds out of range.
 Plan plan_comparison(const CompareRequest& request);
+Plan plan_sweep(const SweepRequest& request);  // a model for each combination
 
 // The run of the seed `index` places after `first`'s: `first` itself for index 0.
 PlannedRun with_seed(const PlannedRun& first, std::int64_t index);
@@ -46,6 +49,8 @@ std::vector<Values> combinations(const std::vector<Variation>& variations);
 
 // A key's last part where no other of `keys` ends alike: "learning_rate".
 std::string short_key(const std::string& key, const std::vector<std::string>& keys);
+
+std::vector<std::string> keys_of(const std::vector<Variation>& variations);
 
 // "learning_rate 0.001, n_heads 2".
 std::string describe(const Values& values);

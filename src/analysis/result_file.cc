@@ -29,6 +29,8 @@ Json to_json(const train::TrainResult& r, const tasks::Task& task) {
 void write_result(const TrainedRun& run, const tasks::Task& task, const std::filesystem::path& file) {
   Json json = to_json(run.result, task);
   json["machine"] = run.machine;
+  json["program"] = run.program;
+  json["finished"] = run.finished;
   if (!run.diverged.empty()) {
     json["diverged"] = run.diverged;
   }
@@ -54,6 +56,8 @@ TrainedRun read_result(const std::filesystem::path& file, const tasks::Task& tas
     r.parameters = json.at("parameters").get<std::int64_t>();
     r.parameters_sha256 = json.at("parameters_sha256").get<std::string>();
     run.machine = json.at("machine").get<std::string>();
+    run.program = json.value("program", "");
+    run.finished = json.value("finished", "");
     run.diverged = json.value("diverged", "");
     for (const Json& point : json.at("validation")) {
       train::ValidationPoint& read = r.validation.emplace_back();

@@ -9,8 +9,11 @@
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
+#include "headroom/cost/cost.h"
 #include "headroom/train/compute.h"
+#include "history.h"
 #include "markup.h"
+#include "program.h"
 #include "result_file.h"
 
 namespace headroom::analysis {
@@ -68,13 +71,15 @@ const TrainedRun* Runs::find(const PlannedRun& run) {
   if (found == known_.end() && is_finished(run.folder)) {
     TrainedRun there = read_result(run.folder / kResultFile, task_);
     there.seed = run.config.train.seed;
+    there.history = read_history(run.folder, task_);
     found = known_.emplace(run.folder, std::move(there)).first;
   }
   return found == known_.end() ? nullptr : &found->second;
 }
 
 TrainedRun Runs::train_anew(const PlannedRun& run, const Order& order) const {
-  TrainedRun trained{.seed = run.config.train.seed, .result = {}, .machine = {}, .diverged = {}};
+  TrainedRun trained;
+  trained.seed = run.config.train.seed;
   try {
     trained.result =
         train::train({.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = order.title});
@@ -84,8 +89,12 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const Order& order) const {
     }
     log_warning("{}: {}", order.title, error.what());
     trained.diverged = error.what();
+    trained.result.parameters = cost::count_parameters(folder_config(run.folder).model);
   }
+  trained.history = read_history(run.folder, task_);
   trained.machine = describe_machine(run.config.train);
+  trained.program = program();
+  trained.finished = now();
   if (!trained.result.interrupted) {
     write_result(trained, task_, run.folder / kResultFile);
   }

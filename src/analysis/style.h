@@ -33,8 +33,10 @@ p { margin: 0 0 .8rem; max-width: 75ch; }
 .warn { border-left: 4px solid var(--s1); padding-left: .9rem; }
 .card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; margin: 0;
   min-width: 0; }
-.grid { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
-.samples { grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); margin-bottom: 1rem; }
+.grid { display: flex; flex-wrap: wrap; gap: 1rem; }
+.grid > * { flex: 1 1 min(100%, 480px); }
+.grid > :last-child:nth-child(odd):not(:first-child) .chart { max-width: 640px; margin: 0 auto; }
+.samples { margin-bottom: 1rem; } .samples > * { flex-basis: min(100%, 320px); }
 .card.scroll { overflow-x: auto; padding: .3rem 0; }
 .card.narrow { width: fit-content; max-width: 100%; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .88rem; }
@@ -47,6 +49,7 @@ th:last-child, td:last-child { padding-right: 1.1rem; }
 td.name { font-weight: 600; }
 td.best { font-weight: 700; }
 td.best::after { content: "\2605"; color: var(--accent); font-size: .6em; position: absolute; right: 0; }
+td.best:last-child::after { right: .5rem; }
 td .sample { margin-right: .5rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.3rem; margin: 0 0 .8rem; padding: 0; list-style: none;
   font-size: .9rem; }
@@ -63,9 +66,10 @@ path.grid { stroke: var(--rule); stroke-width: 1; fill: none; }
 .line { fill: none; stroke: currentColor; stroke-width: 2.2; stroke-linejoin: round; }
 .leader { fill: none; stroke: currentColor; stroke-width: 1; stroke-dasharray: 1 3; opacity: .8; }
 .end, .bar { fill: currentColor; }
+.faint { fill: none; stroke: currentColor; stroke-width: 1.1; opacity: .55; }
 .band { fill: currentColor; opacity: .16; }
 .reach { fill: none; stroke: currentColor; stroke-width: 2; }
-.chart text.label { fill: currentColor; font-weight: 600; }
+.chart text.label { fill: currentColor; font-weight: 600; } .chart text.left { text-anchor: end; }
 .hover circle { fill: transparent; } .hover circle:hover { fill: currentColor; }
 .s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); } .s3 { color: var(--s3); }
 .s4 { color: var(--s4); } .s5 { color: var(--s5); } .s6 { color: var(--s6); } .s7 { color: var(--s7); }
@@ -92,7 +96,7 @@ dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
   :root { --ground: #fff; --card: #fff; --text: #000; --faint: #444; --rule: #bbb;
     --s0: #0067ad; --s1: #c24e00; --s2: #007a55; --s3: #a1408a; --s4: #8a6d00; --s5: #2f86b5; --s6: #8c4a3c; --s7: #555d66; }
   body { font-size: 11pt; } main { max-width: none; padding: 0; }
-  .grid { grid-template-columns: 1fr 1fr; } .card.scroll { overflow: visible; }
+  .grid > * { flex-basis: 45%; } .card.scroll { overflow: visible; }
   table { font-size: 7pt; } th { font-size: 6.5pt; } th, td { padding: .3rem .22rem; }
   .card, figure { break-inside: avoid; } h2, h3 { break-after: avoid; }
   .bar, .line, .end { print-color-adjust: exact; -webkit-print-color-adjust: exact; }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -21,38 +20,40 @@ double headline_of(const TrainedRun* run, const tasks::Task& task) {
                         : tasks::figure(run->result.figures(), tasks::headline(task.figures()).name);
 }
 
-void add_costs(ComparedRun& run) {
-  const Json costs = cost::cost_json(run.name, run.config);
-  run.attention_macs = costs.at("attention_macs").get<std::int64_t>();
-  run.attention_memory = costs.at("attention_memory").get<std::int64_t>();
-  run.executed = costs.at("executed");
-}
-
-std::optional<double> as_number(const std::string& text) {
-  double number = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
-// "x: the best train.learning_rate, 0.003, is the largest of those tried: ..."; empty where it is not, or where the
+// "dense: its best train.learning_rate, 0.003, is the largest of those tried: ..."; empty where it is not, or where the
 // key's values are not numbers.
-std::string edge_remark(const ComparedRun& run, std::size_t key) {
+std::string edge_remark(const std::string& who, const std::string& key, const std::string& best,
+                        const std::vector<std::string>& tried) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (const Tried& tried : run.tried) {
-    const std::optional<double> value = as_number(tried.values[key].second);
+  for (const std::string& text : tried) {
+    const std::optional<double> value = as_number(text);
     if (!value) {
       return "";
     }
     low = std::min(low, *value);
     high = std::max(high, *value);
   }
-  const auto& [name, text] = run.values[key];
-  const double chosen = as_number(text).value_or(0.0);
+  const double chosen = as_number(best).value_or(0.0);
   if (!(low < high) || (chosen != low && chosen != high)) {
     return "";
   }
-  return fmt::format("{}: its best {}, {}, is the {} of those tried: a better one may lie beyond.", run.name, name,
-                     text, chosen == low ? "smallest" : "largest");
+  return fmt::format("{} best {}, {}, is the {} of those tried: a better one may lie beyond.", who, key, best,
+                     chosen == low ? "smallest" : "largest");
+}
+
+void add_edge_remarks(const CompareResult& result, std::vector<std::string>& sentences) {
+  for (const ComparedRun& run : result.runs) {
+    for (std::size_t key = 0; key < run.values.size() && key < result.variations.size(); ++key) {
+      const auto& [name, best] = run.values[key];
+      const std::string who = result.kind == Kind::sweep ? "The" : run.name + ": its";
+      if (std::string remark = edge_remark(who, name, best, result.variations[key].values); !remark.empty()) {
+        sentences.push_back(std::move(remark));
+      }
+    }
+    if (result.kind == Kind::sweep) {  // whose first run is the best
+      return;
+    }
+  }
 }
 
 }  // namespace
@@ -68,19 +69,15 @@ std::size_t best_choice(const PlannedModel& model, Runs& runs, const tasks::Task
       best_figure = figure;
     }
   }
-  const bool all_diverged = std::all_of(model.choices.begin(), model.choices.end(), [&](const PlannedRun& choice) {
-    const TrainedRun* run = runs.find(choice);
-    return run != nullptr && !run->diverged.empty();
-  });
-  if (all_diverged) {
-    fail("{}: diverged with every value tried: {}", model.name, runs.find(model.choices.front())->diverged);
-  }
   return best;
 }
 
 std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Task& task) {
   std::vector<ComparedRun> lines;
   for (const PlannedModel& model : plan.models) {
+    if (model.choices.empty()) {
+      continue;
+    }
     const std::size_t best = best_choice(model, runs, task);
     const PlannedRun& chosen = model.choices[best];
     ComparedRun line;
@@ -98,7 +95,7 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Ta
     line.config = folder_config(chosen.folder);
     line.folder = chosen.folder;
     line.values = chosen.values;
-    for (std::size_t i = 0; i < model.choices.size() && !chosen.values.empty(); ++i) {
+    for (std::size_t i = 0; model.choices.size() > 1 && i < model.choices.size(); ++i) {
       if (const TrainedRun* tried = runs.find(model.choices[i]); tried != nullptr) {
         line.tried.push_back({model.choices[i].values, headline_of(tried, task), i == best});
       }
@@ -109,10 +106,17 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Ta
   return lines;
 }
 
-std::vector<std::string> remarks(const std::vector<ComparedRun>& runs) {
+void add_costs(ComparedRun& run) {
+  const Json costs = cost::cost_json(run.name, run.config);
+  run.attention_macs = costs.at("attention_macs").get<std::int64_t>();
+  run.attention_memory = costs.at("attention_memory").get<std::int64_t>();
+  run.executed = costs.at("executed");
+}
+
+std::vector<std::string> remarks(const CompareResult& result) {
   std::vector<std::string> sentences, sizes, machines;
   std::int64_t smallest = INT64_MAX, largest = 0;
-  for (const ComparedRun& run : runs) {
+  for (const ComparedRun& run : result.runs) {
     for (const TrainedRun& trained : run.trained) {
       if (std::find(machines.begin(), machines.end(), trained.machine) == machines.end()) {
         machines.push_back(trained.machine);
@@ -123,19 +127,13 @@ std::vector<std::string> remarks(const std::vector<ComparedRun>& runs) {
     largest = std::max(largest, parameters);
     sizes.push_back(fmt::format("{} ({})", short_number(static_cast<double>(parameters)), run.name));
   }
-  if (static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
+  if (result.kind != Kind::sweep && static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
     sentences.push_back(fmt::format("The models are not of one size: {} parameters.", enumerated(sizes)));
   }
   if (machines.size() > 1) {
     sentences.push_back(fmt::format("Times and memory were measured differently: {}.", enumerated(machines)));
   }
-  for (const ComparedRun& run : runs) {
-    for (std::size_t key = 0; key < run.values.size(); ++key) {
-      if (std::string remark = edge_remark(run, key); !remark.empty()) {
-        sentences.push_back(std::move(remark));
-      }
-    }
-  }
+  add_edge_remarks(result, sentences);
   return sentences;
 }
 

@@ -26,12 +26,27 @@ struct Line {
   std::vector<Point> points;  // x ascending
   std::vector<Spread> band;   // shaded around the line; x ascending, or empty
   std::size_t style = 0;
+  bool faint = false;  // thin and without a label: what stands beside another line of its style
 };
 
 // Values over a positive x, on a logarithmic scale: what perplexity asks for, since its logarithm is the loss.
 struct LineChart {
   std::string title, x_label;
   std::vector<Line> lines;
+  bool linear = false;               // shares instead: from 0 to 1 on a linear scale
+  std::vector<std::string> x_names;  // names that stand at x = 0, 1, ... instead of numbers
+};
+
+struct ScatterPoint {
+  std::string name;
+  Point at;
+  std::size_t style = 0;
+};
+
+// Named points, both scales logarithmic.
+struct ScatterChart {
+  std::string title, x_label;
+  std::vector<ScatterPoint> points;
 };
 
 struct Bar {
@@ -62,6 +77,7 @@ struct IntervalChart {
 // Points with a y that is not finite or not above 0 are left out. The steep beginning of a curve (the first 30% of
 // its x) may lie above the frame.
 std::string line_chart(const LineChart& chart);
+std::string scatter_chart(const ScatterChart& chart);
 std::string bar_chart(const BarChart& chart);
 std::string interval_chart(const IntervalChart& chart);
 

@@ -37,21 +37,22 @@ bool has_intervals(const std::vector<ComparedRun>& runs) {
                      [&](const ComparedRun& run) { return headline_difference(run, runs.front()).has_value(); });
 }
 
-std::vector<std::string> keys_of(const std::vector<ComparedRun>& runs) {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : runs.front().values) {
-    keys.push_back(key);
-  }
-  return keys;
+bool diverged(const ComparedRun& run) {
+  return std::any_of(run.trained.begin(), run.trained.end(), [](const auto& seed) { return !seed.diverged.empty(); });
 }
 
 }  // namespace
 
-std::vector<Column> columns(const std::vector<ComparedRun>& runs) {
-  std::vector<Column> all = {{.above = "", .name = "model", .words = true}};
-  const std::vector<std::string> keys = keys_of(runs);
+std::vector<Column> columns(const CompareResult& result) {
+  const std::vector<ComparedRun>& runs = result.runs;
+  const bool sweep = result.kind == Kind::sweep;
+  std::vector<Column> all;
+  if (!sweep) {
+    all.push_back({.above = "", .name = "model", .words = true});
+  }
+  const std::vector<std::string> keys = keys_of(result.variations);
   for (const std::string& key : keys) {
-    all.push_back({.above = "tuned", .name = short_key(key, keys)});
+    all.push_back({.above = sweep ? "" : "tuned", .name = short_key(key, keys), .words = sweep});
   }
   all.push_back({.above = "", .name = "heads", .words = true});
   all.push_back({"", "parameters"});
@@ -73,13 +74,17 @@ std::vector<Column> columns(const std::vector<ComparedRun>& runs) {
   return all;
 }
 
-std::vector<Cell> row_of(const ComparedRun& run, const std::vector<ComparedRun>& runs) {
+std::vector<Cell> row_of(const ComparedRun& run, const CompareResult& result) {
+  const std::vector<ComparedRun>& runs = result.runs;
   const ComparedRun& first = runs.front();
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double macs = number(run.attention_macs), memory = number(run.attention_memory);
   const double parameters = number(run.result().parameters), peak = run.peak_memory_bytes();
   const config::AttentionOptions& attention = run.config.model.attention;
-  std::vector<Cell> cells = {{shorten(run.name, 24), 0.0}};
+  std::vector<Cell> cells;
+  if (result.kind != Kind::sweep) {
+    cells.push_back({shorten(run.name, 24), 0.0});
+  }
   for (const auto& [key, value] : run.values) {
     cells.push_back({shorten(value, 24), 0.0});
   }
@@ -92,7 +97,10 @@ std::vector<Cell> row_of(const ComparedRun& run, const std::vector<ComparedRun>&
     const std::vector<double> values = run.over_seeds(kind.name);
     const double value = mean(values);
     const bool headline = kind.shown == tasks::Shown::headline;
-    cells.push_back({headline ? with_deviation(value, sample_deviation(values)) : fmt::format("{:.3f}", value), value});
+    cells.push_back({std::isnan(value) ? (diverged(run) ? "diverged" : "-")
+                     : headline        ? with_deviation(value, sample_deviation(values))
+                                       : fmt::format("{:.3f}", value),
+                     value});
     if (headline && has_intervals(runs)) {
       const std::optional<Interval> difference = headline_difference(run, first);
       cells.push_back({&run == &first || !difference ? "" : interval_text(*difference), 0.0});
@@ -100,9 +108,12 @@ std::vector<Cell> row_of(const ComparedRun& run, const std::vector<ComparedRun>&
   }
   const double speed = run.mean_of(&train::TrainResult::tokens_per_second);
   const double seconds = run.mean_of(&train::TrainResult::seconds);
-  cells.push_back({short_number(speed), speed});
-  cells.push_back({format_bytes(peak), peak});
-  cells.push_back({format_duration(seconds), seconds});
+  const auto measured = [&](double value, const std::string& text) {
+    cells.push_back({value > 0.0 ? text : "-", value});
+  };
+  measured(speed, short_number(speed));
+  measured(peak, format_bytes(peak));
+  measured(seconds, format_duration(seconds));
   return cells;
 }
 
@@ -122,19 +133,20 @@ std::vector<std::string> tuning_lines(const std::vector<ComparedRun>& runs) {
   return lines;
 }
 
-std::string render_table(const std::vector<ComparedRun>& runs) {
+std::string render_table(const CompareResult& result) {
+  const std::vector<ComparedRun>& runs = result.runs;
   std::vector<std::vector<std::string>> lines(2);
   if (runs.empty()) {
     return "";
   }
-  const std::vector<Column> all = columns(runs);
+  const std::vector<Column> all = columns(result);
   for (const Column& column : all) {
     lines[0].push_back(column.above);
     lines[1].push_back(column.name);
   }
   for (const ComparedRun& run : runs) {
     lines.emplace_back();
-    for (const Cell& cell : row_of(run, runs)) {
+    for (const Cell& cell : row_of(run, result)) {
       lines.back().push_back(cell.text);
     }
   }

@@ -21,9 +21,9 @@ struct Cell {
   double value;
 };
 
-// Of one table: `runs` must not be empty, and the first is what the others are compared with.
-std::vector<Column> columns(const std::vector<ComparedRun>& runs);
-std::vector<Cell> row_of(const ComparedRun& run, const std::vector<ComparedRun>& runs);
+// Of a result with runs: the first is what the others are compared with. A sweep's runs go by their values.
+std::vector<Column> columns(const CompareResult& result);
+std::vector<Cell> row_of(const ComparedRun& run, const CompareResult& result);
 
 // What was tried before, a line a combination: "dense: learning_rate 0.0003: 7.91; learning_rate 0.001: 7.58 (taken)".
 std::vector<std::string> tuning_lines(const std::vector<ComparedRun>& runs);

@@ -72,17 +72,18 @@ std::string headline_against(const ComparedRun& run, const ComparedRun& other) {
                      percent < 0.0 ? "lower" : "higher", than);
 }
 
-std::string caution(const std::vector<ComparedRun>& runs) {
+std::string caution(const std::vector<ComparedRun>& runs, std::string_view what) {
   if (runs.size() < 2) {
     return "";
   }
   const auto fewer = [](const ComparedRun& a, const ComparedRun& b) { return a.trained.size() < b.trained.size(); };
   const auto [fewest, most] = std::minmax_element(runs.begin(), runs.end(), fewer);
   if (fewest->trained.size() < 2) {
-    return fmt::format(" {} trained once: a difference of a few percent may be chance.",
-                       most->trained.size() < 2 ? "Each model was" : "Some models were");
+    return fmt::format(
+        " {} trained once: a difference of a few percent may be chance.",
+        most->trained.size() < 2 ? fmt::format("Each {} was", what) : fmt::format("Some {}s were", what));
   }
-  return fmt::format(" Each model was trained with {}{} seeds: figures are means, brackets 95% intervals.",
+  return fmt::format(" Each {} was trained with {}{} seeds: figures are means, brackets 95% intervals.", what,
                      fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size());
 }
 
@@ -104,6 +105,22 @@ std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
   add(static_cast<double>(run.result().parameters), static_cast<double>(other.result().parameters), "parameters",
       "as many parameters");
   return enumerated(costs);
+}
+
+std::string conclude_sweep(const std::vector<ComparedRun>& runs) {
+  if (runs.empty() || !std::isfinite(runs.front().headline())) {
+    return "None of the runs came to a finite figure.";
+  }
+  const ComparedRun& best = runs.front();
+  const tasks::FigureKind& kind = tasks::headline(best.task().figures());
+  const std::vector<double> values = best.over_seeds(kind.name);
+  std::string text =
+      fmt::format("{} has the best{} validation {} of {} combinations, {}", best.name, values.size() < 2 ? "" : " mean",
+                  kind.words, runs.size(), with_deviation(mean(values), sample_deviation(values)));
+  if (runs.size() > 1) {
+    text += fmt::format("; {} follows, {}", runs[1].name, headline_against(runs[1], best));
+  }
+  return text + "." + caution(runs, "combination");
 }
 
 std::string conclude(const std::vector<ComparedRun>& runs) {

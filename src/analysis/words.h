@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "headroom/analysis/compare.h"
 #include "statistics.h"
@@ -18,7 +19,7 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
 std::string headline_against(const ComparedRun& run, const ComparedRun& other);
 
 // What a conclusion about several runs ends with: how often each was trained; empty for a single run.
-std::string caution(const std::vector<ComparedRun>& runs);
+std::string caution(const std::vector<ComparedRun>& runs, std::string_view what = "model");
 
 // "0.38 times the attention MACs, the same attention memory, 1.20 times the training time, the same peak memory and
 // 0.97 times the parameters": of `run`, in units of `other`'s.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -199,7 +200,7 @@ TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
             "four: its best train.learning_rate, 0.01, is the largest of those tried: a better one may lie beyond.");
   const std::string page = read_text_file(two.report);
   EXPECT_NE(page.find("learning_rate 1e-06"), std::string::npos);
-  EXPECT_NE(render_table(two.runs).find("learning_rate 0.01: "), std::string::npos) << render_table(two.runs);
+  EXPECT_NE(render_table(two).find("learning_rate 0.01: "), std::string::npos) << render_table(two);
   const Json json = to_json(two).at("runs").at(0);
   EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
   EXPECT_EQ(json.at("tried").at(1).at("chosen"), true);
@@ -220,7 +221,7 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
     const CompareResult result = compare(r);
     EXPECT_EQ(result.runs[0].values[0].second, "0.001");
     EXPECT_TRUE(std::isnan(result.runs[0].tried[0].headline));
-    EXPECT_NE(render_table(result.runs).find("learning_rate 1e+30: diverged"), std::string::npos);
+    EXPECT_NE(render_table(result).find("learning_rate 1e+30: diverged"), std::string::npos);
   }
   r.tune[0].values = {"1e30", "1e31"};
   EXPECT_THROW(compare(r), Error);
@@ -271,6 +272,84 @@ TEST_F(CompareTest, RefusesAFolderOfOtherRuns) {
         << error.what();
   }
   EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json")) << "found out before anything was trained";
+}
+
+TEST_F(CompareTest, ReportMakesThePageAgainWithoutTraining) {
+  CompareRequest r = request();
+  r.seeds = 2;
+  r.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
+  const CompareResult made = compare(r);
+  const Json before = to_json(made);
+  fs::remove(made.report);
+  fs::rename(folder_ / "out", folder_ / "moved");
+  fs::remove(folder_ / "train.txt");
+  const CompareResult again = report(folder_ / "moved");
+  EXPECT_EQ(again.report, folder_ / "moved" / "report.html");
+  EXPECT_EQ(again.conclusion, made.conclusion);
+  EXPECT_EQ(again.notes, made.notes);
+  Json json = to_json(again);
+  json["report"] = before.at("report");
+  EXPECT_EQ(json, before);
+  const std::string page = read_text_file(again.report);
+  EXPECT_NE(page.find(r.command), std::string::npos);
+  EXPECT_NE(page.find("Training and validation loss"), std::string::npos);
+}
+
+TEST_F(CompareTest, ReportShowsWhatHasFinished) {
+  compare(request());
+  fs::remove(folder_ / "out" / "one" / "result.json");
+  const CompareResult result = report(folder_ / "out");
+  ASSERT_EQ(result.runs.size(), 1u);
+  ASSERT_EQ(result.notes.size(), 1u);
+  EXPECT_EQ(result.notes[0], "Not finished yet: one.");
+  fs::remove(folder_ / "out" / "four" / "result.json");
+  EXPECT_THROW(report(folder_ / "out"), MisuseError);
+  for (const char* text : {"", "{}", "[1]", "{\"format\": \"headroom.comparison.1\", \"kind\": 3}"}) {
+    std::ofstream(folder_ / "out" / "comparison.json", std::ios::trunc) << text;
+    EXPECT_THROW(report(folder_ / "out"), MisuseError) << text;
+  }
+}
+
+TEST_F(CompareTest, ReportOfATrainingRun) {
+  compare(request());
+  const CompareResult result = report(folder_ / "out" / "four");
+  EXPECT_EQ(result.runs.at(0).result().steps, 6);
+  EXPECT_EQ(result.runs[0].result().validation.size(), 3u);
+  EXPECT_GT(result.runs[0].result().parameters, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "out" / "four" / "report.html"));
+  EXPECT_THROW(report(folder_ / "nowhere"), MisuseError);
+  EXPECT_THROW(report(folder_), MisuseError);
+}
+
+TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
+  SweepRequest r;
+  r.config = config("base", 4);
+  r.vary = {{"train.learning_rate", {"1e-6", "1e30", "0.01"}}, {"model.attention.n_heads", {"4", "2"}}};
+  r.out = folder_ / "sweep";
+  r.cache = folder_ / "cache";
+  const CompareResult result = sweep(r);
+  ASSERT_EQ(result.runs.size(), 6u);
+  EXPECT_EQ(result.runs[0].values[0].second, "0.01");
+  EXPECT_TRUE(std::isnan(result.runs[5].headline()));
+  EXPECT_EQ(result.runs[5].values[0].second, "1e+30");
+  EXPECT_TRUE(fs::exists(folder_ / "sweep" / "model.attention.n_heads=2,train.learning_rate=0.01" / "result.json"));
+  const std::string table = render_table(result);
+  EXPECT_NE(table.find("diverged"), std::string::npos) << table;
+  EXPECT_EQ(table.find("model"), std::string::npos) << "values are names enough: " << table;
+  const Json json = to_json(result).at("runs").at(0);
+  EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
+  const auto edge = std::find_if(result.notes.begin(), result.notes.end(), [](const std::string& note) {
+    return note.starts_with("The best model.attention.n_heads");
+  });
+  EXPECT_NE(edge, result.notes.end());
+
+  const auto written = fs::last_write_time(result.runs[1].folder / "result.json");
+  r.seeds = 2;
+  EXPECT_EQ(sweep(r).runs[0].trained.size(), 2u);
+  EXPECT_EQ(fs::last_write_time(result.runs[1].folder / "result.json"), written);
+  EXPECT_EQ(to_json(report(r.out)).at("conclusion"), to_json(sweep(r)).at("conclusion"));
+  r.vary.clear();
+  EXPECT_THROW(sweep(r), MisuseError);
 }
 
 TEST_F(CompareTest, RefusesADamagedResult) {

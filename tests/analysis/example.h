@@ -44,4 +44,10 @@ inline ComparedRun example_seeds(const std::string& name, const std::vector<doub
   return run;
 }
 
+inline CompareResult example_result(std::vector<ComparedRun> runs) {
+  CompareResult result;
+  result.runs = std::move(runs);
+  return result;
+}
+
 }  // namespace headroom::analysis::testing

@@ -12,7 +12,7 @@ namespace html_test {
 using testing::example_run;
 using testing::example_seeds;
 
-CompareResult example_result() {
+CompareResult example() {
   CompareResult result;
   result.title = "Title";
   result.command = "headroom compare a b";
@@ -54,7 +54,7 @@ void expect_well_formed(const std::string& html) {
 }
 
 TEST(Report, ShowsEverythingThatWasCompared) {
-  const CompareResult result = example_result();
+  const CompareResult result = example();
   const std::string html = render_report(result);
   expect_well_formed(html);
   for (const std::string& part :
@@ -62,14 +62,15 @@ TEST(Report, ShowsEverythingThatWasCompared) {
         std::string(" a prompt"), std::string("a CPU, 2 threads, fp32"), std::string("prefers-color-scheme: dark")}) {
     EXPECT_NE(html.find(part), std::string::npos) << part;
   }
-  EXPECT_EQ(count(html, "<svg class='chart'"), 8u) << "two curves, six bars";
-  EXPECT_EQ(count(html, "<details>"), 2u);
+  EXPECT_EQ(count(html, "<svg class='chart'"), 8u) << "two curves, six bars; the same MACs of a step";
+  EXPECT_EQ(count(html, "<details>"), 1u) << "the first one's whole config";
   EXPECT_NE(html.find("d_model = 256"), std::string::npos) << "the resolved config";
 }
 
 TEST(Report, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
-  CompareResult result = example_result();
+  CompareResult result = example();
   result.runs = {example_seeds("a", {7.0, 7.2}), example_seeds("b", {8.0, 8.1}, 400)};
+  result.variations = {{"train.learning_rate", {"0.001", "1e+30"}}};
   for (ComparedRun& run : result.runs) {
     run.values = {{"train.learning_rate", "0.001"}};
     run.tried = {{{{"train.learning_rate", "0.001"}}, 7.0, true},
@@ -86,22 +87,60 @@ TEST(Report, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
   EXPECT_NE(html.find("1 and 2: of parameters"), std::string::npos);
 }
 
+TEST(Report, ShowsLossesExpertsAndQualityAgainstCost) {
+  CompareResult result = example();
+  for (ComparedRun& run : result.runs) {
+    run.trained[0].history.training = {{10, 1.0, 3.0, 100.0}, {100, 10.0, 2.0, 1000.0}};
+  }
+  result.runs[1].executed["step_macs"] = 9000;
+  result.runs[1].trained[0].history.experts = {{20, {0.9, 0.5}}, {100, {0.8, 0.0}}};
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(count(html, "<svg class='chart'"), 11u) << "losses, experts, a scatter";
+  EXPECT_EQ(count(html, "class='faint s"), 2u);
+  EXPECT_NE(html.find("Use of experts"), std::string::npos);
+  EXPECT_NE(html.find("Quality against cost"), std::string::npos);
+}
+
+TEST(Report, ShowsInWhatConfigurationsDiffer) {
+  CompareResult result = example();
+  result.runs[1].config.model.attention.n_heads = 3;
+  const std::string html = render_report(result);
+  EXPECT_NE(html.find("<td class='name'>model.attention.n_heads</td><td>8</td><td>3</td>"), std::string::npos);
+  EXPECT_EQ(html.find("<td class='name'>model.d_model</td>"), std::string::npos);
+  EXPECT_NE(html.find("headroom 0."), std::string::npos) << "version";
+  EXPECT_TRUE(std::regex_search(html, std::regex("made 20[0-9][0-9]-[0-9-]+ [0-9:]+ UTC by headroom"))) << "date";
+}
+
+TEST(Report, OfASweepShowsWhatEachKeyDoes) {
+  CompareResult result = example();
+  result.kind = Kind::sweep;
+  result.variations = {{"train.learning_rate", {"1e-2", "0.001"}}, {"train.schedule", {"cosine"}}};
+  result.runs[0].values = {{"train.learning_rate", "0.001"}, {"train.schedule", "cosine"}};
+  result.runs[1].values = {{"train.learning_rate", "1e-2"}, {"train.schedule", "cosine"}};
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(count(html, "against train."), 1u) << "a key with one value shows nothing";
+  EXPECT_LT(html.find(">0.001</text>"), html.find(">1e-2</text>")) << "numbers in their order";
+  EXPECT_NE(html.find("<th scope='col' class='text'><br>learning_rate</th>"), std::string::npos);
+}
+
 TEST(Report, NeedsNoNetworkAndNoScript) {
-  const std::string html = render_report(example_result());
+  const std::string html = render_report(example());
   for (const char* part : {"http:", "https:", "<script", "<link", "@import", "url(", "src="}) {
     EXPECT_EQ(html.find(part), std::string::npos) << part;
   }
 }
 
 TEST(Report, MarksTheBestOfAColumn) {
-  const std::string html = render_report(example_result());
+  const std::string html = render_report(example());
   EXPECT_NE(html.find("<td class='best'>7.00</td>"), std::string::npos);
   EXPECT_NE(html.find("<td class='best'>400</td>"), std::string::npos) << "attention MACs";
   EXPECT_EQ(html.find("<td class='best'>500</td>"), std::string::npos) << "equal attention memory is nobody's best";
 }
 
 TEST(Report, CannotBeBrokenByTextFromOutside) {
-  CompareResult result = example_result();
+  CompareResult result = example();
   const std::string evil = "</pre><script>alert('x')</script>\"'\xff\x01";
   result.title = result.command = result.conclusion = evil;
   result.prompts = {evil};
@@ -119,7 +158,7 @@ TEST(Report, CannotBeBrokenByTextFromOutside) {
 }
 
 TEST(Report, StandsOneRunWithoutHistoryOrSample) {
-  CompareResult result = example_result();
+  CompareResult result = example();
   result.runs.resize(1);
   result.runs[0].trained[0].result.validation.clear();
   result.prompts.clear();

@@ -98,6 +98,41 @@ TEST(LineChart, ShowsTheWholeBand) {
   EXPECT_NE(svg.find(">5</text>"), std::string::npos) << "the axis reaches as low as the band: " << svg;
 }
 
+TEST(LineChart, NamesMayStandForNumbers) {
+  LineChart chart = chart_of({{{0, 20}, {1, 8}}});
+  chart.x_names = {"cosine", "<linear>"};
+  const std::string svg = line_chart(chart);
+  EXPECT_NE(svg.find(">cosine</text>"), std::string::npos);
+  EXPECT_NE(svg.find(">&lt;linear&gt;</text>"), std::string::npos);
+  const std::vector<double> x = numbers_after(svg, "<circle cx='");
+  ASSERT_GE(x.size(), 2u);
+  EXPECT_GT(x[0], 44.0) << "not on the axis";
+}
+
+TEST(LineChart, SharesGoFromZeroToOne) {
+  LineChart chart = chart_of({{{10, 0.0}, {20, 1.0}}});
+  chart.linear = true;
+  const std::vector<double> y = numbers_after(line_chart(chart), "<circle cx='[0-9.]+' cy='");
+  ASSERT_GE(y.size(), 2u);
+  EXPECT_EQ(y[0], 290.0);
+  EXPECT_EQ(y[1], 12.0);
+}
+
+TEST(ScatterChart, NamesItsPoints) {
+  const std::string svg = scatter_chart(
+      {.title = "t",
+       .x_label = "MACs",
+       .points = {{"cheap", {1e6, 9.0}, 0}, {"<dear, and far>", {1e9, 7.0}, 1}, {"lost", {1e7, std::nan("")}, 2}}});
+  const std::vector<double> x = numbers_after(svg, "<circle class='end s[0-9]' cx='");
+  ASSERT_EQ(x.size(), 2u) << "what has no figure has no point";
+  EXPECT_LT(x[0], x[1]);
+  EXPECT_NE(svg.find(">cheap</text>"), std::string::npos);
+  EXPECT_EQ(svg.find("<dear"), std::string::npos);
+  EXPECT_NE(svg.find("class='label left s1'"), std::string::npos) << "no room to its right";
+  EXPECT_NE(scatter_chart({.title = "t", .x_label = "x", .points = {}}).find("nothing was measured"),
+            std::string::npos);
+}
+
 TEST(IntervalChart, ShowsZeroAndWhereIntervalsLie) {
   const std::string svg = interval_chart(
       {.title = "t",

@@ -9,6 +9,7 @@
 namespace headroom::analysis {
 namespace table_test {
 
+using testing::example_result;
 using testing::example_run;
 using testing::example_seeds;
 
@@ -16,7 +17,7 @@ TEST(Table, HasALineARunWithItsFigures) {
   ComparedRun dense = example_run("dense_h8", 7.58), switchhead = example_run("switchhead_h2", 7.37, 376);
   switchhead.config.model.attention.projection = "experts";
   switchhead.config.model.attention.n_heads = 2;
-  std::istringstream table(render_table({dense, switchhead}));
+  std::istringstream table(render_table(example_result({dense, switchhead})));
   std::vector<std::string> lines;
   for (std::string line; std::getline(table, line);) {
     lines.push_back(line);
@@ -32,16 +33,17 @@ TEST(Table, HasALineARunWithItsFigures) {
 }
 
 TEST(Table, OfSeveralSeedsShowsDeviationsAndDifferences) {
-  const std::string table =
-      render_table({example_seeds("dense", {7.5, 7.7, 7.6}), example_seeds("moa", {7.0, 7.3, 7.1}, 376)});
+  const std::string table = render_table(
+      example_result({example_seeds("dense", {7.5, 7.7, 7.6}), example_seeds("moa", {7.0, 7.3, 7.1}, 376)}));
   EXPECT_NE(table.find("difference"), std::string::npos) << table;
   EXPECT_NE(table.find("7.60 \u00b1 0.10"), std::string::npos) << table;
   EXPECT_NE(table.find("-0.47 [-0.61, -0.32]"), std::string::npos) << table;
-  EXPECT_EQ(render_table({example_run("a", 7.0), example_run("b", 8.0)}).find("difference"), std::string::npos);
+  EXPECT_EQ(render_table(example_result({example_run("a", 7.0), example_run("b", 8.0)})).find("difference"),
+            std::string::npos);
 }
 
 TEST(Table, CountsCharactersWhenItAligns) {
-  std::istringstream table(render_table({example_run("größe", 7.0), example_run("abcde", 7.0)}));
+  std::istringstream table(render_table(example_result({example_run("größe", 7.0), example_run("abcde", 7.0)})));
   std::string line, first, second;
   std::getline(table, line);
   std::getline(table, line);

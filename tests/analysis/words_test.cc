@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "analysis/example.h"
 
 namespace headroom::analysis {
@@ -61,6 +63,14 @@ TEST(Conclusion, ClaimsNoneWhereItIncludesZero) {
   EXPECT_TRUE(says(text, "], which includes zero), at the same attention MACs")) << text;
   EXPECT_FALSE(says(text, "% lower")) << text;
   EXPECT_TRUE(says(text, "Some models were trained once")) << text;
+}
+
+TEST(Conclusion, OfASweepNamesTheBestAndTheNext) {
+  EXPECT_EQ(
+      conclude_sweep({example_run("a 1", 7.0), example_run("a 2", 7.7), example_run("a 3", 9.0)}),
+      "a 1 has the best validation perplexity of 3 combinations, 7.00; a 2 follows, 10.0% higher than a 1 (7.00). "
+      "Each combination was trained once: a difference of a few percent may be chance.");
+  EXPECT_EQ(conclude_sweep({example_run("a", std::nan(""))}), "None of the runs came to a finite figure.");
 }
 
 TEST(Conclusion, SpeaksOfOneRunToo) {

@@ -9,9 +9,9 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "compare", "demo", "cost", "match", "recipes", "tokenizer train",
-            "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor", "checkpoint info",
-            "checkpoint export", "import"]
+COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "report", "demo", "cost", "match", "recipes",
+            "tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor",
+            "checkpoint info", "checkpoint export", "import"]
 
 
 def test_help_lists_the_commands(headroom):

@@ -61,6 +61,16 @@ struct Compare {
   std::int64_t sample_tokens = 120;
 };
 
+struct Sweep {
+  std::string config, out;
+  std::vector<std::string> set, vary;  // vary: "key=value,value,..."
+  std::int64_t seeds = 1;
+};
+
+struct Report {
+  std::string folder;  // of a comparison, a sweep or a run
+};
+
 struct Demo {
   std::string out = "runs/demo";
   std::vector<std::string> set;
@@ -101,8 +111,8 @@ struct Import {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Compare, Demo, Golden, Bench, Doctor, CheckpointInfo, CheckpointExport,
-               Import>
+  std::variant<Train, Evaluate, Generate, Compare, Sweep, Report, Demo, Golden, Bench, Doctor, CheckpointInfo,
+               CheckpointExport, Import>
       command;
   std::int64_t threads = 0;  // 0: those of the config, or all physical cores
   std::string command_line;  // as it was typed, for reports

@@ -15,7 +15,7 @@ int print(const analysis::CompareResult& result, const Output& output) {
     log_info("interrupted: the same command goes on from here");
     return kInterrupted;
   }
-  output.text(analysis::render_table(result.runs) + "\n");
+  output.text(analysis::render_table(result) + "\n");
   for (const std::string& note : result.notes) {
     output.text(note + "\n");
   }
@@ -39,6 +39,24 @@ int run(const Compare& command, const EngineRequest& request) {
   job.sample_tokens = command.sample_tokens;
   job.command = request.command_line;
   return print(analysis::compare(job), request.output);
+}
+
+int run(const Sweep& command, const EngineRequest& request) {
+  catch_interrupts();
+  analysis::SweepRequest job;
+  job.config = analysis::load_configs({command.config}, overrides(command.set, request)).front();
+  for (const std::string& text : command.vary) {
+    job.vary.push_back(analysis::parse_variation(text, "sweep: --vary"));
+  }
+  job.seeds = command.seeds;
+  job.out = command.out;
+  job.cache = cache_folder();
+  job.command = request.command_line;
+  return print(analysis::sweep(job), request.output);
+}
+
+int run(const Report& command, const EngineRequest& request) {
+  return print(analysis::report(command.folder), request.output);
 }
 
 int run(const Demo& command, const EngineRequest& request) {

@@ -9,6 +9,8 @@ int run(const Train& command, const EngineRequest& request);
 int run(const Evaluate& command, const EngineRequest& request);
 int run(const Generate& command, const EngineRequest& request);
 int run(const Compare& command, const EngineRequest& request);
+int run(const Sweep& command, const EngineRequest& request);
+int run(const Report& command, const EngineRequest& request);
 int run(const Demo& command, const EngineRequest& request);
 int run(const Golden& command, const EngineRequest& request);
 int run(const Bench& command, const EngineRequest& request);

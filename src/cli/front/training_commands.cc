@@ -1,4 +1,4 @@
-// train, evaluate, generate, compare, demo: the engine's main jobs.
+// train, evaluate, generate, compare, sweep, report, demo: the engine's main jobs.
 #include <memory>
 
 #include "headroom/config/config.h"
@@ -176,6 +176,31 @@ void add_compare(Program& program) {
   program.add_threads(command);
 }
 
+void add_sweep(Program& program) {
+  auto options = std::make_shared<Sweep>();
+  CLI::App& command = program.add(
+      program.root(), "sweep", "Train a config with every combination of values; best first, in a table and a page.",
+      "headroom sweep demo/dense_h8 --vary train.learning_rate=3e-4,1e-3,3e-3 --out runs/rates",
+      [&program, options] { return program.engine(*options); });
+  command.add_option("CONFIG", options->config, "TOML file or recipe")->required()->type_name("");
+  command.add_option("--vary", options->vary, "a key and its values; repeatable: every combination")
+      ->required()
+      ->allow_extra_args(false)
+      ->type_name("KEY=V1,V2,...");
+  command.add_option("--out", options->out, "folder of the runs and the report")->required()->type_name("DIR");
+  add_set(command, options->set);
+  add_seeds(command, options->seeds);
+  program.add_threads(command);
+}
+
+void add_report(Program& program) {
+  auto options = std::make_shared<Report>();
+  CLI::App& command =
+      program.add(program.root(), "report", "Write the page of a comparison, a sweep or a run again; train nothing.",
+                  "headroom report runs/pair", [&program, options] { return program.engine(*options); });
+  command.add_option("DIR", options->folder, "what --out named")->required()->type_name("");
+}
+
 void add_demo(Program& program) {
   auto options = std::make_shared<Demo>();
   CLI::App& command = program.add(
@@ -196,6 +221,8 @@ void add_training_commands(Program& program) {
   add_evaluate(program);
   add_generate(program);
   add_compare(program);
+  add_sweep(program);
+  add_report(program);
   add_demo(program);
 }
 

@@ -1,0 +1,20 @@
+# Writes ${OUT}, a source file with the commit that ${SOURCE} stands at, when it says something else than before.
+execute_process(COMMAND git -C "${SOURCE}" rev-parse --short=10 HEAD OUTPUT_VARIABLE commit
+                OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+if(failed)
+  set(commit "")
+else()
+  execute_process(COMMAND git -C "${SOURCE}" diff --quiet HEAD -- src include cmake CMakeLists.txt
+                  ERROR_QUIET RESULT_VARIABLE changed)
+  if(changed)
+    string(APPEND commit " with changes")
+  endif()
+endif()
+set(text "namespace headroom::analysis {\nextern const char* const kBuildCommit;\nconst char* const kBuildCommit = \"${commit}\";\n}  // namespace headroom::analysis\n")
+set(before "")
+if(EXISTS "${OUT}")
+  file(READ "${OUT}" before)
+endif()
+if(NOT text STREQUAL before)
+  file(WRITE "${OUT}" "${text}")
+endif()

@@ -1,0 +1,20 @@
+// From a plan to trained runs.
+#pragma once
+
+#include "plan.h"
+#include "runs.h"
+
+namespace headroom::analysis {
+
+// Every choice of every model must be comparable with every other; throws MisuseError.
+void check_choices(const Plan& plan);
+
+// Folders of an earlier comparison must hold the same runs; throws MisuseError. Whether all of them have finished.
+bool check_folders(const Plan& plan);
+
+// Trains what has not finished, seed by seed: each model's choices with the first seed, then for each other seed every
+// model with its best. Whether it came to its end: Ctrl-C stops it. Throws Error when a run diverges that may not, or
+// when every choice of a model did.
+bool carry_out(const Plan& plan, Runs& runs, const tasks::Task& task);
+
+}  // namespace headroom::analysis

@@ -1,0 +1,39 @@
+"""Sweeps, and pages that are made again."""
+
+import train_runs
+
+
+def test_a_sweep_puts_the_best_first_and_goes_on(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    asked = ["sweep", config, "--vary", "train.learning_rate=1e-5,3e-3", "--out", tmp_path / "out", "--set",
+             "train.steps=8"]
+    first = headroom.json(*asked)
+    assert [run["values"] for run in first["runs"]] == [{"train.learning_rate": 3e-3}, {"train.learning_rate": 1e-5}]
+    more = headroom.json(*asked[:3], "train.learning_rate=1e-5,3e-3,1e-3", *asked[4:], "--vary", "train.warmup_steps=0")
+    assert len(more["runs"]) == 3
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "What each key does" in page and "<script" not in page
+    text = headroom(*asked).stdout
+    assert text.splitlines()[2].startswith("0.003") and "best validation perplexity of 2 combinations" in text
+
+
+def test_report_of_comparison_and_run(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    dense = tmp_path / "dense.toml"
+    dense.write_text(config.read_text().replace('"experts"', '"dense"'))
+    out = tmp_path / "out"
+    made = headroom.json("compare", dense, config, "--out", out, "--seeds", 2, "--sample-tokens", 4, "--set",
+                         "train.steps=8", "--set", "train.evaluate_every=4")
+    page = (out / "report.html").read_text()
+    (out / "report.html").unlink()
+    again = headroom.json("report", out)
+    assert again["report"] == str(out / "report.html") and again["runs"] == made["runs"]
+    lines = (out / "report.html").read_text().splitlines()
+    assert [a for a, b in zip(lines, page.splitlines()) if a != b and "This page" not in a] == []
+    assert "Use of experts" in page and "Quality against cost" in page
+
+    run = headroom.json("report", out / "dense")
+    assert run["report"] == str(out / "dense" / "report.html") and len(run["runs"]) == 1
+    assert "Training of dense" in (out / "dense" / "report.html").read_text()
+    assert str(tmp_path) in headroom.refusal("report", tmp_path)
+    assert "nowhere" in headroom.refusal("report", tmp_path / "nowhere")
