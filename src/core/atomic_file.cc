@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,12 +19,40 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+constexpr const char* kTemporary = ".tmp-";
+
 // The number keeps two files under construction for one target apart.
 std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   static std::atomic<unsigned> count{0};
   std::filesystem::path temporary = path;
-  temporary += fmt::format(".tmp-{}-{}", ::getpid(), count++);
+  temporary += fmt::format("{}{}-{}", kTemporary, ::getpid(), count++);
   return temporary;
+}
+
+// The lock that a file under construction is held by goes with its process, however that ends.
+bool lock(int descriptor, int how) {
+  int locked = -1;
+  do {
+    locked = ::flock(descriptor, how);
+  } while (locked != 0 && errno == EINTR);
+  return locked == 0;
+}
+
+// "123-0".
+bool is_numbers(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789-") == std::string_view::npos;
+}
+
+void remove_unowned(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  if (descriptor < 0) {
+    return;
+  }
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && lock(descriptor, LOCK_EX | LOCK_NB)) {
+    ::unlink(path.c_str());
+  }
+  ::close(descriptor);
 }
 
 // One write call moves at most this much, well below what the system caps it at.
@@ -31,15 +60,40 @@ constexpr std::size_t kPiece = std::size_t{1} << 30;
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), temporary_(temporary_beside(path_)) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-  descriptor_ = ::open(temporary_.c_str(), kFlags, 0666);
-  if (descriptor_ < 0 && errno == EEXIST) {  // left by a process that was killed and had our number
-    ::unlink(temporary_.c_str());
-    descriptor_ = ::open(temporary_.c_str(), kFlags, 0666);
+void remove_leftovers(const std::filesystem::path& folder, std::string_view target) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const std::size_t at = name.rfind(kTemporary);
+    const bool ours =
+        at != std::string::npos && is_numbers(std::string_view(name).substr(at + std::strlen(kTemporary)));
+    if (ours && (target.empty() || std::string_view(name).substr(0, at) == target)) {
+      remove_unowned(entry->path());
+    }
   }
-  if (descriptor_ < 0) {
-    refuse("created");
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  remove_leftovers(folder_of(path_), path_.filename().string());
+  for (struct stat status{}; status.st_nlink == 0;) {
+    temporary_ = temporary_beside(path_);
+    descriptor_ = ::open(temporary_.c_str(), kFlags, 0666);
+    if (descriptor_ < 0 && errno == EEXIST) {  // another machine's process of our number, writing here too
+      continue;
+    }
+    if (descriptor_ < 0) {
+      refuse("created");
+    }
+    // Before it is locked somebody may take it for a leftover: then it has no name any more.
+    lock(descriptor_, LOCK_EX);
+    if (::fstat(descriptor_, &status) != 0) {
+      refuse("created");
+    }
+    if (status.st_nlink == 0) {
+      ::close(descriptor_);
+    }
   }
 }
 
@@ -99,15 +153,16 @@ void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) {
     refuse("written");
   }
+  // Renamed while it is still locked: nobody takes it for a leftover in between.
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    refuse("put in place");
+  }
+  temporary_.clear();
   const int closed = ::close(descriptor_);
   descriptor_ = -1;
   if (closed != 0) {
     refuse("written");
   }
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    refuse("put in place");
-  }
-  temporary_.clear();
   // The new name is safe only when the folder is. Some file systems cannot sync folders: nothing to do then.
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {

@@ -11,16 +11,9 @@
 #include <vector>
 
 #include "headroom/core/error.h"
+#include "headroom/core/printable.h"
 
 namespace headroom::detail {
-
-// A name from outside, fit for a one-line message.
-inline std::string printable(std::string_view text) {
-  std::string shown(text.substr(0, 80));
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
-  return text.size() > shown.size() ? shown + "..." : shown;
-}
 
 // The library's own sentence without its tag and without what the document itself said (it may be binary).
 inline std::string json_complaint(std::string_view what) {
@@ -33,10 +26,7 @@ inline std::string json_complaint(std::string_view what) {
   if (const std::size_t quote = what.find("; last read"); quote != std::string_view::npos) {
     what = what.substr(0, quote);
   }
-  std::string text(what.substr(0, 200));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
+  return printable(what, 200);
 }
 
 // Walks through a document without building it and refuses what a value must not contain: the values are destroyed

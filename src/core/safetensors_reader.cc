@@ -13,7 +13,6 @@ namespace headroom {
 namespace {
 
 using detail::Entry;
-using detail::printable;
 using HeaderJson = nlohmann::json;  // sorted keys: looking one up does not take time in proportion to their number
 
 constexpr std::size_t kHeaderDepth = 8;

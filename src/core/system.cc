@@ -41,10 +41,13 @@ std::string chosen_home;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 std::atomic<bool> asked_to_stop{false};
 
+constexpr int kRequestsToStop[] = {SIGINT, SIGTERM, SIGHUP};
+
 extern "C" void remember_interrupt(int) {
   asked_to_stop = true;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int number : kRequestsToStop) {
+    std::signal(number, SIG_DFL);
+  }
 }
 
 }  // namespace
@@ -81,8 +84,13 @@ void catch_interrupts() {
   action.sa_handler = remember_interrupt;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  for (const int number : kRequestsToStop) {
+    struct sigaction before {};
+    ::sigaction(number, nullptr, &before);
+    if (number != SIGHUP || before.sa_handler != SIG_IGN) {
+      ::sigaction(number, &action, nullptr);
+    }
+  }
 }
 
 bool interrupted() {

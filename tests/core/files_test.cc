@@ -131,6 +131,55 @@ TEST_F(AtomicFileTest, WritesOverWhatWasWritten) {
   EXPECT_EQ(content(folder_ / "a"), "01ab4567yzend");
 }
 
+TEST_F(AtomicFileTest, ClearsWhatNoLivingProcessWrites) {
+  put("a.tmp-123-0", "left by a process that was killed");
+  put("a.tmp-notes", "somebody's own");
+  put("b.tmp-123-0", "of another target");
+  const AtomicFile other(folder_ / "a");
+  {
+    AtomicFile file(folder_ / "a");
+    file.commit();
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "a.tmp-123-0"));
+  EXPECT_TRUE(fs::exists(folder_ / "a.tmp-notes"));
+  EXPECT_TRUE(fs::exists(folder_ / "b.tmp-123-0"));
+  EXPECT_EQ(n_files(), 4u) << "a, the two that stay, and the one under construction";
+}
+
+TEST_F(AtomicFileTest, AFolderIsClearedOfLeftoversOnly) {
+  put("a.tmp-123-0", "");
+  put("b.tmp-7", "");
+  put("c", "kept");
+  const AtomicFile file(folder_ / "d");
+  remove_leftovers(folder_);
+  EXPECT_EQ(n_files(), 2u);
+  remove_leftovers(folder_ / "no such folder");
+}
+
+// The lock of a process goes with it, however it ends: what it was writing is a leftover then.
+TEST_F(AtomicFileTest, AKilledProcessLeavesALeftover) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const AtomicFile file(folder_ / "a");
+    [[maybe_unused]] const auto told = ::write(ready[1], "x", 1);
+    ::pause();
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ASSERT_EQ(n_files(), 1u);
+  remove_leftovers(folder_);
+  EXPECT_EQ(n_files(), 1u) << "its process lives";
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  remove_leftovers(folder_);
+  EXPECT_EQ(n_files(), 0u);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
 TEST_F(AtomicFileTest, CommitsOnce) {
   AtomicFile file(folder_ / "a");
   file.commit();

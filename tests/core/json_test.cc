@@ -47,7 +47,8 @@ TEST(ParseJson, RefusesKeysThatOccurTwice) {
   EXPECT_EQ(complaint(R"({"a": 1, "b": {"a": 2}, "a": 3})"),
             "misuse: x.json: the JSON key \"a\" occurs twice in one object");
   EXPECT_EQ(complaint(R"([{"a": 1}, {"a": 1}, {"b": {"a": {"a": 1}}}])"), "no error");
-  EXPECT_EQ(complaint(R"({"x\ny": 1, "x\ny": 1})"), "misuse: x.json: the JSON key \"x?y\" occurs twice in one object");
+  EXPECT_EQ(complaint(R"({"x\ny": 1, "x\ny": 1})"),
+            "misuse: x.json: the JSON key \"x\\ny\" occurs twice in one object");
 }
 
 TEST(ParseJson, CountsLevels) {

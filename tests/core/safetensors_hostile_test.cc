@@ -156,7 +156,7 @@ TEST_F(HostileSafetensors, SpoiledEntries) {
       {b_with("\"U9\"", "[5]", "[24,29]"), "dtype \"U9\" is unknown"},
       {b_with("\"u8\"", "[5]", "[24,29]"), "dtype \"u8\" is unknown"},
       {b_with("\"\"", "[5]", "[24,29]"), "dtype \"\" is unknown"},
-      {b_with("\"F4\\n\"", "[5]", "[24,29]"), "dtype \"F4?\" is unknown"},
+      {b_with("\"F4\\n\"", "[5]", "[24,29]"), "dtype \"F4\\n\" is unknown"},
       {b_with("\"U8\"", "5", "[24,29]"), "shape must be a list of numbers"},
       {b_with("\"U8\"", "{}", "[24,29]"), "shape must be a list of numbers"},
       {b_with("\"U8\"", "[5.0]", "[24,29]"), "shape" + whole},

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -105,7 +106,31 @@ TEST(Interrupts, TheFirstIsAWishTheSecondAnEnd) {
   EXPECT_EXIT(twice(SIGINT, SIGINT), testing::KilledBySignal(SIGINT), "");
   EXPECT_EXIT(twice(SIGTERM, SIGTERM), testing::KilledBySignal(SIGTERM), "");
   EXPECT_EXIT(twice(SIGINT, SIGTERM), testing::KilledBySignal(SIGTERM), "");
+  EXPECT_EXIT(twice(SIGHUP, SIGINT), testing::KilledBySignal(SIGINT), "");
   EXPECT_FALSE(interrupted());
+}
+
+// As nohup asks for.
+TEST(Interrupts, AHangUpThatIsIgnoredStaysIgnored) {
+  const auto hung_up = [] {
+    std::signal(SIGHUP, SIG_IGN);
+    catch_interrupts();
+    std::raise(SIGHUP);
+    std::_Exit(interrupted() ? 3 : 0);
+  };
+  EXPECT_EXIT(hung_up(), testing::ExitedWithCode(0), "");
+}
+
+TEST(Memory, IsWhatThisProcessMayFill) {
+  const std::int64_t before = memory_limit_bytes();
+  EXPECT_GT(before, resident_memory_bytes());
+  const auto limited = [] {
+    constexpr rlim_t kLimit = rlim_t{3} << 28;
+    const struct rlimit limit { .rlim_cur = kLimit, .rlim_max = kLimit };
+    ::setrlimit(RLIMIT_AS, &limit);
+    std::_Exit(memory_limit_bytes() == static_cast<std::int64_t>(kLimit) ? 0 : 3);
+  };
+  EXPECT_EXIT(limited(), testing::ExitedWithCode(0), "");
 }
 
 using Home = ScratchFolder;

@@ -5,7 +5,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace headroom {
 
@@ -22,15 +21,26 @@ class MisuseError : public Error {
   using Error::Error;
 };
 
+// Ctrl-C or another request to stop came before there was anything to keep: exit status 130.
+class InterruptedError : public Error {
+ public:
+  using Error::Error;
+};
+
+namespace detail {
+// fmt::vformat with every text among the arguments, and the whole, made printable (core/printable.h).
+std::string message(fmt::string_view format, fmt::format_args arguments);
+}  // namespace detail
+
 // fail("{}: cannot be written: {}", path, reason). Messages read `<operation or file>: <what>: <why>`.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(fmt::format(format, std::forward<Args>(args)...));
+  throw Error(detail::message(format, fmt::make_format_args(args...)));
 }
 
 template <class... Args>
 [[noreturn]] void misuse(fmt::format_string<Args...> format, Args&&... args) {
-  throw MisuseError(fmt::format(format, std::forward<Args>(args)...));
+  throw MisuseError(detail::message(format, fmt::make_format_args(args...)));
 }
 
 }  // namespace headroom

@@ -30,8 +30,9 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// A file under construction: everything goes to `<path>.tmp-<pid>` and only commit() — flush, fsync,
-// rename, fsync of the folder — makes it appear under `path`. Without commit() the destructor removes it.
+// A file under construction: everything goes to `<path>.tmp-<pid>-<number>` and only commit() — flush, fsync,
+// rename, fsync of the folder — makes it appear under `path`. Without commit() the destructor removes it; what a killed
+// process left of an earlier one for the same path goes first.
 // Throws Error naming `path` and the system's reason (no space left, read-only, ...).
 class AtomicFile {
  public:
@@ -52,6 +53,10 @@ class AtomicFile {
   int descriptor_ = -1;
   std::size_t size_ = 0;
 };
+
+// Removes files under construction that no living process writes: in `folder`, for the target of this name there or,
+// without one, for all. The folder need not exist.
+void remove_leftovers(const std::filesystem::path& folder, std::string_view target = {});
 
 // Whole text file of at most `limit` bytes. Throws MisuseError naming the path.
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit = std::size_t{64} << 20);

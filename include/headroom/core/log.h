@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "headroom/core/error.h"
 
 namespace headroom {
 
@@ -19,11 +20,11 @@ void log_line(LogLevel level, std::string_view text);
 
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
-  log_line(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
+  log_line(LogLevel::info, detail::message(format, fmt::make_format_args(args...)));
 }
 template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
-  log_line(LogLevel::warning, "warning: " + fmt::format(format, std::forward<Args>(args)...));
+  log_line(LogLevel::warning, "warning: " + detail::message(format, fmt::make_format_args(args...)));
 }
 
 // Progress of work with a known (or, with total 0, unknown) number of units: on a terminal a bar with rate and

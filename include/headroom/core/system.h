@@ -20,7 +20,12 @@ std::int64_t resident_memory_bytes();
 void keep_freed_memory();
 void reset_peak_memory();  // hands free memory back to the system first
 
-// Ctrl-C and SIGTERM set a flag from now on; a second one ends the process as usual.
+// Memory that a process may fill before the system must end it: the machine's or, where it is less, what the control
+// groups and limits of this process grant (`ulimit -v`), swap space included. 0: not known.
+std::int64_t memory_limit_bytes();
+
+// Ctrl-C, SIGTERM and SIGHUP (unless it is ignored, as under nohup) set a flag from now on; a second one ends the
+// process as usual.
 void catch_interrupts();
 bool interrupted();
 
