@@ -45,11 +45,18 @@ std::string with_range(const std::string& noun, const Range& range) {
   return text.empty() ? noun : noun + " " + text;
 }
 
+// Compared as an integer: as a double it might be rounded into the range.
 std::int64_t to_integer(const toml::node& value, const Range& range) {
-  if (!value.is_integer() || !within(range, static_cast<double>(value.as_integer()->get()))) {
+  constexpr double kBeyond = 0x1p63;
+  if (!value.is_integer()) {
     throw Refused();
   }
-  return value.as_integer()->get();
+  const std::int64_t number = value.as_integer()->get();
+  const bool above_high = range.high < kBeyond && number > static_cast<std::int64_t>(range.high);
+  if (above_high || !within(range, static_cast<double>(number))) {
+    throw Refused();
+  }
+  return number;
 }
 
 double to_double(const toml::node& value, const Range& range) {

@@ -26,6 +26,8 @@ void check_tokenizer(const Config& config, std::string_view origin) {
     const std::int64_t size = std::min(kByteValues, t.vocabulary_size) + special;
     model.require(known == size, "vocabulary_size", "must be {}, the size of the bytes tokenizer{}, got {}", size,
                   besides, known);
+    tokenizer.require(t.vocabulary_size <= kByteValues, "vocabulary_size", "must be at most {} with {}, got {}",
+                      kByteValues, detail::setting("kind", t.kind), t.vocabulary_size);
   } else {
     model.require(known >= t.vocabulary_size + special, "vocabulary_size",
                   "must hold the {} tokens of the tokenizer{}, got {}", t.vocabulary_size, besides, known);
@@ -39,6 +41,11 @@ void check_train(const TrainOptions& t, std::string_view origin) {
   check.require(t.betas.size() == 2, "betas", "must be two numbers, got {}", t.betas.size());
   check.require(is_device(t.device), "device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:<n>\", got \"{}\"",
                 t.device);
+  constexpr double kShortestGradient = 1e-20;  // float32 has no smaller factors to scale by
+  check.require(t.clip_norm == 0.0 || t.clip_norm >= kShortestGradient, "clip_norm",
+                "must be 0, for no clipping, or at least {}, got {}", kShortestGradient, t.clip_norm);
+  constexpr double kLargest = 1e30;  // its product with a learning rate is a float32
+  check.require(t.weight_decay <= kLargest, "weight_decay", "must be at most {}, got {}", kLargest, t.weight_decay);
   check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
                 t.warmup_steps);
 }
@@ -60,6 +67,15 @@ void check_data(const Config& config, std::string_view origin) {
   const DataOptions& data = config.data;
   const Checker check(origin, "data");
   check.require(!data.json_field.empty(), "json_field", "must not be empty");
+  const std::pair<const char*, const std::vector<std::string>*> files[] = {
+      {"train", &data.train},
+      {"validation", &data.validation},
+      {"train_target", &data.train_target},
+      {"validation_target", &data.validation_target}};
+  for (const auto& [key, names] : files) {
+    check.require(std::find(names->begin(), names->end(), "") == names->end(), key,
+                  "must name files, got an empty name");
+  }
   check.require(config.model.memory_length == 0 || data.batching == Batching::streams, "batching",
                 "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
                 config.model.memory_length);

@@ -17,6 +17,12 @@ void decide_vocabulary(Config& config, const GivenKeys& given) {
       tokenizer.vocabulary_size = kByteValues;
     }
   }
+  // Bytes in place of another tokenizer, whose size no longer matters.
+  const auto from = [&given](const char* key) { return given.contains(key) ? given.find(key)->second : ""; };
+  if (tokenizer.kind == TokenizerKind::bytes && from("tokenizer.kind") == kOverride &&
+      from("tokenizer.vocabulary_size") != kOverride) {
+    tokenizer.vocabulary_size = std::min(tokenizer.vocabulary_size, kByteValues);
+  }
   config.vocabulary_follows_tokenizer = !model;
   if (!model && tokenizer.vocabulary_size > 0) {  // 0: as many words as the text has
     const bool bytes = tokenizer.kind == TokenizerKind::bytes;

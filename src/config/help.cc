@@ -88,6 +88,8 @@ std::string help_text() {
   describe(fields, config);
   std::string out =
       "A config is a TOML file that says what differs from these defaults; --set table.key=value changes one key.\n"
+      "base = \"other.toml\" (or a recipe's name) before the first table inherits what that one says.\n"
+      "Names of files are relative to the config that holds them.\n"
       "A word before a colon names the choice that a key belongs to.\n";
   explain("", "", fields.fields(), fields.tables(), out);
   return out;

@@ -1,12 +1,18 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
+#include "assign.h"
 #include "given.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/nearest.h"
 #include "headroom/core/system.h"
+#include "parse.h"
 
 namespace headroom::config {
 namespace {
@@ -33,10 +39,17 @@ std::string nearest_recipe(const std::string& wrong, const std::vector<std::stri
   return close;
 }
 
-fs::path find_config(const std::string& path_or_recipe) {
+struct Source {
+  fs::path path;
+  bool recipe = false;  // shipped, and asked for by its name
+};
+
+// `prefix` begins the message where there is none.
+Source find_config(const std::string& path_or_recipe, const fs::path& folder, const std::string& prefix) {
+  const fs::path path = folder / path_or_recipe;
   std::error_code error;
-  if (fs::is_regular_file(path_or_recipe, error)) {
-    return path_or_recipe;
+  if (fs::is_regular_file(path, error)) {
+    return {.path = path};
   }
   std::vector<std::string> names;
   try {
@@ -44,12 +57,77 @@ fs::path find_config(const std::string& path_or_recipe) {
   } catch (const Error&) {  // without recipes it can only be a file
   }
   if (std::find(names.begin(), names.end(), path_or_recipe) != names.end()) {
-    return fs::path(home_folder()) / "recipes" / (path_or_recipe + ".toml");
+    return {.path = fs::path(home_folder()) / "recipes" / (path_or_recipe + ".toml"), .recipe = true};
   }
   const std::string close = nearest_recipe(path_or_recipe, names);
-  misuse("{}: {} a recipe's name{}", path_or_recipe,
-         fs::is_directory(path_or_recipe, error) ? "is a folder, neither a TOML file nor" : "is neither a file nor",
+  misuse("{}{}: {} a recipe's name{}", prefix, path_or_recipe,
+         fs::is_directory(path, error) ? "is a folder, neither a TOML file nor" : "is neither a file nor",
          close.empty() ? "" : ", did you mean " + close + "?");
+}
+
+// A file and what it says for itself.
+struct Layer {
+  Source source;
+  toml::table values;
+  std::string made_for;
+};
+
+// "the files of C4" of the remark "Set data.train and data.validation to the files of C4; without them ...".
+std::string made_for(std::string_view text) {
+  constexpr std::string_view kRemark = "Set data.train and data.validation to ";
+  const std::size_t at = text.find(kRemark);
+  if (at == std::string_view::npos) {
+    return "";
+  }
+  text.remove_prefix(at + kRemark.size());
+  return std::string(text.substr(0, std::min(text.find_first_of(";\n"), text.size())));
+}
+
+// The file that `layer` inherits from, which is taken out of its values; nothing where it names none.
+std::optional<Source> take_base(Layer& layer) {
+  const std::string origin = layer.source.path.string();
+  const toml::node* const base = layer.values.get("base");
+  if (base == nullptr) {
+    return std::nullopt;
+  }
+  const std::string prefix = fmt::format("{}:{}: base: ", origin, base->source().begin.line);
+  if (!base->is_string()) {
+    misuse("{}must be a TOML file or a recipe's name, got {}", prefix, detail::shown(*base));
+  }
+  const std::string name = base->as_string()->get();
+  layer.values.erase("base");
+  return find_config(name, layer.source.path.parent_path(), prefix);
+}
+
+// The file and those that it inherits from, the last of them first.
+std::vector<Layer> read_layers(const Source& first) {
+  std::vector<Layer> layers;
+  std::vector<std::string> chain;
+  for (std::optional<Source> next = first; next;) {
+    std::error_code ignored;
+    const bool seen = std::any_of(layers.begin(), layers.end(), [&](const Layer& layer) {
+      return fs::equivalent(layer.source.path, next->path, ignored);
+    });
+    chain.push_back(next->path.lexically_normal().string());
+    if (seen) {
+      misuse("{}: base: the files inherit from each other: {}", first.path.string(), fmt::join(chain, " -> "));
+    }
+    const std::string text = read_text_file(next->path, kLargestConfig);
+    layers.push_back(
+        {.source = *next, .values = detail::parse_toml(text, next->path.string()), .made_for = made_for(text)});
+    next = take_base(layers.back());
+  }
+  std::reverse(layers.begin(), layers.end());
+  return layers;
+}
+
+void make_all_absolute(const std::vector<Field>& fields, const std::vector<Fields::Table>& tables) {
+  for (const Field& field : fields) {
+    detail::make_absolute(field, fs::current_path());
+  }
+  for (const Fields::Table& table : tables) {
+    make_all_absolute(table.fields, table.tables);
+  }
 }
 
 }  // namespace
@@ -72,14 +150,21 @@ std::vector<std::string> recipe_names() {
 }
 
 Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides) {
-  const fs::path path = find_config(path_or_recipe);
-  detail::GivenKeys given;
-  Config config = detail::read_config(read_text_file(path, kLargestConfig), path.string(), given);
-  for (const std::string& assignment : overrides) {
-    given.insert(set_key(config, assignment));
+  const Source source = find_config(path_or_recipe, {}, "");
+  Config config;
+  for (const Layer& layer : read_layers(source)) {
+    const fs::path folder = layer.source.recipe ? fs::path() : fs::absolute(layer.source.path).parent_path();
+    detail::read_onto(config, layer.values, layer.source.path.string(), folder);
+    config.made_for = layer.made_for;
   }
-  detail::decide_vocabulary(config, given);
-  check(config, path.string());
+  for (const std::string& assignment : overrides) {
+    config.given[set_key(config, assignment)] = detail::kOverride;
+  }
+  detail::decide_vocabulary(config, config.given);
+  Fields fields;
+  describe(fields, config);
+  make_all_absolute(fields.fields(), fields.tables());
+  check(config, source.path.string());
   return config;
 }
 

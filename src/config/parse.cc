@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "assign.h"
 #include "given.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/core/printable.h"
 #include "nearest.h"
 
 namespace headroom::config {
@@ -62,15 +65,14 @@ std::string complaint(std::string_view description) {
   if (description.starts_with(kPreamble) && description.find(": ") != std::string_view::npos) {
     description.remove_prefix(description.find(": ") + 2);
   }
-  std::string text(description.substr(0, 300));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
+  return printable(description, 300);
 }
 
 class Reader {
  public:
-  Reader(const Fields& all, std::string_view origin, GivenKeys& given) : all_(all), origin_(origin), given_(given) {}
+  // `folder`: what names of files are relative to; empty: they stay as they are.
+  Reader(const Fields& all, std::string_view origin, const std::filesystem::path& folder, GivenKeys& given)
+      : all_(all), origin_(origin), folder_(folder), given_(given) {}
 
   void read(const toml::table& values, const std::string& path, const std::vector<Field>& fields,
             const std::vector<Fields::Table>& tables) const {
@@ -82,7 +84,8 @@ class Reader {
       const auto table = std::find_if(tables.begin(), tables.end(), [&](const auto& t) { return t.key == name; });
       if (field != fields.end()) {
         assign(*field, *value, place, dotted);
-        given_.insert(dotted);
+        make_absolute(*field, folder_);
+        given_[dotted] = fmt::format("{}:{}", origin_, key->source().begin.line);
       } else if (table == tables.end()) {
         refuse_unknown(place, path, name, value->is_table());
       } else if (const toml::table* const inner = value->as_table()) {
@@ -99,7 +102,7 @@ class Reader {
     if (close.starts_with(path + ".") && close.find('.', path.size() + 1) == std::string::npos) {
       close.erase(0, path.size() + 1);  // a neighbour
     }
-    misuse("{}{}: unknown {}{}", place, shortened(path.empty() ? name : path + "." + name), table ? "table" : "key",
+    misuse("{}{}: unknown {}{}", place, printable(path.empty() ? name : path + "." + name), table ? "table" : "key",
            close.empty() ? "" : ", did you mean " + close + "?");
   }
 
@@ -117,12 +120,9 @@ class Reader {
     return entries;
   }
 
-  static std::string shortened(const std::string& name) {
-    return name.size() <= 80 ? name : name.substr(0, 77) + "...";
-  }
-
   const Fields& all_;
   std::string_view origin_;
+  const std::filesystem::path& folder_;
   GivenKeys& given_;
 };
 
@@ -137,21 +137,33 @@ toml::table parse_toml(std::string_view text, std::string_view origin) {
   }
 }
 
-Config read_config(std::string_view text, std::string_view origin, GivenKeys& given) {
-  const toml::table values = parse_toml(text, origin);
-  Config config;
+void read_onto(Config& config, const toml::table& values, std::string_view origin,
+               const std::filesystem::path& folder) {
   Fields fields;
   describe(fields, config);
-  Reader(fields, origin, given).read(values, "", fields.fields(), fields.tables());
-  return config;
+  Reader(fields, origin, folder, config.given).read(values, "", fields.fields(), fields.tables());
+}
+
+void make_absolute(const Field& field, const std::filesystem::path& folder) {
+  if (!field.path || folder.empty()) {
+    return;
+  }
+  const auto absolute = [&folder](std::string& name) {
+    name = name.empty() ? name : (folder / name).lexically_normal().string();
+  };
+  if (auto* const* const name = std::get_if<std::string*>(&field.slot)) {
+    absolute(**name);
+  } else if (auto* const* const names = std::get_if<std::vector<std::string>*>(&field.slot)) {
+    std::for_each((*names)->begin(), (*names)->end(), absolute);
+  }
 }
 
 }  // namespace detail
 
 Config parse_config(std::string_view text, std::string_view origin) {
-  detail::GivenKeys given;
-  Config config = detail::read_config(text, origin, given);
-  detail::decide_vocabulary(config, given);
+  Config config;
+  detail::read_onto(config, detail::parse_toml(text, origin), origin, {});
+  detail::decide_vocabulary(config, std::exchange(config.given, {}));
   return config;
 }
 

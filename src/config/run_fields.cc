@@ -11,19 +11,22 @@ void describe(Fields& fields, TokenizerOptions& o) {
       "vocabulary_size", o.vocabulary_size, between(0, 2147483647),
       "sentencepiece: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256; not given: "
       "model.vocabulary_size");
-  fields.add(
+  fields.add_path(
       "model", o.model,
       "an existing tokenizer: a file of `tokenizer train`, a SentencePiece model, a tokenizer.json, a vocab.json "
       "with merges.txt beside it, or their folder; \"\": the tokenizer is made from the training part");
   fields.add("keep_whitespace", o.keep_whitespace,
              "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
   fields.add("split_digits", o.split_digits, "sentencepiece: every digit is a piece of its own");
+  fields.add("character_coverage", o.character_coverage, between(0.9, 1),
+             "sentencepiece: share of the training text's characters that get a piece of their own, the others being "
+             "spelled in bytes; less where there are thousands of them, as in Chinese or Japanese");
 }
 
 void describe(Fields& fields, DataOptions& o) {
-  fields.add("train", o.train, {},
-             "files or patterns: text, .gz, JSON lines or one prepared token file; []: the built-in corpus");
-  fields.add("validation", o.validation, {}, "the same for the validation part");
+  fields.add_paths("train", o.train,
+                   "files or patterns: text, .gz, JSON lines or one prepared token file; []: the built-in corpus");
+  fields.add_paths("validation", o.validation, "the same for the validation part");
   fields.add("json_field", o.json_field, "JSON lines: the key whose value is the document's text");
   fields.add("separator", o.separator, "text put between documents");
   fields.add("batching", o.batching,
@@ -56,10 +59,10 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("augment_shift", o.augment_shift, between(0, 1 << 16),
              "vision: training pictures are moved by up to so many pixels each way; what comes in is black");
   fields.add("augment_flip", o.augment_flip, "vision: half of the training pictures are mirrored, left to right");
-  fields.add(
-      "train_target", o.train_target, {},
+  fields.add_paths(
+      "train_target", o.train_target,
       "translation: files whose lines translate those of train; []: train is tab-separated and holds both sides");
-  fields.add("validation_target", o.validation_target, {}, "the same for the validation part");
+  fields.add_paths("validation_target", o.validation_target, "the same for the validation part");
   fields.add("pair_columns", o.pair_columns, between(1, 1 << 16),
              "translation: columns of the source and the target in tab-separated files, counted from 1");
   fields.add("validation_share", o.validation_share, at_least_below(0, 1),
@@ -69,7 +72,7 @@ void describe(Fields& fields, DataOptions& o) {
 void describe(Fields& fields, TrainOptions& o) {
   fields.add("steps", o.steps, between(1, 1e12), "optimizer steps");
   fields.add("batch_size", o.batch_size, between(1, 1 << 24), "sequences a step, all micro-batches together");
-  fields.add("learning_rate", o.learning_rate, above(0), "highest learning rate of the schedule");
+  fields.add("learning_rate", o.learning_rate, above_up_to(0, 1e6), "highest learning rate of the schedule");
   fields.add("schedule", o.schedule, "how the learning rate goes from its highest to its final value");
   fields.add("cosine_period", o.cosine_period,
              "cosine: the fall takes the steps after the warm-up, or as long as all steps, so that the last one stands "
@@ -79,9 +82,9 @@ void describe(Fields& fields, TrainOptions& o) {
              "rate at the end as a fraction of learning_rate");
   fields.add("optimizer", o.optimizer, "Adam with decoupled weight decay");
   fields.add("betas", o.betas, at_least_below(0, 1), "decay of the running means of gradient and squared gradient");
-  fields.add("epsilon", o.epsilon, above(0), "added to the root of the squared gradients' mean");
+  fields.add("epsilon", o.epsilon, above_up_to(0, 1e6), "added to the root of the squared gradients' mean");
   fields.add("weight_decay", o.weight_decay, at_least(0), "decoupled weight decay, multiplied by the learning rate");
-  fields.add("clip_norm", o.clip_norm, at_least(0), "longest gradient, all parameters together; 0: no clipping");
+  fields.add("clip_norm", o.clip_norm, between(0, 1e12), "longest gradient, all parameters together; 0: no clipping");
   fields.add("label_smoothing", o.label_smoothing, at_least_below(0, 1),
              "encoder_decoder, classifier, vision: share of the target's probability that training spreads evenly");
   fields.add("batch_tokens", o.batch_tokens, between(0, 1 << 30),

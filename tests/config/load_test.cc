@@ -81,6 +81,71 @@ TEST_F(LoadConfig, SaysWhatWasMeant) {
   EXPECT_EQ(complaint("demo/small"), "demo/small: is neither a file nor a recipe's name");
 }
 
+TEST_F(LoadConfig, InheritsAndOverrides) {
+  put("here/dense.toml", "[model]\nn_layers = 3\nd_model = 96\n[train]\nsteps = 7\n");
+  put("here/runs/sparse.toml", "base = \"../dense.toml\"\n[model]\nn_layers = 5\n[model.attention]\nn_heads = 2\n");
+  const Config config = load_config("runs/sparse.toml", {"train.seed=9"});
+  EXPECT_EQ(config.model.n_layers, 5);
+  EXPECT_EQ(config.model.d_model, 96);
+  EXPECT_EQ(config.model.attention.n_heads, 2);
+  EXPECT_EQ(config.train.steps, 7);
+  const std::string text = to_toml(config, /*sources=*/true);
+  EXPECT_NE(text.find("\nn_layers = 5  # runs/sparse.toml:3\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nd_model = 96  # runs/../dense.toml:3\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nseed = 9  # --set\n"), std::string::npos) << text;
+  EXPECT_EQ(to_toml(parse_config(text, "again")), to_toml(config));
+  put("here/of_recipe.toml", "base = \"demo/large\"\n[train]\nsteps = 8\n");
+  EXPECT_EQ(load_config("of_recipe.toml").model.n_layers, 20);
+}
+
+TEST_F(LoadConfig, RefusesAWrongBase) {
+  put("here/a.toml", "base = \"b.toml\"\n");
+  put("here/b.toml", "base = \"c/../a.toml\"\n");
+  fs::create_directories(folder_ / "here/c");
+  EXPECT_EQ(complaint_of([] { load_config("a.toml"); }),
+            "a.toml: base: the files inherit from each other: a.toml -> b.toml -> a.toml");
+  put("here/itself.toml", "base = \"itself.toml\"\n");
+  EXPECT_EQ(complaint_of([] { load_config("itself.toml"); }),
+            "itself.toml: base: the files inherit from each other: itself.toml -> itself.toml");
+  put("here/lost.toml", "\nbase = \"demo/smal\"\n");
+  EXPECT_EQ(complaint_of([] { load_config("lost.toml"); }),
+            "lost.toml:2: base: demo/smal: is neither a file nor a recipe's name, did you mean demo/small?");
+  put("here/number.toml", "base = 3\n");
+  EXPECT_EQ(complaint_of([] { load_config("number.toml"); }),
+            "number.toml:1: base: must be a TOML file or a recipe's name, got 3");
+  put("here/wrong.toml", "[model]\nn_layers = 0\n");
+  put("here/of_wrong.toml", "base = \"wrong.toml\"\n");
+  EXPECT_EQ(complaint_of([] { load_config("of_wrong.toml"); }),
+            "wrong.toml:2: model.n_layers: must be an integer from 1 to 65536, got 0");
+}
+
+TEST_F(LoadConfig, NamesOfFilesAreRelativeToTheFile) {
+  put("here/runs/mine.toml",
+      "[data]\ntrain = [\"a/*.txt\", \"/b.txt\"]\nvalidation = [\"../v.txt\"]\n"
+      "[tokenizer]\nmodel = \"t.model\"\n");
+  const std::string here = fs::current_path().string();
+  Config config = load_config("runs/mine.toml");
+  EXPECT_EQ(config.data.train, (std::vector<std::string>{here + "/runs/a/*.txt", "/b.txt"}));
+  EXPECT_EQ(config.data.validation, std::vector<std::string>{here + "/v.txt"});
+  EXPECT_EQ(config.tokenizer.model, here + "/runs/t.model");
+  config = load_config("runs/mine.toml", {"data.validation=[\"w.txt\"]"});
+  EXPECT_EQ(config.data.validation, std::vector<std::string>{here + "/w.txt"});
+  put("here/other/of_mine.toml", "base = \"../runs/mine.toml\"\n[data]\nvalidation = [\"x.txt\"]\n");
+  config = load_config("other/of_mine.toml");
+  EXPECT_EQ(config.data.train.front(), here + "/runs/a/*.txt");
+  EXPECT_EQ(config.data.validation, std::vector<std::string>{here + "/other/x.txt"});
+  put("recipes/demo/with_data.toml", "[data]\ntrain = [\"mnist/x\"]\nvalidation = [\"mnist/y\"]\n");
+  EXPECT_EQ(load_config("demo/with_data").data.train, std::vector<std::string>{here + "/mnist/x"});
+}
+
+TEST_F(LoadConfig, KnowsWhatDataARecipeIsFor) {
+  put("recipes/demo/of_a_paper.toml",
+      "# paper: X\n# Set data.train and data.validation to the files of C4; without them another.\n[model]\nn_layers = "
+      "2\n");
+  EXPECT_EQ(load_config("demo/of_a_paper").made_for, "the files of C4");
+  EXPECT_EQ(load_config("demo/small").made_for, "");
+}
+
 TEST_F(LoadConfig, RefusesAFileThatIsNoConfig) {
   put("here/huge.toml", std::string(2 << 20, '#'));
   EXPECT_EQ(complaint_of([] { load_config("huge.toml"); }),

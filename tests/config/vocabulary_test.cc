@@ -40,7 +40,9 @@ TEST(Vocabulary, OneGivenDecidesTheOther) {
   EXPECT_EQ(sizes(bytes), (Sizes{256, 256, true}));
   EXPECT_EQ(sizes(bytes + "model.vocabulary_size = 205"), (Sizes{205, 205, false}));
   EXPECT_EQ(sizes(bytes + "tokenizer.vocabulary_size = 205"), (Sizes{205, 205, true}));
-  EXPECT_EQ(sizes(bytes + "tokenizer.vocabulary_size = 8000"), (Sizes{256, 8000, true}));
+  const Config many = parse_config(bytes + "tokenizer.vocabulary_size = 257", "x");
+  EXPECT_EQ(complaint_of([&] { check(many, "x"); }),
+            "x: tokenizer.vocabulary_size: must be at most 256 with kind = \"bytes\", got 257");
   EXPECT_EQ(sizes("tokenizer.kind = \"words\"\ntokenizer.vocabulary_size = 0").follows, true);
   EXPECT_EQ(sizes("tokenizer.model = \"a.model\"").follows, true);
 }
@@ -69,7 +71,11 @@ TEST(Vocabulary, OverridesAreGivenToo) {
   EXPECT_EQ(with({}), (Sizes{3000, 3000, true}));
   EXPECT_EQ(with({"tokenizer.vocabulary_size=500"}), (Sizes{500, 500, true}));
   EXPECT_EQ(with({"model.vocabulary_size=4000"}), (Sizes{4000, 3000, false}));
-  EXPECT_EQ(with({"tokenizer.kind=bytes"}), (Sizes{256, 3000, true}));
+  EXPECT_EQ(with({"tokenizer.kind=bytes"}), (Sizes{256, 256, true}));
+  EXPECT_EQ(complaint_of([&] {
+              with({"tokenizer.kind=bytes", "tokenizer.vocabulary_size=257"});
+            }),
+            file.string() + ": tokenizer.vocabulary_size: must be at most 256 with kind = \"bytes\", got 257");
   EXPECT_EQ(complaint_of([&] { with({"model.vocabulary_size=400"}); }),
             file.string() + ": model.vocabulary_size: must hold the 3000 tokens of the tokenizer, got 400");
   std::filesystem::remove(file);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,9 @@
 
 namespace headroom::config {
 
+// Dotted keys that were given a value, with where: "dense.toml:3", "--set".
+using GivenKeys = std::map<std::string, std::string, std::less<>>;
+
 struct Config {
   ModelOptions model;
   TokenizerOptions tokenizer;
@@ -21,6 +26,8 @@ struct Config {
   // No key named model.vocabulary_size: it is what the tokenizer's options say until the tokenizer is there, whose size
   // it becomes then.
   bool vocabulary_follows_tokenizer = false;
+  GivenKeys given;       // by load_config
+  std::string made_for;  // of a recipe: the data that its file says it is for, where it names none; else empty
 };
 
 void describe(Fields& fields, Config& config);
@@ -34,7 +41,10 @@ Config parse_config(std::string_view text, std::string_view origin);
 
 // A path to a TOML file or the name of a shipped recipe ("switchhead/wt103_47m"), then `overrides`, each
 // "dotted.key=value" with the value as in TOML (a bare word is taken as a string), then check().
-// Data paths in the file are relative to the current folder.
+//
+// A file that begins with `base = "other.toml"`, relative to it, or the name of a recipe, changes what it inherits from
+// there. Names of files become absolute: in a file they are relative to its folder; in shipped recipes and overrides to
+// the current one.
 Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides = {});
 
 // The shipped recipes' names, sorted. Throws Error when the folder that holds them is not found.
@@ -51,8 +61,9 @@ void check(const ModelOptions& model, std::string_view origin);
 // Whether `name` is the name of a device, be it there or not: auto, cpu, cuda, cuda:<n>.
 bool is_device(std::string_view name);
 
-// Every key with its value, in a fixed order; parse_config(to_toml(c)) equals c.
-std::string to_toml(const Config& config);
+// Every key with its value, in a fixed order; parse_config(to_toml(c)) equals c. `sources`: a comment says of each key
+// that was given a value where that was.
+std::string to_toml(const Config& config, bool sources = false);
 
 // Every dotted key with its value as text, in the same order for every config: what two configs are compared by.
 std::vector<std::pair<std::string, std::string>> flatten(const Config& config);

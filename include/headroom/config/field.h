@@ -74,6 +74,7 @@ struct Field {
   Range range;                       // numbers, and the elements of number lists
   std::vector<std::string> choices;  // elements that a list of strings may hold; empty: any
   std::string about;                 // one line of help
+  bool path = false;                 // strings: names of files, relative to the file that holds them
 };
 
 class Fields {
@@ -105,6 +106,14 @@ class Fields {
   }
   void add(std::string key, std::vector<std::string>& value, std::vector<std::string> choices, std::string about) {
     push(std::move(key), &value, {}, std::move(choices), std::move(about));
+  }
+  void add_path(std::string key, std::string& value, std::string about) {
+    add(std::move(key), value, std::move(about));
+    fields_.back().path = true;
+  }
+  void add_paths(std::string key, std::vector<std::string>& value, std::string about) {
+    add(std::move(key), value, {}, std::move(about));
+    fields_.back().path = true;
   }
   template <class Enum>
   requires std::is_enum_v<Enum>

@@ -27,6 +27,7 @@ struct TokenizerOptions {
   std::string model;                    // an existing tokenizer file; empty: made from the training part
   bool keep_whitespace = false;         // sentencepiece: runs of blanks and line ends survive a round trip
   bool split_digits = true;             // sentencepiece
+  double character_coverage = 0.9995;   // sentencepiece: share of the text's characters with a piece of their own
 };
 
 struct DataOptions {
