@@ -133,6 +133,14 @@ std::vector<std::string> remarks(const CompareResult& result) {
   if (machines.size() > 1) {
     sentences.push_back(fmt::format("Times and memory were measured differently: {}.", enumerated(machines)));
   }
+  // The runs' data and tokenizer are the same: what one knows they all know.
+  const double unknown = runs.empty() ? 0.0 : tasks::figure(runs[0].result().figures(), "unknown_share");
+  if (unknown > 0.0) {
+    sentences.push_back(fmt::format(
+        "{:.2g}% of the validation tokens are words that the tokenizer does not know: perplexity asks no more than to "
+        "expect one, bits per byte count their bytes at 8 bits each.",
+        100.0 * unknown));
+  }
   add_edge_remarks(result, sentences);
   return sentences;
 }

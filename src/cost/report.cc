@@ -6,6 +6,7 @@
 #include "headroom/core/error.h"
 #include "headroom/cost/cache.h"
 #include "headroom/cost/cost.h"
+#include "headroom/cost/memory.h"
 #include "headroom/cost/paper.h"
 
 namespace headroom::cost {
@@ -44,18 +45,26 @@ std::string grouped(std::int64_t count) {
   return digits;
 }
 
+// Small models have a few MiB: three digits that count.
+std::string gibibytes(std::int64_t bytes) {
+  const double number = static_cast<double>(bytes) / (1 << 30);
+  return fmt::format("{:.{}f}", number, number < 0.1 ? 3 : number < 10 ? 2 : number < 100 ? 1 : 0);
+}
+
 struct Costs {
   std::int64_t parameters = 0;
   PaperCost paper;
   ExecutedCost executed;
   std::int64_t cache = 0;
+  StepMemory memory;
 };
 
 Costs costs_of(const config::Config& config) {
   return {.parameters = count_parameters(config.model),
           .paper = paper_cost(config.model),
           .executed = executed_cost(config.model, config.train.batch_size),
-          .cache = decoding_cache_numbers(config.model)};
+          .cache = decoding_cache_numbers(config.model),
+          .memory = step_memory(config)};
 }
 
 }  // namespace
@@ -71,23 +80,32 @@ Json cost_json(std::string_view name, const config::Config& config) {
             {"mlp_macs", costs.executed.mlp_macs},
             {"head_macs", costs.executed.head_macs},
             {"step_macs", costs.executed.step_macs}}},
-          {"decoding_cache_numbers", costs.cache}};
+          {"decoding_cache_numbers", costs.cache},
+          {"step_memory",
+           {{"parameters", costs.memory.parameters},
+            {"gradients", costs.memory.gradients},
+            {"moments", costs.memory.moments},
+            {"activations", costs.memory.activations},
+            {"total", costs.memory.total}}}};
 }
 
 std::string cost_table(const std::vector<NamedConfig>& configs) {
-  std::vector<Cells> rows = {{"model", "parameters", "MACs", "floats", "attention", "MLP", "head", "step", "cache"}};
+  std::vector<Cells> rows = {
+      {"model", "parameters", "MACs", "floats", "attention", "MLP", "head", "step", "cache", "GiB"}};
   for (const auto& [name, config] : configs) {
     const Costs costs = costs_of(config);
     rows.push_back({name, grouped(costs.parameters), short_count(costs.paper.attention_macs),
                     short_count(costs.paper.attention_memory), short_count(costs.executed.attention_macs),
                     short_count(costs.executed.mlp_macs), short_count(costs.executed.head_macs),
-                    short_count(costs.executed.step_macs), short_count(costs.cache)});
+                    short_count(costs.executed.step_macs), short_count(costs.cache), gibibytes(costs.memory.total)});
   }
   return table(rows, 1) +
          "\nMACs, floats: attention as the papers count it, a layer and sequence. attention, MLP, head: MACs carried\n"
          "out by the whole model for a sequence, forward; step: for a training step of train.batch_size sequences; "
          "cache:\n"
-         "numbers kept of a sequence while it is continued token by token.\n";
+         "numbers kept of a sequence while it is continued token by token. GiB: what such a step needs at least of "
+         "memory,\n"
+         "parameters, gradients, optimizer and activations.\n";
 }
 
 Json paper_json(std::string_view paper) {

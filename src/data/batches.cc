@@ -24,7 +24,7 @@ class FileBatches : public Batches {
       misuse(
           "{}: holds {} tokens, too few for a batch of train.batch_size {} and model.context_length {}, which needs "
           "more than {}",
-          file_->path().string(), file_->size(), shape.batch, shape.length,
+          file_->name(), file_->size(), shape.batch, shape.length,
           static_cast<double>(shape.batch) * static_cast<double>(shape.length));
     }
   }
@@ -47,8 +47,8 @@ class FileBatches : public Batches {
   DataPosition position() const override { return position_; }
   void seek(DataPosition position) override {
     if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
-      misuse("{}: has {} batches an epoch, so there is no epoch {}, step {}", file_->path().string(), per_epoch_,
-             position.epoch, position.step);
+      misuse("{}: has {} batches an epoch, so there is no epoch {}, step {}", file_->name(), per_epoch_, position.epoch,
+             position.step);
     }
     position_ = position;
   }

@@ -43,6 +43,17 @@ class Bytes : public Tokenizer {
     }
   }
 
+  Unknown unknown(std::string_view text) const override {
+    const std::size_t other = values_.find(kOther);
+    if (other == std::string::npos) {
+      return {};
+    }
+    const auto count = std::count_if(text.begin(), text.end(), [&](char c) {
+      return ids_[static_cast<unsigned char>(c)] == static_cast<std::int32_t>(other);
+    });
+    return {.tokens = count, .bytes = count};
+  }
+
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
     text.reserve(ids.size());

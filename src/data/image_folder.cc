@@ -81,7 +81,8 @@ void add_image_folder(const fs::path& folder, const ImageReading& reading, Image
       progress->update(++done);
     }
     if (interrupted()) {
-      fail("{}: interrupted after {} of {} pictures", folder.string(), done, files.size());
+      throw InterruptedError(
+          fmt::format("{}: interrupted after {} of {} pictures", folder.string(), done, files.size()));
     }
   }
   if (bad > 0) {

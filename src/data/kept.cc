@@ -6,8 +6,8 @@ namespace headroom::data {
 
 namespace {
 
-// Part of every cached name: raise it when the same text would give other tokens.
-constexpr int kCacheVersion = 1;
+// Part of every cached name: raise it when the same text would give another file.
+constexpr int kCacheVersion = 2;
 
 }  // namespace
 
@@ -21,8 +21,9 @@ std::string cache_name(std::string_view text) {
 
 std::shared_ptr<const Tokenizer> trained_tokenizer(const config::TokenizerOptions& options, TextSource& text,
                                                    const std::filesystem::path& cache_folder) {
-  const std::string key = fmt::format("{}\n{} {} {} {}", text.fingerprint(), config::name_of(options.kind),
-                                      options.vocabulary_size, options.keep_whitespace, options.split_digits);
+  const std::string key =
+      fmt::format("{}\n{} {} {} {} {}", text.fingerprint(), config::name_of(options.kind), options.vocabulary_size,
+                  options.keep_whitespace, options.split_digits, options.character_coverage);
   const std::filesystem::path path = cache_folder / (cache_name(key) + ".tokenizer");
   if (auto cached = open_cached(path, load_tokenizer)) {
     return std::move(*cached);

@@ -107,7 +107,7 @@ LabelledSequences make(const Law& law, std::uint64_t seed, std::int64_t count,
         progress->update(made.size());
       }
       if (interrupted()) {
-        fail("listops: interrupted after {} of {} examples", made.size(), count);
+        throw InterruptedError(fmt::format("listops: interrupted after {} of {} examples", made.size(), count));
       }
     }
   }

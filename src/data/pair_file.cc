@@ -90,7 +90,7 @@ void write_pairs(TrainingPairs& pairs, const Tokenizer& tokenizer, const fs::pat
     if (tokens.sides() % (2 * kBetweenUpdates) == 0) {
       progress.update(pairs.reader().bytes_read());
       if (interrupted()) {
-        fail("data: interrupted");
+        throw InterruptedError("data: interrupted");
       }
     }
   }
@@ -161,6 +161,7 @@ PreparedPairs prepare_pairs(const config::DataOptions& data, const config::Token
                             const fs::path& cache_folder) {
   TrainingPairs pairs(data);
   make_folder(cache_folder);
+  remove_leftovers(cache_folder);
   PreparedPairs prepared;
   if (options.model.empty()) {
     BothSides text(pairs);

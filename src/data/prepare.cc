@@ -105,12 +105,15 @@ PreparedData prepare_data(const config::DataOptions& data, const config::Tokeniz
                           const fs::path& cache_folder) {
   PartInput train = open_input(data, Part::train), validation = open_input(data, Part::validation);
   make_folder(cache_folder);
+  remove_leftovers(cache_folder);
   PreparedData prepared;
   prepared.tokenizer = find_tokenizer(tokenizer, {&train, &validation});
   if (!prepared.tokenizer) {
     prepared.tokenizer = trained_tokenizer(tokenizer, *train.text, cache_folder);
   }
   prepared.train = token_file_of(train, *prepared.tokenizer, cache_folder);
+  prepared.train_name = corpus_name(data, Part::train);
+  prepared.validation_name = corpus_name(data, Part::validation);
   prepared.validation = token_file_of(validation, *prepared.tokenizer, cache_folder);
   return prepared;
 }

@@ -47,6 +47,24 @@ class SentencePiece : public Tokenizer {
     }
   }
 
+  Unknown unknown(std::string_view text) const override {
+    if (byte_piece('\0') != kNone) {
+      return {};
+    }
+    Unknown unknown;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      for (const auto& piece : processor_.EncodeAsImmutableProto(text.substr(0, end)).pieces()) {
+        if (processor_.IsUnknown(static_cast<int>(piece.id()))) {
+          unknown.tokens += 1;
+          unknown.bytes += std::ssize(piece.surface());
+        }
+      }
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return unknown;
+  }
+
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
     std::vector<int> line;

@@ -51,16 +51,23 @@ std::vector<std::string> sample_lines(TextSource& text, std::size_t limit) {
   return sample.take();
 }
 
+// SentencePiece's sentence without the place in its sources: "Internal: src/x.cc(56) [(a) > (0)] why".
+std::string_view in_short(std::string_view why) {
+  const std::size_t bracket = why.rfind("] ");
+  return bracket == std::string_view::npos ? why : why.substr(bracket + 2);
+}
+
 // SentencePiece's own words for a vocabulary too small to hold even the single characters.
 [[noreturn]] void refuse(const config::TokenizerOptions& options, const std::string& why) {
   int asked = 0, needed = 0;
   const std::size_t at = why.find("required_chars. ");
   if (at != std::string::npos && std::sscanf(why.c_str() + at, "required_chars. %d vs %d", &asked, &needed) == 2) {
     misuse(
-        "tokenizer.vocabulary_size: must be at least {} to hold the bytes and characters of the training text, got {}",
-        needed, options.vocabulary_size);
+        "tokenizer.vocabulary_size: must be at least {} to hold the bytes and characters of the training text, got {}; "
+        "a lower tokenizer.character_coverage than {} leaves rare characters to be spelled in bytes",
+        needed, options.vocabulary_size, options.character_coverage);
   }
-  misuse("tokenizer: SentencePiece cannot be trained on this text: {}", why);
+  misuse("tokenizer: SentencePiece cannot be trained on this text: {}", in_short(why));
 }
 
 }  // namespace
@@ -83,7 +90,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
       sentencepiece::SentencePieceTrainer::Train({{"model_type", "bpe"},
                                                   {"vocab_size", std::to_string(options.vocabulary_size)},
                                                   {"hard_vocab_limit", "false"},
-                                                  {"character_coverage", "0.9995"},
+                                                  {"character_coverage", fmt::format("{}", options.character_coverage)},
                                                   {"required_chars", std::string(kBlankSymbol)},
                                                   {"byte_fallback", "true"},
                                                   {"split_digits", yes_no(options.split_digits)},

@@ -84,6 +84,22 @@ std::unique_ptr<TextSource> open_text(const std::vector<std::string>& patterns, 
   return std::make_unique<FileSequence>(std::move(inputs), options.json_field, options.separator);
 }
 
+std::string named_together(const std::vector<std::string>& files) {
+  return files.size() == 1 ? files.front() : fmt::format("{} and {} more", files.at(0), files.size() - 1);
+}
+
+std::string corpus_name(const config::DataOptions& options, Part part) {
+  const std::vector<std::string>& files = part == Part::train ? options.train : options.validation;
+  if (!files.empty()) {
+    return named_together(files);
+  }
+  if (options.generator != config::Generator::none) {
+    return fmt::format("generated examples of {}", config::name_of(options.generator));
+  }
+  return options.train.empty() ? "the built-in corpus (torch's Python sources and C++ headers)"
+                               : fmt::format("a share of {}", named_together(options.train));
+}
+
 std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part part) {
   if (options.train.empty() && options.validation.empty()) {
     if (options.generator == config::Generator::composition) {

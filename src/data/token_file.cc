@@ -36,7 +36,8 @@ bool widen(const std::byte* from, std::int64_t count, std::uint32_t limit, std::
 
 }  // namespace
 
-TokenFile::TokenFile(const std::filesystem::path& path) : file_(path) {
+TokenFile::TokenFile(const std::filesystem::path& path, std::string name)
+    : file_(path), name_(name.empty() ? path.string() : std::move(name)) {
   const auto format = file_.metadata().find("format");
   if (format == file_.metadata().end() || format->second != kTokenFormat) {
     misuse("{}: is no token file: its format is \"{}\", not \"{}\"", path.string(),
@@ -47,6 +48,12 @@ TokenFile::TokenFile(const std::filesystem::path& path) : file_(path) {
   file_.at("tokenizer");
   vocabulary_size_ = number_at(file_, "vocabulary_size", 1, INT32_MAX);
   text_bytes_ = number_at(file_, "text_bytes", 1, INT64_MAX);
+  if (file_.metadata().contains("unknown_bytes")) {
+    unknown_ = {.tokens = number_at(file_, "unknown_tokens", 0, INT64_MAX),
+                .bytes = number_at(file_, "unknown_bytes", 0, text_bytes_)};
+  } else if (file_.metadata_at("tokenizer_kind") != config::name_of(config::TokenizerKind::words)) {
+    unknown_ = Unknown();
+  }
   tokens_ = &file_.at("tokens");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || tokens_->shape.size() != 1) {
     misuse("{}: tensor \"tokens\" must be U16 or I32 with one axis", path.string());
@@ -59,14 +66,14 @@ TokenFile::TokenFile(const std::filesystem::path& path) : file_(path) {
 
 void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const {
   if (begin < 0 || count < 0 || begin > size_ || count > size_ - begin) {
-    fail("{}: tokens {} to {} were asked for, it holds {}", path().string(), begin, begin + count, size_);
+    fail("{}: tokens {} to {} were asked for, it holds {}", name_, begin, begin + count, size_);
   }
   const std::byte* from = tokens_->data.data() + static_cast<std::size_t>(begin) * size_of(tokens_->dtype);
   const auto limit = static_cast<std::uint32_t>(vocabulary_size_);
   const bool valid = tokens_->dtype == DType::u16 ? widen<std::uint16_t>(from, count, limit, out)
                                                   : widen<std::uint32_t>(from, count, limit, out);
   if (!valid) {
-    misuse("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}", path().string(), begin,
+    misuse("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}", name_, begin,
            begin + count - 1, vocabulary_size_);
   }
 }
@@ -74,7 +81,7 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) 
 std::unique_ptr<Tokenizer> TokenFile::tokenizer() const {
   std::unique_ptr<Tokenizer> tokenizer = read_tokenizer(file_);
   if (tokenizer->vocabulary_size() != vocabulary_size_) {
-    misuse("{}: its tokenizer {} has {} ids, but the file says {}", path().string(), tokenizer->name(),
+    misuse("{}: its tokenizer {} has {} ids, but the file says {}", name_, tokenizer->name(),
            tokenizer->vocabulary_size(), vocabulary_size_);
   }
   return tokenizer;

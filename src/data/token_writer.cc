@@ -1,5 +1,7 @@
 #include <atomic>
 #include <exception>
+#include <map>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -35,17 +37,31 @@ class TokenWriter {
     written_ += std::ssize(ids);
   }
 
+  void add(const std::optional<Unknown>& unknown) {
+    if (unknown && unknown_) {
+      unknown_->tokens += unknown->tokens;
+      unknown_->bytes += unknown->bytes;
+    } else {
+      unknown_.reset();
+    }
+  }
+
   void commit(std::int64_t text_bytes) {
     if (written_ == 0) {
       misuse("{}: not written: the text gives no token", path_.string());
     }
     const auto bytes = std::as_bytes(std::span(tokenizer_.serialised()));
     stream_.add("tokenizer", DType::u8, {std::ssize(bytes)}, {bytes.begin(), bytes.end()});
-    stream_.commit({{"format", kTokenFormat},
-                    {"tokenizer_kind", std::string(config::name_of(tokenizer_.kind()))},
-                    {"tokenizer_name", tokenizer_.name()},
-                    {"vocabulary_size", std::to_string(tokenizer_.vocabulary_size())},
-                    {"text_bytes", std::to_string(text_bytes)}});
+    std::map<std::string, std::string> metadata = {{"format", kTokenFormat},
+                                                   {"tokenizer_kind", std::string(config::name_of(tokenizer_.kind()))},
+                                                   {"tokenizer_name", tokenizer_.name()},
+                                                   {"vocabulary_size", std::to_string(tokenizer_.vocabulary_size())},
+                                                   {"text_bytes", std::to_string(text_bytes)}};
+    if (unknown_) {
+      metadata["unknown_tokens"] = std::to_string(unknown_->tokens);
+      metadata["unknown_bytes"] = std::to_string(unknown_->bytes);
+    }
+    stream_.commit(metadata);
   }
 
  private:
@@ -55,6 +71,7 @@ class TokenWriter {
   SafetensorsStream stream_;
   std::vector<std::uint16_t> narrow_;
   std::int64_t written_ = 0;
+  std::optional<Unknown> unknown_ = Unknown();  // nothing: not known of a file that was joined
 };
 
 // The blocks of a text with what the tokenizer cannot encode apart moved to the next one. Where that would become too
@@ -90,6 +107,7 @@ class StretchReader {
 struct Piece {
   std::string text;
   std::vector<std::int32_t> ids;
+  Unknown unknown;
   std::exception_ptr error;
 };
 
@@ -101,6 +119,7 @@ void encode_all(const Tokenizer& tokenizer, std::span<Piece> pieces, std::size_t
       pieces[i].ids.clear();
       try {
         tokenizer.encode(pieces[i].text, pieces[i].ids);
+        pieces[i].unknown = tokenizer.unknown(pieces[i].text);
       } catch (...) {
         pieces[i].error = std::current_exception();
       }
@@ -138,6 +157,7 @@ void write_token_file(TextSource& text, const Tokenizer& tokenizer, const fs::pa
     encode_all(tokenizer, wave, n_threads);
     for (const Piece& piece : wave) {
       writer.append(piece.ids);
+      writer.add(piece.unknown);
     }
   }
   writer.commit(text_bytes);
@@ -162,6 +182,7 @@ void join_token_files(const std::vector<fs::path>& files, const fs::path& path) 
       writer.append(ids);
     }
     text_bytes += file.text_bytes();
+    writer.add(file.unknown());
   }
   writer.commit(text_bytes);
 }

@@ -131,7 +131,7 @@ void check_id(std::int32_t id, std::int64_t vocabulary_size) {
 
 bool BlockReader::next(std::string& block) {
   if (interrupted()) {
-    fail("data: interrupted");
+    throw InterruptedError("data: interrupted");
   }
   progress_.update(text_.bytes_read());
   return text_.next(block);

@@ -65,6 +65,20 @@ class Words : public Tokenizer {
         [&] { ids.push_back(kEndOfLine); });
   }
 
+  Unknown unknown(std::string_view text) const override {
+    Unknown unknown;
+    scan(
+        text,
+        [&](std::string_view word) {
+          if (!ids_.contains(word)) {
+            unknown.tokens += 1;
+            unknown.bytes += std::ssize(word);
+          }
+        },
+        [] {});
+    return unknown;
+  }
+
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
     for (const std::int32_t id : ids) {

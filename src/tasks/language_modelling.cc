@@ -79,13 +79,20 @@ class LanguageModelling : public Task {
          .words = "bits per byte",
          .unit = "bits",
          .shown = Shown::table,
+         .decimals = 4},
+        // Of the data's tokens, where the tokenizer lost some of the text.
+        {.name = "unknown_share",
+         .metric = "unknown_share",
+         .words = "share of unknown tokens",
+         .unit = "",
+         .better = Better::neither,
          .decimals = 4}};
     return kFigures;
   }
 
   std::string_view protocol() const override {
     return "perplexity is exp(cross-entropy a token) over the whole validation data, read as contiguous text; bits per "
-           "byte count the bytes of that text";
+           "byte count the bytes of that text, those of words that the tokenizer does not know at 8 bits each";
   }
 
   void complete(Figures& figures) const override {

@@ -97,8 +97,8 @@ class MaskedTraining : public TrainingData {
         per_epoch_(text_.rows() / batch_size_),
         seed_(static_cast<std::uint64_t>(options.seed)) {
     if (per_epoch_ < 1) {
-      misuse("{}: gives {} rows of model.context_length tokens, too few for train.batch_size {}",
-             text_.file().path().string(), text_.rows(), batch_size_);
+      misuse("{}: gives {} rows of model.context_length tokens, too few for train.batch_size {}", text_.file().name(),
+             text_.rows(), batch_size_);
     }
   }
 
@@ -118,7 +118,7 @@ class MaskedTraining : public TrainingData {
   data::DataPosition position() const override { return position_; }
   void seek(data::DataPosition position) override {
     if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
-      misuse("{}: has {} batches an epoch, so there is no epoch {}, step {}", text_.file().path().string(), per_epoch_,
+      misuse("{}: has {} batches an epoch, so there is no epoch {}, step {}", text_.file().name(), per_epoch_,
              position.epoch, position.step);
     }
     position_ = position;

@@ -7,6 +7,7 @@
 #include "headroom/config/special_tokens.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/log.h"
 #include "headroom/data/text.h"
 
 namespace headroom::tasks {
@@ -16,20 +17,49 @@ namespace fs = std::filesystem;
 
 void check_tokenizer(const data::TokenFile& file, const data::Tokenizer& tokenizer, std::string_view whose) {
   if (file.tokenizer_name() != tokenizer.name()) {
-    misuse("{}: was made with tokenizer {}, but {} is {}", file.path().string(), file.tokenizer_name(), whose,
-           tokenizer.name());
+    misuse("{}: was made with tokenizer {}, but {} is {}", file.name(), file.tokenizer_name(), whose, tokenizer.name());
   }
 }
 
+// Of a text with words that its tokenizer does not know, and how many there are nobody counted.
+void remark(const data::TokenFile& file) {
+  if (!file.unknown()) {
+    log_warning(
+        "{}: was prepared when unknown words were not counted yet: bits per byte cannot be given (data prepare)",
+        file.name());
+  }
+}
+
+// A folder that a file of this length of life may stand in: the cache or, where nothing can be written there, the
+// system's for temporary files.
+fs::path writable(const fs::path& cache) {
+  try {
+    make_folder(cache);
+    return access(cache.c_str(), W_OK) == 0 ? cache : fs::temp_directory_path();
+  } catch (const Error&) {
+    return fs::temp_directory_path();
+  }
+}
+
+// Removes the file, which a process that has it mapped still reads.
+struct Removal {
+  fs::path file;
+  ~Removal() {
+    std::error_code ignored;
+    fs::remove(file, ignored);
+  }
+};
+
 // Text as tokens, in a file that goes as soon as it is mapped.
 std::shared_ptr<const data::TokenFile> encode(data::TextSource& text, const data::Tokenizer& tokenizer,
-                                              const fs::path& folder) {
-  make_folder(folder);
-  const fs::path file = folder / fmt::format("evaluate-{}.tokens", getpid());
-  data::write_token_file(text, tokenizer, file);
-  auto tokens = std::make_shared<const data::TokenFile>(file);
-  fs::remove(file);
-  return tokens;
+                                              const fs::path& cache, const std::string& name) {
+  const fs::path folder = writable(cache);
+  if (folder == cache) {
+    remove_leftovers(cache);
+  }
+  const Removal removal{folder / fmt::format("headroom-evaluate-{}.tokens", getpid())};
+  data::write_token_file(text, tokenizer, removal.file);
+  return std::make_shared<const data::TokenFile>(removal.file, name);
 }
 
 std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
@@ -44,7 +74,9 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
   const std::unique_ptr<data::TextSource> text = request.files.empty()
                                                      ? data::open_part(options, data::Part::validation)
                                                      : data::open_text(request.files, options);
-  return encode(*text, *request.tokenizer, request.cache);
+  const std::string name =
+      request.files.empty() ? data::corpus_name(options, data::Part::validation) : data::named_together(request.files);
+  return encode(*text, *request.tokenizer, request.cache, name);
 }
 
 }  // namespace
@@ -52,11 +84,12 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
 TextData open_text_data(const config::Config& config, const fs::path& cache) {
   const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
   TextData opened{.tokenizer = prepared.tokenizer,
-                  .train = std::make_shared<const data::TokenFile>(prepared.train),
-                  .validation = std::make_shared<const data::TokenFile>(prepared.validation)};
+                  .train = std::make_shared<const data::TokenFile>(prepared.train, prepared.train_name),
+                  .validation = std::make_shared<const data::TokenFile>(prepared.validation, prepared.validation_name)};
   const data::Tokenizer& tokenizer = *opened.tokenizer;
   check_tokenizer(*opened.train, tokenizer, "the run's");
   check_tokenizer(*opened.validation, tokenizer, "the run's");
+  remark(*opened.validation);
   const std::int64_t special = config::special_tokens(config.model.kind);
   const std::int64_t size = tokenizer.vocabulary_size() + special;
   if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
@@ -69,6 +102,7 @@ TextData open_text_data(const config::Config& config, const fs::path& cache) {
 std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request) {
   std::shared_ptr<const data::TokenFile> tokens = open_tokens(request);
   check_tokenizer(*tokens, *request.tokenizer, "the checkpoint's");
+  remark(*tokens);
   return tokens;
 }
 

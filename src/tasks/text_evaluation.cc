@@ -33,11 +33,21 @@ models::Batch to_batch(const data::EvaluationBatch& batch) {
 // `sum` of the cross-entropies of result.tokens predictions.
 void set_figures(Evaluation& result, double sum, const data::TokenFile& tokens) {
   if (result.tokens == 0) {
-    misuse("{}: holds {} tokens, too few to predict one", tokens.path().string(), tokens.size());
+    misuse("{}: holds {} tokens, too few to predict one", tokens.name(), tokens.size());
   }
   const auto predicted = static_cast<double>(result.tokens);
-  const double bytes = static_cast<double>(tokens.text_bytes()) * predicted / static_cast<double>(tokens.size());
-  result.figures = {{"loss", sum / predicted}, {"bits_per_byte", sum / std::numbers::ln2 / bytes}};
+  const double share = predicted / static_cast<double>(tokens.size());
+  const double bytes = static_cast<double>(tokens.text_bytes()) * share;
+  result.figures = {{"loss", sum / predicted}};
+  if (const std::optional<data::Unknown>& unknown = tokens.unknown()) {
+    // A model that predicts "unknown" has not said which: as if each such byte were then guessed, at log2(256) bits.
+    constexpr double kBitsOfAByte = 8.0;
+    const double spelling = kBitsOfAByte * static_cast<double>(unknown->bytes) * share;
+    result.figures["bits_per_byte"] = (sum / std::numbers::ln2 + spelling) / bytes;
+    if (unknown->tokens > 0) {
+      result.figures["unknown_share"] = static_cast<double>(unknown->tokens) / static_cast<double>(tokens.size());
+    }
+  }
   language_modelling().complete(result.figures);
 }
 
@@ -127,7 +137,7 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
                          const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
   if (tokens->vocabulary_size() != o.vocabulary_size) {
-    misuse("{}: holds tokens of {} with {} ids, but the model's vocabulary_size is {}", tokens->path().string(),
+    misuse("{}: holds tokens of {} with {} ids, but the model's vocabulary_size is {}", tokens->name(),
            tokens->tokenizer_name(), tokens->vocabulary_size(), o.vocabulary_size);
   }
   const at::NoGradGuard no_grad;

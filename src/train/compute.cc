@@ -1,6 +1,7 @@
 #include "headroom/train/compute.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include <algorithm>
@@ -57,6 +58,10 @@ config::Precision resolve(config::Precision precision, at::Device device) {
   }
   const bool gains = !device.is_cpu() || cpu_has("amx_bf16") || cpu_has("avx512_bf16");
   return gains ? config::Precision::bf16 : config::Precision::fp32;
+}
+
+void set_threads(std::int64_t threads) {
+  at::set_num_threads(threads > 0 ? static_cast<int>(threads) : physical_cores());
 }
 
 nn::Context make_context(const config::TrainOptions& options, at::Device device) {

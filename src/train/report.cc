@@ -93,6 +93,15 @@ double Report::train_loss() const {
   return 0.0;
 }
 
+double Report::first_loss() const {
+  for (const Json& line : metrics_.history()) {
+    if (line.contains("loss") && line.at("loss").is_number()) {
+      return line.at("loss").get<double>();
+    }
+  }
+  return 0.0;
+}
+
 std::vector<ValidationPoint> Report::validations() const {
   std::vector<ValidationPoint> points;
   for (const Json& line : metrics_.history()) {

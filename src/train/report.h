@@ -36,6 +36,7 @@ class Report {
 
   // The last logged mean loss, 0 before any; all validations so far.
   double train_loss() const;
+  double first_loss() const;  // of the first interval; 0 before any
   std::vector<ValidationPoint> validations() const;
 
  private:

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/core/log.h"
 
 namespace headroom::train {
@@ -13,20 +14,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens", "train.seed", "train.optimizer",
                                        "data.batching"};
-
-// Files under construction when a process was killed: nobody else writes here while the folder is locked.
-void remove_leftovers(const fs::path& folder) {
-  std::error_code error;
-  std::vector<fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().filename().string().find(".tmp-") != std::string::npos && entry.is_regular_file(error)) {
-      found.push_back(entry.path());
-    }
-  }
-  for (const fs::path& path : found) {
-    fs::remove(path, error);
-  }
-}
 
 }  // namespace
 

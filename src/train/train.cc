@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -13,6 +14,8 @@
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
+#include "headroom/cost/memory.h"
+#include "headroom/data/text.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/compute.h"
@@ -45,8 +48,34 @@ config::Config settle(config::Config config, const std::optional<Past>& past) {
   return config;
 }
 
-void set_threads(std::int64_t threads) {
-  at::set_num_threads(threads > 0 ? static_cast<int>(threads) : physical_cores());
+// The training data by name and, where it is not what the recipe is for, that.
+std::string corpus_of(const config::Config& config) {
+  const bool its_own = config.made_for.empty() || !config.data.train.empty();
+  return data::corpus_name(config.data, data::Part::train) +
+         (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
+}
+
+// Refuses a run that the system would end for want of memory.
+void check_memory(const config::Config& config) {
+  const cost::StepMemory needed = cost::step_memory(config);
+  const std::int64_t there = memory_limit_bytes();
+  const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+  if (there > 0 && needed.total > there && resolve(config.train.device).is_cpu()) {
+    misuse(
+        "train: a step needs at least {} of memory (parameters {}, gradients {}, optimizer {}, activations {}), but "
+        "there are {}: try a smaller model or train.batch_size, or a larger train.accumulate",
+        text(needed.total), text(needed.parameters), text(needed.gradients), text(needed.moments),
+        text(needed.activations), text(there));
+  }
+}
+
+void warn_of_seen_data(const config::DataOptions& data) {
+  for (const std::string& file : data.validation) {
+    if (std::find(data.train.begin(), data.train.end(), file) != data.train.end()) {
+      log_warning("data.validation: {} is training data too: what is measured there says nothing of unseen data", file);
+      return;
+    }
+  }
 }
 
 std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past) {
@@ -70,10 +99,12 @@ class Run {
         saved_(past ? past->file : fs::path()),
         saved_step_(past ? past->checkpoint.step : -1) {
     data_.training->seek(state_.position);
-    write_text_file(folder_ / "config.toml", config::to_toml(config_));
-    log_info("{}: {} parameters, {}, {} products on {}, {} threads", request.title,
-             format_count(static_cast<double>(model_->parameters().count())), data_.training->identity(),
-             config::name_of(config_.train.precision), model_->device().str(), at::get_num_threads());
+    write_text_file(folder_ / "config.toml", config::to_toml(config_, /*sources=*/true));
+    log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} threads", request.title,
+             format_count(static_cast<double>(model_->parameters().count())),
+             format_bytes(static_cast<double>(cost::step_memory(config_).total)), corpus_of(config_),
+             data_.training->identity(), config::name_of(config_.train.precision), model_->device().str(),
+             at::get_num_threads());
     report_.emplace(Report::Place{folder_, request.title, state_.step, config_.train.steps}, task_.figures());
   }
 
@@ -95,6 +126,7 @@ class Run {
     save();
     if (!interrupted()) {
       validate();
+      remark();
     }
     return result();
   }
@@ -175,6 +207,22 @@ class Run {
     saved_step_ = state_.step;
   }
 
+  // A model that has learnt nothing, or unlearnt it, is said to have.
+  void remark() const {
+    constexpr double kChance = 1.01;  // of two means over a few batches
+    const config::ModelOptions& o = config_.model;
+    const double guessing = std::log(static_cast<double>(o.has_classes() ? o.n_classes : o.vocabulary_size));
+    const double loss = report_->train_loss(), first = report_->first_loss();
+    const std::string advice = "try a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm";
+    if (loss > kChance * guessing) {
+      log_warning("the run diverged: its last training loss {:.4g} is above {:.4g}, that of guessing; {}", loss,
+                  guessing, advice);
+    } else if (loss > kChance * first) {
+      log_warning("the run diverged: its last training loss {:.4g} is above its first, {:.4g}; {}", loss, first,
+                  advice);
+    }
+  }
+
   [[noreturn]] void refuse(std::string_view what, std::int64_t step) const {
     throw DivergedError(fmt::format(
         "train: {} at step {}: training stopped; the last good checkpoint is {}; try a lower train.learning_rate, "
@@ -214,14 +262,17 @@ class Run {
 
 TrainResult train(const TrainRequest& request) {
   config::check(request.config, "train");
+  warn_of_seen_data(request.config.data);
   const tasks::Task& task = tasks::task_for(request.config.model, "train");
   const FolderLock lock(request.out);
   std::optional<Past> past = open_run(request);
   config::Config config = settle(request.config, past);
+  check_memory(config);
   tasks::TaskData data = task.open(config, request.cache);
   if (config.vocabulary_follows_tokenizer && data.tokenizer != nullptr) {
     config.model.vocabulary_size = data.tokenizer->vocabulary_size() + config::special_tokens(config.model.kind);
     config::check(config, "train");
+    check_memory(config);
   }
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "headroom/cost/cost.h"
+#include "headroom/cost/memory.h"
 #include "recipes.h"
 
 namespace headroom::cost {
@@ -30,6 +31,7 @@ TEST_F(Report, CostJsonHasTheContractsKeys) {
   const config::Config config = recipe("switchhead/wt103_47m");
   const Json json = cost_json("small", config);
   const ExecutedCost executed = executed_cost(config.model, 64);
+  const StepMemory memory = step_memory(config);
   EXPECT_EQ(json, Json({{"name", "small"},
                         {"parameters", 47'247'416},
                         {"attention_macs", 170'364'928},
@@ -39,7 +41,13 @@ TEST_F(Report, CostJsonHasTheContractsKeys) {
                           {"mlp_macs", executed.mlp_macs},
                           {"head_macs", executed.head_macs},
                           {"step_macs", executed.step_macs}}},
-                        {"decoding_cache_numbers", 16 * 512 * 2 * 2 * 76}}));
+                        {"decoding_cache_numbers", 16 * 512 * 2 * 2 * 76},
+                        {"step_memory",
+                         {{"parameters", 4 * 47'247'416},
+                          {"gradients", 4 * 47'247'416},
+                          {"moments", 8 * 47'247'416},
+                          {"activations", memory.activations},
+                          {"total", memory.total}}}}));
 }
 
 TEST_F(Report, CostTableIsAligned) {

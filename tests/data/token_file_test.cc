@@ -35,6 +35,35 @@ TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
   EXPECT_TRUE(is_token_file("x.tokens") && is_token_file("*.safetensors") && !is_token_file("tokens.txt"));
 }
 
+TEST_F(TokenFileTest, SaysWhatTheTokenizerLost) {
+  const auto words = write_words("a b c\n", "known.tokens");
+  write_token_file(*open_text({write("other.txt", "a bee c\nsea\n")}, {}), *words, at("other.tokens"));
+  const TokenFile known(at("known.tokens")), other(at("other.tokens"), "other.txt");
+  EXPECT_EQ(known.unknown()->tokens, 0);
+  EXPECT_EQ(other.unknown()->tokens, 2);
+  EXPECT_EQ(other.unknown()->bytes, 6);
+  EXPECT_EQ(other.name(), "other.txt");
+  EXPECT_EQ(known.name(), at("known.tokens"));
+  join_token_files({at("known.tokens"), at("other.tokens"), at("other.tokens")}, at("joined.tokens"));
+  EXPECT_EQ(TokenFile(at("joined.tokens")).unknown()->bytes, 12);
+
+  // A file of an earlier version: words may be lost, and nobody counted.
+  const SafetensorsFile stored(at("other.tokens"));
+  SafetensorsWriter writer;
+  for (const auto& [name, tensor] : stored.tensors()) {
+    writer.add(name, tensor.dtype, tensor.shape, tensor.data);
+  }
+  for (const auto& [key, value] : stored.metadata()) {
+    if (!key.starts_with("unknown_")) {
+      writer.set_metadata(key, value);
+    }
+  }
+  writer.write(at("earlier.tokens"));
+  EXPECT_FALSE(TokenFile(at("earlier.tokens")).unknown());
+  join_token_files({at("known.tokens"), at("earlier.tokens")}, at("joined.tokens"));
+  EXPECT_FALSE(TokenFile(at("joined.tokens")).unknown());
+}
+
 TEST_F(TokenFileTest, ALargeVocabularyTakesFourBytes) {
   std::string text;
   for (int i = 0; i < 70000; ++i) {

@@ -59,6 +59,21 @@ TEST_F(TokenizerTest, FewerBytesAreThoseOfTheText) {
   expect_saved(*spare);
 }
 
+TEST_F(TokenizerTest, KnowsWhatOfATextItLoses) {
+  const auto lost = [](const Tokenizer& tokenizer, std::string_view text) {
+    const Unknown unknown = tokenizer.unknown(text);
+    return std::pair(unknown.tokens, unknown.bytes);
+  };
+  using Pair = std::pair<std::int64_t, std::int64_t>;
+  const auto words = train({.kind = TokenizerKind::words, .vocabulary_size = 0}, "the cat\n");
+  EXPECT_EQ(lost(*words, "the cat the\n\n"), Pair(0, 0));
+  EXPECT_EQ(lost(*words, "the d\u00f6g\nslept "), Pair(2, 4 + 5));
+  EXPECT_EQ(lost(*words, "<unk>"), Pair(0, 0)) << "as the papers' corpora have it";
+  const auto few = train({.kind = TokenizerKind::bytes, .vocabulary_size = 5}, "banana\n");
+  EXPECT_EQ(lost(*few, "bandana!\n"), Pair(2, 2));
+  EXPECT_EQ(lost(*train({.kind = TokenizerKind::bytes, .vocabulary_size = 256}, "a"), "\xff!"), Pair(0, 0));
+}
+
 TEST_F(TokenizerTest, WordsAreOrderedByTheirNumber) {
   const std::string text = "the cat sat on the mat\n\n  the\tcat \n<unk> b a\n";
   const auto tokenizer = train({.kind = TokenizerKind::words, .vocabulary_size = 0}, text);

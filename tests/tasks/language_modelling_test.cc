@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <numbers>
 #include <set>
 
@@ -84,6 +85,28 @@ TEST(EvaluateText, ReadsTheBeginningWhereThatIsEnough) {
   const Evaluation part = evaluate_text(model, all, {.batch_size = 4, .most_tokens = 300});
   EXPECT_EQ(part.tokens, 300);
   EXPECT_NEAR(part.figures.at("loss"), evaluate_text(model, beginning, {}).figures.at("loss"), 1e-5);
+}
+
+// The model is asked to expect an unknown word, no more: what that leaves open counts as if guessed byte by byte.
+TEST(EvaluateText, BitsPerByteCountUnknownWords) {
+  const tiny::Folder folder;
+  const auto words = data::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\nhead\n", "test");
+  std::string text;
+  for (int i = 0; i < 10; ++i) {
+    text += "head room doors\n";
+  }
+  std::ofstream(folder / "text.txt") << text;
+  data::write_token_file(*data::open_text({(folder / "text.txt").string()}, {}), *words, folder / "text.tokens");
+  const auto tokens = std::make_shared<const data::TokenFile>(folder / "text.tokens");
+  ASSERT_EQ(tokens->size(), 40);
+  config::ModelOptions options = tiny::config().model;
+  options.vocabulary_size = 4;
+  const Evaluation result = evaluate_text(models::LanguageModel(options, 5), tokens, {});
+  EXPECT_DOUBLE_EQ(result.figures.at("unknown_share"), 0.25);
+  const double share = 39.0 / 40.0, spelling = 8.0 * 5.0 * 10.0 * share;
+  const double bits = result.figures.at("loss") * 39.0 / std::numbers::ln2 + spelling;
+  EXPECT_NEAR(result.figures.at("bits_per_byte"), bits / (static_cast<double>(text.size()) * share), 1e-6);
+  EXPECT_GT(result.figures.at("bits_per_byte"), 40.0 / 16.0);
 }
 
 TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {

@@ -16,7 +16,7 @@ namespace headroom::cost {
 using NamedConfig = std::pair<std::string, config::Config>;
 
 // {name, parameters, attention_macs, attention_memory, executed: {attention_macs, mlp_macs, head_macs, step_macs},
-// decoding_cache_numbers (cache.h)}:
+// decoding_cache_numbers (cache.h), step_memory: {parameters, gradients, moments, activations, total} (memory.h)}:
 // paper accounting per layer and sequence, executed accounting of the whole model (cost.h), with a step of
 // config.train.batch_size sequences.
 Json cost_json(std::string_view name, const config::Config& config);

@@ -39,6 +39,11 @@ std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string
 
 enum class Part { train, validation };
 
+// What messages call the data of one part: its files, what is generated, "the built-in corpus".
+std::string corpus_name(const config::DataOptions& options, Part part);
+// "a.txt", "a.txt and 3 more".
+std::string named_together(const std::vector<std::string>& files);
+
 // The corpus that is always there: the Python sources and C++ headers of the installed torch (folder
 // $HEADROOM_TORCH_DIR, else the one that Headroom was built with). Of the files sorted by name, every 20th is for
 // validation; of those, as many of at most 128 KiB are used as make up 1 MiB. Inside a part they stand in the order of

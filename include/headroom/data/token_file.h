@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,18 +16,22 @@ namespace headroom::data {
 
 // A safetensors file. Tensors: "tokens" [n], U16 where the vocabulary has at most 65536 ids, else I32; "tokenizer"
 // [bytes] U8, Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name, tokenizer_kind,
-// vocabulary_size, text_bytes. So a prepared file alone is enough to train from.
+// vocabulary_size, text_bytes, unknown_tokens, unknown_bytes. So a prepared file alone is enough to train from.
 class TokenFile {
  public:
   // Maps and checks the file: format, dtype, metadata, at least one token. Ids are checked against `vocabulary_size`
-  // as they are read. Throws MisuseError naming the file.
-  explicit TokenFile(const std::filesystem::path& path);
+  // as they are read. Throws MisuseError naming the file. `name`: what messages call the text, where it is not the
+  // user who named this file.
+  explicit TokenFile(const std::filesystem::path& path, std::string name = {});
 
   std::int64_t size() const { return size_; }              // tokens
   std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes that these tokens encode
+  // What the tokenizer lost of the text; nothing where the file, being of an earlier version, does not say.
+  const std::optional<Unknown>& unknown() const { return unknown_; }
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::filesystem::path& path() const { return file_.path(); }
+  const std::string& name() const { return name_; }
   // Copies tokens [begin, begin+count) to `out`. Throws MisuseError for an id outside the vocabulary, Error for a
   // range outside the file.
   void copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const;
@@ -37,12 +42,13 @@ class TokenFile {
   SafetensorsFile file_;
   const StoredTensor* tokens_;
   std::int64_t size_ = 0, text_bytes_ = 0, vocabulary_size_ = 0;
-  std::string tokenizer_name_;
+  std::optional<Unknown> unknown_;
+  std::string tokenizer_name_, name_;
 };
 
 // Encodes `text` from its beginning to a token file with several threads, holding only a few blocks at a time; shows
 // progress. The file does not depend on the number of threads (0: all physical cores). Throws MisuseError when no
-// token comes out, Error on Ctrl-C; no file is left then.
+// token comes out, InterruptedError on Ctrl-C; no file is left then.
 void write_token_file(TextSource& text, const Tokenizer& tokenizer, const std::filesystem::path& path, int threads = 0);
 
 // Joins token files of one tokenizer to one. Throws MisuseError naming both when two tokenizers differ.
@@ -56,6 +62,7 @@ bool is_token_file(const std::string& path);
 struct PreparedData {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::filesystem::path train, validation;
+  std::string train_name, validation_name;  // what messages call them: the user's files, not those kept
 };
 
 // The tokenizer is that of the file `tokenizer.model`, else that of the token files among data.train and

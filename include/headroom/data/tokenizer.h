@@ -17,6 +17,12 @@ namespace headroom::data {
 
 class TextSource;
 
+// What a text holds that a tokenizer has no spelling for.
+struct Unknown {
+  std::int64_t tokens = 0;  // ids that stand for it
+  std::int64_t bytes = 0;   // of the text
+};
+
 // Encoding and decoding may be called from several threads at once.
 //
 // bytes: an id a byte; with a vocabulary of less than 256 only the byte values that the training text held (Enwik8 has
@@ -47,6 +53,9 @@ class Tokenizer {
   // How many bytes in front of `text`, which ends at a line end, may be encoded apart from the rest and from whatever
   // follows, and give the same ids: all where lines are encoded one by one.
   virtual std::size_t separable(std::string_view text) const { return text.size(); }
+  // What encode() of the same text loses: words outside the vocabulary, byte values that share an id, characters that
+  // a SentencePiece model from elsewhere has neither pieces nor bytes for.
+  virtual Unknown unknown(std::string_view /*text*/) const { return {}; }
   // Throws MisuseError for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
   // What begins and ends a sentence that is translated: SentencePiece's <s> and </s>, which no text gives. -1: there is

@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,5 +28,8 @@ config::Precision resolve(config::Precision precision, at::Device device);
 // the products, bf16 or the parameters' own fp32. Parameters, optimizer state, norms, softmax and losses are fp32 in
 // both.
 nn::Context make_context(const config::TrainOptions& options, at::Device device);
+
+// The threads that train.threads or --threads names, 0: one a physical core, for all that is computed from now on.
+void set_threads(std::int64_t threads);
 
 }  // namespace headroom::train

@@ -1,3 +1,5 @@
+#include <ATen/Parallel.h>
+
 #include <utility>
 
 #include "engine.h"
@@ -23,6 +25,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   }
   const at::Device device = train::resolve(command.device);
   const RunModel run = open_run_model(command.model, command.average, command.decoding);
+  use_threads(run, request);
   const eval::Checkpoint& checkpoint = run.checkpoint;
   const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
   catch_interrupts();
@@ -65,6 +68,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
   }
   const at::Device device = train::resolve(command.device);
   RunModel run = open_run_model(command.model, command.average, command.decoding);
+  use_threads(run, request);
   eval::Checkpoint& checkpoint = run.checkpoint;
   checkpoint.config.data.skip_bad_rows |= command.skip_bad_rows;
   if (command.stride > 0 && checkpoint.config.model.kind != config::ModelKind::language_model) {
@@ -102,6 +106,8 @@ int run(const Evaluate& command, const EngineRequest& request) {
   document["seconds"] = result.seconds;
   document["checkpoint"] = run.name;
   document["step"] = checkpoint.step;
+  document["threads"] = at::get_num_threads();
+  document["precision"] = config::name_of(train::resolve(checkpoint.config.train.precision, device));
   request.output.document(document);
   return 0;
 }

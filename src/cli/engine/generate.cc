@@ -76,6 +76,7 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
 int run(const Generate& command, const EngineRequest& request) {
   const at::Device device = train::resolve(command.device);
   const RunModel run = open_run_model(command.model, command.average, command.decoding);
+  use_threads(run, request);
   const nn::Context context = train::make_context(run.checkpoint.config.train, device);
   const std::unique_ptr<models::Model> model = eval::build_writer(run.checkpoint, device, context);
   const Writer writer{.checkpoint = run.checkpoint, .model = *model, .context = context};

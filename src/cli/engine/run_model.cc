@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "headroom/train/compute.h"
+
 namespace headroom::cli {
 
 RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding) {
@@ -18,6 +20,10 @@ RunModel open_run_model(const std::string& run, std::int64_t average, const Deco
   o.beam = decoding.beam.value_or(o.beam);
   o.length_penalty = decoding.length_penalty.value_or(o.length_penalty);
   return model;
+}
+
+void use_threads(const RunModel& run, const EngineRequest& request) {
+  train::set_threads(request.threads > 0 ? request.threads : run.checkpoint.config.train.threads);
 }
 
 }  // namespace headroom::cli

@@ -19,4 +19,7 @@ struct RunModel {
 // settings. Throws MisuseError.
 RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding);
 
+// From now on as many threads as the request says or, where it does not, the run.
+void use_threads(const RunModel& run, const EngineRequest& request);
+
 }  // namespace headroom::cli
