@@ -36,6 +36,7 @@ usage: ./run.sh COMMAND
   test [ARGS...]    every test; ARGS go to ctest (-R core)
   bench [NAME...]   benchmarks against their yardsticks
   setup             only set up: system packages, .env/ with torch, build/
+  install           set up, and put `headroom` into ~/.local/bin, with completion for bash, zsh and fish and a man page
   format [--check]  clang-format over the sources; --check only says what is not in form
   lint [FILE...]    clang-tidy over FILEs of the repository, or over the floors without torch
 
@@ -150,8 +151,23 @@ setup() {
     : >"$build/building"
     build headroom headroom_engine 9>&-
     mv "$build/building" "$build/built"
-    say "setup: done"
+    say "setup: done; ./run.sh install puts headroom into your PATH"
   ) 9>"$here/build/lock"
+}
+
+# A link to the program that is built here, and what shells and man look for, below ~/.local.
+install_for_user() {
+  local program=$build/bin/headroom bin=$HOME/.local/bin data=${XDG_DATA_HOME:-$HOME/.local/share}
+  mkdir -p "$bin" "$data"/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,man/man1}
+  ln -sfn "$program" "$bin/headroom"
+  "$program" completion bash >"$data/bash-completion/completions/headroom"
+  "$program" completion zsh >"$data/zsh/site-functions/_headroom"
+  "$program" completion fish >"$data/fish/vendor_completions.d/headroom.fish"
+  "$program" man >"$data/man/man1/headroom.1"
+  say "install: $bin/headroom -> $program"
+  say "install: completion for bash, zsh and fish, and headroom(1), below $data"
+  [[ :$PATH: == *:$bin:* ]] || say "install: $bin is not in PATH yet: export PATH=\"$bin:\$PATH\""
+  say "install: zsh looks there after: fpath+=($data/zsh/site-functions), before compinit"
 }
 
 run_tests() {
@@ -199,6 +215,10 @@ lint() {
 case ${1:-help} in
   setup)
     setup
+    ;;
+  install)
+    setup
+    install_for_user
     ;;
   headroom)
     setup

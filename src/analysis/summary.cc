@@ -134,7 +134,7 @@ std::vector<std::string> remarks(const CompareResult& result) {
     sentences.push_back(fmt::format("Times and memory were measured differently: {}.", enumerated(machines)));
   }
   // The runs' data and tokenizer are the same: what one knows they all know.
-  const double unknown = runs.empty() ? 0.0 : tasks::figure(runs[0].result().figures(), "unknown_share");
+  const double unknown = result.runs.empty() ? 0.0 : tasks::figure(result.runs[0].result().figures(), "unknown_share");
   if (unknown > 0.0) {
     sentences.push_back(fmt::format(
         "{:.2g}% of the validation tokens are words that the tokenizer does not know: perplexity asks no more than to "

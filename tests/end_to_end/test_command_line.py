@@ -11,7 +11,7 @@ import train_runs
 
 COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "report", "demo", "cost", "match", "recipes",
             "tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor",
-            "checkpoint info", "checkpoint export", "import"]
+            "checkpoint info", "checkpoint export", "import", "completion", "man"]
 
 
 def test_help_lists_the_commands(headroom):

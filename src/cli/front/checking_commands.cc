@@ -46,7 +46,7 @@ void add_bench(Program& program) {
   command.add_flag("--list", options->list, "say what there is");
   command.add_option("--repeats", options->repeats, "timed runs; the median counts")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1'000'000).description(""))
+      ->check(whole_number(1, 1'000'000))
       ->type_name("N");
   command.add_option("--precision", options->precision, "where a benchmark has both")
       ->capture_default_str()

@@ -7,9 +7,12 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
+#include "headroom/core/printable.h"
+#include "headroom/core/system.h"
 #include "headroom/data/text.h"
 #include "headroom/data/token_file.h"
 #include "headroom/data/tokenizer.h"
+#include "headroom/data/utf8.h"
 #include "program.h"
 
 namespace headroom::cli {
@@ -42,6 +45,31 @@ struct TokenizerTrain {
   std::string kind = "sentencepiece", out;
 };
 
+// A sentence about keys of a config, about the options that stand for them here.
+std::string about_options(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kOptions[] = {
+      {"tokenizer.vocabulary_size", "--vocabulary-size"},
+      {"tokenizer.character_coverage", "--character-coverage"},
+      {"data.json_field", "--json-field"}};
+  for (const auto& [key, option] : kOptions) {
+    for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at)) {
+      text.replace(at, key.size(), option);
+    }
+  }
+  return text;
+}
+
+// Runs `work`, whose errors speak of this command.
+template <class Work>
+int with_options_named(std::string_view command, Work&& work) {
+  try {
+    return work();
+  } catch (const MisuseError& error) {
+    const std::string text = about_options(error.what());
+    throw MisuseError(text.starts_with("--") ? fmt::format("{}: {}", command, text) : text);
+  }
+}
+
 int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
   for (const auto& [kind, name] : config::Names<config::TokenizerKind>::kNames) {
     if (name == command.kind) {
@@ -51,9 +79,14 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
   command.options.vocabulary_size = command.vocabulary_size.value_or(command.kind == "sentencepiece" ? 8000
                                                                      : command.kind == "bytes"       ? 256
                                                                                                      : 0);
+  if (command.options.kind == config::TokenizerKind::bytes && command.options.vocabulary_size > config::kByteValues) {
+    misuse("tokenizer train: --vocabulary-size: must be at most {} with --kind bytes, got {}", config::kByteValues,
+           command.options.vocabulary_size);
+  }
+  catch_interrupts();
   const std::unique_ptr<data::Tokenizer> tokenizer = data::train_tokenizer(command.options, *command.input.open());
   data::save_tokenizer(*tokenizer, command.out);
-  output.text(fmt::format("{}: {}, {} ids\n", command.out, tokenizer->name(), tokenizer->vocabulary_size()));
+  output.text(fmt::format("{}: {}, {} ids\n", printable(command.out), tokenizer->name(), tokenizer->vocabulary_size()));
   output.document(
       {{"file", command.out}, {"tokenizer", tokenizer->name()}, {"vocabulary_size", tokenizer->vocabulary_size()}});
   return 0;
@@ -61,11 +94,13 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
 
 void add_tokenizer_train(Program& program, CLI::App& group) {
   auto options = std::make_shared<TokenizerTrain>();
-  CLI::App& command = program.add(group, "train", "Make a tokenizer from text.",
-                                  "headroom tokenizer train book.txt --vocabulary-size 4000 --out book.tokenizer",
-                                  [&program, options] { return run_tokenizer_train(*options, program.output()); });
+  CLI::App& command = program.add(
+      group, "train", "Make a tokenizer from text.",
+      "headroom tokenizer train book.txt --vocabulary-size 4000 --out book.tokenizer", [&program, options] {
+        return with_options_named("tokenizer train", [&] { return run_tokenizer_train(*options, program.output()); });
+      });
   add_input(command, options->input);
-  command.add_option("--out", options->out, "file to write")->required()->type_name("FILE");
+  command.add_option("--out", options->out, "file to write")->required()->check(a_path())->type_name("FILE");
   command.add_option("--kind", options->kind, "what becomes an id")
       ->capture_default_str()
       ->check(CLI::IsMember({"bytes", "sentencepiece", "words"}).description(""))
@@ -73,7 +108,15 @@ void add_tokenizer_train(Program& program, CLI::App& group) {
   command
       .add_option("--vocabulary-size", options->vocabulary_size,
                   "sentencepiece: pieces (default: 8000); words: most frequent kept (default: all)")
+      ->check(whole_number(1, INT32_MAX))
       ->type_name("N");
+  command
+      .add_option("--character-coverage", options->options.character_coverage,
+                  "sentencepiece: share of the text's characters that get a piece of their own, the others being "
+                  "spelled in bytes; less where there are thousands of them, as in Chinese or Japanese")
+      ->capture_default_str()
+      ->check(number(0.9, 1.0))
+      ->type_name("X");
   command.add_flag("--keep-whitespace", options->options.keep_whitespace,
                    "sentencepiece: blanks and line ends survive a round trip");
 }
@@ -83,14 +126,17 @@ void add_tokenizer_encode(Program& program, CLI::App& group) {
     std::string tokenizer, text;
   };
   auto options = std::make_shared<Options>();
-  CLI::App& command = program.add(group, "encode", "Text to ids.",
-                                  "headroom tokenizer encode book.tokenizer \"It was\"", [&program, options] {
-                                    const auto tokenizer = data::load_tokenizer(options->tokenizer);
-                                    const std::vector<std::int32_t> ids = tokenizer->encode(options->text);
-                                    program.output().text(fmt::format("{}\n", fmt::join(ids, " ")));
-                                    program.output().document({{"ids", ids}, {"tokenizer", tokenizer->name()}});
-                                    return 0;
-                                  });
+  CLI::App& command = program.add(
+      group, "encode", "Text to ids.", "headroom tokenizer encode book.tokenizer \"It was\"", [&program, options] {
+        if (!data::is_utf8(options->text)) {
+          misuse("tokenizer encode: TEXT must be valid UTF-8, got \"{}\"", printable(options->text));
+        }
+        const auto tokenizer = data::load_tokenizer(options->tokenizer);
+        const std::vector<std::int32_t> ids = tokenizer->encode(options->text);
+        program.output().text(fmt::format("{}\n", fmt::join(ids, " ")));
+        program.output().document({{"ids", ids}, {"tokenizer", tokenizer->name()}});
+        return 0;
+      });
   command
       .add_option("TOKENIZER", options->tokenizer,
                   "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or "
@@ -120,7 +166,7 @@ void add_tokenizer_decode(Program& program, CLI::App& group) {
                   "their folder")
       ->required()
       ->type_name("");
-  command.add_option("ID", options->ids, "ids")->required()->type_name("");
+  command.add_option("ID", options->ids, "ids")->required()->check(whole_number(0, INT32_MAX))->type_name("");
 }
 
 struct Prepare {
@@ -130,13 +176,14 @@ struct Prepare {
 
 int run_prepare(const Prepare& command, const Output& output) {
   if (!data::is_token_file(command.out)) {
-    misuse("data prepare: --out: must end in .tokens or .safetensors, got {}", command.out);
+    misuse("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
   }
+  catch_interrupts();
   const std::unique_ptr<data::Tokenizer> tokenizer = data::load_tokenizer(command.tokenizer);
   data::write_token_file(*command.input.open(), *tokenizer, command.out);
   const data::TokenFile file(command.out);
-  output.text(fmt::format("{}: {} tokens of {} bytes of text, {}\n", command.out, file.size(), file.text_bytes(),
-                          file.tokenizer_name()));
+  output.text(fmt::format("{}: {} tokens of {} bytes of text, {}\n", printable(command.out), file.size(),
+                          file.text_bytes(), printable(file.tokenizer_name())));
   output.document({{"file", command.out},
                    {"tokens", file.size()},
                    {"text_bytes", file.text_bytes()},
@@ -147,9 +194,11 @@ int run_prepare(const Prepare& command, const Output& output) {
 
 void add_prepare(Program& program, CLI::App& group) {
   auto options = std::make_shared<Prepare>();
-  CLI::App& command = program.add(group, "prepare", "Encode text once, to a token file that configs can name.",
-                                  "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens",
-                                  [&program, options] { return run_prepare(*options, program.output()); });
+  CLI::App& command =
+      program.add(group, "prepare", "Encode text once, to a token file that configs can name.",
+                  "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens", [&program, options] {
+                    return with_options_named("data prepare", [&] { return run_prepare(*options, program.output()); });
+                  });
   add_input(command, options->input);
   command
       .add_option("--tokenizer", options->tokenizer,
@@ -157,7 +206,7 @@ void add_prepare(Program& program, CLI::App& group) {
                   "their folder")
       ->required()
       ->type_name("FILE");
-  command.add_option("--out", options->out, "token file to write")->required()->type_name("FILE");
+  command.add_option("--out", options->out, "token file to write")->required()->check(a_path())->type_name("FILE");
 }
 
 }  // namespace

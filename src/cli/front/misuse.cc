@@ -1,5 +1,6 @@
 // A mistyped command line, told in one line.
 #include "headroom/core/nearest.h"
+#include "headroom/core/printable.h"
 #include "program.h"
 
 namespace headroom::cli {
@@ -50,18 +51,18 @@ std::string what_is_wrong(const CLI::App& command, const CLI::App& root, const C
   const std::vector<std::string> rest = root.remaining(true);
   if (!rest.empty() && rest.front().starts_with("-")) {
     const std::string option = rest.front().substr(0, rest.front().find('='));
-    return "unknown option " + option + meant(option, options_of(&command));
+    return "unknown option " + printable(option) + meant(option, options_of(&command));
   }
   if (!rest.empty() && !commands.empty()) {
-    return "unknown command " + rest.front() + meant(rest.front(), names_of(commands));
+    return "unknown command " + printable(rest.front()) + meant(rest.front(), names_of(commands));
   }
   if (!rest.empty()) {
-    return "unexpected argument " + rest.front();
+    return "unexpected argument " + printable(rest.front());
   }
   if (!commands.empty() && command.get_subcommands().empty()) {
     return "a command is required";
   }
-  return lower_first(error.what());
+  return printable(lower_first(error.what()), 400);
 }
 
 }  // namespace
@@ -82,6 +83,7 @@ std::string describe_misuse(const CLI::App& root, const CLI::ParseError& error) 
 }
 
 std::string one_line(std::string_view text) {
+  constexpr std::size_t kLongestLine = 4000;
   std::string line;
   for (const char c : text) {
     if (c != '\n' && c != '\r') {
@@ -93,7 +95,7 @@ std::string one_line(std::string_view text) {
   while (!line.empty() && line.back() == ' ') {
     line.pop_back();
   }
-  return line;
+  return printable(line, kLongestLine);
 }
 
 }  // namespace headroom::cli

@@ -3,18 +3,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <new>
 
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
+#include "headroom/core/printable.h"
 
 namespace headroom::cli {
 
 namespace {
 
-constexpr int kDone = 0, kFailed = 1, kMisused = 2;
+constexpr int kDone = 0, kFailed = 1, kMisused = 2, kInterrupted = 130;
 
 int complain(std::string_view what, int status) {
   // Where nobody hears it, the status has to say it alone.
@@ -60,6 +62,7 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
   add_data_commands(*this);
   add_checking_commands(*this);
   add_checkpoint_commands(*this);
+  add_help_commands(*this);
 }
 
 CLI::App& Program::add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,
@@ -85,7 +88,7 @@ void Program::add_shared(CLI::App& command) {
 
 void Program::add_threads(CLI::App& command) {
   command.add_option("--threads", threads_, "threads to compute with (default: all physical cores)")
-      ->check(CLI::Range(1, 4096).description(""))
+      ->check(whole_number(1, 4096))
       ->type_name("N");
 }
 
@@ -99,6 +102,38 @@ void add_set(CLI::App& command, std::vector<std::string>& set) {
   command.add_option("--set", set, "change a key of the config: train.steps=500 (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
+}
+
+CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
+  const auto refused = [low, high](const std::string& text) -> std::string {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) {
+      return {};
+    }
+    const bool bounded = high < std::numeric_limits<std::int64_t>::max();
+    return fmt::format("must be an integer {}, got {}",
+                       bounded ? fmt::format("from {} to {}", low, high) : fmt::format("of at least {}", low),
+                       printable(text));
+  };
+  return CLI::Validator(refused, "");
+}
+
+CLI::Validator number(double low, double high) {
+  const auto refused = [low, high](const std::string& text) -> std::string {
+    double value = 0.0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) {
+      return {};
+    }
+    return fmt::format("must be a number from {} to {}, got {}", low, high, printable(text));
+  };
+  return CLI::Validator(refused, "");
+}
+
+CLI::Validator a_path() {
+  return CLI::Validator([](const std::string& text) { return std::string(text.empty() ? "must not be empty" : ""); },
+                        "");
 }
 
 int Program::dispatch(int argc, const char* const* argv) {
@@ -142,6 +177,8 @@ int Program::run(int argc, const char* const* argv) {
     return kDone;
   } catch (const MisuseError& error) {
     return complain(error.what(), kMisused);
+  } catch (const InterruptedError& error) {
+    return complain(error.what(), kInterrupted);
   } catch (const std::bad_alloc&) {
     return complain("out of memory", kFailed);
   } catch (const std::exception& error) {

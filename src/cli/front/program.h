@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -54,11 +55,18 @@ void add_cost_commands(Program& program);        // cost, match, recipes
 void add_data_commands(Program& program);        // tokenizer, data
 void add_checking_commands(Program& program);    // golden, bench, doctor
 void add_checkpoint_commands(Program& program);  // checkpoint, import
+void add_help_commands(Program& program);        // completion, man
 
-// "--set key=value", any number of times.
 // --device, as train.device.
 void add_device(CLI::App& command, std::string& device);
+// "--set key=value", any number of times.
 void add_set(CLI::App& command, std::vector<std::string>& set);
+// Takes digits that make a whole number from `low` to `high`; the message names the interval and what was typed.
+CLI::Validator whole_number(std::int64_t low, std::int64_t high = std::numeric_limits<std::int64_t>::max());
+// Takes a number from `low` to `high`.
+CLI::Validator number(double low, double high);
+// A path that may not be empty.
+CLI::Validator a_path();
 
 // The command that the command line named.
 const CLI::App& innermost(const CLI::App& root);
@@ -66,7 +74,7 @@ const CLI::App& innermost(const CLI::App& root);
 // What is wrong with the command line, in one line: "train: unknown option --resum; did you mean --resume?"
 std::string describe_misuse(const CLI::App& root, const CLI::ParseError& error);
 
-// One line for stderr: line ends become blanks.
+// One line for stderr: line ends become blanks, and what a terminal would act on is spelled out (core/printable.h).
 std::string one_line(std::string_view text);
 
 }  // namespace headroom::cli

@@ -26,7 +26,9 @@ void add_train(Program& program) {
                     return program.engine<Train>(*options);
                   });
   command.add_option("CONFIG", options->config, "TOML file or recipe")->type_name("");
-  command.add_option("--out", options->out, "run folder (default: runs/<name of CONFIG>)")->type_name("DIR");
+  command.add_option("--out", options->out, "run folder (default: runs/<name of CONFIG>)")
+      ->check(a_path())
+      ->type_name("DIR");
   add_set(command, options->set);
   command.add_flag_callback(
       "--skip-bad-rows", [options] { options->set.emplace_back("data.skip_bad_rows=true"); },
@@ -39,7 +41,7 @@ void add_train(Program& program) {
 void add_average(CLI::App& command, std::int64_t& average) {
   command.add_option("--average", average, "take the mean of the run's newest N checkpoints")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20).description(""))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("N");
 }
 
@@ -48,32 +50,46 @@ void add_decoding(CLI::App& command, Decoding& decoding) {
       .add_option("--beam", decoding.beam,
                   "translation: beginnings kept side by side, 1: the likeliest token each time (default: the run's "
                   "decoding.beam)")
-      ->check(CLI::Range(1, 1024).description(""))
+      ->check(whole_number(1, 1024))
       ->type_name("N");
   command
       .add_option("--length-penalty", decoding.length_penalty,
                   "translation: power of the length that log-probabilities are divided by (default: the run's "
                   "decoding.length_penalty)")
-      ->check(CLI::Range(-10.0, 10.0).description(""))
+      ->check(number(-10.0, 10.0))
       ->type_name("X");
 }
 
 void add_evaluate(Program& program) {
-  auto options = std::make_shared<Evaluate>();
+  struct Options : Evaluate {
+    std::vector<std::string> more;  // what shells make of --data *.txt
+  };
+  auto options = std::make_shared<Options>();
   CLI::App& command = program.add(
       program.root(), "evaluate",
       "Measure a trained model: perplexity, accuracy, whatever it was trained for, or a test without training.",
       "headroom evaluate runs/first --data held_out.txt\n  headroom evaluate runs/first --task blimp --data "
       "blimp.tar.gz",
-      [&program, options] { return program.engine(*options); });
-  command.add_option("RUN", options->model, "run folder or checkpoint file")->required()->type_name("");
+      [&program, options] {
+        if (options->data.empty() && !options->more.empty()) {
+          misuse("evaluate: {}: files to evaluate on follow --data", options->more.front());
+        }
+        options->data.insert(options->data.end(), options->more.begin(), options->more.end());
+        return program.engine<Evaluate>(*options);
+      });
+  command.add_option("RUN", options->model, "run folder or checkpoint file")
+      ->required()
+      ->check(a_path())
+      ->type_name("");
   command
       .add_option(
           "--data", options->data,
           "files of the kind that the run was validated on, such as text, .gz, .jsonl, CSV or TSV, a prepared token "
           "file (default: the run's validation data)")
-      ->allow_extra_args(false)
+      ->allow_extra_args(false)  // they may stand before RUN
+      ->check(a_path())
       ->type_name("FILE");
+  command.add_option("FILE", options->more, "further files of --data")->check(a_path())->type_name("");
   command
       .add_option(
           "--task", options->task,
@@ -82,24 +98,25 @@ void add_evaluate(Program& program) {
       ->type_name("NAME");
   command.add_option("--shots", options->shots, "with --task: solved examples in front of each question")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1000).description(""))
+      ->check(whole_number(0, 1000))
       ->type_name("N");
   command
       .add_option("--stride", options->stride,
                   "on text: windows of the model's context that begin N tokens apart; 0: chunks that do not overlap")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 30).description(""))
+      ->check(whole_number(0, 1 << 30))
       ->type_name("N");
   command
       .add_option("--target", options->target,
                   "translation: files whose lines translate those of --data (without: --data is tab-separated)")
       ->allow_extra_args(false)
+      ->check(a_path())
       ->type_name("FILE");
   add_average(command, options->average);
   add_decoding(command, options->decoding);
   command.add_option("--batch-size", options->batch_size, "contiguous streams, examples or texts read side by side")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20).description(""))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   command.add_flag("--skip-bad-rows", options->skip_bad_rows,
                    "leave out rows of the data that cannot be used and say how many");
@@ -114,22 +131,32 @@ void add_generate(Program& program) {
                   "headroom generate runs/first --prompt \"def forward(\" --tokens 80 --temperature 0.8\n"
                   "  headroom generate runs/de-en --prompt \"Wo ist der Bahnhof?\" --beam 4",
                   [&program, options] { return program.engine(*options); });
-  command.add_option("RUN", options->model, "run folder or checkpoint file")->required()->type_name("");
+  command.add_option("RUN", options->model, "run folder or checkpoint file")
+      ->required()
+      ->check(a_path())
+      ->type_name("");
   command.add_option("--prompt", options->prompt, "the text to continue, or sentences to translate, one a line")
       ->required()
       ->type_name("TEXT");
-  command.add_option("--tokens", options->tokens, "tokens to add")->capture_default_str()->type_name("N");
+  command.add_option("--tokens", options->tokens, "tokens to add")
+      ->capture_default_str()
+      ->check(whole_number(0))
+      ->type_name("N");
   command.add_option("--temperature", options->temperature, "0: always the likeliest token")
       ->capture_default_str()
+      ->check(number(0.0, 1e6))
       ->type_name("X");
   command.add_option("--top-k", options->top_k, "draw from the k likeliest tokens; 0: from all")
       ->capture_default_str()
+      ->check(whole_number(0))
       ->type_name("K");
   command.add_option("--top-p", options->top_p, "draw from the fewest tokens that together reach this probability")
       ->capture_default_str()
+      ->check(number(1e-9, 1.0))
       ->type_name("P");
   command.add_option("--seed", options->seed, "the same seed gives the same text")
       ->capture_default_str()
+      ->check(whole_number(0))
       ->type_name("N");
   add_average(command, options->average);
   add_decoding(command, options->decoding);
@@ -157,7 +184,10 @@ void add_compare(Program& program) {
   command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is what the others are compared to")
       ->required()
       ->type_name("");
-  command.add_option("--out", options->out, "folder of the runs and the report")->required()->type_name("DIR");
+  command.add_option("--out", options->out, "folder of the runs and the report")
+      ->required()
+      ->check(a_path())
+      ->type_name("DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
   command
@@ -172,6 +202,7 @@ void add_compare(Program& program) {
       ->type_name("TEXT");
   command.add_option("--sample-tokens", options->sample_tokens, "length of a sample text")
       ->capture_default_str()
+      ->check(whole_number(0))
       ->type_name("N");
   program.add_threads(command);
 }
@@ -208,6 +239,7 @@ void add_demo(Program& program) {
       "headroom demo --out runs/demo", [&program, options] { return program.engine(*options); });
   command.add_option("--out", options->out, "folder of the runs and the report")
       ->capture_default_str()
+      ->check(a_path())
       ->type_name("DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);

@@ -1,0 +1,80 @@
+#include "command_tree.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace headroom::cli {
+
+namespace {
+
+// "a|b|c" names all there are, unless one of them stands for many ("cuda:N").
+std::vector<std::string> choices_of(const std::string& value) {
+  if (value.find('|') == std::string::npos) {
+    return {};
+  }
+  std::vector<std::string> choices;
+  std::istringstream words(value);
+  for (std::string word; std::getline(words, word, '|');) {
+    if (std::none_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
+      choices.push_back(word);
+    }
+  }
+  return choices;
+}
+
+OptionText described(const CLI::Option& option) {
+  OptionText text{.about = option.get_description(), .positional = !option.nonpositional()};
+  for (const std::string& name : option.get_snames()) {
+    text.names.push_back("-" + name);
+  }
+  for (const std::string& name : option.get_lnames()) {
+    text.names.push_back("--" + name);
+  }
+  if (text.positional) {
+    text.names = {option.get_name()};
+  }
+  const int most = option.get_items_expected_max();
+  if (most > 0) {
+    text.value = option.get_type_name().empty() ? "VALUE" : option.get_type_name();
+    text.choices = choices_of(text.value);
+    text.repeats = most >= CLI::detail::expected_max_vector_size;
+  }
+  return text;
+}
+
+void collect(const CLI::App& app, const std::vector<std::string>& path, std::vector<CommandText>& all) {
+  CommandText text{.path = path, .about = app.get_description(), .footer = app.get_footer()};
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_group().empty()) {  // else it is hidden
+      text.options.push_back(described(*option));
+    }
+  }
+  const std::vector<const CLI::App*> inner = app.get_subcommands([](const CLI::App*) { return true; });
+  for (const CLI::App* command : inner) {
+    text.inner.push_back(command->get_name());
+  }
+  all.push_back(std::move(text));
+  for (const CLI::App* command : inner) {
+    std::vector<std::string> below = path;
+    below.push_back(command->get_name());
+    collect(*command, below, all);
+  }
+}
+
+}  // namespace
+
+std::string joined(const std::vector<std::string>& words, const std::string& between) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : between) + word;
+  }
+  return text;
+}
+
+std::vector<CommandText> command_tree(const CLI::App& root) {
+  std::vector<CommandText> all;
+  collect(root, {}, all);
+  return all;
+}
+
+}  // namespace headroom::cli

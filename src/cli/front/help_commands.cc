@@ -1,0 +1,31 @@
+// completion, man: the command line told to shells and to man.
+#include <memory>
+
+#include "completion.h"
+#include "program.h"
+
+namespace headroom::cli {
+
+void add_help_commands(Program& program) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App& completion =
+      program.add(program.root(), "completion", "Print a script by which a shell completes commands and options.",
+                  "headroom completion bash > ~/.local/share/bash-completion/completions/headroom", [&program, shell] {
+                    const std::string script = completion_script(command_tree(program.root()), *shell);
+                    program.output().text(script);
+                    program.output().document({{"shell", *shell}, {"script", script}});
+                    return 0;
+                  });
+  completion.add_option("SHELL", *shell, "whose script")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""))
+      ->type_name("bash|zsh|fish");
+  program.add(program.root(), "man", "Print the manual page.", "headroom man | man -l -", [&program] {
+    const std::string page = manual_page(command_tree(program.root()), HEADROOM_VERSION);
+    program.output().text(page);
+    program.output().document({{"page", page}});
+    return 0;
+  });
+}
+
+}  // namespace headroom::cli

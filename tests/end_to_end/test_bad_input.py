@@ -1,0 +1,311 @@
+"""What people get wrong, and what strangers' files hold: one printable line each, and nothing left behind."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+import pytest
+
+import train_runs
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J"
+QUICK = ["--set", "train.steps=2", "--set", "train.warmup_steps=0", "--set", "train.evaluate_every=0"]
+
+
+def rewritten_metadata(source, target, change):
+    """A copy of a safetensors file with other metadata."""
+    data = source.read_bytes()
+    length, = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    change(header["__metadata__"])
+    text = json.dumps(header, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    target.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length:])
+    return target
+
+
+def is_printable(line):
+    return all(c == "\n" or c.isprintable() for c in line)
+
+
+@pytest.mark.parametrize("arguments", [
+    ["train", HOSTILE], ["train", "--" + HOSTILE], [HOSTILE], ["evaluate", HOSTILE], ["cost", "demo/dense_h8", HOSTILE],
+    ["train", "demo/dense_h8", "--set", f"model.{HOSTILE}=3"], ["train", "demo/dense_h8", "--set", f"train.seed={HOSTILE}"],
+    ["train", "demo/dense_h8", "--set", HOSTILE], ["generate", "x", "--prompt", "y", "--tokens", HOSTILE],
+    ["tokenizer", "encode", HOSTILE, "text"], ["golden", HOSTILE], ["bench", HOSTILE], ["match", HOSTILE, "--target", "y"],
+    ["train", "demo/dense_h8", "--set", "x" * 100000 + "=1"], ["train", "y" * 100000], ["y" * 100000],
+    ["data", "prepare", "x", "--tokenizer", "y", "--out", HOSTILE],
+])
+def test_arguments_reach_the_terminal_escaped_and_shortened(headroom, arguments):
+    line = headroom.refusal(*arguments)
+    assert is_printable(line), repr(line)
+    assert len(line) < 2000
+
+
+def test_keys_of_a_config_reach_the_terminal_escaped(headroom, tmp_path):
+    config = tmp_path / "hostile.toml"
+    for text in ['"\\u001b[2J" = 1', '[model]\n"\\u001b[2J" = 1', f'[model]\n"{"k" * 500000}" = 1',
+                 '[model]\nn_layers = "\\u001b[2J\\u202e"', '[model]\nn_layers = \x1b[2J', '\u202e = 1']:
+        config.write_text(text)
+        line = headroom.refusal("cost", config)
+        assert "hostile.toml" in line and is_printable(line) and len(line) < 2000, repr(line)
+
+
+@pytest.mark.parametrize("key", ["format", "step", "config", "tokenizer_kind", "tokenizer_name"])
+def test_metadata_of_a_checkpoint_reaches_the_terminal_escaped(headroom, trained, tmp_path, key):
+    whole = trained / "checkpoints" / "step_6.safetensors"
+    for value in [HOSTILE, HOSTILE + "x" * 1000000]:
+        bad = rewritten_metadata(whole, tmp_path / "bad.safetensors", lambda metadata: metadata.update({key: value}))
+        line = headroom.refusal("evaluate", bad)
+        assert "bad.safetensors" in line and is_printable(line) and len(line) < 2000, repr(line)[:300]
+
+
+def test_values_of_data_reach_the_terminal_escaped(headroom, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"other": HOSTILE}) + "\n")
+    done = headroom("tokenizer", "train", rows, "--json-field", HOSTILE, "--out", tmp_path / "x", status=2)
+    line = done.stderr.splitlines()[-1]
+    assert "--json-field" in line
+    assert is_printable(line), repr(line)
+    pieces = tmp_path / "pieces.tokenizer"
+    headroom("tokenizer", "train", train_runs.prepare(tmp_path).parent / "train.txt", "--kind", "words", "--out", pieces)
+    bad = rewritten_metadata(pieces, tmp_path / "bad.tokenizer", lambda metadata: metadata.update(tokenizer_name=HOSTILE))
+    line = headroom.refusal("tokenizer", "encode", bad, "x")
+    assert "bad.tokenizer" in line and is_printable(line), repr(line)
+
+
+TOO_LARGE = "99999999999999999999"
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["generate", "RUN", "--prompt", "a", "--tokens", TOO_LARGE], ["--tokens", TOO_LARGE]),
+    (["generate", "RUN", "--prompt", "a", "--tokens", "-1"], ["--tokens", "at least 0", "-1"]),
+    (["generate", "RUN", "--prompt", "a", "--seed", "-1"], ["--seed", "at least 0", "-1"]),
+    (["generate", "RUN", "--prompt", "a", "--seed", TOO_LARGE], ["--seed", TOO_LARGE]),
+    (["generate", "RUN", "--prompt", "a", "--top-k", "-3"], ["--top-k", "-3"]),
+    (["generate", "RUN", "--prompt", "a", "--top-p", "1.5"], ["--top-p", "1.5"]),
+    (["generate", "RUN", "--prompt", "a", "--temperature", "-1"], ["--temperature", "-1"]),
+    (["evaluate", "RUN", "--batch-size", TOO_LARGE], ["--batch-size", TOO_LARGE]),
+    (["evaluate", "RUN", "--threads", "0"], ["--threads", "from 1 to 4096", "got 0"]),
+    (["evaluate", ""], ["RUN", "empty"]),
+    (["evaluate", "RUN", "--data", ""], ["--data", "empty"]),
+    (["train", "CONFIG", "--out", ""], ["--out", "empty"]),
+    (["compare", "CONFIG", "--out", ""], ["--out", "empty"]),
+    (["tokenizer", "train", "TEXT", "--out", ""], ["--out", "empty"]),
+    (["tokenizer", "train", "TEXT", "--out", "x", "--vocabulary-size", TOO_LARGE], ["--vocabulary-size", TOO_LARGE]),
+    (["tokenizer", "train", "TEXT", "--out", "x", "--vocabulary-size", "-5"], ["--vocabulary-size", "-5"]),
+    (["tokenizer", "train", "TEXT", "--out", "x", "--vocabulary-size", "20"],
+     ["--vocabulary-size: must be at least 27", "got 20", "--character-coverage"]),
+    (["tokenizer", "train", "TEXT", "--out", "x", "--vocabulary-size", "100000"], ["--vocabulary-size: must be at most"]),
+    (["tokenizer", "train", "TEXT", "--out", "x", "--kind", "bytes", "--vocabulary-size", "257"],
+     ["--vocabulary-size", "at most 256", "257"]),
+    (["tokenizer", "decode", "BYTES", "4294967296"], ["ID", "4294967296"]),
+    (["tokenizer", "encode", "BYTES", b"ab\xff"], ["UTF-8", "ab\\xff"]),
+    (["train", "CONFIG", "--set", f"train.seed={TOO_LARGE}"], ["train.seed", TOO_LARGE]),
+    (["train", "CONFIG", "--set", "train.seed=-1"], ["train.seed", "-1"]),
+    (["train", "CONFIG", "--set", "train.clip_norm=1e-300"], ["train.clip_norm", "1e-300"]),
+    (["train", "CONFIG", "--set", "train.learning_rate=1e300"], ["train.learning_rate", "1e+300"]),
+    (["train", "CONFIG", "--set", "tokenizer.vocabulary_size=257"], ["tokenizer.vocabulary_size", "256", "257"]),
+    (["train", "CONFIG", "--set", "tokenizer.character_coverage=0.5"], ["tokenizer.character_coverage", "0.5"]),
+    (["train", "CONFIG", "--set", 'data.train=[""]'], ["data.train", "empty"]),
+    (["train", "CONFIG", "--set", 'data.validation=["a", ""]'], ["data.validation", "empty"]),
+])
+def test_what_cannot_be_is_named_with_its_value(headroom, tiny, trained, tmp_path_factory, arguments, says):
+    folder = tmp_path_factory.getbasetemp() / "named"
+    bytes_tokenizer = folder / "bytes.tokenizer"
+    if not bytes_tokenizer.exists():
+        folder.mkdir()
+        headroom("tokenizer", "train", tiny.parent / "train.txt", "--kind", "bytes", "--out", bytes_tokenizer)
+    places = {"RUN": trained, "CONFIG": tiny, "TEXT": tiny.parent / "train.txt", "BYTES": bytes_tokenizer}
+    program = [train_runs.program()] + [places.get(a, a) if isinstance(a, str) else a for a in arguments]
+    done = subprocess.run(program, env=headroom.environment, capture_output=True, cwd=folder, timeout=120)
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 2, lines
+    for text in says:
+        assert text in lines[-1], lines
+
+
+def test_character_coverage_makes_room(headroom, tmp_path):
+    """Thousands of characters that occur once each need not be pieces."""
+    text = tmp_path / "rare.txt"
+    text.write_text("".join("aaaa bbbb cccc dddd " * 20 + chr(0x4e00 + i) + "\n" for i in range(600)))
+    arguments = ["tokenizer", "train", text, "--out", tmp_path / "x.tokenizer", "--vocabulary-size", 280]
+    done = headroom(*arguments, "--character-coverage", 1, status=2)
+    assert "--vocabulary-size: must be at least" in done.stderr
+    assert headroom.json(*arguments, "--character-coverage", 0.99)["vocabulary_size"] == 280
+
+
+def test_several_files_after_data(headroom, trained, tiny, tmp_path):
+    first, second = tiny.parent / "train.txt", tiny.parent / "validation.txt"
+    both = tmp_path / "both.txt"
+    both.write_text(first.read_text() + "\n" + second.read_text())
+    whole = headroom.json("evaluate", trained, "--data", both)
+    assert headroom.json("evaluate", trained, "--data", first, second)["loss"] == whole["loss"]
+    assert headroom.json("evaluate", "--data", both, trained)["loss"] == whole["loss"]
+    assert "--data" in headroom.refusal("evaluate", trained, first)
+
+
+def test_messages_name_the_users_file_not_the_caches(headroom, trained, tiny, tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("a")
+    line = headroom("evaluate", trained, "--data", short, status=2).stderr.splitlines()[-1]
+    assert f"{short}: holds 1 tokens" in line and ".tokens" not in line
+    config = tmp_path / "short.toml"
+    config.write_text(f'base = "{tiny}"\n[data]\ntrain = ["short.txt"]\n')
+    line = headroom("train", config, "--out", tmp_path / "run", status=2).stderr.splitlines()[-1]
+    assert f"{short}: holds 1 tokens" in line and ".tokens" not in line
+
+
+def test_a_cache_that_cannot_be_written_is_no_obstacle_to_an_evaluation(headroom, trained, tiny, tmp_path):
+    cache = tmp_path / "cache"
+    cache.write_text("a file, where a folder cannot be made even by root")
+    expected = headroom.json("evaluate", trained)["loss"]
+    done = subprocess.run([train_runs.program(), "evaluate", trained, "--json"], capture_output=True, text=True, timeout=120,
+                          env={**headroom.environment, "HEADROOM_CACHE": str(cache)})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["loss"] == expected
+
+
+def test_validation_data_that_was_trained_on_is_remarked_upon(headroom, tiny, tmp_path):
+    seen = f'data.validation=["{tiny.parent}/train.txt"]'
+    done = headroom("train", tiny, "--out", tmp_path / "run", *QUICK, "--set", seen)
+    assert "data.validation" in done.stderr and "training data too" in done.stderr
+    done = headroom("train", tiny, "--out", tmp_path / "other", *QUICK)
+    assert "training data too" not in done.stderr
+
+
+def test_the_first_line_names_the_corpus_and_the_memory(headroom, tiny, tmp_path):
+    first = headroom("train", tiny, "--out", tmp_path / "run", *QUICK).stderr.splitlines()[0]
+    assert str(tiny.parent / "train.txt") in first and re.search(r"at least [\d.]+ [KM]iB of memory", first), first
+    assert "recipe's own" not in first
+
+
+def test_a_run_that_diverged_says_so(headroom, tiny, tmp_path):
+    wild = ["--set", "train.learning_rate=50", "--set", "train.clip_norm=0", "--set", "train.steps=12", "--set",
+            "train.warmup_steps=0", "--set", "train.schedule=constant"]
+    assert "diverged" in headroom("train", tiny, "--out", tmp_path / "wild", *wild).stderr
+    assert "diverged" not in headroom("train", tiny, "--out", tmp_path / "tame").stderr
+
+
+def test_a_model_beyond_the_memory_is_refused_with_both_figures(headroom, tiny, tmp_path):
+    huge = ["--set", "model.n_layers=65536", "--set", "model.d_model=65536"]
+    line = headroom("train", tiny, "--out", tmp_path / "run", *huge, status=2).stderr.splitlines()[-1]
+    needed, there = re.search(r"at least ([\d.]+) TiB .* there are ([\d.]+) [GT]iB", line).groups()
+    assert float(needed) > 1 and float(there) > 0
+    assert not (tmp_path / "run").exists()
+    costs, = headroom.json("cost", tiny, *huge)
+    assert abs(costs["step_memory"]["total"] / 2**40 - float(needed)) < 0.06
+    assert "GiB" in headroom("cost", tiny).stdout
+
+
+def test_words_that_the_tokenizer_does_not_know_count(headroom, tiny, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("kein einziges dieser seltenen worte kam je vor\n" * 20)
+    words = ["--set", "tokenizer.kind=words", "--set", "tokenizer.vocabulary_size=0", "--set", "train.steps=20", "--set",
+             "train.batch_size=2"]
+    config = tmp_path / "words.toml"
+    config.write_text(re.sub(r"vocabulary_size = 256\n", "", tiny.read_text()))
+    result = headroom.json("train", config, "--out", tmp_path / "run", *words)
+    own = headroom.json("evaluate", tmp_path / "run")
+    assert "unknown_share" not in own and result["unknown_share"] is None
+    foreign = headroom.json("evaluate", tmp_path / "run", "--data", other)
+    assert foreign["unknown_share"] == 160 / 180
+    assert 6 < foreign["bits_per_byte"] < 9, "as if guessed byte by byte"
+    assert "share of unknown tokens 0.8889" in headroom("evaluate", tmp_path / "run", "--data", other).stdout
+
+
+def test_a_moved_run_still_evaluates(headroom, tiny, tmp_path):
+    """Files that a config names are found from wherever the run is, whatever the current folder."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "texts").mkdir()
+    for name in ["train.txt", "validation.txt"]:
+        shutil.copy(tiny.parent / name, tmp_path / "texts" / name)
+    (tmp_path / "configs" / "dense.toml").write_text(tiny.read_text().replace(str(tiny.parent), "../texts"))
+    (tmp_path / "configs" / "short.toml").write_text('base = "dense.toml"\n[train]\nsteps = 6\n')
+    headroom("train", "configs/short.toml", "--out", "run", cwd=tmp_path)
+    own = headroom.json("evaluate", tmp_path / "run")
+    resolved = (tmp_path / "run" / "config.toml").read_text()
+    assert f'train = ["{tmp_path}/texts/train.txt"]  # configs/dense.toml:' in resolved
+    assert re.search(r"^steps = 6  # configs/short.toml:3$", resolved, re.MULTILINE)
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(tmp_path / "run", tmp_path / "elsewhere" / "moved")
+    moved = subprocess.run([train_runs.program(), "evaluate", "moved", "--json"], cwd=tmp_path / "elsewhere", text=True,
+                           env=headroom.environment, capture_output=True, timeout=120)
+    assert json.loads(moved.stdout)["loss"] == own["loss"]
+
+
+def test_evaluating_takes_the_runs_threads_and_precision(headroom, tiny, tmp_path):
+    for precision in ["fp32", "bf16"]:
+        headroom("train", tiny, "--out", tmp_path / precision, *QUICK, "--set", f"train.precision={precision}")
+        document = headroom.json("evaluate", tmp_path / precision)
+        assert (document["threads"], document["precision"]) == (1, precision)
+    assert headroom.json("evaluate", tmp_path / "fp32", "--threads", 2)["threads"] == 2
+
+
+def big_text(path):
+    path.write_text("the head room attends to every token twice\n" * 400000)
+    return path
+
+
+def wait_for(condition, process):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def preparing(headroom, tiny, tmp_path_factory):
+    """Starts `data prepare` of a text that takes a while, and waits until it writes."""
+    folder = tmp_path_factory.mktemp("preparing")
+    text = big_text(folder / "big.txt")
+    words = folder / "words.tokenizer"
+    headroom("tokenizer", "train", tiny.parent / "train.txt", "--kind", "words", "--out", words)
+
+    def start(out):
+        process = subprocess.Popen([train_runs.program(), "data", "prepare", text, "--tokenizer", words, "--out", out],
+                                   env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: list(out.parent.glob("*.tmp-*")), process)
+        return process
+    return start
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_preparation_leaves_nothing(preparing, tmp_path, number):
+    process = preparing(tmp_path / "big.tokens")
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted" in error, error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_goes_with_the_next_run(headroom, preparing, tiny, tmp_path):
+    process = preparing(tmp_path / "big.tokens")
+    process.kill()
+    process.communicate()
+    left, = tmp_path.glob("*.tmp-*")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    shutil.copy(left, cache / "0123456789abcdef.tokens.tmp-4242-0")
+    environment = {**headroom.environment, "HEADROOM_CACHE": str(cache)}
+    done = subprocess.run([train_runs.program(), "train", tiny, "--out", tmp_path / "run", *QUICK], env=environment,
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not list(cache.glob("*.tmp-*"))
+    process = preparing(tmp_path / "big.tokens")
+    wait_for(lambda: not left.exists(), process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+
+def test_a_hang_up_is_a_request_to_stop(tiny, tmp_path):
+    process = train_runs.start(tiny, tmp_path / "run", "--set", "train.steps=2000")
+    wait_for(lambda: train_runs.saved_step(tmp_path / "run") > 2, process)
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert train_runs.saved_step(tmp_path / "run") > 2

@@ -1,0 +1,232 @@
+"""Every command that README, docs and --help show is one that works: its options are known, its configs load, and those
+that can at reduced size run."""
+
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+import train_runs
+
+DOCUMENTS = [train_runs.ROOT / "README.md", *sorted((train_runs.ROOT / "docs").glob("*.md"))]
+TRAINING = ["train", "compare", "cost", "match", "doctor", "demo", "sweep"]
+
+# What makes any language model small enough to train within a second or two.
+SMALL = ["model.n_layers=2", "model.d_model=16", "model.attention.d_head=8", "model.mlp.d_hidden=32",
+         "model.context_length=16", "train.steps=2", "train.warmup_steps=0", "train.batch_size=2",
+         "train.accumulate=1", "train.evaluate_every=0", "train.threads=1"]
+
+
+def commands_in(text):
+    """`headroom ...` lines, those that end with a backslash joined, without what they are piped into."""
+    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+        found = re.match(r"\s*(?:\./run\.sh )?headroom (\S.*)", line)
+        if found:
+            words = shlex.split(found[1], comments=True)
+            stop = [i for i, word in enumerate(words) if word in ["|", ">"]]
+            yield words[:stop[0]] if stop else words
+
+
+def blocks(path):
+    return re.findall(r"^```\w*\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def shown_in_documents():
+    found = []
+    for path in DOCUMENTS:
+        for block in blocks(path):
+            found += [(path.name, words) for words in commands_in(block)]
+        inline = re.findall(r"`headroom ([a-z][^`]*)`", path.read_text())
+        found += [(path.name, shlex.split(text)) for text in inline]
+    return found
+
+
+SHOWN = shown_in_documents()
+
+
+def commands_of(headroom):
+    """Their names, in one or two words."""
+    page = headroom("man").stdout
+    return re.findall(r"^\.SS headroom (.*)$", page.replace("\\-", "-"), re.MULTILINE)
+
+
+def split_path(words, known):
+    for length in [2, 1]:
+        if " ".join(words[:length]) in known:
+            return words[:length], words[length:]
+    return None, words
+
+
+def check(headroom, words, known, recipes):
+    path, arguments = split_path(words, known)
+    assert path, f"no such command: headroom {shlex.join(words)}"
+    options = set(re.findall(r"(?<!\w)--?[a-z][\w-]*", headroom(*path, "--help").stdout))
+    for word in arguments:
+        if re.match(r"--?[a-z]", word):
+            assert word.split("=")[0] in options, f"headroom {shlex.join(words)}: {word}"
+    sets = [arguments[i + 1] for i, word in enumerate(arguments) if word == "--set"]
+    configs = [word for word in arguments if re.fullmatch(r"\w+/\w+", word) and word in recipes]
+    if path[0] in TRAINING:
+        named = [word for word in arguments if re.fullmatch(r"(demo|small|zoo|switchhead|moa|dcmha|mgk)/\w+", word)]
+        assert set(named) <= recipes, f"headroom {shlex.join(words)}"
+    for config in configs or (["demo/dense_h8"] if sets else []):
+        headroom("cost", config, *[word for pair in sets for word in ["--set", pair]])
+
+
+def test_commands_in_the_documents_are_known(headroom):
+    known, recipes = commands_of(headroom), {row["name"] for row in headroom.json("recipes")}
+    assert len(SHOWN) > 25
+    for name, words in SHOWN:
+        check(headroom, words, known, recipes)
+
+
+def test_commands_in_the_help_are_known(headroom):
+    known, recipes = commands_of(headroom), {row["name"] for row in headroom.json("recipes")}
+    for command in known:
+        text = headroom(*command.split(), "--help").stdout.split("Example:\n")[1]
+        examples = list(commands_in(text))
+        assert examples, command
+        for words in examples:
+            assert split_path(words, known)[0] == command.split()
+            check(headroom, words, known, recipes)
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The files that the examples speak of, and the README's config at reduced size."""
+    (tmp_path / "texts").mkdir()
+    for i, name in enumerate(["texts/a.txt", "held_out.txt", "other.txt", "book.txt"]):
+        train_runs.write_text(tmp_path / name, 6000, i)
+    readme = DOCUMENTS[0].read_text()
+    (tmp_path / "mine.toml").write_text(re.search(r"```toml\n(# mine.toml.*?)```", readme, re.DOTALL)[1])
+    two = re.search(r"```\w*\n(# dense.toml.*?)```", (train_runs.ROOT / "docs/compare.md").read_text(), re.DOTALL)[1]
+    for name, column in [("dense.toml", slice(0, 34)), ("switchhead.toml", slice(34, None))]:
+        (tmp_path / name).write_text("\n".join(line[column] for line in two.splitlines()) + "\n")
+    return tmp_path
+
+
+def run(headroom, place, words, *more):
+    done = subprocess.run([train_runs.program(), *words, *more], cwd=place, env=headroom.environment, text=True,
+                          capture_output=True, timeout=180)
+    assert done.returncode == 0, f"headroom {shlex.join(words)}:\n{done.stderr}"
+    return done.stdout
+
+
+def test_the_readmes_first_steps_run_as_written(headroom, place):
+    small = [word for value in [*SMALL, "model.memory_length=16", "tokenizer.kind=bytes", "tokenizer.vocabulary_size=256"]
+             for word in ["--set", value]]
+    ran = []
+    for block in blocks(DOCUMENTS[0]):
+        for words in commands_in(block):
+            run(headroom, place, words, *(small if words[0] == "train" else []))
+            ran.append(words[0])
+    assert ran == ["train", "evaluate", "generate"]
+
+
+def test_a_comparison_runs_as_written(headroom, place):
+    # Its second config is the match of the first two.
+    run_ = lambda *words: run(headroom, place, list(words))
+    block = [words for path in DOCUMENTS if path.name == "compare.md" for b in blocks(path) for words in commands_in(b)]
+    match = next(words for words in block if words[0] == "match")
+    (place / "matched.toml").write_text(run_(*match))
+    costs = {name: headroom.json("cost", place / name)[0]["parameters"] for name in ["dense.toml", "matched.toml"]}
+    assert abs(costs["dense.toml"] - costs["matched.toml"]) < 0.01 * costs["dense.toml"]
+    compare = next(words for words in block if words[0] == "compare")
+    text = (place / "texts/a.txt").as_posix(), (place / "held_out.txt").as_posix()
+    sets = [*SMALL, "tokenizer.kind=bytes", "tokenizer.vocabulary_size=256", "model.vocabulary_size=256",
+            f'data.train=["{text[0]}"]', f'data.validation=["{text[1]}"]']
+    run(headroom, place, compare, *[word for value in sets for word in ["--set", value]])
+    assert (place / "runs/mine/report.html").exists()
+
+
+def test_the_tokenizers_examples_run_as_written(headroom, place):
+    """Those of --help; what one makes the next one reads."""
+    for command in ["tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare"]:
+        text = headroom(*command.split(), "--help").stdout.split("Example:\n")[1]
+        for words in commands_in(text):
+            run(headroom, place, ["320" if word == "4000" else word for word in words])
+    assert (place / "book.tokens").exists()
+
+
+COMPLETE = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+_headroom
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def complete(headroom, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("completion")
+    script = folder / "headroom.bash"
+    script.write_text(headroom("completion", "bash").stdout)
+    (folder / "headroom").symlink_to(train_runs.program())
+
+    def run_bash(*words):
+        done = subprocess.run(["bash", "-c", COMPLETE, "bash", script, "headroom", *words], capture_output=True, text=True,
+                              cwd=folder, env={**headroom.environment, "PATH": f"{folder}:/usr/bin:/bin"}, timeout=60)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        return done.stdout.split()
+    return run_bash
+
+
+def test_bash_completes(complete):
+    assert {"train", "evaluate", "tokenizer", "completion", "man"} <= set(complete(""))
+    assert complete("tr") == ["train"]
+    assert complete("tokenizer", "") == ["train", "encode", "decode"] or "encode" in complete("tokenizer", "")
+    assert complete("train", "--re") == ["--resume"]
+    assert "--vocabulary-size" in complete("tokenizer", "train", "--v")
+    assert "--resume" not in complete("tokenizer", "train", "--")
+    assert complete("golden", "--impl", "f") == ["fused"]
+    assert complete("train", "switchhead/wt103_47") and all(
+        name.startswith("switchhead/wt103_47") for name in complete("train", "switchhead/wt103_47"))
+    assert "demo/dense_h8" in complete("match", "demo/switchhead_h2", "--target", "demo/")
+    assert "headroom.bash" in complete("tokenizer", "encode", "headr")
+
+
+@pytest.mark.parametrize("shell, check", [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])])
+def test_shells_can_read_their_scripts(headroom, tmp_path, shell, check):
+    script = tmp_path / shell
+    script.write_text(headroom("completion", shell).stdout)
+    for option in ["--resume" if shell != "fish" else "-l resume", "skip-bad-rows", "evaluate"]:
+        assert option in script.read_text()
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed: its script was only looked at")
+    subprocess.run([*check, script], check=True, capture_output=True)
+
+
+def test_the_manual_page_says_what_the_help_says(headroom, tmp_path):
+    page = headroom("man").stdout
+    assert page.startswith(".TH HEADROOM 1 ")
+    for section in ["NAME", "SYNOPSIS", "OPTIONS", "COMMANDS", "EXIT STATUS", "ENVIRONMENT"]:
+        assert f"\n.SH {section}\n" in page
+    plain = re.sub(r"\\f[BIR]|\\&", "", page).replace("\\-", "-").replace("\\e", "\\")
+    for command in commands_of(headroom):
+        text = headroom(*command.split(), "--help").stdout
+        for option in re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE):
+            assert option in plain
+    if shutil.which("groff"):
+        (tmp_path / "headroom.1").write_text(page)
+        done = subprocess.run(["groff", "-man", "-ww", "-z", tmp_path / "headroom.1"], capture_output=True, text=True)
+        assert done.stderr == ""
+
+
+def test_install_puts_the_program_on_the_path(headroom, tmp_path):
+    """Into a home of its own, by the function that ./run.sh install calls when everything is built."""
+    text = (train_runs.ROOT / "run.sh").read_text()
+    function = re.search(r"^install_for_user\(\) \{.*?^\}$", text, re.MULTILINE | re.DOTALL)[0]
+    (tmp_path / "build/bin").mkdir(parents=True)
+    (tmp_path / "build/bin/headroom").symlink_to(train_runs.program())
+    script = f'set -euo pipefail\nbuild={tmp_path}/build\nsay() {{ printf "%s\\n" "$*"; }}\n{function}\ninstall_for_user\n'
+    environment = {**headroom.environment, "HOME": str(tmp_path / "home"), "XDG_DATA_HOME": ""}
+    said = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True).stdout
+    assert f'export PATH="{tmp_path}/home/.local/bin:$PATH"' in said
+    installed = subprocess.run([tmp_path / "home/.local/bin/headroom", "--version"], capture_output=True, text=True)
+    assert installed.stdout.startswith("headroom ")
+    data = tmp_path / "home/.local/share"
+    for name in ["bash-completion/completions/headroom", "zsh/site-functions/_headroom",
+                 "fish/vendor_completions.d/headroom.fish", "man/man1/headroom.1"]:
+        assert "headroom" in (data / name).read_text()
