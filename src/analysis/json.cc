@@ -1,5 +1,6 @@
 // The comparison for scripts.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "headroom/analysis/compare.h"
@@ -36,7 +37,9 @@ void add_statistics(const ComparedRun& run, const ComparedRun& first, Json& json
     json[name + "_std"] = sample_deviation(values);
   };
   for (const tasks::FigureKind& kind : kinds) {
-    add(kind.metric, kind.name);
+    if (kind.always || std::isfinite(mean(run.over_seeds(kind.name)))) {
+      add(kind.metric, kind.name);
+    }
   }
   add(headline.name, headline.name);
   const auto against_first = [&](const std::string& figure) {

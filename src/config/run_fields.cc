@@ -72,7 +72,7 @@ void describe(Fields& fields, DataOptions& o) {
 void describe(Fields& fields, TrainOptions& o) {
   fields.add("steps", o.steps, between(1, 1e12), "optimizer steps");
   fields.add("batch_size", o.batch_size, between(1, 1 << 24), "sequences a step, all micro-batches together");
-  fields.add("learning_rate", o.learning_rate, above_up_to(0, 1e6), "highest learning rate of the schedule");
+  fields.add("learning_rate", o.learning_rate, above_up_to(0, 1e30), "highest learning rate of the schedule");
   fields.add("schedule", o.schedule, "how the learning rate goes from its highest to its final value");
   fields.add("cosine_period", o.cosine_period,
              "cosine: the fall takes the steps after the warm-up, or as long as all steps, so that the last one stands "

@@ -41,7 +41,10 @@ std::string describe(const Figures& figures, const std::vector<FigureKind>& kind
 
 void add_metrics(const Figures& figures, const std::vector<FigureKind>& kinds, Json& object) {
   for (const FigureKind& kind : kinds) {
-    object[kind.metric] = figures.contains(kind.name) ? Json(figures.at(kind.name)) : Json();
+    const auto found = figures.find(kind.name);
+    if (found != figures.end() || kind.always) {
+      object[kind.metric] = found != figures.end() ? Json(found->second) : Json();
+    }
   }
 }
 

@@ -86,7 +86,8 @@ class LanguageModelling : public Task {
          .words = "share of unknown tokens",
          .unit = "",
          .better = Better::neither,
-         .decimals = 4}};
+         .decimals = 4,
+         .always = false}};
     return kFigures;
   }
 

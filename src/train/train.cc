@@ -105,6 +105,7 @@ class Run {
              format_bytes(static_cast<double>(cost::step_memory(config_).total)), corpus_of(config_),
              data_.training->identity(), config::name_of(config_.train.precision), model_->device().str(),
              at::get_num_threads());
+    warn_of_seen_data(config_.data);
     report_.emplace(Report::Place{folder_, request.title, state_.step, config_.train.steps}, task_.figures());
   }
 
@@ -262,7 +263,6 @@ class Run {
 
 TrainResult train(const TrainRequest& request) {
   config::check(request.config, "train");
-  warn_of_seen_data(request.config.data);
   const tasks::Task& task = tasks::task_for(request.config.model, "train");
   const FolderLock lock(request.out);
   std::optional<Past> past = open_run(request);

@@ -87,9 +87,8 @@ def test_commands_in_the_help_are_known(headroom):
     for command in known:
         text = headroom(*command.split(), "--help").stdout.split("Example:\n")[1]
         examples = list(commands_in(text))
-        assert examples, command
+        assert command.split() in [split_path(words, known)[0] for words in examples], command
         for words in examples:
-            assert split_path(words, known)[0] == command.split()
             check(headroom, words, known, recipes)
 
 

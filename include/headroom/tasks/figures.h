@@ -26,6 +26,7 @@ struct FigureKind {
   Better better = Better::lower;
   Shown shown = Shown::files;
   int decimals = 3;
+  bool always = true;  // null where there is none, rather than not mentioned
 };
 
 // By FigureKind::name.
@@ -39,7 +40,8 @@ std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds);  
 // "loss 5.0519, perplexity 156.322": in the order of `kinds`.
 std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds);
 
-// The figures under their kinds' metric keys, and back; what is absent becomes null, and null or absent stays absent.
+// The figures under their kinds' metric keys, and back; what is absent becomes null, or nothing where it
+// is not always there; null or absent stays absent.
 void add_metrics(const Figures& figures, const std::vector<FigureKind>& kinds, Json& object);
 Figures read_metrics(const Json& object, const std::vector<FigureKind>& kinds);
 
