@@ -56,14 +56,11 @@ class PairTokens {
     Sha256 hash;
     hash.update(bytes);
     hash.update(ends);
-    const std::string& model = tokenizer.serialised();
     SafetensorsWriter writer;
     writer.add("tokens", sizeof(Stored) == 2 ? DType::u16 : DType::i32, {std::ssize(tokens_)}, bytes);
     writer.add("ends", DType::i64, {std::ssize(ends_)}, ends);
-    writer.add("tokenizer", DType::u8, {std::ssize(model)}, std::as_bytes(std::span(model)));
+    add_tokenizer(writer, tokenizer);
     writer.set_metadata("format", kPairFormat);
-    writer.set_metadata("tokenizer_kind", std::string(config::name_of(tokenizer.kind())));
-    writer.set_metadata("tokenizer_name", tokenizer.name());
     writer.set_metadata("vocabulary_size", std::to_string(tokenizer.vocabulary_size()));
     writer.set_metadata("hash", hash.hex().substr(0, 16));
     writer.set_metadata("remarks", remarks);

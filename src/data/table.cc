@@ -11,7 +11,7 @@ namespace headroom::data {
 namespace {
 
 constexpr std::size_t kLongestRow = std::size_t{64} << 20;
-constexpr int kNone = -1;  // no character: the end of the file
+constexpr int kEndOfFile = -1;  // no character
 
 // What is wrong with one row, not with the file.
 class BadRow : public MisuseError {
@@ -44,14 +44,14 @@ struct TableReader::Parts {
       at = 0;
       bool starts = false;
       if (!file->more(text, starts)) {
-        return kNone;
+        return kEndOfFile;
       }
     }
     return static_cast<unsigned char>(text[at]);
   }
   int get() {
     const int c = peek();
-    if (c != kNone) {
+    if (c != kEndOfFile) {
       ++at;
       line += c == '\n' ? 1 : 0;
       if (++length > kLongestRow) {
@@ -63,14 +63,14 @@ struct TableReader::Parts {
   bool at_line_end() {
     if (peek() == '\r') {  // part of the line end only when LF follows: everywhere else it is blank
       ++at;
-      if (peek() != '\n' && peek() != kNone) {
+      if (peek() != '\n' && peek() != kEndOfFile) {
         return false;
       }
     }
-    return peek() == '\n' || peek() == kNone;
+    return peek() == '\n' || peek() == kEndOfFile;
   }
   void skip_line() {
-    while (peek() != kNone && peek() != '\n') {
+    while (peek() != kEndOfFile && peek() != '\n') {
       ++at;
     }
     get();
@@ -89,7 +89,7 @@ struct TableReader::Parts {
     get();
     std::string field;
     for (int c = get();; c = get()) {
-      if (c == kNone) {
+      if (c == kEndOfFile) {
         refuse("the quoted field that begins in line {} never ends", opened);
       }
       if (c == '"') {
@@ -147,7 +147,7 @@ TableReader::TableReader(const std::filesystem::path& path) : parts_(std::make_u
 TableReader::~TableReader() = default;
 
 bool TableReader::next(std::vector<std::string>& row) {
-  while (parts_->peek() != kNone) {
+  while (parts_->peek() != kEndOfFile) {
     parts_->read_row(row);
     if (row.size() > 1 || !row.front().empty()) {
       return true;

@@ -98,13 +98,17 @@ std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path,
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path) {
-  const std::string& bytes = tokenizer.serialised();
   SafetensorsWriter writer;
-  writer.add("tokenizer", DType::u8, {std::ssize(bytes)}, std::as_bytes(std::span(bytes)));
+  add_tokenizer(writer, tokenizer);
   writer.set_metadata("format", kFormat);
+  writer.write(path);
+}
+
+void add_tokenizer(SafetensorsWriter& writer, const Tokenizer& tokenizer) {
+  const std::string& bytes = tokenizer.serialised();
+  writer.add("tokenizer", DType::u8, {std::ssize(bytes)}, std::as_bytes(std::span(bytes)));
   writer.set_metadata("tokenizer_kind", std::string(config::name_of(tokenizer.kind())));
   writer.set_metadata("tokenizer_name", tokenizer.name());
-  writer.write(path);
 }
 
 std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file) {

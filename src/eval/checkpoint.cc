@@ -97,32 +97,13 @@ bool has_tokenizer(const config::ModelOptions& model) {
   return !model.has_classes();
 }
 
-std::shared_ptr<const data::Tokenizer> read_tokenizer(const SafetensorsFile& file, const config::Config& config) {
-  const std::string origin = file.path().string();
-  const std::string& kind_name = file.metadata_at("tokenizer_kind");
-  const config::TokenizerKind* kind = nullptr;
-  for (const auto& [candidate, name] : config::Names<config::TokenizerKind>::kNames) {
-    if (name == kind_name) {
-      kind = &candidate;
-    }
-  }
-  if (kind == nullptr) {
-    misuse("{}: tokenizer_kind \"{}\" is none that is known", origin, kind_name);
-  }
-  const StoredTensor& stored = file.at("tokenizer");
-  if (stored.dtype != DType::u8 || stored.shape.size() != 1) {
-    misuse("{}: tensor \"tokenizer\" must be bytes (U8, one axis)", origin);
-  }
-  std::string bytes(reinterpret_cast<const char*>(stored.data.data()), stored.data.size());
-  std::shared_ptr<const data::Tokenizer> tokenizer = data::restore_tokenizer(*kind, std::move(bytes), origin);
-  if (tokenizer->name() != file.metadata_at("tokenizer_name")) {
-    misuse("{}: its tokenizer is {}, but the file says {}", origin, tokenizer->name(),
-           file.metadata_at("tokenizer_name"));
-  }
+// Of as many tokens as the model knows.
+std::shared_ptr<const data::Tokenizer> tokenizer_of(const SafetensorsFile& file, const config::Config& config) {
+  std::shared_ptr<const data::Tokenizer> tokenizer = data::read_tokenizer(file);
   const std::int64_t special = config::special_tokens(config.model.kind);
   if (tokenizer->vocabulary_size() + special != config.model.vocabulary_size) {
-    misuse("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", origin, tokenizer->name(),
-           tokenizer->vocabulary_size(), config.model.vocabulary_size - special);
+    misuse("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", file.path().string(),
+           tokenizer->name(), tokenizer->vocabulary_size(), config.model.vocabulary_size - special);
   }
   return tokenizer;
 }
@@ -178,10 +159,7 @@ void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path) {
     writer.add(key, stored_type(bytes.scalar_type(), key), bytes.sizes().vec(), bytes_of(bytes));
   }
   if (checkpoint.tokenizer) {
-    const std::string& tokenizer = checkpoint.tokenizer->serialised();
-    writer.add("tokenizer", DType::u8, {std::ssize(tokenizer)}, std::as_bytes(std::span(tokenizer)));
-    writer.set_metadata("tokenizer_kind", std::string(config::name_of(checkpoint.tokenizer->kind())));
-    writer.set_metadata("tokenizer_name", checkpoint.tokenizer->name());
+    data::add_tokenizer(writer, *checkpoint.tokenizer);
   }
   for (const auto& [key, value] : checkpoint.metadata) {
     writer.set_metadata(key, value);
@@ -219,7 +197,7 @@ Checkpoint read(const fs::path& path, Depth depth) {
   }
   checkpoint.step = *step;
   if (has_tokenizer(checkpoint.config.model)) {
-    checkpoint.tokenizer = read_tokenizer(*file, checkpoint.config);
+    checkpoint.tokenizer = tokenizer_of(*file, checkpoint.config);
   }
   for (const auto& [name, stored] : file->tensors()) {
     if (name != "tokenizer") {

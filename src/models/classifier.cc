@@ -1,7 +1,6 @@
 #include "headroom/models/classifier.h"
 
 #include <array>
-#include <cmath>
 #include <optional>
 
 #include "builder.h"
@@ -14,27 +13,11 @@
 namespace headroom::models {
 
 struct Classifier::Parts {
-  struct Linear {
-    at::Tensor w, b;
-  };
-
   config::ModelOptions options;
   nn::Parameters parameters;
   std::optional<Embedding> embedding;
   std::optional<Encoder> encoder;
-  std::optional<Linear> up;
-  Linear down;
-
-  static Linear make_linear(const std::string& suffix, std::int64_t in, std::int64_t out, bool bias,
-                            const nn::Builder& build) {
-    const nn::Start start = nn::Start::uniform(1.0 / std::sqrt(static_cast<double>(in)));
-    Linear layer;
-    layer.w = build.matrix("w" + suffix, {in, out}, start, {.in = in, .out = out});
-    if (bias) {
-      layer.b = build.bias("b" + suffix, {out}, in, start);
-    }
-    return layer;
-  }
+  nn::Linear up, down;
 
   // [B, d]: the mean of the final norm's result over `length` positions, those beyond the tokens being padding.
   at::Tensor features(const at::Tensor& tokens, std::int64_t length, const nn::Context& context) const {
@@ -58,10 +41,10 @@ struct Classifier::Parts {
       const at::Tensor g = features(second, lengths[1], other);
       f = at::cat({f, g, f * g, f - g}, 1);
     }
-    if (up) {
-      f = nn::activate(nn::linear(f, up->w, up->b, context), options.head_activation);
+    if (up.defined()) {
+      f = nn::activate(up(f, context), options.head_activation);
     }
-    return nn::linear(f, down.w, down.b, context);
+    return down(f, context);
   }
 };
 
@@ -77,10 +60,10 @@ Classifier::Classifier(const config::ModelOptions& o, const nn::Beginning& begin
   p.encoder.emplace(o, /*final_norm=*/true, build);
   std::int64_t width = o.d_model * (o.paired ? 4 : 1);
   if (o.d_head_hidden > 0) {
-    p.up = Parts::make_linear("_up", width, o.d_head_hidden, true, build.in("head"));
+    p.up = nn::Linear("_up", uniform_linear(width, o.d_head_hidden), build.in("head"));
     width = o.d_head_hidden;
   }
-  p.down = Parts::make_linear("_down", width, o.n_classes, o.head_bias, build.in("head"));
+  p.down = nn::Linear("_down", uniform_linear(width, o.n_classes, o.head_bias), build.in("head"));
 }
 
 Classifier::~Classifier() = default;

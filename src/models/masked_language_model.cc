@@ -1,7 +1,5 @@
 #include "headroom/models/masked_language_model.h"
 
-#include <cmath>
-
 #include "balance.h"
 #include "builder.h"
 #include "encoder.h"
@@ -17,7 +15,7 @@ struct MaskedLanguageModel::Parts {
   nn::Parameters parameters;
   std::optional<Embedding> embedding;
   std::optional<Encoder> encoder;
-  at::Tensor transform_w, transform_b;
+  nn::Linear transform;
   std::optional<nn::NormLayer> head_norm;
   std::optional<VocabularyHead> head;
 
@@ -27,8 +25,7 @@ struct MaskedLanguageModel::Parts {
   }
 
   at::Tensor transformed(const at::Tensor& x, const nn::Context& context) const {
-    const at::Tensor hidden = nn::linear(x, transform_w, transform_b, context);
-    return (*head_norm)(nn::activate(hidden, options.mlp.activation).to(transform_w.scalar_type()));
+    return (*head_norm)(nn::activate(transform(x, context), options.mlp.activation).to(x.scalar_type()));
   }
 };
 
@@ -43,9 +40,7 @@ MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, const nn
   p.embedding.emplace(o, build);
   p.encoder.emplace(o, /*final_norm=*/true, build);
   const nn::Builder head = build.in("head");
-  const nn::Start start = nn::Start::uniform(1.0 / std::sqrt(static_cast<double>(o.d_model)));
-  p.transform_w = head.matrix("w_transform", {o.d_model, o.d_model}, start, {.in = o.d_model, .out = o.d_model});
-  p.transform_b = head.bias("b_transform", {o.d_model}, o.d_model, start);
+  p.transform = nn::Linear("_transform", uniform_linear(o.d_model, o.d_model), head);
   p.head_norm.emplace(o.norm, o.norm_epsilon, o.d_model, head.in("norm"));
   p.head.emplace(o, p.embedding->matrix(), head);
 }

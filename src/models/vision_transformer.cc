@@ -16,14 +16,14 @@ namespace headroom::models {
 struct VisionTransformer::Parts {
   config::ModelOptions options;
   nn::Parameters parameters;
-  at::Tensor patch_w, patch_b, position;
+  at::Tensor position;
   std::optional<Encoder> encoder;
-  at::Tensor up_w, up_b, down_w, down_b;
+  nn::Linear patch, up, down;
 
   // [B, C, image, image] to [B, N, C P P].
   at::Tensor patches(const at::Tensor& images) const {
     const std::int64_t p = options.patch_size, n = options.image_size / p, c = options.image_channels;
-    return images.to(patch_w.scalar_type())
+    return images.to(patch.w.scalar_type())
         .reshape({-1, c, n, p, n, p})
         .permute({0, 2, 4, 1, 3, 5})
         .reshape({-1, n * n, c * p * p});
@@ -42,12 +42,10 @@ VisionTransformer::VisionTransformer(const config::ModelOptions& o, const nn::Be
   const std::int64_t numbers = o.image_channels * o.patch_size * o.patch_size;
   p.options.context_length = patches;
   const auto deviation = [](std::int64_t fan_in) { return 1.0 / std::sqrt(static_cast<double>(fan_in)); };
-  const auto linear = [&](const nn::Builder& into, const char* suffix, std::int64_t in, std::int64_t out) {
-    return std::pair(into.matrix(fmt::format("w{}", suffix), {in, out}, nn::Start::truncated_normal(deviation(in)),
-                                 {.in = in, .out = out}),
-                     into.bias(fmt::format("b{}", suffix), {out}, in));
+  const auto product = [&](std::int64_t in, std::int64_t out) -> nn::Linear::Options {
+    return {.in = in, .out = out, .start = nn::Start::truncated_normal(deviation(in))};
   };
-  std::tie(p.patch_w, p.patch_b) = linear(build.in("patch"), "", numbers, o.d_model);
+  p.patch = nn::Linear("", product(numbers, o.d_model), build.in("patch"));
   if (o.attention.position->added_vectors() == config::AddedVectors::learned) {
     p.position = build.embedding("position", {patches, o.d_model}, nn::Start::normal(deviation(o.d_model)));
   } else if (o.attention.position->added_vectors() == config::AddedVectors::fixed) {
@@ -57,12 +55,12 @@ VisionTransformer::VisionTransformer(const config::ModelOptions& o, const nn::Be
   const nn::Builder head = build.in("head");
   std::int64_t width = o.d_model;
   if (o.d_head_hidden > 0) {
-    std::tie(p.up_w, p.up_b) = linear(head, "_up", width, o.d_head_hidden);
+    p.up = nn::Linear("_up", product(width, o.d_head_hidden), head);
     width = o.d_head_hidden;
   }
-  p.down_w = head.constant("w_down", {width, o.n_classes}, 0.0);
+  p.down.w = head.constant("w_down", {width, o.n_classes}, 0.0);
   if (o.head_bias) {
-    p.down_b = head.constant("b_down", {o.n_classes}, 0.0);
+    p.down.b = head.constant("b_down", {o.n_classes}, 0.0);
   }
 }
 
@@ -101,16 +99,16 @@ at::Tensor VisionTransformer::logits(const at::Tensor& images, const nn::Context
   if (images.dim() != 4 || images.size(1) != c || images.size(2) != size || images.size(3) != size) {
     fail("vision Transformer: images must be [B, {}, {}, {}], got {}", c, size, size, c10::str(images.sizes()));
   }
-  at::Tensor h = nn::linear(p.patches(images), p.patch_w, p.patch_b, context).to(p.patch_w.scalar_type());
+  at::Tensor h = p.patch(p.patches(images), context).to(p.patch.w.scalar_type());
   if (p.position.defined()) {
     h = h + p.position;
   }
   h = (*p.encoder)(nn::dropout(h, p.options.dropout, context, "embed"), {}, context);
   at::Tensor f = h.mean(1);
-  if (p.up_w.defined()) {
-    f = nn::linear(f, p.up_w, p.up_b, context).tanh();
+  if (p.up.defined()) {
+    f = p.up(f, context).tanh();
   }
-  return nn::linear(f, p.down_w, p.down_b, context);
+  return p.down(f, context);
 }
 
 at::Tensor grid_sinusoids(std::int64_t side, std::int64_t d_model, double base, at::TensorOptions options) {

@@ -27,6 +27,13 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
   return y.view_symint(shape);
 }
 
+Linear::Linear(std::string_view suffix, const Options& o, const Builder& build)
+    : w(build.matrix(fmt::format("w{}", suffix), {o.in, o.out}, o.start, {.in = o.in, .out = o.out})) {
+  if (o.bias) {
+    b = build.bias(fmt::format("b{}", suffix), {o.out}, o.in, o.bias_start);
+  }
+}
+
 at::Tensor activate(const at::Tensor& x, config::Activation activation) {
   switch (activation) {
     case config::Activation::relu:

@@ -1,7 +1,5 @@
 #include "headroom/nn/mlp.h"
 
-#include <fmt/format.h>
-
 #include "headroom/nn/linear.h"
 #include "headroom/nn/routing_losses.h"
 #include "headroom/nn/selection.h"
@@ -15,34 +13,29 @@ class DenseMlp : public Mlp {
   DenseMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build)
       : activation_(options.activation) {
     const std::int64_t d = init.d_model, hidden = options.d_hidden;
-    const auto product = [&](const char* name, std::int64_t in, std::int64_t out, at::Tensor& w, at::Tensor& b) {
-      w = build.for_products().matrix(fmt::format("w_{}", name), {in, out}, Start::truncated_normal(init.scaled(in)),
-                                      {.in = in, .out = out});
-      if (options.bias) {
-        b = build.bias(fmt::format("b_{}", name), {out}, in);
-      }
+    const auto product = [&](std::int64_t in, std::int64_t out) -> Linear::Options {
+      return {.in = in, .out = out, .start = Start::truncated_normal(init.scaled(in)), .bias = options.bias};
     };
     if (options.kind == config::MlpKind::gated) {
-      product("gate", d, hidden, w_gate_, b_gate_);
+      gate_ = Linear("_gate", product(d, hidden), build.for_products());
     }
-    product("up", d, hidden, w_up_, b_up_);
-    product("down", hidden, d, w_down_, b_down_);
+    up_ = Linear("_up", product(d, hidden), build.for_products());
+    down_ = Linear("_down", product(hidden, d), build.for_products());
   }
 
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
-    at::Tensor hidden = linear(x, w_up_, b_up_, context);
-    if (w_gate_.defined()) {
-      hidden = dropout(activate(linear(x, w_gate_, b_gate_, context), activation_) * hidden, hidden_dropout, context,
-                       "hidden");
+    at::Tensor hidden = up_(x, context);
+    if (gate_.defined()) {
+      hidden = dropout(activate(gate_(x, context), activation_) * hidden, hidden_dropout, context, "hidden");
     } else {
       hidden = activate(hidden, activation_, hidden_dropout, context, "hidden");
     }
-    return linear(hidden, w_down_, b_down_, context);
+    return down_(hidden, context);
   }
 
  private:
   config::Activation activation_;
-  at::Tensor w_gate_, b_gate_, w_up_, b_up_, w_down_, b_down_;
+  Linear gate_, up_, down_;
 };
 
 // Columns to equal length, all together with the deviation they had.

@@ -91,6 +91,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 // The same, for a model that knows `least_size` tokens: a bpe tokenizer of fewer gets ids to spare.
 std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size);
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path);
+// Puts it into a file that holds more, for read_tokenizer(). It must outlive the writer.
+void add_tokenizer(SafetensorsWriter& writer, const Tokenizer& tokenizer);
 
 // A tokenizer.json with the same ids, for other programs: of bpe (without ids to spare) and bytes; empty for the
 // others.

@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "headroom/config/model_options.h"
@@ -18,6 +20,23 @@ at::Tensor to_compute(const at::Tensor& tensor, const Context& context);
 // [d_model, H, e] with `in_axes` 1, [H, e, d_model] with 2. An undefined bias is none. Result [..., o].
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context,
                   std::int64_t in_axes = 1);
+
+// A matrix and a bias with the product that they stand for: parameters "w<suffix>" [in, out] and "b<suffix>" [out].
+struct Linear {
+  struct Options {
+    std::int64_t in = 0, out = 0;
+    Start start;                           // the matrix's under the `scaled` rule
+    std::optional<Start> bias_start = {};  // zeros without
+    bool bias = true;
+  };
+
+  Linear() = default;  // none
+  Linear(std::string_view suffix, const Options& options, const Builder& build);
+  bool defined() const { return w.defined(); }
+  at::Tensor operator()(const at::Tensor& x, const Context& context) const { return linear(x, w, b, context); }
+
+  at::Tensor w, b;
+};
 
 at::Tensor activate(const at::Tensor& x, config::Activation activation);
 

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +34,13 @@ struct Link {
   at::Tensor in(const at::Tensor& tensor_of_file) const;
 };
 
+// What keeps options from being of an architecture: the first that stands in the way is named.
+struct Obstacle {
+  bool stands = false;
+  const char* option = nullptr;  // "attention.window"
+};
+std::string first_of(std::initializer_list<Obstacle> obstacles);  // empty: none
+
 class Architecture {
  public:
   virtual ~Architecture() = default;
@@ -41,26 +49,34 @@ class Architecture {
   virtual std::string_view prefix() const = 0;
   // Throws MisuseError naming the setting that has no equivalent.
   virtual config::ModelOptions read(const Settings& settings) const = 0;
-  // The model_type that the options are, or none with the option in the way.
-  struct Match {
-    std::string kind;
-    std::string obstacle;
-  };
-  virtual Match match(const config::ModelOptions& options) const = 0;
+  // The option in the way of being one of them, beyond common_obstacle(); empty where there is none.
+  virtual std::string obstacle(const config::ModelOptions& options) const = 0;
   // config.json, but for what every model has.
   virtual Json write(const config::ModelOptions& options) const = 0;
   // Every tensor of such a file. Of tensors that the options have no parameter for, zeros; likewise the other way round
   // with the parameters that no link names.
-  virtual std::vector<Link> links(const config::ModelOptions& options) const = 0;
+  std::vector<Link> links(const config::ModelOptions& options) const;
   // Tensors that older files hold and that say nothing: names that end so.
   virtual std::span<const std::string_view> ignored() const = 0;
+
+ protected:
+  // What a file calls the parts of a model outside its layers, without ".weight"; `layers` in front of a layer's
+  // number.
+  struct Outside {
+    std::string embedding, layers, last_norm, head;
+    std::string positions = {};  // a table of them; empty: there is none
+  };
+  virtual Outside outside() const = 0;
+  // The parameters of a layer; `ours`: "layer0.", `theirs`: the same in the file.
+  virtual void link_layer(std::vector<Link>& links, const config::ModelOptions& options, const std::string& ours,
+                          const std::string& theirs) const = 0;
 };
 
 const Architecture& gpt2();
 const Architecture& gpt_neox();
 const Architecture& llama();
 
-// What every match() asks of a model first: the option in the way, or nothing.
+// What every architecture asks of a model: the option in the way, or nothing.
 std::string common_obstacle(const config::ModelOptions& options);
 
 // Links that the architectures share. `layer`: "layer0."; `tensor`: without ".weight" and ".bias".

@@ -12,22 +12,18 @@
 namespace headroom::eval {
 namespace {
 
-// The architecture that the options are, or the sentence that says what no known one has.
-std::pair<const Architecture*, std::string> match_any(const config::ModelOptions& o, const std::string& origin) {
-  std::string obstacle = common_obstacle(o);
+// The architecture that the options are. Throws MisuseError saying what no known one has.
+const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
+  if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
+    misuse("{}: model.{}: no model of Hugging Face that is known here has this setting", origin, obstacle);
+  }
   std::string tried;
   for (const Architecture* architecture : {&gpt2(), &gpt_neox(), &llama()}) {
-    if (!obstacle.empty()) {
-      break;
+    const std::string obstacle = architecture->obstacle(o);
+    if (obstacle.empty()) {
+      return *architecture;
     }
-    const Architecture::Match match = architecture->match(o);
-    if (!match.kind.empty()) {
-      return {architecture, match.kind};
-    }
-    tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->kinds().front(), match.obstacle);
-  }
-  if (!obstacle.empty()) {
-    misuse("{}: model.{}: no model of Hugging Face that is known here has this setting", origin, obstacle);
+    tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->kinds().front(), obstacle);
   }
   misuse("{}: is no model of Hugging Face that is known here: it differs from {}", origin, tried);
 }
@@ -65,8 +61,8 @@ void write_tokenizer(const data::Tokenizer& tokenizer, std::int64_t context_leng
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                const std::string& origin) {
   const config::ModelOptions& o = checkpoint.config.model;
-  const auto [architecture, kind] = match_any(o, origin);
-  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, architecture->links(o));
+  const Architecture& architecture = architecture_of(o, origin);
+  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, architecture.links(o));
 
   make_folder(folder);
   SafetensorsWriter writer;
@@ -76,13 +72,13 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   writer.set_metadata("format", "pt");
   writer.write(folder / "model.safetensors");
 
-  Json settings = architecture->write(o);
+  Json settings = architecture.write(o);
   settings["vocab_size"] = o.vocabulary_size;
   settings["tie_word_embeddings"] = o.tied_embeddings;
   settings["torch_dtype"] = "float32";
   write_text_file(folder / "config.json", settings.dump(2) + "\n");
   write_tokenizer(*checkpoint.tokenizer, o.context_length, folder);
-  return kind;
+  return settings.at("model_type");
 }
 
 }  // namespace headroom::eval

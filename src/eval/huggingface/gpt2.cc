@@ -26,10 +26,7 @@ class Gpt2 : public Architecture {
     o.tied_embeddings = s.flag("tie_word_embeddings", true);
     o.head_bias = false;
     o.attention.n_heads = s.size("n_head", 12);
-    if (o.d_model % o.attention.n_heads != 0) {
-      s.refuse("n_head", fmt::format("must divide n_embd = {}", o.d_model));
-    }
-    o.attention.d_head = o.d_model / o.attention.n_heads;
+    o.attention.d_head = s.head_share({"n_head", o.attention.n_heads}, {"n_embd", o.d_model});
     o.attention.bias = true;
     o.attention.position = "learned";
     o.mlp.kind = config::MlpKind::dense;
@@ -39,21 +36,15 @@ class Gpt2 : public Architecture {
     return o;
   }
 
-  Match match(const config::ModelOptions& o) const override {
+  std::string obstacle(const config::ModelOptions& o) const override {
     const config::AttentionOptions& a = o.attention;
-    const std::pair<bool, const char*> all[] = {{a.position.name() != "learned", "attention.position"},
-                                                {o.norm != config::Norm::layer, "norm"},
-                                                {o.arrangement != config::Arrangement::sequential, "arrangement"},
-                                                {o.mlp.kind != config::MlpKind::dense, "mlp.kind"},
-                                                {a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
-                                                {a.window != 0, "attention.window"},
-                                                {a.n_heads * a.d_head != o.d_model, "attention.d_head"}};
-    for (const auto& [is_other, option] : all) {
-      if (is_other) {
-        return {.kind = {}, .obstacle = option};
-      }
-    }
-    return {.kind = "gpt2", .obstacle = {}};
+    return first_of({{a.position.name() != "learned", "attention.position"},
+                     {o.norm != config::Norm::layer, "norm"},
+                     {o.arrangement != config::Arrangement::sequential, "arrangement"},
+                     {o.mlp.kind != config::MlpKind::dense, "mlp.kind"},
+                     {a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
+                     {a.window != 0, "attention.window"},
+                     {a.n_heads * a.d_head != o.d_model, "attention.d_head"}});
   }
 
   Json write(const config::ModelOptions& o) const override {
@@ -71,24 +62,17 @@ class Gpt2 : public Architecture {
             {"attn_pdrop", 0.0}};
   }
 
-  std::vector<Link> links(const config::ModelOptions& o) const override {
-    const std::string root = "transformer.";
-    const std::int64_t d = o.d_model;
-    std::vector<Link> links = {same("embed", root + "wte.weight", {o.vocabulary_size, d}),
-                               same("position", root + "wpe.weight", {o.context_length, d})};
-    for (std::int64_t l = 0; l < o.n_layers; ++l) {
-      link_layer(links, o, fmt::format("layer{}.", l), fmt::format("{}h.{}.", root, l));
-    }
-    link_norm(links, o, "norm_f", root + "ln_f");
-    if (!o.tied_embeddings) {
-      links.push_back(transposed("head.w", "lm_head.weight", d, o.vocabulary_size));
-    }
-    return links;
+ private:
+  Outside outside() const override {
+    return {.embedding = "transformer.wte",
+            .layers = "transformer.h.",
+            .last_norm = "transformer.ln_f",
+            .head = "lm_head",
+            .positions = "transformer.wpe"};
   }
 
- private:
-  static void link_layer(std::vector<Link>& links, const config::ModelOptions& o, const std::string& ours,
-                         const std::string& theirs) {
+  void link_layer(std::vector<Link>& links, const config::ModelOptions& o, const std::string& ours,
+                  const std::string& theirs) const override {
     const std::int64_t d = o.d_model, h = o.attention.n_heads, e = o.attention.d_head, g = o.mlp.d_hidden;
     link_norm(links, o, ours + "norm_1", theirs + "ln_1");
     link_norm(links, o, ours + "norm_2", theirs + "ln_2");

@@ -26,10 +26,7 @@ class GptNeox : public Architecture {
     o.tied_embeddings = s.flag("tie_word_embeddings", false);
     o.head_bias = false;
     o.attention.n_heads = s.size("num_attention_heads", 64);
-    if (o.d_model % o.attention.n_heads != 0) {
-      s.refuse("num_attention_heads", fmt::format("must divide hidden_size = {}", o.d_model));
-    }
-    o.attention.d_head = o.d_model / o.attention.n_heads;
+    o.attention.d_head = s.head_share({"num_attention_heads", o.attention.n_heads}, {"hidden_size", o.d_model});
     o.attention.bias = s.flag("attention_bias", true);
     read_rope(s, o.attention, 0.25);
     o.mlp.kind = config::MlpKind::dense;
@@ -39,20 +36,14 @@ class GptNeox : public Architecture {
     return o;
   }
 
-  Match match(const config::ModelOptions& o) const override {
+  std::string obstacle(const config::ModelOptions& o) const override {
     const config::AttentionOptions& a = o.attention;
-    const std::pair<bool, const char*> all[] = {{a.position.name() != "rope", "attention.position"},
-                                                {o.norm != config::Norm::layer, "norm"},
-                                                {o.mlp.kind != config::MlpKind::dense, "mlp.kind"},
-                                                {a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
-                                                {a.window != 0, "attention.window"},
-                                                {a.n_heads * a.d_head != o.d_model, "attention.d_head"}};
-    for (const auto& [is_other, option] : all) {
-      if (is_other) {
-        return {.kind = {}, .obstacle = option};
-      }
-    }
-    return {.kind = "gpt_neox", .obstacle = {}};
+    return first_of({{a.position.name() != "rope", "attention.position"},
+                     {o.norm != config::Norm::layer, "norm"},
+                     {o.mlp.kind != config::MlpKind::dense, "mlp.kind"},
+                     {a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
+                     {a.window != 0, "attention.window"},
+                     {a.n_heads * a.d_head != o.d_model, "attention.d_head"}});
   }
 
   Json write(const config::ModelOptions& o) const override {
@@ -75,22 +66,16 @@ class GptNeox : public Architecture {
             {"hidden_dropout", o.dropout}};
   }
 
-  std::vector<Link> links(const config::ModelOptions& o) const override {
-    const std::string root = "gpt_neox.";
-    std::vector<Link> links = {same("embed", root + "embed_in.weight", {o.vocabulary_size, o.d_model})};
-    for (std::int64_t l = 0; l < o.n_layers; ++l) {
-      link_layer(links, o, fmt::format("layer{}.", l), fmt::format("{}layers.{}.", root, l));
-    }
-    link_norm(links, o, "norm_f", root + "final_layer_norm");
-    if (!o.tied_embeddings) {
-      links.push_back(transposed("head.w", "embed_out.weight", o.d_model, o.vocabulary_size));
-    }
-    return links;
+ private:
+  Outside outside() const override {
+    return {.embedding = "gpt_neox.embed_in",
+            .layers = "gpt_neox.layers.",
+            .last_norm = "gpt_neox.final_layer_norm",
+            .head = "embed_out"};
   }
 
- private:
-  static void link_layer(std::vector<Link>& links, const config::ModelOptions& o, const std::string& ours,
-                         const std::string& theirs) {
+  void link_layer(std::vector<Link>& links, const config::ModelOptions& o, const std::string& ours,
+                  const std::string& theirs) const override {
     const std::int64_t d = o.d_model, h = o.attention.n_heads, e = o.attention.d_head, g = o.mlp.d_hidden;
     link_norm(links, o, ours + "norm_1", theirs + "input_layernorm");
     link_norm(links, o, ours + "norm_2", theirs + "post_attention_layernorm");

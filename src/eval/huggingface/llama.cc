@@ -27,10 +27,8 @@ class Llama : public Architecture {
     config::AttentionOptions& a = o.attention;
     a.n_heads = s.size("num_attention_heads");
     a.n_kv_heads = s.size("num_key_value_heads", a.n_heads);
-    if (!s.has("head_dim") && o.d_model % a.n_heads != 0) {
-      s.refuse("num_attention_heads", fmt::format("must divide hidden_size = {}", o.d_model));
-    }
-    a.d_head = s.size("head_dim", o.d_model / a.n_heads);
+    a.d_head = s.has("head_dim") ? s.size("head_dim")
+                                 : s.head_share({"num_attention_heads", a.n_heads}, {"hidden_size", o.d_model});
     a.bias = kind == "qwen2" || s.flag("attention_bias", false);
     read_rope(s, a, 1.0);
     read_windows(s, kind, a);
@@ -41,23 +39,17 @@ class Llama : public Architecture {
     return o;
   }
 
-  Match match(const config::ModelOptions& o) const override {
+  std::string obstacle(const config::ModelOptions& o) const override {
     const config::AttentionOptions& a = o.attention;
     const bool window = a.window != 0;
-    const std::pair<bool, const char*> all[] = {
-        {a.position.name() != "rope", "attention.position"},
-        {o.norm != config::Norm::rms, "norm"},
-        {o.arrangement != config::Arrangement::sequential, "arrangement"},
-        {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
-        {a.rope_fraction != 1.0, "attention.rope_fraction"},
-        {window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
-        {window && (a.bias || o.mlp.bias), "attention.window"}};
-    for (const auto& [is_other, option] : all) {
-      if (is_other) {
-        return {.kind = {}, .obstacle = option};
-      }
-    }
-    return {.kind = window ? "mistral" : "llama", .obstacle = {}};
+    return first_of(
+        {{a.position.name() != "rope", "attention.position"},
+         {o.norm != config::Norm::rms, "norm"},
+         {o.arrangement != config::Arrangement::sequential, "arrangement"},
+         {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
+         {a.rope_fraction != 1.0, "attention.rope_fraction"},
+         {window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
+         {window && (a.bias || o.mlp.bias), "attention.window"}});
   }
 
   Json write(const config::ModelOptions& o) const override {
@@ -84,20 +76,11 @@ class Llama : public Architecture {
     return json;
   }
 
-  std::vector<Link> links(const config::ModelOptions& o) const override {
-    const std::string root = "model.";
-    std::vector<Link> links = {same("embed", root + "embed_tokens.weight", {o.vocabulary_size, o.d_model})};
-    for (std::int64_t l = 0; l < o.n_layers; ++l) {
-      link_layer(links, o, fmt::format("layer{}.", l), fmt::format("{}layers.{}.", root, l));
-    }
-    link_norm(links, o, "norm_f", root + "norm");
-    if (!o.tied_embeddings) {
-      links.push_back(transposed("head.w", "lm_head.weight", o.d_model, o.vocabulary_size));
-    }
-    return links;
+ private:
+  Outside outside() const override {
+    return {.embedding = "model.embed_tokens", .layers = "model.layers.", .last_norm = "model.norm", .head = "lm_head"};
   }
 
- private:
   static void read_windows(const Settings& s, const std::string& kind, config::AttentionOptions& a) {
     const bool qwen = kind == "qwen2";
     s.require("use_sliding_window", !s.flag("use_sliding_window", false));
@@ -111,8 +94,8 @@ class Llama : public Architecture {
     }
   }
 
-  static void link_layer(std::vector<Link>& links, const config::ModelOptions& o, const std::string& ours,
-                         const std::string& theirs) {
+  void link_layer(std::vector<Link>& links, const config::ModelOptions& o, const std::string& ours,
+                  const std::string& theirs) const override {
     const config::AttentionOptions& a = o.attention;
     const std::int64_t d = o.d_model, e = a.d_head, g = o.mlp.d_hidden;
     link_norm(links, o, ours + "norm_1", theirs + "input_layernorm");

@@ -57,6 +57,13 @@ std::int64_t Settings::size(const std::string& key, std::int64_t otherwise) cons
   return has(key) ? size(key) : otherwise;
 }
 
+std::int64_t Settings::head_share(const Size& n_heads, const Size& d_model) const {
+  if (d_model.second % n_heads.second != 0) {
+    refuse(n_heads.first, fmt::format("must divide {} = {}", d_model.first, d_model.second));
+  }
+  return d_model.second / n_heads.second;
+}
+
 double Settings::number(const std::string& key, double otherwise) const {
   if (has(key) && !(at(key).is_number() && std::isfinite(at(key).get<double>()))) {
     refuse(key, "must be a number");

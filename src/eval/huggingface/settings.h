@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "headroom/config/model_options.h"
 #include "headroom/core/json.h"
@@ -22,6 +23,9 @@ class Settings {
   // Throw MisuseError where the value is of another type or range, or missing where there is no `otherwise`.
   std::int64_t size(const std::string& key) const;  // 1 to 2^24
   std::int64_t size(const std::string& key, std::int64_t otherwise) const;
+  // The width of each of the heads that share a model's: throws MisuseError where it cannot be shared evenly.
+  using Size = std::pair<const char*, std::int64_t>;  // its key and value
+  std::int64_t head_share(const Size& n_heads, const Size& d_model) const;
   double number(const std::string& key, double otherwise) const;  // finite
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;

@@ -17,7 +17,9 @@ class Row {
 
   const std::string& where() const { return where_; }
   const Json& value(const char* key) const { return value_in(json_, key, where_); }
-  std::string text(const char* key) const { return std::string(trimmed(text_in(json_, key, where_))); }
+  // As it stands, and without blanks around it.
+  std::string raw_text(const char* key) const { return text_in(json_, key, where_); }
+  std::string text(const char* key) const { return std::string(trimmed(raw_text(key))); }
   // Of a field that may be absent or empty.
   std::string text_or_nothing(const char* key) const {
     const auto found = json_.find(key);
@@ -87,7 +89,7 @@ std::string prompt(std::string text) {
 }
 
 Question collected(const Row& row) {
-  const std::string query = prompt(text_in(Json{{"query", row.value("query")}}, "query", row.where()));
+  const std::string query = prompt(row.raw_text("query"));
   const std::vector<std::string> choices = row.texts("choices");
   return row.question(query, choices, row.place("gold", choices.size()));
 }
