@@ -206,7 +206,7 @@ lint() {
     over_sources "$@" -- -P "$(nproc)" -n 1 clang-tidy "${options[@]}"
     return
   fi
-  local units=("$build"/CMakeFiles/headroom_{core,config,cost,data}.dir/Unity/*.cxx)
+  local units=("$build"/CMakeFiles/headroom_{core,config,cost,tokenizers,data}.dir/Unity/*.cxx)
   [[ -f ${units[0]} ]] || die "lint: preset $preset compiles file by file: take release or ci, or name files"
   printf '%s\0' "${units[@]}" |
     xargs -0 -P "$(nproc)" -n 1 clang-tidy "${options[@]}" --checks='-bugprone-suspicious-include,-clang-analyzer-*'

@@ -1,6 +1,7 @@
-# headroom_floor(name [TORCH] [FLOORS floor...] [LINK lib...] [PRIVATE lib...] [TESTED_WITH floor...])
-# One shared library a floor from src/<name>/, headers under include/headroom/<name>/, and one test
-# program from tests/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to a higher floor into a link error.
+# headroom_floor(name [TORCH] [FLOORS floor...] [LINK lib...] [PRIVATE lib...] [TESTED_WITH floor...] [WITHOUT file...])
+# One shared library a floor from src/<name>/ (WITHOUT: files that are compiled elsewhere), headers under
+# include/headroom/<name>/, and one test program from tests/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to a
+# higher floor into a link error.
 
 add_library(headroom_flags INTERFACE)
 target_include_directories(headroom_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
@@ -63,8 +64,11 @@ function(headroom_use_torch target pch)
 endfunction()
 
 function(headroom_floor name)
-  cmake_parse_arguments(FLOOR "TORCH" "" "FLOORS;LINK;PRIVATE;TESTED_WITH" ${ARGN})
+  cmake_parse_arguments(FLOOR "TORCH" "" "FLOORS;LINK;PRIVATE;TESTED_WITH;WITHOUT" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cc")
+  if(FLOOR_WITHOUT)
+    list(REMOVE_ITEM sources ${FLOOR_WITHOUT})
+  endif()
   if(NOT sources)
     file(WRITE "${CMAKE_BINARY_DIR}/empty.cc" "")
     set(sources "${CMAKE_BINARY_DIR}/empty.cc")

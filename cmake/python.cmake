@@ -6,20 +6,21 @@ set(HEADROOM_PACKAGE "${CMAKE_BINARY_DIR}/python/headroom_torch")
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/python/*.cc")
 add_library(headroom_python OBJECT ${sources})
 target_include_directories(headroom_python PRIVATE "${CMAKE_SOURCE_DIR}/src")
-target_link_libraries(headroom_python PRIVATE headroom_models)
+target_link_libraries(headroom_python PRIVATE headroom_eval)
 headroom_use_torch(headroom_python headroom_torch_pch)
 headroom_unity(headroom_python)
 
 add_library(headroom_torch MODULE python/bundled/highway.cc python/bundled/tomlplusplus.cc
             $<TARGET_OBJECTS:headroom_core> $<TARGET_OBJECTS:headroom_config> $<TARGET_OBJECTS:headroom_kernels>
             $<TARGET_OBJECTS:headroom_ops> $<TARGET_OBJECTS:headroom_nn> $<TARGET_OBJECTS:headroom_models>
-            $<TARGET_OBJECTS:headroom_python>)
+            $<TARGET_OBJECTS:headroom_tokenizers> $<TARGET_OBJECTS:headroom_eval> $<TARGET_OBJECTS:headroom_python>)
 target_link_libraries(headroom_torch PRIVATE headroom_build)
 target_compile_features(headroom_torch PRIVATE cxx_std_20)
 find_library(HEADROOM_STATIC_CRYPTO libcrypto.a REQUIRED)
 find_library(HEADROOM_STATIC_ZLIB libz.a REQUIRED)
+find_library(HEADROOM_STATIC_UTF8PROC libutf8proc.a REQUIRED)
 # OpenMP's functions are found in the runtime that libtorch_cpu loads.
-target_link_libraries(headroom_torch PRIVATE ${HEADROOM_STATIC_CRYPTO} ${HEADROOM_STATIC_ZLIB}
+target_link_libraries(headroom_torch PRIVATE ${HEADROOM_STATIC_CRYPTO} ${HEADROOM_STATIC_ZLIB} ${HEADROOM_STATIC_UTF8PROC}
                       "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so" ${CMAKE_DL_LIBS})
 target_link_options(headroom_torch PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/python/bundled/exports.map
                     -Wl,--gc-sections -Wl,-s)

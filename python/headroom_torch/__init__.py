@@ -2,8 +2,10 @@
 
 from . import _library, functional
 from ._version import version as __version__
+from .conversion import convert
 from .models import Classifier, Decoder, EncoderDecoder, LanguageModel, MaskedLanguageModel, VisionTransformer
 from .modules import MLP, Attention, Block
+from .tokenizer import Tokenizer
 
 __all__ = ["MLP", "Attention", "Block", "Classifier", "Decoder", "EncoderDecoder", "LanguageModel",
-           "MaskedLanguageModel", "VisionTransformer", "functional"]
+           "MaskedLanguageModel", "Tokenizer", "VisionTransformer", "convert", "functional"]

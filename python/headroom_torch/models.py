@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 from torch import Tensor
 
 from ._library import ops
 from .modules import Block, Layer, _describe, _settings, initial_values
+from .tokenizer import Tokenizer
 
 __all__ = ["Classifier", "Decoder", "EncoderDecoder", "LanguageModel", "MaskedLanguageModel", "VisionTransformer"]
 
 
+Path = Union[str, os.PathLike]
+
+
 class _Model(Layer):
     KIND = ""
+    tokenizer: Optional[Tokenizer] = None  # of the checkpoint that the model was opened from
+    step = 0                               # and the steps of training that it had
+    _config = ""                           # and everything that it was trained by
 
     def __init__(self, source: Optional[str] = None, *, seed: Optional[int] = None, device=None, dtype=None, **options):
         """`source`: a TOML file or a recipe's name, the keywords go on top. Without `seed` the initial values follow
@@ -24,6 +32,38 @@ class _Model(Layer):
         settings = _settings("model.", {**options, "kind": self.KIND})
         description = _describe("model", type(self).__name__, source, settings)
         super().__init__(description, initial_values(description, seed, device, dtype))
+
+    @classmethod
+    def _begun(cls, description: str):
+        """The model so described, with initial values that follow torch's generator."""
+        return cls._made(description, initial_values(description))
+
+    @classmethod
+    def from_checkpoint(cls, path: Path, *, device=None, dtype=None):
+        """The model of a checkpoint, or of the latest one of a run folder, as after eval().
+
+        It has the checkpoint's `tokenizer` and `step`.
+        """
+        kind, description, values, config, step, tokenizer = ops.read_checkpoint(os.fspath(path))
+        if kind != cls.KIND:
+            raise ValueError(f"{cls.__name__}.from_checkpoint: {path} holds a model of kind {kind}, not {cls.KIND}")
+        model = cls._made(description, [value.to(device=device, dtype=dtype) for value in values])
+        model._config, model.step = config, step
+        model.tokenizer = None if tokenizer is None else Tokenizer._of(tokenizer)
+        return model.eval()
+
+    def save_checkpoint(self, path: Path, *, tokenizer: Union[Tokenizer, Path, None] = None,
+                        step: Optional[int] = None) -> None:
+        """Writes a file that `headroom evaluate`, `generate` and from_checkpoint() read, parameters in float32.
+
+        tokenizer: a Tokenizer, or a file or folder that holds one; absent: the model's own. Models that choose a class
+        have none. The config is that of the checkpoint the model came from, if any, with the model as it is here.
+        """
+        if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+            tokenizer = Tokenizer(tokenizer)
+        tokenizer = tokenizer or self.tokenizer
+        ops.write_checkpoint(os.fspath(path), self.description, [t.detach() for t in self._tensors()], self._config,
+                             self.step if step is None else step, tokenizer and tokenizer._engine)
 
     def _batch(self, loss: bool, label_smoothing: float = 0.0, implementation: str = "automatic", **inputs) -> Tensor:
         given = {name: tensor for name, tensor in inputs.items() if tensor is not None}

@@ -1,13 +1,13 @@
 #include "sentencepiece_guard.h"
 
-#include <cstdint>
 #include <cstring>
 #include <optional>
 
 namespace headroom::data {
 namespace {
 
-// Numbers of the fields that hold tables (sentencepiece_model.proto).
+// Numbers of fields (sentencepiece_model.proto); the others hold tables.
+constexpr std::uint64_t kPiece = 1;                          // of a model, once for each
 constexpr std::uint64_t kNormalizer = 3, kDenormalizer = 5;  // of a model
 constexpr std::uint64_t kCharacterMap = 2;                   // of either
 
@@ -137,6 +137,14 @@ bool is_safe_model(std::string_view model) {
     }
   }
   return true;
+}
+
+std::int64_t count_pieces(std::string_view model) {
+  std::int64_t count = 0;
+  for (Message fields(model); !fields.at_end() && fields.next();) {
+    count += fields.is_bytes(kPiece) ? 1 : 0;
+  }
+  return count;
 }
 
 }  // namespace headroom::data

@@ -33,6 +33,14 @@ config::Config apply(config::Config config, const std::vector<std::string>& sett
   return config;
 }
 
+std::string text_of(const Layer& layer, const config::Config& config) {
+  return to_json_line({{"kind", layer.kind},
+                       {"causal", layer.causal},
+                       {"cross", layer.cross},
+                       {"index", layer.index},
+                       {"settings", settings_of(config)}});
+}
+
 Layer parse(const std::string& text) {
   const Json json = parse_json(text, "layer");
   try {
@@ -80,11 +88,11 @@ std::string describe_layer(Layer layer, const std::string& source, const std::ve
   layer.model = config.model;
   nn::Parameters nobody;
   make_parameters(layer, nobody, nn::Beginning(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
-  return to_json_line({{"kind", layer.kind},
-                       {"causal", layer.causal},
-                       {"cross", layer.cross},
-                       {"index", layer.index},
-                       {"settings", settings_of(config)}});
+  return text_of(layer, config);
+}
+
+std::string describe_model(const config::Config& config) {
+  return text_of({.kind = "model", .model = config.model}, config);
 }
 
 void make_parameters(const Layer& layer, nn::Parameters& parameters, const nn::Beginning& beginning) {

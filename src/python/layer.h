@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/config/model_options.h"
+#include "headroom/config/config.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/parameters.h"
 
@@ -28,6 +28,9 @@ const Layer& layer_of(const std::string& text);
 // with `origin`.
 std::string describe_layer(Layer layer, const std::string& source, const std::vector<std::string>& settings,
                            const std::string& origin);
+
+// The same of a whole model whose config is checked.
+std::string describe_model(const config::Config& config);
 
 // Makes the layer's parameters and nothing else.
 void make_parameters(const Layer& layer, nn::Parameters& parameters, const nn::Beginning& beginning);

@@ -159,6 +159,19 @@ std::string describe(const std::string& kind, const std::string& origin, const s
                         origin);
 }
 
+// Every option of a layer's model with its value as TOML has it.
+std::string options_of(const std::string& text) {
+  config::Config config;
+  config.model = layer_of(text).model;
+  Json options = Json::object();
+  for (const auto& [key, value] : config::flatten(config)) {
+    if (key.starts_with("model.")) {
+      options[key] = value;
+    }
+  }
+  return to_json_line(options);
+}
+
 // Names, shapes and kinds of the parameters in the order that the layer takes them in.
 std::string parameters_of(const std::string& text) {
   nn::Parameters parameters;
@@ -181,13 +194,6 @@ Tensors initial_parameters(const std::string& text, std::int64_t seed) {
   return values;
 }
 
-template <class Result, class... Arguments>
-auto refusing(Result (*function)(Arguments...)) {
-  return [function](std::decay_t<Arguments>... arguments) -> Result {
-    return with_value_errors([&] { return function(std::move(arguments)...); });
-  };
-}
-
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
@@ -195,6 +201,7 @@ TORCH_LIBRARY_FRAGMENT(headroom, library) {
   ops::offer<ModelCall, run_model>(library, "model");
   library.def("set_home_folder", refusing(set_home_folder));
   library.def("describe_layer", refusing(describe));
+  library.def("options_of", refusing(options_of));
   library.def("parameters_of", refusing(parameters_of));
   library.def("initial_parameters", refusing(initial_parameters));
 }

@@ -17,4 +17,12 @@ auto with_value_errors(const Function& function) {
   }
 }
 
+// A function as an operator of the library, which refuses so.
+template <class Result, class... Arguments>
+auto refusing(Result (*function)(Arguments...)) {
+  return [function](std::decay_t<Arguments>... arguments) -> Result {
+    return with_value_errors([&] { return function(std::move(arguments)...); });
+  };
+}
+
 }  // namespace headroom::python

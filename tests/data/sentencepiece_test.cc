@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "data/line_sample.h"
+#include "data/sentencepiece_guard.h"
 #include "headroom/data/tokenizer.h"
 #include "support.h"
 
@@ -43,6 +44,7 @@ class SentencePieceTest : public FolderTest {
 TEST_F(SentencePieceTest, KeepsEveryTextAsItIs) {
   const auto tokenizer = of_code(true);
   EXPECT_EQ(tokenizer->vocabulary_size(), 360);
+  EXPECT_EQ(count_pieces(tokenizer->serialised()), 360);
   const auto kept = [&](std::string_view text) { return tokenizer->decode(tokenizer->encode(text)) == text; };
   for (const std::string_view text :
        {std::string_view(kCode), std::string_view(), std::string_view(" "), std::string_view("\n"),

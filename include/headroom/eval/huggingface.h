@@ -22,9 +22,14 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
 
 // Writes config.json, model.safetensors (F32) and tokenizer files into `folder`, each aside and renamed, and returns
 // the model_type: gpt2 for learned positions, gpt_neox for rotary ones with layer norms, llama (mistral with windows)
-// for rotary ones with RMS norms and gated MLPs. SentencePiece's model is written as it is; a tokenizer of words has no
-// equivalent and is left out with a remark. Throws MisuseError naming `origin` and the option that none of these has.
+// for rotary ones with RMS norms and gated MLPs. Throws MisuseError naming `origin` and the option that none of these
+// has.
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                const std::string& origin);
+
+// The tokenizer's files alone: tokenizer.json and tokenizer_config.json. SentencePiece's model is written as it is; a
+// tokenizer of words has no equivalent and is left out with a remark.
+void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t context_length,
+                      const std::filesystem::path& folder);
 
 }  // namespace headroom::eval

@@ -43,19 +43,6 @@ std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const
   return tensors;
 }
 
-void write_tokenizer(const data::Tokenizer& tokenizer, std::int64_t context_length,
-                     const std::filesystem::path& folder) {
-  if (const std::string json = data::to_tokenizer_json(tokenizer); !json.empty()) {
-    write_text_file(folder / "tokenizer.json", json);
-    const Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"model_max_length", context_length}};
-    write_text_file(folder / "tokenizer_config.json", to_json_line(settings) + "\n");
-  } else if (tokenizer.kind() == config::TokenizerKind::sentencepiece) {
-    write_text_file(folder / "tokenizer.model", tokenizer.serialised());
-  } else {
-    log_warning("{}: its tokenizer {} has no equivalent and is left out", folder.string(), tokenizer.name());
-  }
-}
-
 }  // namespace
 
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
@@ -77,8 +64,21 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   settings["tie_word_embeddings"] = o.tied_embeddings;
   settings["torch_dtype"] = "float32";
   write_text_file(folder / "config.json", settings.dump(2) + "\n");
-  write_tokenizer(*checkpoint.tokenizer, o.context_length, folder);
+  export_tokenizer(*checkpoint.tokenizer, o.context_length, folder);
   return settings.at("model_type");
+}
+
+void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t context_length,
+                      const std::filesystem::path& folder) {
+  if (const std::string json = data::to_tokenizer_json(tokenizer); !json.empty()) {
+    write_text_file(folder / "tokenizer.json", json);
+    const Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"model_max_length", context_length}};
+    write_text_file(folder / "tokenizer_config.json", to_json_line(settings) + "\n");
+  } else if (tokenizer.kind() == config::TokenizerKind::sentencepiece) {
+    write_text_file(folder / "tokenizer.model", tokenizer.serialised());
+  } else {
+    log_warning("{}: its tokenizer {} has no equivalent and is left out", folder.string(), tokenizer.name());
+  }
 }
 
 }  // namespace headroom::eval

@@ -1,0 +1,41 @@
+// Stands in for SentencePiece, whose library the package is without: its models are carried along, and neither trained
+// nor run.
+#include "data/sentencepiece_guard.h"
+#include "data/tokenizers.h"
+#include "headroom/core/error.h"
+
+namespace headroom::data {
+namespace {
+
+class CarriedSentencePiece : public Tokenizer {
+ public:
+  explicit CarriedSentencePiece(std::string model) : model_(std::move(model)), size_(count_pieces(model_)) {}
+
+  config::TokenizerKind kind() const override { return config::TokenizerKind::sentencepiece; }
+  std::int64_t vocabulary_size() const override { return size_; }
+  const std::string& serialised() const override { return model_; }
+  void encode(std::string_view /*text*/, std::vector<std::int32_t>& /*ids*/) const override { refuse(); }
+  std::string decode(std::span<const std::int32_t> /*ids*/) const override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() {
+    misuse("tokenizer: a SentencePiece model is only carried along here: let the package sentencepiece have its bytes");
+  }
+  std::string model_;
+  std::int64_t size_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin) {
+  if (!is_safe_model(serialised) || count_pieces(serialised) < 1) {
+    misuse("{}: is no SentencePiece model", origin);
+  }
+  return std::make_unique<CarriedSentencePiece>(std::move(serialised));
+}
+
+std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& /*options*/, TextSource& /*text*/) {
+  misuse("tokenizer.kind: sentencepiece is trained by the command headroom only");
+}
+
+}  // namespace headroom::data

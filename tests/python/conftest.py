@@ -1,0 +1,23 @@
+"""Fixtures for tests that hold the package against the program."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def headroom(tmp_path_factory):
+    """Runs `headroom ARGUMENTS --json`: what it prints."""
+    if "HEADROOM_PROGRAM" not in os.environ:
+        pytest.skip("HEADROOM_PROGRAM does not name the program headroom")
+    environment = {**os.environ, "HEADROOM_CACHE": str(tmp_path_factory.mktemp("cache"))}
+
+    def run(*arguments):
+        done = subprocess.run([os.environ["HEADROOM_PROGRAM"], *map(str, arguments), "--json"], env=environment,
+                              capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run

@@ -1,0 +1,205 @@
+"""Models that the program trained, opened here, and those of here, read by the program."""
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+
+import headroom_torch as ht
+from refusals import assert_refused
+
+TEXT = "It's the head that attends; the room, it doesn't. In 1984 he'll say 'hello' -- 12345 times:\n\n  a b  c\n"
+CONTEXT = 32
+CONFIG = """
+[model]
+n_layers = 2
+d_model = 32
+context_length = {context}
+dropout = 0.1
+[model.attention]
+n_heads = 2
+d_head = 8
+projection = "experts"
+n_experts = 3
+top_k = 2
+position = "relative"
+[model.mlp]
+d_hidden = 48
+[tokenizer]
+{tokenizer}
+[data]
+train = ["{text}"]
+validation = ["{text}"]
+[train]
+steps = 5
+batch_size = 4
+learning_rate = 1e-2
+threads = 1
+precision = "fp32"
+"""
+TOKENIZERS = {"bytes": 'kind = "bytes"', "words": 'kind = "words"\nvocabulary_size = 0',
+              "sentencepiece": 'kind = "sentencepiece"\nvocabulary_size = 300'}
+
+
+@pytest.fixture(scope="module", params=list(TOKENIZERS))
+def run(request, headroom, tmp_path_factory):
+    """A run folder, trained with this kind of tokenizer."""
+    folder = tmp_path_factory.mktemp(request.param)
+    (folder / "text.txt").write_text(TEXT * 20)
+    (folder / "config.toml").write_text(
+        CONFIG.format(context=CONTEXT, text=folder / "text.txt", tokenizer=TOKENIZERS[request.param]))
+    headroom("train", folder / "config.toml", "--out", folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def short(tmp_path):
+    """A file of text that is no longer than the context."""
+    (tmp_path / "short.txt").write_text(TEXT[:24])
+    return tmp_path / "short.txt"
+
+
+def loss_of(model, text):
+    ids = model.tokenizer.encode(text)[None]
+    return float(model.loss(ids[:, :-1], ids[:, 1:]).detach())
+
+
+def changed(model, by=0.02):
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * by)
+    return model
+
+
+def test_opens_what_the_program_trained(headroom, run, short):
+    model = ht.LanguageModel.from_checkpoint(run)
+    assert model.step == 5 and not model.training and "experts" in model.extra_repr()
+    assert model.tokenizer.kind == run.parent.name.rstrip("0123456789")
+    file = run / "checkpoints" / "step_5.safetensors"
+    assert torch.equal(ht.LanguageModel.from_checkpoint(str(file)).head.w, model.head.w)
+    if model.tokenizer.kind == "sentencepiece":
+        return
+    ours, theirs = loss_of(model, short.read_text()), headroom("evaluate", run, "--data", short)
+    assert abs(ours - theirs["loss"]) < 1e-5
+    written = headroom("generate", run, "--prompt", "the head ", "--tokens", 12, "--temperature", 0)["text"]
+    text = model.generate(model.tokenizer.encode("the head ")[None], 12, temperature=0)[0]
+    assert model.tokenizer.decode(text).endswith(written) and written
+
+
+def test_the_program_reads_what_is_saved(headroom, run, short, tmp_path):
+    model = changed(ht.LanguageModel.from_checkpoint(run))
+    out = tmp_path / "changed.safetensors"
+    model.save_checkpoint(out, step=7)
+    before, after = (headroom("evaluate", which, "--data", short)["loss"] for which in (run, out))
+    assert abs(before - after) > 1e-3
+    if model.tokenizer.kind != "sentencepiece":
+        assert abs(loss_of(model, short.read_text()) - after) < 1e-5
+    info, original = headroom("checkpoint", "info", out), headroom("checkpoint", "info", run)
+    assert info["step"] == 7 and info["checksums"] == "verified"
+    assert info["tokenizer"] == original["tokenizer"] == model.tokenizer.name
+    differing = {key for key, value in info["config"].items() if value != original["config"][key]}
+    assert differing <= {"tokenizer.vocabulary_size"}, differing
+    again = ht.LanguageModel.from_checkpoint(out)
+    tokens = torch.randint(model.tokenizer.vocabulary_size, (2, CONTEXT))
+    torch.testing.assert_close(again(tokens), model(tokens), atol=1e-5, rtol=0)
+
+
+def test_a_model_made_here(headroom, short, tmp_path):
+    model = ht.LanguageModel(vocabulary_size=256, n_layers=1, d_model=24, context_length=CONTEXT, seed=1,
+                             attention=dict(n_heads=2, d_head=8), mlp=dict(d_hidden=32))
+    out = tmp_path / "made.safetensors"
+    changed(model, 0.1).save_checkpoint(out, tokenizer=ht.Tokenizer.bytes())
+    ids = torch.tensor([list(short.read_bytes())])
+    theirs = headroom("evaluate", out, "--data", short)["loss"]
+    assert abs(float(model.loss(ids[:, :-1], ids[:, 1:]).detach()) - theirs) < 1e-5 and theirs != pytest.approx(math.log(256))
+    assert headroom("generate", out, "--prompt", "the", "--tokens", 5)["text"]
+    half = ht.LanguageModel.from_checkpoint(out, dtype=torch.bfloat16)
+    assert half.head.w.dtype == torch.bfloat16
+    half.save_checkpoint(tmp_path / "half.safetensors")
+    assert ht.LanguageModel.from_checkpoint(tmp_path / "half.safetensors").head.w.dtype == torch.float32
+    ht.Tokenizer.bytes().save(tmp_path / "bytes.tokenizer")
+    model.save_checkpoint(tmp_path / "same.safetensors", tokenizer=tmp_path / "bytes.tokenizer")
+    assert (tmp_path / "same.safetensors").read_bytes() == out.read_bytes()
+
+
+COMMON = dict(n_layers=1, d_model=24, context_length=16, mlp=dict(d_hidden=32), seed=1,
+              attention=dict(n_heads=2, d_head=8, position="sinusoidal"))
+TOKENS = torch.arange(24).reshape(2, 12)
+KINDS = {
+    "MaskedLanguageModel": (dict(vocabulary_size=258), (TOKENS,), True),
+    "EncoderDecoder": (dict(vocabulary_size=256), (TOKENS, TOKENS[:, :5]), True),
+    "Classifier": (dict(vocabulary_size=256, n_classes=3), (TOKENS,), False),
+    "VisionTransformer": (dict(image_size=8, patch_size=4, n_classes=3, context_length=4),
+                          (torch.linspace(0, 1, 384).reshape(2, 3, 8, 8),), False)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_other_models(headroom, tmp_path, kind):
+    options, inputs, reads_text = KINDS[kind]
+    model = changed(getattr(ht, kind)(**{**COMMON, **options})).eval()
+    out = tmp_path / "model.safetensors"
+    model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes() if reads_text else None)
+    again = getattr(ht, kind).from_checkpoint(out)
+    assert torch.equal(again(*inputs), model(*inputs))
+    assert headroom("checkpoint", "info", out)["kind"] == type(model).KIND
+    assert_refused(lambda: ht.LanguageModel.from_checkpoint(out), f"holds a model of kind {type(model).KIND}, not")
+    if not reads_text:
+        assert_refused(lambda: model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes()), "takes no tokenizer")
+
+
+def test_tokenizers(tmp_path):
+    tokenizer = ht.Tokenizer.bytes()
+    assert tokenizer.kind == "bytes" and tokenizer.vocabulary_size == 256 and tokenizer.name.startswith("bytes-256-")
+    assert tokenizer.encode("né").tolist() == list("né".encode())
+    assert tokenizer.decode(tokenizer.encode("né")) == "né" and tokenizer.decode([255]) == "\ufffd"
+    for other in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
+        assert other.name == tokenizer.name
+    assert_refused(lambda: tokenizer.decode([256]), "an id must be 0 to 255, got 256")
+    assert_refused(lambda: tokenizer.decode(torch.zeros(2, 2)), "ids must be int64")
+    assert_refused(lambda: ht.Tokenizer(tmp_path / "none"), "none")
+
+
+@pytest.mark.parametrize("run", ["sentencepiece"], indirect=True)
+def test_a_carried_sentencepiece_model(run, tmp_path):
+    model = ht.LanguageModel.from_checkpoint(run)
+    assert model.tokenizer.vocabulary_size == 300 and b"<0x0A>" in model.tokenizer.serialised
+    assert_refused(lambda: model.tokenizer.encode("a"), "SentencePiece model is only carried along")
+    assert_refused(lambda: model.tokenizer.decode([1]), "SentencePiece model is only carried along")
+    (tmp_path / "pieces.model").write_bytes(model.tokenizer.serialised)
+    assert ht.Tokenizer(tmp_path / "pieces.model").name == model.tokenizer.name
+    (tmp_path / "no.model").write_bytes(model.tokenizer.serialised[:-3])
+    assert_refused(lambda: ht.Tokenizer(tmp_path / "no.model"), "is no SentencePiece model")
+
+
+def test_copies_keep_the_tokenizer(tmp_path):
+    made = ht.LanguageModel(vocabulary_size=256, **COMMON)
+    made.save_checkpoint(tmp_path / "made.safetensors", tokenizer=ht.Tokenizer.bytes())
+    model = ht.LanguageModel.from_checkpoint(tmp_path / "made.safetensors")
+    for number, other in enumerate((copy.deepcopy(model), pickle.loads(pickle.dumps(model)))):
+        other.save_checkpoint(tmp_path / f"{number}.safetensors")
+        assert (tmp_path / f"{number}.safetensors").read_bytes() == (tmp_path / "made.safetensors").read_bytes()
+
+
+def test_refusals(tmp_path):
+    model = ht.LanguageModel(vocabulary_size=50, **COMMON)
+    out = tmp_path / "model.safetensors"
+    assert_refused(lambda: model.save_checkpoint(out), "tokenizer must be given")
+    assert_refused(lambda: model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes()), "the 50 tokens .* got bytes-256")
+    assert_refused(lambda: ht.LanguageModel.from_checkpoint(tmp_path / "nowhere"), "no such run folder or checkpoint")
+    assert_refused(lambda: ht.LanguageModel.from_checkpoint(tmp_path), "holds no checkpoint")
+    model = ht.LanguageModel(vocabulary_size=256, **COMMON)
+    model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes())
+    damaged = bytearray(out.read_bytes())
+    damaged[-5] ^= 1
+    (tmp_path / "damaged.safetensors").write_bytes(damaged)
+    assert_refused(lambda: ht.LanguageModel.from_checkpoint(tmp_path / "damaged.safetensors"), "damaged.safetensors")
+    (tmp_path / "short.safetensors").write_bytes(damaged[:200])
+    assert_refused(lambda: ht.LanguageModel.from_checkpoint(tmp_path / "short.safetensors"), "short.safetensors")
+    with torch.no_grad():
+        model.head.w.fill_(float("nan"))
+    before = out.read_bytes()
+    assert_refused(lambda: model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes()), "head.w.*not finite")
+    assert out.read_bytes() == before
