@@ -2,6 +2,8 @@
 
     python tests/python/make_environment.py BUILD ENVIRONMENT
 
+The sdist is made as well, unpacked and configured, not compiled: that would take minutes.
+
 torch is installed as well, from pip's indexes or cache, in the version that the build has: only a build without CUDA, of
 a tenth the size. Where there is none to be had, the environment borrows the torch of this Python, and says so.
 """
@@ -13,11 +15,12 @@ import shutil
 import site
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*"]
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", "transformers==5.*"]
 INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -30,7 +33,7 @@ def build_wheel(build, out):
     # The objects of the build folder serve: nothing is compiled twice.
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", out,
         f"--config-settings=build-dir={build}", "--config-settings=cmake.define.HEADROOM_PACKAGE_ONLY=OFF",
-        HERE.parent.parent)
+        ROOT)
     (wheel,) = out.glob("*.whl")
     return wheel
 
@@ -43,6 +46,21 @@ def check(wheel):
     libraries = [name for name in names if ".so" in name]
     assert libraries == ["headroom_torch/libheadroom_torch.so"], libraries
     assert "headroom_torch/recipes/switchhead/wt103_47m.toml" in names
+
+
+def check_sdist(out):
+    """The sdist has all that CMake asks for where only the package is built, and no tests."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    run(sys.executable, "-c", "import sys, scikit_build_core.build as b; b.build_sdist(sys.argv[1])", out, cwd=ROOT,
+        stdout=subprocess.DEVNULL)
+    (archive,) = out.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(out)
+    source = out / archive.name.removesuffix(".tar.gz")
+    assert not (source / "tests").exists()
+    run("cmake", "-S", source, "-B", out / "configured", "-G", "Ninja", "-DHEADROOM_PACKAGE_ONLY=ON",
+        f"-DHEADROOM_PYTHON={sys.executable}", "--log-level=WARNING")
 
 
 def install_torch(python):
@@ -61,6 +79,7 @@ def install_torch(python):
 def main(build, environment):
     wheel = build_wheel(build, build / "wheels")
     check(wheel)
+    check_sdist(build / "sdist")
     python, stamp = environment / "bin" / "python", environment / "torch"
     wanted = f"{importlib.metadata.version('torch')} {TEST_PACKAGES}"
     if not stamp.exists() or stamp.read_text() != wanted:

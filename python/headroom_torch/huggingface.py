@@ -1,0 +1,145 @@
+"""Language models for `transformers`, which this module alone needs: importing it registers them.
+
+    import headroom_torch.huggingface as hf
+
+    hf.HeadroomForCausalLM.from_checkpoint("runs/mine").save_pretrained("mine_hf")
+    model = transformers.AutoModelForCausalLM.from_pretrained("mine_hf")      # wherever this module is imported
+    model.generate(ids, max_new_tokens=50)                                    # with the engine's cache
+
+Any language model of the engine, dense or not. Those that `transformers` knows itself are better off with
+headroom_torch.convert().
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Optional, Union
+
+import torch
+import transformers
+from torch import Tensor
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from ._library import ops
+from .models import LanguageModel, Path
+from .modules import _describe
+
+__all__ = ["HeadroomConfig", "HeadroomForCausalLM"]
+
+# What `transformers` calls it, and the engine.
+_NAMES = {"vocab_size": "vocabulary_size", "hidden_size": "d_model", "num_hidden_layers": "n_layers",
+          "num_attention_heads": "attention.n_heads", "max_position_embeddings": "context_length"}
+
+
+class HeadroomConfig(transformers.PretrainedConfig):
+    """settings: the model's options that differ from the defaults, ["model.n_layers=2", ...]."""
+
+    model_type = "headroom"
+
+    def __init__(self, settings: tuple[str, ...] = (), **others):
+        super().__init__(**others)
+        self.settings = list(settings)
+        options = json.loads(ops.options_of(self.description))
+        if options["model.kind"] != LanguageModel.KIND:
+            raise ValueError(f"HeadroomConfig: settings must be those of a language model, got {options['model.kind']}")
+        for theirs, ours in _NAMES.items():
+            setattr(self, theirs, json.loads(options[f"model.{ours}"]))
+
+    @property
+    def description(self) -> str:
+        return _describe("model", "HeadroomConfig", None, self.settings)
+
+
+class HeadroomCache:
+    """What is kept of the texts read so far, a row each."""
+
+    is_compileable = False
+
+    def __init__(self, model: LanguageModel, rows: int):
+        self._decoder = model.decoder(rows)
+        self._read: Optional[Tensor] = None
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """Logits [B, V] after the last of tokens [B, n]."""
+        self._read = tokens if self._read is None else torch.cat([self._read, tokens], 1)
+        return self._decoder.read(tokens)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return 0 if self._read is None else self._read.shape[1]
+
+    def reorder_cache(self, rows: Tensor) -> None:
+        """Row i goes on from row rows[i]: texts that are not there already are read again."""
+        texts = self._read.index_select(0, rows.to(self._read.device))
+        if not torch.equal(texts, self._read):
+            self._decoder.restart()
+            self._decoder.read(texts)
+            self._read = texts
+
+
+class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):
+    """A LanguageModel, as `model`, with the interface of `transformers`. Rows of a batch are of one length: there is no
+    padding."""
+
+    config_class = HeadroomConfig
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+
+    def __init__(self, config: HeadroomConfig):
+        super().__init__(config)
+        self.model = LanguageModel._begun(config.description)
+        self.post_init()
+
+    @classmethod
+    def from_checkpoint(cls, path: Path) -> "HeadroomForCausalLM":
+        """The language model of a checkpoint or run folder; save_pretrained() writes its tokenizer as well."""
+        model = LanguageModel.from_checkpoint(path)
+        with torch.device("meta"):
+            made = cls(HeadroomConfig(model.options))
+        made.model = model
+        return made.eval()
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False  # forward() makes its own
+
+    def _init_weights(self, module) -> None:
+        """They begin as the engine has them begin."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Optional[Tensor] = None,
+                past_key_values: Optional[HeadroomCache] = None, labels: Optional[Tensor] = None,
+                use_cache: Optional[bool] = None, logits_to_keep: int = 0, return_dict: Optional[bool] = None):
+        """Logits [B, T, V] of input_ids [B, T]; with `labels` (input_ids themselves, -100 where none counts) also the
+        loss, which the balance losses are part of, and in training no logits.
+
+        past_key_values: what an earlier call with use_cache=True gave; input_ids go on from there, without derivatives.
+        logits_to_keep=1: of the last token only.
+        """
+        if attention_mask is not None and not bool(attention_mask.all()):
+            raise ValueError("HeadroomForCausalLM: there is no padding: attention_mask must be 1 everywhere")
+        loss, cache, logits = None, past_key_values, None
+        if labels is not None:
+            loss = _first(self.model.loss(input_ids[:, :-1], labels[:, 1:]))
+        if use_cache or cache is not None:
+            cache = HeadroomCache(self.model, input_ids.shape[0]) if cache is None else cache
+            parts = [input_ids] if logits_to_keep == 1 else input_ids.split(1, 1)
+            logits = torch.stack([cache.read(part) for part in parts], 1)
+        elif loss is None or not self.training:
+            logits = _first(self.model(input_ids))
+        if logits is not None:
+            logits = logits[:, -logits_to_keep:]
+        output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)
+        return output if return_dict in (None, True) else output.to_tuple()
+
+    def save_pretrained(self, save_directory: Path, **options) -> None:
+        super().save_pretrained(save_directory, **options)
+        if self.model.tokenizer is not None:
+            ops.export_tokenizer(self.model.tokenizer._engine, self.config.max_position_embeddings, str(save_directory))
+
+
+def _first(result: Union[Tensor, tuple]) -> Tensor:
+    """Models with memory also give what they remember."""
+    return result[0] if isinstance(result, tuple) else result
+
+
+transformers.AutoConfig.register("headroom", HeadroomConfig)
+transformers.AutoModelForCausalLM.register(HeadroomConfig, HeadroomForCausalLM)

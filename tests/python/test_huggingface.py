@@ -1,0 +1,113 @@
+"""Language models through `transformers`: its loading and saving, its generate() with the engine's cache, its Trainer's way
+to call."""
+
+import pytest
+import torch
+import transformers
+
+import headroom_torch as ht
+import headroom_torch.huggingface as hf
+from refusals import assert_refused
+
+CONTEXT = 24
+OPTIONS = {
+    "switchhead": dict(attention=dict(n_heads=2, d_head=8, projection="experts", n_experts=3, top_k=2, position="rope")),
+    "memory": dict(memory_length=CONTEXT, attention=dict(n_heads=2, d_head=8, position="relative")),
+    "tied": dict(tied_embeddings=True, attention=dict(n_heads=2, d_head=8, score="gaussian_mixture", position="learned"))}
+
+
+@pytest.fixture(scope="module", params=list(OPTIONS))
+def checkpoint(request, tmp_path_factory):
+    torch.manual_seed(3)
+    model = ht.LanguageModel(vocabulary_size=256, n_layers=2, d_model=24, context_length=CONTEXT,
+                             mlp=dict(d_hidden=32), **OPTIONS[request.param])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    path = tmp_path_factory.mktemp(request.param) / "model.safetensors"
+    model.save_checkpoint(path, tokenizer=ht.Tokenizer.bytes())
+    return path
+
+
+@pytest.fixture
+def both(checkpoint, tmp_path):
+    """The engine's model, and the same by way of a folder of `transformers`."""
+    hf.HeadroomForCausalLM.from_checkpoint(checkpoint).save_pretrained(tmp_path)
+    return ht.LanguageModel.from_checkpoint(checkpoint), transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+
+
+def tokens(rows=2, length=8, seed=0):
+    return torch.randint(256, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def test_a_folder_has_everything(checkpoint, both, tmp_path):
+    ours, theirs = both
+    assert isinstance(theirs, hf.HeadroomForCausalLM) and not theirs.training
+    assert {name for name, _ in theirs.named_parameters()} == {f"model.{name}" for name, _ in ours.named_parameters()}
+    logits = ours(tokens())
+    logits = logits[0] if isinstance(logits, tuple) else logits
+    assert torch.equal(theirs(tokens()).logits, logits)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (256, 24, 2)
+    assert config.num_attention_heads == 2 and config.max_position_embeddings == CONTEXT
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path).encode("né") == list("né".encode())
+
+
+def test_greedy_generation_equals_ours(both):
+    ours, theirs = both
+    mine = ours.generate(tokens(), 12, temperature=0)
+    for use_cache in (True, False):
+        text = theirs.generate(tokens(), max_new_tokens=12, do_sample=False, use_cache=use_cache)
+        assert torch.equal(text, mine)
+
+
+def test_the_cache_equals_the_whole_pass(both):
+    theirs = both[1]
+    with torch.no_grad():
+        whole = theirs(tokens(length=12)).logits
+        first = theirs(tokens(length=12)[:, :5], use_cache=True)
+        second = theirs(tokens(length=12)[:, 5:11], past_key_values=first.past_key_values)
+        last = theirs(tokens(length=12)[:, 11:], past_key_values=second.past_key_values, logits_to_keep=1)
+    parts = torch.cat([first.logits, second.logits, last.logits], 1)
+    torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-4)
+    assert last.past_key_values.get_seq_length() == 12
+
+
+def test_beams_and_samples(both):
+    theirs = both[1]
+    beams = [theirs.generate(tokens(), max_new_tokens=6, do_sample=False, num_beams=3, num_return_sequences=2,
+                             use_cache=use_cache) for use_cache in (True, False)]
+    assert torch.equal(*beams) and beams[0].shape == (4, 14)
+    torch.manual_seed(1)
+    assert theirs.generate(tokens(), max_new_tokens=40, do_sample=True, top_k=5).shape == (2, 48)  # beyond the context
+
+
+def test_training(both):
+    ours, theirs = both
+    theirs.train()
+    labels = tokens()
+    labels[:, 3] = -100
+    result = theirs(tokens(), labels=labels)
+    expected = ours.loss(tokens()[:, :-1], labels[:, 1:])
+    torch.testing.assert_close(result.loss, expected[0] if isinstance(expected, tuple) else expected)
+    result.loss.backward()
+    assert all(p.grad is not None for p in theirs.parameters())
+
+
+def test_a_new_model_begins_as_the_engine_has_it():
+    torch.manual_seed(2)
+    config = hf.HeadroomConfig(["model.vocabulary_size=50", "model.d_model=24", "model.attention.d_head=8"])
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    torch.manual_seed(2)
+    expected = ht.LanguageModel(vocabulary_size=50, d_model=24, attention=dict(d_head=8)).state_dict()
+    for name, value in model.model.state_dict().items():
+        assert torch.equal(value, expected[name]), name
+
+
+def test_refusals(both):
+    theirs = both[1]
+    assert_refused(lambda: hf.HeadroomConfig(["model.kind=masked_language_model"]), "those of a language model")
+    padded = torch.ones_like(tokens())
+    padded[0, 0] = 0
+    assert_refused(lambda: theirs(tokens(), attention_mask=padded), "attention_mask must be 1 everywhere")
+    assert_refused(lambda: hf.HeadroomConfig(["model.n_headz=2"]), "unknown key")
