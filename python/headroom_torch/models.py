@@ -57,12 +57,18 @@ class _Model(Layer):
         """Writes a file that `headroom evaluate`, `generate` and from_checkpoint() read, parameters in float32.
 
         tokenizer: a Tokenizer, or a file or folder that holds one; absent: the model's own. Models that choose a class
-        have none. The config is that of the checkpoint the model came from, if any, with the model as it is here.
+        have none. The config is that of the checkpoint the model came from, if any, with the model as it is here. Sharded
+        parameters (FSDP2) are gathered: every rank calls this, and the first one writes.
         """
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer = Tokenizer(tokenizer)
         tokenizer = tokenizer or self.tokenizer
-        ops.write_checkpoint(os.fspath(path), self.description, [t.detach() for t in self._tensors()], self._config,
+        values = [t.detach() for t in self._tensors()]
+        if any(hasattr(t, "full_tensor") for t in values):
+            values = [t.full_tensor() if hasattr(t, "full_tensor") else t for t in values]
+            if torch.distributed.get_rank() != 0:
+                return
+        ops.write_checkpoint(os.fspath(path), self.description, values, self._config,
                              self.step if step is None else step, tokenizer and tokenizer._engine)
 
     def _batch(self, loss: bool, label_smoothing: float = 0.0, implementation: str = "automatic", **inputs) -> Tensor:

@@ -1,4 +1,4 @@
-"""Two Gloo ranks: DistributedDataParallel and FSDP2 give the gradients of one process."""
+"""Two Gloo ranks: DistributedDataParallel and FSDP2 give the gradients of one process; what is sharded is saved whole."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ RANKS = 2
 
 
 def model():
-    return ht.LanguageModel(vocabulary_size=50, n_layers=2, d_model=24, context_length=16, seed=3,
+    return ht.LanguageModel(vocabulary_size=256, n_layers=2, d_model=24, context_length=16, seed=3,
                             attention=dict(n_heads=2, d_head=8, projection="experts", n_experts=4, top_k=2),
                             mlp=dict(d_hidden=32))
 
@@ -52,6 +52,11 @@ def work(rank, store, way):
         mean = module.get_parameter(name).grad
         mean = mean if way == "ddp" else mean.full_tensor()
         torch.testing.assert_close(mean, gradient, atol=1e-6, rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}")
+    if way == "fsdp2":
+        module.save_checkpoint(f"{store}.safetensors", tokenizer=ht.Tokenizer.bytes())
+        dist.barrier()
+        saved = ht.LanguageModel.from_checkpoint(f"{store}.safetensors").state_dict()
+        assert all(torch.equal(saved[name], value) for name, value in model().state_dict().items())
     dist.destroy_process_group()
 
 
