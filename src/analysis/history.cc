@@ -10,6 +10,10 @@ double number_at(const Json& line, const char* key) {
   return line.contains(key) && line.at(key).is_number() ? line.at(key).get<double>() : 0.0;
 }
 
+std::string text_at(const Json& line, const char* key) {
+  return line.contains(key) && line.at(key).is_string() ? line.at(key).get<std::string>() : "";
+}
+
 ExpertUse expert_use(const Json& line) {
   ExpertUse use{.step = line.at("step").get<std::int64_t>()};
   for (const auto& [layer, balance] : line.at("experts").items()) {
@@ -20,10 +24,23 @@ ExpertUse expert_use(const Json& line) {
   return use;
 }
 
-void read_line(const Json& line, const tasks::Task& task, History& history) {
-  if (!line.is_object() || !line.contains("step") || !line.at("step").is_number_integer()) {
-    return;
+bool is_of_step(const Json& line) {
+  return line.is_object() && line.contains("step") && line.at("step").is_number_integer();
+}
+
+// Calls `read` with each line that tells something of a step.
+template <class Read>
+void read_lines(const std::filesystem::path& path, const Read& read) {
+  std::ifstream file(path, std::ios::binary);
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_discarded() && is_of_step(json)) {
+      read(json);
+    }
   }
+}
+
+void read_line(const Json& line, const tasks::Task& task, History& history) {
   const std::int64_t step = line.at("step").get<std::int64_t>();
   if (line.contains("loss") && line.at("loss").is_number()) {
     history.training.push_back({.step = step,
@@ -47,13 +64,12 @@ void read_line(const Json& line, const tasks::Task& task, History& history) {
 
 History read_history(const std::filesystem::path& folder, const tasks::Task& task) {
   History history;
-  std::ifstream file(folder / "metrics.jsonl", std::ios::binary);
-  for (std::string line; std::getline(file, line);) {
-    const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_discarded()) {
-      read_line(json, task, history);
-    }
-  }
+  read_lines(folder / "metrics.jsonl", [&](const Json& line) { read_line(line, task, history); });
+  read_lines(folder / "samples.jsonl", [&](const Json& line) {
+    history.samples.push_back({.step = line.at("step").get<std::int64_t>(),
+                               .prompt = text_at(line, "prompt"),
+                               .text = text_at(line, "text")});
+  });
   return history;
 }
 

@@ -16,27 +16,6 @@
 namespace headroom::analysis {
 namespace {
 
-std::string samples(const CompareResult& result) {
-  std::string html;
-  for (std::size_t p = 0; p < result.prompts.size(); ++p) {
-    html += "<div class='grid samples'>";
-    for (std::size_t r = 0; r < result.runs.size(); ++r) {
-      const ComparedRun& run = result.runs[r];
-      if (p < run.samples.size()) {
-        html +=
-            fmt::format("<section class='card'><h3>{} {}</h3><pre><span class='prompt'>{}</span>{}</pre></section>\n",
-                        line_sample(r), escape(run.name), escape(result.prompts[p]), escape(run.samples[p]));
-      }
-    }
-    html += "</div>\n";
-  }
-  return html.empty() ? html
-                      : fmt::format(
-                            "<h2>Sample text</h2><p class='note'>Every model continues the same beginning "
-                            "(grey): {}.</p>{}",
-                            escape(result.sampling), html);
-}
-
 // Keys that are not alike in all runs, and their values.
 std::string config_differences(const std::vector<ComparedRun>& runs) {
   std::vector<Values> flat;
@@ -105,9 +84,9 @@ std::string dates_of(const std::vector<ComparedRun>& runs) {
 
 }  // namespace
 
-std::string figure(const std::string& caption, const std::string& remark, const std::string& chart) {
-  return fmt::format("<figure class='card'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n", caption, remark,
-                     chart);
+std::string figure(const std::string& caption, const std::string& remark, const std::string& chart, bool wide) {
+  return fmt::format("<figure class='card{}'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n",
+                     wide ? " wide" : "", caption, remark, chart);
 }
 
 std::string configuration_section(const CompareResult& result) {
@@ -154,7 +133,8 @@ std::string render_report(const CompareResult& result) {
              "</header>\n",
              escape(result.title), kStyleSheet, escape(result.conclusion), about + notes) +
          result_section(result) + value_section(result) + learning_section(result) + cost_section(result) +
-         samples(result) + configuration_section(result) + circumstances_section(result) + "</main></body></html>\n";
+         sample_section(result) + configuration_section(result) + circumstances_section(result) +
+         "</main></body></html>\n";
 }
 
 }  // namespace headroom::analysis

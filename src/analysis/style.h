@@ -25,6 +25,7 @@ h1, h2, h3 { line-height: 1.2; text-wrap: balance; }
 h1 { font-size: clamp(1.6rem, 4vw, 2.2rem); margin: 0 0 .9rem; }
 h2 { font-size: 1.25rem; margin: 2.6rem 0 .8rem; }
 h3 { font-size: 1rem; margin: 0 0 .6rem; }
+h4 { font-size: .875rem; font-weight: 400; color: var(--faint); margin: .8rem 0 .2rem; }
 p { margin: 0 0 .8rem; max-width: 75ch; }
 .brand { color: var(--faint); font-size: .85rem; letter-spacing: .06em; text-transform: uppercase; margin: 0 0 .3rem; }
 .lead { font-size: 1.15rem; border-left: 4px solid var(--accent); padding-left: .9rem; max-width: 70ch; }
@@ -35,14 +36,18 @@ p { margin: 0 0 .8rem; max-width: 75ch; }
   min-width: 0; }
 .grid { display: flex; flex-wrap: wrap; gap: 1rem; }
 .grid > * { flex: 1 1 min(100%, 480px); }
-.grid > :last-child:nth-child(odd):not(:first-child) .chart { max-width: 640px; margin: 0 auto; }
+.grid > .wide { flex-basis: 100%; }
+.grid > .wide .chart, .grid > :last-child .chart { max-width: 540px; margin: 0 auto; }
 .samples { margin-bottom: 1rem; } .samples > * { flex-basis: min(100%, 320px); }
-.card.scroll { overflow-x: auto; padding: .3rem 0; }
+/* A shade at the right edge, which the end of the table covers. */
+.card.scroll { overflow-x: auto; padding: .3rem 0; background:
+  linear-gradient(var(--card), var(--card)) right / 26px 100% no-repeat local,
+  linear-gradient(to left, var(--rule), transparent) right / 18px 100% no-repeat scroll, var(--card); }
 .card.narrow { width: fit-content; max-width: 100%; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .88rem; }
+table { border-collapse: separate; border-spacing: 0; width: 100%; font-variant-numeric: tabular-nums; font-size: .88rem; }
 th, td { padding: .5rem .6rem; text-align: right; white-space: nowrap; position: relative; }
 th { font-weight: 600; color: var(--faint); font-size: .8rem; line-height: 1.3; vertical-align: bottom; }
-tbody tr { border-top: 1px solid var(--rule); }
+tbody td { border-top: 1px solid var(--rule); }
 th:first-child, td:first-child, th.text, td.text { text-align: left; }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--card); padding-left: 1.1rem; }
 th:last-child, td:last-child { padding-right: 1.1rem; }
@@ -96,7 +101,7 @@ dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
   :root { --ground: #fff; --card: #fff; --text: #000; --faint: #444; --rule: #bbb;
     --s0: #0067ad; --s1: #c24e00; --s2: #007a55; --s3: #a1408a; --s4: #8a6d00; --s5: #2f86b5; --s6: #8c4a3c; --s7: #555d66; }
   body { font-size: 11pt; } main { max-width: none; padding: 0; }
-  .grid > * { flex-basis: 45%; } .card.scroll { overflow: visible; }
+  .grid > * { flex-basis: 45%; } .card.scroll { overflow: visible; background: none; }
   table { font-size: 7pt; } th { font-size: 6.5pt; } th, td { padding: .3rem .22rem; }
   .card, figure { break-inside: avoid; } h2, h3 { break-after: avoid; }
   .bar, .line, .end { print-color-adjust: exact; -webkit-print-color-adjust: exact; }

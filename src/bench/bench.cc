@@ -1,7 +1,6 @@
 #include "headroom/bench/bench.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -46,12 +45,6 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-void synchronize(at::Device device) {
-  if (!device.is_cpu()) {
-    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-  }
 }
 
 double seconds_of(const Work& work, at::Device device) {

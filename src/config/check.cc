@@ -58,6 +58,8 @@ void check_targets(const Config& config, std::string_view origin) {
                 "must be 0 with {}", kind);
   const std::int64_t least = config.model.context_length * config.train.accumulate;
   check.require(config.train.batch_tokens == 0 || translates, "batch_tokens", "must be 0 with {}", kind);
+  check.require(config.train.sample_every == 0 || config.model.kind == ModelKind::language_model, "sample_every",
+                "must be 0 with {}: only a language model continues a text", kind);
   check.require(config.train.batch_tokens == 0 || config.train.batch_tokens >= least, "batch_tokens",
                 "must be 0 or at least {}, one sequence of model.context_length for each micro-batch, got {}", least,
                 config.train.batch_tokens);

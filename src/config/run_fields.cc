@@ -106,6 +106,13 @@ void describe(Fields& fields, TrainOptions& o) {
              "steps between evaluations on the validation part; 0: only at the end");
   fields.add("evaluate_tokens", o.evaluate_tokens, between(0, 1e15),
              "predictions that an evaluation while training makes at most, from the beginning on; 0: all");
+  fields.add("keep_best", o.keep_best,
+             "keep the checkpoint whose validation was the best of the run, as checkpoints/best.safetensors");
+  fields.add(
+      "sample_every", o.sample_every, between(0, 1e12),
+      "language_model: steps between samples of what the model writes, in the log and in samples.jsonl; 0: none");
+  fields.add("sample_prompt", o.sample_prompt,
+             "language_model: what samples begin with; \"\": the beginning of the validation part");
 }
 
 void describe(Fields& fields, DecodingOptions& o) {

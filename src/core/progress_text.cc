@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <vector>
 
 #include "headroom/core/log.h"
 #include "terminal.h"
@@ -69,18 +71,41 @@ void add(std::string& line, std::string_view separator, const std::string& part)
   }
 }
 
+constexpr std::string_view kBetweenParts = ", ";
+
+std::vector<std::string> parts_of(std::string_view note) {
+  std::vector<std::string> parts;
+  for (std::size_t end = 0; end != std::string_view::npos;) {
+    end = note.find(kBetweenParts);
+    parts.emplace_back(note.substr(0, end));
+    note.remove_prefix(end == std::string_view::npos ? note.size() : end + kBetweenParts.size());
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::string progress_bar(const ProgressState& s, std::size_t columns, bool blocks) {
   std::string tail = amount(s);
   // By importance: what does not fit is left out.
   const std::size_t taken = display_width(s.what) + 2;
-  for (const std::string& part : {rate_text(s), time_text(s), s.note}) {
+  const auto fits = [&](std::string_view separator, const std::string& part) {
     std::string longer = tail;
-    add(longer, "  ", part);
-    if (taken + display_width(longer) <= columns) {
+    add(longer, separator, part);
+    const bool fit = taken + display_width(longer) <= columns;
+    if (fit) {
       tail = std::move(longer);
     }
+    return fit;
+  };
+  fits("  ", rate_text(s));
+  fits("  ", time_text(s));
+  std::string_view separator = "  ";
+  for (const std::string& part : parts_of(s.note)) {
+    if (!fits(separator, part)) {
+      break;
+    }
+    separator = kBetweenParts;
   }
   std::string line = s.what;
   const std::size_t without = taken + display_width(tail);

@@ -14,7 +14,8 @@ struct ProgressState {
   bool last = false;
 };
 
-// At most `columns` wide: the bar shrinks first, then the note, the time left and the rate go.
+// At most `columns` wide: the bar shrinks first, then the note goes, from its last part ("loss 3.2, 12 tokens/s") on,
+// the time left and the rate.
 std::string progress_bar(const ProgressState& state, std::size_t columns, bool blocks);
 std::string progress_line(const ProgressState& state);
 

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
@@ -58,6 +59,12 @@ config::Precision resolve(config::Precision precision, at::Device device) {
   }
   const bool gains = !device.is_cpu() || cpu_has("amx_bf16") || cpu_has("avx512_bf16");
   return gains ? config::Precision::bf16 : config::Precision::fp32;
+}
+
+void synchronize(at::Device device) {
+  if (!device.is_cpu()) {
+    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+  }
 }
 
 void set_threads(std::int64_t threads) {

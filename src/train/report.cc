@@ -25,6 +25,8 @@ void collect(const Json& value, const std::string& tag, std::vector<std::pair<st
 
 Report::Report(const Place& place, const std::vector<tasks::FigureKind>& kinds)
     : kinds_(kinds),
+      step_gflop_(place.step_gflop),
+      machine_gflops_(place.machine_gflops),
       metrics_(place.folder / "metrics.jsonl", place.step),
       events_(place.folder, place.step + 1),
       progress_(place.title, place.steps, "step") {
@@ -32,9 +34,16 @@ Report::Report(const Place& place, const std::vector<tasks::FigureKind>& kinds)
 }
 
 void Report::progress(const TrainState& state, const StepOutcome& outcome) {
-  const Interval& interval = state.interval;
-  progress_.update(state.step, fmt::format("loss {:.3f}, {} tokens/s", outcome.loss,
-                                           format_count(per_second(interval.tokens, interval.seconds))));
+  note_ = fmt::format("loss {:.3f}, {}", outcome.loss, speed(state.interval));
+  progress_.update(state.step, note_);
+}
+
+std::string Report::speed(const Interval& interval) const {
+  const std::string tokens = format_count(per_second(interval.tokens, interval.seconds)) + " tokens/s";
+  const double gflops = step_gflop_ * per_second(interval.steps, interval.seconds);
+  return gflops > 0.0 ? fmt::format("{}, {:.3g} GFLOP/s ({:.0f}% of the machine's)", tokens, gflops,
+                                    100.0 * gflops / machine_gflops_)
+                      : tokens;
 }
 
 void Report::note(const TrainState& state, std::string_view what) {
@@ -67,6 +76,7 @@ void Report::log_validation(const TrainState& state, const tasks::Figures& figur
     line["experts"][name] = {{"most", balance.most}, {"least", balance.least}, {"entropy", balance.entropy}};
   }
   write(state.step, "validation", std::move(line));
+  progress_.update(state.step, note_);  // no longer "validating"
 }
 
 void Report::write(std::int64_t step, const char* group, Json line) {

@@ -22,6 +22,8 @@ class Report {
     std::filesystem::path folder;
     std::string title;
     std::int64_t step = 0, steps = 0;  // done, in all
+    double step_gflop = 0.0;           // 10^9 floating-point operations of a step; 0: not known
+    double machine_gflops = 0.0;       // 10^9 of them a second that the machine does at most
   };
   // Opens the files of a run that stands at place.step: what they say of later steps is forgotten. `kinds` are the
   // figures of its validations.
@@ -41,9 +43,12 @@ class Report {
 
  private:
   void write(std::int64_t step, const char* group, Json line);
+  std::string speed(const Interval& interval) const;
   std::vector<tasks::FigureKind> kinds_;
+  double step_gflop_, machine_gflops_;
   MetricsLog metrics_;
   EventWriter events_;
+  std::string note_;  // of the last step
   Progress progress_;
 };
 

@@ -14,15 +14,18 @@
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
+#include "headroom/cost/cost.h"
 #include "headroom/cost/memory.h"
 #include "headroom/data/text.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/compute.h"
+#include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
 #include "headroom/train/step.h"
 #include "report.h"
 #include "resume.h"
+#include "samples.h"
 
 namespace headroom::train {
 namespace {
@@ -78,6 +81,22 @@ void warn_of_seen_data(const config::DataOptions& data) {
   }
 }
 
+// 10^9 floating-point operations of a step's products, as executed accounting counts them, and a second of the machine;
+// nothing where batches differ in what they hold.
+struct Speed {
+  double step_gflop = 0.0, machine_gflops = 0.0;
+};
+
+Speed speed_of(const config::Config& config) {
+  const config::ModelKind kind = config.model.kind;
+  if (kind == config::ModelKind::encoder_decoder || kind == config::ModelKind::classifier) {
+    return {};
+  }
+  const std::int64_t macs = cost::executed_cost(config.model, config.train.batch_size).step_macs;
+  return {.step_gflop = 2e-9 * static_cast<double>(macs),
+          .machine_gflops = product_rate(config.train.precision, resolve(config.train.device))};
+}
+
 std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past) {
   const at::Device device = resolve(config.train.device);
   return past ? eval::build_model(past->checkpoint, device)
@@ -87,7 +106,8 @@ std::unique_ptr<models::Model> model_of(const config::Config& config, const std:
 
 class Run {
  public:
-  Run(const TrainRequest& request, config::Config config, tasks::TaskData data, const std::optional<Past>& past)
+  Run(const TrainRequest& request, config::Config config, tasks::TaskData data, const std::optional<Past>& past,
+      const Speed& speed)
       : folder_(request.out),
         config_(std::move(config)),
         task_(tasks::task_for(config_.model, "train")),
@@ -106,7 +126,17 @@ class Run {
              data_.training->identity(), config::name_of(config_.train.precision), model_->device().str(),
              at::get_num_threads());
     warn_of_seen_data(config_.data);
-    report_.emplace(Report::Place{folder_, request.title, state_.step, config_.train.steps}, task_.figures());
+    report_.emplace(Report::Place{.folder = folder_,
+                                  .title = request.title,
+                                  .step = state_.step,
+                                  .steps = config_.train.steps,
+                                  .step_gflop = speed.step_gflop,
+                                  .machine_gflops = speed.machine_gflops},
+                    task_.figures());
+    if (config_.train.sample_every > 0) {
+      const std::string& prompt = config_.train.sample_prompt;
+      samples_.emplace(folder_, state_.step, prompt.empty() ? data_.validation->beginning() : prompt, writer());
+    }
   }
 
   TrainResult finish() {
@@ -120,6 +150,9 @@ class Run {
         }
       }
       advance();
+      if (due(options.sample_every)) {
+        samples_->write(state_.step, writer());
+      }
       if (due(options.checkpoint_every)) {
         save();
       }
@@ -189,8 +222,25 @@ class Run {
     if (const double value = tasks::figure(evaluation.figures, first.name); !std::isfinite(value)) {
       refuse(fmt::format("the validation {} is {}", first.words, value), state_.step);
     }
+    keep_if_best(before, evaluation.figures);  // first: a run killed in between validates again
     report_->log_validation(state_, evaluation.figures, usage);
     log_info("step {}: validation {}", state_.step, tasks::describe(evaluation.figures, task_.figures()));
+  }
+
+  // Best of the run's validations so far.
+  void keep_if_best(const std::vector<ValidationPoint>& before, const tasks::Figures& figures) const {
+    const tasks::FigureKind& kind = tasks::headline(task_.figures());
+    const double now = tasks::figure(figures, kind.name);
+    const bool best = std::none_of(before.begin(), before.end(), [&](const ValidationPoint& point) {
+      const double then = tasks::figure(point.figures, kind.name);
+      return kind.better == tasks::Better::higher ? then >= now : then <= now;
+    });
+    if (config_.train.keep_best && best) {
+      make_folder(folder_ / "checkpoints");
+      write_state([&](const eval::Checkpoint& checkpoint) {
+        eval::save_checkpoint(checkpoint, folder_ / "checkpoints" / "best.safetensors");
+      });
+    }
   }
 
   void save() {
@@ -198,15 +248,25 @@ class Run {
       return;
     }
     report_->sync();
+    if (samples_) {
+      samples_->sync();
+    }
+    write_state([&](const eval::Checkpoint& checkpoint) {
+      saved_ = eval::write_checkpoint(checkpoint, folder_ / "checkpoints", config_.train.keep_checkpoints);
+    });
+    saved_step_ = state_.step;
+  }
+
+  template <class Write>
+  void write_state(const Write& write) const {
     try {
-      saved_ =
-          eval::write_checkpoint(to_checkpoint(state_, *model_, config_, data_.tokenizer, data_.training->identity()),
-                                 folder_ / "checkpoints", config_.train.keep_checkpoints);
+      write(to_checkpoint(state_, *model_, config_, data_.tokenizer, data_.training->identity()));
     } catch (const eval::NotFiniteError& error) {
       refuse(error.what(), state_.step);
     }
-    saved_step_ = state_.step;
   }
+
+  Samples::Writer writer() const { return {*model_, *data_.tokenizer, context_}; }
 
   // A model that has learnt nothing, or unlearnt it, is said to have.
   void remark() const {
@@ -254,9 +314,10 @@ class Run {
   TrainState state_;
   nn::Context context_;
   std::optional<Report> report_;
-  fs::path saved_;               // the last checkpoint
-  std::int64_t saved_step_;      // its step, -1 before any
-  std::int64_t steps_here_ = 0;  // done by this process
+  std::optional<Samples> samples_;  // where train.sample_every asks for them
+  fs::path saved_;                  // the last checkpoint
+  std::int64_t saved_step_;         // its step, -1 before any
+  std::int64_t steps_here_ = 0;     // done by this process
 };
 
 }  // namespace
@@ -278,9 +339,10 @@ TrainResult train(const TrainRequest& request) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
   }
   set_threads(config.train.threads);
+  const Speed speed = speed_of(config);  // before memory counts as the run's
   catch_interrupts();
   reset_peak_memory();
-  Run run(request, std::move(config), std::move(data), past);
+  Run run(request, std::move(config), std::move(data), past, speed);
   past.reset();  // the run has its own copies
   return run.finish();
 }

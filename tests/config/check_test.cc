@@ -256,6 +256,10 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint("data.json_field = \"\""), "x: data.json_field: must not be empty");
   EXPECT_EQ(complaint("train.label_smoothing = 0.1"),
             "x: train.label_smoothing: must be 0 with kind = \"language_model\"");
+  EXPECT_EQ(complaint("train.sample_every = 5"), "no error");
+  EXPECT_EQ(complaint("model.kind = \"masked_language_model\"\ntrain.sample_every = 5"),
+            "x: train.sample_every: must be 0 with kind = \"masked_language_model\": only a language model continues a "
+            "text");
   EXPECT_EQ(complaint("train.batch_tokens = 4096"), "x: train.batch_tokens: must be 0 with kind = \"language_model\"");
   const std::string translating = "model.kind = \"encoder_decoder\"\ntrain.label_smoothing = 0.1\n";
   EXPECT_EQ(complaint(translating + "train.accumulate = 2\ntrain.batch_tokens = 256"), "no error");

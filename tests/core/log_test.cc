@@ -70,6 +70,10 @@ TEST(ProgressText, BarFitsAnyWidth) {
     EXPECT_LE(detail::display_width(bar), columns);
   }
   EXPECT_EQ(progress_bar(state(), 50, true), "train  312/1000 steps  3.2 steps/s  loss 3.214");
+  ProgressState noted = state();
+  noted.note = "loss 3.214, 12.3 k tokens/s, 210 GFLOP/s (63% of the machine's)";
+  EXPECT_EQ(progress_bar(noted, 80, true),
+            "train  312/1000 steps  3.2 steps/s  3 min 35 s left  loss 3.214, 12.3 k tokens/s");
   EXPECT_EQ(progress_bar(state(), 21, true), "train  312/1000 steps");
   EXPECT_EQ(progress_bar(state(), 8, true), "train  3");
 }

@@ -23,13 +23,6 @@ def wait_until(condition, process, seconds=60):
         time.sleep(0.0005)
 
 
-def same_history(one, other):
-    def facts(lines):
-        return [{k: v for k, v in line.items() if "second" not in k} for line in lines]
-
-    return facts(one) == facts(other)
-
-
 def kill_at_random(config, out, life, draw):
     """Starts or resumes the run and kills it a little later; whether the kill met a living process."""
     before = train_runs.saved_step(out)
@@ -50,7 +43,7 @@ def assert_same_run(config, out, whole, whole_out):
     resumed = train_runs.run(config, out, "--resume")
     assert resumed["parameters_sha256"] == whole["parameters_sha256"]
     assert resumed["validation_loss"] == whole["validation_loss"]
-    assert same_history(train_runs.metrics(out), train_runs.metrics(whole_out))
+    assert train_runs.same_history(train_runs.metrics(out), train_runs.metrics(whole_out))
     assert not list(out.glob("**/*.tmp-*")), "half-written files were left behind"
 
 
@@ -88,6 +81,22 @@ def test_ctrl_c_writes_a_checkpoint(tmp_path):
     resumed = train_runs.run(config, out, "--resume", *constant, *steps)
     whole = train_runs.run(config, tmp_path / "whole", *constant, *steps)
     assert resumed["parameters_sha256"] == whole["parameters_sha256"]
+
+
+def test_a_validation_that_ctrl_c_ends_is_made_up_for(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    train_runs.write_text(tmp_path / "validation.txt", 100_000, 2)  # takes longer than 25 steps
+    fewer = ["--set", "train.steps=30"]
+    process = train_runs.start(config, tmp_path / "run", *fewer)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    wait_until(lambda: metrics.exists() and '"step":25' in metrics.read_text().replace(" ", ""), process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not any("validation_loss" in line for line in train_runs.metrics(tmp_path / "run")), "it came too late"
+    train_runs.run(config, tmp_path / "run", "--resume", *fewer)
+    train_runs.run(config, tmp_path / "whole", *fewer)
+    assert train_runs.same_history(train_runs.metrics(tmp_path / "run"), train_runs.metrics(tmp_path / "whole"))
 
 
 @contextlib.contextmanager

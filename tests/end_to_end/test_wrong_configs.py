@@ -98,11 +98,14 @@ VALUES = {
     "train.keep_checkpoints": ["0", "1.5"],
     "train.evaluate_every": ["-1"],
     "train.evaluate_tokens": ["-1"],
+    "train.keep_best": ["1", '"yes"'],
+    "train.sample_every": ["-1", "0.5"],
+    "train.sample_prompt": ["1"],
     "decoding.beam": ["0", "1025"],
     "decoding.length_penalty": ["11", "-11"],
 }
 # Texts: what --set takes without quotes is one.
-BARE_WORDS = ["tokenizer.model", "data.json_field", "data.separator"]
+BARE_WORDS = ["tokenizer.model", "data.json_field", "data.separator", "train.sample_prompt"]
 CASES = [(key, value) for key, values in VALUES.items() for value in values]
 
 UNKNOWN = ["modle.n_layers", "model.n_layer", "model.attention.heads", "model.attention.n_head", "model.mlp.hidden",

@@ -101,6 +101,14 @@ def metrics(out):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
+def same_history(one, other):
+    """Whether metrics say the same of every step, times aside."""
+    def facts(lines):
+        return [{k: v for k, v in line.items() if "second" not in k} for line in lines]
+
+    return facts(one) == facts(other)
+
+
 def saved_step(out):
     """The step that `latest` names, 0 before there is any."""
     try:
@@ -115,11 +123,11 @@ def kill(process):
     process.communicate()
 
 
-def resumed_after_kills(config, out, goals):
+def resumed_after_kills(config, out, goals, *more):
     """The result of a run that was killed once it had saved each of these steps, and went on each time."""
     for goal in goals:
-        process = start(config, out, "--resume")
+        process = start(config, out, "--resume", *more)
         while saved_step(out) < goal and process.poll() is None:
             time.sleep(0.0005)
         kill(process)
-    return run(config, out, "--resume")
+    return run(config, out, "--resume", *more)

@@ -37,17 +37,24 @@ struct ExpertUse {
   std::vector<double> evenness;
 };
 
+// What a model wrote while it trained.
+struct WrittenSample {
+  std::int64_t step = 0;
+  std::string prompt, text;
+};
+
 struct History {
   std::vector<TrainingPoint> training;
   std::vector<train::ValidationPoint> validation;
   std::vector<ExpertUse> experts;
+  std::vector<WrittenSample> samples;
 };
 
 // One training of a model.
 struct TrainedRun {
   std::int64_t seed = 1;
   train::TrainResult result;
-  History history;       // from its metrics
+  History history;       // from its metrics and samples
   std::string machine;   // what it was measured on and with
   std::string program;   // that trained it: "headroom 0.1.0, commit 59f40b3"
   std::string finished;  // when

@@ -29,6 +29,9 @@ config::Precision resolve(config::Precision precision, at::Device device);
 // both.
 nn::Context make_context(const config::TrainOptions& options, at::Device device);
 
+// Waits until the device has done what it was given.
+void synchronize(at::Device device);
+
 // The threads that train.threads or --threads names, 0: one a physical core, for all that is computed from now on.
 void set_threads(std::int64_t threads);
 

@@ -1,0 +1,87 @@
+"""What a run keeps and tells besides: its best checkpoint, samples, its speed."""
+
+import json
+import re
+
+import pytest
+
+import train_runs
+
+# Learns, then is thrown off its way by a rate that rises without end.
+WORSENS = ["--set", "train.learning_rate=0.3", "--set", "train.warmup_steps=60", "--set", "train.evaluate_every=5",
+           "--set", "train.keep_best=true"]
+
+
+def best_of(out):
+    losses = {line["step"]: line["validation_loss"] for line in train_runs.metrics(out) if "validation_loss" in line}
+    return min(losses, key=losses.get), losses
+
+
+def step_in(checkpoint):
+    file = checkpoint.read_bytes()
+    header = json.loads(file[8:8 + int.from_bytes(file[:8], "little")])
+    return int(header["__metadata__"]["step"])
+
+
+def test_the_best_checkpoint_is_kept(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    out = tmp_path / "run"
+    train_runs.run(config, out, *WORSENS)
+    step, losses = best_of(out)
+    assert step < 60, losses
+    best = out / "checkpoints" / "best.safetensors"
+    assert step_in(best) == step
+    assert headroom.json("evaluate", best)["loss"] == pytest.approx(losses[step], abs=1e-4)
+    assert headroom.json("evaluate", out)["loss"] == pytest.approx(losses[60], abs=1e-4), "the run is its last checkpoint"
+    train_runs.run(config, tmp_path / "without", *WORSENS[:-2])
+    assert not (tmp_path / "without" / "checkpoints" / "best.safetensors").exists()
+
+
+def test_the_best_checkpoint_survives_kills(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    train_runs.run(config, whole, *WORSENS)
+    train_runs.resumed_after_kills(config, killed, (6, 23, 41), *WORSENS)
+    assert best_of(killed) == best_of(whole)
+    checkpoint = "checkpoints/best.safetensors"
+    assert step_in(killed / checkpoint) == step_in(whole / checkpoint) == best_of(whole)[0]
+
+
+def samples_of(out):
+    return [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
+
+
+def test_samples_are_told_and_kept(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    asked = ["--set", "train.sample_every=20", "--set", "train.sample_prompt=the room"]
+    plain = headroom("train", config, "--out", tmp_path / "plain").stderr
+    told = headroom("train", config, "--out", tmp_path / "run", *asked).stderr
+    samples = samples_of(tmp_path / "run")
+    assert [sample["step"] for sample in samples] == [20, 40, 60]
+    for sample in samples:
+        assert sample["prompt"] == "the room" and len(sample["text"].encode()) >= 20
+        assert f"step {sample['step']}: the room" in told
+    assert "step 20: " not in plain and not (tmp_path / "plain" / "samples.jsonl").exists()
+    losses = [best_of(tmp_path / name)[1] for name in ("plain", "run")]
+    assert losses[0] == losses[1], "writing changes nothing of the training"
+    train_runs.resumed_after_kills(config, tmp_path / "killed", (12, 33, 47), *asked)
+    assert samples_of(tmp_path / "killed") == samples
+
+    headroom("report", tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Samples from training" in page and "<h4>step 40</h4>" in page
+    headroom("report", tmp_path / "plain")
+    assert "Samples from training" not in (tmp_path / "plain" / "report.html").read_text()
+
+
+def test_only_a_language_model_writes_samples(headroom):
+    line = headroom.refusal("cost", "small/listops_dense_h2", "--set", "train.sample_every=5")
+    assert "train.sample_every" in line and "language model" in line
+
+
+def test_the_progress_line_has_the_speed(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    told = headroom("train", config, "--out", tmp_path / "run", "--set", "train.steps=6").stderr
+    found = re.search(r"loss [\d.]+, \S+( \w)? tokens/s, ([\d.e+-]+) GFLOP/s \((\d+)% of the machine's\)", told)
+    assert found, told
+    assert float(found[2]) > 0.0 and int(found[3]) <= 100
