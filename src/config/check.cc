@@ -46,6 +46,8 @@ void check_train(const TrainOptions& t, std::string_view origin) {
                 "must be 0, for no clipping, or at least {}, got {}", kShortestGradient, t.clip_norm);
   constexpr double kLargest = 1e30;  // its product with a learning rate is a float32
   check.require(t.weight_decay <= kLargest, "weight_decay", "must be at most {}, got {}", kLargest, t.weight_decay);
+  check.require(t.muon_learning_rate == 0.0 || t.optimizer == Optimizer::muon, "muon_learning_rate",
+                "must be 0 with {}", detail::setting("optimizer", t.optimizer));
   check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
                 t.warmup_steps);
 }

@@ -80,10 +80,16 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("warmup_steps", o.warmup_steps, between(0, 1e12), "steps during which the rate rises linearly from 0");
   fields.add("final_learning_rate", o.final_learning_rate, between(0, 1),
              "rate at the end as a fraction of learning_rate");
-  fields.add("optimizer", o.optimizer, "Adam with decoupled weight decay");
+  fields.add("optimizer", o.optimizer,
+             "Adam with decoupled weight decay; or muon: the layers' projections and MLPs by momentum whose singular "
+             "values are made equal, the rest as adamw");
   fields.add("betas", o.betas, at_least_below(0, 1), "decay of the running means of gradient and squared gradient");
   fields.add("epsilon", o.epsilon, above_up_to(0, 1e6), "added to the root of the squared gradients' mean");
   fields.add("weight_decay", o.weight_decay, at_least(0), "decoupled weight decay, multiplied by the learning rate");
+  fields.add("muon_learning_rate", o.muon_learning_rate, between(0, 1e30),
+             "muon: highest learning rate of the matrices that it moves itself, whose updates are as large as adamw's "
+             "usually are; 0: learning_rate");
+  fields.add("muon_momentum", o.muon_momentum, at_least_below(0, 1), "muon: decay of the running mean of gradients");
   fields.add("clip_norm", o.clip_norm, between(0, 1e12), "longest gradient, all parameters together; 0: no clipping");
   fields.add("label_smoothing", o.label_smoothing, at_least_below(0, 1),
              "encoder_decoder, classifier, vision: share of the target's probability that training spreads evenly");

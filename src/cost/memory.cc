@@ -63,6 +63,13 @@ Exact product_parameters(const ModelOptions& model, std::int64_t parameters) {
   return std::max<std::int64_t>(parameters - embedding.value(), 0);
 }
 
+// Numbers that the optimizer remembers: of every parameter the running means of its gradient and of the gradient's
+// square, the second not of what muon moves itself.
+Exact remembered(const Config& config, const Exact& parameters) {
+  const bool muon = config.train.optimizer == Optimizer::muon;
+  return (parameters * 2).value() - (muon ? count_hidden_matrices(config.model) : 0);
+}
+
 }  // namespace
 
 StepMemory step_memory(const Config& config) {
@@ -77,7 +84,7 @@ StepMemory step_memory(const Config& config) {
 
   StepMemory bytes{.parameters = (parameters * kFloat).value(),
                    .gradients = (parameters * kFloat).value(),
-                   .moments = (parameters * 2 * kFloat).value()};
+                   .moments = (remembered(config, parameters) * kFloat).value()};
   Exact activations = rows * (kept.wide * kFloat + kept.in_products * (narrow ? kBfloat16 : kFloat)) + carried * kFloat;
   activations += narrow ? product_parameters(model, parameters.value()) * kBfloat16 : 0;
   bytes.activations = activations.value();

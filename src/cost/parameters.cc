@@ -7,14 +7,27 @@ using namespace config;
 
 namespace {
 
-Exact mlp_parameters(const MlpOptions& mlp, Exact d) {
+Exact mlp_matrices(const MlpOptions& mlp, Exact d) {
   switch (mlp.kind) {
     case MlpKind::dense:
-      return Exact(2) * d * mlp.d_hidden + (mlp.bias ? Exact(mlp.d_hidden) + d : 0);
+      return Exact(2) * d * mlp.d_hidden;
     case MlpKind::gated:
-      return Exact(3) * d * mlp.d_hidden + (mlp.bias ? Exact(2) * mlp.d_hidden + d : 0);
+      return Exact(3) * d * mlp.d_hidden;
     case MlpKind::experts:
-      return Exact(2) * d * mlp.n_experts * mlp.d_hidden + d * mlp.n_experts;
+      return Exact(2) * d * mlp.n_experts * mlp.d_hidden;
+  }
+  misuse("cost: model.mlp.kind has no matrix formula");
+}
+
+Exact mlp_parameters(const MlpOptions& mlp, Exact d) {
+  const Exact matrices = mlp_matrices(mlp, d);
+  switch (mlp.kind) {
+    case MlpKind::dense:
+      return matrices + (mlp.bias ? Exact(mlp.d_hidden) + d : 0);
+    case MlpKind::gated:
+      return matrices + (mlp.bias ? Exact(2) * mlp.d_hidden + d : 0);
+    case MlpKind::experts:
+      return matrices + d * mlp.n_experts;
   }
   misuse("cost: model.mlp.kind has no parameter formula");
 }
@@ -57,6 +70,19 @@ std::int64_t count_parameters(const ModelOptions& model) {
     Exact block = stack.norms * norm + mlp_parameters(model.mlp, d);
     for (std::size_t i = 0; i < stack.attentions.size(); ++i) {
       block += attention_parameters(stack.attentions[i], d, stack.spans[i].sources);
+    }
+    n += stack.layers * block;
+  }
+  return n.value();
+}
+
+std::int64_t count_hidden_matrices(const ModelOptions& model) {
+  const Exact d = model.d_model;
+  Exact n = 0;
+  for (const Stack& stack : stacks_of(model)) {
+    Exact block = mlp_matrices(model.mlp, d);
+    for (const AttentionOptions& attention : stack.attentions) {
+      block += attention.projection->matrices(attention, d);
     }
     n += stack.layers * block;
   }

@@ -72,11 +72,11 @@ class HeadProjections : public Projection {
 
   // A layer of experts starts normal in all its projections, any other truncated normal: composed layers start as the
   // dense ones that they are compared with.
-  at::Tensor initialise(std::string_view name, std::vector<std::int64_t> shape, const LayerInit& init, const Fan& fan,
-                        const Builder& build) const {
+  at::Tensor initialise(std::string_view name, const std::vector<std::int64_t>& shape, const LayerInit& init,
+                        const Fan& fan, const Builder& build) const {
     const double std = init.scaled(fan.in);
     const bool truncated = options_.projection->starts_truncated();
-    return build.for_products().matrix(name, shape, truncated ? Start::truncated_normal(std) : Start::normal(std), fan);
+    return build.matrix(name, shape, truncated ? Start::truncated_normal(std) : Start::normal(std), fan);
   }
 
   Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const LayerInit& init,
@@ -93,8 +93,9 @@ class HeadProjections : public Projection {
       shape.insert(shape.begin(), copies);
       bias.insert(bias.begin(), copies);
     }
+    const MatrixAxes axes{.batch = (m.bank ? 2 : 0) + (copies > 1 ? 1 : 0)};
     m.w = initialise(std::string{'w', '_', which}, shape, init, {.in = d, .out = n_heads * e, .gain = kThirdOfAMatrix},
-                     build);
+                     build.for_hidden(axes));
     if (options_.bias) {
       m.bias = build.bias(std::string{'b', '_', which}, bias, d);
     }
@@ -106,8 +107,9 @@ class HeadProjections : public Projection {
     m.bank = options_.has_experts('o');
     m.n_heads = options_.n_heads;
     const std::int64_t h = m.n_heads, d = init.d_model, e = options_.d_head;
-    m.w = initialise("w_o", m.bank ? std::vector{h, options_.n_experts, e, d} : std::vector{h, e, d}, init,
-                     {.in = h * e, .out = d}, build);
+    m.w =
+        initialise("w_o", m.bank ? std::vector{h, options_.n_experts, e, d} : std::vector{h, e, d}, init,
+                   {.in = h * e, .out = d}, build.for_hidden(m.bank ? MatrixAxes{.batch = 2} : MatrixAxes{.rows = 2}));
     if (options_.bias) {
       m.bias = build.bias("b_o", {d}, h * e);
     }

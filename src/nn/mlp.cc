@@ -17,10 +17,10 @@ class DenseMlp : public Mlp {
       return {.in = in, .out = out, .start = Start::truncated_normal(init.scaled(in)), .bias = options.bias};
     };
     if (options.kind == config::MlpKind::gated) {
-      gate_ = Linear("_gate", product(d, hidden), build.for_products());
+      gate_ = Linear("_gate", product(d, hidden), build.for_hidden({}));
     }
-    up_ = Linear("_up", product(d, hidden), build.for_products());
-    down_ = Linear("_down", product(hidden, d), build.for_products());
+    up_ = Linear("_up", product(d, hidden), build.for_hidden({}));
+    down_ = Linear("_down", product(hidden, d), build.for_hidden({}));
   }
 
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
@@ -52,8 +52,8 @@ class ExpertMlp : public Mlp {
     const Start in = Start::normal(init.scaled(d)), out = Start::normal(init.scaled(e * g));
     const Start router = build.initialisation().matrix(in, {.in = d, .out = e});
     select_ = build.made("select", {d, e}, [&] { return with_equal_columns(build.draw({d, e}, router)); });
-    w_up_ = build.for_products().matrix("w_up", {e, d, g}, in, {.in = d, .out = e * g});
-    w_down_ = build.for_products().matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d});
+    w_up_ = build.for_hidden({.batch = 1}).matrix("w_up", {e, d, g}, in, {.in = d, .out = e * g});
+    w_down_ = build.for_hidden({.batch = 1}).matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d});
   }
 
   at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context) const override {

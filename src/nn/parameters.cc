@@ -14,9 +14,9 @@ Beginning::Beginning(std::vector<at::Tensor> tensors) : given(std::move(tensors)
   }
 }
 
-at::Tensor Parameters::add(std::string name, at::Tensor value, bool in_products) {
+at::Tensor Parameters::add(std::string name, at::Tensor value, bool in_products, std::optional<MatrixAxes> hidden) {
   value.requires_grad_(true);
-  return adopt({.name = std::move(name), .tensor = std::move(value), .in_products = in_products});
+  return adopt({.name = std::move(name), .tensor = std::move(value), .in_products = in_products, .hidden = hidden});
 }
 
 at::Tensor Parameters::add_buffer(std::string name, at::Tensor value) {
@@ -96,6 +96,12 @@ Builder Builder::for_products() const {
   return inner;
 }
 
+Builder Builder::for_hidden(MatrixAxes axes) const {
+  Builder inner = for_products();
+  inner.hidden_ = axes;
+  return inner;
+}
+
 Builder Builder::in(std::string_view child) const {
   Builder inner = *this;
   inner.prefix_ += fmt::format("{}.", child);
@@ -118,7 +124,7 @@ at::Tensor Builder::parameter(std::string_view name, at::IntArrayRef shape, bool
   if (given_ == nullptr) {
     at::Tensor value = make().to(options_.device());
     return buffer ? parameters_->add_buffer(std::move(full), std::move(value))
-                  : parameters_->add(std::move(full), std::move(value), for_products_);
+                  : parameters_->add(std::move(full), std::move(value), for_products_, hidden_);
   }
   if (given_->next == given_->tensors.size()) {
     fail("parameters: \"{}\" is missing: only {} were given", full, given_->next);
@@ -128,8 +134,11 @@ at::Tensor Builder::parameter(std::string_view name, at::IntArrayRef shape, bool
     fail("parameters: \"{}\" must be {} {}, got {} {}", full, c10::toString(type()), c10::str(shape),
          c10::toString(tensor.scalar_type()), c10::str(tensor.sym_sizes()));
   }
-  return parameters_->adopt(
-      {.name = std::move(full), .tensor = tensor, .in_products = for_products_ && !buffer, .buffer = buffer});
+  return parameters_->adopt({.name = std::move(full),
+                             .tensor = tensor,
+                             .in_products = for_products_ && !buffer,
+                             .buffer = buffer,
+                             .hidden = hidden_});
 }
 
 at::Tensor Builder::made(std::string_view name, at::IntArrayRef shape, const std::function<at::Tensor()>& make) const {
@@ -177,7 +186,9 @@ at::Tensor Builder::embedding(std::string_view name, at::IntArrayRef shape, cons
 at::Tensor Builder::bias(std::string_view name, at::IntArrayRef shape, std::int64_t fan_in,
                          const std::optional<Start>& scaled) const {
   const std::optional<Start> start = initialisation_.bias(scaled, fan_in);
-  return start ? started(name, shape, *start) : constant(name, shape, 0.0);
+  Builder build = *this;
+  build.hidden_.reset();  // no matrix, whatever it stands beside
+  return start ? build.started(name, shape, *start) : build.constant(name, shape, 0.0);
 }
 
 double LayerInit::scaled(std::int64_t fan_in) const {

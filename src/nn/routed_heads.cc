@@ -21,11 +21,11 @@ class RoutedHeads : public Projection {
     const std::int64_t d = init.d_model, e = o.d_head, n = o.n_experts, r = o.key_projections();
     const Start in = Start::normal(init.scaled(d)), out = Start::normal(init.scaled(o.n_heads * e));
     const Fan shared{.in = d, .out = e, .gain = kThirdOfAMatrix};
-    const Builder weights = build.for_products();
-    w_q_ = weights.matrix("w_q", {n, d, e}, in, {.in = d, .out = e});
-    w_k_ = r == 1 ? weights.matrix("w_k", {d, e}, in, shared) : weights.matrix("w_k", {r, d, e}, in, shared);
-    w_v_ = weights.matrix("w_v", {d, e}, in, shared);
-    w_o_ = weights.matrix("w_o", {n, e, d}, out, {.in = e, .out = d});
+    const Builder one = build.for_hidden({}), several = build.for_hidden({.batch = 1});
+    w_q_ = several.matrix("w_q", {n, d, e}, in, {.in = d, .out = e});
+    w_k_ = r == 1 ? one.matrix("w_k", {d, e}, in, shared) : several.matrix("w_k", {r, d, e}, in, shared);
+    w_v_ = one.matrix("w_v", {d, e}, in, shared);
+    w_o_ = several.matrix("w_o", {n, e, d}, out, {.in = e, .out = d});
     if (o.bias) {
       b_q_ = build.bias("b_q", {n, e}, d);
       b_k_ = r == 1 ? build.bias("b_k", {e}, d) : build.bias("b_k", {r, e}, d);

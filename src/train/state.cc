@@ -122,11 +122,13 @@ models::Memory read_memory(const eval::Checkpoint& checkpoint, const models::Mod
 
 }  // namespace
 
-TrainState fresh_state(const nn::Parameters& parameters) {
+TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer) {
   TrainState state;
   for (const nn::Parameter& parameter : parameters.all()) {
-    state.m.push_back(at::zeros_like(parameter.tensor, parameter.tensor.options().requires_grad(false)));
-    state.v.push_back(at::zeros_like(state.m.back()));
+    const bool squares = optimizer_named(optimizer).keeps_squares(parameter);
+    const at::Tensor zeros = at::zeros_like(parameter.tensor, parameter.tensor.options().requires_grad(false));
+    state.moments.m.push_back(zeros);
+    state.moments.v.push_back(squares ? at::zeros_like(zeros) : at::Tensor());
   }
   return state;
 }
@@ -137,8 +139,10 @@ eval::Checkpoint to_checkpoint(const TrainState& state, const models::Model& mod
       .config = config, .step = state.step, .tokenizer = std::move(tokenizer), .tensors = {}, .metadata = {}};
   const std::vector<nn::Parameter>& parameters = model.parameters().all();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    checkpoint.tensors.emplace("optimizer.m." + parameters[i].name, state.m[i]);
-    checkpoint.tensors.emplace("optimizer.v." + parameters[i].name, state.v[i]);
+    checkpoint.tensors.emplace("optimizer.m." + parameters[i].name, state.moments.m[i]);
+    if (state.moments.v[i].defined()) {
+      checkpoint.tensors.emplace("optimizer.v." + parameters[i].name, state.moments.v[i]);
+    }
   }
   for (const nn::Parameter& stored : model.parameters().stored()) {
     checkpoint.tensors.emplace("model." + stored.name, stored.tensor);
@@ -156,9 +160,12 @@ TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const models::Mod
   TrainState state;
   state.step = checkpoint.step;
   from_json(parse_json(metadata_at(checkpoint, kStateKey, origin), origin), origin, state);
+  const Optimizer& optimizer = optimizer_named(checkpoint.config.train.optimizer);
   for (const nn::Parameter& parameter : model.parameters().all()) {
-    state.m.push_back(copy_of(checkpoint, "optimizer.m." + parameter.name, parameter.tensor, origin));
-    state.v.push_back(copy_of(checkpoint, "optimizer.v." + parameter.name, parameter.tensor, origin));
+    const bool squares = optimizer.keeps_squares(parameter);
+    state.moments.m.push_back(copy_of(checkpoint, "optimizer.m." + parameter.name, parameter.tensor, origin));
+    state.moments.v.push_back(squares ? copy_of(checkpoint, "optimizer.v." + parameter.name, parameter.tensor, origin)
+                                      : at::Tensor());
   }
   state.memory = read_memory(checkpoint, model, origin);
   return state;

@@ -6,6 +6,7 @@
 
 #include "headroom/core/random.h"
 #include "headroom/ops/adamw.h"
+#include "headroom/train/optimizer.h"
 #include "headroom/train/train.h"
 
 namespace headroom::train {
@@ -19,27 +20,6 @@ std::vector<at::Tensor> gradients_of(const nn::Parameters& parameters) {
     gradients.push_back(gradient.defined() ? gradient : at::zeros_like(parameter.tensor.detach()));
   }
   return gradients;
-}
-
-std::vector<at::Tensor> tensors_of(const nn::Parameters& parameters) {
-  std::vector<at::Tensor> tensors;
-  for (const nn::Parameter& parameter : parameters.all()) {
-    tensors.push_back(parameter.tensor);
-  }
-  return tensors;
-}
-
-void update(models::Model& model, const std::vector<at::Tensor>& gradients, TrainState& state,
-            const config::TrainOptions& options, const StepOutcome& outcome) {
-  const bool clip = options.clip_norm > 0.0 && outcome.gradient_norm > options.clip_norm;
-  ops::adamw_step(tensors_of(model.parameters()), gradients, state.m, state.v, state.step + 1,
-                  {.learning_rate = outcome.learning_rate,
-                   .beta1 = options.betas[0],
-                   .beta2 = options.betas[1],
-                   .epsilon = options.epsilon,
-                   .weight_decay = options.weight_decay,
-                   .implementation = options.implementation},
-                  clip ? options.clip_norm / outcome.gradient_norm : 1.0);
 }
 
 }  // namespace
@@ -68,10 +48,17 @@ StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainSt
     outcome.loss += loss.cross_entropy.item<double>() * share;
     outcome.regulariser += loss.regulariser.defined() ? loss.regulariser.item<double>() * share : 0.0;
   }
-  const std::vector<at::Tensor> gradients = gradients_of(model.parameters());
+  std::vector<at::Tensor> gradients = gradients_of(model.parameters());
   outcome.gradient_norm = ops::global_norm(gradients);
   if (outcome.finite()) {
-    update(model, gradients, state, options, outcome);
+    const bool clip = options.clip_norm > 0.0 && outcome.gradient_norm > options.clip_norm;
+    optimizer_named(options.optimizer)
+        .step(model.parameters().all(), state.moments,
+              {.step = state.step + 1,
+               .learning_rate = outcome.learning_rate,
+               .gradient_scale = clip ? options.clip_norm / outcome.gradient_norm : 1.0,
+               .gradients = std::move(gradients)},
+              options, context);
     nn::apply(updates);
     state.memory = models::Memory::join(std::move(memories));
     ++state.step;

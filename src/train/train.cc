@@ -114,7 +114,7 @@ class Run {
         data_(std::move(data)),
         model_(model_of(config_, past)),
         state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string())
-                    : fresh_state(model_->parameters())),
+                    : fresh_state(model_->parameters(), config_.train.optimizer)),
         context_(make_context(config_.train, model_->device())),
         saved_(past ? past->file : fs::path()),
         saved_step_(past ? past->checkpoint.step : -1) {

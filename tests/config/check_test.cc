@@ -256,6 +256,9 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint("data.json_field = \"\""), "x: data.json_field: must not be empty");
   EXPECT_EQ(complaint("train.label_smoothing = 0.1"),
             "x: train.label_smoothing: must be 0 with kind = \"language_model\"");
+  EXPECT_EQ(complaint("train.optimizer = \"muon\"\ntrain.muon_learning_rate = 0.02"), "no error");
+  EXPECT_EQ(complaint("train.muon_learning_rate = 0.02"),
+            "x: train.muon_learning_rate: must be 0 with optimizer = \"adamw\"");
   EXPECT_EQ(complaint("train.sample_every = 5"), "no error");
   EXPECT_EQ(complaint("model.kind = \"masked_language_model\"\ntrain.sample_every = 5"),
             "x: train.sample_every: must be 0 with kind = \"masked_language_model\": only a language model continues a "

@@ -104,7 +104,7 @@ TEST(ParseConfig, WrongTypesAndRanges) {
       {"model.tied_embeddings = \"true\"", "model.tied_embeddings: must be true or false, got \"true\""},
       {"model.norm = \"batch\"", "model.norm: must be one of \"layer\", \"rms\", got \"batch\""},
       {"model.norm = 1", "model.norm: must be one of \"layer\", \"rms\", got 1"},
-      {"train.optimizer = \"sgd\"", "train.optimizer: must be \"adamw\", got \"sgd\""},
+      {"train.optimizer = \"sgd\"", "train.optimizer: must be one of \"adamw\", \"muon\", got \"sgd\""},
       {"tokenizer.model = 3", "tokenizer.model: must be a string, got 3"},
       {"data.train = \"x.txt\"", "data.train: must be a list of strings, got \"x.txt\""},
       {"data.train = [1]", "data.train: must be a list of strings, got [1]"},

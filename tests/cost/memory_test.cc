@@ -39,6 +39,14 @@ TEST(StepMemory, IsCountedByHand) {
   EXPECT_EQ(bytes.total, bytes.parameters + bytes.moments + std::max(bytes.gradients, bytes.activations));
 }
 
+TEST(StepMemory, MuonKeepsNoSquaresOfWhatItMoves) {
+  config::Config config = small_config();
+  const std::int64_t adamw = step_memory(config).moments;
+  config.train.optimizer = config::Optimizer::muon;
+  const std::int64_t matrices = 2 * (4 * 16 * 2 * 4 + 2 * 16 * 32);  // two layers: q, k, v, o and the MLP's
+  EXPECT_EQ(adamw - step_memory(config).moments, 4 * matrices);
+}
+
 TEST(StepMemory, MicroBatchesNeedLessAndKeepTheGradients) {
   config::Config config = small_config();
   const StepMemory whole = step_memory(config);

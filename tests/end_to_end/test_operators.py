@@ -196,6 +196,21 @@ def test_adamw_step():
     assert m[0].abs().sum() > 0
 
 
+def test_muon_step():
+    """Against torch's, which iterates in bfloat16."""
+    for shape in [(12, 40), (40, 12)]:
+        p, g, m = [rand(1, *shape)], [rand(1, *shape, seed=1)], [torch.zeros(1, *shape)]
+        start = p[0].clone()
+        other = torch.nn.Parameter(p[0][0].clone())
+        other.grad = g[0][0].clone()
+        optimizer = torch.optim.Muon([other], lr=0.1, weight_decay=0.01, momentum=0.9, adjust_lr_fn="match_rms_adamw")
+        optimizer.step()
+        ops.muon_step(p, g, m, learning_rate=0.1, weight_decay=0.01, momentum=0.9)
+        moved = (other.detach() - start[0]).norm()
+        assert (p[0][0] - other.detach()).norm() < 0.05 * moved and moved > 0.1
+        torch.testing.assert_close(m[0], 0.1 * g[0])
+
+
 def test_linear_attention_carries_its_state():
     q, k, v = (rand(B, H, 6, E, seed=i).exp() for i in range(3))
     whole = ops.linear_attention(q, k, v, epsilon=0.1)

@@ -85,6 +85,8 @@ VALUES = {
     "train.betas": ["[0.9]", "[0.9, 1.0]", "[0.9, 0.99, 0.999]", "0.9", "[-0.1, 0.9]"],
     "train.epsilon": ["0", "-1e-8"],
     "train.weight_decay": ["-0.1", "inf", "1e300"],
+    "train.muon_learning_rate": ["-1", "0.01", "inf"],
+    "train.muon_momentum": ["1", "-0.1"],
     "train.clip_norm": ["-1", "1e-300", "nan"],
     "train.label_smoothing": ["1", "-0.1", "0.1"],
     "train.accumulate": ["0", "-1", "7"],

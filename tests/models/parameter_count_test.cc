@@ -5,35 +5,27 @@
 
 #include "headroom/config/config.h"
 #include "headroom/cost/cost.h"
-#include "headroom/models/classifier.h"
-#include "headroom/models/encoder_decoder.h"
-#include "headroom/models/language_model.h"
-#include "headroom/models/masked_language_model.h"
-#include "headroom/models/vision_transformer.h"
+#include "headroom/models/model.h"
 
 namespace headroom::models {
 namespace parameter_count_test {
 
 // Shapes only: nothing of the 262 million numbers is allocated.
-template <class Model>
-std::int64_t count(const config::ModelOptions& options) {
-  return Model(options, 1, at::TensorOptions(at::kFloat).device(at::kMeta)).parameters().count();
+std::unique_ptr<Model> shapes(const config::ModelOptions& options) {
+  return make_model(options, 1, at::TensorOptions(at::kFloat).device(at::kMeta));
 }
 
 std::int64_t built(const config::ModelOptions& options) {
-  switch (options.kind) {
-    case config::ModelKind::language_model:
-      return count<LanguageModel>(options);
-    case config::ModelKind::masked_language_model:
-      return count<MaskedLanguageModel>(options);
-    case config::ModelKind::encoder_decoder:
-      return count<EncoderDecoder>(options);
-    case config::ModelKind::classifier:
-      return count<Classifier>(options);
-    case config::ModelKind::vision:
-      return count<VisionTransformer>(options);
+  return shapes(options)->parameters().count();
+}
+
+std::int64_t hidden_matrices(const config::ModelOptions& options) {
+  const std::unique_ptr<Model> model = shapes(options);
+  std::int64_t count = 0;
+  for (const nn::Parameter& parameter : model->parameters().all()) {
+    count += parameter.hidden ? parameter.tensor.numel() : 0;
   }
-  return -1;
+  return count;
 }
 
 struct Row {
@@ -90,6 +82,7 @@ TEST(ParameterCount, CostAgreesForEveryRecipe) {
     const config::ModelOptions model = config::load_config(name).model;
     ++compared[model.kind];
     EXPECT_EQ(built(model), cost::count_parameters(model)) << name;
+    EXPECT_EQ(hidden_matrices(model), cost::count_hidden_matrices(model)) << name;
   }
   EXPECT_EQ(compared.size(), 5U);  // every kind has recipes
   EXPECT_GE(compared[config::ModelKind::language_model] + compared[config::ModelKind::classifier], 120);
@@ -137,6 +130,8 @@ TEST(ParameterCount, CostAgreesForOtherOptions) {
         for (const std::string position : {"none", "rope", "relative", "learned", "sinusoidal"}) {
           const config::ModelOptions o = other_options(kind, mlp, position, flag);
           EXPECT_EQ(built(o), cost::count_parameters(o))
+              << config::name_of(kind) << " " << config::name_of(mlp) << " " << position << flag;
+          EXPECT_EQ(hidden_matrices(o), cost::count_hidden_matrices(o))
               << config::name_of(kind) << " " << config::name_of(mlp) << " " << position << flag;
         }
       }

@@ -20,7 +20,8 @@ const std::set<std::string> kPublic = {"adamw_step",
                                        "linear",
                                        "linear_attention",
                                        "linear_attention_step",
-                                       "linear_cross_entropy"};
+                                       "linear_cross_entropy",
+                                       "muon_step"};
 const std::set<std::string> kFused = {
     "attention_fused", "dropout_fused", "expert_linear_fused", "linear_fused", "linear_cross_entropy_fused",
     "prefix_product",  "row_terms"};

@@ -30,9 +30,9 @@ struct Saved {
     state.steady_tokens = 1216;
     state.steady_seconds = 0.1;
     state.interval = {.steps = 3, .tokens = 96, .seconds = 0.07, .loss = 17.1, .regulariser = -1e-300};
-    for (std::size_t i = 0; i < state.m.size(); ++i) {
-      state.m[i].fill_(static_cast<double>(i) + 0.1);
-      state.v[i].fill_(static_cast<double>(i) + 0.2);
+    for (std::size_t i = 0; i < state.moments.m.size(); ++i) {
+      state.moments.m[i].fill_(static_cast<double>(i) + 0.1);
+      state.moments.v[i].fill_(static_cast<double>(i) + 0.2);
     }
     state.memory.layers = {at::full({4, 8, 16}, 0.3), at::full({4, 8, 16}, 0.4)};
   }
@@ -60,12 +60,31 @@ TEST(TrainState, SurvivesAFile) {
   EXPECT_EQ(read.interval.seconds, 0.07);
   EXPECT_EQ(read.interval.loss, 17.1);
   EXPECT_EQ(read.interval.regulariser, -1e-300);
-  for (std::size_t i = 0; i < read.m.size(); ++i) {
-    EXPECT_TRUE(at::equal(read.m[i], saved.state.m[i]));
-    EXPECT_TRUE(at::equal(read.v[i], saved.state.v[i]));
+  for (std::size_t i = 0; i < read.moments.m.size(); ++i) {
+    EXPECT_TRUE(at::equal(read.moments.m[i], saved.state.moments.m[i]));
+    EXPECT_TRUE(at::equal(read.moments.v[i], saved.state.moments.v[i]));
   }
   ASSERT_EQ(read.memory.layers.size(), 2U);
   EXPECT_TRUE(at::equal(read.memory.layers[1], saved.state.memory.layers[1]));
+}
+
+TEST(TrainState, OfMuonHasNoSquaresForMatrices) {
+  config::Config config = tiny::config();
+  config.train.optimizer = config::Optimizer::muon;
+  const models::LanguageModel model(config.model, 1);
+  TrainState state = fresh_state(model.parameters(), config.train.optimizer);
+  state.moments.m[0].fill_(0.5);
+  eval::Checkpoint checkpoint = to_checkpoint(state, model, config, tiny::bytes_tokenizer(), "these tokens");
+  EXPECT_TRUE(checkpoint.tensors.contains("optimizer.m.layer0.attention.w_v"));
+  EXPECT_FALSE(checkpoint.tensors.contains("optimizer.v.layer0.attention.w_v"));
+  EXPECT_TRUE(checkpoint.tensors.contains("optimizer.v.embed"));
+  const TrainState read = from_checkpoint(checkpoint, model, "file");
+  for (std::size_t i = 0; i < read.moments.m.size(); ++i) {
+    EXPECT_TRUE(at::equal(read.moments.m[i], state.moments.m[i]));
+    EXPECT_EQ(read.moments.v[i].defined(), state.moments.v[i].defined());
+  }
+  checkpoint.tensors.erase("optimizer.v.embed");
+  EXPECT_NE(reason([&] { from_checkpoint(checkpoint, model, "file"); }).find("optimizer.v.embed"), std::string::npos);
 }
 
 TEST(TrainState, RefusesACheckpointThatLacksIt) {
@@ -110,9 +129,12 @@ TEST(Resume, TellsWhichKeysMayChange) {
                            "train.precision=\"bf16\"", "train.checkpoint_every=7"}) {
     EXPECT_EQ(why(fine), "no MisuseError") << fine;
   }
-  for (const std::string key :
-       {"model.d_model", "model.dropout", "model.attention.d_head", "train.batch_size", "train.seed"}) {
-    const std::string refused = why(key + "=" + (key == "model.dropout" ? "0.5" : "12"));
+  for (const std::string key : {"model.d_model", "model.dropout", "model.attention.d_head", "train.batch_size",
+                                "train.seed", "train.optimizer"}) {
+    const std::string refused = why(key + "=" +
+                                    (key == "model.dropout"     ? "0.5"
+                                     : key == "train.optimizer" ? "\"muon\""
+                                                                : "12"));
     EXPECT_NE(refused.find(key), std::string::npos) << refused;
   }
   EXPECT_NE(why("train.steps=40").find("train.steps"), std::string::npos);

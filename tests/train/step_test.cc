@@ -6,6 +6,7 @@
 
 #include "eval/tiny.h"
 #include "headroom/models/language_model.h"
+#include "headroom/ops/muon.h"
 #include "headroom/train/compute.h"
 
 namespace headroom::train {
@@ -37,7 +38,7 @@ config::Config without_dropout() {
 // A model and its state, trained for `steps` on batches that depend on the step.
 struct Trained {
   Trained(const config::Config& config, std::int64_t steps)
-      : model(config.model, 3), state(fresh_state(model.parameters())) {
+      : model(config.model, 3), state(fresh_state(model.parameters(), config.train.optimizer)) {
     for (std::int64_t step = 0; step < steps; ++step) {
       last =
           train_step(model, batch_of(random_tokens(4, 9, static_cast<std::uint64_t>(step))), state, config.train, {});
@@ -102,11 +103,39 @@ TEST(Step, ClippingBoundsTheGradient) {
   config.train.clip_norm = free.last.gradient_norm / 4.0;
   const Trained clipped(config, 1);
   EXPECT_DOUBLE_EQ(clipped.last.gradient_norm, free.last.gradient_norm) << "the norm is that before clipping";
-  for (std::size_t i = 0; i < free.state.m.size(); ++i) {
-    EXPECT_TRUE(at::allclose(clipped.state.m[i] * 4.0, free.state.m[i], 1e-4, 1e-9));
+  for (std::size_t i = 0; i < free.state.moments.m.size(); ++i) {
+    EXPECT_TRUE(at::allclose(clipped.state.moments.m[i] * 4.0, free.state.moments.m[i], 1e-4, 1e-9));
   }
   config.train.clip_norm = free.last.gradient_norm * 4.0;
   EXPECT_EQ(largest_difference(Trained(config, 1).model, free.model), 0.0) << "below the limit nothing changes";
+}
+
+TEST(Step, MuonMovesTheLayersMatricesAndAdamWTheRest) {
+  config::Config config = without_dropout();
+  config.train.clip_norm = 0.0;
+  const Trained adamw(config, 1);
+  config.train.optimizer = config::Optimizer::muon;
+  config.train.muon_learning_rate = 2.0 * config.train.learning_rate;
+  const Trained muon(config, 1);
+  const models::LanguageModel before(config.model, 3);
+  for (std::size_t i = 0; i < muon.state.moments.m.size(); ++i) {
+    const nn::Parameter& parameter = muon.model.parameters().all()[i];
+    if (!parameter.hidden) {
+      EXPECT_TRUE(at::equal(parameter.tensor, adamw.model.parameters().all()[i].tensor)) << parameter.name;
+      continue;
+    }
+    EXPECT_FALSE(muon.state.moments.v[i].defined()) << parameter.name;
+    // The first step's update has the gradient's direction; m is a twentieth of that.
+    const auto sizes = parameter.tensor.sizes();
+    const std::int64_t columns =
+        c10::multiply_integers(sizes.begin() + parameter.hidden->batch + parameter.hidden->rows, sizes.end());
+    const std::int64_t batch = c10::multiply_integers(sizes.begin(), sizes.begin() + parameter.hidden->batch);
+    const at::Tensor update = ops::orthogonal((muon.state.moments.m[i] * 20.0).view({batch, -1, columns}));
+    const double longer = static_cast<double>(std::max(update.size(1), update.size(2)));
+    const at::Tensor moved = before.parameters().all()[i].tensor.detach() -
+                             update.view(sizes) * (config.train.muon_learning_rate * 0.2 * std::sqrt(longer));
+    EXPECT_TRUE(at::allclose(parameter.tensor, moved, 1e-4, 1e-6)) << parameter.name;
+  }
 }
 
 TEST(Step, TheSeedFixesEverything) {
@@ -140,9 +169,9 @@ TEST(Step, LeavesEverythingAloneWhenTheLossIsNotFinite) {
       train_step(trained.model, batch_of(random_tokens(4, 9, 9)), trained.state, config.train, {});
   EXPECT_FALSE(outcome.finite());
   EXPECT_EQ(trained.state.step, 2);
-  for (std::size_t i = 0; i < trained.state.m.size(); ++i) {
-    EXPECT_TRUE(at::equal(trained.state.m[i], same.state.m[i]));
-    EXPECT_TRUE(at::equal(trained.state.v[i], same.state.v[i]));
+  for (std::size_t i = 0; i < trained.state.moments.m.size(); ++i) {
+    EXPECT_TRUE(at::equal(trained.state.moments.m[i], same.state.moments.m[i]));
+    EXPECT_TRUE(at::equal(trained.state.moments.v[i], same.state.moments.v[i]));
   }
 }
 

@@ -154,6 +154,18 @@ TEST_F(Train, ChunksResumeToo) {
   EXPECT_EQ(train(request("part", true)).parameters_sha256, whole.parameters_sha256);
 }
 
+TEST_F(Train, MuonLearnsAndResumesToo) {
+  config_.train.optimizer = config::Optimizer::muon;
+  config_.train.muon_learning_rate = 2e-2;
+  config_.train.weight_decay = 0.01;
+  config_.train.steps = 60;
+  config_.train.checkpoint_every = 25;
+  config_.train.keep_checkpoints = 9;
+  const TrainResult whole = train(request("whole"));
+  EXPECT_LT(whole.figures().at("loss"), 4.0) << "5.5 is chance";
+  expect_resumes(whole, {25, 50});
+}
+
 TEST_F(Train, ClassifiersResumeToo) {
   config_.data = {};
   config_.data.generator = config::Generator::listops;

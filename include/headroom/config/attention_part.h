@@ -83,6 +83,7 @@ class ProjectionPart : public AttentionPart {
   virtual bool has_fixed_heads() const = 0;        // every token uses the same heads, as maps between heads need
 
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;
+  virtual Exact matrices(const AttentionOptions& options, Exact d_model) const = 0;  // of those, q's, k's, v's and o's
   virtual ProjectionProducts products(const AttentionOptions& options, Exact d_model, const Span& span) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // What Transformer-XL's relative positions add to that.

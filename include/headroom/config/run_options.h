@@ -15,7 +15,7 @@ enum class Batching { streams, chunks };
 enum class Generator { none, listops, listops_long, composition };  // of examples, where there are no files
 enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
 enum class CosinePeriod { after_warmup, steps };
-enum class Optimizer { adamw };
+enum class Optimizer { adamw, muon };
 enum class Precision { fp32, bf16, automatic };
 using headroom::Implementation;
 
@@ -66,6 +66,8 @@ struct TrainOptions {
   std::vector<double> betas = {0.9, 0.999};
   double epsilon = 1e-8;
   double weight_decay = 0.0;
+  double muon_learning_rate = 0.0;  // muon, of what it moves itself; 0: learning_rate
+  double muon_momentum = 0.95;
   double clip_norm = 0.25;  // 0: no clipping
   double label_smoothing = 0.0;
   std::int64_t batch_tokens = 0;  // translation: of a batch at most, padding included; 0: batch_size alone counts
@@ -132,7 +134,8 @@ struct Names<Schedule> {
 };
 template <>
 struct Names<Optimizer> {
-  static constexpr std::pair<Optimizer, std::string_view> kNames[] = {{Optimizer::adamw, "adamw"}};
+  static constexpr std::pair<Optimizer, std::string_view> kNames[] = {{Optimizer::adamw, "adamw"},
+                                                                      {Optimizer::muon, "muon"}};
 };
 template <>
 struct Names<Precision> {

@@ -24,6 +24,10 @@ namespace headroom::cost {
 //                          [.,n_classes]; f = d, for pairs 4d
 std::int64_t count_parameters(const config::ModelOptions& model);
 
+// Of those, the numbers in the layers' matrices from hidden vectors to hidden vectors: attention's q, k, v and o and
+// the MLPs', banks of experts included; what train.optimizer = "muon" moves itself.
+std::int64_t count_hidden_matrices(const config::ModelOptions& model);
+
 // "Paper accounting" of the SwitchHead papers (SwitchHead, Eq. 11-15, as their printed tables were computed): one
 // attention layer, one sequence, C = S / T chunks of context. Memory is the count of numbers that the backward
 // pass needs. A layer is the sum of its parts; each says its terms, and where the tables were made otherwise than the

@@ -15,11 +15,17 @@
 
 namespace headroom::nn {
 
+// How a parameter's axes are those of a batch of matrices: first the batch's, then rows', then columns'.
+struct MatrixAxes {
+  std::int64_t batch = 0, rows = 1;
+};
+
 struct Parameter {
   std::string name;
-  at::Tensor tensor;         // leaf, requires_grad
-  bool in_products = false;  // a matrix that is only ever read in the compute type
-  bool buffer = false;       // has no gradient: it replaces itself while training
+  at::Tensor tensor;                      // leaf, requires_grad
+  bool in_products = false;               // a matrix that is only ever read in the compute type
+  bool buffer = false;                    // has no gradient: it replaces itself while training
+  std::optional<MatrixAxes> hidden = {};  // matrices from one hidden vector of a layer to another
 };
 
 // What a model's parameters begin as: a seed's random numbers of some type on some device, or given tensors, which must
@@ -35,7 +41,7 @@ struct Beginning {
 // The parameters of a model in the order they were made. Tensors are shared handles: parts keep their own copy.
 class Parameters {
  public:
-  at::Tensor add(std::string name, at::Tensor value, bool in_products = false);
+  at::Tensor add(std::string name, at::Tensor value, bool in_products = false, std::optional<MatrixAxes> hidden = {});
   // A tensor that belongs to the model and its checkpoints, but has no gradient: it replaces itself while training.
   at::Tensor add_buffer(std::string name, at::Tensor value);
   const std::vector<Parameter>& all() const { return all_; }
@@ -77,6 +83,8 @@ class Builder {
   Builder in(std::string_view child) const;  // "layer0" -> names "layer0.*"
   Builder for_products() const;              // its parameters are only ever read through to_compute() or linear()
 
+  Builder for_hidden(MatrixAxes axes) const;  // the same; its matrices are from hidden vectors to hidden vectors
+
   // By the model's rule; `scaled` is the part's own start.
   at::Tensor matrix(std::string_view name, at::IntArrayRef shape, const Start& scaled, const Fan& fan) const;
   at::Tensor embedding(std::string_view name, at::IntArrayRef shape, const Start& scaled) const;  // [n, d_model]
@@ -117,6 +125,7 @@ class Builder {
   Initialisation initialisation_;
   std::string prefix_;
   bool for_products_ = false;
+  std::optional<MatrixAxes> hidden_;
 };
 
 // Where a layer stands, which its parts' first values depend on.

@@ -12,6 +12,7 @@
 #include "headroom/data/batches.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/models/model.h"
+#include "headroom/train/optimizer.h"
 
 namespace headroom::train {
 
@@ -25,7 +26,7 @@ struct Interval {
 struct TrainState {
   std::int64_t step = 0;           // optimizer steps done
   data::DataPosition position;     // of the next batch
-  std::vector<at::Tensor> m, v;    // AdamW's moments, one for each parameter in order
+  Moments moments;                 // the optimizer's
   models::Memory memory;           // of all rows of the batch
   std::int64_t tokens = 0;         // trained on so far
   double seconds = 0.0;            // of training alone, over all processes that worked on the run
@@ -34,7 +35,7 @@ struct TrainState {
   Interval interval;
 };
 
-TrainState fresh_state(const nn::Parameters& parameters);
+TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer = config::Optimizer::adamw);
 
 // `data` is the training data's identity: a run never goes on with other data.
 eval::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,

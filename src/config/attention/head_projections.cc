@@ -35,12 +35,17 @@ void check_groups(const Checker& check, const AttentionOptions& a) {
                 "must divide n_heads = {}, got {}", a.n_heads, a.n_kv_heads);
 }
 
-Exact HeadProjections::parameters(const AttentionOptions& a, Exact d) const {
+Exact HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
   Exact n = 0;
   for (const char which : {'q', 'k', 'v', 'o'}) {
     const Exact heads = is_source(which) ? a.kv_heads() : a.n_heads;
     n += heads * d * a.d_head * (a.has_experts(which) ? a.n_experts : 1) * (which == 'k' ? a.key_projections() : 1);
   }
+  return n;
+}
+
+Exact HeadProjections::parameters(const AttentionOptions& a, Exact d) const {
+  Exact n = matrices(a, d);
   if (a.bias) {
     n += (Exact(a.n_heads) + Exact(a.kv_heads()) * (a.key_projections() + 1)) * a.d_head + d;
   }

@@ -26,8 +26,9 @@ class HeadProjections : public ProjectionPart {
   std::int64_t position_heads(const AttentionOptions& a) const override { return a.n_heads; }
   bool has_fixed_heads() const override { return true; }
 
-  // Of q, k, v and o alone.
+  // Of q, k, v and o alone, with their biases.
   Exact parameters(const AttentionOptions& options, Exact d_model) const override;
+  Exact matrices(const AttentionOptions& options, Exact d_model) const override;
   ProjectionProducts products(const AttentionOptions& options, Exact d_model, const Span& span) const override;
 
   // MACs 2(H + G)Tde, numbers 2(H + G)Te; relative positions 2CTdHe and 2CTHe (SwitchHead Eq. 11, 12).

@@ -54,9 +54,12 @@ class RoutedHeads : public ProjectionPart {
   bool has_fixed_heads() const override { return false; }
 
   // Each head brings an output bias of its own.
+  Exact matrices(const AttentionOptions& a, Exact d) const override {
+    return (Exact(a.n_experts) * 2 + a.key_projections() + 1) * d * a.d_head;
+  }
   Exact parameters(const AttentionOptions& a, Exact d) const override {
     const Exact keys_and_value = a.key_projections() + 1;
-    Exact n = (Exact(a.n_experts) * 2 + keys_and_value) * d * a.d_head;
+    Exact n = matrices(a, d);
     n += a.bias ? (Exact(a.n_experts) + keys_and_value) * a.d_head + d * a.n_experts : 0;
     return n + d * a.n_experts * (a.noisy_routing ? 2 : 1);
   }

@@ -1,0 +1,83 @@
+#include "headroom/ops/muon.h"
+
+#include <cmath>
+
+#include "gradients.h"
+#include "headroom/core/error.h"
+
+namespace headroom::ops {
+namespace muon_test {
+
+using testing::relative_error;
+
+constexpr MuonOptions kReference{.implementation = Implementation::reference};
+
+TEST(Muon, BatchesEqualTheEquationMatrixByMatrix) {
+  at::manual_seed(1);
+  for (const auto& [rows, columns] : {std::pair{8, 24}, {24, 8}, {7, 7}, {1, 5}, {5, 1}}) {
+    const at::Tensor exact = at::randn({3, rows, columns}, at::kDouble);
+    EXPECT_LE(relative_error(orthogonal(exact), orthogonal(exact, kReference)), 1e-11) << rows << " " << columns;
+    const at::Tensor single = exact.to(at::kFloat);
+    // Five steps, each of which magnifies errors by at most 3.4445, of sums of up to 24 products.
+    EXPECT_LE(relative_error(orthogonal(single), orthogonal(exact, kReference)), 1e-4) << rows << " " << columns;
+    EXPECT_LE(relative_error(orthogonal(single, {.bfloat16 = true}), orthogonal(exact, kReference)), 0.1)
+        << rows << " " << columns;
+  }
+}
+
+TEST(Muon, SingularValuesComeNearOneAndTheirVectorsStay) {
+  at::manual_seed(2);
+  const at::Tensor matrix = at::randn({2, 12, 30}, at::kDouble) * 1e-3;  // the length does not matter
+  const at::Tensor result = orthogonal(matrix);
+  const at::Tensor values = at::linalg_svdvals(result);
+  EXPECT_GT(values.min().item<double>(), 0.6) << values;
+  EXPECT_LT(values.max().item<double>(), 1.25) << values;
+  const auto [u, s, v] = at::linalg_svd(matrix, /*full_matrices=*/false);
+  const at::Tensor turned = u.transpose(1, 2).bmm(result).bmm(v.transpose(1, 2));  // diagonal
+  EXPECT_LE((turned - at::diag_embed(at::diagonal(turned, 0, 1, 2))).abs().max().item<double>(), 1e-12);
+}
+
+TEST(Muon, OneStepByHand) {
+  // A 1 x 1 matrix: its one singular value is the sign of the update, five times through the polynomial.
+  double x = 1.0;
+  for (int i = 0; i < 5; ++i) {
+    x = 3.4445 * x - 4.7750 * x * x * x + 2.0315 * x * x * x * x * x;
+  }
+  const at::Tensor p = at::full({1, 1, 1}, 2.0, at::kDouble), g = at::full({1, 1, 1}, -0.5, at::kDouble);
+  const at::Tensor m = at::full({1, 1, 1}, 0.1, at::kDouble);
+  muon_step({p}, {g}, {m}, {.learning_rate = 0.1, .momentum = 0.75, .weight_decay = 0.01}, 2.0);
+  EXPECT_NEAR(m.item<double>(), 0.75 * 0.1 + 0.25 * -1.0, 1e-15);
+  EXPECT_NEAR(p.item<double>(), 2.0 * (1 - 0.1 * 0.01) + 0.1 * 0.2 * x, 1e-12);
+}
+
+TEST(Muon, MatricesOfABatchAreByThemselves) {
+  at::manual_seed(3);
+  const at::Tensor g = at::randn({4, 6, 10}), p = at::randn({4, 6, 10});
+  g[2].zero_();  // an expert that no token took
+  const at::Tensor together = p.clone();
+  muon_step({together}, {g}, {at::zeros_like(p)}, {.weight_decay = 0.1});
+  EXPECT_LE(relative_error(together[2], p[2] * (1.0 - 1e-3 * 0.1)), 1e-7);
+  for (const std::int64_t i : {0, 3}) {
+    const at::Tensor alone = p.slice(0, i, i + 1).clone();
+    muon_step({alone}, {g.slice(0, i, i + 1)}, {at::zeros_like(alone)}, {.weight_decay = 0.1});
+    EXPECT_LE(relative_error(together[i], alone[0]), 1e-6);
+    EXPECT_GT(relative_error(together[i], p[i]), 1e-4);
+  }
+}
+
+TEST(Muon, AnUpdateIsAsLargeAsAdamWs) {
+  at::manual_seed(4);
+  for (const auto& [rows, columns] : {std::pair{64, 256}, {256, 64}}) {
+    const at::Tensor p = at::zeros({1, rows, columns});
+    muon_step({p}, {at::randn_like(p)}, {at::zeros_like(p)}, {.learning_rate = 0.01});
+    EXPECT_NEAR(p.square().mean().sqrt().item<double>(), 0.01 * 0.2, 0.01 * 0.05);
+  }
+}
+
+TEST(Muon, RefusesWhatHasOtherAxes) {
+  EXPECT_THROW(muon_step({at::zeros({1, 1, 1})}, {}, {}, {}), Error);
+  EXPECT_THROW(orthogonal(at::zeros({2, 2})), Error);
+}
+
+}  // namespace muon_test
+}  // namespace headroom::ops
