@@ -1,6 +1,7 @@
 // What the runs cost, and what they give for it.
 #include <algorithm>
 
+#include "curves.h"
 #include "headroom/core/log.h"
 #include "markup.h"
 #include "sections.h"
@@ -44,7 +45,7 @@ std::string bars(const std::vector<ComparedRun>& runs) {
     BarChart chart{.title = quantity.title, .bars = {}};
     for (std::size_t r = 0; r < runs.size(); ++r) {
       const double value = quantity.value(runs[r]);
-      chart.bars.push_back({.name = runs[r].name, .value = value, .text = quantity.text(value), .style = r});
+      chart.bars.push_back({.name = label_of(runs[r]), .value = value, .text = quantity.text(value), .style = r});
     }
     html += figure(quantity.title, quantity.remark, bar_chart(chart));
   }
@@ -58,7 +59,7 @@ std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
                      .x_label = "MACs of a training step",
                      .points = {}};
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    chart.points.push_back({runs[r].name, {step_macs(runs[r]), runs[r].headline()}, r});
+    chart.points.push_back({label_of(runs[r]), {step_macs(runs[r]), runs[r].headline()}, r});
   }
   const bool alike = std::all_of(runs.begin(), runs.end(),
                                  [&](const ComparedRun& run) { return step_macs(run) == step_macs(runs.front()); });
@@ -68,7 +69,7 @@ std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
                         fmt::format("validation {} and MACs of a training step, both logarithmic; further {} left is "
                                     "better",
                                     kind.words, higher ? "up and" : "down and"),
-                        scatter_chart(chart));
+                        scatter_chart(chart), /*wide=*/true);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "drawing.h"
 #include "markup.h"
 #include "plan.h"
 #include "statistics.h"
@@ -87,7 +88,20 @@ std::vector<std::string> ordered(std::vector<std::string> values) {
   return values;
 }
 
+std::string briefly(const Values& values) {
+  const std::string whole = describe(values);
+  std::string alone;
+  for (const auto& [key, value] : values) {
+    alone += (alone.empty() ? "" : ", ") + value;
+  }
+  return whole.size() > kLabelRoom ? alone : whole;
+}
+
 }  // namespace
+
+std::string label_of(const ComparedRun& run) {
+  return run.name == describe(run.values) ? briefly(run.values) : run.name;
+}
 
 Curves curves_of(const ComparedRun& run, std::size_t style) {
   Curves curves;
@@ -102,7 +116,7 @@ Curves curves_of(const ComparedRun& run, std::size_t style) {
   curves.expert_use = expert_use_of(first.history.experts);
   for (Line* line :
        {&curves.over_steps, &curves.over_seconds, &curves.training_loss, &curves.validation_loss, &curves.expert_use}) {
-    line->name = run.name;
+    line->name = label_of(run);
     line->style = style;
   }
   return curves;
@@ -130,7 +144,7 @@ LineChart values_chart(const CompareResult& result, std::size_t key) {
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(key));
     const auto place = std::find(chart.x_names.begin(), chart.x_names.end(), value) - chart.x_names.begin();
     if (std::isfinite(run.headline())) {
-      add(combinations > kStyles ? "best of all" : describe(others), static_cast<std::size_t>(place), run.headline());
+      add(combinations > kStyles ? "best of all" : briefly(others), static_cast<std::size_t>(place), run.headline());
     }
   }
   for (const auto& [others, figures] : lines) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "headroom/analysis/compare.h"
 #include "svg.h"
@@ -17,6 +18,9 @@ struct Curves {
   Line expert_use;
 };
 Curves curves_of(const ComparedRun& run, std::size_t style);
+
+// A run's name where there is little room: of a sweep's, whose names are keys and values, the values alone.
+std::string label_of(const ComparedRun& run);
 
 // The headline figure of a sweep's runs against the values of variation number `key`: a line for each combination of
 // the other keys where those are few, else the best of them all.

@@ -32,7 +32,7 @@ std::string difference_chart(const std::vector<ComparedRun>& runs) {
                       fmt::format("validation {}, {} is better; the mean over the seeds and its 95% "
                                   "interval, which tells a difference from chance where it does not reach zero",
                                   escape(kind.words), kind.better == tasks::Better::higher ? "higher" : "lower"),
-                      interval_chart(chart));
+                      interval_chart(chart), /*wide=*/true);
 }
 
 struct Charts {
@@ -96,6 +96,21 @@ std::string learning_section(const CompareResult& result) {
   return html + (result.kind == Kind::sweep ? "" : difference_chart(runs)) + "</div>\n";
 }
 
+namespace {
+
+// "learning_rate and top_k": what is varied besides key number `key`.
+std::string other_keys(const std::vector<Variation>& variations, std::size_t key) {
+  std::vector<std::string> names;
+  for (std::size_t other = 0; other < variations.size(); ++other) {
+    if (other != key && variations[other].values.size() > 1) {
+      names.push_back(variations[other].key.substr(variations[other].key.rfind('.') + 1));
+    }
+  }
+  return enumerated(names);
+}
+
+}  // namespace
+
 // A line for each combination of the other keys where those are few, else the best of all.
 std::string value_section(const CompareResult& result) {
   if (result.kind != Kind::sweep) {
@@ -106,10 +121,12 @@ std::string value_section(const CompareResult& result) {
   for (std::size_t key = 0; key < result.variations.size(); ++key) {
     const Variation& variation = result.variations[key];
     if (variation.values.size() > 1) {
-      html += figure(
-          "Validation " + kind.words + " against " + escape(variation.key),
-          kind.better == tasks::Better::higher ? "higher is better; logarithmic" : "lower is better; logarithmic",
-          line_chart(values_chart(result, key)));
+      const char* better = kind.better == tasks::Better::higher ? "higher" : "lower";
+      const std::string others = other_keys(result.variations, key);
+      html += figure("Validation " + kind.words + " against " + escape(variation.key),
+                     fmt::format("{} is better; logarithmic{}{}", better, others.empty() ? "" : "; a line for each ",
+                                 escape(others)),
+                     line_chart(values_chart(result, key)));
     }
   }
   return html.empty() ? "" : "<h2>What each key does</h2><div class='grid'>" + html + "</div>\n";
