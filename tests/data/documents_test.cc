@@ -1,28 +1,10 @@
 #include "headroom/data/documents.h"
 
+#include "archives.h"
 #include "support.h"
 
 namespace headroom::data {
 namespace documents_test {
-
-// A member of a tar archive, as POSIX has it.
-std::string member(const std::string& name, const std::string& content, char type = '0') {
-  std::string header(512, '\0');
-  const auto put = [&](std::size_t at, const std::string& text) { header.replace(at, text.size(), text); };
-  put(0, name);
-  put(124, fmt::format("{:011o}", content.size()));
-  put(148, "        ");
-  header[156] = type;
-  put(257, "ustar");
-  unsigned sum = 0;
-  for (const char c : header) {
-    sum += static_cast<unsigned char>(c);
-  }
-  put(148, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
-  return header + content + std::string((512 - content.size() % 512) % 512, '\0');
-}
-
-const std::string kEnd(1024, '\0');
 
 bool is_jsonl(std::string_view name) {
   return name.ends_with(".jsonl");
@@ -40,8 +22,9 @@ TEST_F(DocumentsTest, AFileAFolderAndAnArchiveAreAlike) {
   write("folder/b.jsonl", b);
   write("folder/inner/a.jsonl", a);
   write("folder/README.md", "not wanted");
-  const std::string tar = member("set/", "", '5') + member("set/b.jsonl", b) + member("set/README.md", "not wanted") +
-                          member("x", std::string(3000, 'p'), 'x') + member("set/inner/a.jsonl", a) + kEnd;
+  const std::string tar = tar_member("set/", "", '5') + tar_member("set/b.jsonl", b) +
+                          tar_member("set/README.md", "not wanted") + tar_member("x", std::string(3000, 'p'), 'x') +
+                          tar_member("set/inner/a.jsonl", a) + kTarEnd;
   write("set.tar.gz", gzip(tar));
   for (const std::string& path : {at("folder"), write("set.tar", tar), at("set.tar.gz")}) {
     std::vector<Document> found = read_documents(path, is_jsonl);
@@ -58,20 +41,20 @@ TEST_F(DocumentsTest, AFileAFolderAndAnArchiveAreAlike) {
 }
 
 TEST_F(DocumentsTest, HostileArchivesAreRefused) {
-  const std::string good = member("a.jsonl", "{}\n");
+  const std::string good = tar_member("a.jsonl", "{}\n");
   EXPECT_HAS(complaint(at("none.tar")), "does not exist");
   EXPECT_HAS(complaint(write("cut.tar", good)), "is truncated: the archive ends at byte 1024 without an end mark");
   EXPECT_HAS(complaint(write("short.tar", good.substr(0, 600))), "is truncated");
-  std::string flipped = good + kEnd;
+  std::string flipped = good + kTarEnd;
   flipped[3] ^= 1;
   EXPECT_HAS(complaint(write("flipped.tar", flipped)), "the header at byte 0 is wrong");
   EXPECT_HAS(complaint(write("noise.tar", std::string(2048, 'z'))), "is no tar archive or a damaged one");
-  EXPECT_HAS(complaint(write("empty.tar", kEnd)), "holds no file of the kind");
-  EXPECT_HAS(complaint(write("latin.tar", member("a.jsonl", "caf\xe9\n") + kEnd)),
+  EXPECT_HAS(complaint(write("empty.tar", kTarEnd)), "holds no file of the kind");
+  EXPECT_HAS(complaint(write("latin.tar", tar_member("a.jsonl", "caf\xe9\n") + kTarEnd)),
              "a.jsonl: is not valid UTF-8 from byte 3");
-  EXPECT_HAS(complaint(write("zero.tar", member("a.jsonl", std::string("a\0b", 3)) + kEnd)), "byte 1 is 0");
+  EXPECT_HAS(complaint(write("zero.tar", tar_member("a.jsonl", std::string("a\0b", 3)) + kTarEnd)), "byte 1 is 0");
   // A lying size: nothing of it is allocated before it is there.
-  std::string huge = member("a.jsonl", "");
+  std::string huge = tar_member("a.jsonl", "");
   for (const char* size : {"77777777777", "00777777777", "-0000000001"}) {
     huge.replace(124, 11, size);
     huge.replace(148, 8, "        ");
@@ -81,7 +64,7 @@ TEST_F(DocumentsTest, HostileArchivesAreRefused) {
     }
     huge.replace(148, 6, fmt::format("{:06o}", sum));
     huge[154] = '\0';
-    const std::string why = complaint(write("huge.tar", huge + kEnd));
+    const std::string why = complaint(write("huge.tar", huge + kTarEnd));
     EXPECT_TRUE(why.find("longer than 256 MiB") != std::string::npos || why.find("truncated") != std::string::npos ||
                 why.find("no number") != std::string::npos)
         << why;

@@ -1,6 +1,7 @@
 #include "fuzz.h"
 
 #include "data/bpe/model.h"
+#include "headroom/data/pairs.h"
 #include "headroom/data/table.h"
 #include "headroom/data/token_file.h"
 #include "headroom/data/tokenizer.h"
@@ -135,6 +136,23 @@ TEST_F(DataFuzz, Tables) {
       for (std::vector<std::string> row; reader.next(row);) {
         EXPECT_FALSE(reader.place().empty());
       }
+    });
+  }
+}
+
+TEST_F(DataFuzz, SentencePairs) {
+  const fuzz::Material material{
+      .good = {"a b\tc d\ne\tf\n", "caf\xc3\xa9\t\xe6\x97\xa5\r\n", gzip("a\tb\n")},
+      .dictionary = {"\t", "\n", "\r\n", std::string(1, '\0'), "\xff", "\xc3", " ", "\xef\xbb\xbf"}};
+  config::DataOptions options;
+  for (const bool skip : {false, true}) {
+    options.skip_bad_rows = skip;
+    fuzz::against(material, 1500, [&](const std::string& input) {
+      PairReader pairs({.source = {write("pairs.tsv", input)}, .target = {}}, options);
+      for (TextPair pair; pairs.next(pair);) {
+        EXPECT_TRUE(is_utf8(pair.source) && is_utf8(pair.target) && !pair.source.empty() && !pair.target.empty());
+      }
+      EXPECT_LE(pairs.skipped(), pairs.rows());
     });
   }
 }

@@ -1,9 +1,3 @@
-#include <png.h>
-
-#include <cstdio>
-
-#include <jpeglib.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -11,62 +5,11 @@
 #include "data/picture_file.h"
 #include "headroom/core/error.h"
 #include "headroom/data/images.h"
+#include "pictures.h"
 #include "support.h"
 
 namespace headroom::data {
 namespace image_folder_test {
-
-// Red grows to the right, green downwards; blue is the same everywhere.
-DecodedPicture gradient(std::int64_t width, std::int64_t height) {
-  DecodedPicture picture{.width = width, .height = height, .channels = 3, .pixels = {}};
-  for (std::int64_t y = 0; y < height; ++y) {
-    for (std::int64_t x = 0; x < width; ++x) {
-      picture.pixels.push_back(static_cast<std::uint8_t>(x * 255 / std::max<std::int64_t>(1, width - 1)));
-      picture.pixels.push_back(static_cast<std::uint8_t>(y * 255 / std::max<std::int64_t>(1, height - 1)));
-      picture.pixels.push_back(77);
-    }
-  }
-  return picture;
-}
-
-std::string png(const DecodedPicture& picture) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  image.width = static_cast<png_uint_32>(picture.width);
-  image.height = static_cast<png_uint_32>(picture.height);
-  image.format = picture.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  png_alloc_size_t size = 0;
-  EXPECT_NE(png_image_write_to_memory(&image, nullptr, &size, 0, picture.pixels.data(), 0, nullptr), 0);
-  std::string bytes(size, '\0');
-  EXPECT_NE(png_image_write_to_memory(&image, bytes.data(), &size, 0, picture.pixels.data(), 0, nullptr), 0);
-  return bytes.substr(0, size);
-}
-
-std::string jpeg(DecodedPicture picture) {
-  jpeg_error_mgr errors;
-  jpeg_compress_struct info{};
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* out = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&info, &out, &size);
-  info.image_width = static_cast<JDIMENSION>(picture.width);
-  info.image_height = static_cast<JDIMENSION>(picture.height);
-  info.input_components = 3;
-  info.in_color_space = JCS_RGB;
-  jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, 100, TRUE);
-  jpeg_start_compress(&info, TRUE);
-  while (info.next_scanline < info.image_height) {
-    JSAMPROW row = picture.pixels.data() + info.next_scanline * picture.width * 3;
-    jpeg_write_scanlines(&info, &row, 1);
-  }
-  jpeg_finish_compress(&info);
-  jpeg_destroy_compress(&info);
-  std::string bytes(reinterpret_cast<char*>(out), size);
-  std::free(out);
-  return bytes;
-}
 
 class ImageFolder : public FolderTest {
  protected:

@@ -5,32 +5,13 @@
 #include <set>
 
 #include "headroom/core/error.h"
+#include "pictures.h"
 #include "support.h"
 
 namespace headroom::data {
 namespace images_test {
 
 namespace fs = std::filesystem;
-
-std::string big_endian(std::uint32_t value) {
-  std::string bytes;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    bytes += static_cast<char>(value >> shift & 0xff);
-  }
-  return bytes;
-}
-
-std::string idx_pictures(std::uint32_t count, std::uint32_t height, std::uint32_t width) {
-  std::string bytes = big_endian(0x0803) + big_endian(count) + big_endian(height) + big_endian(width);
-  for (std::uint32_t i = 0; i < count * height * width; ++i) {
-    bytes += static_cast<char>(i * 7 % 251);
-  }
-  return bytes;
-}
-
-std::string idx_labels(const std::string& labels) {
-  return big_endian(0x0801) + big_endian(static_cast<std::uint32_t>(labels.size())) + labels;
-}
 
 const ImageReading kSmall = {.size = 4, .channels = 1, .n_classes = 10};
 

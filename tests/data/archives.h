@@ -1,0 +1,33 @@
+// Good tar archives, made here.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace headroom::data {
+
+// A header of 512 bytes with the checksum that it must have.
+inline std::string with_tar_sum(std::string header) {
+  header.replace(148, 8, "        ");
+  unsigned sum = 0;
+  for (const char c : header) {
+    sum += static_cast<unsigned char>(c);
+  }
+  return header.replace(148, 8, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
+}
+
+// A member of a tar archive, as POSIX has it.
+inline std::string tar_member(const std::string& name, const std::string& content, char type = '0') {
+  std::string header(512, '\0');
+  const auto put = [&](std::size_t at, const std::string& text) { header.replace(at, text.size(), text); };
+  put(0, name);
+  put(124, fmt::format("{:011o}", content.size()));
+  header[156] = type;
+  put(257, "ustar");
+  return with_tar_sum(header) + content + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
+inline const std::string kTarEnd(1024, '\0');
+
+}  // namespace headroom::data
