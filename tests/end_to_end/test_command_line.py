@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -78,6 +79,21 @@ def test_a_full_disk_is_a_failure(headroom):
     with open("/dev/full", "w") as full:
         done = headroom("recipes", status=1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert re.fullmatch(r"headroom: standard output: .*\n", done.stderr)
+
+
+@pytest.mark.parametrize("nowhere", ["2>&-", "2>/dev/full"])
+def test_statuses_do_not_need_standard_error(headroom, tmp_path, nowhere):
+    config = train_runs.prepare(tmp_path)
+
+    def status(*arguments):
+        words = shlex.join([train_runs.program(), *map(str, arguments)])
+        done = subprocess.run(f"{words} {nowhere}", shell=True, env=headroom.environment, capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    assert status("cost", "no/such/config") == (2, "")
+    assert status("train", config, "--out", tmp_path / "bad", "--set", "train.learning_rate=1e30") == (1, "")
+    code, out = status("train", config, "--out", tmp_path / "run", "--set", "train.steps=6", "--json")
+    assert code == 0 and json.loads(out)["steps"] == 6
 
 
 def test_a_reader_that_goes_away_is_no_failure(headroom):

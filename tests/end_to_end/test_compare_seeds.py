@@ -1,6 +1,8 @@
 """Comparisons over several seeds and tuned values, killed and gone on with."""
 
+import json
 import re
+import signal
 import statistics
 import subprocess
 import time
@@ -63,6 +65,28 @@ def test_each_model_is_tuned(headroom, configs, tmp_path):
         assert run["perplexity"] == best["perplexity"]
     assert any("a better one may lie beyond" in note for note in document["notes"])
     assert not any("differs" in note for note in document["notes"])
+
+
+def test_what_was_interrupted_has_no_figures(headroom, configs, tmp_path):
+    asked = [train_runs.program(), *map(str, arguments(configs, tmp_path / "out")), "--set", "train.steps=1000000",
+             "--set", "train.schedule=constant", "--set", "train.evaluate_every=0", "--json"]
+    process = subprocess.Popen(asked, env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, start_new_session=True)
+    metrics = tmp_path / "out" / "dense" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not metrics.exists() or not metrics.read_text():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    document = json.loads(out)
+    assert document["interrupted"] is True
+    run, = document["runs"]
+    assert run["interrupted"] is True
+    for key in "validation_loss", "perplexity", "bits_per_byte", "validation_loss_mean":
+        assert run[key] is None, key
+    assert run["seeds"][0]["validation_loss"] is None
 
 
 def test_killed_at_any_moment_it_goes_on(headroom, configs, tmp_path):
