@@ -1,7 +1,8 @@
-# headroom_floor(name [TORCH] [FLOORS floor...] [LINK lib...] [PRIVATE lib...] [TESTED_WITH floor...] [WITHOUT file...])
+# headroom_floor(name [TORCH] [OBJECTS] [FLOORS floor...] [LINK lib...] [PRIVATE lib...] [TESTED_WITH floor...]
+#                [WITHOUT file...])
 # One shared library a floor from src/<name>/ (WITHOUT: files that are compiled elsewhere), headers under
 # include/headroom/<name>/, and one test program from tests/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to a
-# higher floor into a link error.
+# higher floor into a link error. OBJECTS: it is compiled and not linked.
 
 add_library(headroom_flags INTERFACE)
 target_include_directories(headroom_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
@@ -64,7 +65,7 @@ function(headroom_use_torch target pch)
 endfunction()
 
 function(headroom_floor name)
-  cmake_parse_arguments(FLOOR "TORCH" "" "FLOORS;LINK;PRIVATE;TESTED_WITH;WITHOUT" ${ARGN})
+  cmake_parse_arguments(FLOOR "TORCH;OBJECTS" "" "FLOORS;LINK;PRIVATE;TESTED_WITH;WITHOUT" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cc")
   if(FLOOR_WITHOUT)
     list(REMOVE_ITEM sources ${FLOOR_WITHOUT})
@@ -73,7 +74,11 @@ function(headroom_floor name)
     file(WRITE "${CMAKE_BINARY_DIR}/empty.cc" "")
     set(sources "${CMAKE_BINARY_DIR}/empty.cc")
   endif()
-  add_library(headroom_${name} SHARED ${sources})
+  set(kind SHARED)
+  if(FLOOR_OBJECTS)
+    set(kind OBJECT)
+  endif()
+  add_library(headroom_${name} ${kind} ${sources})
   set_target_properties(headroom_${name} PROPERTIES DEFINE_SYMBOL "")
   target_link_options(headroom_${name} PRIVATE $<$<PLATFORM_ID:Linux>:-Wl,--no-undefined>)
   target_include_directories(headroom_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
