@@ -47,6 +47,8 @@ endif()
 find_library(HIGHWAY_LIBRARY hwy REQUIRED)
 add_library(highway INTERFACE IMPORTED)
 target_link_libraries(highway INTERFACE ${HIGHWAY_LIBRARY})
+# CPUs without AVX2 (before 2013) take the portable loops: every instruction set more is compiled by everybody.
+target_compile_definitions(highway INTERFACE HWY_DISABLED_TARGETS=HWY_SSSE3|HWY_SSE4)
 
 if(HEADROOM_TESTS)
   find_package(GTest REQUIRED)

@@ -1,8 +1,9 @@
-# headroom_floor(name [TORCH] [OBJECTS] [FLOORS floor...] [LINK lib...] [PRIVATE lib...] [TESTED_WITH floor...]
-#                [WITHOUT file...])
+# headroom_floor(name [TORCH] [LIGHT] [OBJECTS] [FLOORS floor...] [LINK lib...] [PRIVATE lib...]
+#                [TESTED_WITH floor...] [WITHOUT file...])
 # One shared library a floor from src/<name>/ (WITHOUT: files that are compiled elsewhere), headers under
 # include/headroom/<name>/, and one test program from tests/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to a
-# higher floor into a link error. OBJECTS: it is compiled and not linked.
+# higher floor into a link error. LIGHT floors call what computes and have no long loops of their own: less
+# optimisation saves a third of their compiling. OBJECTS: it is compiled and not linked.
 
 add_library(headroom_flags INTERFACE)
 target_include_directories(headroom_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
@@ -47,14 +48,18 @@ if(NOT HEADROOM_SANITIZE)
   set(headroom_test_flags -O0)
 endif()
 
-# One precompiled header for every floor that sees tensors, and one for the tests of those: it must be compiled as they are.
+set(headroom_light_flags $<$<CONFIG:Release>:-O1>)
+
+# One precompiled header for the floors that see tensors, for the light ones of them, and for the tests of those: it must
+# be compiled as they are, or its optimisation would be theirs.
 file(WRITE "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc" "")
-foreach(pch headroom_torch_pch headroom_test_pch)
+foreach(pch headroom_torch_pch headroom_light_pch headroom_test_pch)
   add_library(${pch} OBJECT EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc")
   target_link_libraries(${pch} PRIVATE headroom_flags headroom::torch headroom::fmt)
   target_compile_options(${pch} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   target_precompile_headers(${pch} PRIVATE <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
 endforeach()
+target_compile_options(headroom_light_pch PRIVATE ${headroom_light_flags})
 target_compile_options(headroom_test_pch PRIVATE ${headroom_test_flags})
 
 # headroom_use_torch(target pch)
@@ -65,7 +70,7 @@ function(headroom_use_torch target pch)
 endfunction()
 
 function(headroom_floor name)
-  cmake_parse_arguments(FLOOR "TORCH;OBJECTS" "" "FLOORS;LINK;PRIVATE;TESTED_WITH;WITHOUT" ${ARGN})
+  cmake_parse_arguments(FLOOR "TORCH;LIGHT;OBJECTS" "" "FLOORS;LINK;PRIVATE;TESTED_WITH;WITHOUT" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cc")
   if(FLOOR_WITHOUT)
     list(REMOVE_ITEM sources ${FLOOR_WITHOUT})
@@ -86,8 +91,13 @@ function(headroom_floor name)
   list(TRANSFORM FLOOR_TESTED_WITH PREPEND headroom_)
   target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom::fmt ${FLOOR_FLOORS} ${FLOOR_LINK}
                         PRIVATE ${FLOOR_PRIVATE})
+  set(pch headroom_torch_pch)
+  if(FLOOR_LIGHT)
+    set(pch headroom_light_pch)
+    target_compile_options(headroom_${name} PRIVATE ${headroom_light_flags})
+  endif()
   if(FLOOR_TORCH)
-    headroom_use_torch(headroom_${name} headroom_torch_pch)
+    headroom_use_torch(headroom_${name} ${pch})
   endif()
   headroom_unity(headroom_${name})
   headroom_install(headroom_${name} ${name})

@@ -13,8 +13,9 @@ void describe(Fields& fields, TokenizerOptions& o) {
       "model.vocabulary_size");
   fields.add_path(
       "model", o.model,
-      "an existing tokenizer: a file of `tokenizer train`, a SentencePiece model, a tokenizer.json, a vocab.json "
-      "with merges.txt beside it, or their folder; \"\": the tokenizer is made from the training part");
+      "an existing tokenizer: a file of `tokenizer train`, a SentencePiece model, words (.txt, one a line), a "
+      "tokenizer.json, a vocab.json with merges.txt beside it, or their folder; \"\": the tokenizer is made from the "
+      "training part");
   fields.add("keep_whitespace", o.keep_whitespace,
              "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
   fields.add("split_digits", o.split_digits, "sentencepiece: every digit is a piece of its own");

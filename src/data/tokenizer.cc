@@ -93,8 +93,11 @@ std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path,
     misuse("{}: is no tokenizer: {} is more than any has", path.string(),
            format_bytes(static_cast<double>(file.bytes().size())));
   }
-  const auto* begin = reinterpret_cast<const char*>(file.bytes().data());
-  return restore_sentencepiece({begin, file.bytes().size()}, path.string());
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (path.extension() == ".txt") {
+    return read_vocabulary(bytes, path.string());
+  }
+  return restore_sentencepiece(std::string(bytes), path.string());
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path) {

@@ -18,6 +18,9 @@ std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_vie
 
 std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin);
+// A vocabulary from elsewhere: a word a line, from the most frequent on, its count behind it or not. "<unk>" and
+// "<eos>" come first, wherever they stand in it. Throws MisuseError naming the line.
+std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);

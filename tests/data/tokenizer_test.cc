@@ -125,6 +125,26 @@ TEST_F(TokenizerTest, RestoresOnlyWhatATokenizerCouldHaveWritten) {
   refused(TokenizerKind::sentencepiece, "hello");
 }
 
+TEST_F(TokenizerTest, VocabulariesAreWordsInTheirOrder) {
+  const auto tokenizer =
+      load_tokenizer(write("vocabulary.txt", "the 120\n<eos> 90\ncat\t7\n\n<unk>\n\u00e9t\u00e9\r\n42 1"));
+  EXPECT_EQ(tokenizer->kind(), TokenizerKind::words);
+  EXPECT_EQ(tokenizer->serialised(), "<unk>\n<eos>\nthe\ncat\n\u00e9t\u00e9\n42\n");
+  EXPECT_EQ(tokenizer->encode("the \u00e9t\u00e9 dog\n42"), (Ids{2, 4, 0, 1, 5}));
+  save_tokenizer(*tokenizer, at("saved"));
+  EXPECT_EQ(load_tokenizer(at("saved"))->name(), tokenizer->name());
+
+  const auto refused = [&](const std::string& lines) {
+    return misuse_of([&] { load_tokenizer(write("v.txt", lines)); });
+  };
+  EXPECT_HAS(refused("a\nb c\n"), "v.txt: line 2: a vocabulary has a word a line");
+  EXPECT_HAS(refused("a 1 2\n"), "v.txt: line 1: a vocabulary has a word a line");
+  EXPECT_HAS(refused("a\n\xff\n"), "v.txt: line 2: a vocabulary has a word a line");
+  EXPECT_HAS(refused("a\n\nb\na 3\n"), "v.txt: line 4: \"a\" stands on line 1 already");
+  EXPECT_HAS(refused("<unk>\n<unk>\n"), "v.txt: line 2: \"<unk>\" stands on line 1 already");
+  EXPECT_HAS(refused(" \n<unk>\n"), "v.txt: holds no words");
+}
+
 TEST_F(TokenizerTest, AFileThatIsNoTokenizerIsNamed) {
   EXPECT_HAS(misuse_of([&] { load_tokenizer(at("none")); }), "none");
   EXPECT_HAS(misuse_of([&] { load_tokenizer(write("empty", "")); }), "empty: is no SentencePiece model");

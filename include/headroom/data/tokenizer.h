@@ -85,8 +85,9 @@ std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& optio
 std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
                                              std::string_view origin);
 
-// A file holding a tokenizer, as save_tokenizer() writes it, a SentencePiece .model, a tokenizer.json, a vocab.json
-// (encoder.json) with merges.txt (vocab.bpe) beside it, or the folder of such files, .gz or not. Throws MisuseError.
+// A file holding a tokenizer, as save_tokenizer() writes it, a SentencePiece .model, a vocabulary of words (.txt, a
+// word a line), a tokenizer.json, a vocab.json (encoder.json) with merges.txt (vocab.bpe) beside it, or the folder of
+// the latter two, .gz or not. Throws MisuseError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 // The same, for a model that knows `least_size` tokens: a bpe tokenizer of fewer gets ids to spare.
 std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size);

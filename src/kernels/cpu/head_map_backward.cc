@@ -32,6 +32,19 @@ HWY_INLINE void add_to(float* to, const Vector v) {
   hn::StoreU(hn::Add(hn::LoadU(d, to), v), d, to);
 }
 
+// What a round goes over: keys [begin, begin + n) of the rows and of their gradients.
+struct Keys {
+  const HeadRows& rows;
+  const HeadRows& d_rows;
+  std::int64_t begin, n;
+};
+
+// One of the group's rows of queries, from a rank and a head on.
+struct Place {
+  int q;
+  std::int64_t r, h;
+};
+
 // Of one round's keys: z = sum_h d_h w_rh, by the query's factors and by the keys'.
 template <class G>
 struct Round {
@@ -48,16 +61,17 @@ HWY_INLINE void keep(const G& g, const Ranks<G>& sums, float (*to)[G::kRows][kMo
 }
 
 template <class G>
-HWY_INLINE void SumOverHeads(const G& g, const QueryFactors<G>& factors, const HeadRows& d_rows, std::int64_t j,
-                             std::int64_t k, Round<G>& round) {
+HWY_INLINE void SumOverHeads(const G& g, const QueryFactors<G>& factors, const Keys& keys, std::int64_t k,
+                             Round<G>& round) {
   const Tag d;
+  const std::int64_t j = keys.begin + k;
   Ranks<G> z_query, z_key;
   z_query.clear(g);
   z_key.clear(g);
   for (std::int64_t h = 0; h < g.m; ++h) {
     Vector back[G::kRows];
     for (int q = 0; q < G::kRows; ++q) {
-      back[q] = hn::LoadU(d, g.row(d_rows, q, h) + j);
+      back[q] = hn::LoadU(d, g.row(keys.d_rows, q, h) + j);
     }
     if (g.map.w_query != nullptr) {
       add_by_query(g, back, factors.of[h].w, z_query);
@@ -79,11 +93,12 @@ struct QuerySums {
   HWY_INLINE void clear(const G& g) { std::fill_n(v, g.m * (2 * g.rank() + 1), hn::Zero(Tag())); }
 };
 
-// Adds keys [j, j + n) for heads [h, h + Heads), and ranks [r, r + Count); the gates beside rank 0.
+// Adds the keys for `Heads` heads and `Count` ranks; the gates beside rank 0.
 template <int Heads, int Count, class G>
-HWY_INLINE void SumOverKeys(const G& g, const HeadRows& rows, const HeadRows& d_rows, int q, std::int64_t r,
-                            std::int64_t h, std::int64_t j, std::int64_t n, const Round<G>& round, QuerySums<G>& sums) {
+HWY_INLINE void SumOverKeys(const G& g, const Keys& keys, const Place place, const Round<G>& round,
+                            QuerySums<G>& sums) {
   const Tag d;
+  const auto [q, r, h] = place;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr int kRoom = std::max(1, Count);
   Vector u[kRoom][Heads], w[kRoom][Heads], gate[Heads];
@@ -95,15 +110,16 @@ HWY_INLINE void SumOverKeys(const G& g, const HeadRows& rows, const HeadRows& d_
       w[c][i] = from[2 + 2 * (r + c)];
     }
   }
-  for (std::int64_t k = 0; k < n; k += lanes) {
+  for (std::int64_t k = 0; k < keys.n; k += lanes) {
+    const std::int64_t j = keys.begin + k;
     Vector t[kRoom], z[kRoom];
     for (int c = 0; c < Count; ++c) {
-      t[c] = hn::LoadU(d, g.sum(0, r + c, q) + j + k);
+      t[c] = hn::LoadU(d, g.sum(0, r + c, q) + j);
       z[c] = hn::Load(d, round.z_query[r + c][q] + k);
     }
     for (int i = 0; i < Heads; ++i) {
-      const Vector a = hn::LoadU(d, g.row(rows, q, h + i) + j + k),
-                   back = hn::LoadU(d, g.row(d_rows, q, h + i) + j + k);
+      const Vector a = hn::LoadU(d, g.row(keys.rows, q, h + i) + j),
+                   back = hn::LoadU(d, g.row(keys.d_rows, q, h + i) + j);
       gate[i] = hn::MulAdd(a, back, gate[i]);
       for (int c = 0; c < Count; ++c) {
         u[c][i] = hn::MulAdd(z[c], a, u[c][i]);
@@ -124,28 +140,25 @@ HWY_INLINE void SumOverKeys(const G& g, const HeadRows& rows, const HeadRows& d_
 }
 
 template <int Count, class G>
-HWY_INLINE void SumRanks(const G& g, const HeadRows& rows, const HeadRows& d_rows, int q, std::int64_t r,
-                         std::int64_t j, std::int64_t n, const Round<G>& round, QuerySums<G>& sums) {
-  std::int64_t h = 0;
-  for (; h + kHeadsAtOnce <= g.m; h += kHeadsAtOnce) {
-    SumOverKeys<kHeadsAtOnce, Count>(g, rows, d_rows, q, r, h, j, n, round, sums);
+HWY_INLINE void SumRanks(const G& g, const Keys& keys, Place place, const Round<G>& round, QuerySums<G>& sums) {
+  for (; place.h + kHeadsAtOnce <= g.m; place.h += kHeadsAtOnce) {
+    SumOverKeys<kHeadsAtOnce, Count>(g, keys, place, round, sums);
   }
-  for (; h < g.m; ++h) {
-    SumOverKeys<1, Count>(g, rows, d_rows, q, r, h, j, n, round, sums);
+  for (; place.h < g.m; ++place.h) {
+    SumOverKeys<1, Count>(g, keys, place, round, sums);
   }
 }
 
 template <class G>
-HWY_INLINE void SumRound(const G& g, const HeadRows& rows, const HeadRows& d_rows, std::int64_t j, std::int64_t n,
-                         const Round<G>& round, QuerySums<G>* sums) {
+HWY_INLINE void SumRound(const G& g, const Keys& keys, const Round<G>& round, QuerySums<G>* sums) {
   for (int q = 0; q < G::kRows; ++q) {
     if (g.map.u_query == nullptr) {
-      SumRanks<0>(g, rows, d_rows, q, 0, j, n, round, sums[q]);
+      SumRanks<0>(g, keys, {q, 0, 0}, round, sums[q]);
     } else if (G::kRoom <= 2) {
-      SumRanks<G::kRoom>(g, rows, d_rows, q, 0, j, n, round, sums[q]);
+      SumRanks<G::kRoom>(g, keys, {q, 0, 0}, round, sums[q]);
     } else {
       for (std::int64_t r = 0; r < g.rank(); ++r) {
-        SumRanks<1>(g, rows, d_rows, q, r, j, n, round, sums[q]);
+        SumRanks<1>(g, keys, {q, r, 0}, round, sums[q]);
       }
     }
   }
@@ -153,18 +166,19 @@ HWY_INLINE void SumRound(const G& g, const HeadRows& rows, const HeadRows& d_row
 
 // Gradients of the keys' factors, added up over the queries first, and of the rows.
 template <class G>
-HWY_INLINE void BackVector(const G& g, const QueryFactors<G>& factors, const HeadRows& rows, const HeadRows& d_rows,
-                           std::int64_t j, std::int64_t k, const Round<G>& round, const HeadMapGradients& to) {
+HWY_INLINE void BackVector(const G& g, const QueryFactors<G>& factors, const Keys& keys, std::int64_t k,
+                           const Round<G>& round, const HeadMapGradients& to) {
   constexpr int kRows = G::kRows;
   const Tag d;
+  const std::int64_t j = keys.begin + k;
   const HeadMap& x = g.map;
   Vector extra[kMostMappedHeads][kRows];  // what the fixed map adds, before any row is overwritten
   for (std::int64_t from = 0; x.fixed != nullptr && from < g.m; ++from) {
     for (int q = 0; q < kRows; ++q) {
       extra[from][q] = hn::Zero(d);
       for (std::int64_t h = 0; h < g.m; ++h) {
-        extra[from][q] =
-            hn::MulAdd(hn::LoadU(d, g.row(d_rows, q, h) + j), hn::Set(d, g.fixed()[from * g.m + h]), extra[from][q]);
+        extra[from][q] = hn::MulAdd(hn::LoadU(d, g.row(keys.d_rows, q, h) + j), hn::Set(d, g.fixed()[from * g.m + h]),
+                                    extra[from][q]);
       }
     }
   }
@@ -181,8 +195,8 @@ HWY_INLINE void BackVector(const G& g, const QueryFactors<G>& factors, const Hea
     const Vector key_gate = g.key_gate(h, j);
     Vector a[kRows], back[kRows], result[kRows], own = hn::Zero(d);
     for (int q = 0; q < kRows; ++q) {
-      a[q] = hn::LoadU(d, g.row(rows, q, h) + j);
-      back[q] = hn::LoadU(d, g.row(d_rows, q, h) + j);
+      a[q] = hn::LoadU(d, g.row(keys.rows, q, h) + j);
+      back[q] = hn::LoadU(d, g.row(keys.d_rows, q, h) + j);
       result[q] = hn::Mul(back[q], hn::Add(key_gate, hn::Set(d, factors.of[h].own[q])));
       own = hn::MulAdd(a[q], back[q], own);
       if (x.fixed != nullptr) {
@@ -210,7 +224,7 @@ HWY_INLINE void BackVector(const G& g, const QueryFactors<G>& factors, const Hea
       hn::StoreU(d_w, d, to.w_key + at);
     }
     for (int q = 0; q < kRows; ++q) {
-      hn::StoreU(result[q], d, g.row(d_rows, q, h) + j);
+      hn::StoreU(result[q], d, g.row(keys.d_rows, q, h) + j);
     }
   }
 }
@@ -265,15 +279,15 @@ void MapGroupBackward(const G g, const HeadRows rows, const HeadRows d_rows, std
   Round<G> round;
   const std::int64_t step = keys_of_round(g.m);
   for (std::int64_t j = 0; j < n; j += step) {
-    const std::int64_t keys = std::min(step, n - j);
-    for (std::int64_t k = 0; k < keys; k += lanes) {
-      SumOverHeads(g, factors, d_rows, j + k, k, round);
+    const Keys keys{rows, d_rows, j, std::min(step, n - j)};
+    for (std::int64_t k = 0; k < keys.n; k += lanes) {
+      SumOverHeads(g, factors, keys, k, round);
     }
     if (sums_keys) {
-      SumRound(g, rows, d_rows, j, keys, round, sums);
+      SumRound(g, keys, round, sums);
     }
-    for (std::int64_t k = 0; k < keys; k += lanes) {
-      BackVector(g, factors, rows, d_rows, j + k, k, round, to);
+    for (std::int64_t k = 0; k < keys.n; k += lanes) {
+      BackVector(g, factors, keys, k, round, to);
     }
   }
   for (int q = 0; q < G::kRows; ++q) {
