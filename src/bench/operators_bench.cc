@@ -154,7 +154,7 @@ std::vector<Row> adamw(const BenchOptions& options) {
   const std::vector<at::Tensor> p = {at::randn({n}, device)}, g = {at::randn({n}, device)},
                                 m = {at::zeros({n}, device)}, v = {at::zeros({n}, device)};
   const auto step_with = [&](Implementation impl) {
-    return [&, impl] { ops::adamw_step(p, g, m, v, 10, {.implementation = impl}, 0.5); };
+    return [&, impl] { ops::adamw_step(p, g, m, v, 10, {.gradient_scale = 0.5, .implementation = impl}); };
   };
   const std::vector<double> times =
       medians_in_turn({step_with(Implementation::reference), step_with(Implementation::fused)}, options);

@@ -22,8 +22,8 @@ class AdamW : public Optimizer {
                      .beta2 = options.betas[1],
                      .epsilon = options.epsilon,
                      .weight_decay = options.weight_decay,
-                     .implementation = options.implementation},
-                    update.gradient_scale);
+                     .gradient_scale = update.gradient_scale,
+                     .implementation = options.implementation});
   }
 };
 

@@ -46,9 +46,9 @@ class Muon : public Optimizer {
         {.learning_rate = update.learning_rate * (own_rate ? options.muon_learning_rate / options.learning_rate : 1.0),
          .momentum = options.muon_momentum,
          .weight_decay = options.weight_decay,
+         .gradient_scale = update.gradient_scale,
          .bfloat16 = context.compute_dtype == at::kBFloat16,
-         .implementation = options.implementation},
-        update.gradient_scale);
+         .implementation = options.implementation});
     adamw().step(others, of_others, rest, options, context);
   }
 };

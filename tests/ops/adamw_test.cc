@@ -46,10 +46,10 @@ TEST(AdamW, FusedEqualsReferenceOverSteps) {
         g.push_back(at::randn_like(t));
       }
       auto g2 = copy(g);
-      AdamWOptions options{.learning_rate = 0.01, .beta2 = 0.95, .weight_decay = 0.1};
-      adamw_step(p, g, m, v, step, options, 0.3);
+      AdamWOptions options{.learning_rate = 0.01, .beta2 = 0.95, .weight_decay = 0.1, .gradient_scale = 0.3};
+      adamw_step(p, g, m, v, step, options);
       options.implementation = Implementation::reference;
-      adamw_step(p2, g2, m2, v2, step, options, 0.3);
+      adamw_step(p2, g2, m2, v2, step, options);
     }
     // Each step moves a parameter by about lr and rounds it once: 20 roundings.
     const double bound = 20 * std::ldexp(1.0, -23);

@@ -45,7 +45,7 @@ TEST(Muon, OneStepByHand) {
   }
   const at::Tensor p = at::full({1, 1, 1}, 2.0, at::kDouble), g = at::full({1, 1, 1}, -0.5, at::kDouble);
   const at::Tensor m = at::full({1, 1, 1}, 0.1, at::kDouble);
-  muon_step({p}, {g}, {m}, {.learning_rate = 0.1, .momentum = 0.75, .weight_decay = 0.01}, 2.0);
+  muon_step({p}, {g}, {m}, {.learning_rate = 0.1, .momentum = 0.75, .weight_decay = 0.01, .gradient_scale = 2.0});
   EXPECT_NEAR(m.item<double>(), 0.75 * 0.1 + 0.25 * -1.0, 1e-15);
   EXPECT_NEAR(p.item<double>(), 2.0 * (1 - 0.1 * 0.01) + 0.1 * 0.2 * x, 1e-12);
 }

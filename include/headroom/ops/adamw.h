@@ -15,15 +15,15 @@ struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
+  double gradient_scale = 1.0;  // gradients are multiplied by it first (clipping)
   Implementation implementation = Implementation::automatic;
 };
 
 // One step (counted from 1) in place on `parameters`, first and second moments `m`, `v`; all of one dtype and
-// device, shape by shape alike. Gradients are multiplied by `gradient_scale` first (clipping); they may be changed.
-// Throws Error when the lists differ in length.
+// device, shape by shape alike. Gradients may be changed. Throws Error when the lists differ in length.
 void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
                 const std::vector<at::Tensor>& m, const std::vector<at::Tensor>& v, std::int64_t step,
-                const AdamWOptions& options, double gradient_scale = 1.0);
+                const AdamWOptions& options);
 
 // Euclidean norm of all gradients taken together; the same for every number of threads.
 double global_norm(const std::vector<at::Tensor>& gradients);

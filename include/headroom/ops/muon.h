@@ -17,15 +17,15 @@ struct MuonOptions {
   double learning_rate = 1e-3;
   double momentum = 0.95;
   double weight_decay = 0.0;
-  bool bfloat16 = false;  // the iteration's products, which need no more precision
+  double gradient_scale = 1.0;  // gradients are multiplied by it first (clipping)
+  bool bfloat16 = false;        // the iteration's products, which need no more precision
   Implementation implementation = Implementation::automatic;
 };
 
 // One step in place on `parameters` and their momentum `m`, each [batch, rows, columns]: the matrices of a batch are by
-// themselves. Gradients are multiplied by `gradient_scale` first (clipping). Throws Error when the lists differ in
-// length or a tensor has other axes.
+// themselves. Throws Error when the lists differ in length or a tensor has other axes.
 void muon_step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
-               const std::vector<at::Tensor>& m, const MuonOptions& options, double gradient_scale = 1.0);
+               const std::vector<at::Tensor>& m, const MuonOptions& options);
 
 // The matrices [batch, rows, columns] with their singular values brought near 1, between about 0.7 and 1.2 where they
 // were no smaller than a hundredth of the matrix's Euclidean norm, by five Newton-Schulz iterations from X / |X|,

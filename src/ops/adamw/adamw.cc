@@ -37,7 +37,6 @@ struct AdamWStep {
   std::vector<at::Tensor> parameters, gradients, m, v;
   std::int64_t step = 1;
   AdamWOptions options;
-  double gradient_scale = 1.0;
 };
 
 void fused_step(const AdamWStep& s) {
@@ -45,8 +44,8 @@ void fused_step(const AdamWStep& s) {
   const at::TensorOptions scalar = at::TensorOptions(at::kFloat).device(s.parameters[0].device());
   const std::vector<at::Tensor> steps(s.parameters.size(), at::full({}, static_cast<double>(s.step), scalar));
   std::optional<at::Tensor> inverse_scale;  // ATen divides the gradients by it
-  if (s.gradient_scale != 1.0) {
-    inverse_scale = at::full({}, 1.0 / s.gradient_scale, scalar);
+  if (o.gradient_scale != 1.0) {
+    inverse_scale = at::full({}, 1.0 / o.gradient_scale, scalar);
   }
   at::_fused_adamw_(s.parameters, s.gradients, s.m, s.v, {}, steps, o.learning_rate, o.beta1, o.beta2, o.weight_decay,
                     o.epsilon, /*amsgrad=*/false, /*maximize=*/false, inverse_scale);
@@ -76,7 +75,7 @@ struct AdamWCall {
     v("beta2", s.options.beta2);
     v("epsilon", s.options.epsilon);
     v("weight_decay", s.options.weight_decay);
-    v("gradient_scale", s.gradient_scale);
+    v("gradient_scale", s.options.gradient_scale);
     v("implementation", implementation);
   }
 };
@@ -85,14 +84,14 @@ void adamw_call(const AdamWCall& call) {
   const AdamWStep& s = call.s;
   AdamWOptions options = s.options;
   options.implementation = implementation_named(call.implementation);
-  adamw_step(s.parameters, s.gradients, s.m, s.v, s.step, options, s.gradient_scale);
+  adamw_step(s.parameters, s.gradients, s.m, s.v, s.step, options);
 }
 
 }  // namespace
 
 void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
                 const std::vector<at::Tensor>& m, const std::vector<at::Tensor>& v, std::int64_t step,
-                const AdamWOptions& o, double gradient_scale) {
+                const AdamWOptions& o) {
   if (gradients.size() != parameters.size() || m.size() != parameters.size() || v.size() != parameters.size()) {
     fail("adamw: gradients and moments must be one for each of {} parameters, got {}, {}, {}", parameters.size(),
          gradients.size(), m.size(), v.size());
@@ -101,12 +100,12 @@ void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at:
     return;
   }
   const at::NoGradGuard no_grad;
-  const AdamWStep all{parameters, gradients, m, v, step, o, gradient_scale};
+  const AdamWStep all{parameters, gradients, m, v, step, o};
   if (const auto* fused = choose_backend<AdamWStep, void>("adamw", o.implementation, parameters[0].device(), all)) {
     return fused->run(all);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    reference_step(parameters[i], gradients[i] * gradient_scale, m[i], v[i], step, o);
+    reference_step(parameters[i], gradients[i] * o.gradient_scale, m[i], v[i], step, o);
   }
 }
 

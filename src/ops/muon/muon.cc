@@ -61,7 +61,6 @@ std::string takes_all(const Orthogonalisation& /*in*/) {
 struct MuonCall {
   std::vector<at::Tensor> parameters, gradients, m;
   MuonOptions options;
-  double gradient_scale = 1.0;
   std::string implementation = "automatic";
   template <class V>
   void visit(V& v) {
@@ -73,7 +72,7 @@ struct MuonCall {
     v("momentum", options.momentum);
     v("weight_decay", options.weight_decay);
     v("bfloat16", options.bfloat16);
-    v("gradient_scale", gradient_scale);
+    v("gradient_scale", options.gradient_scale);
     v("implementation", implementation);
   }
 };
@@ -81,7 +80,7 @@ struct MuonCall {
 void muon_call(const MuonCall& call) {
   MuonOptions options = call.options;
   options.implementation = implementation_named(call.implementation);
-  muon_step(call.parameters, call.gradients, call.m, options, call.gradient_scale);
+  muon_step(call.parameters, call.gradients, call.m, options);
 }
 
 }  // namespace
@@ -99,14 +98,14 @@ at::Tensor orthogonal(const at::Tensor& matrices, const MuonOptions& o) {
 }
 
 void muon_step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
-               const std::vector<at::Tensor>& m, const MuonOptions& o, double gradient_scale) {
+               const std::vector<at::Tensor>& m, const MuonOptions& o) {
   if (gradients.size() != parameters.size() || m.size() != parameters.size()) {
     fail("muon: gradients and momentum must be one for each of {} parameters, got {}, {}", parameters.size(),
          gradients.size(), m.size());
   }
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const at::Tensor gradient = gradient_scale == 1.0 ? gradients[i] : gradients[i] * gradient_scale;
+    const at::Tensor gradient = o.gradient_scale == 1.0 ? gradients[i] : gradients[i] * o.gradient_scale;
     m[i].lerp_(gradient, 1.0 - o.momentum);
     const at::Tensor update = orthogonal(gradient.lerp(m[i], o.momentum), o);
     const auto longer = static_cast<double>(std::max(update.size(1), update.size(2)));
