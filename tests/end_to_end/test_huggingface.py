@@ -10,19 +10,12 @@ tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not install
 torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
 
+from random_transformers import CONFIGS, random_model  # noqa: E402
+
 CONTEXT = 48
 TEXT = "It's the head that attends; the room, it doesn't. In 1984 he'll say 'hello' -- 12345 times:\n\n  a b  c\n" * 3
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
-MODELS = {
-    "gpt2": lambda v: transformers.GPT2Config(vocab_size=v, n_layer=2, n_embd=32, n_head=4, n_positions=CONTEXT),
-    "gpt_neox": lambda v: transformers.GPTNeoXConfig(
-        vocab_size=v, num_hidden_layers=2, hidden_size=64, num_attention_heads=4, intermediate_size=96,
-        max_position_embeddings=CONTEXT),
-    "llama": lambda v: transformers.LlamaConfig(
-        vocab_size=v, num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
-        intermediate_size=48, max_position_embeddings=CONTEXT),
-}
 
 
 def bpe(kind):
@@ -43,17 +36,12 @@ def bpe(kind):
     return made
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+@pytest.fixture(scope="module", params=list(CONFIGS))
 def model(request, tmp_path_factory):
     """A model, its tokenizer and the folder that both were saved to; the model knows a few tokens more."""
-    torch.manual_seed(5)
     torch.set_num_threads(1)
     tokenizer = bpe(request.param)
-    config = MODELS[request.param](tokenizer.get_vocab_size() + 7)
-    made = transformers.AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
+    made = random_model(request.param, tokenizer.get_vocab_size() + 7, CONTEXT)
     folder = tmp_path_factory.mktemp(request.param)
     made.save_pretrained(folder, max_shard_size="40KB")
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -162,7 +150,7 @@ precision = "fp32"
     assert transformers.AutoTokenizer.from_pretrained(out).encode(TEXT) == list(TEXT.encode())
 
 
-@pytest.mark.parametrize("kind", list(MODELS))
+@pytest.mark.parametrize("kind", list(CONFIGS))
 def test_ids_of_random_texts(headroom, tmp_path, kind):
     safetensors = pytest.importorskip("safetensors.numpy")
     made = bpe(kind)

@@ -2,9 +2,14 @@
 
 import json
 import os
+import pathlib
 import subprocess
+import sys
 
 import pytest
+
+# What those of the program share.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "end_to_end"))
 
 
 @pytest.fixture(scope="session")

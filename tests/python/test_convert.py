@@ -6,17 +6,10 @@ import torch
 import transformers
 
 import headroom_torch as ht
+from random_transformers import CONFIGS, random_model
 from refusals import assert_refused
 
 CONTEXT = 32
-MODELS = {
-    "gpt2": lambda v: transformers.GPT2Config(vocab_size=v, n_layer=2, n_embd=32, n_head=4, n_positions=CONTEXT),
-    "gpt_neox": lambda v: transformers.GPTNeoXConfig(
-        vocab_size=v, num_hidden_layers=2, hidden_size=64, num_attention_heads=4, intermediate_size=96,
-        max_position_embeddings=CONTEXT),
-    "llama": lambda v: transformers.LlamaConfig(
-        vocab_size=v, num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
-        intermediate_size=48, max_position_embeddings=CONTEXT)}
 TEXT = "It's the head that attends; the room, it doesn't. Été déjà vu 1984 times. "
 
 
@@ -29,15 +22,11 @@ def bpe():
     return made
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+@pytest.fixture(scope="module", params=list(CONFIGS))
 def folder(request, tmp_path_factory):
     """What `transformers` saves of a model, and its tokenizer."""
-    torch.manual_seed(5)
     tokenizer = bpe()
-    made = transformers.AutoModelForCausalLM.from_config(MODELS[request.param](tokenizer.get_vocab_size()))
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
+    made = random_model(request.param, tokenizer.get_vocab_size(), CONTEXT)
     path = tmp_path_factory.mktemp(request.param)
     made.save_pretrained(path)
     tokenizer.save(str(path / "tokenizer.json"))
