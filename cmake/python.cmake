@@ -7,7 +7,8 @@ file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/python/*.cc")
 add_library(headroom_python OBJECT ${sources})
 target_include_directories(headroom_python PRIVATE "${CMAKE_SOURCE_DIR}/src")
 target_link_libraries(headroom_python PRIVATE headroom_eval)
-headroom_use_torch(headroom_python headroom_torch_pch)
+target_compile_options(headroom_python PRIVATE ${headroom_light_flags})
+headroom_precompiled(headroom_python headroom_torch_pch)
 headroom_unity(headroom_python)
 
 add_library(headroom_torch MODULE python/bundled/highway.cc python/bundled/tomlplusplus.cc
@@ -16,6 +17,7 @@ add_library(headroom_torch MODULE python/bundled/highway.cc python/bundled/tomlp
             $<TARGET_OBJECTS:headroom_tokenizers> $<TARGET_OBJECTS:headroom_eval> $<TARGET_OBJECTS:headroom_python>)
 target_link_libraries(headroom_torch PRIVATE headroom_build)
 target_compile_features(headroom_torch PRIVATE cxx_std_20)
+set_source_files_properties(python/bundled/tomlplusplus.cc PROPERTIES COMPILE_OPTIONS "${headroom_light_flags}")
 find_library(HEADROOM_STATIC_CRYPTO libcrypto.a REQUIRED)
 find_library(HEADROOM_STATIC_ZLIB libz.a REQUIRED)
 find_library(HEADROOM_STATIC_UTF8PROC libutf8proc.a REQUIRED)

@@ -10,7 +10,7 @@ double number_at(const Json& line, const char* key) {
   return line.contains(key) && line.at(key).is_number() ? line.at(key).get<double>() : 0.0;
 }
 
-std::string text_at(const Json& line, const char* key) {
+std::string text_of(const Json& line, const char* key) {
   return line.contains(key) && line.at(key).is_string() ? line.at(key).get<std::string>() : "";
 }
 
@@ -67,8 +67,8 @@ History read_history(const std::filesystem::path& folder, const tasks::Task& tas
   read_lines(folder / "metrics.jsonl", [&](const Json& line) { read_line(line, task, history); });
   read_lines(folder / "samples.jsonl", [&](const Json& line) {
     history.samples.push_back({.step = line.at("step").get<std::int64_t>(),
-                               .prompt = text_at(line, "prompt"),
-                               .text = text_at(line, "text")});
+                               .prompt = text_of(line, "prompt"),
+                               .text = text_of(line, "text")});
   });
   return history;
 }
