@@ -15,7 +15,6 @@ template <class Inputs, class Result = at::Tensor>
 struct Backend {
   std::string (*refusal)(const Inputs&);  // why it does not take them; empty when it does
   Result (*run)(const Inputs&);
-  std::string (*advice)(const Inputs&) = nullptr;  // why `automatic` had better take the reference all the same
 };
 
 template <class Inputs, class Result>
@@ -42,9 +41,6 @@ const Backend<Inputs, Result>* choose_backend(std::string_view op, Implementatio
     refusal = "tensors of device " + device.str() + " have the reference only";
   } else if (wanted != Implementation::reference) {
     refusal = found->second.refusal(in);
-    if (refusal.empty() && wanted == Implementation::automatic && found->second.advice != nullptr) {
-      refusal = found->second.advice(in);
-    }
   }
   return choose(op, wanted, refusal) == Implementation::fused ? &found->second : nullptr;
 }

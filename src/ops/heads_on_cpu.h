@@ -16,9 +16,13 @@ inline at::Tensor by_rows_of_heads(const at::Tensor& t) {
   return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous();
 }
 
-// The same in float32.
+// The same in numbers of type T.
+template <class T>
+at::Tensor prepared_as(const at::Tensor& t) {
+  return by_rows_of_heads(t.to(c10::CppTypeToScalarType<T>::value));
+}
 inline at::Tensor prepared(const at::Tensor& t) {
-  return by_rows_of_heads(t.to(at::kFloat));
+  return prepared_as<float>(t);
 }
 
 template <class T>

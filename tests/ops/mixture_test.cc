@@ -119,30 +119,38 @@ TEST(Mixture, AComponentWithoutWeightHasStillADerivative) {
   testing::expect_close(run(false), run(true), 1e-12, "prior 0");
 }
 
+void expect_defined_extremes(const Shape& z, at::ScalarType type) {
+  at::manual_seed(5);
+  AttentionInputs in = random_inputs(z, type);
+  in.q = in.q * 1e4;  // distances far beyond what exp can take
+  EXPECT_TRUE(at::isfinite(attention(in)).all().item<bool>());
+  in.mixture->epsilon = 0.1;
+  EXPECT_EQ(attention(in).abs().max().item<double>(), 0.0);
+  in.mixture->epsilon = 0.0;
+  in.mixture->prior->zero_();  // no component has weight: every row is blind
+  EXPECT_EQ(attention(in).abs().max().item<double>(), 0.0);
+  in.mixture->prior.reset();
+  in.mask.valid_keys = at::zeros({z.b, z.s}, at::kBool);
+  const auto leaves = std::vector<at::Tensor>{in.q, in.k, in.v};
+  const auto masked = evaluate(
+      [&](const std::vector<at::Tensor>& x) {
+        AttentionInputs again = in;
+        again.q = x[0];
+        again.k = x[1];
+        again.v = x[2];
+        return attention(again);
+      },
+      leaves);
+  EXPECT_EQ(masked.value.abs().max().item<double>(), 0.0);
+  for (const at::Tensor& gradient : masked.gradients) {
+    EXPECT_EQ(gradient.abs().max().item<double>(), 0.0);
+  }
+}
+
 TEST(Mixture, ExtremesHaveDefinedResults) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    at::manual_seed(5);
-    AttentionInputs in = random_inputs({}, type);
-    in.q = in.q * 1e4;  // distances far beyond what exp can take
-    EXPECT_TRUE(at::isfinite(attention(in)).all().item<bool>());
-    in.mixture->prior->zero_();  // no component has weight: every row is blind
-    EXPECT_EQ(attention(in).abs().max().item<double>(), 0.0);
-    in.mixture->prior.reset();
-    in.mask.valid_keys = at::zeros({2, 7}, at::kBool);
-    const auto leaves = std::vector<at::Tensor>{in.q, in.k, in.v};
-    const auto masked = evaluate(
-        [&](const std::vector<at::Tensor>& x) {
-          AttentionInputs again = in;
-          again.q = x[0];
-          again.k = x[1];
-          again.v = x[2];
-          return attention(again);
-        },
-        leaves);
-    EXPECT_EQ(masked.value.abs().max().item<double>(), 0.0);
-    for (const at::Tensor& gradient : masked.gradients) {
-      EXPECT_EQ(gradient.abs().max().item<double>(), 0.0);
-    }
+    expect_defined_extremes({}, type);
+    expect_defined_extremes({.t = 9, .s = 11}, type);  // enough queries for blocks
   }
 }
 

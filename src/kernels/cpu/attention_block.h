@@ -115,15 +115,24 @@ struct PackedHead {
   }
 };
 
-template <class T>
-ScoreRow score_row(const AttentionShape& s, const AttentionTensorsOf<T>& in, const Extent& e, std::int64_t b,
-                   std::int64_t i, const float* positions) {
+// Row i of a block of sequence b whose scores are finished but for the bias of padded keys.
+inline ScoreRow visible_row(const AttentionShape& s, const Extent& e, std::int64_t i, const float* key_bias,
+                            std::int64_t b) {
   return {.low = std::max<std::int64_t>(0, e.visible_low(s, i)),
           .high = e.visible_high(s, i),
           .n = e.columns,
-          .scale = s.scale,
-          .position = in.q_position.data != nullptr ? positions + i * e.offset_columns() + e.shift(i) : nullptr,
-          .bias = in.key_bias != nullptr ? in.key_bias + b * s.keys + e.low : nullptr};
+          .scale = 1.0F,
+          .position = nullptr,
+          .bias = key_bias != nullptr ? key_bias + b * s.keys + e.low : nullptr};
+}
+
+template <class T>
+ScoreRow score_row(const AttentionShape& s, const AttentionTensorsOf<T>& in, const Extent& e, std::int64_t b,
+                   std::int64_t i, const float* positions) {
+  ScoreRow row = visible_row(s, e, i, in.key_bias, b);
+  row.scale = s.scale;
+  row.position = in.q_position.data != nullptr ? positions + i * e.offset_columns() + e.shift(i) : nullptr;
+  return row;
 }
 
 }  // namespace headroom::kernels::detail

@@ -129,7 +129,8 @@ struct PackedSequence {
   std::int64_t b = -1;
   PackedKeyFactors pre, post;
 
-  void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t sequence) {
+  template <class T>
+  void pack(const AttentionShape& s, const ComposedTensorsOf<T>& in, std::int64_t sequence) {
     b = sequence;
     if (in.pre.present) {
       pre.pack(s, in.pre, b);
@@ -140,20 +141,18 @@ struct PackedSequence {
   }
 
   // The i-th row of the block.
-  ScoreRow softmax_row(const AttentionShape& s, const ComposedTensors& in, const Extent& e, std::int64_t i,
+  template <class T>
+  ScoreRow softmax_row(const AttentionShape& s, const ComposedTensorsOf<T>& in, const Extent& e, std::int64_t i,
                        std::int64_t columns) const {
-    const float* bias = in.attention.key_bias;
-    return {.low = std::max<std::int64_t>(0, e.visible_low(s, i)),
-            .high = e.visible_high(s, i),
-            .n = columns,
-            .scale = 1.0F,
-            .position = nullptr,
-            .bias = bias != nullptr ? bias + b * s.keys + e.low : nullptr};
+    ScoreRow row = visible_row(s, e, i, in.attention.key_bias, b);
+    row.n = columns;
+    return row;
   }
 };
 
 // exp_row() with a mixture's epsilon in the sum.
-inline float exp_row_of(const ComposedTensors& in, const ScoreRow& row, float* scores, float* sum) {
+template <class T>
+float exp_row_of(const ComposedTensorsOf<T>& in, const ScoreRow& row, float* scores, float* sum) {
   const float log_sum = exp_row(row, scores, sum);
   if (in.mixture == nullptr || in.mixture->epsilon == 0.0F || !(*sum > 0.0F)) {
     return log_sum;
@@ -162,5 +161,40 @@ inline float exp_row_of(const ComposedTensors& in, const ScoreRow& row, float* s
   *sum += in.mixture->epsilon * std::exp(-most);
   return most + std::log(*sum);
 }
+
+// Makes composed probabilities of a block's raw scores.
+template <class T>
+struct Composing {
+  const AttentionShape& s;
+  const ComposedTensorsOf<T>& in;
+  const AttentionResult& out;
+  const PackedSequence& sequence;
+  Tile& tile;  // of scores
+
+  // Of a few rows, in their place. `inverse` [rows, heads] is 1 over their sums of exponentials.
+  void rows(const Extent& e, const MappedRows& m, float* inverse) const {
+    const std::int64_t b = sequence.b;
+    const HeadRows rows = tile.heads(e, m.first, m.rows);
+    if (in.pre.present) {
+      map_heads(map_of(s, in.pre, sequence.pre, b, e.row + m.first, e.low), nullptr, rows, rows, m.columns);
+    }
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      for (std::int64_t i = 0; i < m.rows; ++i) {
+        float sum = 0.0F;
+        const ScoreRow row = sequence.softmax_row(s, in, e, m.first + i, e.columns);
+        out.log_sum[(b * s.heads + h) * s.queries + e.row + m.first + i] =
+            exp_row_of(in, row, tile.row(e, h, m.first + i), &sum);
+        inverse[i * s.heads + h] = sum > 0.0F ? 1.0F / sum : 0.0F;
+      }
+    }
+    if (in.post.present) {
+      map_heads(map_of(s, in.post, sequence.post, b, e.row + m.first, e.low), inverse, rows, rows, m.columns);
+    }
+  }
+  // Of all rows.
+  void block(const Extent& e, float* inverse) const {
+    for_mapped_rows(s, e, [&](const MappedRows& m) { rows(e, m, inverse + m.first * s.heads); });
+  }
+};
 
 }  // namespace headroom::kernels::detail

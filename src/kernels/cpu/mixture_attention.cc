@@ -1,10 +1,6 @@
 #include "headroom/kernels/cpu/mixture_attention.h"
 
-#include <cmath>
-#include <limits>
-
-#include "attention_block.h"
-#include "headroom/kernels/cpu/mixture_rows.h"
+#include "mixture_block.h"
 
 namespace headroom::kernels {
 namespace {
@@ -43,24 +39,11 @@ struct Block {
   }
 
   ScoreRow visible(const AttentionShape& s, const MixtureTensors& in, const Extent& e, std::int64_t i) const {
-    return {.low = std::max<std::int64_t>(0, e.visible_low(s, i)),
-            .high = e.visible_high(s, i),
-            .n = e.columns,
-            .scale = 1.0F,
-            .position = nullptr,
-            .bias = in.key_bias != nullptr ? in.key_bias + b * s.keys + e.low : nullptr};
+    return detail::visible_row(s, e, i, in.key_bias, b);
   }
 
   MixtureRow mixture(const AttentionShape& s, const MixtureTensors& in, const Extent& e, std::int64_t i) const {
-    return {.components = components,
-            .maximum = in.maximum,
-            .product = scores.data() + i * e.columns,
-            .product_stride = products == components ? stride : 0,
-            .factor = in.factor.data(),
-            .query_term = in.query_term + (b * s.heads + h) * components * s.queries + e.row + i,
-            .query_stride = s.queries,
-            .key_term = in.key_term + (b * s.kv_heads + g) * components * s.keys + e.low,
-            .key_stride = s.keys};
+    return detail::mixture_row(s, in, {b, h, e.row + i, e.low}, {scores.data() + i * e.columns, stride});
   }
 
   void multiply_all(const AttentionShape& s, const MixtureTensors& in, const Extent& e) {
@@ -154,10 +137,9 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
         float most = 0.0F;
         const float seen = mixture_exp_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), &most,
                                            block.scores.data() + i * e.columns);
-        const float sum = seen + in.epsilon * std::exp(-most);
-        inverse[i] = seen > 0.0F ? 1.0F / sum : 0.0F;
-        out.log_sum[task * s.queries + row + i] =
-            seen > 0.0F ? most + std::log(sum) : std::numeric_limits<float>::infinity();
+        const detail::MixtureSum sum(seen, most, in.epsilon);
+        inverse[i] = sum.inverse;
+        out.log_sum[task * s.queries + row + i] = sum.log_sum;
       }
       float* o = out.o.at(block.b, block.h) + row * out.o.row;
       const detail::Left p = block.passing.left({block.scores.data(), e.columns}, e.rows, e.columns);

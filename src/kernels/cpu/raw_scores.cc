@@ -50,26 +50,7 @@ void RawScores::multiply_all(const Extent& e, std::int64_t h) {
 }
 
 MixtureRow RawScores::mixture_row(const Extent& e, std::int64_t h, std::int64_t i) const {
-  const MixtureTensors& m = *in.mixture;
-  const auto components = static_cast<std::int64_t>(m.factor.size());
-  return {.components = components,
-          .maximum = m.maximum,
-          .product = tiles.data() + i * e.columns,
-          .product_stride = products == components ? tile : 0,
-          .factor = m.factor.data(),
-          .query_term = m.query_term + (b * s.heads + h) * components * s.queries + e.row + i,
-          .query_stride = s.queries,
-          .key_term = m.key_term + (b * s.kv_heads + group(h)) * components * s.keys + e.low,
-          .key_stride = s.keys};
-}
-
-ScoreRow RawScores::key_columns(const Extent& e) const {
-  return {.low = 0,
-          .high = std::min(e.columns, s.keys - e.low),
-          .n = e.columns,
-          .scale = 1.0F,
-          .position = nullptr,
-          .bias = nullptr};
+  return detail::mixture_row(s, *in.mixture, {b, h, e.row + i, e.low}, {tiles.data() + i * e.columns, tile});
 }
 
 void RawScores::fill(const Extent& e, std::int64_t h, Strided<float> to) {
@@ -79,7 +60,7 @@ void RawScores::fill(const Extent& e, std::int64_t h, Strided<float> to) {
   } else {
     multiply_all(e, h);
     for (std::int64_t i = 0; i < e.rows; ++i) {
-      mixture_content_row(key_columns(e), mixture_row(e, h, i), to.data + i * to.stride);
+      mixture_content_row(key_columns(s, e), mixture_row(e, h, i), to.data + i * to.stride);
     }
   }
   if (relative()) {
@@ -163,7 +144,7 @@ void RawScoreGradients::add(const Extent& e, std::int64_t h, Strided<float> d) {
         .d_query_term = out.d_query_term + (raw.b * s.heads + h) * row.components * s.queries + e.row + i,
         .d_key_term = out.d_key_term + (task * s.heads + h) * row.components * s.keys + e.low,
         .key_stride = s.keys};
-    mixture_content_backward_row(raw.key_columns(e), row, back, raw.tiles.data() + i * e.columns);
+    mixture_content_backward_row(key_columns(s, e), row, back, raw.tiles.data() + i * e.columns);
   }
   for (std::int64_t p = 0; p < raw.products; ++p) {
     add_product(e, h, p, {raw.tiles.data() + p * raw.tile, e.columns});

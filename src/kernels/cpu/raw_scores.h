@@ -4,9 +4,8 @@
 
 #include <vector>
 
-#include "attention_block.h"
 #include "headroom/kernels/cpu/composed_attention.h"
-#include "headroom/kernels/cpu/mixture_rows.h"
+#include "mixture_block.h"
 
 namespace headroom::kernels::detail {
 
@@ -33,8 +32,6 @@ class RawScores {
   // Of a mixture: the products of one head with every component's keys, and one row of them.
   void multiply_all(const Extent& e, std::int64_t h);
   MixtureRow mixture_row(const Extent& e, std::int64_t h, std::int64_t i) const;
-  // Every column of a block that stands for a key, visible or not: composition reads them all.
-  ScoreRow key_columns(const Extent& e) const;
 
   const AttentionShape& s;
   const ComposedTensors& in;

@@ -36,12 +36,13 @@ T* data_of(const at::Tensor& t) {
 }
 
 // Holds what the kernels' pointers point into.
-struct ComposedOperands {
+template <class T>
+struct ComposedOperandsOf {
   StageTensors pre, post;
-  std::optional<MixtureOperands> mixture;
-  kernels::ComposedTensors tensors;
+  std::optional<MixtureOperandsOf<T>> mixture;
+  kernels::ComposedTensorsOf<T> tensors;
 
-  ComposedOperands(const AttentionArguments& in, const AttentionOperands& operands)
+  ComposedOperandsOf(const AttentionArguments& in, const AttentionOperandsOf<T>& operands)
       : pre(prepared_stage(in.pre)), post(prepared_stage(in.post)) {
     tensors.attention = operands.tensors;
     if (in.factor) {
@@ -73,6 +74,7 @@ struct ComposedOperands {
             .key = side(t.key)};
   }
 };
+using ComposedOperands = ComposedOperandsOf<float>;
 
 // A stage's gradients, those of keys and fixed maps for every part and sequence.
 struct StageGradients {
@@ -128,15 +130,22 @@ std::int64_t rank_of(const std::optional<HeadMap>& map) {
 
 }  // namespace
 
+template <class T>
+void composed_few_queries(const AttentionArguments& in, const AttentionOperandsOf<T>& operands,
+                          const AttentionRoom& to) {
+  const ComposedOperandsOf<T> composed(in, operands);
+  kernels::composed_attention_few_queries(operands.shape, composed.tensors, to.result(),
+                                          [](std::int64_t n, const auto& body) { at::parallel_for(0, n, 1, body); });
+}
+
+template void composed_few_queries(const AttentionArguments&, const AttentionOperandsOf<float>&, const AttentionRoom&);
+template void composed_few_queries(const AttentionArguments&, const AttentionOperandsOf<kernels::BFloat16>&,
+                                   const AttentionRoom&);
+
 void composed_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
   const ComposedOperands composed(in, operands);
   const kernels::AttentionShape& s = operands.shape;
   const kernels::AttentionResult out = to.result();
-  if (s.queries < kernels::kFewQueries && !in.factor) {
-    kernels::composed_attention_few_queries(s, composed.tensors, out,
-                                            [](std::int64_t n, const auto& body) { at::parallel_for(0, n, 1, body); });
-    return;
-  }
   const std::int64_t workers = std::min<std::int64_t>(at::get_num_threads(), s.batch * kernels::composed_blocks(s));
   at::parallel_for(0, workers, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t worker = begin; worker < end; ++worker) {

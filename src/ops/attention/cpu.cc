@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "ops/backend.h"
 #include "ops/float_on_cpu.h"
 
@@ -21,22 +23,26 @@ kernels::AttentionShape shape_of_call(const AttentionArguments& in) {
           .half = q.scalar_type() == at::kBFloat16 && multiplies_bfloat16()};
 }
 
-AttentionOperands::AttentionOperands(const AttentionArguments& in)
-    : q(prepared(in.q)), k(prepared(in.k)), v(prepared(in.v)), shape(shape_of_call(in)) {
+template <class T>
+AttentionOperandsOf<T>::AttentionOperandsOf(const AttentionArguments& in)
+    : q(prepared(in.q)), k(prepared_as<T>(in.k)), v(prepared_as<T>(in.v)), shape(shape_of_call(in)) {
   tensors.q = view<const float>(q);
-  tensors.k = view<const float>(k);
-  tensors.v = view<const float>(v);
+  tensors.k = view<const T>(k);
+  tensors.v = view<const T>(v);
   if (in.r) {
     q_position = prepared(*in.q_position);
-    r = prepared(*in.r);
+    r = prepared_as<T>(*in.r);
     tensors.q_position = view<const float>(q_position);
-    tensors.r = view<const float>(r);
+    tensors.r = view<const T>(r);
   }
   if (in.valid_keys) {
     bias = key_bias(*in.valid_keys);
     tensors.key_bias = bias.const_data_ptr<float>();
   }
 }
+
+template struct AttentionOperandsOf<float>;
+template struct AttentionOperandsOf<kernels::BFloat16>;
 
 AttentionRoom::AttentionRoom(const at::Tensor& q)
     : o(empty_by_token(q)), log_sum(at::empty(q.sizes().slice(0, 3), q.options())) {}
@@ -50,41 +56,33 @@ void plain_attention(const AttentionOperands& in, const AttentionRoom& to) {
   });
 }
 
-// Keys, values and offsets are read where they lie.
+// Keys, values and offsets of type T are read where they lie.
 template <class T>
 FusedAttention::Results few_queries(const AttentionArguments& in) {
-  const at::Tensor q = prepared(in.q), k = by_rows_of_heads(in.k), v = by_rows_of_heads(in.v);
-  const kernels::AttentionShape shape = shape_of_call(in);
-  kernels::AttentionTensorsOf<T> tensors{
-      .q = view<const float>(q), .k = view<const T>(k), .v = view<const T>(v), .q_position = {}, .r = {}};
-  at::Tensor q_position, r, bias;
-  if (in.r) {
-    q_position = prepared(*in.q_position);
-    r = by_rows_of_heads(*in.r);
-    tensors.q_position = view<const float>(q_position);
-    tensors.r = view<const T>(r);
+  const AttentionOperandsOf<T> operands(in);
+  const AttentionRoom to(operands.q);
+  if (in.heads_together()) {
+    composed_few_queries(in, operands, to);
+  } else if (in.factor) {
+    mixture_few_queries(in, operands, to);
+  } else {
+    const kernels::AttentionResult out = to.result();
+    at::parallel_for(0, in.q.size(0) * in.q.size(1), 1, [&](std::int64_t begin, std::int64_t end) {
+      kernels::attention_few_queries(operands.shape, operands.tensors, out, begin, end);
+    });
   }
-  if (in.valid_keys) {
-    bias = key_bias(*in.valid_keys);
-    tensors.key_bias = bias.const_data_ptr<float>();
-  }
-  const AttentionRoom to(q);
-  const kernels::AttentionResult out = to.result();
-  at::parallel_for(0, shape.batch * shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    kernels::attention_few_queries(shape, tensors, out, begin, end);
-  });
   return {to.o.to(in.q.scalar_type()), to.log_sum};
 }
 
-bool one_type(const AttentionArguments& in) {
-  const at::ScalarType type = in.k.scalar_type();
-  return in.v.scalar_type() == type && (!in.r || in.r->scalar_type() == type);
+bool keeps_bfloat16(const AttentionArguments& in) {
+  const auto half = [](const at::Tensor& t) { return t.scalar_type() == at::kBFloat16; };
+  return half(in.k) && half(in.v) && (!in.r || half(*in.r)) &&
+         std::all_of(in.more_keys.begin(), in.more_keys.end(), half);
 }
 
 FusedAttention::Results attention_cpu(const AttentionArguments& in) {
-  const bool plain = !in.heads_together() && !in.factor;
-  if (plain && in.q.size(2) < kernels::kFewQueries && one_type(in)) {
-    return in.k.scalar_type() == at::kFloat ? few_queries<float>(in) : few_queries<kernels::BFloat16>(in);
+  if (in.q.size(2) < kernels::kFewQueries) {
+    return keeps_bfloat16(in) ? few_queries<kernels::BFloat16>(in) : few_queries<float>(in);
   }
   const AttentionOperands operands(in);
   const AttentionRoom to(operands.q);
@@ -147,18 +145,12 @@ std::string attention_refusal(const AttentionInputs& in) {
   return refusal.empty() ? float_refusal(in.q) : refusal;
 }
 
-std::string attention_advice(const AttentionInputs& in) {
-  return in.mixture && in.q.sym_size(2) < kernels::kFewQueries
-             ? "for a few queries packing the keys costs more than it saves"
-             : "";
-}
-
 at::Tensor attention_run(const AttentionInputs& in) {
   return call<FusedAttention>(fused_arguments(in)).o;
 }
 
 [[maybe_unused]] const bool kAttentionOnCpu =
-    add_backend<AttentionInputs, at::Tensor>(at::kCPU, {attention_refusal, attention_run, attention_advice});
+    add_backend<AttentionInputs, at::Tensor>(at::kCPU, {attention_refusal, attention_run});
 
 }  // namespace
 

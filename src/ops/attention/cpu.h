@@ -8,14 +8,16 @@
 
 namespace headroom::ops {
 
-// Holds what the kernels' pointers point into.
-struct AttentionOperands {
+// Holds what the kernels' pointers point into: keys, values and offsets as T, the rest as float32.
+template <class T>
+struct AttentionOperandsOf {
   at::Tensor q, k, v, q_position, r, bias;
   kernels::AttentionShape shape;
-  kernels::AttentionTensors tensors;
-  explicit AttentionOperands(const FusedAttention::Arguments& in);
+  kernels::AttentionTensorsOf<T> tensors;
+  explicit AttentionOperandsOf(const FusedAttention::Arguments& in);
   at::TensorOptions floats() const { return q.options(); }
 };
+using AttentionOperands = AttentionOperandsOf<float>;
 
 // Room for the forward pass's results in float32.
 struct AttentionRoom {
@@ -25,12 +27,14 @@ struct AttentionRoom {
 };
 
 // The same of a mixture.
-struct MixtureOperands {
+template <class T>
+struct MixtureOperandsOf {
   at::Tensor query_term, key_term;
   std::vector<at::Tensor> more_keys;
-  kernels::MixtureTensors tensors;
-  MixtureOperands(const FusedAttention::Arguments& in, const AttentionOperands& operands);
+  kernels::MixtureTensorsOf<T> tensors;
+  MixtureOperandsOf(const FusedAttention::Arguments& in, const AttentionOperandsOf<T>& operands);
 };
+using MixtureOperands = MixtureOperandsOf<float>;
 
 using AttentionArguments = FusedAttention::Arguments;
 using AttentionBackward = FusedAttention::Backward;
@@ -40,6 +44,13 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
 
 void mixture_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);
 AttentionArguments mixture_attention_backward(const AttentionBackward& back, const AttentionOperands& operands);
+
+// Forward, of fewer than kFewQueries queries.
+template <class T>
+void composed_few_queries(const AttentionArguments& in, const AttentionOperandsOf<T>& operands,
+                          const AttentionRoom& to);
+template <class T>
+void mixture_few_queries(const AttentionArguments& in, const AttentionOperandsOf<T>& operands, const AttentionRoom& to);
 
 // Why composed heads are not for the kernels; empty when they are.
 std::string composition_refusal(const AttentionInputs& in);

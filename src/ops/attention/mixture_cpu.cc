@@ -6,14 +6,16 @@
 #include "ops/shapes.h"
 
 namespace headroom::ops {
-MixtureOperands::MixtureOperands(const AttentionArguments& in, const AttentionOperands& operands)
+
+template <class T>
+MixtureOperandsOf<T>::MixtureOperandsOf(const AttentionArguments& in, const AttentionOperandsOf<T>& operands)
     : query_term(in.query_term->to(at::kFloat).contiguous()), key_term(in.key_term->to(at::kFloat).contiguous()) {
   tensors.q = operands.tensors.q;
   tensors.v = operands.tensors.v;
   tensors.keys.push_back(operands.tensors.k);
   for (const at::Tensor& key : in.more_keys) {
-    more_keys.push_back(prepared(key));
-    tensors.keys.push_back(view<const float>(more_keys.back()));
+    more_keys.push_back(prepared_as<T>(key));
+    tensors.keys.push_back(view<const T>(more_keys.back()));
   }
   const at::Tensor factor = in.factor->to(at::kFloat).contiguous();
   tensors.factor.assign(factor.const_data_ptr<float>(), factor.const_data_ptr<float>() + factor.numel());
@@ -23,6 +25,23 @@ MixtureOperands::MixtureOperands(const AttentionArguments& in, const AttentionOp
   tensors.maximum = in.maximum;
   tensors.key_bias = operands.tensors.key_bias;
 }
+
+template struct MixtureOperandsOf<float>;
+template struct MixtureOperandsOf<kernels::BFloat16>;
+
+template <class T>
+void mixture_few_queries(const AttentionArguments& in, const AttentionOperandsOf<T>& operands,
+                         const AttentionRoom& to) {
+  const MixtureOperandsOf<T> mixture(in, operands);
+  const kernels::AttentionResult out = to.result();
+  at::parallel_for(0, operands.shape.batch * operands.shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::mixture_attention_few_queries(operands.shape, mixture.tensors, out, begin, end);
+  });
+}
+
+template void mixture_few_queries(const AttentionArguments&, const AttentionOperandsOf<float>&, const AttentionRoom&);
+template void mixture_few_queries(const AttentionArguments&, const AttentionOperandsOf<kernels::BFloat16>&,
+                                  const AttentionRoom&);
 
 void mixture_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
   const MixtureOperands mixture(in, operands);

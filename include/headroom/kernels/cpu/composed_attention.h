@@ -31,11 +31,13 @@ struct ComposeStage {
   }
 };
 
-struct ComposedTensors {
-  AttentionTensors attention;
-  const MixtureTensors* mixture = nullptr;  // instead of the products with attention.k
+template <class T>
+struct ComposedTensorsOf {
+  AttentionTensorsOf<T> attention;
+  const MixtureTensorsOf<T>* mixture = nullptr;  // instead of the products with attention.k
   ComposeStage pre, post;
 };
+using ComposedTensors = ComposedTensorsOf<float>;
 
 // Every `step`-th block of rows from `begin` on, of the batch * composed_blocks(shape) there are: late rows of a causal
 // sequence have more to do than early ones.
@@ -46,9 +48,10 @@ void composed_attention_forward(const AttentionShape& shape, const ComposedTenso
 // Calls the body, perhaps on several threads, with ranges that make up [0, n).
 using ForRanges = std::function<void(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body)>;
 
-// The same without packing keys and values first, for fewer than kFewQueries queries, without a mixture.
-void composed_attention_few_queries(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
-                                    const ForRanges& for_ranges);
+// The same as attention_few_queries(): float or BFloat16, keys, values and offsets are read where they lie.
+template <class T>
+void composed_attention_few_queries(const AttentionShape& shape, const ComposedTensorsOf<T>& in,
+                                    const AttentionResult& out, const ForRanges& for_ranges);
 
 struct ComposeStageGradients {  // added to; null where the stage has no such part
   float* fixed = nullptr;       // [P, B, C, m, m]

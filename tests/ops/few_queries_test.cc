@@ -1,0 +1,216 @@
+// Few queries against keys and values that lie in a cache, as in decoding: a sequence is fed in small steps, and every
+// step gives the rows of the whole pass, computed from the same numbers in float64 by the reference.
+#include <cmath>
+
+#include "bfloat16.h"
+#include "headroom/ops/attention.h"
+
+namespace headroom::ops {
+namespace few_queries_test {
+
+using testing::bfloat16::expect_within;
+using testing::bfloat16::itself;
+using testing::bfloat16::largest;
+using testing::bfloat16::Sizes;
+
+const std::vector<Sizes> kSequences = {{2, 4, 2, 83, 83, 13},
+                                       {1, 8, 4, 140, 140, 11, true, 80},
+                                       {2, 6, 6, 70, 70, 24, true, 0, true},
+                                       {2, 3, 1, 67, 67, 7, false, 0, true}};
+
+struct Kind {
+  bool composed, relative;
+  enum Scores { dot, own_keys, shifted, shifted_by_position, best } scores;
+  std::string name() const {
+    return fmt::format(" composed {} relative {} scores {}", composed, relative, static_cast<int>(scores));
+  }
+};
+
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> all;
+  for (const bool composed : {false, true}) {
+    for (const bool relative : {false, true}) {
+      for (const auto scores : {Kind::dot, Kind::own_keys, Kind::shifted, Kind::shifted_by_position, Kind::best}) {
+        all.push_back({composed, relative, scores});
+      }
+    }
+  }
+  return all;
+}
+
+// A part of a larger tensor along `axis`.
+at::Tensor cached(const at::Tensor& t, std::int64_t axis) {
+  std::vector<std::int64_t> shape = t.sizes().vec();
+  shape[static_cast<std::size_t>(axis)] += 5;
+  const at::Tensor part = at::zeros(shape, t.options()).narrow(axis, 2, t.size(axis));
+  return part.copy_(t);
+}
+
+// A whole sequence, its numbers exact in `type`; parameters are float32.
+AttentionInputs sequence(const Sizes& z, const Kind& kind, at::ScalarType type) {
+  const auto random = [&](at::IntArrayRef shape, double size = 1.0) { return (at::randn(shape) * size).to(type); };
+  const auto heads = [&](std::int64_t n) { return cached(random({z.b, n, z.s, z.e}), 2); };
+  AttentionInputs in{.q = heads(z.h), .k = heads(z.g), .v = heads(z.g)};
+  in.v = in.v.transpose(1, 2).contiguous().transpose(1, 2);  // by token
+  in.scale = 0.7 / std::sqrt(static_cast<double>(z.e));
+  in.mask = {.causal = z.causal, .window = z.window};
+  if (z.padded) {
+    in.mask.valid_keys = at::arange(z.b * z.s).view({z.b, z.s}).remainder(3).ne(1);
+    in.mask.valid_keys->narrow(1, 0, 2).fill_(false);  // the first rows see nothing
+  }
+  if (kind.relative) {
+    in.q_position = heads(z.h);
+    in.r = cached(random({z.h, z.s, z.e}), 1);
+  }
+  if (kind.scores != Kind::dot) {
+    in.mixture = Mixture{.more_keys = {}};
+    if (kind.scores == Kind::own_keys || kind.scores == Kind::best) {
+      in.mixture->more_keys = {heads(z.g), heads(z.g)};
+    } else {
+      in.mixture->shift = at::randn({3, z.g, kind.scores == Kind::shifted ? 1 : z.s, z.e});
+    }
+    in.mixture->coefficient = at::arange(1, 4) * 0.05;
+    in.mixture->maximum = kind.scores == Kind::best;
+    if (!in.mixture->maximum) {
+      in.mixture->prior = at::rand({3, z.g, z.s}).add(0.2);
+      in.mixture->epsilon = 0.5;
+    }
+  }
+  for (std::optional<HeadMap>* map : {&in.pre, &in.post}) {
+    if (kind.composed) {
+      const auto side = [&] { return HeadMapSide{cached(random({z.b, z.s, 5 * z.h}, 0.5), 1), 2, true}; };
+      *map = HeadMap{.n_groups = 1, .skip = true, .fixed = at::randn({1, z.h, z.h}) * 0.3, .query = {}, .key = {}};
+      (*map)->query = side();
+      (*map)->key = side();
+    }
+  }
+  return in;
+}
+
+AttentionInputs in_double(AttentionInputs in) {
+  const auto widen = [](at::Tensor& t) { t = t.to(at::kDouble); };
+  const auto widen_all = [&](auto... t) { (widen(*t), ...); };
+  widen_all(&in.q, &in.k, &in.v);
+  if (in.r) {
+    widen_all(&*in.q_position, &*in.r);
+  }
+  if (in.mixture) {
+    std::for_each(in.mixture->more_keys.begin(), in.mixture->more_keys.end(), widen);
+    for (std::optional<at::Tensor>* t : {&in.mixture->shift, &in.mixture->coefficient, &in.mixture->prior}) {
+      if (*t) {
+        widen(**t);
+      }
+    }
+  }
+  for (std::optional<HeadMap>* map : {&in.pre, &in.post}) {
+    if (*map) {
+      widen_all(&*(*map)->fixed, &(*map)->query.factors, &(*map)->key.factors);
+    }
+  }
+  return in;
+}
+
+// Queries [begin, begin + t) of a sequence, with the keys there are by then.
+AttentionInputs step(AttentionInputs in, std::int64_t begin, std::int64_t t) {
+  const std::int64_t all = in.k.size(2), n = in.mask.causal ? begin + t : all;
+  const auto keys = [&](at::Tensor& tensor, std::int64_t axis) { tensor = tensor.narrow(axis, 0, n); };
+  const auto queries = [&](at::Tensor& tensor, std::int64_t axis) { tensor = tensor.narrow(axis, begin, t); };
+  queries(in.q, 2);
+  keys(in.k, 2);
+  keys(in.v, 2);
+  if (in.mask.valid_keys) {
+    keys(*in.mask.valid_keys, 1);
+  }
+  if (in.r) {
+    queries(*in.q_position, 2);
+    in.r = in.r->narrow(1, all - n, n);
+  }
+  if (in.mixture) {
+    std::for_each(in.mixture->more_keys.begin(), in.mixture->more_keys.end(), [&](at::Tensor& k) { keys(k, 2); });
+    for (std::optional<at::Tensor>* tensor : {&in.mixture->shift, &in.mixture->prior}) {
+      if (*tensor && (*tensor)->size(2) > 1) {
+        keys(**tensor, 2);
+      }
+    }
+  }
+  for (std::optional<HeadMap>* map : {&in.pre, &in.post}) {
+    if (*map) {
+      queries((*map)->query.factors, 1);
+      keys((*map)->key.factors, 1);
+    }
+  }
+  return in;
+}
+
+// The result of small steps in turn, each by the fused version, which it chose itself.
+at::Tensor in_steps(const AttentionInputs& all) {
+  const at::NoGradGuard no_gradients;
+  std::vector<at::Tensor> rows;
+  forget_choices();
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; begin < all.q.size(2); ++i) {
+    constexpr std::array<std::int64_t, 4> kSteps = {1, 3, 1, 7};
+    const std::int64_t t = std::min(kSteps[i % kSteps.size()], all.q.size(2) - begin);
+    rows.push_back(attention(step(all, begin, t)));
+    begin += t;
+  }
+  EXPECT_EQ(choices().at("attention").fused, static_cast<std::int64_t>(rows.size()));
+  return at::cat(rows, 2);
+}
+
+// float32's share as in FusedHeads.EveryCombinationEqualsTheReference: squared lengths of size 2 e are differences that
+// lose up to 2 e * 2^-24 * 4 = 1.2e-5 before exp takes them, and composition adds up to 8 heads' sums. Of bfloat16,
+// sums are those of float32 whatever its products are, so that the result alone is rounded.
+void expect_steps_equal_the_whole(at::ScalarType type) {
+  for (const Sizes& z : kSequences) {
+    for (const Kind& kind : all_kinds()) {
+      // Offsets of later queries reach farther where later keys are seen. Keys that are shifted at each position are
+      // rounded again in bfloat16.
+      if ((kind.relative && !z.causal) || (kind.scores == Kind::shifted_by_position && type == at::kBFloat16)) {
+        continue;
+      }
+      at::manual_seed(7);
+      const AttentionInputs all = sequence(z, kind, type);
+      const std::string what = z.name() + kind.name();
+      const at::Tensor exact = attention_reference(in_double(all)), got = in_steps(all);
+      EXPECT_EQ(got.scalar_type(), type);
+      expect_within(got, exact, {.rounded = itself(exact, got), .moved = {}, .single = 5e-5 * largest(exact)}, what);
+      if (z.padded && z.causal) {
+        EXPECT_EQ(largest(got.narrow(2, 0, 2)), 0.0) << what;
+      }
+    }
+  }
+}
+
+TEST(FewQueries, StepsEqualTheWhole) {
+  expect_steps_equal_the_whole(at::kFloat);
+}
+
+TEST(FewQueries, Bfloat16StepsEqualTheWhole) {
+  expect_steps_equal_the_whole(at::kBFloat16);
+}
+
+TEST(FewQueries, ThreadsChangeNothing) {
+  for (const Kind& kind : all_kinds()) {
+    at::manual_seed(9);
+    const AttentionInputs all = sequence(kSequences[1], kind, at::kFloat);
+    const at::Tensor got = in_steps(all);
+    testing::with_threads([&](int /*threads*/) { EXPECT_TRUE(in_steps(all).equal(got)) << kind.name(); });
+  }
+}
+
+// float32 keys with bfloat16 values.
+TEST(FewQueries, MixedTypesAreWidened) {
+  const Sizes& z = kSequences.front();
+  for (const Kind& kind : all_kinds()) {
+    at::manual_seed(8);
+    AttentionInputs in = step(sequence(z, kind, at::kFloat), 60, 3);
+    in.v = in.v.to(at::kBFloat16);
+    const at::Tensor exact = attention_reference(in_double(in));
+    expect_within(attention(in, Implementation::fused), exact,
+                  {.rounded = at::zeros_like(exact), .moved = {}, .single = 5e-5 * largest(exact)}, kind.name());
+  }
+}
+
+}  // namespace few_queries_test
+}  // namespace headroom::ops
