@@ -46,7 +46,7 @@ CompareResult conduct(Record record, const fs::path& out, const fs::path& cache,
   check_choices(record.plan);
   const FolderLock lock(out);
   const config::Config& first = record.plan.models.front().choices.front().config;
-  const tasks::Task& task = tasks::task_for(first.model, "compare");
+  const tasks::Task& task = tasks::task_for(first, "compare");
   if (!check_folders(record.plan)) {  // outside the runs, so that it costs none of them time or memory
     task.open(first, cache);
   }
@@ -95,7 +95,7 @@ CompareResult report(const fs::path& folder) {
                                     [](const PlannedModel& model) { return !model.choices.empty(); });
   CompareResult result;
   if (trained != record.plan.models.end()) {
-    const tasks::Task& task = tasks::task_for(trained->choices.front().config.model, "report");
+    const tasks::Task& task = tasks::task_for(trained->choices.front().config, "report");
     Runs runs(task, {});
     result = assemble(record, runs, task);
   }

@@ -7,7 +7,7 @@
 namespace headroom::analysis {
 
 const tasks::Task& ComparedRun::task() const {
-  return tasks::task_for(config.model, "compare: " + name);
+  return tasks::task_for(config, "compare: " + name);
 }
 
 std::vector<double> ComparedRun::over_seeds(const std::string& figure) const {

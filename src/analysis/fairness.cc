@@ -119,9 +119,9 @@ std::string first_difference(const config::Config& there, const config::Config& 
 }
 
 void refuse_unlike(const std::vector<NamedConfig>& configs) {
-  const tasks::Task& task = tasks::task_for(configs.front().config.model, "compare: " + configs.front().name);
+  const tasks::Task& task = tasks::task_for(configs.front().config, "compare: " + configs.front().name);
   for (const NamedConfig& named : configs) {
-    if (&tasks::task_for(named.config.model, "compare: " + named.name) != &task) {
+    if (&tasks::task_for(named.config, "compare: " + named.name) != &task) {
       misuse("compare: {} and {} are trained for different tasks: their results cannot be compared",
              configs.front().name, named.name);
     }

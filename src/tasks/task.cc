@@ -2,16 +2,24 @@
 
 #include "headroom/core/error.h"
 #include "headroom/tasks/classification.h"
+#include "headroom/tasks/composition.h"
 #include "headroom/tasks/language_modelling.h"
 #include "headroom/tasks/masked_language_modelling.h"
 #include "headroom/tasks/translation.h"
 
 namespace headroom::tasks {
+namespace {
 
-const Task& task_for(const config::ModelOptions& model, std::string_view what) {
-  switch (model.kind) {
+bool validates_on_rows(const config::DataOptions& data) {
+  return data.generator == config::Generator::composition && data.validation.empty();
+}
+
+}  // namespace
+
+const Task& task_for(const config::Config& config, std::string_view what) {
+  switch (config.model.kind) {
     case config::ModelKind::language_model:
-      return language_modelling();
+      return validates_on_rows(config.data) ? composition() : language_modelling();
     case config::ModelKind::encoder_decoder:
       return translation();
     case config::ModelKind::classifier:
@@ -21,7 +29,7 @@ const Task& task_for(const config::ModelOptions& model, std::string_view what) {
     case config::ModelKind::masked_language_model:
       return masked_language_modelling();
   }
-  misuse("{}: model.kind: there is no task for \"{}\" yet", what, config::name_of(model.kind));
+  misuse("{}: model.kind: there is no task for \"{}\" yet", what, config::name_of(config.model.kind));
 }
 
 }  // namespace headroom::tasks

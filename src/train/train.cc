@@ -110,7 +110,7 @@ class Run {
       const Speed& speed)
       : folder_(request.out),
         config_(std::move(config)),
-        task_(tasks::task_for(config_.model, "train")),
+        task_(tasks::task_for(config_, "train")),
         data_(std::move(data)),
         model_(model_of(config_, past)),
         state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string())
@@ -324,7 +324,7 @@ class Run {
 
 TrainResult train(const TrainRequest& request) {
   config::check(request.config, "train");
-  const tasks::Task& task = tasks::task_for(request.config.model, "train");
+  const tasks::Task& task = tasks::task_for(request.config, "train");
   const FolderLock lock(request.out);
   std::optional<Past> past = open_run(request);
   config::Config config = settle(request.config, past);

@@ -168,11 +168,26 @@ def test_composition_of_generated_rows(headroom, tmp_path):
     config = tmp_path / "composition.toml"
     config.write_text(DENSE.split("[data]")[0] + '[data]\ngenerator = "composition"\ngenerated_train = 60\n'
                       'generated_validation = 10\n[train]\nsteps = 3\nbatch_size = 2\nthreads = 1\n')
-    headroom("train", config, "--out", tmp_path / "run", "--quiet")
+    trained = headroom.json("train", config, "--out", tmp_path / "run", "--quiet")
     document = headroom.json("evaluate", tmp_path / "run", "--task", "composition", "--quiet")
     assert document["questions"] == 60
     assert document["perplexity"] > 1
     assert sum(block["answers"] for block in document["blocks"].values()) == 60
+    of_answers = sum(math.log(block["perplexity"]) * block["answers"] for block in document["blocks"].values()) / 60
+    assert math.log(trained["answer_perplexity"]) == pytest.approx(of_answers, abs=1e-3)
+    own = headroom.json("evaluate", tmp_path / "run", "--quiet")
+    assert own["accuracy"] == trained["validation_accuracy"] and own["perplexity"] > 1
+
+
+def test_compositions_are_compared_by_their_answers(headroom, tmp_path):
+    for name in ["one", "two"]:
+        (tmp_path / f"{name}.toml").write_text(
+            DENSE.split("[data]")[0] + '[data]\ngenerator = "composition"\ngenerated_train = 60\n'
+            'generated_validation = 10\n[train]\nsteps = 2\nbatch_size = 2\nthreads = 1\n')
+    done = headroom("compare", tmp_path / "one.toml", tmp_path / "two.toml", "--out", tmp_path / "both", "--quiet")
+    assert "accuracy of answers" in done.stdout and "best validation accuracy of answers" in done.stdout
+    runs = headroom.json("report", tmp_path / "both")["runs"]
+    assert all(run["accuracy"] == run["validation_accuracy"] >= 0 and run["answer_perplexity"] > 1 for run in runs)
 
 
 def test_a_killed_masked_model_resumes(headroom, tmp_path):

@@ -212,7 +212,7 @@ TEST(Classification, EvaluatesAFile) {
 
 std::string refusal(const config::Config& config) {
   try {
-    task_for(config.model, "train").open(config, ".");
+    task_for(config, "train").open(config, ".");
   } catch (const MisuseError& error) {
     return error.what();
   }

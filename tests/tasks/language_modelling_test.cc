@@ -230,10 +230,13 @@ TEST(Figures, KeepTheirKeysInMetrics) {
 TEST(TaskFor, EveryKindOfModelHasATaskOfItsOwn) {
   std::set<std::string_view> names;
   for (const auto& [kind, name] : config::Names<config::ModelKind>::kNames) {
-    config::ModelOptions model;
-    model.kind = kind;
-    EXPECT_TRUE(names.insert(task_for(model, "train").name()).second) << name;
+    config::Config config;
+    config.model.kind = kind;
+    EXPECT_TRUE(names.insert(task_for(config, "train").name()).second) << name;
   }
+  config::Config generated;
+  generated.data.generator = config::Generator::composition;
+  EXPECT_EQ(task_for(generated, "train").name(), "composition");
 }
 
 }  // namespace language_modelling_test

@@ -1,5 +1,5 @@
 // What a model is trained for: where its batches come from, and how well it does. Trainer, checkpoints, reports and
-// comparisons know tasks by this interface alone; what a model's kind is trained for is decided in task.cc.
+// comparisons know tasks by this interface alone; what a model is trained for is decided in task.cc.
 #pragma once
 
 #include <cstdint>
@@ -84,8 +84,8 @@ class Task {
   virtual std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const = 0;
 };
 
-// The task that models of this kind are trained for. Throws MisuseError, beginning with `what` ("train"), where there
-// is none.
-const Task& task_for(const config::ModelOptions& model, std::string_view what);
+// The task that a model of this kind is trained for on such data. Throws MisuseError, beginning with `what` ("train"),
+// where there is none.
+const Task& task_for(const config::Config& config, std::string_view what);
 
 }  // namespace headroom::tasks

@@ -75,7 +75,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
     misuse("evaluate: --stride: needs model.kind = \"language_model\", not \"{}\"",
            config::name_of(checkpoint.config.model.kind));
   }
-  const tasks::Task& task = tasks::task_for(checkpoint.config.model, "evaluate");
+  const tasks::Task& task = tasks::task_for(checkpoint.config, "evaluate");
   std::vector<std::string> files = command.data;
   if (!command.target.empty()) {
     if (files.empty()) {

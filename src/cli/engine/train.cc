@@ -20,7 +20,7 @@ int run(const Train& command, const EngineRequest& request) {
   catch_interrupts();
   const train::TrainResult result = train::train(job);
 
-  const tasks::Task& task = tasks::task_for(job.config.model, "train");
+  const tasks::Task& task = tasks::task_for(job.config, "train");
   const std::string quality =
       result.validation.empty() ? "not validated" : "validation " + tasks::describe(result.figures(), task.figures());
   const Output& output = request.output;

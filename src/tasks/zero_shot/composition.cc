@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "headroom/core/error.h"
-#include "headroom/data/composition.h"
-#include "headroom/tasks/scoring.h"
 #include "rows.h"
 
 namespace headroom::tasks::zero_shot {
@@ -71,37 +70,40 @@ std::vector<NamedRow> rows_of(const ZeroShotRequest& request) {
   return rows;
 }
 
-// The row read once where the model's context holds it; a sequence an answer otherwise, so that each has all the
-// context that there is room for.
-void add_sequences(const NamedRow& named, const data::Tokenizer& tokenizer, bool whole, std::vector<Sequence>& all) {
-  std::vector<Sequence> answers;
-  for (const auto& answer : named.row.answers) {
-    const std::string_view text = named.row.text;
-    const std::size_t blank = text.substr(0, answer.begin).ends_with(' ') ? 1 : 0;
-    answers.push_back(to_sequence(tokenizer, text.substr(0, answer.begin - blank),
-                                  text.substr(answer.begin - blank, answer.end - answer.begin + blank), named.where));
-  }
-  if (!whole) {
-    all.insert(all.end(), answers.begin(), answers.end());
-    return;
-  }
+// The row read once; empty where a tokenizer joins an answer to what follows it.
+std::vector<Sequence> together(const std::vector<Sequence>& answers) {
   // Text up to an answer's end has the same tokens as the beginning of the longest of them.
-  Sequence& last = answers.back();
-  std::vector<Span> spans;
+  Sequence whole = answers.back();
+  whole.scored.clear();
   for (const Sequence& answer : answers) {
-    const bool begins = std::equal(answer.tokens.begin(), answer.tokens.end(), last.tokens.begin(),
-                                   last.tokens.begin() + std::min(std::ssize(answer.tokens), std::ssize(last.tokens)));
+    const bool begins =
+        std::equal(answer.tokens.begin(), answer.tokens.end(), whole.tokens.begin(),
+                   whole.tokens.begin() + std::min(std::ssize(answer.tokens), std::ssize(whole.tokens)));
     if (!begins) {
-      all.insert(all.end(), answers.begin(), answers.end());
-      return;
+      return {};
     }
-    spans.push_back(answer.scored.front());
+    whole.scored.push_back(answer.scored.front());
   }
-  last.scored = std::move(spans);
-  all.push_back(std::move(last));
+  return {std::move(whole)};
 }
 
 }  // namespace
+
+std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersReader& reader) {
+  std::vector<Sequence> answers;
+  for (const auto& answer : row.answers) {
+    const std::string_view text = row.text;
+    const std::size_t blank = text.substr(0, answer.begin).ends_with(' ') ? 1 : 0;
+    answers.push_back(to_sequence(reader.tokenizer, text.substr(0, answer.begin - blank),
+                                  text.substr(answer.begin - blank, answer.end - answer.begin + blank), reader.where));
+  }
+  const config::ModelOptions& model = reader.model;
+  const bool fits = model.memory_length > 0 || std::ssize(answers.back().tokens) <= model.context_length + 1;
+  if (std::vector<Sequence> whole = together(answers); fits && !whole.empty()) {
+    return whole;
+  }
+  return answers;
+}
 
 ZeroShotResult evaluate_composition(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
                                     const ZeroShotRequest& request) {
@@ -112,15 +114,10 @@ ZeroShotResult evaluate_composition(const models::LanguageModel& model, const da
   std::vector<Sequence> sequences;
   std::vector<std::size_t> counts;  // sequences of each row
   for (const NamedRow& row : rows) {
-    const std::size_t before = sequences.size();
-    add_sequences(row, tokenizer, /*whole=*/true, sequences);
-    const bool fits = model.options().memory_length > 0 || sequences.size() > before + 1 ||
-                      std::ssize(sequences.back().tokens) <= model.options().context_length + 1;
-    if (!fits) {
-      sequences.resize(before);
-      add_sequences(row, tokenizer, /*whole=*/false, sequences);
-    }
-    counts.push_back(sequences.size() - before);
+    std::vector<Sequence> answers =
+        answers_of(row.row, {.tokenizer = tokenizer, .model = model.options(), .where = row.where});
+    counts.push_back(answers.size());
+    std::move(answers.begin(), answers.end(), std::back_inserter(sequences));
   }
   const Scores scores = score(model, sequences, request.options, "evaluate composition");
   ZeroShotResult result{.task = request.task,

@@ -1,9 +1,26 @@
-// The composition tasks' rows as a test without training.
+// The composition tasks' rows as texts whose answers are scored, and as a test without training.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "headroom/config/config.h"
+#include "headroom/data/composition.h"
+#include "headroom/data/tokenizer.h"
+#include "headroom/tasks/scoring.h"
 #include "headroom/tasks/zero_shot.h"
 
 namespace headroom::tasks::zero_shot {
+
+struct AnswersReader {
+  const data::Tokenizer& tokenizer;
+  const config::ModelOptions& model;
+  std::string where;  // errors begin with it
+};
+
+// The row's answers, to be scored in their order: the row once where the model's context holds it, a sequence an answer
+// otherwise, so that each has all the context that there is room for.
+std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersReader& reader);
 
 // Rows {"task_id": "task12", "texts": "..."} with the answers in brackets. An answer is right where greedy decoding
 // would write it. Subsets are "block/pattern".
