@@ -291,6 +291,14 @@ Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
   return mean;
 }
 
+std::optional<std::int64_t> step_in(const fs::path& file) {
+  try {
+    return parse_number(open_checkpoint(file).metadata_at("step"));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 bool has_checkpoints(const fs::path& run) {
   return !list_checkpoints(run / "checkpoints").empty();
 }

@@ -26,6 +26,9 @@ std::optional<Past> open_run(const TrainRequest& request) {
   remove_leftovers(request.out);
   remove_leftovers(request.out / "checkpoints");
   if (!holds_checkpoints) {
+    if (fs::exists(request.out / "config.toml", error)) {
+      log_info("{}: holds no checkpoint to go on from: the run begins anew", request.out.string());
+    }
     return std::nullopt;
   }
   const fs::path file = eval::find_checkpoint(request.out);

@@ -227,19 +227,23 @@ class Run {
     log_info("step {}: validation {}", state_.step, tasks::describe(evaluation.figures, task_.figures()));
   }
 
-  // Best of the run's validations so far.
+  // Better than the validation that best.safetensors was kept for. Where the run went on from before that one, it was
+  // none of this run's, and the file makes way.
   void keep_if_best(const std::vector<ValidationPoint>& before, const tasks::Figures& figures) const {
+    if (!config_.train.keep_best) {
+      return;
+    }
+    const fs::path file = folder_ / "checkpoints" / "best.safetensors";
+    const std::optional<std::int64_t> kept = eval::step_in(file);
+    const auto then =
+        std::find_if(before.begin(), before.end(), [&](const ValidationPoint& point) { return point.step == kept; });
     const tasks::FigureKind& kind = tasks::headline(task_.figures());
     const double now = tasks::figure(figures, kind.name);
-    const bool best = std::none_of(before.begin(), before.end(), [&](const ValidationPoint& point) {
-      const double then = tasks::figure(point.figures, kind.name);
-      return kind.better == tasks::Better::higher ? then >= now : then <= now;
-    });
-    if (config_.train.keep_best && best) {
-      make_folder(folder_ / "checkpoints");
-      write_state([&](const eval::Checkpoint& checkpoint) {
-        eval::save_checkpoint(checkpoint, folder_ / "checkpoints" / "best.safetensors");
-      });
+    const double best = then == before.end() ? NAN : tasks::figure(then->figures, kind.name);
+    const bool stays = kind.better == tasks::Better::higher ? best >= now : best <= now;
+    if (!stays) {
+      make_folder(file.parent_path());
+      write_state([&](const eval::Checkpoint& checkpoint) { eval::save_checkpoint(checkpoint, file); });
     }
   }
 

@@ -47,6 +47,24 @@ def test_the_best_checkpoint_survives_kills(tmp_path):
     assert step_in(killed / checkpoint) == step_in(whole / checkpoint) == best_of(whole)[0]
 
 
+def test_the_best_checkpoint_is_of_the_run_as_it_goes_on(headroom, tmp_path):
+    """Not of steps that a run did before it went on from an older checkpoint in another way."""
+    config = train_runs.prepare(tmp_path)
+    out = tmp_path / "run"
+    keeping = ["--set", "train.evaluate_every=5", "--set", "train.keep_best=true", "--set", "train.checkpoint_every=20"]
+    train_runs.run(config, out, *keeping)
+    best = out / "checkpoints" / "best.safetensors"
+    forgotten = step_in(best)
+    assert forgotten > 40
+    (out / "checkpoints" / "latest").write_text("step_40.safetensors\n")
+    (out / "checkpoints" / "step_60.safetensors").unlink()
+    train_runs.run(config, out, *keeping, "--resume", "--set", "train.learning_rate=3")
+    losses = {step: loss for step, loss in best_of(out)[1].items() if step > 40}
+    assert losses[60] > best_of(out)[1][40], "it became worse"
+    assert step_in(best) == min(losses, key=losses.get)
+    assert headroom.json("evaluate", best)["loss"] == pytest.approx(losses[step_in(best)], abs=1e-4)
+
+
 def samples_of(out):
     return [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
 
@@ -85,3 +103,13 @@ def test_the_progress_line_has_the_speed(headroom, tmp_path):
     found = re.search(r"loss [\d.]+, \S+( \w)? tokens/s, ([\d.e+-]+) GFLOP/s \((\d+)% of the machine's\)", told)
     assert found, told
     assert float(found[2]) > 0.0 and int(found[3]) <= 100
+
+
+def test_a_run_without_checkpoints_begins_anew_and_says_so(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    first = headroom.json("train", config, "--out", tmp_path / "run", "--set", "train.steps=3")
+    for file in (tmp_path / "run" / "checkpoints").iterdir():
+        file.unlink()
+    done = headroom("train", config, "--out", tmp_path / "run", "--set", "train.steps=3", "--resume", "--json")
+    assert "run: holds no checkpoint to go on from: the run begins anew" in done.stderr
+    assert json.loads(done.stdout)["parameters_sha256"] == first["parameters_sha256"]

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "headroom/config/config.h"
@@ -59,6 +60,9 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkp
 // The newest checkpoint of a run folder, with the mean of the parameters of its newest `count` checkpoints; without
 // what only training needs. Throws MisuseError where there are fewer.
 Checkpoint average_checkpoints(const std::filesystem::path& run, std::int64_t count);
+
+// The step of a checkpoint file, its tensors unread; none where there is no such file or it tells none.
+std::optional<std::int64_t> step_in(const std::filesystem::path& file);
 
 // Whether a run folder holds any checkpoint file, readable or not.
 bool has_checkpoints(const std::filesystem::path& run);
