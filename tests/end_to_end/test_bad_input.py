@@ -238,17 +238,27 @@ def test_a_moved_run_still_evaluates(headroom, tiny, tmp_path):
     assert json.loads(moved.stdout)["loss"] == own["loss"]
 
 
-def test_evaluating_takes_the_runs_threads_and_precision(headroom, tiny, tmp_path):
+def test_evaluating_and_writing_take_the_runs_threads_and_precision(headroom, tiny, tmp_path):
     for precision in ["fp32", "bf16"]:
         headroom("train", tiny, "--out", tmp_path / precision, *QUICK, "--set", f"train.precision={precision}")
-        document = headroom.json("evaluate", tmp_path / precision)
-        assert (document["threads"], document["precision"]) == (1, precision)
+        documents = [headroom.json("evaluate", tmp_path / precision),
+                     headroom.json("generate", tmp_path / precision, "--prompt", "a", "--tokens", 2)]
+        assert [(d["threads"], d["precision"]) for d in documents] == [(1, precision)] * 2
     assert headroom.json("evaluate", tmp_path / "fp32", "--threads", 2)["threads"] == 2
 
 
 def big_text(path):
     path.write_text("the head room attends to every token twice\n" * 400000)
     return path
+    assert headroom.json("generate", tmp_path / "fp32", "--prompt", "a", "--tokens", 2, "--threads", 2)["threads"] == 2
+    # The same parameters, computed in the other precision: a little different, no more.
+    file = tmp_path / "bf16" / "checkpoints" / (tmp_path / "bf16" / "checkpoints" / "latest").read_text().strip()
+    rounded = headroom.json("evaluate", file)["loss"]
+    data = file.read_bytes()
+    assert data.count(b'precision = \\"bf16\\"') == 1
+    file.write_bytes(data.replace(b'precision = \\"bf16\\"', b'precision = \\"fp32\\"'))
+    assert headroom.json("evaluate", file)["loss"] == pytest.approx(rounded, abs=0.02) and \
+        headroom.json("evaluate", file)["loss"] != rounded
 
 
 def wait_for(condition, process):

@@ -50,6 +50,8 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                         {"model_args", fmt::format("checkpoint={}", run.name)},
                         {"batch_size", command.batch_size},
                         {"device", device.str()}};
+  document["threads"] = at::get_num_threads();
+  document["precision"] = config::name_of(train::resolve(checkpoint.config.train.precision, device));
   request.output.document(document);
   return 0;
 }

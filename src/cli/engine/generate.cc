@@ -1,5 +1,7 @@
 #include "headroom/eval/generate.h"
 
+#include <ATen/Parallel.h>
+
 #include <sstream>
 
 #include "engine.h"
@@ -20,6 +22,10 @@ struct Writer {
   const models::Model& model;
   nn::Context context;
 };
+
+std::string_view precision_of(const Writer& writer) {
+  return config::name_of(train::resolve(writer.checkpoint.config.train.precision, writer.model.device()));
+}
 
 int continue_text(const Generate& command, const Writer& writer, const Output& output) {
   const models::LanguageModel& model = models::as_language_model(writer.model, "generate");
@@ -42,7 +48,9 @@ int continue_text(const Generate& command, const Writer& writer, const Output& o
   output.document({{"text", result.text},
                    {"tokens", result.tokens},
                    {"tokens_per_second", result.tokens_per_second},
-                   {"cache_numbers", result.cache_numbers}});
+                   {"cache_numbers", result.cache_numbers},
+                   {"threads", at::get_num_threads()},
+                   {"precision", precision_of(writer)}});
   return 0;
 }
 
@@ -67,7 +75,7 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
     text += (text.empty() ? "" : "\n") + translation;
   }
   output.text(text + "\n");
-  output.document({{"text", text}});
+  output.document({{"text", text}, {"threads", at::get_num_threads()}, {"precision", precision_of(writer)}});
   return 0;
 }
 
