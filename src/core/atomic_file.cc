@@ -184,12 +184,15 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
 
 void make_folder(const std::filesystem::path& path) {
   std::error_code error;
+  for (std::filesystem::path there = path; !there.empty() && there != there.parent_path();
+       there = there.parent_path()) {
+    if (std::filesystem::exists(there, error) && !std::filesystem::is_directory(there, error)) {
+      misuse("{}: the folder cannot be made: {} is a file", path.string(), there == path ? "it" : there.string());
+    }
+  }
   std::filesystem::create_directories(path, error);
   if (error) {
     fail("{}: the folder cannot be made: {}", path.string(), error.message());
-  }
-  if (!std::filesystem::is_directory(path, error)) {
-    fail("{}: the folder cannot be made: a file has that name", path.string());
   }
 }
 

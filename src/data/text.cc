@@ -47,6 +47,10 @@ std::int64_t checked_size(const fs::path& path) {
   if (fs::is_directory(status)) {
     misuse("{}: is a folder; name its files, as in \"{}\"", path.string(), (path / "*.txt").string());
   }
+  if (!fs::is_regular_file(status)) {
+    misuse("{}: is not a regular file: text is read more than once, so it cannot come from a pipe or device",
+           path.string());
+  }
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) {
     misuse("{}: cannot be read: {}", path.string(), error.message());

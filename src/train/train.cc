@@ -120,11 +120,11 @@ class Run {
         saved_step_(past ? past->checkpoint.step : -1) {
     data_.training->seek(state_.position);
     write_text_file(folder_ / "config.toml", config::to_toml(config_, /*sources=*/true));
-    log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} threads", request.title,
+    log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} thread{}", request.title,
              format_count(static_cast<double>(model_->parameters().count())),
              format_bytes(static_cast<double>(cost::step_memory(config_).total)), corpus_of(config_),
              data_.training->identity(), config::name_of(config_.train.precision), model_->device().str(),
-             at::get_num_threads());
+             at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
     warn_of_seen_data(config_.data);
     report_.emplace(Report::Place{.folder = folder_,
                                   .title = request.title,

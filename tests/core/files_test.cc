@@ -275,9 +275,10 @@ TEST_F(MakeFolder, MakesParentsAndMindsFiles) {
   make_folder(folder_ / "a" / "b");
   EXPECT_TRUE(fs::is_directory(folder_ / "a" / "b"));
   const fs::path file = put("file", "x");
-  EXPECT_TRUE(complaint_of([&] { make_folder(file); }).starts_with("error: " + file.string() + ": the folder cannot"));
+  EXPECT_EQ(complaint_of([&] { make_folder(file); }),
+            "misuse: " + file.string() + ": the folder cannot be made: it is a file");
   EXPECT_EQ(complaint_of([&] { make_folder(file / "b"); }),
-            "error: " + (file / "b").string() + ": the folder cannot be made: Not a directory");
+            "misuse: " + (file / "b").string() + ": the folder cannot be made: " + file.string() + " is a file");
 }
 
 TEST_F(FolderLockTest, IsExclusiveAndEnds) {

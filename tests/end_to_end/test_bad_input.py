@@ -95,6 +95,10 @@ TOO_LARGE = "99999999999999999999"
     (["evaluate", "RUN", "--data", ""], ["--data", "empty"]),
     (["train", "CONFIG", "--out", ""], ["--out", "empty"]),
     (["compare", "CONFIG", "--out", ""], ["--out", "empty"]),
+    (["compare", "CONFIG", "--out", "x", "--seeds", "0"], ["--seeds", "from 1 to 10000", "got 0"]),
+    (["train", "CONFIG", "--out", "TEXT"], ["train.txt: the folder cannot be made: it is a file"]),
+    (["train", "CONFIG", "--out", "BYTES/run"], ["bytes.tokenizer/run: the folder cannot be made", "is a file"]),
+    (["evaluate", "RUN", "--data", "/dev/null"], ["/dev/null: is not a regular file", "pipe"]),
     (["tokenizer", "train", "TEXT", "--out", ""], ["--out", "empty"]),
     (["tokenizer", "train", "TEXT", "--out", "x", "--vocabulary-size", TOO_LARGE], ["--vocabulary-size", TOO_LARGE]),
     (["tokenizer", "train", "TEXT", "--out", "x", "--vocabulary-size", "-5"], ["--vocabulary-size", "-5"]),
@@ -121,6 +125,7 @@ def test_what_cannot_be_is_named_with_its_value(headroom, tiny, trained, tmp_pat
         folder.mkdir()
         headroom("tokenizer", "train", tiny.parent / "train.txt", "--kind", "bytes", "--out", bytes_tokenizer)
     places = {"RUN": trained, "CONFIG": tiny, "TEXT": tiny.parent / "train.txt", "BYTES": bytes_tokenizer}
+    places["BYTES/run"] = bytes_tokenizer / "run"
     program = [train_runs.program()] + [places.get(a, a) if isinstance(a, str) else a for a in arguments]
     done = subprocess.run(program, env=headroom.environment, capture_output=True, cwd=folder, timeout=120)
     lines = done.stderr.decode().splitlines()
@@ -245,11 +250,6 @@ def test_evaluating_and_writing_take_the_runs_threads_and_precision(headroom, ti
                      headroom.json("generate", tmp_path / precision, "--prompt", "a", "--tokens", 2)]
         assert [(d["threads"], d["precision"]) for d in documents] == [(1, precision)] * 2
     assert headroom.json("evaluate", tmp_path / "fp32", "--threads", 2)["threads"] == 2
-
-
-def big_text(path):
-    path.write_text("the head room attends to every token twice\n" * 400000)
-    return path
     assert headroom.json("generate", tmp_path / "fp32", "--prompt", "a", "--tokens", 2, "--threads", 2)["threads"] == 2
     # The same parameters, computed in the other precision: a little different, no more.
     file = tmp_path / "bf16" / "checkpoints" / (tmp_path / "bf16" / "checkpoints" / "latest").read_text().strip()
@@ -259,6 +259,11 @@ def big_text(path):
     file.write_bytes(data.replace(b'precision = \\"bf16\\"', b'precision = \\"fp32\\"'))
     assert headroom.json("evaluate", file)["loss"] == pytest.approx(rounded, abs=0.02) and \
         headroom.json("evaluate", file)["loss"] != rounded
+
+
+def big_text(path):
+    path.write_text("the head room attends to every token twice\n" * 400000)
+    return path
 
 
 def wait_for(condition, process):

@@ -170,7 +170,7 @@ void add_seeds(CLI::App& command, std::int64_t& seeds) {
                   "train each model N times, with train.seed, train.seed + 1, ...: means, deviations and the paired "
                   "difference with its 95% interval")
       ->capture_default_str()
-      ->check(CLI::Range(1, 10000).description(""))
+      ->check(whole_number(1, 10000))
       ->type_name("N");
 }
 
