@@ -292,6 +292,19 @@ TEST_F(ZeroShot, CompositionScoresTheAnswers) {
   const ZeroShotResult apart =
       evaluate_zero_shot(small, *tokenizer_, {.task = "composition", .data = folder_ / "c.jsonl"});
   EXPECT_EQ(apart.subsets.size(), 2U);
+  EXPECT_EQ(apart.texts, 3);
+  // As far as it reaches it is read once.
+  write_text_file(folder_ / "e.jsonl",
+                  "{\"task_id\": \"task6\", \"texts\": \"ab [ cd ]\\nef [ gh ]\\nij [ kl ]\\n\"}\n");
+  const ZeroShotResult part =
+      evaluate_zero_shot(small, *tokenizer_, {.task = "composition", .data = folder_ / "e.jsonl"});
+  EXPECT_EQ(part.texts, 2);
+  EXPECT_EQ(part.truncated, 1);
+  const auto alone = [&](const std::string& context, const std::string& answer) {
+    return by_definition(small, context, answer).log_probability;
+  };
+  EXPECT_NEAR(part.subsets.at("object_superclass/who").log_probability,
+              alone("ab", " cd") + alone("ab cd\nef", " gh") + alone("ab cd\nef gh\nij", " kl"), 1e-4);
 }
 
 // The public files, where they are there: everything is read, nothing more is claimed.

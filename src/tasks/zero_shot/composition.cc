@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <span>
 
 #include "headroom/core/error.h"
 #include "rows.h"
@@ -70,8 +71,11 @@ std::vector<NamedRow> rows_of(const ZeroShotRequest& request) {
   return rows;
 }
 
-// The row read once; empty where a tokenizer joins an answer to what follows it.
-std::vector<Sequence> together(const std::vector<Sequence>& answers) {
+// Adds the answers as one sequence, or one by one where a tokenizer joins one of them to what follows it.
+void add_together(std::span<const Sequence> answers, std::vector<Sequence>& all) {
+  if (answers.empty()) {
+    return;
+  }
   // Text up to an answer's end has the same tokens as the beginning of the longest of them.
   Sequence whole = answers.back();
   whole.scored.clear();
@@ -80,11 +84,12 @@ std::vector<Sequence> together(const std::vector<Sequence>& answers) {
         std::equal(answer.tokens.begin(), answer.tokens.end(), whole.tokens.begin(),
                    whole.tokens.begin() + std::min(std::ssize(answer.tokens), std::ssize(whole.tokens)));
     if (!begins) {
-      return {};
+      all.insert(all.end(), answers.begin(), answers.end());
+      return;
     }
     whole.scored.push_back(answer.scored.front());
   }
-  return {std::move(whole)};
+  all.push_back(std::move(whole));
 }
 
 }  // namespace
@@ -98,11 +103,13 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
                                   text.substr(answer.begin - blank, answer.end - answer.begin + blank), reader.where));
   }
   const config::ModelOptions& model = reader.model;
-  const bool fits = model.memory_length > 0 || std::ssize(answers.back().tokens) <= model.context_length + 1;
-  if (std::vector<Sequence> whole = together(answers); fits && !whole.empty()) {
-    return whole;
-  }
-  return answers;
+  const auto beyond = std::find_if(answers.begin(), answers.end(), [&](const Sequence& answer) {
+    return model.memory_length == 0 && std::ssize(answer.tokens) > model.context_length + 1;
+  });
+  std::vector<Sequence> all;
+  add_together({answers.begin(), beyond}, all);
+  std::move(beyond, answers.end(), std::back_inserter(all));
+  return all;
 }
 
 ZeroShotResult evaluate_composition(const models::LanguageModel& model, const data::Tokenizer& tokenizer,

@@ -18,8 +18,8 @@ struct AnswersReader {
   std::string where;  // errors begin with it
 };
 
-// The row's answers, to be scored in their order: the row once where the model's context holds it, a sequence an answer
-// otherwise, so that each has all the context that there is room for.
+// The row's answers, to be scored in their order: in one sequence as far as the model's context reaches, a sequence
+// each beyond that, so that each has all the context that there is room for.
 std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersReader& reader);
 
 // Rows {"task_id": "task12", "texts": "..."} with the answers in brackets. An answer is right where greedy decoding
