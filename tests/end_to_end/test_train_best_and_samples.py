@@ -107,9 +107,10 @@ def test_the_progress_line_has_the_speed(headroom, tmp_path):
 
 def test_a_run_without_checkpoints_begins_anew_and_says_so(headroom, tmp_path):
     config = train_runs.prepare(tmp_path)
-    first = headroom.json("train", config, "--out", tmp_path / "run", "--set", "train.steps=3")
+    few = ["--set", "train.steps=6"]
+    first = headroom.json("train", config, "--out", tmp_path / "run", *few)
     for file in (tmp_path / "run" / "checkpoints").iterdir():
         file.unlink()
-    done = headroom("train", config, "--out", tmp_path / "run", "--set", "train.steps=3", "--resume", "--json")
+    done = headroom("train", config, "--out", tmp_path / "run", *few, "--resume", "--json")
     assert "run: holds no checkpoint to go on from: the run begins anew" in done.stderr
     assert json.loads(done.stdout)["parameters_sha256"] == first["parameters_sha256"]
