@@ -42,29 +42,41 @@ std::string spelled(const config::Config& config, const std::string& key) {
   fail("plan: no key {}", key);
 }
 
-void refuse_key(const std::string& key) {
+void refuse_key(const std::string& key, std::string_view option) {
   if (key == "train.seed") {
-    misuse("train.seed cannot be tuned or varied: --seeds N trains with several");
+    misuse("{}: train.seed cannot be tuned or varied: --seeds N trains with several", option);
+  }
+}
+
+// As config::set_key, whose refusals speak of the option that the value came from.
+void set_varied(config::Config& config, const std::string& assignment, std::string_view option) {
+  constexpr std::string_view kSet = "--set: ";
+  try {
+    config::set_key(config, assignment);
+  } catch (const MisuseError& error) {
+    const std::string_view text = error.what();
+    throw MisuseError(fmt::format("{}: {}", option, text.substr(text.starts_with(kSet) ? kSet.size() : 0)));
   }
 }
 
 // The variations with their values as `config` spells them, which also tells whether it can have them.
-std::vector<Variation> canonical(const std::vector<Variation>& variations, const config::Config& config) {
+std::vector<Variation> canonical(const std::vector<Variation>& variations, const config::Config& config,
+                                 std::string_view option) {
   std::vector<Variation> all;
   for (const Variation& variation : variations) {
-    refuse_key(variation.key);
+    refuse_key(variation.key, option);
     Variation& one = all.emplace_back(Variation{variation.key, {}});
     for (const std::string& value : variation.values) {
       config::Config changed = config;
-      config::set_key(changed, variation.key + "=" + value);
+      set_varied(changed, variation.key + "=" + value, option);
       std::string text = spelled(changed, variation.key);
       if (std::find(one.values.begin(), one.values.end(), text) != one.values.end()) {
-        misuse("{}: {} is named twice among its values", variation.key, text);
+        misuse("{}: {}: {} is named twice among its values", option, variation.key, text);
       }
       one.values.push_back(std::move(text));
     }
     if (std::count_if(all.begin(), all.end(), [&](const Variation& v) { return v.key == variation.key; }) > 1) {
-      misuse("{}: is varied twice: give it all its values at once", variation.key);
+      misuse("{}: {}: is varied twice: give it all its values at once", option, variation.key);
     }
   }
   return all;
@@ -175,7 +187,7 @@ Plan plan_comparison(const CompareRequest& request) {
   Plan plan{.models = {}, .variations = {}, .seeds = checked_seeds(request.seeds, "compare")};
   for (const NamedConfig& named : request.configs) {
     PlannedModel& model = plan.models.emplace_back(PlannedModel{named.name, {}});
-    plan.variations = canonical(request.tune, named.config);
+    plan.variations = canonical(request.tune, named.config, "compare: --tune");
     for (const Values& values : combinations(plan.variations)) {
       model.choices.push_back(with_values(named, request.out / named.name, values));
     }
@@ -188,7 +200,7 @@ Plan plan_sweep(const SweepRequest& request) {
     misuse("sweep: nothing to vary: name a key with its values, as in train.learning_rate=3e-4,1e-3");
   }
   Plan plan{.models = {},
-            .variations = canonical(request.vary, request.config.config),
+            .variations = canonical(request.vary, request.config.config, "sweep: --vary"),
             .seeds = checked_seeds(request.seeds, "sweep"),
             .may_diverge = true};
   for (const Values& values : combinations(plan.variations)) {

@@ -76,8 +76,8 @@ struct PairReader::Parts {
     }
     if (target->next(other) != more) {
       const LineReader &shorter = more ? *target : *source, &longer = more ? *source : *target;
-      misuse("{}: there must be a line here too, but the file ends after line {}: parallel files have equally many",
-             longer.place(), shorter.place());
+      misuse("{}: must be followed by another line, as its parallel file goes on with {}", shorter.place(),
+             longer.place());
     }
     return more;
   }

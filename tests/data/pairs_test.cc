@@ -76,9 +76,9 @@ TEST_F(PairsTest, ParallelFilesMustMatch) {
     const auto complaint = [&](std::vector<std::string> source, std::vector<std::string> target) {
       return misuse_of([&] { read_pairs({.source = std::move(source), .target = std::move(target)}, options); });
     };
-    EXPECT_EQ(complaint({three}, {two}), three + ":3: there must be a line here too, but the file ends after line " +
-                                             two + ":2: parallel files have equally many");
-    EXPECT_HAS(complaint({two}, {three}), three + ":3:");
+    const std::string parted = two + ":2: must be followed by another line, as its parallel file goes on with " + three;
+    EXPECT_EQ(complaint({three}, {two}), parted + ":3");
+    EXPECT_EQ(complaint({two}, {three}), parted + ":3");
     EXPECT_HAS(complaint({three, three}, {three}), "is one of 2 files of sources, but there are 1 of targets");
   }
   EXPECT_EQ(misuse_of([&] { read_pairs({.source = {three}, .target = {hole}}, {}); }),

@@ -37,3 +37,9 @@ def test_report_of_comparison_and_run(headroom, tmp_path):
     assert "Training of dense" in (out / "dense" / "report.html").read_text()
     assert str(tmp_path) in headroom.refusal("report", tmp_path)
     assert "nowhere" in headroom.refusal("report", tmp_path / "nowhere")
+
+
+def test_a_value_that_cannot_be_is_named_with_its_option(headroom, tiny, tmp_path):
+    line = headroom.refusal("sweep", tiny, "--vary", "train.lerning_rate=1e-3", "--out", tmp_path / "out")
+    assert line.startswith("headroom: sweep: --vary: train.lerning_rate: unknown key")
+    assert not (tmp_path / "out").exists()

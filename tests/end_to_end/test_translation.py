@@ -138,7 +138,8 @@ def test_what_is_wrong_with_the_pairs_is_said(headroom, run):
 
     (run / "short.en").write_text("one\n")
     files = ["--set", f'data.train=["{run}/test.de"]', "--set", f'data.train_target=["{run}/short.en"]']
-    assert f"{run}/test.de:2: there must be a line here too" in refusal(*files)
+    assert f"{run}/short.en:1: must be followed by another line, as its parallel file goes on with {run}/test.de:2" in \
+        refusal(*files)
     (run / "bad.tsv").write_text("one\teins\ntwo\n")
     bad = ["--set", f'data.train=["{run}/bad.tsv"]']
     assert f"{run}/bad.tsv:2: must have 2 columns" in refusal(*bad)
