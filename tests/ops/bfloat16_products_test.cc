@@ -3,40 +3,82 @@
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/linear.h"
 #include "headroom/ops/linear_attention.h"
+#include "ops/float_on_cpu.h"
 
 namespace headroom::ops {
 namespace bfloat16_products_test {
 
 using namespace testing::bfloat16;
 
-// Result and gradients are rounded once each. float32's share as in LinearAttention.FusedEqualsReferenceInFloat, with
-// an epsilon as large as the sum of the weights.
+// Sums of absolute values that are rounded to bfloat16 on the way where products are those of bfloat16. With
+//   a_ij = q_i . k_j >= 0,  W_i = sum_j a_ij,  D_i = W_i + epsilon,  o_i = sum_j a_ij v_j / D_i,  O_i the same of |v|
+// each a_ij, or the state that it is a part of, is rounded before it meets v_j, and so is its part of W_i; features q
+// and k of float32 are rounded before: `m` = 1 or 3 times. o_i moves by m u (O_i + |o_i|). The gradients that arrive at
+// the sums are g_i / D_i, which moves by m u, and -(g_i . o_i) / D_i, at most |g_i| . O_i / D_i, which moves by 3 m u
+// of that. They are rounded, so is what they are multiplied by, and features once more: at most 3 m + 3 times.
+struct OnTheWay {
+  at::Tensor value;
+  Tensors gradients;
+};
+
+OnTheWay linear_on_the_way(const Sizes& z, const Tensors& wide, double epsilon, double m) {
+  const Tensors leaves = leaves_of({wide[0], wide[1], wide[2].abs()});
+  const auto heads = [&](const at::Tensor& t) { return t.repeat_interleave(z.h / z.g, 1); };
+  at::Tensor a = leaves[0].matmul(heads(leaves[1]).transpose(2, 3));
+  a = z.causal ? a.tril(z.s - z.t) : a;
+  a = z.padded ? a * mask_of(z).valid_keys->to(at::kDouble).unsqueeze(1).unsqueeze(1) : a;
+  const at::Tensor values = a.matmul(heads(leaves[2])), weight = a.sum(-1, true), all = (weight + epsilon).detach();
+  const at::Tensor o = (a.matmul(heads(wide[2])) / all).detach(), largest_o = (values / all).detach();
+  const at::Tensor g = arriving(o).abs() / all, g_weight = (g * largest_o).sum(-1, true);
+  Tensors gradients = torch::autograd::grad({(g * values).sum() + (g_weight * weight).sum()}, leaves);
+  for (at::Tensor& gradient : gradients) {
+    gradient = gradient * (3.0 * m + 3.0);
+  }
+  return {(largest_o + o.abs()) * m, gradients};
+}
+
+// Result and gradients are rounded once each, in the types of the arguments. float32's share as in
+// LinearAttention.FusedEqualsReferenceInFloat, with an epsilon as large as the sum of the weights.
+void expect_linear_attention(const Sizes& z, at::ScalarType features) {
+  at::manual_seed(5);
+  Tensors inputs = heads_of(z);
+  for (const std::size_t i : {0, 1}) {
+    inputs[i] = features == at::kFloat ? at::rand(inputs[i].sizes()).add(0.01) : inputs[i].abs();
+  }
+  const auto epsilon = static_cast<double>(z.s * z.e);
+  const auto with = [&](Implementation implementation) {
+    return [&, implementation](const Tensors& x) {
+      LinearAttentionInputs in{.q = x[0], .k = x[1], .v = x[2], .causal = z.causal, .valid_keys = {}};
+      in.valid_keys = mask_of(z).valid_keys;
+      in.epsilon = epsilon;
+      return linear_attention(in, implementation);
+    };
+  };
+  const std::string what = z.name() + " features " + at::toString(features);
+  const Result got = run_fused("linear_attention", with(Implementation::automatic), inputs);
+  const Tensors wide = testing::in_double(inputs);
+  const Result exact = result_of(with(Implementation::reference), wide);
+  const OnTheWay way = linear_on_the_way(z, wide, epsilon, features == at::kFloat ? 3.0 : 1.0);
+  const auto expect = [&](const at::Tensor& result, const at::Tensor& expected, const at::Tensor& parts,
+                          const std::string& which) {
+    const at::Tensor own = itself(expected, result);
+    expect_within(
+        result, expected,
+        {.rounded = multiplies_bfloat16() ? own + parts : own, .moved = {}, .single = 1e-5 * largest(expected)},
+        what + which);
+  };
+  expect(got.value, exact.value, way.value, ": value");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    EXPECT_EQ(got.gradients[i].scalar_type(), inputs[i].scalar_type()) << what;
+    expect(got.gradients[i], exact.gradients[i], way.gradients[i], fmt::format(": gradient {}", i));
+  }
+}
+
 TEST(Bfloat16, LinearAttention) {
   for (const Sizes& z : kSizes) {
-    if (z.window > 0) {
-      continue;
-    }
-    at::manual_seed(5);
-    Tensors inputs = heads_of(z);
-    for (const std::size_t features : {0, 1}) {
-      inputs[features] = inputs[features].abs();
-    }
-    const auto with = [&](Implementation implementation) {
-      return [&, implementation](const Tensors& x) {
-        LinearAttentionInputs in{.q = x[0], .k = x[1], .v = x[2], .causal = z.causal, .valid_keys = {}};
-        in.valid_keys = mask_of(z).valid_keys;
-        in.epsilon = static_cast<double>(z.s * z.e);
-        return linear_attention(in, implementation);
-      };
-    };
-    const Result got = run_fused("linear_attention", with(Implementation::automatic), inputs);
-    const Result exact = result_of(with(Implementation::reference), testing::in_double(inputs));
-    expect_within(got.value, exact.value,
-                  {.rounded = exact.value.abs(), .moved = {}, .single = 1e-5 * largest(exact.value)}, z.name());
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      expect_within(got.gradients[i], exact.gradients[i],
-                    {.rounded = exact.gradients[i].abs(), .moved = {}, .single = 1e-5 * largest(exact.gradients[i])},
-                    z.name() + fmt::format(": gradient {}", i));
+    if (z.window == 0) {
+      expect_linear_attention(z, at::kBFloat16);
+      expect_linear_attention(z, at::kFloat);  // as layers make them
     }
   }
 }

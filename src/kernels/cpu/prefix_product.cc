@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "headroom/kernels/cpu/buffer.h"
-#include "headroom/kernels/cpu/tile_product.h"
+#include "operands.h"
 
 namespace headroom::kernels {
 namespace {
@@ -21,22 +21,27 @@ class Prefix {
         y_(y),
         state_(s_.d_factor * s_.d_value),
         columns_(s_.d_factor * kChunk),
-        meeting_(kChunk * kChunk) {
+        meeting_(kChunk * kChunk),
+        chunk_(s_.half),
+        passing_(s_.half) {
     state_.fill(0.0F);
   }
 
   // Columns [begin, end) join the state.
   void remember(std::int64_t begin, std::int64_t end) {
     for (std::int64_t j = begin; j < end; j += kChunk) {
-      pack(j, std::min(kChunk, end - j));
-      add_packed(j, std::min(kChunk, end - j));
+      const std::int64_t n = std::min(kChunk, end - j);
+      pack(j, n);
+      add_packed(values(j, n), n);
     }
   }
 
   // Rows [begin, end) see the state only.
   void look_back(std::int64_t begin, std::int64_t end) {
+    const detail::Right state = passing_.right({state_.data(), s_.d_value}, s_.d_factor, s_.d_value);
     for (std::int64_t i = begin; i < end; i += kChunk) {
-      through_state(i, std::min(kChunk, end - i), /*add=*/false);
+      const std::int64_t n = std::min(kChunk, end - i);
+      detail::multiply({n, s_.d_value, s_.d_factor}, rows(i, n), state, result(i));
     }
   }
 
@@ -44,36 +49,43 @@ class Prefix {
   // on; then the columns join the state.
   void meet(std::int64_t i, std::int64_t j, std::int64_t n, bool earlier) {
     pack(j, n);
-    tile_product({n, n, s_.d_factor, a_.stride, n, n}, a_.data + i * a_.stride, columns_.data(), meeting_.data());
+    const detail::Left a = rows(i, n);
+    const detail::Right c = values(j, n);
+    detail::multiply({n, n, s_.d_factor}, a, passing_.right({columns_.data(), n}, s_.d_factor, n),
+                     {meeting_.data(), n});
     for (std::int64_t k = 0; k < n; ++k) {
       float* row = meeting_.data() + k * n;
       earlier ? std::fill(row + k + 1, row + n, 0.0F) : std::fill(row, row + k, 0.0F);
     }
-    tile_product({n, s_.d_value, n, n, c_.stride, y_.stride}, meeting_.data(), c_.data + j * c_.stride,
-                 y_.data + i * y_.stride);
-    through_state(i, n, /*add=*/true);
-    add_packed(j, n);
+    detail::multiply({n, s_.d_value, n}, passing_.left({meeting_.data(), n}, n, n), c, result(i));
+    detail::multiply({n, s_.d_value, s_.d_factor}, a,
+                     passing_.right({state_.data(), s_.d_value}, s_.d_factor, s_.d_value), result(i), /*add=*/true);
+    add_packed(c, n);
   }
 
  private:
+  detail::Left rows(std::int64_t i, std::int64_t n) {
+    return chunk_.left({a_.data + i * a_.stride, a_.stride}, n, s_.d_factor);
+  }
+  detail::Right values(std::int64_t j, std::int64_t n) {
+    return chunk_.right({c_.data + j * c_.stride, c_.stride}, n, s_.d_value);
+  }
+  Strided<float> result(std::int64_t i) { return {y_.data + i * y_.stride, y_.stride}; }
   void pack(std::int64_t j, std::int64_t n) {
     transpose({b_.data + j * b_.stride, b_.stride}, n, s_.d_factor, {columns_.data(), n});
   }
-  void add_packed(std::int64_t j, std::int64_t n) {
-    tile_product({s_.d_factor, s_.d_value, n, n, c_.stride, s_.d_value, true}, columns_.data(), c_.data + j * c_.stride,
-                 state_.data());
-  }
-  void through_state(std::int64_t i, std::int64_t n, bool add) {
-    tile_product({n, s_.d_value, s_.d_factor, a_.stride, s_.d_value, y_.stride, add}, a_.data + i * a_.stride,
-                 state_.data(), y_.data + i * y_.stride);
+  void add_packed(const detail::Right& c, std::int64_t n) {
+    detail::multiply({s_.d_factor, s_.d_value, n}, passing_.left({columns_.data(), n}, s_.d_factor, n), c,
+                     {state_.data(), s_.d_value}, /*add=*/true);
   }
 
   PrefixProduct s_;
   Strided<const float> a_, b_, c_;
   Strided<float> y_;
-  Buffer state_;    // [d_factor, d_value]
-  Buffer columns_;  // [d_factor, n]: a chunk of b
-  Buffer meeting_;  // [n, n]
+  Buffer state_;                             // [d_factor, d_value]
+  Buffer columns_;                           // [d_factor, n]: a chunk of b
+  Buffer meeting_;                           // [n, n]
+  detail::PassingOperands chunk_, passing_;  // a's rows and c's; what the rest of the products take
 };
 
 }  // namespace

@@ -89,7 +89,8 @@ at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation impl
   check(in);
   const auto* fused = choose_backend<LinearSumsInputs, LinearSums>("linear_attention", implementation, in.q.device(),
                                                                    {in.q, in.k, in.v, in.causal, carried});
-  LinearSumsInputs all{wide(in.q), wide(in.k), wide(in.v), in.causal, carried};
+  const auto operand = [&](const at::Tensor& t) { return fused != nullptr ? t : wide(t); };
+  LinearSumsInputs all{operand(in.q), operand(in.k), operand(in.v), in.causal, carried};
   if (in.valid_keys) {
     all.k = all.k * in.valid_keys->to(all.k.scalar_type()).unsqueeze(1).unsqueeze(3);
   }

@@ -6,6 +6,7 @@
 
 #include "headroom/kernels/cpu/prefix_product.h"
 #include "headroom/kernels/cpu/tile_product.h"
+#include "ops/float_on_cpu.h"
 #include "ops/heads_on_cpu.h"
 #include "ops/operator.h"
 
@@ -19,12 +20,14 @@ struct PrefixProduct {
   struct Arguments {
     at::Tensor a, b, c;
     std::int64_t visible = 0;
+    bool half = false;  // c was bfloat16, in the first of the products
     template <class V>
     void visit(V& v) {
       v("a", a);
       v("b", b);
       v("c", c);
       v.needed("visible", visible);
+      v("half", half);
     }
   };
   using Results = Single;
@@ -33,23 +36,24 @@ struct PrefixProduct {
 
   // Every gradient is such a product again, those of b and c with the visibility seen from the other side.
   static Arguments gradients(const Backward& back) {
-    const auto& [a, b, c, seen] = back.in;
+    const auto& [a, b, c, seen, half] = back.in;
     const auto visible = static_cast<Visible>(seen);
     const Visible other_way = visible == Visible::all       ? Visible::all
                               : visible == Visible::earlier ? Visible::later
                                                             : Visible::earlier;
-    const auto multiply = [](const at::Tensor& x, const at::Tensor& y, const at::Tensor& z, Visible by) {
-      return call<PrefixProduct>({x, y, z, static_cast<std::int64_t>(by)}).result;
+    const auto multiply = [same = half](const at::Tensor& x, const at::Tensor& y, const at::Tensor& z, Visible by) {
+      return call<PrefixProduct>({x, y, z, static_cast<std::int64_t>(by), same}).result;
     };
     return {per_group(multiply(back.grad, c, b, visible), a), per_group(multiply(c, back.grad, a, other_way), b),
-            per_group(multiply(b, a, back.grad, other_way), c), 0};
+            per_group(multiply(b, a, back.grad, other_way), c), 0, false};
   }
 };
 
 Single prefix_product_cpu(const PrefixProduct::Arguments& in) {
   const at::Tensor a = prepared(in.a), b = prepared(in.b), c = prepared(in.c);
   const std::int64_t heads = std::max({a.size(1), b.size(1), c.size(1)});
-  const kernels::PrefixProduct shape{a.size(2), b.size(2), a.size(3), c.size(3), static_cast<Visible>(in.visible)};
+  const kernels::PrefixProduct shape{
+      a.size(2), b.size(2), a.size(3), c.size(3), static_cast<Visible>(in.visible), in.half && multiplies_bfloat16()};
   const at::Tensor y = at::empty({a.size(0), heads, shape.rows, shape.d_value}, a.options());
   const auto from = [&](const at::Tensor& t, std::int64_t batch, std::int64_t h) {
     const auto all = view<const float>(t);
@@ -75,7 +79,8 @@ Single prefix_product_meta(const PrefixProduct::Arguments& in) {
 }  // namespace
 
 at::Tensor prefix_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, bool causal) {
-  return call<PrefixProduct>({a, b, c, static_cast<std::int64_t>(causal ? Visible::earlier : Visible::all)}).result;
+  const Visible visible = causal ? Visible::earlier : Visible::all;
+  return call<PrefixProduct>({a, b, c, static_cast<std::int64_t>(visible), c.scalar_type() == at::kBFloat16}).result;
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {

@@ -11,7 +11,7 @@ struct LinearSums {
   at::Tensor weights;  // [B, H, T]
 };
 
-// float32 or float64, padded keys are 0.
+// Padded keys are 0. The reference takes float32 or float64; sums are of at least float32.
 struct LinearSumsInputs {
   at::Tensor q, k, v;
   bool causal;

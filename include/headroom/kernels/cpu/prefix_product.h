@@ -18,6 +18,7 @@ struct PrefixProduct {
   std::int64_t rows, columns;      // of a and y; of b and c
   std::int64_t d_factor, d_value;  // a and b have rows of d_factor, c and y of d_value
   Visible visible;
+  bool half = false;  // operands of products are rounded to bfloat16, the state among them: for tensors that were that
 };
 
 void prefix_product(const PrefixProduct& shape, Strided<const float> a, Strided<const float> b, Strided<const float> c,
