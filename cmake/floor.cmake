@@ -18,24 +18,27 @@ target_compile_options(headroom_build INTERFACE -fPIC -Wall -Wextra -Wpedantic -
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>
                        $<$<BOOL:${HEADROOM_WERROR}>:-Werror>)
 if(HEADROOM_SANITIZE)
-  # Lines in traces are all that is needed of -g, and with more optimisation the checks take twice as long to compile.
-  target_compile_options(headroom_build INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer -O1 -g1)
-  target_link_options(headroom_build INTERFACE -fsanitize=address,undefined)
+  # Lines in traces are all that is needed of -g, and optimised checks take twice as long to compile. Of the folder, so
+  # that a target's own options come after them.
+  add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer -O0 -g1)
+  add_link_options(-fsanitize=address,undefined)
 endif()
 
 # headroom_unity(target): its files compile as one, so that what they include is read, and its templates are made, once.
-# Not those that Highway compiles once for every instruction set: each includes itself.
+# Not those that Highway compiles once for every instruction set: each includes itself, no tensors, and is slow even to
+# test where it is not optimised.
 function(headroom_unity target)
-  if(NOT HEADROOM_UNITY)
-    return()
-  endif()
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
     file(STRINGS "${source}" many_targets REGEX "foreach_target")
     if(many_targets)
-      set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+                                  SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "$<$<BOOL:${HEADROOM_SANITIZE}>:-O1>")
     endif()
   endforeach()
+  if(NOT HEADROOM_UNITY)
+    return()
+  endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   # A class of such a file may well have members of types that only that file knows.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"

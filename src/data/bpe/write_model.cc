@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "headroom/core/json.h"
 #include "model.h"
 
