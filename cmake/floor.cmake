@@ -17,6 +17,9 @@ target_compile_options(headroom_build INTERFACE -fPIC -Wall -Wextra -Wpedantic -
                        # GCC 12 imagines overflows in the string code that it inlines.
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>
                        $<$<BOOL:${HEADROOM_WERROR}>:-Werror>)
+if(HEADROOM_SYNTAX_ONLY)
+  add_compile_options(-fsyntax-only)
+endif()
 if(HEADROOM_SANITIZE)
   # Lines in traces are all that is needed of -g, and optimised checks take twice as long to compile. Of the folder, so
   # that a target's own options come after them.

@@ -54,8 +54,13 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
 std::string headline_against(const ComparedRun& run, const ComparedRun& other) {
   const double percent = 100.0 * (run.headline() / other.headline() - 1.0);
   std::string than = fmt::format("{} ({})", other.name, plain_number(other.headline()));
+  if (run.headline() == other.headline()) {
+    return "the same as " + than;
+  }
   if (!std::isfinite(percent)) {
-    return "not comparable with " + than;
+    return std::isfinite(run.headline() - other.headline())
+               ? fmt::format("{} than {}", run.headline() < other.headline() ? "lower" : "higher", than)  // which is 0
+               : "not comparable with " + than;
   }
   const std::optional<Interval> difference = headline_difference(run, other);
   if (difference) {

@@ -45,6 +45,15 @@ TEST(Conclusion, DoesNotInventADifference) {
   EXPECT_FALSE(says(text, "0.0%")) << text;
 }
 
+TEST(Conclusion, ComparesWithZero) {
+  ComparedRun none = example_run("none", 1.0), some = example_run("some", 7.0);
+  none.trained[0].result.validation.back().figures["perplexity"] = 0.0;
+  EXPECT_EQ(headline_against(some, none), "higher than none (0.0000)");
+  EXPECT_EQ(headline_against(none, none), "the same as none (0.0000)");
+  none.trained[0].result.validation.back().figures["perplexity"] = std::nan("");
+  EXPECT_EQ(headline_against(some, none), "not comparable with none (not finite)");
+}
+
 TEST(Conclusion, ClaimsADifferenceOfSeveralSeedsWhereItsIntervalExcludesZero) {
   const ComparedRun dense = example_seeds("dense", {7.5, 7.7, 7.6}), moa = example_seeds("moa", {7.0, 7.3, 7.1}, 376);
   const std::string text = conclude({dense, moa});
