@@ -54,13 +54,8 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
 std::string headline_against(const ComparedRun& run, const ComparedRun& other) {
   const double percent = 100.0 * (run.headline() / other.headline() - 1.0);
   std::string than = fmt::format("{} ({})", other.name, plain_number(other.headline()));
-  if (run.headline() == other.headline()) {
-    return "the same as " + than;
-  }
-  if (!std::isfinite(percent)) {
-    return std::isfinite(run.headline() - other.headline())
-               ? fmt::format("{} than {}", run.headline() < other.headline() ? "lower" : "higher", than)  // which is 0
-               : "not comparable with " + than;
+  if (!std::isfinite(percent) && !std::isfinite(run.headline() - other.headline())) {
+    return "not comparable with " + than;
   }
   const std::optional<Interval> difference = headline_difference(run, other);
   if (difference) {
@@ -69,12 +64,16 @@ std::string headline_against(const ComparedRun& run, const ComparedRun& other) {
     if (!difference->excludes_zero()) {
       return "not significantly different from " + than;
     }
-  } else if (std::abs(percent) < 0.05) {
+  } else if (run.headline() == other.headline() || std::abs(percent) < 0.05) {
     return "the same as " + than;
   }
+  const char* direction = run.headline() < other.headline() ? "lower" : "higher";
+  if (!std::isfinite(percent)) {
+    return fmt::format("{} than {}", direction, than);  // which is 0
+  }
   const bool tiny = std::abs(percent) < 0.05;
-  return fmt::format("{} {} than {}", tiny ? "less than 0.1%" : fmt::format("{:.1f}%", std::abs(percent)),
-                     percent < 0.0 ? "lower" : "higher", than);
+  return fmt::format("{} {} than {}", tiny ? "less than 0.1%" : fmt::format("{:.1f}%", std::abs(percent)), direction,
+                     than);
 }
 
 std::string caution(const std::vector<ComparedRun>& runs, std::string_view what) {
