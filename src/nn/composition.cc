@@ -5,11 +5,10 @@
 #include <vector>
 
 #include "headroom/nn/linear.h"
+#include "headroom/ops/head_map_factors.h"
 
 namespace headroom::nn {
 namespace {
-
-constexpr double kFactorEpsilon = 1e-6;
 
 bool names(const std::vector<std::string>& list, const char* value) {
   return std::find(list.begin(), list.end(), value) != list.end();
@@ -19,15 +18,9 @@ double glorot(std::int64_t in, std::int64_t out) {
   return std::sqrt(2.0 / static_cast<double>(in + out));
 }
 
-// x [C or 1, N, in], w [C, in, out]: [C, N, out].
-at::Tensor product_by_group(const at::Tensor& x, const at::Tensor& w, const Context& context) {
-  return w.size(0) == 1 ? linear(x[0], w[0], {}, context).unsqueeze(0) : x.matmul(to_compute(w, context));
-}
-
 // Letters: B batch, n tokens, d d_model, H heads in C groups of m, R rank, I = 2 R m.
-// Dynamic factors of a token x, for each stage and side: f = act(x W_1) W_2 as [2, R, m] a group; u_r = f_0r divided by
-// sqrt(mean over the group's heads of f_0r^2 + 1e-6), w_r = f_1r; gate = tanh(x W_g). Without a dynamic part there are
-// none, and the fixed map remains.
+// The dynamic factors of a token are ops::head_map_factors'. Without a dynamic part there are none, and the fixed map
+// remains.
 class HeadMaps : public Composition {
  public:
   // Parameters "pre.q.w1" [C, d, I], "pre.q.w2" [C, I, 2, R, m], "pre.q.wg" [d, H], "pre.wb" [C, m, m], ...: stages pre
@@ -50,7 +43,9 @@ class HeadMaps : public Composition {
 
   Stage make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const;
   Side make_side(const char* name, std::int64_t d_model, const Builder& build) const;
-  at::Tensor factors(const Side& side, const at::Tensor& x, const Context& context) const;  // [B, n, F of the side]
+  // One side of all stages, side by side: [B, n, F].
+  at::Tensor factors(Side Stage::*side, const at::Tensor& x, const Context& context) const;
+  std::vector<const Stage*> stages() const;
   ops::HeadMapSide map_of(const Side& side, at::Tensor factors) const;
   ops::HeadMap start(const Stage& stage) const;
 
@@ -97,27 +92,34 @@ HeadMaps::Side HeadMaps::make_side(const char* name, std::int64_t d_model, const
   return side;
 }
 
-at::Tensor HeadMaps::factors(const Side& side, const at::Tensor& x, const Context& context) const {
-  const c10::SymInt b = x.sym_size(0), n = x.sym_size(1);
-  const at::Tensor rows = to_compute(x, context).flatten(0, 1);
-  std::vector<at::Tensor> parts;
-  if (side.w1.defined()) {
-    const std::int64_t groups = side.w1.size(0), hidden = side.w1.size(2), rank = side.w2.size(3), m = side.w2.size(4);
-    const at::Tensor inner =
-        activate(product_by_group(rows.unsqueeze(0), side.w1, context),
-                 options_.compose_activation == config::ComposeActivation::gelu ? config::Activation::gelu
-                                                                                : config::Activation::gelu_tanh);
-    const at::Tensor both = product_by_group(inner, side.w2.view({groups, hidden, 2 * rank * m}), context);
-    // [C, N, 2, R, m] to [2, N, R, C, m]
-    const at::Tensor uw = both.view({groups, -1, 2, rank, m}).permute({2, 1, 3, 0, 4});
-    const at::Tensor u = uw[0];
-    parts.push_back((u * (u.square().mean(-1, /*keepdim=*/true) + kFactorEpsilon).rsqrt()).reshape_symint({b, n, -1}));
-    parts.push_back(uw[1].reshape_symint({b, n, -1}));
+std::vector<const HeadMaps::Stage*> HeadMaps::stages() const {
+  std::vector<const Stage*> all;
+  for (const std::optional<Stage>* stage : {&pre_, &post_}) {
+    if (*stage) {
+      all.push_back(&**stage);
+    }
   }
-  if (side.wg.defined()) {
-    parts.push_back(linear(rows, side.wg, {}, context).tanh().view_symint({b, n, -1}));
+  return all;
+}
+
+at::Tensor HeadMaps::factors(Side Stage::*side, const at::Tensor& x, const Context& context) const {
+  ops::HeadMapWeights weights{.tanh_gelu = options_.compose_activation == config::ComposeActivation::gelu_tanh};
+  const auto add = [&](std::vector<at::Tensor>& to, const at::Tensor& w) {
+    if (w.defined()) {
+      to.push_back(to_compute(w, context));
+    }
+  };
+  for (const Stage* stage : stages()) {
+    add(weights.w1, (stage->*side).w1);
+    add(weights.w2, (stage->*side).w2);
+    add(weights.gate, (stage->*side).wg);
   }
-  return parts.empty() ? at::empty_symint({b, n, 0}, rows.options()) : at::cat(parts, 2);
+  const at::Tensor rows = to_compute(x, context);
+  if (weights.w1.empty() && weights.gate.empty()) {
+    return at::empty_symint({x.sym_size(0), x.sym_size(1), 0}, rows.options());
+  }
+  const at::Tensor all = ops::head_map_factors(rows.flatten(0, 1), weights, context.implementation);
+  return all.view_symint({x.sym_size(0), x.sym_size(1), all.sym_size(1)});
 }
 
 ops::HeadMapSide HeadMaps::map_of(const Side& side, at::Tensor factors) const {
@@ -127,13 +129,7 @@ ops::HeadMapSide HeadMaps::map_of(const Side& side, at::Tensor factors) const {
 }
 
 at::Tensor HeadMaps::key_factors(const at::Tensor& source, const Context& context) const {
-  std::vector<at::Tensor> parts;
-  for (const std::optional<Stage>* stage : {&pre_, &post_}) {
-    if (*stage) {
-      parts.push_back(factors((*stage)->key, source, context));
-    }
-  }
-  return at::cat(parts, 2).unsqueeze(1);
+  return factors(&Stage::key, source, context).unsqueeze(1);
 }
 
 ops::HeadMap HeadMaps::start(const Stage& stage) const {
@@ -147,42 +143,44 @@ ops::HeadMap HeadMaps::start(const Stage& stage) const {
 
 Composition::Maps HeadMaps::maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const {
   Maps maps;
-  const at::Tensor keys = key_factors.squeeze(1);
-  const c10::SymInt half = pre_ && post_ ? keys.sym_size(2) / 2 : keys.sym_size(2);
-  const auto fill = [&](const std::optional<Stage>& stage, const c10::SymInt& first, std::optional<ops::HeadMap>& map) {
+  const at::Tensor keys = key_factors.squeeze(1), queries = factors(&Stage::query, x, context);
+  std::int64_t place = 0;
+  const auto n = static_cast<std::int64_t>(stages().size());
+  const auto share = [&](const at::Tensor& all) {
+    const std::int64_t width = all.size(2) / n;
+    return all.narrow(2, place * width, width);
+  };
+  const auto fill = [&](const std::optional<Stage>& stage, std::optional<ops::HeadMap>& map) {
     if (stage) {
       map = start(*stage);
-      map->query = map_of(stage->query, factors(stage->query, x, context));
-      map->key = map_of(stage->key, keys.narrow_symint(2, first, half));
+      map->query = map_of(stage->query, share(queries));
+      map->key = map_of(stage->key, share(keys));
+      ++place;
     }
   };
-  fill(pre_, 0, maps.pre);
-  fill(post_, pre_ ? half : c10::SymInt(0), maps.post);
+  fill(pre_, maps.pre);
+  fill(post_, maps.post);
   return maps;
 }
 
 at::Tensor HeadMaps::key_maps(const at::Tensor& key_factors) const {
   const at::Tensor keys = key_factors.squeeze(1);  // [B, S, F]
   const std::int64_t b = keys.size(0), s = keys.size(1), h = options_.n_heads;
-  const std::int64_t half = pre_ && post_ ? keys.size(2) / 2 : keys.size(2);
-  std::vector<at::Tensor> stages;
-  std::int64_t first = 0;
-  for (const std::optional<Stage>* stage : {&pre_, &post_}) {
-    if (!*stage) {
-      continue;
-    }
-    ops::HeadMap map = start(**stage);
-    map.key = map_of((*stage)->key, keys.narrow(2, first, half));
-    first += half;
+  const std::vector<const Stage*> all = stages();
+  const std::int64_t width = keys.size(2) / static_cast<std::int64_t>(all.size());
+  std::vector<at::Tensor> made;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ops::HeadMap map = start(*all[i]);
+    map.key = map_of(all[i]->key, keys.narrow(2, static_cast<std::int64_t>(i) * width, width));
     // Row m of the map is what it makes of a pair whose heads are all 0 but the m-th.
     const at::Tensor unit = at::eye(h, keys.options()).view({h, 1, h, 1}).expand({h, b, h, s});
     std::vector<at::Tensor> rows;
     for (std::int64_t m = 0; m < h; ++m) {
       rows.push_back(ops::apply_head_map(map, unit[m].unsqueeze(2)).squeeze(2));  // [B, H, S]
     }
-    stages.push_back(at::stack(rows, 2).permute({0, 3, 2, 1}));  // [B, S, m, n]
+    made.push_back(at::stack(rows, 2).permute({0, 3, 2, 1}));  // [B, S, m, n]
   }
-  return at::stack(stages, 2);
+  return at::stack(made, 2);
 }
 
 template <bool kDynamic>

@@ -42,6 +42,12 @@ def factors(n, rank, seed):
     return rand(B, n, (2 * rank + 1) * H, seed=seed)
 
 
+def map_weights(n):
+    """What computes the factors of n tokens in two stages."""
+    two = lambda *shape, seed: [rand(*shape, seed=seed), rand(*shape, seed=seed + 1)]  # noqa: E731
+    return dict(x=rand(n, 6), w1=two(2, 6, 5, seed=1), w2=two(2, 5, 2, 1, 2, seed=3), gate=two(6, 4, seed=5))
+
+
 def attention_samples():
     """Keyword arguments of `attention` besides q, k and v."""
     relative = dict(q_position=strided(B, H, T, E, seed=4), r=rand(H, S, E, seed=5))
@@ -107,6 +113,7 @@ def samples():
     yield "dropout", ops.dropout, dict(x=rand(7, 5), p=0.3, seed=3, relu=True)
     yield "head_map", ops.head_map, dict(a=rand(B, H, T, S), fixed=rand(1, H, H), query=factors(T, 1, 1), query_rank=1,
                                          query_gate=True)
+    yield "head_map_factors", ops.head_map_factors, map_weights(7)
 
 
 SAMPLES = {name: (operator, arguments) for name, operator, arguments in samples()}
@@ -145,6 +152,18 @@ def test_every_operator_is_called_by_a_sample():
         "attention_fused", "attention_fused_backward", "row_terms", "row_terms_backward", "prefix_product",
         "expert_linear_fused", "expert_linear_fused_backward", "linear_fused", "linear_fused_backward",
         "linear_cross_entropy_fused", "linear_cross_entropy_fused_backward", "dropout_fused", "dropout_fused_backward"}
+
+
+def test_fused_factors_of_few_tokens():
+    """Without a gradient, which the others want."""
+    weights = map_weights(3)
+    with torch.no_grad():
+        expected = ops.head_map_factors(**weights, implementation="reference")
+        with Recorder() as recorder:
+            torch.testing.assert_close(ops.head_map_factors(**weights), expected)
+        [(func, args, kwargs)] = recorder.calls
+        assert func.name() == "headroom::head_map_factors_fused"
+        opcheck(func, args, kwargs, test_utils=BACKWARD)
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name != "head_map"])
@@ -249,7 +268,7 @@ def test_compiled_equals_eager():
 
 
 ONCE = ("attention plain", "attention everything", "linear_attention", "expert_linear weighted", "linear",
-        "linear_cross_entropy", "dropout", "head_map")
+        "linear_cross_entropy", "dropout", "head_map", "head_map_factors")
 
 
 @pytest.mark.skipif("HEADROOM_OPERATORS" in os.environ, reason="asked of the package alone: it takes long to compile")
