@@ -48,17 +48,6 @@ void refuse_key(const std::string& key, std::string_view option) {
   }
 }
 
-// As config::set_key, whose refusals speak of the option that the value came from.
-void set_varied(config::Config& config, const std::string& assignment, std::string_view option) {
-  constexpr std::string_view kSet = "--set: ";
-  try {
-    config::set_key(config, assignment);
-  } catch (const MisuseError& error) {
-    const std::string_view text = error.what();
-    throw MisuseError(fmt::format("{}: {}", option, text.substr(text.starts_with(kSet) ? kSet.size() : 0)));
-  }
-}
-
 // The variations with their values as `config` spells them, which also tells whether it can have them.
 std::vector<Variation> canonical(const std::vector<Variation>& variations, const config::Config& config,
                                  std::string_view option) {
@@ -68,7 +57,7 @@ std::vector<Variation> canonical(const std::vector<Variation>& variations, const
     Variation& one = all.emplace_back(Variation{variation.key, {}});
     for (const std::string& value : variation.values) {
       config::Config changed = config;
-      set_varied(changed, variation.key + "=" + value, option);
+      config::set_key(changed, variation.key + "=" + value, option);
       std::string text = spelled(changed, variation.key);
       if (std::find(one.values.begin(), one.values.end(), text) != one.values.end()) {
         misuse("{}: {}: {} is named twice among its values", option, variation.key, text);

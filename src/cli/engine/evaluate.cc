@@ -1,5 +1,3 @@
-#include <ATen/Parallel.h>
-
 #include <utility>
 
 #include "engine.h"
@@ -50,8 +48,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                         {"model_args", fmt::format("checkpoint={}", run.name)},
                         {"batch_size", command.batch_size},
                         {"device", device.str()}};
-  document["threads"] = at::get_num_threads();
-  document["precision"] = config::name_of(train::resolve(checkpoint.config.train.precision, device));
+  tell_computation(document, run, device);
   request.output.document(document);
   return 0;
 }
@@ -108,8 +105,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
   document["seconds"] = result.seconds;
   document["checkpoint"] = run.name;
   document["step"] = checkpoint.step;
-  document["threads"] = at::get_num_threads();
-  document["precision"] = config::name_of(train::resolve(checkpoint.config.train.precision, device));
+  tell_computation(document, run, device);
   request.output.document(document);
   return 0;
 }

@@ -1,7 +1,5 @@
 #include "headroom/eval/generate.h"
 
-#include <ATen/Parallel.h>
-
 #include <sstream>
 
 #include "engine.h"
@@ -18,13 +16,14 @@ namespace headroom::cli {
 namespace {
 
 struct Writer {
-  const eval::Checkpoint& checkpoint;
+  const RunModel& run;
   const models::Model& model;
   nn::Context context;
 };
 
-std::string_view precision_of(const Writer& writer) {
-  return config::name_of(train::resolve(writer.checkpoint.config.train.precision, writer.model.device()));
+void write(Json document, const Writer& writer, const Output& output) {
+  tell_computation(document, writer.run, writer.model.device());
+  output.document(document);
 }
 
 int continue_text(const Generate& command, const Writer& writer, const Output& output) {
@@ -42,15 +41,14 @@ int continue_text(const Generate& command, const Writer& writer, const Output& o
     output.text(begun ? std::string(piece) : command.prompt + std::string(piece));
     begun = true;
   };
-  const eval::Generation result = eval::generate(model, *writer.checkpoint.tokenizer, command.prompt, options);
+  const eval::Generation result = eval::generate(model, *writer.run.checkpoint.tokenizer, command.prompt, options);
   output.text("\n");
   log_info("{} tokens, {:.1f} tokens per second", result.tokens, result.tokens_per_second);
-  output.document({{"text", result.text},
-                   {"tokens", result.tokens},
-                   {"tokens_per_second", result.tokens_per_second},
-                   {"cache_numbers", result.cache_numbers},
-                   {"threads", at::get_num_threads()},
-                   {"precision", precision_of(writer)}});
+  write({{"text", result.text},
+         {"tokens", result.tokens},
+         {"tokens_per_second", result.tokens_per_second},
+         {"cache_numbers", result.cache_numbers}},
+        writer, output);
   return 0;
 }
 
@@ -65,8 +63,8 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
   }
   catch_interrupts();
   const std::vector<std::string> translations =
-      tasks::translate(models::as_encoder_decoder(writer.model, "generate"), *writer.checkpoint.tokenizer, sentences,
-                       {.decoding = writer.checkpoint.config.decoding, .context = writer.context});
+      tasks::translate(models::as_encoder_decoder(writer.model, "generate"), *writer.run.checkpoint.tokenizer,
+                       sentences, {.decoding = writer.run.checkpoint.config.decoding, .context = writer.context});
   if (translations.size() < sentences.size()) {
     return kInterrupted;
   }
@@ -75,7 +73,7 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
     text += (text.empty() ? "" : "\n") + translation;
   }
   output.text(text + "\n");
-  output.document({{"text", text}, {"threads", at::get_num_threads()}, {"precision", precision_of(writer)}});
+  write({{"text", text}}, writer, output);
   return 0;
 }
 
@@ -87,7 +85,7 @@ int run(const Generate& command, const EngineRequest& request) {
   use_threads(run, request);
   const nn::Context context = train::make_context(run.checkpoint.config.train, device);
   const std::unique_ptr<models::Model> model = eval::build_writer(run.checkpoint, device, context);
-  const Writer writer{.checkpoint = run.checkpoint, .model = *model, .context = context};
+  const Writer writer{.run = run, .model = *model, .context = context};
   const bool translates = run.checkpoint.config.model.kind == config::ModelKind::encoder_decoder;
   return translates ? translate_text(command, writer, request.output) : continue_text(command, writer, request.output);
 }

@@ -1,5 +1,6 @@
 #include "run_model.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "headroom/train/compute.h"
@@ -20,6 +21,11 @@ RunModel open_run_model(const std::string& run, std::int64_t average, const Deco
   o.beam = decoding.beam.value_or(o.beam);
   o.length_penalty = decoding.length_penalty.value_or(o.length_penalty);
   return model;
+}
+
+void tell_computation(Json& document, const RunModel& run, at::Device device) {
+  document["threads"] = at::get_num_threads();
+  document["precision"] = config::name_of(train::resolve(run.checkpoint.config.train.precision, device));
 }
 
 void use_threads(const RunModel& run, const EngineRequest& request) {
