@@ -23,8 +23,13 @@ endif()
 if(HEADROOM_SANITIZE)
   # Lines in traces are all that is needed of -g, and optimised checks take twice as long to compile. Of the folder, so
   # that a target's own options come after them.
-  add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer -O0 -g1)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O0 -g1)
   add_link_options(-fsanitize=address,undefined)
+  add_library(headroom_coverage SHARED "${CMAKE_SOURCE_DIR}/tests/coverage.cc")
+  target_compile_options(headroom_coverage PRIVATE -fno-sanitize=all -O2)
+  target_compile_definitions(headroom_coverage PUBLIC HEADROOM_COVERAGE)
+  target_compile_features(headroom_coverage PUBLIC cxx_std_20)
+  install(TARGETS headroom_coverage EXPORT headroom)
 endif()
 
 # headroom_unity(target): its files compile as one, so that what they include is read, and its templates are made, once.
@@ -75,11 +80,16 @@ function(headroom_precompiled target pch)
 endfunction()
 
 # headroom_without_torch(target): its files can be looked at without torch's headers, by clang-tidy and one by one. The
-# names of all such targets are lines of a file of the build.
+# names of all such targets are lines of a file of the build. They read what others wrote, so the fuzzers' coverage is
+# theirs (tests/coverage.h).
 set(headroom_without_torch "${CMAKE_BINARY_DIR}/targets_without_torch")
 file(WRITE "${headroom_without_torch}" "")
 function(headroom_without_torch target)
   file(APPEND "${headroom_without_torch}" "${target}\n")
+  if(HEADROOM_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize-coverage=trace-pc)
+    target_link_libraries(${target} PRIVATE headroom_coverage)
+  endif()
 endfunction()
 
 function(headroom_floor name)
@@ -124,7 +134,8 @@ function(headroom_floor name)
       add_executable(${name}_test ${tests})
       target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/tests" "${CMAKE_SOURCE_DIR}/src")
       target_compile_definitions(${name}_test PRIVATE HEADROOM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-      target_link_libraries(${name}_test PRIVATE headroom_${name} ${FLOOR_TESTED_WITH} GTest::gtest_main ${FLOOR_PRIVATE})
+      target_link_libraries(${name}_test PRIVATE headroom_${name} ${FLOOR_TESTED_WITH} GTest::gtest_main ${FLOOR_PRIVATE}
+                            $<$<BOOL:${HEADROOM_SANITIZE}>:headroom_coverage>)
       if(FLOOR_TORCH)
         headroom_precompiled(${name}_test headroom_test_pch)
       endif()

@@ -1,8 +1,10 @@
 // Readers of files against damaged ones: good inputs are mutated by fixed seeds, and whatever comes of it, a reader
-// refuses it with an Error or takes it. Under the sanitizers any other misdeed ends the test.
+// refuses it with an Error or takes it. Under the sanitizers any other misdeed ends the test. There an input that makes
+// the reader go where none did before is mutated further (coverage.h).
 //
-// A test makes a few thousand rounds. HEADROOM_FUZZ_SECONDS=3600 makes each go on for so long, with other seeds than
-// the fixed ones from there on; HEADROOM_FUZZ_FIRST=123456 begins with that round, to see it again.
+// A test makes a few thousand rounds. HEADROOM_FUZZ_SECONDS=3600 makes each go on for so long. What made a reader
+// misbehave is left in the current folder, under a name that the test prints; HEADROOM_FUZZ_INPUT=FILE gives it that
+// alone.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,18 +12,27 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#include "coverage.h"
 #include "headroom/core/error.h"
 #include "headroom/core/random.h"
 
 namespace headroom::fuzz {
 
 constexpr std::size_t kLongest = std::size_t{1} << 16;
+constexpr std::size_t kMostInputs = 4096;  // to mutate
 
 struct Material {
   std::vector<std::string> good;        // inputs that a reader takes
@@ -30,10 +41,12 @@ struct Material {
 
 class Mutator {
  public:
-  Mutator(const Material& material, std::uint64_t round) : material_(material), random_(mix(20, round)) {}
+  // Mutates one of `inputs`.
+  Mutator(const Material& material, const std::vector<std::string>& inputs, std::uint64_t round)
+      : material_(material), inputs_(inputs), random_(mix(20, round)) {}
 
   std::string operator()() {
-    std::string input = pick(material_.good);
+    std::string input = pick(inputs_);
     for (std::uint64_t n = 1 + random_.below(random_.below(4) == 0 ? 12 : 3); n > 0; --n) {
       change(input);
     }
@@ -78,7 +91,7 @@ class Mutator {
         change_number(input, at);
         break;
       case 8: {
-        const std::string& other = pick(material_.good);
+        const std::string& other = pick(inputs_);
         const std::size_t from = place(other);
         input = input.substr(0, at) + other.substr(from);
         break;
@@ -105,39 +118,118 @@ class Mutator {
   }
 
   const Material& material_;
+  const std::vector<std::string>& inputs_;
   Random random_;
 };
 
-inline std::uint64_t number_from(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
-}
+// What a reader is being given, kept where a sanitizer that ends the process finds it.
+class Trial {
+ public:
+  explicit Trial(const std::string& input) {
+    current() = &input;
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_set_death_callback(&Trial::keep);
+#endif
+  }
+  ~Trial() {
+    current() = nullptr;
+  }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  static void keep() {
+    if (current() == nullptr) {
+      return;
+    }
+    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+    const std::string name = std::string("fuzz-") + test.test_suite_name() + "." + test.name();
+    if (std::FILE* file = std::fopen(name.c_str(), "wb")) {
+      std::fwrite(current()->data(), 1, current()->size(), file);
+      std::fclose(file);
+      std::fprintf(stderr, "the input is in %s\n", name.c_str());
+    }
+  }
+
+ private:
+  static const std::string*& current() {
+    static const std::string* input = nullptr;
+    return input;
+  }
+};
+
+// Gives a reader one input after the other.
+template <class Read>
+class Campaign {
+ public:
+  Campaign(const Material& material, Read& read) : material_(material), inputs_(material.good), read_(read) {
+    for (const std::string& good : material.good) {
+      EXPECT_NO_THROW(read(good)) << good.substr(0, 200);
+    }
+    coverage_.is_new();
+  }
+
+  // False when the reader misbehaved.
+  bool round() {
+    const std::string input = Mutator(material_, inputs_, rounds_++)();
+    const Trial trial(input);
+    coverage_.clear();
+    try {
+      read_(input);
+    } catch (const Error&) {
+      ++refused_;
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    if (testing::Test::HasFailure()) {
+      Trial::keep();
+      return false;
+    }
+    if (coverage_.is_new() && inputs_.size() < kMostInputs) {
+      inputs_.push_back(input);
+    }
+    return true;
+  }
+
+  std::uint64_t refused() const { return refused_; }
+  void describe() const {
+    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+    std::printf("%s.%s: %llu inputs, %llu refused, %zu edges, %zu inputs kept\n", test.test_suite_name(), test.name(),
+                static_cast<unsigned long long>(rounds_), static_cast<unsigned long long>(refused_), coverage_.size(),
+                inputs_.size());
+  }
+
+ private:
+  const Material& material_;
+  std::vector<std::string> inputs_;
+  Read& read_;
+  Coverage coverage_;
+  std::uint64_t rounds_ = 0, refused_ = 0;
+};
 
 // Gives `rounds` mutated inputs to read(const std::string&). Good inputs must be taken as they are.
 template <class Read>
 void against(const Material& material, std::uint64_t rounds, Read&& read) {
-  for (const std::string& good : material.good) {
-    EXPECT_NO_THROW(read(good)) << good.substr(0, 200);
-  }
-  const std::chrono::seconds longer(number_from("HEADROOM_FUZZ_SECONDS"));
-  const auto end = std::chrono::steady_clock::now() + longer;
-  std::uint64_t refused = 0, round = number_from("HEADROOM_FUZZ_FIRST");
-  const std::uint64_t first = round;
-  for (; round < first + rounds || std::chrono::steady_clock::now() < end; ++round) {
-    const std::string input = Mutator(material, round)();
+  if (const char* file = std::getenv("HEADROOM_FUZZ_INPUT")) {
+    std::ifstream bytes(file, std::ios::binary);
     try {
-      read(input);
-    } catch (const Error&) {
-      ++refused;
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << "round " << round << ": " << error.what();
+      read(std::string(std::istreambuf_iterator<char>(bytes), {}));
+    } catch (const Error& refusal) {
+      std::puts(refusal.what());
+    }
+    return;
+  }
+  const char* wish = std::getenv("HEADROOM_FUZZ_SECONDS");
+  const std::chrono::seconds longer(wish == nullptr ? 0 : std::strtoull(wish, nullptr, 10));
+  const auto end = std::chrono::steady_clock::now() + longer;
+  Campaign campaign(material, read);
+  for (std::uint64_t i = 0; i < rounds || std::chrono::steady_clock::now() < end; ++i) {
+    if (!campaign.round()) {
       return;
     }
   }
-  EXPECT_GT(refused, 0U);
+  EXPECT_GT(campaign.refused(), 0U);
   if (longer.count() > 0) {
-    std::printf("%llu inputs, %llu refused\n", static_cast<unsigned long long>(round - first),
-                static_cast<unsigned long long>(refused));
+    campaign.describe();
   }
 }
 

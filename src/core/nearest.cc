@@ -38,6 +38,11 @@ std::string nearest(std::string_view wrong, const std::vector<std::string>& cand
   std::size_t best = std::min(std::max<std::size_t>(2, wrong.size() / 3), wrong.size() / 2) + 1;
   std::string found;
   for (const std::string& candidate : candidates) {
+    const std::size_t longer = std::max(wrong.size(), candidate.size()),
+                      shorter = std::min(wrong.size(), candidate.size());
+    if (longer - shorter >= best) {
+      continue;
+    }
     const std::size_t distance = edit_distance(wrong, candidate);
     if (distance < best) {
       best = distance;

@@ -66,7 +66,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name)
 
 void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const {
   if (begin < 0 || count < 0 || begin > size_ || count > size_ - begin) {
-    fail("{}: tokens {} to {} were asked for, it holds {}", name_, begin, begin + count, size_);
+    fail("{}: {} tokens from {} on were asked for, it holds {}", name_, count, begin, size_);
   }
   const std::byte* from = tokens_->data.data() + static_cast<std::size_t>(begin) * size_of(tokens_->dtype);
   const auto limit = static_cast<std::uint32_t>(vocabulary_size_);
