@@ -46,6 +46,12 @@ class Arguments {
   bool given(std::size_t i) const { return values_.at(i).isTensor() && tensor(i).defined(); }
   bool flag(std::size_t i) const { return values_.at(i).toBool(); }
   std::int64_t integer(std::size_t i) const { return values_.at(i).toInt(); }
+  // Of all tensors of a list.
+  double numel_of_all(std::size_t i) const {
+    double sum = 0.0;
+    each_tensor(values_.at(i), [&](const at::Tensor& tensor) { sum += static_cast<double>(tensor.numel()); });
+    return sum;
+  }
   std::size_t count(std::size_t i) const {
     return values_.at(i).isTensorList() ? values_.at(i).toTensorVector().size() : 0;
   }
@@ -93,6 +99,10 @@ double products_of(const at::RecordFunction& function) {
       {"headroom::linear_fused_backward", [](const Arguments& a) { return 2.0 * linear_flops(a, 1); }},
       {"headroom::expert_linear_fused", [](const Arguments& a) { return expert_flops(a, 0); }},
       {"headroom::expert_linear_fused_backward", [](const Arguments& a) { return 2.0 * expert_flops(a, 1); }},
+      {"headroom::head_map_factors_fused",
+       [](const Arguments& a) {
+         return 2.0 * a.size(0, 0) * (a.numel_of_all(1) + a.numel_of_all(2) + a.numel_of_all(3));
+       }},
       {"headroom::linear_cross_entropy_fused",
        [](const Arguments& a) { return (a.flag(4) ? 6.0 : 2.0) * a.numel(0) * a.size(1, -1); }},
       {"headroom::attention_fused", [](const Arguments& a) { return attention_flops(a, 0, 18, /*backward=*/false); }},

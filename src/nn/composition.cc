@@ -147,8 +147,8 @@ Composition::Maps HeadMaps::maps(const at::Tensor& x, const at::Tensor& key_fact
   std::int64_t place = 0;
   const auto n = static_cast<std::int64_t>(stages().size());
   const auto share = [&](const at::Tensor& all) {
-    const std::int64_t width = all.size(2) / n;
-    return all.narrow(2, place * width, width);
+    const c10::SymInt width = all.sym_size(2) / n;
+    return all.narrow_symint(2, place * width, width);
   };
   const auto fill = [&](const std::optional<Stage>& stage, std::optional<ops::HeadMap>& map) {
     if (stage) {

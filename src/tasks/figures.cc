@@ -1,12 +1,27 @@
 #include "headroom/tasks/figures.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 
 #include "headroom/core/error.h"
 
 namespace headroom::tasks {
+
+FigureKind loss_kind(const std::string& token) {
+  return {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats a " + token, .decimals = 4};
+}
+
+FigureKind perplexity_kind(Shown shown, const std::string& words) {
+  return {.name = "perplexity", .metric = "validation_perplexity", .words = words, .unit = "", .shown = shown};
+}
+
+void add_perplexity(Figures& figures) {
+  if (const auto loss = figures.find("loss"); loss != figures.end()) {
+    figures["perplexity"] = std::exp(loss->second);
+  }
+}
 
 double figure(const Figures& figures, const std::string& name) {
   const auto found = figures.find(name);

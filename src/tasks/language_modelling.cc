@@ -1,7 +1,6 @@
 #include "headroom/tasks/language_modelling.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "text_batch.h"
 #include "text_data.h"
@@ -67,27 +66,22 @@ class LanguageModelling : public Task {
   std::string_view name() const override { return "language modelling"; }
 
   const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = {
-        {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats a token", .decimals = 4},
-        {.name = "perplexity",
-         .metric = "validation_perplexity",
-         .words = "perplexity",
-         .unit = "",
-         .shown = Shown::headline},
-        {.name = "bits_per_byte",
-         .metric = "bits_per_byte",
-         .words = "bits per byte",
-         .unit = "bits",
-         .shown = Shown::table,
-         .decimals = 4},
-        // Of the data's tokens, where the tokenizer lost some of the text.
-        {.name = "unknown_share",
-         .metric = "unknown_share",
-         .words = "share of unknown tokens",
-         .unit = "",
-         .better = Better::neither,
-         .decimals = 4,
-         .always = false}};
+    static const std::vector<FigureKind> kFigures = {loss_kind("token"),
+                                                     perplexity_kind(Shown::headline),
+                                                     {.name = "bits_per_byte",
+                                                      .metric = "bits_per_byte",
+                                                      .words = "bits per byte",
+                                                      .unit = "bits",
+                                                      .shown = Shown::table,
+                                                      .decimals = 4},
+                                                     // Of the data's tokens, where the tokenizer lost some of the text.
+                                                     {.name = "unknown_share",
+                                                      .metric = "unknown_share",
+                                                      .words = "share of unknown tokens",
+                                                      .unit = "",
+                                                      .better = Better::neither,
+                                                      .decimals = 4,
+                                                      .always = false}};
     return kFigures;
   }
 
@@ -96,11 +90,7 @@ class LanguageModelling : public Task {
            "byte count the bytes of that text, those of words that the tokenizer does not know at 8 bits each";
   }
 
-  void complete(Figures& figures) const override {
-    if (const auto loss = figures.find("loss"); loss != figures.end()) {
-      figures["perplexity"] = std::exp(loss->second);
-    }
-  }
+  void complete(Figures& figures) const override { add_perplexity(figures); }
 
   TaskData open(const config::Config& config, const std::filesystem::path& cache) const override {
     TextData text = open_text_data(config, cache);

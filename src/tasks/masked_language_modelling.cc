@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "headroom/config/special_tokens.h"
 #include "headroom/core/error.h"
@@ -193,27 +192,17 @@ class MaskedLanguageModelling : public Task {
   std::string_view name() const override { return "masked language modelling"; }
 
   const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = {
-        {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats a hidden token", .decimals = 4},
-        {.name = "perplexity",
-         .metric = "validation_perplexity",
-         .words = "perplexity of hidden tokens",
-         .unit = "",
-         .shown = Shown::headline}};
+    static const std::vector<FigureKind> kFigures = {loss_kind("hidden token"),
+                                                     perplexity_kind(Shown::headline, "perplexity of hidden tokens")};
     return kFigures;
   }
 
   std::string_view protocol() const override {
     return "perplexity is exp(cross-entropy a hidden token); 15% of the validation tokens are hidden, the same for "
-           "every "
-           "model";
+           "every model";
   }
 
-  void complete(Figures& figures) const override {
-    if (const auto loss = figures.find("loss"); loss != figures.end()) {
-      figures["perplexity"] = std::exp(loss->second);
-    }
-  }
+  void complete(Figures& figures) const override { add_perplexity(figures); }
 
   TaskData open(const config::Config& config, const std::filesystem::path& cache) const override {
     const TextData text = open_text_data(config, cache);

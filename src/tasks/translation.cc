@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <optional>
 
 #include "headroom/core/error.h"
@@ -190,40 +189,30 @@ class Translation : public Task {
   std::string_view name() const override { return "translation"; }
 
   const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = {
-        {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats a token", .decimals = 4},
-        {.name = "perplexity",
-         .metric = "validation_perplexity",
-         .words = "perplexity",
-         .unit = "",
-         .shown = Shown::table},
-        {.name = "bleu",
-         .metric = "validation_bleu",
-         .words = "BLEU",
-         .unit = "",
-         .better = Better::higher,
-         .shown = Shown::headline,
-         .decimals = 2},
-        {.name = "tokenised_bleu",
-         .metric = "validation_tokenised_bleu",
-         .words = "tokenised BLEU",
-         .unit = "",
-         .better = Better::higher,
-         .decimals = 2}};
+    static const std::vector<FigureKind> kFigures = {loss_kind("token"),
+                                                     perplexity_kind(Shown::table),
+                                                     {.name = "bleu",
+                                                      .metric = "validation_bleu",
+                                                      .words = "BLEU",
+                                                      .unit = "",
+                                                      .better = Better::higher,
+                                                      .shown = Shown::headline,
+                                                      .decimals = 2},
+                                                     {.name = "tokenised_bleu",
+                                                      .metric = "validation_tokenised_bleu",
+                                                      .words = "tokenised BLEU",
+                                                      .unit = "",
+                                                      .better = Better::higher,
+                                                      .decimals = 2}};
     return kFigures;
   }
 
   std::string_view protocol() const override {
     return "BLEU is sacreBLEU's of the whole validation data (13a tokens, cased), translated by beam search; "
-           "perplexity "
-           "is exp(cross-entropy a target token) without label smoothing";
+           "perplexity is exp(cross-entropy a target token) without label smoothing";
   }
 
-  void complete(Figures& figures) const override {
-    if (const auto loss = figures.find("loss"); loss != figures.end()) {
-      figures["perplexity"] = std::exp(loss->second);
-    }
-  }
+  void complete(Figures& figures) const override { add_perplexity(figures); }
 
   TaskData open(const config::Config& config, const fs::path& cache) const override {
     if (config.data.train.empty()) {

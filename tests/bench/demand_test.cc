@@ -8,6 +8,7 @@
 
 #include "headroom/ops/attention.h"
 #include "headroom/ops/expert_linear.h"
+#include "headroom/ops/head_map_factors.h"
 
 namespace headroom::bench {
 namespace demand_test {
@@ -96,6 +97,15 @@ TEST(Demand, ExpertsCountTheChosenOnes) {
                        Implementation::fused);
   });
   EXPECT_EQ(all.at("headroom::expert_linear_fused").flops, 2.0 * 2.0 * 6 * 2 * 3 * 8 * 5);
+}
+
+TEST(Demand, FactorsOfHeadMapsMultiplyEachWeightByEachRow) {
+  const auto rand = [](at::IntArrayRef shape) { return at::rand(shape); };
+  const ops::HeadMapWeights weights{.w1 = {rand({2, 5, 3}), rand({2, 5, 3})},
+                                    .w2 = {rand({2, 3, 2, 1, 4}), rand({2, 3, 2, 1, 4})},
+                                    .gate = {rand({5, 8}), rand({5, 8})}};
+  const auto all = demands([&] { ops::head_map_factors(rand({7, 5}), weights); });
+  EXPECT_EQ(all.at("headroom::head_map_factors_fused").flops, 2.0 * 7 * 2 * (2 * 5 * 3 + 2 * 3 * 2 * 4 + 5 * 8));
 }
 
 }  // namespace demand_test

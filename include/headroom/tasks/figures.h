@@ -29,6 +29,11 @@ struct FigureKind {
   bool always = true;  // null where there is none, rather than not mentioned
 };
 
+// What tasks that predict tokens have in common: the cross-entropy a `token` ("token", "hidden token"), and its
+// exponential, "perplexity".
+FigureKind loss_kind(const std::string& token);
+FigureKind perplexity_kind(Shown shown, const std::string& words = "perplexity");
+
 // By FigureKind::name.
 using Figures = std::map<std::string, double, std::less<>>;
 
@@ -36,6 +41,9 @@ using Figures = std::map<std::string, double, std::less<>>;
 double figure(const Figures& figures, const std::string& name);
 const FigureKind& headline(const std::vector<FigureKind>& kinds);
 std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds);  // the headline among them
+
+// "perplexity" from "loss", where there is one.
+void add_perplexity(Figures& figures);
 
 // "loss 5.0519, perplexity 156.322": in the order of `kinds`.
 std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds);

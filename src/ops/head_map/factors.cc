@@ -63,7 +63,8 @@ at::Tensor factors_by_products(const FactorInputs& in, Implementation implementa
   const at::Tensor all = linear(in.x, columns.size() == 1 ? columns[0] : at::cat(columns, 1), {}, implementation);
   const std::int64_t inner_columns = static_cast<std::int64_t>(in.weights.w1.size()) * inner_width;
   const at::Tensor inner = at::gelu(all.narrow(1, 0, inner_columns), in.weights.tanh_gelu ? "tanh" : "none");
-  const at::Tensor gates = all.narrow(1, inner_columns, all.size(1) - inner_columns).tanh();
+  const at::Tensor gates =
+      all.narrow(1, inner_columns, static_cast<std::int64_t>(in.weights.gate.size()) * z.gates).tanh();
   std::vector<at::Tensor> parts;
   for (std::int64_t stage = 0; stage < z.stages; ++stage) {
     if (!in.weights.w1.empty()) {
