@@ -79,18 +79,15 @@ at::Tensor factors_by_products(const FactorInputs& in, Implementation implementa
 }
 
 at::Tensor few_factors_meta(const FactorInputs& in) {
-  const at::Tensor& like = in.weights.w1.empty() ? in.weights.gate[0] : in.weights.w1[0];
   const FactorSizes z(in.weights);
-  return at::empty_symint({in.x.sym_size(0), z.stages * z.width()}, like.options());
+  return at::empty_symint({in.x.sym_size(0), z.stages * z.width()}, a_weight(in.weights).options());
 }
 
 at::Tensor factors_call(const Call<FactorInputs>& c) {
-  std::vector<at::Tensor> weights = c.in.weights.w1;
-  weights.insert(weights.end(), c.in.weights.w2.begin(), c.in.weights.w2.end());
-  weights.insert(weights.end(), c.in.weights.gate.begin(), c.in.weights.gate.end());
+  const std::vector<at::Tensor> all = slots(c.in);  // x, then the weights
   require_floating("head map factors", "x", {c.in.x});
-  if (!weights.empty()) {
-    require_floating("head map factors", "w1, w2 and gate", weights);
+  if (all.size() > 1) {
+    require_floating("head map factors", "w1, w2 and gate", at::TensorList(all).slice(1));
   }
   return head_map_factors(c.in.x, c.in.weights, implementation_named(c.implementation));
 }

@@ -26,6 +26,11 @@ struct FewFactors {
   };
 };
 
+// One of the weights, whose type is the result's.
+inline const at::Tensor& a_weight(const HeadMapWeights& w) {
+  return w.w1.empty() ? w.gate[0] : w.w1[0];
+}
+
 // The sizes of a call's weights.
 struct FactorSizes {
   std::int64_t stages, groups = 1, inner = 0, rank = 0, m = 0;  // C, I, R, m; without low-rank maps 0

@@ -104,20 +104,17 @@ at::Tensor few_factors(const FewFactors::Arguments& in) {
       }
     }
   });
-  return y.to(w1.empty() ? gate[0].scalar_type() : w1[0].scalar_type());
+  return y.to(a_weight(in.weights).scalar_type());
 }
 
 at::Tensor few_factors_cpu(const FewFactors::Arguments& in) {
-  const at::Tensor& like = in.weights.w1.empty() ? in.weights.gate[0] : in.weights.w1[0];
-  return like.scalar_type() == at::kFloat ? few_factors<float>(in) : few_factors<kernels::BFloat16>(in);
+  return a_weight(in.weights).scalar_type() == at::kFloat ? few_factors<float>(in) : few_factors<kernels::BFloat16>(in);
 }
 
 bool wants_gradient(const FewFactors::Arguments& in) {
-  const auto asks = [](const at::Tensor& t) { return t.requires_grad(); };
-  const HeadMapWeights& w = in.weights;
+  const std::vector<at::Tensor> all = slots(in);
   return at::GradMode::is_enabled() &&
-         (asks(in.x) || std::any_of(w.w1.begin(), w.w1.end(), asks) || std::any_of(w.w2.begin(), w.w2.end(), asks) ||
-          std::any_of(w.gate.begin(), w.gate.end(), asks));
+         std::any_of(all.begin(), all.end(), [](const at::Tensor& t) { return t.requires_grad(); });
 }
 
 std::string factors_refusal(const FewFactors::Arguments& in) {
@@ -128,7 +125,7 @@ std::string factors_refusal(const FewFactors::Arguments& in) {
   if (wants_gradient(in)) {
     return "a gradient is wanted";
   }
-  return float_refusal(in.weights.w1.empty() ? in.weights.gate[0] : in.weights.w1[0]);
+  return float_refusal(a_weight(in.weights));
 }
 
 at::Tensor run_few_factors(const FewFactors::Arguments& in) {
