@@ -31,4 +31,10 @@ void decide_vocabulary(Config& config, const GivenKeys& given) {
   }
 }
 
+void decide_context(ModelOptions& model, const GivenKeys& given) {
+  if (model.kind == ModelKind::vision && model.has_whole_patches() && !given.contains("model.context_length")) {
+    model.context_length = model.patches();
+  }
+}
+
 }  // namespace headroom::config::detail

@@ -161,6 +161,7 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
     config.given[set_key(config, assignment)] = detail::kOverride;
   }
   detail::decide_vocabulary(config, config.given);
+  detail::decide_context(config.model, config.given);
   Fields fields;
   describe(fields, config);
   make_all_absolute(fields.fields(), fields.tables());

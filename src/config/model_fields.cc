@@ -23,7 +23,8 @@ void describe(Fields& fields, ModelOptions& o) {
              "tokens that the embedding and the head know; not given: as many as the tokenizer has");
   fields.add("n_layers", o.n_layers, between(1, 65536), "blocks of attention and MLP");
   fields.add("d_model", o.d_model, between(1, 1 << 20), "width of the residual stream");
-  fields.add("context_length", o.context_length, between(1, 1 << 24), "tokens of one sequence or chunk, T");
+  fields.add("context_length", o.context_length, between(1, 1 << 24),
+             "tokens of one sequence or chunk, T; vision: the patches of a picture, which need not be given");
   fields.add("memory_length", o.memory_length, between(0, 1 << 24),
              "tokens of the chunk before that layers still see (Transformer-XL); 0 or context_length");
   fields.add("arrangement", o.arrangement, "attention then MLP, or both from one norm (parallel)");
@@ -56,7 +57,7 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("paired", o.paired, "classifier: an example is two sequences that are compared");
   fields.add("image_size", o.image_size, between(0, 1 << 16), "vision: pixels of a picture's side");
   fields.add("patch_size", o.patch_size, between(0, 1 << 16),
-             "vision: pixels of a patch's side; each patch is a token, context_length of them");
+             "vision: pixels of a patch's side; each patch is a token");
   fields.add("image_channels", o.image_channels, between(1, 1024), "vision: numbers of a pixel");
   fields.table("attention", o.attention, "every attention layer");
   fields.table("mlp", o.mlp, "the MLP after every attention layer");

@@ -163,7 +163,9 @@ void make_absolute(const Field& field, const std::filesystem::path& folder) {
 Config parse_config(std::string_view text, std::string_view origin) {
   Config config;
   detail::read_onto(config, detail::parse_toml(text, origin), origin, {});
-  detail::decide_vocabulary(config, std::exchange(config.given, {}));
+  const GivenKeys given = std::exchange(config.given, {});
+  detail::decide_vocabulary(config, given);
+  detail::decide_context(config.model, given);
   return config;
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "assign.h"
+#include "given.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
@@ -99,6 +100,9 @@ std::string set_key(Config& config, std::string_view assignment, std::string_vie
     detail::assign(field, bare_list(text), place, key);
   } else {
     detail::assign(field, toml::value<std::string>(std::string(text)), place, key);
+  }
+  if (key != "model.context_length") {
+    detail::decide_context(config.model, config.given);
   }
   return key;
 }

@@ -203,11 +203,17 @@ TEST(Check, WhatBelongsToOtherKinds) {
             "x: model.patch_size: must divide image_size = 32, got 0");
   EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 5"),
             "x: model.patch_size: must divide image_size = 32, got 5");
-  EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 8"),
+  const std::string patches = vision + "n_classes = 2\nimage_size = 32\npatch_size = 8\n";
+  EXPECT_EQ(complaint(patches + "context_length = 128"),
             "x: model.context_length: must be 16, the patches of a picture, got 128");
-  EXPECT_EQ(complaint(vision + "vocabulary_size = 1\nn_classes = 2\nimage_size = 32\npatch_size = 8\n"
-                               "context_length = 16"),
-            "no error");
+  EXPECT_EQ(complaint(patches + "context_length = 16"), "no error");
+  EXPECT_EQ(complaint(patches), "no error");
+  Config derived = parse_config(patches, "x");
+  EXPECT_EQ(derived.model.context_length, 16);
+  set_key(derived, "model.patch_size=4");
+  EXPECT_EQ(derived.model.context_length, 64);
+  set_key(derived, "model.context_length=63");
+  EXPECT_EQ(derived.model.context_length, 63);
 }
 
 TEST(Check, AdaptiveCutoffs) {
