@@ -8,6 +8,7 @@
 #include <map>
 
 #include "demand.h"
+#include "headroom/config/config.h"
 #include "timing.h"
 #include "worker.h"
 
@@ -99,32 +100,37 @@ std::vector<Row> profile_of(const std::string& name, const Work& work, std::int6
   return rows;
 }
 
+std::vector<WorkerSpec> models_of_papers() {
+  return {{.recipe = "switchhead/wt103_47m_dense_h10", .batch = 8},
+          {.recipe = "switchhead/wt103_47m", .batch = 8},
+          {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode"},
+          {.recipe = "dcmha/405m_transformer_pp", .set = four_layers(), .work = "decode"},
+          {.recipe = "dcmha/405m_dcformer_pp", .set = four_layers(), .work = "decode"}};
+}
+
+// Rows that a micro-batch of a run has; of whole length where a batch is so many tokens.
+std::int64_t rows_of_batch(const config::Config& config) {
+  const std::int64_t rows = config.train.batch_size / config.train.accumulate,
+                     tokens = config.train.batch_tokens / config.model.context_length;
+  return tokens > 0 ? std::min(rows, tokens) : rows;
+}
+
 }  // namespace
 
 std::vector<Row> profile(const BenchOptions& options) {
   profiled = at::Device(options.device);
+  std::vector<WorkerSpec> specs;
+  for (const std::string& config : options.configs) {
+    specs.push_back({.recipe = config, .batch = rows_of_batch(config::load_config(config))});
+  }
+  if (specs.empty()) {
+    specs = models_of_papers();
+  }
   const Limits limits = machine_limits(options);
   std::vector<Row> rows;
-  for (const WorkerSpec& spec : std::vector<WorkerSpec>{
-           {.recipe = "switchhead/wt103_47m_dense_h10",
-         .batch = 8,
-         .precision = options.precision,
-         .device = options.device},
-           {.recipe = "switchhead/wt103_47m", .batch = 8, .precision = options.precision, .device = options.device},
-           {.recipe = "switchhead/wt103_47m_dense_h10",
-           .work = "decode",
-           .precision = options.precision,
-           .device = options.device},
-           {.recipe = "dcmha/405m_transformer_pp",
-           .set = four_layers(),
-           .work = "decode",
-           .precision = options.precision,
-           .device = options.device},
-           {.recipe = "dcmha/405m_dcformer_pp",
-           .set = four_layers(),
-           .work = "decode",
-           .precision = options.precision,
-           .device = options.device}}) {
+  for (WorkerSpec& spec : specs) {
+    spec.precision = options.precision;
+    spec.device = options.device;
     const bool decode = spec.work == "decode";
     const std::string name =
         decode ? spec.recipe + ", a token" : fmt::format("{} B{}, a step", spec.recipe, spec.batch);

@@ -240,6 +240,15 @@ def test_a_golden_case_beyond_its_limit_is_status_1(headroom, tmp_path):
     assert headroom("golden", tmp_path, status=1).stdout.splitlines()[-1] == "0 passed, 1 failed"
 
 
+def test_bench_profiles_the_step_of_a_config(headroom, tiny):
+    step, *operators = headroom.json("bench", "profile", "--config", tiny, "--repeats", "1", "--threads", "1")
+    assert step["name"] == f"{tiny} B4, a step" and step["seconds"] > 0
+    assert 0 < sum(row["seconds"] for row in operators) <= step["seconds"]
+    assert any("_backward" in row["name"] for row in operators)
+    assert "of `bench profile` alone, got attention" in headroom.refusal("bench", "attention", "--config", tiny)
+    assert "neither a file nor a recipe" in headroom.refusal("bench", "profile", "--config", tiny.parent / "missing.toml")
+
+
 def test_doctor(headroom):
     document = headroom.json("doctor")
     assert {"headroom", "torch", "cpu", "cpu_features", "physical_cores", "threads", "devices", "precision_auto", "cache",

@@ -89,6 +89,7 @@ struct Bench {
   std::string precision = "fp32", device = "auto";
   bool list = false;
   std::string plots;  // a folder for drawings; empty: none
+  std::vector<std::string> configs;
   std::string serve;  // not empty: this process is the worker of another's benchmark
 };
 

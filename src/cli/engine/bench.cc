@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/system.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
@@ -33,11 +34,19 @@ int run(const Bench& command, const EngineRequest& request) {
       misuse("bench: {}: no such benchmark; there are {}", name, fmt::join(known, ", "));
     }
   }
+  if (!command.configs.empty() && command.names != std::vector<std::string>{"profile"}) {
+    misuse("bench: --config: is of `bench profile` alone, got {}",
+           command.names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(command.names, ", ")));
+  }
+  for (const std::string& config : command.configs) {
+    config::load_config(config);  // refused before anything is printed
+  }
   const bench::BenchOptions options{.repeats = command.repeats,
                                     .threads = request.threads,
                                     .precision = command.precision,
                                     .device = train::resolve(command.device).str(),
-                                    .plots = command.plots};
+                                    .plots = command.plots,
+                                    .configs = command.configs};
   request.output.text(fmt::format("{}, {} threads, {} vectors, tiles by {}\n\n", cpu_name(),
                                   options.threads > 0 ? options.threads : physical_cores(),
                                   kernels::softmax_rows_target(), kernels::tile_product_target()));

@@ -42,6 +42,8 @@ void add_bench(Program& program) {
                   "headroom bench attention step", [&program, options] { return program.engine(*options); });
   command.add_option("NAME", options->names, "benchmarks (default: all)")->type_name("");
   command.add_option("--plots", options->plots, "draw what has a shape into this folder (scaling)")->type_name("DIR");
+  command.add_option("--config", options->configs, "profile: of a training step of this TOML file or recipe")
+      ->type_name("CONFIG");
   command.add_option("--serve", options->serve)->group("");
   command.add_flag("--list", options->list, "say what there is");
   command.add_option("--repeats", options->repeats, "timed runs; the median counts")
