@@ -4,23 +4,13 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
-#include "headroom/core/system.h"
+#include "headroom/kernels/cpu/bfloat16.h"
 
 namespace headroom::ops {
 
-// Whether the CPU multiplies bfloat16 faster than float32: with AMX or AVX-512 BF16 instructions, unless
-// HEADROOM_BFLOAT16=float says not to use them, or HEADROOM_BFLOAT16=pairs to multiply bfloat16 anyway.
-inline bool multiplies_bfloat16() {
-  static const bool kDoes = [] {
-    const char* wish = std::getenv("HEADROOM_BFLOAT16");
-    return wish != nullptr ? std::string_view(wish) == "pairs" : cpu_has("amx_bf16") || cpu_has("avx512_bf16");
-  }();
-  return kDoes;
-}
+using kernels::multiplies_bfloat16;
 
 // Empty for float32 and bfloat16.
 inline std::string float_refusal(const at::Tensor& t) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 
 #include "headroom/kernels/cpu/softmax_rows.h"
@@ -138,6 +139,71 @@ TEST(TileProduct, EqualsTheLibraryProduct) {
     }
   });
   tile_product_done();
+}
+
+// Filled with NaN, which shows where an operand is not.
+std::vector<BFloat16> room_for(std::int64_t n) {
+  return std::vector<BFloat16>(static_cast<std::size_t>(n), BFloat16(std::numeric_limits<float>::quiet_NaN()));
+}
+
+void expect_pairs_product(std::int64_t m, std::int64_t n, std::int64_t k, bool add) {
+  const std::int64_t sum = sum_length(k);
+  const at::Tensor a = at::randn({m, k + 1}), b = at::randn({k, n + 3}).to(at::kBFloat16), c = at::randn({m, n + 1});
+  std::vector<BFloat16> left = room_for(m * sum), right = room_for(sum * n), other = room_for(sum * n);
+  round_rows({a.const_data_ptr<float>(), k + 1}, m, k, left.data());
+  pair_rows({b.const_data_ptr<BFloat16>(), n + 3}, k, n, right.data());
+  const at::Tensor columns = b.t().contiguous();
+  pair_columns({columns.const_data_ptr<BFloat16>(), k}, k, n, other.data());
+  const std::size_t bytes = right.size() * sizeof(BFloat16);
+  EXPECT_EQ(std::memcmp(right.data(), other.data(), bytes), 0) << "pair_columns, k " << k << " n " << n;
+  const at::Tensor numbers = b.to(at::kFloat);
+  pair_rounded_rows({numbers.const_data_ptr<float>(), n + 3}, k, n, {other.data(), n});
+  EXPECT_EQ(std::memcmp(right.data(), other.data(), bytes), 0) << "pair_rounded_rows, k " << k << " n " << n;
+  const at::Tensor product = a.narrow(1, 0, k).to(at::kBFloat16).to(at::kDouble).mm(b.narrow(1, 0, n).to(at::kDouble));
+  const at::Tensor expected = add ? product + c.narrow(1, 0, n) : product, beyond = c.select(1, n).clone();
+  tile_product({m, n, sum, sum, n, n + 1, add}, left.data(), right.data(), c.mutable_data_ptr<float>());
+  EXPECT_LE((c.narrow(1, 0, n) - expected).abs().max().item<double>(), 1e-6 * static_cast<double>(k + 3))
+      << m << "x" << n << "x" << k;
+  EXPECT_TRUE(at::equal(c.select(1, n), beyond)) << "column beyond was written";
+}
+
+TEST(TileProduct, OfPairsEqualsTheProductOfRoundedNumbers) {
+  at::manual_seed(4);
+  on_every_target([&] {
+    for (const std::int64_t m : {1, 3, 16, 37, 64}) {
+      for (const std::int64_t n : {1, 15, 16, 17, 76, 156}) {
+        for (const std::int64_t k : {1, 2, 14, 32, 33, 41, 76, 96, 205, 412}) {
+          expect_pairs_product(m, n, k, (m + n + k) % 2 == 0);
+        }
+      }
+    }
+  });
+  tile_product_done();
+}
+
+TEST(TileProduct, RowsTurnIntoColumnsOfPairs) {
+  at::manual_seed(5);
+  on_every_target([&] {
+    for (const std::int64_t rows : {1, 2, 17, 33, 80, 255}) {
+      for (const std::int64_t columns : {1, 7, 16, 76}) {
+        const at::Tensor from = at::randn({rows, columns + 1}).to(at::kBFloat16);
+        const std::int64_t sum = sum_length(rows);
+        std::vector<BFloat16> to = room_for(sum * columns), work = room_for(sum * columns);
+        transpose({from.const_data_ptr<BFloat16>(), columns + 1}, rows, columns, to.data(), work.data());
+        const at::Tensor got = at::from_blob(to.data(), {columns, sum}, at::kBFloat16);
+        EXPECT_TRUE(at::equal(got.narrow(1, 0, rows), from.narrow(1, 0, columns).t())) << rows << "x" << columns;
+        EXPECT_EQ(got.narrow(1, rows, sum - rows).abs().sum().item<float>(), 0.0F) << rows << "x" << columns;
+      }
+    }
+  });
+}
+
+TEST(TileProduct, SumsOfNothingAreZero) {
+  for (const bool add : {false, true}) {
+    std::vector<float> c(6, 2.0F);
+    tile_product({2, 2, 0, 1, 2, 3, add}, c.data(), c.data(), c.data());
+    EXPECT_EQ(c, (add ? std::vector<float>(6, 2.0F) : std::vector<float>{0, 0, 2, 0, 0, 2}));
+  }
 }
 
 }  // namespace rows_test

@@ -140,6 +140,18 @@ TEST(Attention, RowsWithoutAVisibleKeyGiveZeroAndNoGradient) {
   }
 }
 
+TEST(Attention, WithoutAnyKeyGivesZeroAndNoGradient) {
+  at::manual_seed(5);
+  for (const std::int64_t queries : {3, 8, 70}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+      const Sizes s{1, 2, 2, queries, 0, 16, false, 0, false};
+      const auto result = evaluate([&](const auto& x) { return attention(make(s, x)); }, inputs(s, type, false));
+      EXPECT_EQ(result.value.abs().max().item<double>(), 0.0) << queries << type;
+      EXPECT_EQ(result.gradients[0].abs().max().item<double>(), 0.0) << queries << type;
+    }
+  }
+}
+
 TEST(Attention, ExtremeScoresStayFinite) {
   const Sizes s{1, 1, 1, 3, 3, 2, true, 0, false};
   auto in = inputs(s, at::kFloat, false);

@@ -126,7 +126,10 @@ TEST(Bfloat16, ExpertLinear) {
     const at::Tensor index = at::rand({s.n, s.heads, s.experts}).argsort(std::int64_t{-1}).narrow(-1, 0, s.choices) +
                              (at::arange(s.heads) * s.experts).view({1, s.heads, 1});
     const std::vector<std::int64_t> by_row = {s.n, s.d_in}, by_head = {s.n, s.heads, s.d_in};
-    Tensors inputs = {bfloat(s.per_head ? by_head : by_row), bfloat({s.heads * s.experts, s.d_in, s.d_out})};
+    // The bank begins in the middle of a 32-bit word.
+    const at::Tensor numbers = bfloat({1 + s.heads * s.experts * s.d_in * s.d_out});
+    Tensors inputs = {bfloat(s.per_head ? by_head : by_row),
+                      numbers.narrow(0, 1, numbers.numel() - 1).view({s.heads * s.experts, s.d_in, s.d_out})};
     if (s.weighted) {
       inputs.push_back(at::rand({s.n, s.heads, s.choices}));
     }

@@ -1,6 +1,11 @@
 #include "headroom/kernels/cpu/bfloat16.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "headroom/core/system.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/bfloat16.cc"
@@ -75,7 +80,28 @@ float* words(BFloat16* pairs) {
   return reinterpret_cast<float*>(pairs);
 }
 
+std::string_view wished_for() {
+  const char* wish = std::getenv("HEADROOM_BFLOAT16");
+  return wish == nullptr ? "" : wish;
+}
+
+bool multiplies_tiles() {
+  static const bool kDoes = wished_for().empty() ? cpu_has("amx_bf16") : wished_for() == "tiles";
+  return kDoes;
+}
+
 }  // namespace
+
+bool multiplies_bfloat16() {
+  static const bool kDoes =
+      multiplies_tiles() || (wished_for().empty() ? cpu_has("avx512_bf16") : wished_for() == "pairs");
+  return kDoes;
+}
+
+std::int64_t sum_length(std::int64_t k) {
+  constexpr std::int64_t kTile = 32;
+  return k > kTile && multiplies_tiles() ? (k + kTile - 1) / kTile * kTile : even(k);
+}
 
 void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to) {
   for (std::int64_t i = 0; i + 1 < k; i += 2) {
@@ -89,6 +115,7 @@ void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFl
       to[(k - 1) * n + 2 * j + 1] = 0.0F;
     }
   }
+  std::fill(to + even(k) * n, to + sum_length(k) * n, BFloat16(0.0F));
 }
 
 void pair_rounded_rows(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
@@ -96,6 +123,9 @@ void pair_rounded_rows(Strided<const float> from, std::int64_t k, std::int64_t n
     const float* row = from.data + i * from.stride;
     HWY_DYNAMIC_DISPATCH(PairTwoRoundedRows)
     (row, i + 1 < k ? row + from.stride : nullptr, n, to.data + i * to.stride);
+  }
+  for (std::int64_t i = even(k); i < sum_length(k); i += 2) {
+    std::fill_n(to.data + i * to.stride, 2 * n, BFloat16(0.0F));
   }
 }
 
@@ -111,26 +141,26 @@ void round_numbers(const float* from, std::int64_t n, BFloat16* to) {
 }
 
 void round_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to) {
-  const std::int64_t width = even(k);
+  const std::int64_t width = sum_length(k);
   for (std::int64_t i = 0; i < m; ++i) {
     HWY_DYNAMIC_DISPATCH(Round)(from.data + i * from.stride, k, to + i * width);
     std::fill(to + i * width + k, to + (i + 1) * width, BFloat16(0.0F));
   }
 }
 
-void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to, BFloat16* work) {
-  const std::int64_t width = even(k);
+void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to) {
+  const std::int64_t width = sum_length(k);
   const bool whole = k == width && from.stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(from.data) % 4 == 0;
+  std::vector<BFloat16> filled(whole ? 0 : static_cast<std::size_t>(n * width));
   for (std::int64_t j = 0; j < n && !whole; ++j) {
-    std::copy_n(from.data + j * from.stride, k, work + j * width);
-    std::fill_n(work + j * width + k, width - k, BFloat16(0.0F));
+    std::copy_n(from.data + j * from.stride, k, &filled[j * width]);
   }
-  place_pairs(whole ? from : Strided<const BFloat16>{work, width}, n, width, to, n);
+  place_pairs(whole ? from : Strided<const BFloat16>{filled.data(), width}, n, width, to, n);
 }
 
 void transpose(Strided<const BFloat16> from, std::int64_t rows, std::int64_t columns, BFloat16* to, BFloat16* work) {
   pair_rows(from, rows, columns, work);
-  const std::int64_t pairs = even(rows) / 2;
+  const std::int64_t pairs = sum_length(rows) / 2;
   transpose(Strided<const float>{words(work), columns}, pairs, columns, {words(to), pairs});
 }
 

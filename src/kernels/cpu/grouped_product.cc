@@ -72,7 +72,8 @@ HWY_EXPORT(ScaleHalf);
 
 namespace {
 
-constexpr std::int64_t kOuterRows = 256;  // rows whose outer products are summed before the sum goes back to memory
+// Rows whose outer products are summed before the sum goes back to memory: room for any sum_length() of fewer.
+constexpr std::int64_t kOuterRows = 256;
 
 template <class T>
 constexpr bool kPaired = std::is_same_v<T, BFloat16>;
@@ -80,7 +81,7 @@ constexpr bool kPaired = std::is_same_v<T, BFloat16>;
 // A row's room in a left operand.
 template <class T>
 std::int64_t row_length(std::int64_t k) {
-  return kPaired<T> ? even(k) : k;
+  return kPaired<T> ? sum_length(k) : k;
 }
 
 template <class T>
@@ -132,7 +133,7 @@ void hand_over(const float* sums, std::int64_t n, BFloat16* to) {
 }
 
 // Gathered rows [count, m] to a left operand [m, count] and the others to a right one [count, n]. `spare`: room for
-// both, rows filled up to an even number.
+// both, rows filled up to sum_length(count).
 void to_operands(Strided<float> rows, Strided<float> others, std::int64_t count, float* columns, float*& right,
                  float* /*spare*/) {
   transpose({rows.data, rows.stride}, count, rows.stride, {columns, count});

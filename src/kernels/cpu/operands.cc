@@ -19,7 +19,7 @@ void multiply(const TileSize& size, const Left& a, const Right& b, Strided<float
   if (a.half == nullptr) {
     tile_product({m, n, k, a.stride, b.stride, c.stride, add}, a.single, b.single, c.data);
   } else {
-    tile_product({m, n, even(k), a.stride, b.stride, c.stride, add}, a.half, b.half, c.data);
+    tile_product({m, n, sum_length(k), a.stride, b.stride, c.stride, add}, a.half, b.half, c.data);
   }
 }
 
@@ -27,7 +27,7 @@ KeptOperands::KeptOperands(bool half, std::int64_t matrices, std::int64_t k, std
     : half_(half),
       k_(k),
       n_(n),
-      room_((half ? even(k) : k) * n),
+      room_((half ? sum_length(k) : k) * n),
       data_(half ? matrices * room_ / 2 : matrices * room_) {}
 
 void KeptOperands::set_columns(std::int64_t i, Strided<const float> from, std::int64_t rows) {
@@ -39,9 +39,9 @@ void KeptOperands::set_columns(std::int64_t i, Strided<const float> from, std::i
     }
     return;
   }
-  BFloat16* rounded = halves_in(rounded_, rows * even(k_));
+  BFloat16* rounded = halves_in(rounded_, rows * sum_length(k_));
   round_rows(from, rows, k_, rounded);
-  place_pairs({rounded, even(k_)}, rows, even(k_), halves(i), n_);
+  place_pairs({rounded, sum_length(k_)}, rows, sum_length(k_), halves(i), n_);
 }
 
 void KeptOperands::set_rows(std::int64_t i, Strided<const float> from, std::int64_t rows, std::int64_t columns) {
@@ -66,9 +66,9 @@ Left PassingOperands::left(Strided<const float> rows, std::int64_t m, std::int64
   if (!half_) {
     return {rows.data, nullptr, rows.stride};
   }
-  BFloat16* to = halves_in(left_, m * even(k));
+  BFloat16* to = halves_in(left_, m * sum_length(k));
   round_rows(rows, m, k, to);
-  return {nullptr, to, even(k)};
+  return {nullptr, to, sum_length(k)};
 }
 
 Left PassingOperands::left_columns(Strided<const float> from, std::int64_t k, std::int64_t m) {
@@ -81,7 +81,7 @@ Right PassingOperands::right(Strided<const float> rows, std::int64_t k, std::int
   if (!half_) {
     return {rows.data, nullptr, rows.stride};
   }
-  BFloat16* to = halves_in(right_, even(k) * n);
+  BFloat16* to = halves_in(right_, sum_length(k) * n);
   pair_rounded_rows(rows, k, n, {to, n});
   return {nullptr, to, n};
 }

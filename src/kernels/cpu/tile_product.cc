@@ -119,6 +119,14 @@ bool pairs_use_micro_kernels() {
   return kUse;
 }
 
+// Micro-kernels refuse what has no numbers: a sum of none is 0.
+bool is_empty(const TileProduct& s, float* c) {
+  for (std::int64_t i = 0; s.k == 0 && !s.add && i < s.m; ++i) {
+    std::fill_n(c + i * s.ldc, s.n, 0.0F);
+  }
+  return s.m == 0 || s.n == 0 || s.k == 0;
+}
+
 }  // namespace
 
 bool tile_product_uses_micro_kernels() {
@@ -131,7 +139,7 @@ const char* tile_product_target() {
 }
 
 void tile_product(const TileProduct& s, const float* a, const float* b, float* c) {
-  if (s.m == 0 || s.n == 0) {
+  if (is_empty(s, c)) {
     return;
   }
   if (tile_product_uses_micro_kernels()) {
@@ -142,7 +150,7 @@ void tile_product(const TileProduct& s, const float* a, const float* b, float* c
 }
 
 void tile_product(const TileProduct& s, const BFloat16* a, const BFloat16* b, float* c) {
-  if (s.m == 0 || s.n == 0) {
+  if (is_empty(s, c)) {
     return;
   }
   if (pairs_use_micro_kernels()) {

@@ -86,7 +86,7 @@ Operands<T> operands(const at::Tensor& bank, bool transposed, bool few) {
   if (few || (!kPaired && !transposed)) {
     return {transposed ? bank.transpose(1, 2).contiguous() : bank, k, n, few};
   }
-  const std::int64_t size = (kPaired ? kernels::even(k) : k) * n;
+  const std::int64_t size = (kPaired ? kernels::sum_length(k) : k) * n;
   Operands<T> result{at::empty({bank.size(0), size}, bank.options()), k, n, few};
   const T* from = bank.const_data_ptr<T>();
   T* to = result.numbers.template mutable_data_ptr<T>();
@@ -95,8 +95,7 @@ Operands<T> operands(const at::Tensor& bank, bool transposed, bool few) {
     if constexpr (!kPaired) {
       kernels::transpose(matrix, rows, columns, {to + x * size, rows});
     } else if (transposed) {
-      std::vector<T> work(k % 2 == 1 ? static_cast<std::size_t>(size) : 0);
-      kernels::pair_columns(matrix, k, n, to + x * size, work.data());
+      kernels::pair_columns(matrix, k, n, to + x * size);
     } else {
       kernels::pair_rows(matrix, k, n, to + x * size);
     }

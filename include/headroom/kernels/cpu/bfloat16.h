@@ -1,8 +1,8 @@
 // bfloat16 numbers, and the order in which products read them.
 //
 // Instructions that multiply bfloat16 take two numbers of a sum at a time, so that a product's right operand [k, n]
-// lies in pairs of rows: [ceil(k / 2), n, 2], the last pair filled up with zeros. Its left operand lies by rows, each
-// of even(k) numbers.
+// lies in pairs of rows: [K / 2, n, 2] with K = sum_length(k), zero beyond row k. Its left operand lies by rows of K
+// numbers.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -19,11 +19,20 @@ constexpr std::int64_t even(std::int64_t k) {
   return (k + 1) / 2 * 2;
 }
 
+// Whether the CPU multiplies bfloat16 faster than float32: with AMX or AVX-512 BF16 instructions. HEADROOM_BFLOAT16
+// decides instead where it is "float" (no), "pairs" (yes) or "tiles" (yes, with operands as for AMX).
+bool multiplies_bfloat16();
+
+// How many numbers operands have for a sum of k: an even number, and with AMX, if they are more than 32, a multiple of
+// 32. oneDNN's micro-kernels for AMX take a sum in steps of the largest even number that divides it, 32 at most: 103
+// steps for a sum of 412, 13 for 416.
+std::int64_t sum_length(std::int64_t k);
+
 // Rows [k, n] to pairs of rows.
 void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to);
 
-// The same from the transposed matrix [n, k]. `work`: room for n * even(k) numbers.
-void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to, BFloat16* work);
+// The same from the transposed matrix [n, k].
+void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to);
 
 // Rows [k, n] of float32, rounded, to pairs of rows to.stride pairs apart.
 void pair_rounded_rows(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
@@ -33,11 +42,11 @@ void place_pairs(Strided<const BFloat16> from, std::int64_t rows, std::int64_t k
 
 void round_numbers(const float* from, std::int64_t n, BFloat16* to);
 
-// Rows [m, k] of float32, rounded, to [m, even(k)].
+// Rows [m, k] of float32, rounded, to [m, sum_length(k)].
 void round_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to);
 
-// to[c][i] = from[i][c] for i in [0, rows), c in [0, columns), 0 for the one that makes rows even; to [columns,
-// even(rows)]. `work`: room for even(rows) * columns numbers.
+// to[c][i] = from[i][c] for i in [0, rows), c in [0, columns), 0 beyond; to [columns, sum_length(rows)]. `work`: room
+// for as many numbers.
 void transpose(Strided<const BFloat16> from, std::int64_t rows, std::int64_t columns, BFloat16* to, BFloat16* work);
 
 }  // namespace headroom::kernels

@@ -21,7 +21,7 @@ void tile_product(const TileProduct& shape, const BFloat16* a, const BFloat16* b
 // Gives back the hardware state that tile_product() may hold; once at the end of each thread's share of work.
 void tile_product_done();
 
-// False on CPUs without AVX-512 or where HEADROOM_TILE_PRODUCT=portable asks for the vector loops.
+// False where torch has no micro-kernels for the CPU, or HEADROOM_TILE_PRODUCT=portable asks for the vector loops.
 bool tile_product_uses_micro_kernels();
 
 // Which of the two, in words: "micro-kernels" or "vector loops".
