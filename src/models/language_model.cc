@@ -141,7 +141,7 @@ TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& tar
     const at::Tensor log_p = logits.to(at::promote_types(logits.scalar_type(), at::kFloat)).log_softmax(-1);
     const at::Tensor right = log_p.gather(1, all.index_select(0, now).unsqueeze(1)).squeeze(1);
     scores.log_probability.narrow(0, begin, count).copy_(right);
-    scores.likeliest.narrow(0, begin, count).copy_(right.ge(log_p.amax(1)));
+    scores.likeliest.narrow(0, begin, count).copy_(log_p.ge(right.unsqueeze(1)).sum(1).eq(1));
   }
   return scores;
 }

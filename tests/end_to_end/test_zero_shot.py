@@ -171,6 +171,7 @@ def test_composition_of_generated_rows(headroom, tmp_path):
     trained = headroom.json("train", config, "--out", tmp_path / "run", "--quiet")
     document = headroom.json("evaluate", tmp_path / "run", "--task", "composition", "--quiet")
     assert document["questions"] == 60
+    assert document["accuracy"] == trained["validation_accuracy"]
     assert document["perplexity"] > 1
     assert sum(block["answers"] for block in document["blocks"].values()) == 60
     of_answers = sum(math.log(block["perplexity"]) * block["answers"] for block in document["blocks"].values()) / 60

@@ -173,27 +173,39 @@ TEST_F(ZeroShot, LambadaIsGreedy) {
             std::string::npos);
 }
 
-TEST_F(ZeroShot, MultipleChoiceRawAndPerByte) {
+TEST(Score, ATieIsNoWin) {
+  models::LanguageModel model(model_options(0), 5);
+  for (const nn::Parameter& p : model.parameters().all()) {
+    p.tensor.detach().zero_();  // all tokens are alike
+  }
+  const auto tokenizer = tiny::bytes_tokenizer();
+  const Scores scores = score(model, {to_sequence(*tokenizer, "the head", " rests", "test")}, {}, "test");
+  EXPECT_FALSE(scores.spans[0][0].likeliest);
+}
+
+TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
   const std::string rows =
-      "{\"query\": \"Question: who rests?\", \"choices\": [\"head\", \"the room\", \"token\"], \"gold\": 1}\n"
+      "{\"query\": \"Question: who rests?\", \"choices\": [\"h\u00e9\u00e9\u00e9d\", \"the room\", \"token\"], "
+      "\"gold\": 1}\n"
       "{\"context_options\": [\"the head\", \"the room\"], \"continuation\": \"attends.\", \"gold\": 0}\n"
       "{\"query\": \"every token\", \"choices\": [\"rests\", \"attends twice\"], \"gold\": 0}\n";
   const std::vector<std::vector<std::pair<std::string, std::string>>> texts = {
-      {{"Question: who rests?\nAnswer:", " head"},
+      {{"Question: who rests?\nAnswer:", " h\u00e9\u00e9\u00e9d"},
        {"Question: who rests?\nAnswer:", " the room"},
        {"Question: who rests?\nAnswer:", " token"}},
       {{"the head", " attends."}, {"the room", " attends."}},
       {{"every token", " rests"}, {"every token", " attends twice"}}};
   int raw = 0, normalised = 0;
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    std::vector<double> sums, bytes;
+    std::vector<double> sums, characters;
     for (const auto& [context, answer] : texts[i]) {
+      const std::size_t twice = answer.find("\u00e9") == std::string::npos ? 0 : 3;  // bytes of two that are one
       sums.push_back(sum(context, answer));
-      bytes.push_back(sums.back() / static_cast<double>(answer.size() - 1));
+      characters.push_back(sums.back() / static_cast<double>(answer.size() - 1 - twice));
     }
     const auto gold = i == 0 ? 1 : 0;
     raw += std::max_element(sums.begin(), sums.end()) - sums.begin() == gold;
-    normalised += std::max_element(bytes.begin(), bytes.end()) - bytes.begin() == gold;
+    normalised += std::max_element(characters.begin(), characters.end()) - characters.begin() == gold;
   }
   const ZeroShotResult result = run("piqa", "piqa.jsonl", rows);
   EXPECT_EQ(result.subsets.at("").right, raw);

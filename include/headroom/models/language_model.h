@@ -19,7 +19,7 @@ struct DecodeState;
 // What a model makes of given tokens, of N places.
 struct TokenScores {
   at::Tensor log_probability;  // [N] float64, in nats
-  at::Tensor likeliest;        // [N] bool: no other token is likelier
+  at::Tensor likeliest;        // [N] bool: every other token is less likely
 };
 
 // Its memory holds the inputs of each layer during the previous chunk, [B, M, d].

@@ -25,7 +25,7 @@ struct Sequence {
 struct SpanScore {
   double log_probability = 0.0;  // sum over its tokens, in nats
   std::int64_t tokens = 0;
-  bool likeliest = true;  // no token had a likelier alternative: what greedy decoding would have written
+  bool likeliest = true;  // each token was likelier than all others: what greedy decoding writes
 };
 
 struct Scores {

@@ -4,7 +4,8 @@
 // The measures: LAMBADA's last word must be what greedy decoding writes. BLiMP: the sum of a sentence's
 // log-probabilities, which must be higher for the grammatical one. CBT: the log-probability a token of the answer and
 // the rest of its sentence, which must be above that of every other candidate. Multiple choice: the highest sum of an
-// answer's log-probabilities ("acc"), and the highest sum a byte ("acc_norm"), as in lm-evaluation-harness.
+// answer's log-probabilities ("acc"), and the highest sum a character ("acc_norm"), as in lm-evaluation-harness.
+// Composition: each answer must be what greedy decoding writes. A tie is no win.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,7 @@ struct Tally {
   std::int64_t questions = 0, right = 0, right_normalised = 0;
   double log_probability = 0.0;  // of the right answers
   double accuracy() const { return static_cast<double>(right) / static_cast<double>(questions); }
+  Tally& operator+=(const Tally& other);
   double accuracy_normalised() const { return static_cast<double>(right_normalised) / static_cast<double>(questions); }
 };
 
@@ -40,12 +42,14 @@ struct ZeroShotResult {
   std::string task;
   std::int64_t shots = 0;
   bool normalised = false, perplexity = false;  // whether the task has these figures
+  bool mean_of_subsets = true;                  // what accuracy() is; false: all questions count alike
   std::map<std::string, Tally> subsets;         // by name; one without a name where there are no subsets
   std::int64_t truncated = 0, texts = 0, tokens = 0;
   double seconds = 0.0;
   bool complete = true;  // false: Ctrl-C, and there are no figures
 
-  double accuracy() const;        // mean over subsets
+  Tally whole() const;
+  double accuracy() const;
   double accuracy_error() const;  // its standard error
 };
 

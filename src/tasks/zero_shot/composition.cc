@@ -129,6 +129,7 @@ ZeroShotResult evaluate_composition(const models::LanguageModel& model, const da
   const Scores scores = score(model, sequences, request.options, "evaluate composition");
   ZeroShotResult result{.task = request.task,
                         .perplexity = true,
+                        .mean_of_subsets = false,
                         .truncated = scores.truncated,
                         .texts = std::ssize(sequences),
                         .tokens = scores.tokens,

@@ -52,10 +52,7 @@ std::map<std::string, Tally> grouped(const ZeroShotResult& result, bool before) 
   std::map<std::string, Tally> groups;
   for (const auto& [subset, tally] : result.subsets) {
     if (const std::size_t slash = subset.find('/'); slash != std::string::npos) {
-      Tally& group = groups[before ? subset.substr(0, slash) : subset.substr(slash + 1)];
-      group.questions += tally.questions;
-      group.right += tally.right;
-      group.log_probability += tally.log_probability;
+      groups[before ? subset.substr(0, slash) : subset.substr(slash + 1)] += tally;
     }
   }
   return groups;
@@ -76,17 +73,13 @@ Json to_json(const ZeroShotResult& result) {
                    {"accuracy", result.accuracy()},
                    {"accuracy_stderr", result.accuracy_error()},
                    {"subsets", Json::object()}};
-  std::int64_t questions = 0;
-  Tally whole;
+  const Tally whole = result.whole();
   for (const auto& [subset, tally] : result.subsets) {
-    questions += tally.questions;
-    whole.questions += tally.questions;
-    whole.log_probability += tally.log_probability;
     if (!subset.empty()) {
       document["subsets"][subset] = tally.accuracy();
     }
   }
-  document["questions"] = questions;
+  document["questions"] = whole.questions;
   if (result.perplexity) {
     document["perplexity"] = perplexity(whole);
   }
@@ -126,22 +119,22 @@ Json to_json(const ZeroShotResult& result) {
 std::string to_text(const ZeroShotResult& result) {
   std::string text;
   std::size_t width = 0;
-  std::int64_t questions = 0;
   for (const auto& [subset, tally] : result.subsets) {
     width = std::max(width, subset.size());
-    questions += tally.questions;
   }
   for (const auto& [subset, tally] : result.subsets) {
     const std::string normalised =
-        result.normalised ? fmt::format(", a byte {:.4f}", tally.accuracy_normalised()) : std::string();
+        result.normalised ? fmt::format(", a character {:.4f}", tally.accuracy_normalised()) : std::string();
     const std::string of_words = result.perplexity ? fmt::format(", perplexity {:.2f}", perplexity(tally)) : "";
     text += fmt::format("{:<{}}{}accuracy {:.4f}{}{} ({} questions)\n", subset, width, width > 0 ? "  " : "",
                         tally.accuracy(), normalised, of_words, tally.questions);
   }
   return text + fmt::format("{}: accuracy {:.4f} +- {:.4f}{}, {} questions, {} shots, {}\n", result.task,
                             result.accuracy(), result.accuracy_error(),
-                            result.subsets.size() > 1 ? fmt::format(", mean of {} subsets", result.subsets.size()) : "",
-                            questions, result.shots, format_duration(result.seconds));
+                            result.mean_of_subsets && result.subsets.size() > 1
+                                ? fmt::format(", mean of {} subsets", result.subsets.size())
+                                : "",
+                            result.whole().questions, result.shots, format_duration(result.seconds));
 }
 
 }  // namespace headroom::tasks

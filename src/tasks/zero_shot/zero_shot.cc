@@ -76,18 +76,23 @@ bool wins(const std::vector<double>& scores, std::size_t gold) {
   return true;
 }
 
+// The blank in front is not the answer's.
+double characters_of(std::string_view continuation) {
+  const auto begin = continuation.begin() + (continuation.starts_with(' ') ? 1 : 0);
+  return static_cast<double>(
+      std::max<std::ptrdiff_t>(std::count_if(begin, continuation.end(), [](char c) { return (c & 0xc0) != 0x80; }), 1));
+}
+
 void count(Tally& tally, const Question& question, const std::vector<SpanScore>& choices, Measure measure) {
-  std::vector<double> sums, per_byte;
+  std::vector<double> sums, per_character;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const double tokens = static_cast<double>(std::max<std::int64_t>(choices[i].tokens, 1));
-    // The blank in front is not the answer's.
-    const double bytes = static_cast<double>(std::max<std::size_t>(question.choices[i].continuation.size(), 2) - 1);
     sums.push_back(choices[i].log_probability / (measure == Measure::per_token ? tokens : 1.0));
-    per_byte.push_back(choices[i].log_probability / bytes);
+    per_character.push_back(choices[i].log_probability / characters_of(question.choices[i].continuation));
   }
   ++tally.questions;
   tally.right += measure == Measure::greedy ? choices.front().likeliest : wins(sums, question.gold);
-  tally.right_normalised += wins(per_byte, question.gold);
+  tally.right_normalised += wins(per_character, question.gold);
   tally.log_probability += choices[question.gold].log_probability;
 }
 
@@ -142,7 +147,26 @@ double squared_error(const Tally& tally) {
 
 }  // namespace
 
+Tally& Tally::operator+=(const Tally& other) {
+  questions += other.questions;
+  right += other.right;
+  right_normalised += other.right_normalised;
+  log_probability += other.log_probability;
+  return *this;
+}
+
+Tally ZeroShotResult::whole() const {
+  Tally sum;
+  for (const auto& [name, tally] : subsets) {
+    sum += tally;
+  }
+  return sum;
+}
+
 double ZeroShotResult::accuracy() const {
+  if (!mean_of_subsets) {
+    return whole().accuracy();
+  }
   double sum = 0.0;
   for (const auto& [name, tally] : subsets) {
     sum += tally.accuracy();
@@ -151,6 +175,9 @@ double ZeroShotResult::accuracy() const {
 }
 
 double ZeroShotResult::accuracy_error() const {
+  if (!mean_of_subsets) {
+    return std::sqrt(squared_error(whole()));
+  }
   double sum = 0.0;
   for (const auto& [name, tally] : subsets) {
     sum += squared_error(tally);
