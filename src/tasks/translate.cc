@@ -23,8 +23,8 @@ std::string one_line_of(std::string text) {
 
 }  // namespace
 
-std::vector<std::string> translate(const models::EncoderDecoder& model, const data::Tokenizer& tokenizer,
-                                   const std::vector<std::string>& sentences, const TranslateOptions& options) {
+Translations translate(const models::EncoderDecoder& model, const data::Tokenizer& tokenizer,
+                       const std::vector<std::string>& sentences, const TranslateOptions& options) {
   const config::ModelOptions& o = model.options();
   const SentenceEnds ends = sentence_ends(tokenizer);
   if (tokenizer.vocabulary_size() != o.vocabulary_size) {
@@ -48,7 +48,7 @@ std::vector<std::string> translate(const models::EncoderDecoder& model, const da
   nn::Context context = options.context;
   context.usage = nullptr;
   const SearchOptions search{.decoding = options.decoding, .begin_id = ends.begin, .end_id = ends.end};
-  std::vector<std::string> translations(sentences.size());
+  Translations translations{std::vector<std::string>(sentences.size())};
   const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
   for (std::size_t begin = 0; begin < order.size(); begin += at_once) {
     const std::size_t end = std::min(begin + at_once, order.size());
@@ -61,7 +61,9 @@ std::vector<std::string> translate(const models::EncoderDecoder& model, const da
     batch.valid = batch.valid.defined() ? batch.valid.to(model.device()) : batch.valid;
     const std::vector<Hypothesis> found = beam_search(model, batch.tokens, batch.valid, search, context);
     for (std::size_t i = begin; i < end; ++i) {
-      translations[order[i]] = one_line_of(tokenizer.decode(found[i - begin].tokens));
+      const Tokens& tokens = found[i - begin].tokens;
+      translations.texts[order[i]] = one_line_of(tokenizer.decode(tokens));
+      translations.tokens += std::ssize(tokens);
     }
     if (progress) {
       progress->update(static_cast<std::int64_t>(end));

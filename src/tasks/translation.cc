@@ -168,7 +168,8 @@ class PairEvaluation : public EvaluationData {
                                                             {.decoding = decoding_,
                                                              .batch_size = options.batch_size,
                                                              .context = options.context,
-                                                             .show_progress = options.show_progress});
+                                                             .show_progress = options.show_progress})
+                                                      .texts;
     result.complete = translations.size() == references.size();
     if (result.complete) {
       result.figures["bleu"] = corpus_bleu(translations, references).score;

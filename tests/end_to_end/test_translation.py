@@ -130,6 +130,7 @@ def test_generate_translates_lines(headroom, run):
     assert document["text"] + "\n" == done.stdout
     one = headroom.json("generate", run / "run", "--prompt", "eins zwei.", "--beam", "3")
     assert one["text"] == document["text"].split("\n")[0]
+    assert 0 < one["tokens"] < document["tokens"] and document["tokens_per_second"] > 0
 
 
 def test_what_is_wrong_with_the_pairs_is_said(headroom, run):

@@ -133,11 +133,13 @@ TEST_F(TranslationTest, BleuIsThatOfItsTranslations) {
     sources.push_back(pair.source);
     references.push_back(pair.target);
   }
-  const auto translations =
-      translate(model, *data.tokenizer, sources, {.decoding = config_.decoding, .batch_size = 7, .context = {}});
+  const std::vector<std::string> translations =
+      translate(model, *data.tokenizer, sources, {.decoding = config_.decoding, .batch_size = 7, .context = {}}).texts;
   ASSERT_EQ(translations.size(), sources.size());
-  EXPECT_EQ(translate(model, *data.tokenizer, {sources[3]}, {.decoding = config_.decoding, .context = {}}).front(),
-            translations[3]);
+  const Translations one =
+      translate(model, *data.tokenizer, {sources[3]}, {.decoding = config_.decoding, .context = {}});
+  EXPECT_EQ(one.texts, std::vector<std::string>{translations[3]});
+  EXPECT_EQ(one.tokens, std::ssize(data.tokenizer->encode(translations[3])));
   const Evaluation result = data.validation->evaluate(model, {});
   EXPECT_EQ(result.figures.at("bleu"), corpus_bleu(translations, references).score);
   EXPECT_EQ(headline(translation().figures()).name, "bleu");

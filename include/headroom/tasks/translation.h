@@ -26,9 +26,13 @@ struct TranslateOptions {
   bool show_progress = false;
 };
 
-// A translation for each sentence, on one line. Ctrl-C (core/system.h) ends it early: then there are none. Throws
-// MisuseError when the tokenizer has no <s> and </s> or is not the model's.
-std::vector<std::string> translate(const models::EncoderDecoder& model, const data::Tokenizer& tokenizer,
-                                   const std::vector<std::string>& sentences, const TranslateOptions& options);
+struct Translations {
+  std::vector<std::string> texts;  // one line for each sentence; none where Ctrl-C (core/system.h) ended it early
+  std::int64_t tokens = 0;         // of all texts, without their ends
+};
+
+// Throws MisuseError when the tokenizer has no <s> and </s> or is not the model's.
+Translations translate(const models::EncoderDecoder& model, const data::Tokenizer& tokenizer,
+                       const std::vector<std::string>& sentences, const TranslateOptions& options);
 
 }  // namespace headroom::tasks

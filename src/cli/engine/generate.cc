@@ -1,5 +1,8 @@
 #include "headroom/eval/generate.h"
 
+#include <fmt/ranges.h>
+
+#include <chrono>
 #include <sstream>
 
 #include "engine.h"
@@ -62,18 +65,19 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
     sentences.push_back(line);
   }
   catch_interrupts();
-  const std::vector<std::string> translations =
+  const auto start = std::chrono::steady_clock::now();
+  const tasks::Translations translations =
       tasks::translate(models::as_encoder_decoder(writer.model, "generate"), *writer.run.checkpoint.tokenizer,
                        sentences, {.decoding = writer.run.checkpoint.config.decoding, .context = writer.context});
-  if (translations.size() < sentences.size()) {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (translations.texts.size() < sentences.size()) {
     return kInterrupted;
   }
-  std::string text;
-  for (const std::string& translation : translations) {
-    text += (text.empty() ? "" : "\n") + translation;
-  }
+  const std::string text = fmt::format("{}", fmt::join(translations.texts, "\n"));
   output.text(text + "\n");
-  write({{"text", text}}, writer, output);
+  const double rate = static_cast<double>(translations.tokens) / seconds;
+  log_info("{} tokens, {:.1f} tokens per second", translations.tokens, rate);
+  write({{"text", text}, {"tokens", translations.tokens}, {"tokens_per_second", rate}}, writer, output);
   return 0;
 }
 
