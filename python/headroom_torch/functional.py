@@ -73,7 +73,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bo
               valid_keys: Optional[Tensor] = None, q_position: Optional[Tensor] = None, r: Optional[Tensor] = None,
               mixture: Optional[Mixture] = None, pre: Optional[HeadMap] = None, post: Optional[HeadMap] = None,
               implementation: str = "automatic") -> Tensor:
-    """Softmax attention with any mask, score and composition of heads: [B, H, T, e].
+    """Softmax attention with any score and composition of heads: [B, H, T, e].
+
+    Causal, within a window, over all keys or the valid ones. Unlike torch's scaled_dot_product_attention it is causal,
+    and not scaled, unless told otherwise.
 
     s_ij = scale * q_i . k_j + scale * p_i . r_delta,  delta = j - (S - T + i)
     a_ij = pre(s_ij) across heads;  w_i = softmax over visible j of a_ij;  o_i = sum_j post(w_ij) v_j

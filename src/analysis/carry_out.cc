@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <vector>
 
 #include "fairness.h"
 #include "headroom/core/error.h"
@@ -19,20 +20,35 @@ class Training {
     }
   }
 
-  // Whether it was not interrupted.
-  bool train(const PlannedModel& model, const PlannedRun& run, bool first_seed) {
-    const bool tuned = model.choices.size() > 1;
-    const std::string values = tuned ? ", " + describe(run.values) : "";
+  const TrainedRun& train(const PlannedModel& model, const PlannedRun& run, bool first_seed) {
+    const std::string values = model.choices.size() > 1 ? ", " + describe(run.values) : "";
     const std::string seed = first_seed ? "" : fmt::format(", seed {}", run.config.train.seed);
-    const std::string title = fmt::format("{}{}{} ({}/{})", model.name, values, seed, ++begun_, total_);
-    const bool may_diverge = plan_.may_diverge || (tuned && first_seed);
-    return !runs_.train(run, {.title = title, .may_diverge = may_diverge}).result.interrupted;
+    return runs_.train(run, fmt::format("{}{}{} ({}/{})", model.name, values, seed, ++begun_, total_));
+  }
+
+  // Whether the model is one to go on with. Of those that are not, the first is remembered.
+  bool is_sound(const PlannedModel& model, const TrainedRun& run) {
+    const bool sound = plan_.may_diverge || run.diverged.empty();
+    if (!sound && failure_.empty()) {
+      failure_ =
+          fmt::format("{}: {}{}", model.name,
+                      model.choices.size() > 1 ? "diverged with the best of the values tried: " : "", run.diverged);
+    }
+    return sound;
+  }
+
+  // Throws Error where a model was not sound, which ends a comparison once the other models are trained.
+  void finish() const {
+    if (!failure_.empty()) {
+      fail("{}", failure_);
+    }
   }
 
  private:
   const Plan& plan_;
   Runs& runs_;
   std::size_t begun_ = 0, total_ = 0;
+  std::string failure_;
 };
 
 }  // namespace
@@ -65,24 +81,28 @@ bool check_folders(const Plan& plan) {
 
 bool carry_out(const Plan& plan, Runs& runs, const tasks::Task& task) {
   Training training(plan, runs);
+  std::vector<const PlannedModel*> sound;
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
-      if (!training.train(model, choice, true)) {
+      if (training.train(model, choice, true).result.interrupted) {
         return false;
       }
     }
-    const TrainedRun* best = runs.find(model.choices[best_choice(model, runs, task)]);
-    if (!plan.may_diverge && !best->diverged.empty()) {
-      fail("{}: diverged with every value tried: {}", model.name, best->diverged);
+    if (training.is_sound(model, *runs.find(model.choices[best_choice(model, runs, task)]))) {
+      sound.push_back(&model);
     }
   }
   for (std::int64_t index = 1; index < plan.seeds; ++index) {
-    for (const PlannedModel& model : plan.models) {
-      if (!training.train(model, with_seed(model.choices[best_choice(model, runs, task)], index), false)) {
+    for (const PlannedModel* model : sound) {
+      const PlannedRun& best = model->choices[best_choice(*model, runs, task)];
+      const TrainedRun& run = training.train(*model, with_seed(best, index), false);
+      if (run.result.interrupted) {
         return false;
       }
+      training.is_sound(*model, run);
     }
   }
+  training.finish();
   return true;
 }
 

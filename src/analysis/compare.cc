@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "assemble.h"
@@ -40,6 +41,24 @@ void add_samples(Record& record, const CompareRequest& request, Runs& runs, cons
   }
 }
 
+// Reads the data of every run, so that what is wrong with it is said before the first one is trained.
+void open_data(const Plan& plan, const tasks::Task& task, const fs::path& cache) {
+  std::set<std::string> opened;
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      std::string keys;
+      for (const auto& [key, value] : config::flatten(choice.config)) {
+        if (key.starts_with("data.") || key.starts_with("tokenizer.")) {
+          keys += fmt::format("{} = {}\n", key, value);
+        }
+      }
+      if (opened.insert(keys).second) {
+        task.open(choice.config, cache);
+      }
+    }
+  }
+}
+
 // Trains what `record` plans in `out`, then calls `finish`, which may add to the record, and writes the page.
 template <class Finish>
 CompareResult conduct(Record record, const fs::path& out, const fs::path& cache, const Finish& finish) {
@@ -48,7 +67,7 @@ CompareResult conduct(Record record, const fs::path& out, const fs::path& cache,
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, "compare");
   if (!check_folders(record.plan)) {  // outside the runs, so that it costs none of them time or memory
-    task.open(first, cache);
+    open_data(record.plan, task, cache);
   }
   write_record(record, out);
   Runs runs(task, cache);

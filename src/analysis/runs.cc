@@ -54,16 +54,12 @@ void check_folder(const PlannedRun& run) {
   }
 }
 
-const TrainedRun& Runs::train(const PlannedRun& run, const Order& order) {
-  const TrainedRun* found = find(run);
-  if (found != nullptr && !found->diverged.empty() && !order.may_diverge) {
-    fail("{}: {}", order.title, found->diverged);
-  }
-  if (found != nullptr) {
-    log_info("{}: trained before, kept; remove {} to train it again", order.title, run.folder.string());
+const TrainedRun& Runs::train(const PlannedRun& run, const std::string& title) {
+  if (const TrainedRun* found = find(run)) {
+    log_info("{}: trained before, kept; remove {} to train it again", title, run.folder.string());
     return *found;
   }
-  return known_[run.folder] = train_anew(run, order);
+  return known_[run.folder] = train_anew(run, title);
 }
 
 const TrainedRun* Runs::find(const PlannedRun& run) {
@@ -77,17 +73,14 @@ const TrainedRun* Runs::find(const PlannedRun& run) {
   return found == known_.end() ? nullptr : &found->second;
 }
 
-TrainedRun Runs::train_anew(const PlannedRun& run, const Order& order) const {
+TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) const {
   TrainedRun trained;
   trained.seed = run.config.train.seed;
   try {
     trained.result =
-        train::train({.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = order.title});
+        train::train({.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = title});
   } catch (const train::DivergedError& error) {
-    if (!order.may_diverge) {
-      throw;
-    }
-    log_warning("{}: {}", order.title, error.what());
+    log_warning("{}: {}", title, error.what());
     trained.diverged = error.what();
     trained.result.parameters = cost::count_parameters(folder_config(run.folder).model);
   }

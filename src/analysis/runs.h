@@ -22,17 +22,14 @@ class Runs {
  public:
   Runs(const tasks::Task& task, std::filesystem::path cache) : task_(task), cache_(std::move(cache)) {}
 
-  struct Order {
-    std::string title;         // in front of the progress bar
-    bool may_diverge = false;  // then TrainedRun::diverged says so; otherwise it is an Error
-  };
-  // The finished run, or one that was interrupted: result.interrupted says so.
-  const TrainedRun& train(const PlannedRun& run, const Order& order);
+  // The finished run, one that was interrupted, as result.interrupted says, or one that diverged, as `diverged` does.
+  // `title` stands in front of the progress bar.
+  const TrainedRun& train(const PlannedRun& run, const std::string& title);
   // The run in this folder if it has finished or was trained here, else null.
   const TrainedRun* find(const PlannedRun& run);
 
  private:
-  TrainedRun train_anew(const PlannedRun& run, const Order& order) const;
+  TrainedRun train_anew(const PlannedRun& run, const std::string& title) const;
   const tasks::Task& task_;
   std::filesystem::path cache_;
   std::map<std::filesystem::path, TrainedRun> known_;

@@ -37,7 +37,7 @@ p { margin: 0 0 .8rem; max-width: 75ch; }
 .grid { display: flex; flex-wrap: wrap; gap: 1rem; }
 .grid > * { flex: 1 1 min(100%, 480px); }
 .grid > .wide { flex-basis: 100%; }
-.grid > .wide .chart, .grid > :last-child .chart { max-width: 540px; margin: 0 auto; }
+.grid .chart { max-width: 540px; margin: 0 auto; }
 .samples { margin-bottom: 1rem; } .samples > * { flex-basis: min(100%, 320px); }
 /* A shade at the right edge, which the end of the table covers. */
 .card.scroll { overflow-x: auto; padding: .3rem 0; background:

@@ -279,12 +279,12 @@ class Run {
     const double guessing = std::log(static_cast<double>(o.has_classes() ? o.n_classes : o.vocabulary_size));
     const double loss = report_->train_loss(), first = report_->first_loss();
     const std::string advice = "try a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm";
-    if (loss > kChance * guessing) {
-      log_warning("the run diverged: its last training loss {:.4g} is above {:.4g}, that of guessing; {}", loss,
-                  guessing, advice);
-    } else if (loss > kChance * first) {
+    if (loss > kChance * first) {
       log_warning("the run diverged: its last training loss {:.4g} is above its first, {:.4g}; {}", loss, first,
                   advice);
+    } else if (loss > kChance * guessing) {
+      log_warning("the run has learnt nothing yet: its last training loss {:.4g} is above {:.4g}, that of guessing",
+                  loss, guessing);
     }
   }
 

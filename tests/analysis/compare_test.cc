@@ -227,7 +227,9 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
   EXPECT_THROW(compare(r), Error);
   r.tune.clear();
   r.configs[0].config.train.learning_rate = 1e30;
-  EXPECT_THROW(compare(r), train::DivergedError);
+  r.configs.push_back(config("one", 1));
+  EXPECT_THROW(compare(r), Error);
+  EXPECT_TRUE(fs::exists(folder_ / "out/one/result.json")) << "the others are trained all the same";
 }
 
 TEST_F(CompareTest, RefusesWhatCannotBeTuned) {
@@ -319,6 +321,13 @@ TEST_F(CompareTest, ReportOfATrainingRun) {
   EXPECT_TRUE(fs::exists(folder_ / "out" / "four" / "report.html"));
   EXPECT_THROW(report(folder_ / "nowhere"), MisuseError);
   EXPECT_THROW(report(folder_), MisuseError);
+}
+
+TEST_F(CompareTest, DataIsLookedAtBeforeTheFirstStep) {
+  CompareRequest r = request();
+  r.configs[1].config.data.train = {(folder_ / "missing.txt").string()};
+  EXPECT_THROW(compare(r), MisuseError);
+  EXPECT_FALSE(fs::exists(folder_ / "out/four"));
 }
 
 TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {

@@ -189,11 +189,21 @@ def test_the_first_line_names_the_corpus_and_the_memory(headroom, tiny, tmp_path
     assert "recipe's own" not in first
 
 
+def test_a_tokenizer_does_not_replace_the_text_it_is_made_from(headroom, tmp_path):
+    text = tmp_path / "book.txt"
+    text.write_text("one two three\n" * 50)
+    refusal = headroom.refusal("tokenizer", "train", tmp_path / "*.txt", "--kind", "words", "--out", text)
+    assert "is one of the texts to read" in refusal and text.read_text().startswith("one two")
+
+
 def test_a_run_that_diverged_says_so(headroom, tiny, tmp_path):
     wild = ["--set", "train.learning_rate=50", "--set", "train.clip_norm=0", "--set", "train.steps=12", "--set",
             "train.warmup_steps=0", "--set", "train.schedule=constant"]
     assert "diverged" in headroom("train", tiny, "--out", tmp_path / "wild", *wild).stderr
     assert "diverged" not in headroom("train", tiny, "--out", tmp_path / "tame").stderr
+    short = ["--set", "train.steps=1", "--set", "train.warmup_steps=0", "--set", "model.initialisation=normal", "--set",
+             "model.initialisation_std=0.5"]
+    assert "learnt nothing yet" in headroom("train", tiny, "--out", tmp_path / "short", *short).stderr
 
 
 def test_a_model_beyond_the_memory_is_refused_with_both_figures(headroom, tiny, tmp_path):

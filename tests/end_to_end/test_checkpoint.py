@@ -43,6 +43,12 @@ def test_export_keeps_what_evaluation_needs(headroom, trained, tmp_path):
     refusal = headroom.refusal("checkpoint", "export", trained, "--format", "huggingface", "--out", tmp_path / "hf")
     assert "model.memory_length" in refusal and not (tmp_path / "hf").exists()
     assert "--out: must not be empty" in headroom.refusal("checkpoint", "export", trained, "--out", "")
+    other = tmp_path / "mine.toml"
+    other.write_text("[model]")
+    for there in (other, tmp_path):
+        assert "is there and is no checkpoint" in headroom.refusal("checkpoint", "export", trained, "--out", there)
+    assert other.read_text() == "[model]"
+    headroom("checkpoint", "export", trained, "--out", out)  # again, over itself
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "mistral"])

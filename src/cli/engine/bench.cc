@@ -22,7 +22,7 @@ int run(const Bench& command, const EngineRequest& request) {
   std::string list;
   for (const auto& [name, about] : bench::names()) {
     known.push_back(name);
-    list += fmt::format("{:<16}{}\n", name, about);
+    list += fmt::format("{:<18}{}\n", name, about);
   }
   if (command.list) {
     request.output.text(list);

@@ -2,11 +2,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "engine.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
+#include "headroom/core/printable.h"
+#include "headroom/core/safetensors.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/eval/huggingface.h"
 
@@ -91,6 +94,18 @@ void require_out(const std::string& out, const char* command) {
   }
 }
 
+// A file that is there is replaced by a checkpoint only if it is one.
+void require_replaceable(const std::string& out, const char* command) {
+  if (!std::filesystem::exists(out)) {
+    return;
+  }
+  try {
+    SafetensorsFile{out};
+  } catch (const Error&) {
+    misuse("{}: --out: {} is there and is no checkpoint: choose another name", command, printable(out));
+  }
+}
+
 }  // namespace
 
 int run(const CheckpointInfo& command, const EngineRequest& request) {
@@ -111,6 +126,7 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
   if (command.format == "huggingface") {
     kind = eval::export_huggingface(checkpoint, command.out, name);
   } else {
+    require_replaceable(command.out, "checkpoint export");
     std::erase_if(checkpoint.tensors, [](const auto& entry) { return !entry.first.starts_with("model."); });
     checkpoint.metadata.clear();
     eval::save_checkpoint(checkpoint, command.out);
@@ -123,6 +139,7 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
 
 int run(const Import& command, const EngineRequest& request) {
   require_out(command.out, "import");
+  require_replaceable(command.out, "import");
   const eval::Imported imported = eval::import_huggingface(command.folder, command.tokenizer);
   eval::save_checkpoint(imported.checkpoint, command.out);
   const std::int64_t parameters = count_parameters(imported.checkpoint.config.model);

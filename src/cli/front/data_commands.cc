@@ -83,6 +83,12 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
     misuse("tokenizer train: --vocabulary-size: must be at most {} with --kind bytes, got {}", config::kByteValues,
            command.options.vocabulary_size);
   }
+  for (const std::filesystem::path& file : data::expand_patterns(command.input.files)) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(file, command.out, ignored)) {
+      misuse("tokenizer train: --out: {} is one of the texts to read: choose another name", printable(command.out));
+    }
+  }
   catch_interrupts();
   const std::unique_ptr<data::Tokenizer> tokenizer = data::train_tokenizer(command.options, *command.input.open());
   data::save_tokenizer(*tokenizer, command.out);
