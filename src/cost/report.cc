@@ -100,12 +100,12 @@ std::string cost_table(const std::vector<NamedConfig>& configs) {
                     short_count(costs.executed.step_macs), short_count(costs.cache), gibibytes(costs.memory.total)});
   }
   return table(rows, 1) +
-         "\nMACs, floats: attention as the papers count it, a layer and sequence. attention, MLP, head: MACs carried\n"
-         "out by the whole model for a sequence, forward; step: for a training step of train.batch_size sequences; "
-         "cache:\n"
-         "numbers kept of a sequence while it is continued token by token. GiB: what such a step needs at least of "
-         "memory,\n"
-         "parameters, gradients, optimizer and activations.\n";
+         "\nMACs, floats: attention as the papers count it, a layer and sequence.\n"
+         "attention, MLP, head: MACs of the whole model for a sequence, forward; of\n"
+         "attention every pair of tokens counts, also those that a mask or a window\n"
+         "hides. step: a training step of train.batch_size sequences. cache: numbers kept\n"
+         "of a sequence while it is continued token by token. GiB: what such a step needs\n"
+         "at least of memory, parameters, gradients, optimizer and activations.\n";
 }
 
 Json paper_json(std::string_view paper) {

@@ -187,7 +187,9 @@ def test_evaluate(headroom, tiny, trained, tmp_path):
     assert {"loss", "perplexity", "bits_per_byte", "tokens"} <= own.keys()
     # The run's validation data, named: bytes, all but the first of each of at most 16 streams.
     text = tiny.parent / "validation.txt"
-    assert headroom.json("evaluate", trained, "--data", text)["loss"] == own["loss"]
+    named = headroom.json("evaluate", trained, "--data", text)
+    assert named["loss"] == own["loss"] and named["data"] == own["data"] == str(text)
+    assert f"predictions of {text}" in headroom("evaluate", trained).stdout
     assert text.stat().st_size - 16 <= own["tokens"] < text.stat().st_size
     checkpoint = trained / "checkpoints" / "step_6.safetensors"
     assert headroom.json("evaluate", checkpoint)["loss"] == own["loss"]

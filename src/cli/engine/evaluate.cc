@@ -3,7 +3,9 @@
 #include "engine.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
+#include "headroom/core/printable.h"
 #include "headroom/core/system.h"
+#include "headroom/data/text.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/tasks/task.h"
 #include "headroom/tasks/zero_shot.h"
@@ -97,10 +99,13 @@ int run(const Evaluate& command, const EngineRequest& request) {
     log_info("interrupted after {} predictions", result.tokens);
     return kInterrupted;
   }
-  request.output.text(fmt::format("{}: {} over {} predictions, {}\n", run.name,
-                                  tasks::describe(result.figures, task.figures()), result.tokens,
+  const std::string read =
+      files.empty() ? data::corpus_name(checkpoint.config.data, data::Part::validation) : data::named_together(files);
+  request.output.text(fmt::format("{}: {} over {} predictions of {}, {}\n", run.name,
+                                  tasks::describe(result.figures, task.figures()), result.tokens, printable(read),
                                   format_duration(result.seconds)));
   Json document = result.figures;
+  document["data"] = read;
   document["tokens"] = result.tokens;
   document["seconds"] = result.seconds;
   document["checkpoint"] = run.name;
