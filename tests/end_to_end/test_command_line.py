@@ -29,6 +29,11 @@ def test_every_command_has_help_with_an_example(headroom, command):
     assert "--json" in done.stdout
 
 
+@pytest.mark.parametrize("group", ["tokenizer", "data", "checkpoint"])
+def test_groups_of_commands_have_examples_of_their_own(headroom, group):
+    assert re.search(rf"^Example:\n  headroom {group} \w+ ", headroom(group, "--help").stdout, re.MULTILINE)
+
+
 def test_version(headroom):
     assert re.fullmatch(r"headroom \d+\.\d+\.\d+\n", headroom("--version").stdout)
 
@@ -193,6 +198,10 @@ def test_evaluate(headroom, tiny, trained, tmp_path):
     assert text.stat().st_size - 16 <= own["tokens"] < text.stat().st_size
     checkpoint = trained / "checkpoints" / "step_6.safetensors"
     assert headroom.json("evaluate", checkpoint)["loss"] == own["loss"]
+    assert re.search(r"^expert_linear: fused [1-9]\d* times, reference 0 times$",
+                     headroom("evaluate", trained, "--verbose").stderr, re.MULTILINE)
+    for option in ("--beam", "--length-penalty"):
+        assert f'{option}: needs model.kind = "encoder_decoder"' in headroom.refusal("evaluate", trained, option, 2)
 
 
 def test_evaluate_refuses_tokens_of_another_tokenizer(headroom, tiny, trained, tmp_path):

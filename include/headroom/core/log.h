@@ -23,6 +23,10 @@ void log_info(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::info, detail::message(format, fmt::make_format_args(args...)));
 }
 template <class... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::debug, detail::message(format, fmt::make_format_args(args...)));
+}
+template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::warning, "warning: " + detail::message(format, fmt::make_format_args(args...)));
 }

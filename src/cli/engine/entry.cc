@@ -6,7 +6,9 @@
 
 #include "engine.h"
 #include "headroom/core/error.h"
+#include "headroom/core/log.h"
 #include "headroom/core/system.h"
+#include "headroom/ops/choice.h"
 
 namespace headroom::cli {
 
@@ -15,6 +17,14 @@ namespace {
 // torch describes its errors in several paragraphs; the first line says what happened.
 std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find('\n'));
+}
+
+// How often each operator took which way, and why not the fused one.
+void remark_on_operators() {
+  for (const auto& [name, chosen] : ops::choices()) {
+    log_debug("{}: fused {} times, reference {} times{}", name, chosen.fused, chosen.reference,
+              chosen.refusal.empty() ? "" : ": " + chosen.refusal);
+  }
 }
 
 }  // namespace
@@ -33,7 +43,10 @@ extern "C" int headroom_engine_run(const headroom::cli::EngineRequest& request) 
   headroom::keep_freed_memory();
   try {
     at::set_num_threads(request.threads > 0 ? static_cast<int>(request.threads) : headroom::physical_cores());
-    return std::visit([&](const auto& command) { return headroom::cli::run(command, request); }, request.command);
+    const int status =
+        std::visit([&](const auto& command) { return headroom::cli::run(command, request); }, request.command);
+    headroom::cli::remark_on_operators();
+    return status;
   } catch (const c10::Error& error) {
     headroom::fail("torch: {}", headroom::cli::first_line(error.what_without_backtrace()));
   }

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include "headroom/core/error.h"
 #include "headroom/train/compute.h"
 
 namespace headroom::cli {
@@ -16,6 +17,11 @@ RunModel open_run_model(const std::string& run, std::int64_t average, const Deco
     const std::filesystem::path file = eval::find_checkpoint(run);
     model.name = file.string();
     model.checkpoint = eval::read_checkpoint(file);
+  }
+  const config::ModelKind kind = model.checkpoint.config.model.kind;
+  if ((decoding.beam || decoding.length_penalty) && kind != config::ModelKind::encoder_decoder) {
+    misuse("{}: needs model.kind = \"{}\", not \"{}\"", decoding.beam ? "--beam" : "--length-penalty",
+           config::name_of(config::ModelKind::encoder_decoder), config::name_of(kind));
   }
   config::DecodingOptions& o = model.checkpoint.config.decoding;
   o.beam = decoding.beam.value_or(o.beam);

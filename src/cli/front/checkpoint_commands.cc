@@ -53,7 +53,8 @@ void add_import(Program& program) {
 }  // namespace
 
 void add_checkpoint_commands(Program& program) {
-  CLI::App& group = program.add_group("checkpoint", "Look into a checkpoint, or take its parameters elsewhere.");
+  CLI::App& group = program.add_group("checkpoint", "Look into a checkpoint, or take its parameters elsewhere.",
+                                      "headroom checkpoint info runs/first");
   add_info(program, group);
   add_export(program, group);
   add_import(program);

@@ -19,6 +19,9 @@ namespace headroom::cli {
 
 namespace {
 
+constexpr const char* kTrainExample = "headroom tokenizer train book.txt --vocabulary-size 4000 --out book.tokenizer";
+constexpr const char* kPrepareExample = "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens";
+
 struct Input {
   std::vector<std::string> files;
   config::DataOptions options;
@@ -100,11 +103,9 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
 
 void add_tokenizer_train(Program& program, CLI::App& group) {
   auto options = std::make_shared<TokenizerTrain>();
-  CLI::App& command = program.add(
-      group, "train", "Make a tokenizer from text.",
-      "headroom tokenizer train book.txt --vocabulary-size 4000 --out book.tokenizer", [&program, options] {
-        return with_options_named("tokenizer train", [&] { return run_tokenizer_train(*options, program.output()); });
-      });
+  CLI::App& command = program.add(group, "train", "Make a tokenizer from text.", kTrainExample, [&program, options] {
+    return with_options_named("tokenizer train", [&] { return run_tokenizer_train(*options, program.output()); });
+  });
   add_input(command, options->input);
   command.add_option("--out", options->out, "file to write")->required()->check(a_path())->type_name("FILE");
   command.add_option("--kind", options->kind, "what becomes an id")
@@ -201,8 +202,8 @@ int run_prepare(const Prepare& command, const Output& output) {
 void add_prepare(Program& program, CLI::App& group) {
   auto options = std::make_shared<Prepare>();
   CLI::App& command =
-      program.add(group, "prepare", "Encode text once, to a token file that configs can name.",
-                  "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens", [&program, options] {
+      program.add(group, "prepare", "Encode text once, to a token file that configs can name.", kPrepareExample,
+                  [&program, options] {
                     return with_options_named("data prepare", [&] { return run_prepare(*options, program.output()); });
                   });
   add_input(command, options->input);
@@ -218,11 +219,11 @@ void add_prepare(Program& program, CLI::App& group) {
 }  // namespace
 
 void add_data_commands(Program& program) {
-  CLI::App& tokenizer = program.add_group("tokenizer", "Make a tokenizer, or use one.");
+  CLI::App& tokenizer = program.add_group("tokenizer", "Make a tokenizer, or use one.", kTrainExample);
   add_tokenizer_train(program, tokenizer);
   add_tokenizer_encode(program, tokenizer);
   add_tokenizer_decode(program, tokenizer);
-  add_prepare(program, program.add_group("data", "Prepare text for training."));
+  add_prepare(program, program.add_group("data", "Prepare text for training.", kPrepareExample));
 }
 
 }  // namespace headroom::cli

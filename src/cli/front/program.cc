@@ -74,8 +74,9 @@ CLI::App& Program::add(CLI::App& parent, const std::string& name, const std::str
   return command;
 }
 
-CLI::App& Program::add_group(const std::string& name, const std::string& about) {
+CLI::App& Program::add_group(const std::string& name, const std::string& about, const std::string& example) {
   CLI::App& group = *app_.add_subcommand(name, about);
+  group.footer("Example:\n  " + example);
   group.require_subcommand(1);
   return group;
 }
@@ -83,7 +84,7 @@ CLI::App& Program::add_group(const std::string& name, const std::string& about) 
 void Program::add_shared(CLI::App& command) {
   command.add_flag("--json", json_, "print the result as one JSON document");
   command.add_flag("-q,--quiet", quiet_, "no progress, no remarks; only errors");
-  command.add_flag("-v,--verbose", verbose_, "more remarks");
+  command.add_flag("-v,--verbose", verbose_, "more remarks: which operators were fused, and why not");
 }
 
 void Program::add_threads(CLI::App& command) {

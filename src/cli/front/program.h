@@ -26,7 +26,7 @@ class Program {
   CLI::App& add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,
                 std::function<int()> run);
   // A command that only gathers others.
-  CLI::App& add_group(const std::string& name, const std::string& about);
+  CLI::App& add_group(const std::string& name, const std::string& about, const std::string& example);
   CLI::App& root() { return app_; }
 
   Output output() const { return Output(json_); }
