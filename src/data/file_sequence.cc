@@ -54,7 +54,7 @@ void FileSequence::rewind() {
 
 std::string FileSequence::fingerprint() const {
   Sha256 hash;
-  hash.update(fmt::format("text 1\n{}\n{}\n", json_field_, separator_));
+  hash.update(fmt::format("text 2\n{}\n{}\n", json_field_, separator_));
   for (const Input& input : inputs_) {
     std::error_code ignored;
     const auto time = fs::last_write_time(input.path, ignored).time_since_epoch().count();

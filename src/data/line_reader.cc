@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "headroom/core/error.h"
+#include "headroom/data/utf8.h"
 
 namespace headroom::data {
 
@@ -10,7 +11,6 @@ namespace {
 
 constexpr std::size_t kReadAtOnce = std::size_t{64} << 10;
 constexpr std::size_t kLongestTextLine = std::size_t{1} << 20;
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 }  // namespace
 

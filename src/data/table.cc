@@ -140,9 +140,6 @@ TableReader::TableReader(const std::filesystem::path& path) : parts_(std::make_u
   p.quotes = is_csv(path);
   p.separator = p.quotes ? ',' : '\t';
   p.file = open_plain_text(path);
-  if (p.peek() == 0xef && p.text.starts_with("\xef\xbb\xbf")) {
-    p.at = 3;
-  }
 }
 TableReader::~TableReader() = default;
 

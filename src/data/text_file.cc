@@ -24,7 +24,7 @@ class CheckedBytes {
 
   // The next stretch, empty at the end.
   std::string_view next() {
-    const std::string_view got(buffer_.data(), reader_->read(buffer_.data(), buffer_.size()));
+    std::string_view got(buffer_.data(), reader_->read(buffer_.data(), buffer_.size()));
     if (const std::size_t zero = got.find('\0'); zero != std::string_view::npos) {
       misuse("{}: is not text but binary: byte {} is 0", path_, read_ + static_cast<std::int64_t>(zero));
     }
@@ -32,8 +32,12 @@ class CheckedBytes {
     if (wrong) {
       misuse("{}: is not valid UTF-8 from byte {} on", path_, *wrong);
     }
+    const bool first = read_ == 0;
     read_ += static_cast<std::int64_t>(got.size());
-    if (read_ == 0) {
+    if (first && got.starts_with(kByteOrderMark)) {
+      got.remove_prefix(kByteOrderMark.size());
+    }
+    if (first && got.empty()) {
       misuse("{}: is empty", path_);
     }
     return got;

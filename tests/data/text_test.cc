@@ -37,6 +37,13 @@ TEST_F(TextTest, GivesTheFileBackInBlocksThatEndAtLineEnds) {
   EXPECT_EQ(blocks_of(*source), blocks);
 }
 
+TEST_F(TextTest, AByteOrderMarkIsNotText) {
+  const std::string mark(kByteOrderMark), text = "one\ntwo " + mark + "\n";
+  EXPECT_EQ(text_of(*open_text({write("a.txt", mark + text), write("b.txt", mark + "three\n")}, {})), text + "three\n");
+  EXPECT_EQ(text_of(*open_text({write("a.jsonl", mark + "{\"text\": \"one\"}\n")}, {})), "one");
+  EXPECT_HAS(refusal(write("mark.txt", mark)), "mark.txt: is empty");
+}
+
 TEST_F(TextTest, ALongLineComesInPiecesCutBetweenCharacters) {
   std::string line;
   while (line.size() < (std::size_t{9} << 20)) {

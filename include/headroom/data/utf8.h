@@ -8,6 +8,9 @@
 
 namespace headroom::data {
 
+// What some programs begin a file with; no part of its text.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 // Checks text that comes in pieces, cut anywhere.
 class Utf8Checker {
  public:
