@@ -110,9 +110,7 @@ std::vector<WorkerSpec> models_of_papers() {
 
 // Rows that a micro-batch of a run has; of whole length where a batch is so many tokens.
 std::int64_t rows_of_batch(const config::Config& config) {
-  const std::int64_t rows = config.train.batch_size / config.train.accumulate,
-                     tokens = config.train.batch_tokens / config.model.context_length;
-  return tokens > 0 ? std::min(rows, tokens) : rows;
+  return config.whole_sequences() / config.train.accumulate;
 }
 
 }  // namespace

@@ -76,9 +76,9 @@ StepMemory step_memory(const Config& config) {
   const ModelOptions& model = config.model;
   const bool narrow = config.train.precision == Precision::bf16;
   const Exact parameters = count_parameters(model);
-  const Exact sequences = Exact(config.train.batch_size) * sequences_of(model);
+  const Exact sequences = Exact(config.whole_sequences()) * sequences_of(model);
   const Kept kept = model_numbers(model);
-  // A micro-batch: batch_size / accumulate sequences.
+  // Of a micro-batch.
   const Exact rows = sequences.value() / config.train.accumulate;
   const Exact carried = Exact(2) * model.n_layers * model.memory_length * model.d_model * sequences;
 

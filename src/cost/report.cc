@@ -62,7 +62,7 @@ struct Costs {
 Costs costs_of(const config::Config& config) {
   return {.parameters = count_parameters(config.model),
           .paper = paper_cost(config.model),
-          .executed = executed_cost(config.model, config.train.batch_size),
+          .executed = executed_cost(config.model, config.whole_sequences()),
           .cache = decoding_cache_numbers(config.model),
           .memory = step_memory(config)};
 }
@@ -103,9 +103,10 @@ std::string cost_table(const std::vector<NamedConfig>& configs) {
          "\nMACs, floats: attention as the papers count it, a layer and sequence.\n"
          "attention, MLP, head: MACs of the whole model for a sequence, forward; of\n"
          "attention every pair of tokens counts, also those that a mask or a window\n"
-         "hides. step: a training step of train.batch_size sequences. cache: numbers kept\n"
-         "of a sequence while it is continued token by token. GiB: what such a step needs\n"
-         "at least of memory, parameters, gradients, optimizer and activations.\n";
+         "hides. step: a training step of train.batch_size sequences, or as many as\n"
+         "train.batch_tokens can hold. cache: numbers kept of a sequence while it is\n"
+         "continued token by token. GiB: what such a step needs at least of memory,\n"
+         "parameters, gradients, optimizer and activations.\n";
 }
 
 Json paper_json(std::string_view paper) {

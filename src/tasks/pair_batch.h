@@ -18,6 +18,26 @@ SentenceEnds sentence_ends(const data::Tokenizer& tokenizer);
 
 using Tokens = std::vector<std::int32_t>;
 
+// What a batch holds at most, and always one sentence.
+struct BatchLimits {
+  std::int64_t rows = 1;
+  std::int64_t tokens = 0;  // rows times the longest with its end; 0: any
+};
+
+// Where the batch ends that begins with `begin` of so many sentences, whose lengths, without ends, ascend.
+template <class Length>
+std::size_t batch_end(std::size_t begin, std::size_t count, const BatchLimits& limits, const Length& length) {
+  std::size_t end = begin + 1;
+  const auto fits = [&](std::size_t rows) {
+    const auto wanted = static_cast<std::int64_t>(rows), longest = static_cast<std::int64_t>(length(end)) + 1;
+    return wanted <= limits.rows && (limits.tokens == 0 || wanted * longest <= limits.tokens);
+  };
+  while (end < count && fits(end + 1 - begin)) {
+    ++end;
+  }
+  return end;
+}
+
 // [rows, longest + 1] int64: each sentence and the end token, then padding; `valid` [the same] bool where any has some.
 struct Sources {
   at::Tensor tokens, valid;

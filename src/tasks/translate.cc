@@ -49,9 +49,10 @@ Translations translate(const models::EncoderDecoder& model, const data::Tokenize
   context.usage = nullptr;
   const SearchOptions search{.decoding = options.decoding, .begin_id = ends.begin, .end_id = ends.end};
   Translations translations{std::vector<std::string>(sentences.size())};
-  const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
-  for (std::size_t begin = 0; begin < order.size(); begin += at_once) {
-    const std::size_t end = std::min(begin + at_once, order.size());
+  const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
+  const auto length = [&](std::size_t i) { return sources[order[i]].size(); };
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    end = batch_end(begin, order.size(), limits, length);
     std::vector<Tokens> part;
     for (std::size_t i = begin; i < end; ++i) {
       part.push_back(sources[order[i]]);

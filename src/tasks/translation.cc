@@ -110,10 +110,11 @@ class PairEvaluation : public EvaluationData {
     }
     nn::Context context = options.context;
     context.training = false;
-    const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
+    const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
+    const auto length = [&](std::size_t i) { return longer(order[i]); };
     double sum = 0.0;
-    for (std::size_t begin = 0; begin < order.size() && result.complete; begin += at_once) {
-      const std::size_t end = std::min(begin + at_once, order.size());
+    for (std::size_t begin = 0, end = 0; begin < order.size() && result.complete; begin = end) {
+      end = batch_end(begin, order.size(), limits, length);
       std::vector<Tokens> sources, targets;
       for (std::size_t i = begin; i < end; ++i) {
         sources.push_back(sources_[order[i]]);
@@ -136,7 +137,6 @@ class PairEvaluation : public EvaluationData {
 
   // The first pairs whose sides fit the context, by length.
   std::vector<std::size_t> fitting(std::size_t pairs, std::int64_t context_length) const {
-    const auto longer = [&](std::size_t i) { return std::max(sources_[i].size(), targets_[i].size()); };
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < pairs; ++i) {
       if (static_cast<std::int64_t>(longer(i)) < context_length) {
@@ -157,6 +157,9 @@ class PairEvaluation : public EvaluationData {
     return order;
   }
 
+  // Tokens of a pair's longer side.
+  std::size_t longer(std::size_t pair) const { return std::max(sources_[pair].size(), targets_[pair].size()); }
+
   void measure_bleu(const models::EncoderDecoder& model, std::size_t pairs, const EvaluateOptions& options,
                     Evaluation& result) const {
     std::vector<std::string> sources, references;
@@ -167,6 +170,7 @@ class PairEvaluation : public EvaluationData {
     const std::vector<std::string> translations = translate(model, *tokenizer_, sources,
                                                             {.decoding = decoding_,
                                                              .batch_size = options.batch_size,
+                                                             .batch_tokens = options.batch_tokens,
                                                              .context = options.context,
                                                              .show_progress = options.show_progress})
                                                       .texts;

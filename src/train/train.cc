@@ -210,6 +210,7 @@ class Run {
     report_->note(state_, "validating");
     nn::ExpertUsage usage;
     tasks::EvaluateOptions options{.batch_size = config_.train.batch_size,
+                                   .batch_tokens = config_.train.batch_tokens / config_.train.accumulate,
                                    .most_tokens = config_.train.evaluate_tokens,
                                    .context = context_,
                                    .show_progress = true};

@@ -56,6 +56,14 @@ TEST(StepMemory, MicroBatchesNeedLessAndKeepTheGradients) {
   EXPECT_EQ(parts.total, parts.parameters + parts.moments + parts.gradients + parts.activations);
 }
 
+TEST(StepMemory, ABatchOfSoManyTokensHasNoMoreSequences) {
+  config::Config config = small_config();
+  const std::int64_t three = step_memory(config).activations;
+  config.train.batch_size = 300;
+  config.train.batch_tokens = 3 * 8 + 7;
+  EXPECT_EQ(step_memory(config).activations, three);
+}
+
 TEST(StepMemory, NarrowProductsTakeHalfAndCopiesOfTheMatrices) {
   config::Config config = small_config();
   const std::int64_t matrices = count_parameters(config.model) - 100 * 16, tokens = 3 * 8;

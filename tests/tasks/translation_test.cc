@@ -9,6 +9,7 @@
 #include "headroom/core/error.h"
 #include "headroom/tasks/beam_search.h"
 #include "headroom/tasks/bleu.h"
+#include "tasks/pair_batch.h"
 
 namespace headroom::tasks {
 namespace translation_test {
@@ -119,9 +120,31 @@ TEST_F(TranslationTest, TheLossIsTheMeanOverTargetTokensWhateverTheBatch) {
   EXPECT_NEAR(many.figures.at("loss"), one.figures.at("loss"), 1e-9);
   EXPECT_EQ(many.figures.at("bleu"), one.figures.at("bleu"));
   EXPECT_EQ(many.tokens, one.tokens);
+  const Evaluation fitted = data.validation->evaluate(model, {.batch_size = 1 << 20, .batch_tokens = 90});
+  EXPECT_NEAR(fitted.figures.at("loss"), one.figures.at("loss"), 1e-9);
+  EXPECT_EQ(fitted.figures.at("bleu"), one.figures.at("bleu"));
   const Evaluation part = data.validation->evaluate(model, {.batch_size = 16, .most_tokens = 20});
   EXPECT_GE(part.tokens, 20);
   EXPECT_LT(part.tokens, 40);
+}
+
+// Lengths 2, 2, 3, 5, 9 and an end each.
+TEST(PairBatch, HoldsSoManyRowsAndTokensAndAlwaysOne) {
+  const std::vector<std::size_t> lengths = {2, 2, 3, 5, 9};
+  const auto ends_of = [&](const BatchLimits& limits) {
+    std::vector<std::size_t> ends;
+    for (std::size_t begin = 0; begin < lengths.size(); begin = ends.back()) {
+      ends.push_back(batch_end(begin, lengths.size(), limits, [&](std::size_t i) { return lengths[i]; }));
+    }
+    return ends;
+  };
+  using Ends = std::vector<std::size_t>;
+  EXPECT_EQ(ends_of({.rows = 2}), (Ends{2, 4, 5}));
+  EXPECT_EQ(ends_of({.rows = 100, .tokens = 12}), (Ends{3, 4, 5}));
+  EXPECT_EQ(ends_of({.rows = 100, .tokens = 11}), (Ends{2, 3, 4, 5}));
+  EXPECT_EQ(ends_of({.rows = 100, .tokens = 3}), (Ends{1, 2, 3, 4, 5}));
+  EXPECT_EQ(ends_of({.rows = 100}), (Ends{5}));
+  EXPECT_EQ(ends_of({.rows = 0}), (Ends{1, 2, 3, 4, 5}));
 }
 
 TEST_F(TranslationTest, BleuIsThatOfItsTranslations) {

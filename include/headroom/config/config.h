@@ -1,6 +1,7 @@
 // A run's whole configuration: read from TOML or a recipe's name, changed by `--set`, checked, written back.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -28,6 +29,12 @@ struct Config {
   bool vocabulary_follows_tokenizer = false;
   GivenKeys given;       // by load_config
   std::string made_for;  // of a recipe: the data that its file says it is for, where it names none; else empty
+
+  // Sequences of context_length tokens that a step reads at most: batch_size, or fewer that batch_tokens can hold.
+  std::int64_t whole_sequences() const {
+    return train.batch_tokens == 0 ? train.batch_size
+                                   : std::min(train.batch_size, train.batch_tokens / model.context_length);
+  }
 };
 
 void describe(Fields& fields, Config& config);

@@ -25,8 +25,9 @@ struct Evaluation {
 };
 
 struct EvaluateOptions {
-  std::int64_t batch_size = 16;  // for speed: results do not depend on it, apart from rounding
-  std::int64_t most_tokens = 0;  // so many predictions from the beginning of the data; 0: all
+  std::int64_t batch_size = 16;   // for speed: results do not depend on it, apart from rounding
+  std::int64_t batch_tokens = 0;  // translation, also for speed: of a side at most, padding included; 0: any
+  std::int64_t most_tokens = 0;   // so many predictions from the beginning of the data; 0: all
   // Language modelling without memory: windows of context_length tokens that begin so many tokens apart, of which all
   // but the first count their last `stride` predictions only. 0: chunks that do not overlap.
   std::int64_t stride = 0;

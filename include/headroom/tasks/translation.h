@@ -21,7 +21,8 @@ const Task& translation();
 
 struct TranslateOptions {
   config::DecodingOptions decoding;
-  std::int64_t batch_size = 32;  // sentences; for speed
+  std::int64_t batch_size = 32;   // sentences; for speed
+  std::int64_t batch_tokens = 0;  // of the sources at most, padding included; for speed; 0: any
   nn::Context context;
   bool show_progress = false;
 };
