@@ -37,8 +37,8 @@ bool decides_tokens(const std::string& key) {
 
 bool belongs_to_training(const std::string& key) {
   return (key.starts_with("train.") && !is_bookkeeping(key)) || key.starts_with("data.") ||
-         key.starts_with("decoding.") || key.starts_with("model.initialisation") || key == "model.context_length" ||
-         key == "model.memory_length";
+         key.starts_with("decoding.") || key.starts_with("model.initialisation") || key == "model.embedding_std" ||
+         key == "model.context_length" || key == "model.memory_length";
 }
 
 void check_names(const std::vector<NamedConfig>& configs) {
@@ -147,7 +147,7 @@ std::vector<std::string> treated_unlike(const std::vector<NamedConfig>& configs,
   ValuesAndNames budgets;
   for (const NamedConfig& named : configs) {
     const double tokens = static_cast<double>(named.config.train.steps) *
-                          static_cast<double>(named.config.train.batch_size) *
+                          static_cast<double>(named.config.whole_sequences()) *
                           static_cast<double>(named.config.model.context_length);
     budgets.emplace_back(short_number(tokens) + " tokens", named.name);
   }

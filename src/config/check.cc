@@ -157,6 +157,9 @@ void check(const ModelOptions& model, std::string_view origin) {
   detail::check_attention(model, origin);
   mlp.require(model.mlp.kind != MlpKind::experts || model.mlp.top_k <= model.mlp.n_experts, "top_k",
               "must be at most n_experts = {}, got {}", model.mlp.n_experts, model.mlp.top_k);
+  mlp.require(model.mlp.kind != MlpKind::experts || model.mlp.dropout <= 0.0, "dropout",
+              "must be 0 or below with {}, of whose hidden layers nothing is dropped, got {}",
+              detail::setting("kind", model.mlp.kind), model.mlp.dropout);
 }
 
 void check(const Config& config, std::string_view origin) {

@@ -9,6 +9,8 @@ void describe(Fields& fields, MlpOptions& o) {
   fields.add("d_hidden", o.d_hidden, between(1, 1 << 24), "width of the hidden layer (experts: of one expert)");
   fields.add("activation", o.activation, "non-linearity of the hidden layer");
   fields.add("bias", o.bias, "dense, gated: biases in both products (experts have none)");
+  fields.add("dropout", o.dropout, at_least_below(-1, 1),
+             "dense, gated: dropout probability in the hidden layer while training; below 0: model.dropout");
   fields.add("n_experts", o.n_experts, between(1, 1 << 20), "experts: how many there are");
   fields.add("top_k", o.top_k, between(1, 1 << 20), "experts: how many each token uses");
   fields.add("expert_dropout", o.expert_dropout, at_least_below(0, 1),
@@ -36,6 +38,8 @@ void describe(Fields& fields, ModelOptions& o) {
       "what matrices start as; scaled: deviation sqrt(2 / (n_layers fan_in)), as SwitchHead's; normal: deviation "
       "initialisation_std everywhere; glorot: by fan in and out (MoA, Vaswani et al.); torch: as PyTorch's layers");
   fields.add("initialisation_std", o.initialisation_std, above(0), "normal: standard deviation");
+  fields.add("embedding_std", o.embedding_std, at_least(0),
+             "standard deviation that embeddings and learned positions start with; 0: as initialisation says");
   fields.add("tied_embeddings", o.tied_embeddings, "the head's matrix is the embedding's");
   fields.add("scaled_embeddings", o.scaled_embeddings,
              "token embeddings are multiplied by sqrt(d_model) (encoder_decoder: always)");

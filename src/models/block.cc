@@ -21,6 +21,7 @@ Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, con
     : arrangement_(o.arrangement),
       norm_position_(o.norm_position),
       dropout_(o.dropout),
+      hidden_dropout_(o.hidden_dropout()),
       norm_1_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_1")),
       attention_(o.attention, place, build.in("attention")),
       norm_2_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_2")),
@@ -70,7 +71,7 @@ at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, co
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) const {
   const at::Tensor rows = nn::to_compute(x, context);
-  return nn::dropout((*mlp_)(rows, dropout_, context.in("ffn")), dropout_, context, "ffn");
+  return nn::dropout((*mlp_)(rows, hidden_dropout_, context.in("ffn")), dropout_, context, "ffn");
 }
 
 at::Tensor Block::post_norm(const BlockInput& input, const at::Tensor& all, const nn::Context& context) const {

@@ -12,7 +12,8 @@ namespace headroom::models {
 
 inline nn::Builder make_builder(const config::ModelOptions& o, nn::Parameters& parameters,
                                 const nn::Beginning& beginning) {
-  return nn::Builder(parameters, beginning, {.rule = o.initialisation, .std = o.initialisation_std});
+  return nn::Builder(parameters, beginning,
+                     {.rule = o.initialisation, .std = o.initialisation_std, .embedding_std = o.embedding_std});
 }
 
 // A product that begins as torch's do: both parts uniform within 1 / sqrt(in).

@@ -26,6 +26,9 @@ Start Initialisation::matrix(const Start& scaled, const Fan& fan) const {
 }
 
 Start Initialisation::embedding(const Start& scaled, std::int64_t d_model) const {
+  if (embedding_std > 0.0) {
+    return Start::normal(embedding_std);
+  }
   switch (rule) {
     case config::Initialisation::normal:
       return Start::normal(std);

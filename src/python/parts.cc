@@ -107,7 +107,7 @@ std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::
   check(layer, in, build, context);
   const auto mlp =
       nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
-  return {(*mlp)(nn::to_compute(in.x, context), layer.model.dropout, context)};
+  return {(*mlp)(nn::to_compute(in.x, context), layer.model.hidden_dropout(), context)};
 }
 
 models::Block block_of(const Layer& layer, const nn::Builder& build) {

@@ -54,6 +54,35 @@ TEST(Check, Experts) {
   }
 }
 
+TEST(Check, DropoutInsideTheMlp) {
+  const auto about = [](const std::string& lines) {
+    return complaint("[model]\ndropout = 0.2\n[model.mlp]\n" + lines);
+  };
+  const auto used = [](const std::string& lines) {
+    return parse_config("[model]\ndropout = 0.2\n[model.mlp]\n" + lines, "x").model.hidden_dropout();
+  };
+  EXPECT_EQ(used(""), 0.2);
+  EXPECT_EQ(used("dropout = 0.0"), 0.0);
+  EXPECT_EQ(used("dropout = 0.1"), 0.1);
+  EXPECT_EQ(about("kind = \"experts\""), "no error");
+  EXPECT_EQ(
+      about("kind = \"experts\"\ndropout = 0.1"),
+      "x: model.mlp.dropout: must be 0 or below with kind = \"experts\", of whose hidden layers nothing is dropped, "
+      "got 0.1");
+  EXPECT_NE(about("dropout = 1.0"), "no error");
+}
+
+TEST(Check, AStepReadsAsManyWholeSequencesAsItsTokensHold) {
+  Config config;
+  config.model.context_length = 256;
+  config.train.batch_size = 160;
+  EXPECT_EQ(config.whole_sequences(), 160);
+  config.train.batch_tokens = 4096;
+  EXPECT_EQ(config.whole_sequences(), 16);
+  config.train.batch_size = 8;
+  EXPECT_EQ(config.whole_sequences(), 8);
+}
+
 TEST(Check, RoutedHeads) {
   const std::string routed = "projection = \"routed_heads\"\nn_heads = 2\ntop_k = 2\nn_experts = 8\n";
   EXPECT_EQ(about_attention(routed), "no error");

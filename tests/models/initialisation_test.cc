@@ -74,6 +74,20 @@ TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
   }
 }
 
+// As in Transformer-MGK's Long Range Arena: PyTorch's layers around smaller embeddings.
+TEST(Initialisation, EmbeddingsMayHaveADeviationOfTheirOwn) {
+  config::ModelOptions o = small(config::ModelKind::classifier);
+  o.attention.position = "learned";
+  o.initialisation = config::Initialisation::torch;
+  const Classifier as_the_rule_says(o, 1);
+  expect_start("embed", as_the_rule_says.parameters().at("embed"), normal(1.0));
+  o.embedding_std = 0.02;
+  const Classifier model(o, 1);
+  expect_start("embed", model.parameters().at("embed"), normal(0.02));
+  expect_start("position", model.parameters().at("position"), normal(0.02));
+  expect_start("w_q", model.parameters().at("layer0.attention.w_q"), uniform(fan(kWidth)));
+}
+
 TEST(Initialisation, HeadsOfTheOtherModels) {
   const MaskedLanguageModel masked(small(config::ModelKind::masked_language_model), 1);
   expect_start("head.w_transform", masked.parameters().at("head.w_transform"), uniform(fan(kWidth)));

@@ -21,7 +21,8 @@ struct MlpOptions {
   MlpKind kind = MlpKind::dense;
   std::int64_t d_hidden = 1024;  // experts: the width of one
   Activation activation = Activation::gelu;
-  bool bias = true;  // dense and gated; experts have none
+  bool bias = true;       // dense and gated; experts have none
+  double dropout = -1.0;  // of the hidden layer, of which experts drop nothing; below 0: model.dropout
   std::int64_t n_experts = 16;
   std::int64_t top_k = 4;
   double expert_dropout = 0.0;
@@ -41,6 +42,7 @@ struct ModelOptions {
   double norm_epsilon = 1e-5;
   Initialisation initialisation = Initialisation::scaled;
   double initialisation_std = 0.02;  // normal
+  double embedding_std = 0.0;        // 0: as initialisation says
   bool tied_embeddings = false;
   bool scaled_embeddings = false;
   bool head_bias = true;
@@ -59,6 +61,7 @@ struct ModelOptions {
   MlpOptions mlp;
 
   std::int64_t decoder_layers() const { return n_decoder_layers == 0 ? n_layers : n_decoder_layers; }
+  double hidden_dropout() const { return mlp.dropout < 0.0 ? dropout : mlp.dropout; }
   bool scales_embeddings() const { return scaled_embeddings || kind == ModelKind::encoder_decoder; }
   bool reads_tokens() const { return kind != ModelKind::vision; }  // of a vocabulary, rather than pictures
   // vision: patches of a picture, context_length. Throws MisuseError unless has_whole_patches().

@@ -55,7 +55,7 @@ class Block {
 
   config::Arrangement arrangement_;
   config::NormPosition norm_position_;
-  double dropout_;
+  double dropout_, hidden_dropout_;
   nn::NormLayer norm_1_;
   nn::Attention attention_;
   std::optional<Cross> cross_;

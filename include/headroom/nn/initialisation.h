@@ -38,6 +38,7 @@ inline constexpr double kThirdOfAMatrix = 0.70710678118654752;
 struct Initialisation {
   config::Initialisation rule = config::Initialisation::scaled;
   double std = 0.02;
+  double embedding_std = 0.0;  // above 0: of embeddings and learned positions, whatever the rule
 
   Start matrix(const Start& scaled, const Fan& fan) const;
   Start embedding(const Start& scaled, std::int64_t d_model) const;
