@@ -173,6 +173,112 @@ TEST(Recipes, RowsOfATableDifferInWhatTheyCompare) {
   EXPECT_EQ(extra("dcmha/table9_rank2"), extra("dcmha/405m_dcformer_pp"));
 }
 
+// Those of a folder whose names have `part` in them, at least one.
+std::map<std::string, config::Config> recipes_with(const std::string& folder, const std::string& part) {
+  std::map<std::string, config::Config> found;
+  for (const Recipe& listed : list_recipes(kFolder)) {
+    if (listed.name.starts_with(folder + "/") && listed.name.find(part) != std::string::npos) {
+      found.emplace(listed.name, recipe(listed.name));
+    }
+  }
+  EXPECT_FALSE(found.empty()) << folder << " " << part;
+  return found;
+}
+
+// 002, table 7: the names say which losses have which coefficients, and the others none.
+TEST(Recipes, LossesOfRoutedHeadsAreTheirRowsAlone) {
+  const auto rows = recipes_with("moa", "table7_");
+  EXPECT_EQ(rows.size(), 13U);
+  for (const auto& [name, config] : rows) {
+    const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+    const config::AttentionOptions& a = config.model.attention;
+    EXPECT_EQ(a.switch_coefficient, has("_a01") ? 0.01 : 0.0) << name;
+    EXPECT_EQ(a.z_coefficient, has("_z001") ? 0.001 : has("_z01") ? 0.01 : 0.0) << name;
+    EXPECT_EQ(a.switch_slots_coefficient + a.cv_coefficient + a.entropy_coefficient, 0.0) << name;
+  }
+  for (const auto& [name, config] : recipes_with("switchhead", "_moa_")) {
+    const bool softmax = name.ends_with("_softmax");
+    const config::AttentionOptions& a = config.model.attention;
+    EXPECT_EQ(a.gate, softmax ? config::Gate::softmax : config::Gate::sigmoid) << name;
+    EXPECT_EQ(a.switch_coefficient, 0.0) << name;
+    EXPECT_EQ(a.switch_slots_coefficient, softmax ? 0.01 : 0.0) << name;
+    EXPECT_EQ(a.z_coefficient, softmax ? 0.001 : 0.0) << name;
+  }
+}
+
+// 002, table 6. Sizes of the training sets: pairs, and tokens of the longer side with its end.
+TEST(Recipes, TranslationIsTrainedOnSoManyTokensAndEpochs) {
+  const auto expect_epochs = [](const std::string& name, double tokens_of_an_epoch, std::int64_t epochs) {
+    const config::TrainOptions t = recipe(name).train;
+    EXPECT_EQ(t.keep_checkpoints, 10) << name;
+    const double steps = tokens_of_an_epoch / static_cast<double>(t.batch_tokens);
+    EXPECT_NEAR(static_cast<double>(t.checkpoint_every), steps, 0.03 * steps) << name;
+    EXPECT_EQ(t.steps, epochs * t.checkpoint_every) << name;
+  };
+  for (const char* part : {"wmt14_", "table7_"}) {
+    for (const auto& [name, config] : recipes_with("moa", part)) {
+      const bool big = name.find("16k32e256d") != std::string::npos, french = name.find("enfr") != std::string::npos;
+      EXPECT_EQ(config.train.accumulate, big ? 64 : 32) << name;
+      EXPECT_EQ(config.train.batch_tokens, big ? 4096 * 64 : 8092 * 32) << name;
+      expect_epochs(name, french ? 36e6 * 39 : 4.5e6 * 32, french && !big ? 50 : 100);
+    }
+  }
+  for (const auto& [name, config] : recipes_with("mgk", "iwslt14_")) {
+    EXPECT_EQ(config.train.batch_tokens, 4096) << name;
+  }
+  // Nothing but tokens bounds a batch: the shortest pair is a token and its end.
+  for (const char* folder : {"moa", "mgk"}) {
+    for (const auto& [name, config] : recipes_with(folder, "")) {
+      EXPECT_GE(2 * config.train.batch_size, config.train.batch_tokens) << name;
+    }
+  }
+}
+
+// 002, table 6 (Dropout, DropATT, DropFFD) and appendix C.
+TEST(Recipes, MixturesOfHeadsHaveTheirPapersDropoutsAndEpsilon) {
+  const auto expect = [](const std::string& name, double everywhere, double attention, double hidden) {
+    const config::Config config = recipe(name);
+    EXPECT_EQ(config.model.dropout, everywhere) << name;
+    EXPECT_EQ(config.model.attention.dropout, attention) << name;
+    EXPECT_EQ(config.model.hidden_dropout(), hidden) << name;
+    EXPECT_EQ(config.train.epsilon, 1e-9) << name;
+  };
+  for (const auto& [name, config] : recipes_with("moa", "")) {
+    if (name.find("_enfr_") != std::string::npos) {
+      expect(name, 0.1, name.ends_with("_16k32e256d") ? 0.1 : 0.0, 0.1);
+    } else if (name.find("_mlm_") != std::string::npos) {
+      expect(name, 0.1, 0.0, 0.0);
+    } else if (config.model.attention.projection == "routed_heads") {
+      expect(name, 0.2, 0.2, 0.1);
+    }
+  }
+}
+
+// SwitchHead's rule is for its own models; the others' start as their papers' code has it.
+TEST(Recipes, ModelsStartAsTheirPapersDo) {
+  using config::Initialisation;
+  const auto expect = [](const char* folder, const char* part, Initialisation rule) {
+    for (const auto& [name, config] : recipes_with(folder, part)) {
+      EXPECT_EQ(config.model.initialisation, rule) << name;
+    }
+  };
+  expect("switchhead", "", Initialisation::scaled);
+  expect("moa", "", Initialisation::glorot);
+  expect("mgk", "iwslt14_", Initialisation::glorot);
+  expect("mgk", "wt103_", Initialisation::normal);
+  expect("mgk", "lra_", Initialisation::torch);
+  expect("mgk", "table5_", Initialisation::torch);
+  for (const auto& [name, config] : recipes_with("dcmha", "")) {
+    const bool pictures = config.model.kind == config::ModelKind::vision;
+    EXPECT_EQ(config.model.initialisation, pictures ? Initialisation::glorot : Initialisation::normal) << name;
+  }
+  for (const char* part : {"lra_", "table5_"}) {
+    for (const auto& [name, config] : recipes_with("mgk", part)) {
+      EXPECT_EQ(config.model.embedding_std, 0.02) << name;
+    }
+  }
+}
+
 TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
   const fs::path folder = fs::path(testing::TempDir()) / "headroom_recipe_list";
   fs::remove_all(folder);
