@@ -156,13 +156,19 @@ TEST_F(TranslationTest, BleuIsThatOfItsTranslations) {
     sources.push_back(pair.source);
     references.push_back(pair.target);
   }
-  const std::vector<std::string> translations =
-      translate(model, *data.tokenizer, sources, {.decoding = config_.decoding, .batch_size = 7, .context = {}}).texts;
+  const Translations all =
+      translate(model, *data.tokenizer, sources, {.decoding = config_.decoding, .batch_size = 7, .context = {}});
+  const std::vector<std::string>& translations = all.texts;
   ASSERT_EQ(translations.size(), sources.size());
-  const Translations one =
-      translate(model, *data.tokenizer, {sources[3]}, {.decoding = config_.decoding, .context = {}});
-  EXPECT_EQ(one.texts, std::vector<std::string>{translations[3]});
-  EXPECT_EQ(one.tokens, std::ssize(data.tokenizer->encode(translations[3])));
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Translations one =
+        translate(model, *data.tokenizer, {sources[i]}, {.decoding = config_.decoding, .context = {}});
+    EXPECT_EQ(one.texts, std::vector<std::string>{translations[i]});
+    tokens += one.tokens;
+  }
+  EXPECT_EQ(all.tokens, tokens);
+  EXPECT_GT(tokens, std::ssize(sources));
   const Evaluation result = data.validation->evaluate(model, {});
   EXPECT_EQ(result.figures.at("bleu"), corpus_bleu(translations, references).score);
   EXPECT_EQ(headline(translation().figures()).name, "bleu");
