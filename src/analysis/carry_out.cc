@@ -26,18 +26,18 @@ class Training {
     return runs_.train(run, fmt::format("{}{}{} ({}/{})", model.name, values, seed, ++begun_, total_));
   }
 
-  // Whether the model is one to go on with. Of those that are not, the first is remembered.
-  bool is_sound(const PlannedModel& model, const TrainedRun& run) {
-    const bool sound = plan_.may_diverge || run.diverged.empty();
-    if (!sound && failure_.empty()) {
+  // Whether the model's run is one to go on from. The first that is not is remembered.
+  bool accept(const PlannedModel& model, const TrainedRun& run) {
+    const bool accepted = plan_.may_diverge || run.diverged.empty();
+    if (!accepted && failure_.empty()) {
       failure_ =
           fmt::format("{}: {}{}", model.name,
                       model.choices.size() > 1 ? "diverged with the best of the values tried: " : "", run.diverged);
     }
-    return sound;
+    return accepted;
   }
 
-  // Throws Error where a model was not sound, which ends a comparison once the other models are trained.
+  // Throws Error where a run was not accepted, which ends a comparison once the other models are trained.
   void finish() const {
     if (!failure_.empty()) {
       fail("{}", failure_);
@@ -88,7 +88,7 @@ bool carry_out(const Plan& plan, Runs& runs, const tasks::Task& task) {
         return false;
       }
     }
-    if (training.is_sound(model, *runs.find(model.choices[best_choice(model, runs, task)]))) {
+    if (training.accept(model, *runs.find(model.choices[best_choice(model, runs, task)]))) {
       sound.push_back(&model);
     }
   }
@@ -99,7 +99,7 @@ bool carry_out(const Plan& plan, Runs& runs, const tasks::Task& task) {
       if (run.result.interrupted) {
         return false;
       }
-      training.is_sound(*model, run);
+      training.accept(*model, run);
     }
   }
   training.finish();

@@ -13,8 +13,8 @@ void check_choices(const Plan& plan);
 bool check_folders(const Plan& plan);
 
 // Trains what has not finished, seed by seed: each model's choices with the first seed, then for each other seed every
-// model with its best. Whether it came to its end: Ctrl-C stops it. Where a model diverged that may not, its other
-// seeds are not trained, and Error is thrown once all other models are.
+// model with its best. Whether it came to its end: Ctrl-C stops it. Where a model diverged that may not, Error is
+// thrown once all others are trained; with the first seed, its other seeds are not trained.
 bool carry_out(const Plan& plan, Runs& runs, const tasks::Task& task);
 
 }  // namespace headroom::analysis

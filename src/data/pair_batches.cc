@@ -42,15 +42,10 @@ PairBatches::PairBatches(const PairFile& file, const PairBatchOptions& options) 
   const auto length_at = [&](std::int64_t place) {
     return lengths[static_cast<std::size_t>(order_[static_cast<std::size_t>(place)])];
   };
+  const BatchLimits limits{.rows = options.rows, .tokens = options.tokens, .multiple = options.multiple};
   for (std::int64_t begin = 0, end = 0; begin < usable; begin = end) {
     cuts_.push_back(begin);
-    end = begin + options.multiple;
-    for (std::int64_t more = end + options.multiple;
-         more <= usable && more - begin <= options.rows &&
-         (options.tokens == 0 || (more - begin) * length_at(more - 1) <= options.tokens);
-         more += options.multiple) {
-      end = more;
-    }
+    end = batch_end(begin, usable, limits, length_at);
   }
   cuts_.push_back(usable);
   if (per_epoch() < 1) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "headroom/data/pair_batches.h"
 #include "headroom/data/tokenizer.h"
 #include "headroom/models/model.h"
 
@@ -18,24 +19,16 @@ SentenceEnds sentence_ends(const data::Tokenizer& tokenizer);
 
 using Tokens = std::vector<std::int32_t>;
 
-// What a batch holds at most, and always one sentence.
-struct BatchLimits {
-  std::int64_t rows = 1;
-  std::int64_t tokens = 0;  // rows times the longest with its end; 0: any
-};
+using data::BatchLimits;
 
-// Where the batch ends that begins with `begin` of so many sentences, whose lengths, without ends, ascend.
+// data::batch_end() of sentences whose lengths are without their ends.
 template <class Length>
 std::size_t batch_end(std::size_t begin, std::size_t count, const BatchLimits& limits, const Length& length) {
-  std::size_t end = begin + 1;
-  const auto fits = [&](std::size_t rows) {
-    const auto wanted = static_cast<std::int64_t>(rows), longest = static_cast<std::int64_t>(length(end)) + 1;
-    return wanted <= limits.rows && (limits.tokens == 0 || wanted * longest <= limits.tokens);
+  const auto padded = [&](std::int64_t i) {
+    return static_cast<std::int64_t>(length(static_cast<std::size_t>(i))) + 1;
   };
-  while (end < count && fits(end + 1 - begin)) {
-    ++end;
-  }
-  return end;
+  return static_cast<std::size_t>(
+      data::batch_end(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(count), limits, padded));
 }
 
 // [rows, longest + 1] int64: each sentence and the end token, then padding; `valid` [the same] bool where any has some.

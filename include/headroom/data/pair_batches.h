@@ -10,6 +10,27 @@
 
 namespace headroom::data {
 
+// What a batch holds at most, and always `multiple` rows.
+struct BatchLimits {
+  std::int64_t rows = 1;
+  std::int64_t tokens = 0;    // rows times the longest; 0: any
+  std::int64_t multiple = 1;  // rows come in multiples of this
+};
+
+// Where the batch ends that begins with `begin` of `count` sentences whose lengths, with their ends, ascend: length(i)
+// of the i-th.
+template <class Length>
+std::int64_t batch_end(std::int64_t begin, std::int64_t count, const BatchLimits& limits, const Length& length) {
+  std::int64_t end = begin + limits.multiple;
+  for (std::int64_t more = end + limits.multiple;
+       more <= count && more - begin <= limits.rows &&
+       (limits.tokens == 0 || (more - begin) * length(more - 1) <= limits.tokens);
+       more += limits.multiple) {
+    end = more;
+  }
+  return end;
+}
+
 struct PairBatchOptions {
   std::int64_t rows = 1;      // of a batch at most
   std::int64_t multiple = 1;  // rows come in multiples of this (micro-batches)

@@ -47,7 +47,7 @@ void KeptOperands::set_columns(std::int64_t i, Strided<const float> from, std::i
 void KeptOperands::set_rows(std::int64_t i, Strided<const float> from, std::int64_t rows, std::int64_t columns) {
   if (half_) {
     pair_rounded_rows(from, rows, columns, {halves(i), n_});
-    std::fill(halves(i) + even(rows) * n_, halves(i) + room_, BFloat16(0.0F));
+    std::fill(halves(i) + sum_length(rows) * n_, halves(i) + room_, BFloat16(0.0F));
     return;
   }
   float* to = data_.data() + i * room_;
