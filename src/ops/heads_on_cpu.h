@@ -11,37 +11,50 @@
 
 namespace headroom::ops {
 
-// With a contiguous last axis, as the kernels want it.
-inline at::Tensor by_rows_of_heads(const at::Tensor& t) {
+// The numbers that kernels take this tensor in.
+inline at::ScalarType type_for_kernels(const at::Tensor& t) {
+  return t.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+}
+
+// In those, with a contiguous last axis.
+inline at::Tensor prepared(const at::Tensor& given) {
+  const at::Tensor t = given.to(type_for_kernels(given));
   return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous();
 }
 
-// The same in numbers of type T.
-template <class T>
-at::Tensor prepared_as(const at::Tensor& t) {
-  return by_rows_of_heads(t.to(c10::CppTypeToScalarType<T>::value));
-}
-inline at::Tensor prepared(const at::Tensor& t) {
-  return prepared_as<float>(t);
-}
-
-template <class T>
-kernels::HeadsView<T> view(const at::Tensor& t) {
-  T* data = nullptr;
-  if constexpr (std::is_const_v<T>) {
-    data = t.const_data_ptr<std::remove_const_t<T>>();
+// A prepared tensor [B, heads, rows, e], or [heads, rows, e] for every sequence.
+inline kernels::Heads view(const at::Tensor& t) {
+  kernels::Heads to{{.stride = t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
+  if (t.scalar_type() == at::kBFloat16) {
+    to.first.half = t.const_data_ptr<kernels::BFloat16>();
   } else {
-    data = t.mutable_data_ptr<T>();
+    to.first.single = t.const_data_ptr<float>();
   }
-  return t.dim() == 4 ? kernels::HeadsView<T>{data, t.stride(0), t.stride(1), t.stride(2)}
-                      : kernels::HeadsView<T>{data, 0, t.stride(0), t.stride(1)};
+  return to;
+}
+inline kernels::HeadsOut view_out(const at::Tensor& t) {
+  kernels::HeadsOut to{{.stride = t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
+  if (t.scalar_type() == at::kBFloat16) {
+    to.first.half = t.mutable_data_ptr<kernels::BFloat16>();
+  } else {
+    to.first.single = t.mutable_data_ptr<float>();
+  }
+  return to;
 }
 
 // [B, H, T, e] lying as [B, T, H, e], as the projection after it reads it.
-inline at::Tensor empty_by_token(const at::Tensor& like, at::ScalarType type = at::kFloat) {
+inline at::Tensor empty_by_token(const at::Tensor& like, at::ScalarType type) {
   return at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)},
                           like.options().dtype(type))
       .transpose(1, 2);
+}
+
+// Room for the gradient of `like` [B, G, rows, e] for each of `heads` heads and of `parts` of the batch: float32 if
+// that is to be added up.
+inline at::Tensor room_per_head(const at::Tensor& like, std::int64_t heads, std::int64_t parts = 1) {
+  const bool whole = parts == 1 && heads == like.size(1);
+  return at::empty({parts * like.size(0), heads, like.size(2), like.size(3)},
+                   like.options().dtype(whole ? type_for_kernels(like) : at::kFloat));
 }
 
 // Adds up what heads that share a key gave: [B, H, S, e] to [B, G, S, e].

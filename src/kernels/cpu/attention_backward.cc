@@ -10,7 +10,7 @@ using detail::Left;
 using detail::multiply;
 using detail::padded;
 using detail::Right;
-using detail::rows_of;
+using detail::workplace;
 
 // One thread's buffers. Gradients of keys, values and offsets grow with their rows as columns, so that every product
 // reads its operands as they lie.
@@ -38,23 +38,24 @@ struct AttentionWorkspace {
   detail::KeptOperands keys, offsets;  // [S padded, e], [C padded, e]
   detail::KeptOperands values;         // [e, S padded]
   Buffer d_keys, d_values, d_offsets;  // [e, S or C padded]
+  Buffer room;                         // of results that are rounded
 };
 
 void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h, AttentionWorkspace& w) {
   const std::int64_t g = h / (s.heads / s.kv_heads);
   w.head.pack(s, in, b, h);
-  w.keys.set_rows(0, {in.k.at(b, g), in.k.row}, s.keys, s.d_head);
-  w.values.set_columns(0, {in.v.at(b, g), in.v.row}, s.keys);
+  w.keys.set_rows(0, in.k.rows(b, g), s.keys, s.d_head);
+  w.values.set_columns(0, in.v.rows(b, g), s.keys);
   w.d_keys.fill(0.0F);
   w.d_values.fill(0.0F);
-  if (in.q_position.data != nullptr) {
-    w.offsets.set_rows(0, {in.r.at(0, h), in.r.row}, s.offsets(), s.d_head);
+  if (in.relative()) {
+    w.offsets.set_rows(0, in.r.rows(0, h), s.offsets(), s.d_head);
     w.d_offsets.fill(0.0F);
   }
 }
 
 // sum [e, columns] += from^T [e, rows] block [rows, columns].
-void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> from, const Right& block,
+void add_transposed(const AttentionShape& s, const Extent& e, const Rows& from, const Right& block,
                     std::int64_t columns, Strided<float> sum, AttentionWorkspace& w) {
   const Left turned = w.head.passing.left_columns(from, e.rows, s.d_head);
   multiply({s.d_head, columns, e.rows}, turned, block, sum, true);
@@ -66,34 +67,38 @@ void position_backward(const AttentionShape& s, const AttentionTensors& in, cons
   const detail::OffsetGradients d(s, e);
   d.place(s, e, {w.d_scores.data(), e.columns}, w.positions.data());
   const Strided<const float> rows{w.positions.data(), d.n};
-  multiply({e.rows, s.d_head, d.n}, w.head.passing.left(rows, e.rows, d.n), w.offsets[0].from(d.first, 0),
-           rows_of(out.d_q_position, b, h, e.row));
-  add_transposed(s, e, rows_of(in.q_position, b, h, e.row), w.head.passing.right(rows, e.rows, d.n), d.n,
+  const RowsOut to = out.d_q_position.rows(b, h, e.row);
+  const Strided<float> d_q = workplace(to, e.rows, s.d_head, w.room);
+  multiply({e.rows, s.d_head, d.n}, w.head.passing.left(rows, e.rows, d.n), w.offsets[0].from(d.first, 0), d_q);
+  detail::put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
+  add_transposed(s, e, in.q_position.rows(b, h, e.row), w.head.passing.right(rows, e.rows, d.n), d.n,
                  {w.d_offsets.data() + d.first, w.offset_width}, w);
 }
 
 void block_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out, const Extent& e,
                     AttentionWorkspace& w) {
   const std::int64_t b = w.head.b, h = w.head.h;
-  const Strided<const float> d_o = rows_of(out.d_o, b, h, e.row), o = rows_of(out.o, b, h, e.row);
+  const Rows d_o = out.d_o.rows(b, h, e.row), o = out.o.rows(b, h, e.row);
   const float* log_sum = out.log_sum + (b * s.heads + h) * s.queries + e.row;
   detail::PassingOperands& passing = w.head.passing;
   w.head.scores(s, in, e, w.scores.data(), w.positions.data());
   multiply({e.rows, e.columns, s.d_head}, passing.left(d_o, e.rows, s.d_head), w.values[0].from(0, e.low),
            {w.d_scores.data(), e.columns});
   for (std::int64_t i = 0; i < e.rows; ++i) {
-    const float mean = dot(d_o.data + i * d_o.stride, o.data + i * o.stride, s.d_head);
+    const float mean = detail::dot(d_o.from(i), o.from(i), s.d_head);
     exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), log_sum[i], mean,
                      w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
   }
   const Strided<const float> p{w.scores.data(), e.columns}, d{w.d_scores.data(), e.columns};
-  multiply({e.rows, s.d_head, e.columns}, passing.left(d, e.rows, e.columns), w.keys[0].from(e.low, 0),
-           rows_of(out.d_q, b, h, e.row));
-  add_transposed(s, e, rows_of(in.q, b, h, e.row), passing.right(d, e.rows, e.columns), e.columns,
+  const RowsOut to = out.d_q.rows(b, h, e.row);
+  const Strided<float> d_q = workplace(to, e.rows, s.d_head, w.room);
+  multiply({e.rows, s.d_head, e.columns}, passing.left(d, e.rows, e.columns), w.keys[0].from(e.low, 0), d_q);
+  detail::put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
+  add_transposed(s, e, in.q.rows(b, h, e.row), passing.right(d, e.rows, e.columns), e.columns,
                  {w.d_keys.data() + e.low, w.key_width}, w);
   add_transposed(s, e, d_o, passing.right(p, e.rows, e.columns), e.columns, {w.d_values.data() + e.low, w.key_width},
                  w);
-  if (in.q_position.data != nullptr) {
+  if (in.relative()) {
     position_backward(s, in, out, e, w);
   }
 }
@@ -102,7 +107,7 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
 
 void attention_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
                         std::int64_t begin, std::int64_t end) {
-  const bool relative = in.q_position.data != nullptr;
+  const bool relative = in.relative();
   AttentionWorkspace w(s, relative);
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t b = task / s.heads, h = task % s.heads;
@@ -110,10 +115,10 @@ void attention_backward(const AttentionShape& s, const AttentionTensors& in, con
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       block_backward(s, in, out, detail::extent_of(s, row), w);
     }
-    transpose({w.d_keys.data(), w.key_width}, s.d_head, s.keys, {out.d_k.at(b, h), out.d_k.row});
-    transpose({w.d_values.data(), w.key_width}, s.d_head, s.keys, {out.d_v.at(b, h), out.d_v.row});
+    detail::put_transposed({w.d_keys.data(), w.key_width}, s.d_head, s.keys, out.d_k.rows(b, h), w.room);
+    detail::put_transposed({w.d_values.data(), w.key_width}, s.d_head, s.keys, out.d_v.rows(b, h), w.room);
     if (relative) {
-      transpose({w.d_offsets.data(), w.offset_width}, s.d_head, s.offsets(), {out.d_r.at(b, h), out.d_r.row});
+      detail::put_transposed({w.d_offsets.data(), w.offset_width}, s.d_head, s.offsets(), out.d_r.rows(b, h), w.room);
     }
   }
   tile_product_done();

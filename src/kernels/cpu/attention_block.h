@@ -9,6 +9,7 @@
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
 #include "operands.h"
+#include "rows.h"
 
 namespace headroom::kernels::detail {
 
@@ -62,12 +63,6 @@ inline std::int64_t offset_width(const AttentionShape& s) {
   return s.offsets() + kBlockRows + 2 * kColumnStep;
 }
 
-// Rows of a block in a tensor of heads.
-template <class T>
-Strided<T> rows_of(const HeadsView<T>& heads, std::int64_t b, std::int64_t h, std::int64_t row) {
-  return {heads.at(b, h) + row * heads.row, heads.row};
-}
-
 // A block's gradients [rows, columns] of position scores put back to where their offsets stand, 0 elsewhere:
 // [rows, n], from offset `first` on, which is even so that pairs of offsets stay together.
 struct OffsetGradients {
@@ -97,19 +92,19 @@ struct PackedHead {
   void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t sequence, std::int64_t head) {
     b = sequence;
     h = head;
-    k.set_columns(0, {in.k.at(b, h / (s.heads / s.kv_heads)), in.k.row}, s.keys);
-    if (in.q_position.data != nullptr) {
-      r.set_columns(0, {in.r.at(0, h), in.r.row}, s.offsets());
+    k.set_columns(0, in.k.rows(b, h / (s.heads / s.kv_heads)), s.keys);
+    if (in.relative()) {
+      r.set_columns(0, in.r.rows(0, h), s.offsets());
     }
   }
 
   // Raw scores of a block [rows, columns] and its position scores [rows, offset_columns].
   void scores(const AttentionShape& s, const AttentionTensors& in, const Extent& e, float* to, float* positions) {
-    const Left q = passing.left(rows_of(in.q, b, h, e.row), e.rows, s.d_head);
+    const Left q = passing.left(in.q.rows(b, h, e.row), e.rows, s.d_head);
     multiply({e.rows, e.columns, s.d_head}, q, k[0].from(0, e.low), {to, e.columns});
-    if (in.q_position.data != nullptr) {
+    if (in.relative()) {
       const std::int64_t n = e.offset_columns();
-      const Left position = passing.left(rows_of(in.q_position, b, h, e.row), e.rows, s.d_head);
+      const Left position = passing.left(in.q_position.rows(b, h, e.row), e.rows, s.d_head);
       multiply({e.rows, n, s.d_head}, position, r[0].from(0, e.first_offset(s)), {positions, n});
     }
   }
@@ -126,12 +121,11 @@ inline ScoreRow visible_row(const AttentionShape& s, const Extent& e, std::int64
           .bias = key_bias != nullptr ? key_bias + b * s.keys + e.low : nullptr};
 }
 
-template <class T>
-ScoreRow score_row(const AttentionShape& s, const AttentionTensorsOf<T>& in, const Extent& e, std::int64_t b,
-                   std::int64_t i, const float* positions) {
+inline ScoreRow score_row(const AttentionShape& s, const AttentionTensors& in, const Extent& e, std::int64_t b,
+                          std::int64_t i, const float* positions) {
   ScoreRow row = visible_row(s, e, i, in.key_bias, b);
   row.scale = s.scale;
-  row.position = in.q_position.data != nullptr ? positions + i * e.offset_columns() + e.shift(i) : nullptr;
+  row.position = in.relative() ? positions + i * e.offset_columns() + e.shift(i) : nullptr;
   return row;
 }
 

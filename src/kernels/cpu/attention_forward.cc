@@ -7,12 +7,13 @@ void attention_forward(const AttentionShape& s, const AttentionTensors& in, cons
   const std::int64_t most = detail::padded(s.keys);
   Buffer scores(detail::kBlockRows * most);
   detail::KeptOperands values(s.half, 1, most, detail::row_width(s.d_head));  // [S padded, e]
-  Buffer positions(in.q_position.data == nullptr ? 0 : detail::kBlockRows * (most + 2 * detail::kColumnStep));
-  detail::PackedHead head(s, in.q_position.data != nullptr);
+  Buffer positions(in.relative() ? detail::kBlockRows * (most + 2 * detail::kColumnStep) : 0);
+  Buffer room;
+  detail::PackedHead head(s, in.relative());
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t b = task / s.heads, h = task % s.heads, g = h / (s.heads / s.kv_heads);
     head.pack(s, in, b, h);
-    values.set_rows(0, {in.v.at(b, g), in.v.row}, s.keys, s.d_head);
+    values.set_rows(0, in.v.rows(b, g), s.keys, s.d_head);
     for (std::int64_t row = 0; row < s.queries; row += detail::kBlockRows) {
       const detail::Extent e = detail::extent_of(s, row);
       head.scores(s, in, e, scores.data(), positions.data());
@@ -22,12 +23,15 @@ void attention_forward(const AttentionShape& s, const AttentionTensors& in, cons
         log_sum[i] =
             exp_row(detail::score_row(s, in, e, b, i, positions.data()), scores.data() + i * e.columns, &sums[i]);
       }
-      float* o = out.o.at(b, h) + row * out.o.row;
+      const RowsOut to = out.o.rows(b, h, row);
+      const Strided<float> o = detail::workplace(to, e.rows, s.d_head, room);
       const detail::Left p = head.passing.left({scores.data(), e.columns}, e.rows, e.columns);
-      detail::multiply({e.rows, s.d_head, e.columns}, p, values[0].from(e.low, 0), {o, out.o.row});
+      detail::multiply({e.rows, s.d_head, e.columns}, p, values[0].from(e.low, 0), o);
       for (std::int64_t i = 0; i < e.rows; ++i) {
-        scaled_copy(o + i * out.o.row, sums[i] > 0.0F ? 1.0F / sums[i] : 0.0F, s.d_head, o + i * out.o.row);
+        float* o_i = o.data + i * o.stride;
+        scaled_copy(o_i, sums[i] > 0.0F ? 1.0F / sums[i] : 0.0F, s.d_head, o_i);
       }
+      detail::put_back({o.data, o.stride}, e.rows, s.d_head, to);
     }
   }
   tile_product_done();

@@ -60,6 +60,13 @@ void Round(const float* from, std::int64_t n, c10::BFloat16* to) {
   }
 }
 
+void Widen(const c10::BFloat16* from, std::int64_t n, float* to) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  for (std::int64_t c = 0; c < n; c += lanes) {
+    store_part(load_part(from + c, n - c), n - c, to + c);
+  }
+}
+
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -69,6 +76,7 @@ namespace headroom::kernels {
 HWY_EXPORT(PairTwoRows);
 HWY_EXPORT(PairTwoRoundedRows);
 HWY_EXPORT(Round);
+HWY_EXPORT(Widen);
 
 namespace {
 
@@ -103,30 +111,40 @@ std::int64_t sum_length(std::int64_t k) {
   return k > kTile && multiplies_tiles() ? (k + kTile - 1) / kTile * kTile : even(k);
 }
 
-void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to) {
+namespace {
+
+// Pairs of rows from the k-th on.
+void clear_pairs(std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
+  for (std::int64_t i = even(k); i < sum_length(k); i += 2) {
+    std::fill_n(to.data + i * to.stride, 2 * n, BFloat16(0.0F));
+  }
+}
+
+}  // namespace
+
+void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
   for (std::int64_t i = 0; i + 1 < k; i += 2) {
     const BFloat16* row = from.data + i * from.stride;
-    HWY_DYNAMIC_DISPATCH(PairTwoRows)(row, row + from.stride, n, to + i * n);
+    HWY_DYNAMIC_DISPATCH(PairTwoRows)(row, row + from.stride, n, to.data + i * to.stride);
   }
   if (k % 2 == 1) {
     const BFloat16* row = from.data + (k - 1) * from.stride;
+    BFloat16* pairs = to.data + (k - 1) * to.stride;
     for (std::int64_t j = 0; j < n; ++j) {
-      to[(k - 1) * n + 2 * j] = row[j];
-      to[(k - 1) * n + 2 * j + 1] = 0.0F;
+      pairs[2 * j] = row[j];
+      pairs[2 * j + 1] = 0.0F;
     }
   }
-  std::fill(to + even(k) * n, to + sum_length(k) * n, BFloat16(0.0F));
+  clear_pairs(k, n, to);
 }
 
-void pair_rounded_rows(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
+void pair_rows(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
   for (std::int64_t i = 0; i < k; i += 2) {
     const float* row = from.data + i * from.stride;
     HWY_DYNAMIC_DISPATCH(PairTwoRoundedRows)
     (row, i + 1 < k ? row + from.stride : nullptr, n, to.data + i * to.stride);
   }
-  for (std::int64_t i = even(k); i < sum_length(k); i += 2) {
-    std::fill_n(to.data + i * to.stride, 2 * n, BFloat16(0.0F));
-  }
+  clear_pairs(k, n, to);
 }
 
 void place_pairs(Strided<const BFloat16> from, std::int64_t rows, std::int64_t k, BFloat16* to, std::int64_t columns) {
@@ -140,7 +158,11 @@ void round_numbers(const float* from, std::int64_t n, BFloat16* to) {
   HWY_DYNAMIC_DISPATCH(Round)(from, n, to);
 }
 
-void round_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to) {
+void widen_numbers(const BFloat16* from, std::int64_t n, float* to) {
+  HWY_DYNAMIC_DISPATCH(Widen)(from, n, to);
+}
+
+void fill_up_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to) {
   const std::int64_t width = sum_length(k);
   for (std::int64_t i = 0; i < m; ++i) {
     HWY_DYNAMIC_DISPATCH(Round)(from.data + i * from.stride, k, to + i * width);
@@ -148,18 +170,31 @@ void round_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloa
   }
 }
 
+void fill_up_rows(Strided<const BFloat16> from, std::int64_t m, std::int64_t k, BFloat16* to) {
+  const std::int64_t width = sum_length(k);
+  for (std::int64_t i = 0; i < m; ++i) {
+    std::copy_n(from.data + i * from.stride, k, to + i * width);
+    std::fill(to + i * width + k, to + (i + 1) * width, BFloat16(0.0F));
+  }
+}
+
+bool lies_in_pairs(Strided<const BFloat16> from, std::int64_t k) {
+  return k == sum_length(k) && from.stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(from.data) % 4 == 0;
+}
+
 void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to) {
   const std::int64_t width = sum_length(k);
-  const bool whole = k == width && from.stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(from.data) % 4 == 0;
-  std::vector<BFloat16> filled(whole ? 0 : static_cast<std::size_t>(n * width));
-  for (std::int64_t j = 0; j < n && !whole; ++j) {
-    std::copy_n(from.data + j * from.stride, k, &filled[j * width]);
+  std::vector<BFloat16> filled;
+  if (!lies_in_pairs(from, k)) {
+    filled.resize(static_cast<std::size_t>(n * width));
+    fill_up_rows(from, n, k, filled.data());
+    from = {filled.data(), width};
   }
-  place_pairs(whole ? from : Strided<const BFloat16>{filled.data(), width}, n, width, to, n);
+  place_pairs(from, n, width, to, n);
 }
 
 void transpose(Strided<const BFloat16> from, std::int64_t rows, std::int64_t columns, BFloat16* to, BFloat16* work) {
-  pair_rows(from, rows, columns, work);
+  pair_rows(from, rows, columns, Strided<BFloat16>{work, columns});
   const std::int64_t pairs = sum_length(rows) / 2;
   transpose(Strided<const float>{words(work), columns}, pairs, columns, {words(to), pairs});
 }

@@ -37,6 +37,7 @@ struct ComposedWorkspace {
   detail::PassingOperands passing;
   Buffer d_values;               // [H, e, S padded]
   Buffer d_pre_key, d_post_key;  // key sides, [F, S padded]
+  Buffer room;                   // of results that are rounded
 };
 
 void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t task, ComposedWorkspace& w) {
@@ -45,9 +46,8 @@ void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t task,
   w.sequence.pack(s, in, b);
   w.raw.pack(b);
   w.gradients.begin(task);
-  const HeadsView<const float>& v = in.attention.v;
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-    w.values.set_columns(g, {v.at(b, g), v.row}, s.keys);
+    w.values.set_columns(g, in.attention.v.rows(b, g), s.keys);
   }
   w.d_values.fill(0.0F);
   w.d_pre_key.make_room(w.sequence.pre.data.size());
@@ -148,7 +148,7 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
 void block_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
                     ComposedWorkspace& w) {
   const std::int64_t b = w.sequence.b, room = w.width * s.d_head, stride = Tile::row_stride(e);
-  const auto d_o = [&](std::int64_t h) { return detail::rows_of(out.attention.d_o, b, h, e.row); };
+  const auto d_o = [&](std::int64_t h) { return out.attention.d_o.rows(b, h, e.row); };
   for (std::int64_t h = 0; h < s.heads; ++h) {
     w.raw.fill(e, h, {w.scores.head(e, h), stride});
     detail::multiply({e.rows, e.columns, s.d_head}, w.passing.left(d_o(h), e.rows, s.d_head),
@@ -175,7 +175,6 @@ void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const B
 void composed_attention_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out,
                                  std::int64_t begin, std::int64_t end) {
   ComposedWorkspace w(s, in, out);
-  const HeadsView<float>& d_v = out.attention.d_v;
   const std::int64_t rows = detail::composed_rows(s);
   for (std::int64_t task = begin; task < end; ++task) {
     pack(s, in, task, w);
@@ -184,7 +183,8 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
     }
     w.gradients.finish();
     for (std::int64_t h = 0; h < s.heads; ++h) {
-      transpose({w.d_values.data() + h * w.width * s.d_head, w.width}, s.d_head, s.keys, {d_v.at(task, h), d_v.row});
+      detail::put_transposed({w.d_values.data() + h * w.width * s.d_head, w.width}, s.d_head, s.keys,
+                             out.attention.d_v.rows(task, h), w.room);
     }
     if (in.pre.present) {
       unpack_key_side(s, in.pre, w.d_pre_key, w.sequence.pre.width, task, out.pre.key);

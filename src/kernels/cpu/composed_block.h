@@ -129,8 +129,7 @@ struct PackedSequence {
   std::int64_t b = -1;
   PackedKeyFactors pre, post;
 
-  template <class T>
-  void pack(const AttentionShape& s, const ComposedTensorsOf<T>& in, std::int64_t sequence) {
+  void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t sequence) {
     b = sequence;
     if (in.pre.present) {
       pre.pack(s, in.pre, b);
@@ -141,8 +140,7 @@ struct PackedSequence {
   }
 
   // The i-th row of the block.
-  template <class T>
-  ScoreRow softmax_row(const AttentionShape& s, const ComposedTensorsOf<T>& in, const Extent& e, std::int64_t i,
+  ScoreRow softmax_row(const AttentionShape& s, const ComposedTensors& in, const Extent& e, std::int64_t i,
                        std::int64_t columns) const {
     ScoreRow row = visible_row(s, e, i, in.attention.key_bias, b);
     row.n = columns;
@@ -151,8 +149,7 @@ struct PackedSequence {
 };
 
 // exp_row() with a mixture's epsilon in the sum.
-template <class T>
-float exp_row_of(const ComposedTensorsOf<T>& in, const ScoreRow& row, float* scores, float* sum) {
+inline float exp_row_of(const ComposedTensors& in, const ScoreRow& row, float* scores, float* sum) {
   const float log_sum = exp_row(row, scores, sum);
   if (in.mixture == nullptr || in.mixture->epsilon == 0.0F || !(*sum > 0.0F)) {
     return log_sum;
@@ -163,10 +160,9 @@ float exp_row_of(const ComposedTensorsOf<T>& in, const ScoreRow& row, float* sco
 }
 
 // Makes composed probabilities of a block's raw scores.
-template <class T>
 struct Composing {
   const AttentionShape& s;
-  const ComposedTensorsOf<T>& in;
+  const ComposedTensors& in;
   const AttentionResult& out;
   const PackedSequence& sequence;
   Tile& tile;  // of scores

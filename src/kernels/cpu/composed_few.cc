@@ -1,13 +1,11 @@
 #include "composed_block.h"
-#include "headroom/kernels/cpu/vector_product.h"
 
 namespace headroom::kernels {
 namespace {
 
 // Few queries of one sequence: every key, value and offset is read where it lies.
-template <class T>
 struct FewComposed {
-  const detail::Composing<T>& composing;
+  const detail::Composing& composing;
   const detail::Extent e;
 
   // Keys that the extent reaches.
@@ -15,9 +13,9 @@ struct FewComposed {
 
   void dot_products(const detail::QueryScores& at, float* row) const {
     const auto& [s, in, out, sequence, tile] = composing;
-    const HeadsView<const float>& q = in.attention.q;
-    vector_times_columns(q.at(at.b, at.h) + at.query * q.row, s.d_head,
-                         detail::rows_of(in.attention.k, at.b, at.group(s), at.low), 0, keys(), row);
+    Buffer widened;
+    detail::vector_times_columns(detail::floats(in.attention.q.rows(at.b, at.h, at.query), 1, s.d_head, widened).data,
+                                 s.d_head, in.attention.k.rows(at.b, at.group(s), at.low), keys(), row);
     scaled_copy(row, s.scale, keys(), row);
   }
 
@@ -31,11 +29,11 @@ struct FewComposed {
 
   void add_positions(const detail::QueryScores& at, float* row) const {
     const auto& [s, in, out, sequence, tile] = composing;
-    const HeadsView<const float>& q = in.attention.q_position;
     const std::int64_t first = e.first_offset(s) + e.shift(at.query), there = std::min(keys(), s.offsets() - first);
-    Buffer positions(there);
-    vector_times_columns(q.at(at.b, at.h) + at.query * q.row, s.d_head, detail::rows_of(in.attention.r, 0, at.h, first),
-                         0, there, positions.data());
+    Buffer positions(there), widened;
+    const Strided<const float> q =
+        detail::floats(in.attention.q_position.rows(at.b, at.h, at.query), 1, s.d_head, widened);
+    detail::vector_times_columns(q.data, s.d_head, in.attention.r.rows(0, at.h, first), there, positions.data());
     for (std::int64_t j = 0; j < there; ++j) {
       row[j] += s.scale * positions.data()[j];
     }
@@ -47,7 +45,7 @@ struct FewComposed {
       const detail::QueryScores at{sequence.b, h, i, e.low};
       float* row = tile.row(e, h, i);
       in.mixture == nullptr ? dot_products(at, row) : mixtures(at, row);
-      if (in.attention.q_position.data != nullptr) {
+      if (in.attention.relative()) {
         add_positions(at, row);
       }
       std::fill(row + keys(), row + e.columns, 0.0F);
@@ -57,26 +55,28 @@ struct FewComposed {
   void values(std::int64_t h, const float* inverse) const {
     const auto& [s, in, out, sequence, tile] = composing;
     const std::int64_t b = sequence.b, g = h / (s.heads / s.kv_heads);
+    Buffer room;
     for (std::int64_t i = 0; i < e.rows; ++i) {
-      float* o = out.o.at(b, h) + i * out.o.row;
-      vector_times_rows(tile.row(e, h, i), keys(), detail::rows_of(in.attention.v, b, g, e.low), 0, s.d_head, o);
+      const RowsOut to = out.o.rows(b, h, i);
+      const Strided<float> o = detail::workplace(to, 1, s.d_head, room);
+      detail::vector_times_rows(tile.row(e, h, i), keys(), in.attention.v.rows(b, g, e.low), s.d_head, o.data);
       if (!in.post.present) {
-        scaled_copy(o, inverse[i * s.heads + h], s.d_head, o);
+        scaled_copy(o.data, inverse[i * s.heads + h], s.d_head, o.data);
       }
+      detail::put_back({o.data, o.stride}, 1, s.d_head, to);
     }
   }
 };
 
 }  // namespace
 
-template <class T>
-void composed_attention_few_queries(const AttentionShape& s, const ComposedTensorsOf<T>& in, const AttentionResult& out,
+void composed_attention_few_queries(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out,
                                     const ForRanges& for_ranges) {
   detail::Tile tile(s, s.queries);
   detail::PackedSequence sequence;
   Buffer inverse(s.heads * s.queries);
-  const detail::Composing<T> composing{s, in, out, sequence, tile};
-  const FewComposed<T> few{composing, detail::extent_of(s, 0, s.queries)};
+  const detail::Composing composing{s, in, out, sequence, tile};
+  const FewComposed few{composing, detail::extent_of(s, 0, s.queries)};
   const auto for_heads = [&](const auto& body) {
     for_ranges(s.heads, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t h = begin; h < end; ++h) {
@@ -91,10 +91,5 @@ void composed_attention_few_queries(const AttentionShape& s, const ComposedTenso
     for_heads([&](std::int64_t h) { few.values(h, inverse.data()); });
   }
 }
-
-template void composed_attention_few_queries(const AttentionShape&, const ComposedTensorsOf<float>&,
-                                             const AttentionResult&, const ForRanges&);
-template void composed_attention_few_queries(const AttentionShape&, const ComposedTensorsOf<BFloat16>&,
-                                             const AttentionResult&, const ForRanges&);
 
 }  // namespace headroom::kernels

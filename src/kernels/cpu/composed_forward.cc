@@ -13,27 +13,28 @@ using detail::Tile;
 // Values of every key/value head, [G, S padded, e padded].
 void pack_values(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, KeptOperands& values) {
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-    values.set_rows(g, {in.v.at(b, g), in.v.row}, s.keys, s.d_head);
+    values.set_rows(g, in.v.rows(b, g), s.keys, s.d_head);
   }
 }
 
 // The forward pass of a block.
-struct Forward : detail::Composing<float> {
+struct Forward : detail::Composing {
   void run(const Extent& e, RawScores& scores, const KeptOperands& values, PassingOperands& passing) const {
     const std::int64_t b = sequence.b;
     for (std::int64_t h = 0; h < s.heads; ++h) {
       scores.fill(e, h, {tile.head(e, h), Tile::row_stride(e)});
     }
-    Buffer inverse(s.heads * e.rows);
+    Buffer inverse(s.heads * e.rows), room;
     block(e, inverse.data());
     for (std::int64_t h = 0; h < s.heads; ++h) {
-      float* o = out.o.at(b, h) + e.row * out.o.row;
+      const RowsOut to = out.o.rows(b, h, e.row);
+      const Strided<float> o = detail::workplace(to, e.rows, s.d_head, room);
       const detail::Left a = passing.left({tile.head(e, h), Tile::row_stride(e)}, e.rows, e.columns);
-      detail::multiply({e.rows, s.d_head, e.columns}, a, values[h / (s.heads / s.kv_heads)].from(e.low, 0),
-                       {o, out.o.row});
+      detail::multiply({e.rows, s.d_head, e.columns}, a, values[h / (s.heads / s.kv_heads)].from(e.low, 0), o);
       for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
-        scaled_copy(o + i * out.o.row, inverse.data()[i * s.heads + h], s.d_head, o + i * out.o.row);
+        scaled_copy(o.data + i * o.stride, inverse.data()[i * s.heads + h], s.d_head, o.data + i * o.stride);
       }
+      detail::put_back({o.data, o.stride}, e.rows, s.d_head, to);
     }
   }
 };

@@ -142,7 +142,7 @@ void to_operands(Strided<float> rows, Strided<float> others, std::int64_t count,
 void to_operands(Strided<BFloat16> rows, Strided<BFloat16> others, std::int64_t count, BFloat16* columns,
                  BFloat16*& right, BFloat16* spare) {
   transpose(Strided<const BFloat16>{rows.data, rows.stride}, count, rows.stride, columns, spare);
-  pair_rows({others.data, others.stride}, count, others.stride, spare);
+  pair_rows(Strided<const BFloat16>{others.data, others.stride}, count, others.stride, {spare, others.stride});
   right = spare;
 }
 

@@ -9,7 +9,6 @@ using detail::Extent;
 using detail::kBlockRows;
 using detail::multiply;
 using detail::padded;
-using detail::rows_of;
 
 // One thread's operands of one head and its block of scores.
 struct Block {
@@ -33,8 +32,7 @@ struct Block {
     h = task % s.heads;
     g = h / (s.heads / s.kv_heads);
     for (std::int64_t p = 0; p < products; ++p) {
-      const HeadsView<const float>& keys = in.keys[static_cast<std::size_t>(p)];
-      k.set_columns(p, {keys.at(b, g), keys.row}, s.keys);
+      k.set_columns(p, in.keys[static_cast<std::size_t>(p)].rows(b, g), s.keys);
     }
   }
 
@@ -47,7 +45,7 @@ struct Block {
   }
 
   void multiply_all(const AttentionShape& s, const MixtureTensors& in, const Extent& e) {
-    const detail::Left q = passing.left(rows_of(in.q, b, h, e.row), e.rows, s.d_head);
+    const detail::Left q = passing.left(in.q.rows(b, h, e.row), e.rows, s.d_head);
     for (std::int64_t p = 0; p < products; ++p) {
       multiply({e.rows, e.columns, s.d_head}, q, k[p].from(0, e.low), {scores.data() + p * stride, e.columns});
     }
@@ -69,21 +67,20 @@ struct MixtureWorkspace {
   detail::KeptOperands values;  // [e, width]
   detail::KeptOperands keys;    // [P, width, e padded]
   Buffer d_values, d_keys;      // [e, width], [P, e, width]
+  Buffer room;                  // of results that are rounded
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
     block.pack(s, in, task);
-    values.set_columns(0, {in.v.at(block.b, block.g), in.v.row}, s.keys);
+    values.set_columns(0, in.v.rows(block.b, block.g), s.keys);
     for (std::int64_t i = 0; i < block.products; ++i) {
-      const HeadsView<const float>& from = in.keys[static_cast<std::size_t>(i)];
-      keys.set_rows(i, {from.at(block.b, block.g), from.row}, s.keys, s.d_head);
+      keys.set_rows(i, in.keys[static_cast<std::size_t>(i)].rows(block.b, block.g), s.keys, s.d_head);
     }
     d_values.fill(0.0F);
     d_keys.fill(0.0F);
   }
 
   // sum [e, columns] += from^T [e, n] tile [n, columns]
-  void add_transposed(const AttentionShape& s, const Extent& e, Strided<const float> from, const float* tile,
-                      float* sum) {
+  void add_transposed(const AttentionShape& s, const Extent& e, const Rows& from, const float* tile, float* sum) {
     const detail::Left turned = block.passing.left_columns(from, e.rows, s.d_head);
     multiply({s.d_head, e.columns, e.rows}, turned, block.passing.right({tile, e.columns}, e.rows, e.columns),
              {sum + e.low, block.width}, true);
@@ -94,14 +91,13 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
                     MixtureWorkspace& w) {
   Block& block = w.block;
   const std::int64_t task = block.b * s.heads + block.h, room = s.d_head * block.width;
-  const Strided<const float> d_o = rows_of(out.d_o, block.b, block.h, e.row),
-                             o = rows_of(out.o, block.b, block.h, e.row);
+  const Rows d_o = out.d_o.rows(block.b, block.h, e.row), o = out.o.rows(block.b, block.h, e.row);
   block.multiply_all(s, in, e);
   multiply({e.rows, e.columns, s.d_head}, block.passing.left(d_o, e.rows, s.d_head), w.values[0].from(0, e.low),
            {w.d_p.data(), e.columns});
   for (std::int64_t i = 0; i < e.rows; ++i) {
     const MixtureBackwardRow back{.log_sum = out.log_sum[task * s.queries + e.row + i],
-                                  .mean = dot(d_o.data + i * d_o.stride, o.data + i * o.stride, s.d_head),
+                                  .mean = detail::dot(d_o.from(i), o.from(i), s.d_head),
                                   .d_p = w.d_p.data() + i * e.columns,
                                   .d_query_term = out.d_query_term + task * block.components * s.queries + e.row + i,
                                   .d_key_term = out.d_key_term + task * block.components * s.keys + e.low,
@@ -109,14 +105,16 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
     mixture_backward_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), back,
                          block.scores.data() + i * e.columns, w.p.data() + i * e.columns);
   }
-  const Strided<float> d_q = rows_of(out.d_q, block.b, block.h, e.row);
-  const Strided<const float> q = rows_of(in.q, block.b, block.h, e.row);
+  const RowsOut to = out.d_q.rows(block.b, block.h, e.row);
+  const Strided<float> d_q = detail::workplace(to, e.rows, s.d_head, w.room);
+  const Rows q = in.q.rows(block.b, block.h, e.row);
   for (std::int64_t i = 0; i < block.products; ++i) {
     const float* d_scores = block.scores.data() + i * block.stride;
     const detail::Left d = block.passing.left({d_scores, e.columns}, e.rows, e.columns);
     multiply({e.rows, s.d_head, e.columns}, d, w.keys[i].from(e.low, 0), d_q, i > 0);
     w.add_transposed(s, e, q, d_scores, w.d_keys.data() + i * room);
   }
+  detail::put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
   w.add_transposed(s, e, d_o, w.p.data(), w.d_values.data());
 }
 
@@ -126,9 +124,10 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
                                std::int64_t begin, std::int64_t end) {
   Block block(s, in);
   detail::KeptOperands values(s.half, 1, padded(s.keys), detail::row_width(s.d_head));
+  Buffer room;
   for (std::int64_t task = begin; task < end; ++task) {
     block.pack(s, in, task);
-    values.set_rows(0, {in.v.at(block.b, block.g), in.v.row}, s.keys, s.d_head);
+    values.set_rows(0, in.v.rows(block.b, block.g), s.keys, s.d_head);
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       const Extent e = detail::extent_of(s, row);
       float inverse[kBlockRows];
@@ -141,12 +140,14 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
         inverse[i] = sum.inverse;
         out.log_sum[task * s.queries + row + i] = sum.log_sum;
       }
-      float* o = out.o.at(block.b, block.h) + row * out.o.row;
+      const RowsOut to = out.o.rows(block.b, block.h, row);
+      const Strided<float> o = detail::workplace(to, e.rows, s.d_head, room);
       const detail::Left p = block.passing.left({block.scores.data(), e.columns}, e.rows, e.columns);
-      multiply({e.rows, s.d_head, e.columns}, p, values[0].from(e.low, 0), {o, out.o.row});
+      multiply({e.rows, s.d_head, e.columns}, p, values[0].from(e.low, 0), o);
       for (std::int64_t i = 0; i < e.rows; ++i) {
-        scaled_copy(o + i * out.o.row, inverse[i], s.d_head, o + i * out.o.row);
+        scaled_copy(o.data + i * o.stride, inverse[i], s.d_head, o.data + i * o.stride);
       }
+      detail::put_back({o.data, o.stride}, e.rows, s.d_head, to);
     }
   }
   tile_product_done();
@@ -162,11 +163,10 @@ void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& i
     }
     const std::int64_t b = w.block.b, h = w.block.h;
     for (std::int64_t i = 0; i < w.block.products; ++i) {
-      const HeadsView<float>& d_k = out.d_keys[static_cast<std::size_t>(i)];
-      transpose({w.d_keys.data() + i * s.d_head * w.block.width, w.block.width}, s.d_head, s.keys,
-                {d_k.at(b, h), d_k.row});
+      detail::put_transposed({w.d_keys.data() + i * s.d_head * w.block.width, w.block.width}, s.d_head, s.keys,
+                             out.d_keys[static_cast<std::size_t>(i)].rows(b, h), w.room);
     }
-    transpose({w.d_values.data(), w.block.width}, s.d_head, s.keys, {out.d_v.at(b, h), out.d_v.row});
+    detail::put_transposed({w.d_values.data(), w.block.width}, s.d_head, s.keys, out.d_v.rows(b, h), w.room);
   }
   tile_product_done();
 }

@@ -7,7 +7,6 @@
 #include "attention_block.h"
 #include "headroom/kernels/cpu/mixture_attention.h"
 #include "headroom/kernels/cpu/mixture_rows.h"
-#include "headroom/kernels/cpu/vector_product.h"
 
 namespace headroom::kernels::detail {
 
@@ -18,9 +17,8 @@ struct QueryScores {
 };
 
 // `products`: this query's with each product's keys.
-template <class T>
-MixtureRow mixture_row(const AttentionShape& s, const MixtureTensorsOf<T>& in, const QueryScores& at,
-                       Strided<const float> products) {
+inline MixtureRow mixture_row(const AttentionShape& s, const MixtureTensors& in, const QueryScores& at,
+                              Strided<const float> products) {
   const auto components = static_cast<std::int64_t>(in.factor.size());
   return {.components = components,
           .maximum = in.maximum,
@@ -44,12 +42,12 @@ inline ScoreRow key_columns(const AttentionShape& s, const Extent& e) {
 }
 
 // The products of one query with `n` keys of each product, which are read where they lie.
-template <class T>
-void multiply_where_they_lie(const AttentionShape& s, const MixtureTensorsOf<T>& in, const QueryScores& at,
-                             std::int64_t n, Strided<float> to) {
-  const float* q = in.q.at(at.b, at.h) + at.query * in.q.row;
-  for (const HeadsView<const T>& keys : in.keys) {
-    vector_times_columns(q, s.d_head, rows_of(keys, at.b, at.group(s), at.low), 0, n, to.data);
+inline void multiply_where_they_lie(const AttentionShape& s, const MixtureTensors& in, const QueryScores& at,
+                                    std::int64_t n, Strided<float> to) {
+  Buffer widened;
+  const float* q = floats(in.q.rows(at.b, at.h, at.query), 1, s.d_head, widened).data;
+  for (const Heads& keys : in.keys) {
+    vector_times_columns(q, s.d_head, keys.rows(at.b, at.group(s), at.low), n, to.data);
     to.data += to.stride;
   }
 }

@@ -2,11 +2,11 @@
 
 namespace headroom::kernels {
 
-template <class T>
-void mixture_attention_few_queries(const AttentionShape& s, const MixtureTensorsOf<T>& in, const AttentionResult& out,
+void mixture_attention_few_queries(const AttentionShape& s, const MixtureTensors& in, const AttentionResult& out,
                                    std::int64_t begin, std::int64_t end) {
   const std::int64_t stride = detail::padded(s.keys);
   Buffer products(static_cast<std::int64_t>(in.keys.size()) * stride);  // the first of them later the weights
+  Buffer room;
   for (std::int64_t query = begin * s.queries; query < end * s.queries; ++query) {
     const std::int64_t task = query / s.queries, row = query % s.queries;
     const detail::Extent e = detail::extent_of(s, row, 1);
@@ -18,16 +18,13 @@ void mixture_attention_few_queries(const AttentionShape& s, const MixtureTensors
     const float seen =
         mixture_exp_row(visible, detail::mixture_row(s, in, at, {products.data(), stride}), &most, products.data());
     const detail::MixtureSum sum(seen, most, in.epsilon);
-    float* o = out.o.at(at.b, at.h) + row * out.o.row;
-    vector_times_rows(products.data(), n, detail::rows_of(in.v, at.b, at.group(s), e.low), 0, s.d_head, o);
-    scaled_copy(o, sum.inverse, s.d_head, o);
+    const RowsOut to = out.o.rows(at.b, at.h, row);
+    const Strided<float> o = detail::workplace(to, 1, s.d_head, room);
+    detail::vector_times_rows(products.data(), n, in.v.rows(at.b, at.group(s), e.low), s.d_head, o.data);
+    scaled_copy(o.data, sum.inverse, s.d_head, o.data);
+    detail::put_back({o.data, o.stride}, 1, s.d_head, to);
     out.log_sum[query] = sum.log_sum;
   }
 }
-
-template void mixture_attention_few_queries(const AttentionShape&, const MixtureTensorsOf<float>&,
-                                            const AttentionResult&, std::int64_t, std::int64_t);
-template void mixture_attention_few_queries(const AttentionShape&, const MixtureTensorsOf<BFloat16>&,
-                                            const AttentionResult&, std::int64_t, std::int64_t);
 
 }  // namespace headroom::kernels

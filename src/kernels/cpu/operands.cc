@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "headroom/kernels/cpu/tile_product.h"
+#include "rows.h"
 
 namespace headroom::kernels::detail {
 namespace {
@@ -10,6 +11,33 @@ namespace {
 BFloat16* halves_in(Buffer& buffer, std::int64_t n) {
   buffer.make_room((n + 1) / 2);
   return reinterpret_cast<BFloat16*>(buffer.data());
+}
+
+// n numbers of the first row.
+void copy_numbers(const Rows& from, std::int64_t n, float* to) {
+  if (from.half == nullptr) {
+    std::copy_n(from.single, n, to);
+  } else {
+    widen_numbers(from.half, n, to);
+  }
+}
+
+// Rows [m, k] to [m, sum_length(k)].
+void fill_up(const Rows& from, std::int64_t m, std::int64_t k, BFloat16* to) {
+  if (from.half == nullptr) {
+    fill_up_rows(Strided<const float>{from.single, from.stride}, m, k, to);
+  } else {
+    fill_up_rows(Strided<const BFloat16>{from.half, from.stride}, m, k, to);
+  }
+}
+
+// Rows [k, n] to pairs of rows.
+void pair(const Rows& from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
+  if (from.half == nullptr) {
+    pair_rows(Strided<const float>{from.single, from.stride}, k, n, to);
+  } else {
+    pair_rows(Strided<const BFloat16>{from.half, from.stride}, k, n, to);
+  }
 }
 
 }  // namespace
@@ -30,29 +58,38 @@ KeptOperands::KeptOperands(bool half, std::int64_t matrices, std::int64_t k, std
       room_((half ? sum_length(k) : k) * n),
       data_(half ? matrices * room_ / 2 : matrices * room_) {}
 
-void KeptOperands::set_columns(std::int64_t i, Strided<const float> from, std::int64_t rows) {
-  if (!half_) {
-    float* to = data_.data() + i * room_;
-    transpose(from, rows, k_, {to, n_});
-    for (std::int64_t c = 0; n_ > rows && c < k_; ++c) {
-      std::fill(to + c * n_ + rows, to + (c + 1) * n_, 0.0F);
-    }
-    return;
+void KeptOperands::set_pairs_of_columns(std::int64_t i, const Rows& from, std::int64_t rows) {
+  const std::int64_t k = sum_length(k_);
+  Strided<const BFloat16> numbers{from.half, from.stride};
+  if (from.half == nullptr || !lies_in_pairs(numbers, k_)) {
+    BFloat16* filled = halves_in(work_, rows * k);
+    fill_up(from, rows, k_, filled);
+    numbers = {filled, k};
   }
-  BFloat16* rounded = halves_in(rounded_, rows * sum_length(k_));
-  round_rows(from, rows, k_, rounded);
-  place_pairs({rounded, sum_length(k_)}, rows, sum_length(k_), halves(i), n_);
+  place_pairs(numbers, rows, k, halves(i), n_);
 }
 
-void KeptOperands::set_rows(std::int64_t i, Strided<const float> from, std::int64_t rows, std::int64_t columns) {
+void KeptOperands::set_columns(std::int64_t i, const Rows& from, std::int64_t rows) {
   if (half_) {
-    pair_rounded_rows(from, rows, columns, {halves(i), n_});
+    set_pairs_of_columns(i, from, rows);
+    return;
+  }
+  float* to = data_.data() + i * room_;
+  kernels::transpose(floats(from, rows, k_, work_), rows, k_, {to, n_});
+  for (std::int64_t c = 0; n_ > rows && c < k_; ++c) {
+    std::fill(to + c * n_ + rows, to + (c + 1) * n_, 0.0F);
+  }
+}
+
+void KeptOperands::set_rows(std::int64_t i, const Rows& from, std::int64_t rows, std::int64_t columns) {
+  if (half_) {
+    pair(from, rows, columns, {halves(i), n_});
     std::fill(halves(i) + sum_length(rows) * n_, halves(i) + room_, BFloat16(0.0F));
     return;
   }
   float* to = data_.data() + i * room_;
   for (std::int64_t j = 0; j < rows; ++j) {
-    std::copy_n(from.data + j * from.stride, columns, to + j * n_);
+    copy_numbers(from.from(j), columns, to + j * n_);
   }
   std::fill(to + rows * n_, to + room_, 0.0F);
 }
@@ -62,27 +99,36 @@ Right KeptOperands::operator[](std::int64_t i) const {
                : Right{data_.data() + i * room_, nullptr, n_};
 }
 
-Left PassingOperands::left(Strided<const float> rows, std::int64_t m, std::int64_t k) {
+Left PassingOperands::left(const Rows& rows, std::int64_t m, std::int64_t k) {
   if (!half_) {
-    return {rows.data, nullptr, rows.stride};
+    const Strided<const float> there = floats(rows, m, k, left_);
+    return {there.data, nullptr, there.stride};
   }
   BFloat16* to = halves_in(left_, m * sum_length(k));
-  round_rows(rows, m, k, to);
+  fill_up(rows, m, k, to);
   return {nullptr, to, sum_length(k)};
 }
 
-Left PassingOperands::left_columns(Strided<const float> from, std::int64_t k, std::int64_t m) {
+Left PassingOperands::left_columns(const Rows& from, std::int64_t k, std::int64_t m) {
+  if (half_ && from.half != nullptr) {
+    const std::int64_t width = sum_length(k);
+    BFloat16* to = halves_in(left_, m * width);
+    kernels::transpose(Strided<const BFloat16>{from.half, from.stride}, k, m, to, halves_in(turned_, m * width));
+    return {nullptr, to, width};
+  }
+  const Strided<const float> rows = floats(from, k, m, left_);
   turned_.make_room(k * m);
-  transpose(from, k, m, {turned_.data(), k});
-  return left({turned_.data(), k}, m, k);
+  kernels::transpose(rows, k, m, {turned_.data(), k});
+  return left({turned_.data(), nullptr, k}, m, k);
 }
 
-Right PassingOperands::right(Strided<const float> rows, std::int64_t k, std::int64_t n) {
+Right PassingOperands::right(const Rows& rows, std::int64_t k, std::int64_t n) {
   if (!half_) {
-    return {rows.data, nullptr, rows.stride};
+    const Strided<const float> there = floats(rows, k, n, right_);
+    return {there.data, nullptr, there.stride};
   }
   BFloat16* to = halves_in(right_, sum_length(k) * n);
-  pair_rounded_rows(rows, k, n, {to, n});
+  pair(rows, k, n, {to, n});
   return {nullptr, to, n};
 }
 

@@ -1,22 +1,17 @@
-// Operands of attention's tile products. They are given in float32, and multiplied as they are or, where the tensors
-// were bfloat16, rounded to that: numbers that came from there stay what they were, probabilities and gradients of
-// scores are rounded once. Sums are float32 in both.
+// Operands of attention's tile products, of rows in float32 or bfloat16. They are multiplied in float32 or, where the
+// tensors are bfloat16 and the CPU multiplies that, in bfloat16: then numbers of the tensors stay what they are,
+// probabilities and gradients of scores are rounded once. Sums are float32 in both.
 #pragma once
 
 #include <cstdint>
 
-#include "headroom/kernels/cpu/bfloat16.h"
 #include "headroom/kernels/cpu/buffer.h"
-#include "headroom/kernels/cpu/transpose.h"
+#include "headroom/kernels/cpu/heads.h"
 
 namespace headroom::kernels::detail {
 
-// [m, k] by rows; `half` instead of `single` where rounded.
-struct Left {
-  const float* single = nullptr;
-  const BFloat16* half = nullptr;
-  std::int64_t stride = 0;
-};
+// [m, k] by rows; bfloat16 filled up to sum_length(k).
+using Left = Rows;
 
 // [k, n] by rows, or by pairs of rows.
 struct Right {
@@ -43,17 +38,18 @@ class KeptOperands {
   KeptOperands(bool half, std::int64_t matrices, std::int64_t k, std::int64_t n);
 
   // Matrix i becomes `from` [rows, k] transposed, zero beyond its rows.
-  void set_columns(std::int64_t i, Strided<const float> from, std::int64_t rows);
+  void set_columns(std::int64_t i, const Rows& from, std::int64_t rows);
   // Matrix i becomes `from` [rows, columns], zero in the rows beyond.
-  void set_rows(std::int64_t i, Strided<const float> from, std::int64_t rows, std::int64_t columns);
+  void set_rows(std::int64_t i, const Rows& from, std::int64_t rows, std::int64_t columns);
   Right operator[](std::int64_t i) const;
 
  private:
   BFloat16* halves(std::int64_t i) { return reinterpret_cast<BFloat16*>(data_.data()) + i * room_; }
+  void set_pairs_of_columns(std::int64_t i, const Rows& from, std::int64_t rows);
 
   bool half_;
   std::int64_t k_, n_, room_;
-  Buffer data_, rounded_;
+  Buffer data_, work_;
 };
 
 // Operands that serve once; each stays until the next of its side.
@@ -61,10 +57,16 @@ class PassingOperands {
  public:
   explicit PassingOperands(bool half) : half_(half) {}
 
-  Left left(Strided<const float> rows, std::int64_t m, std::int64_t k);
+  Left left(const Rows& rows, std::int64_t m, std::int64_t k);
+  Left left(Strided<const float> rows, std::int64_t m, std::int64_t k) {
+    return left(Rows{rows.data, nullptr, rows.stride}, m, k);
+  }
   // `from` [k, m] transposed.
-  Left left_columns(Strided<const float> from, std::int64_t k, std::int64_t m);
-  Right right(Strided<const float> rows, std::int64_t k, std::int64_t n);
+  Left left_columns(const Rows& from, std::int64_t k, std::int64_t m);
+  Right right(const Rows& rows, std::int64_t k, std::int64_t n);
+  Right right(Strided<const float> rows, std::int64_t k, std::int64_t n) {
+    return right(Rows{rows.data, nullptr, rows.stride}, k, n);
+  }
 
  private:
   bool half_;

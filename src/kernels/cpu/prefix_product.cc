@@ -4,6 +4,7 @@
 
 #include "headroom/kernels/cpu/buffer.h"
 #include "operands.h"
+#include "rows.h"
 
 namespace headroom::kernels {
 namespace {
@@ -12,8 +13,7 @@ constexpr std::int64_t kChunk = 64;
 
 class Prefix {
  public:
-  Prefix(const PrefixProduct& shape, Strided<const float> a, Strided<const float> b, Strided<const float> c,
-         Strided<float> y)
+  Prefix(const PrefixProduct& shape, const Rows& a, const Rows& b, const Rows& c, Strided<float> y)
       : s_(shape),
         a_(a),
         b_(b),
@@ -64,15 +64,11 @@ class Prefix {
   }
 
  private:
-  detail::Left rows(std::int64_t i, std::int64_t n) {
-    return chunk_.left({a_.data + i * a_.stride, a_.stride}, n, s_.d_factor);
-  }
-  detail::Right values(std::int64_t j, std::int64_t n) {
-    return chunk_.right({c_.data + j * c_.stride, c_.stride}, n, s_.d_value);
-  }
+  detail::Left rows(std::int64_t i, std::int64_t n) { return chunk_.left(a_.from(i), n, s_.d_factor); }
+  detail::Right values(std::int64_t j, std::int64_t n) { return chunk_.right(c_.from(j), n, s_.d_value); }
   Strided<float> result(std::int64_t i) { return {y_.data + i * y_.stride, y_.stride}; }
   void pack(std::int64_t j, std::int64_t n) {
-    transpose({b_.data + j * b_.stride, b_.stride}, n, s_.d_factor, {columns_.data(), n});
+    transpose(detail::floats(b_.from(j), n, s_.d_factor, room_), n, s_.d_factor, {columns_.data(), n});
   }
   void add_packed(const detail::Right& c, std::int64_t n) {
     detail::multiply({s_.d_factor, s_.d_value, n}, passing_.left({columns_.data(), n}, s_.d_factor, n), c,
@@ -80,18 +76,18 @@ class Prefix {
   }
 
   PrefixProduct s_;
-  Strided<const float> a_, b_, c_;
+  Rows a_, b_, c_;
   Strided<float> y_;
   Buffer state_;                             // [d_factor, d_value]
   Buffer columns_;                           // [d_factor, n]: a chunk of b
   Buffer meeting_;                           // [n, n]
+  Buffer room_;                              // [n, d_factor]: a chunk of b in float32
   detail::PassingOperands chunk_, passing_;  // a's rows and c's; what the rest of the products take
 };
 
 }  // namespace
 
-void prefix_product(const PrefixProduct& s, Strided<const float> a, Strided<const float> b, Strided<const float> c,
-                    Strided<float> y) {
+void prefix_product(const PrefixProduct& s, const Rows& a, const Rows& b, const Rows& c, Strided<float> y) {
   Prefix prefix(s, a, b, c, y);
   switch (s.visible) {
     case Visible::all:

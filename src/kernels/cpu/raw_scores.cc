@@ -25,7 +25,7 @@ RawScores::RawScores(const AttentionShape& shape, const ComposedTensors& tensors
       tiles(in.mixture != nullptr ? products * tile : 0),
       positions(relative() ? rows * (padded(s.keys) + 2 * kColumnStep) : 0) {
   for (std::int64_t h = 0; relative() && h < s.heads; ++h) {
-    r.set_columns(h, {in.attention.r.at(0, h), in.attention.r.row}, s.offsets());
+    r.set_columns(h, in.attention.r.rows(0, h), s.offsets());
   }
 }
 
@@ -33,13 +33,13 @@ void RawScores::pack(std::int64_t sequence) {
   b = sequence;
   for (std::int64_t p = 0; p < products; ++p) {
     for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-      k.set_columns(p * s.kv_heads + g, {keys(p).at(b, g), keys(p).row}, s.keys);
+      k.set_columns(p * s.kv_heads + g, keys(p).rows(b, g), s.keys);
     }
   }
 }
 
 void RawScores::multiply_with(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> to) {
-  const Left q = passing.left(rows_of(in.attention.q, b, h, e.row), e.rows, s.d_head);
+  const Left q = passing.left(in.attention.q.rows(b, h, e.row), e.rows, s.d_head);
   multiply({e.rows, e.columns, s.d_head}, q, k[p * s.kv_heads + group(h)].from(0, e.low), to);
 }
 
@@ -65,7 +65,7 @@ void RawScores::fill(const Extent& e, std::int64_t h, Strided<float> to) {
   }
   if (relative()) {
     const std::int64_t n = e.offset_columns();
-    const Left q = passing.left(rows_of(in.attention.q_position, b, h, e.row), e.rows, s.d_head);
+    const Left q = passing.left(in.attention.q_position.rows(b, h, e.row), e.rows, s.d_head);
     multiply({e.rows, n, s.d_head}, q, r[h].from(0, e.first_offset(s)), {positions.data(), n});
     for (std::int64_t i = 0; i < e.rows; ++i) {
       const float* from = positions.data() + i * n + e.shift(i);
@@ -85,18 +85,16 @@ RawScoreGradients::RawScoreGradients(RawScores& scores, const ComposedGradients&
       offsets(s.half, raw.relative() ? s.heads : 0, even(raw.offset_width), row_width(s.d_head)),
       d_keys(raw.products * s.heads * s.d_head * raw.width),
       d_offsets(raw.relative() ? s.heads * s.d_head * raw.offset_width : 0) {
-  const HeadsView<const float>& r = raw.in.attention.r;
   for (std::int64_t h = 0; raw.relative() && h < s.heads; ++h) {
-    offsets.set_rows(h, {r.at(0, h), r.row}, s.offsets(), s.d_head);
+    offsets.set_rows(h, raw.in.attention.r.rows(0, h), s.offsets(), s.d_head);
   }
 }
 
 void RawScoreGradients::begin(std::int64_t new_task) {
   task = new_task;
   for (std::int64_t p = 0; p < raw.products; ++p) {
-    const HeadsView<const float>& k = raw.keys(p);
     for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-      keys.set_rows(p * s.kv_heads + g, {k.at(raw.b, g), k.row}, s.keys, s.d_head);
+      keys.set_rows(p * s.kv_heads + g, raw.keys(p).rows(raw.b, g), s.keys, s.d_head);
     }
   }
   d_keys.fill(0.0F);
@@ -105,8 +103,8 @@ void RawScoreGradients::begin(std::int64_t new_task) {
 
 // Matrix i [e, width] to n rows.
 void RawScoreGradients::unpack(const Buffer& from, std::int64_t i, std::int64_t width, std::int64_t n,
-                               Strided<float> to) const {
-  transpose({from.data() + i * s.d_head * width, width}, s.d_head, n, to);
+                               const RowsOut& to) {
+  put_transposed({from.data() + i * s.d_head * width, width}, s.d_head, n, to, room);
 }
 
 void RawScoreGradients::finish() {
@@ -116,12 +114,10 @@ void RawScoreGradients::finish() {
   scaled_copy(d_offsets.data(), s.scale, d_offsets.size(), d_offsets.data());
   for (std::int64_t h = 0; h < s.heads; ++h) {
     for (std::int64_t p = 0; p < raw.products; ++p) {
-      const HeadsView<float>& d_k = out.d_keys[static_cast<std::size_t>(p)];
-      unpack(d_keys, p * s.heads + h, raw.width, s.keys, {d_k.at(task, h), d_k.row});
+      unpack(d_keys, p * s.heads + h, raw.width, s.keys, out.d_keys[static_cast<std::size_t>(p)].rows(task, h));
     }
     if (raw.relative()) {
-      const HeadsView<float>& d_r = out.attention.d_r;
-      unpack(d_offsets, h, raw.offset_width, s.offsets(), {d_r.at(task, h), d_r.row});
+      unpack(d_offsets, h, raw.offset_width, s.offsets(), out.attention.d_r.rows(task, h));
     }
   }
 }
@@ -130,10 +126,18 @@ void RawScoreGradients::add(const Extent& e, std::int64_t h, Strided<float> d) {
   if (raw.relative()) {
     add_positions(e, h, d);
   }
+  const RowsOut to = out.attention.d_q.rows(raw.b, h, e.row);
+  const Strided<float> d_q = workplace(to, e.rows, s.d_head, room);
   if (raw.in.mixture == nullptr) {
-    add_product(e, h, 0, d);
-    return;
+    add_product(e, h, 0, d, d_q);
+  } else {
+    add_mixture(e, h, d, d_q);
   }
+  scale_rows(e, raw.product_scale(), s.d_head, d_q);
+  put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
+}
+
+void RawScoreGradients::add_mixture(const Extent& e, std::int64_t h, Strided<float> d, Strided<float> d_q) {
   raw.multiply_all(e, h);
   for (std::int64_t i = 0; i < e.rows; ++i) {
     const MixtureRow row = raw.mixture_row(e, h, i);
@@ -147,17 +151,16 @@ void RawScoreGradients::add(const Extent& e, std::int64_t h, Strided<float> d) {
     mixture_content_backward_row(key_columns(s, e), row, back, raw.tiles.data() + i * e.columns);
   }
   for (std::int64_t p = 0; p < raw.products; ++p) {
-    add_product(e, h, p, {raw.tiles.data() + p * raw.tile, e.columns});
+    add_product(e, h, p, {raw.tiles.data() + p * raw.tile, e.columns}, d_q);
   }
 }
 
-void RawScoreGradients::add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d) {
-  const Strided<float> d_q = rows_of(out.attention.d_q, raw.b, h, e.row);
+void RawScoreGradients::add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d,
+                                    Strided<float> d_q) {
   const Strided<const float> given{d.data, d.stride};
   multiply({e.rows, s.d_head, e.columns}, raw.passing.left(given, e.rows, e.columns),
            keys[p * s.kv_heads + raw.group(h)].from(e.low, 0), d_q, p > 0);
-  scale_rows(e, raw.product_scale(), s.d_head, d_q);
-  const Left columns = raw.passing.left_columns(rows_of(raw.in.attention.q, raw.b, h, e.row), e.rows, s.d_head);
+  const Left columns = raw.passing.left_columns(raw.in.attention.q.rows(raw.b, h, e.row), e.rows, s.d_head);
   multiply({s.d_head, e.columns, e.rows}, columns, raw.passing.right(given, e.rows, e.columns),
            {d_keys.data() + (p * s.heads + h) * s.d_head * raw.width + e.low, raw.width}, true);
 }
@@ -167,11 +170,12 @@ void RawScoreGradients::add_positions(const Extent& e, std::int64_t h, Strided<f
   const std::int64_t n = offset.n;
   offset.place(s, e, {d.data, d.stride}, raw.positions.data());
   const Strided<const float> placed{raw.positions.data(), n};
-  const Strided<float> d_q = rows_of(out.attention.d_q_position, raw.b, h, e.row);
+  const RowsOut to = out.attention.d_q_position.rows(raw.b, h, e.row);
+  const Strided<float> d_q = workplace(to, e.rows, s.d_head, room);
   multiply({e.rows, s.d_head, n}, raw.passing.left(placed, e.rows, n), offsets[h].from(offset.first, 0), d_q);
   scale_rows(e, s.scale, s.d_head, d_q);
-  const Left columns =
-      raw.passing.left_columns(rows_of(raw.in.attention.q_position, raw.b, h, e.row), e.rows, s.d_head);
+  put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
+  const Left columns = raw.passing.left_columns(raw.in.attention.q_position.rows(raw.b, h, e.row), e.rows, s.d_head);
   multiply({s.d_head, n, e.rows}, columns, raw.passing.right(placed, e.rows, n),
            {d_offsets.data() + h * s.d_head * raw.offset_width + offset.first, raw.offset_width}, true);
 }

@@ -21,9 +21,9 @@ class RawScores {
 
  private:
   friend class RawScoreGradients;
-  bool relative() const { return in.attention.q_position.data != nullptr; }
+  bool relative() const { return in.attention.relative(); }
   std::int64_t group(std::int64_t h) const { return h / (s.heads / s.kv_heads); }
-  const HeadsView<const float>& keys(std::int64_t p) const {
+  const Heads& keys(std::int64_t p) const {
     return in.mixture != nullptr ? in.mixture->keys[static_cast<std::size_t>(p)] : in.attention.k;
   }
   // Of products of queries and keys; a mixture's factors have theirs.
@@ -53,9 +53,10 @@ class RawScoreGradients {
   void add(const Extent& e, std::int64_t h, Strided<float> d);
 
  private:
-  void add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d);
+  void add_mixture(const Extent& e, std::int64_t h, Strided<float> d, Strided<float> d_q);
+  void add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d, Strided<float> d_q);
   void add_positions(const Extent& e, std::int64_t h, Strided<float> d);
-  void unpack(const Buffer& from, std::int64_t i, std::int64_t width, std::int64_t n, Strided<float> to) const;
+  void unpack(const Buffer& from, std::int64_t i, std::int64_t width, std::int64_t n, const RowsOut& to);
 
   RawScores& raw;
   const AttentionShape& s;
@@ -63,6 +64,7 @@ class RawScoreGradients {
   std::int64_t task = 0;
   KeptOperands keys, offsets;  // [P, G, width, e padded], [H, offset width, e padded]
   Buffer d_keys, d_offsets;    // [P, H, e, width], [H, e, offset width], not yet scaled
+  Buffer room;                 // of results that are rounded
 };
 
 }  // namespace headroom::kernels::detail

@@ -1,6 +1,6 @@
 #include "headroom/kernels/cpu/row_terms.h"
 
-#include "headroom/kernels/cpu/vector_product.h"
+#include "rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/row_terms.cc"
@@ -14,11 +14,11 @@ HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
 template <class T>
-HWY_INLINE void LengthsOf(const RowTermsOf<T>& in, float* to) {
+HWY_INLINE void LengthsOf(const RowTerms& in, const T* rows, float* to) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t i = 0; i < in.n; ++i) {
-    const T* row = in.rows.data + i * in.rows.stride;
+    const T* row = rows + i * in.rows.stride;
     Vector sum = hn::Zero(d);
     for (std::int64_t c = 0; c < in.e; c += lanes) {
       const Vector t = load_part(row + c, in.e - c);
@@ -29,18 +29,17 @@ HWY_INLINE void LengthsOf(const RowTermsOf<T>& in, float* to) {
 }
 
 void Lengths(const RowTerms& in, float* to) {
-  LengthsOf(in, to);
-}
-void HalfLengths(const RowTermsOf<c10::BFloat16>& in, float* to) {
-  LengthsOf(in, to);
+  in.rows.half == nullptr ? LengthsOf(in, in.rows.single, to) : LengthsOf(in, in.rows.half, to);
 }
 
-void TermsBackward(const RowTerms& in, const float* d_terms, Strided<float> d_rows, float* d_direction) {
+template <class T>
+HWY_INLINE void TermsBackwardOf(const RowTerms& in, const T* rows, const float* d_terms, Strided<T> d_rows,
+                                float* d_direction) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t i = 0; i < in.n; ++i) {
-    const float* row = in.rows.data + i * in.rows.stride;
-    float* d_row = d_rows.data + i * d_rows.stride;
+    const T* row = rows + i * in.rows.stride;
+    T* d_row = d_rows.data + i * d_rows.stride;
     for (std::int64_t c = 0; c < in.e; c += lanes) {
       const std::int64_t left = in.e - c;
       const Vector t = load_part(row + c, left);
@@ -56,6 +55,14 @@ void TermsBackward(const RowTerms& in, const float* d_terms, Strided<float> d_ro
   }
 }
 
+void TermsBackward(const RowTerms& in, const float* d_terms, const RowsOut& d_rows, float* d_direction) {
+  if (in.rows.half == nullptr) {
+    TermsBackwardOf(in, in.rows.single, d_terms, Strided<float>{d_rows.single, d_rows.stride}, d_direction);
+  } else {
+    TermsBackwardOf(in, in.rows.half, d_terms, Strided<c10::BFloat16>{d_rows.half, d_rows.stride}, d_direction);
+  }
+}
+
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -63,29 +70,15 @@ HWY_AFTER_NAMESPACE();
 namespace headroom::kernels {
 
 HWY_EXPORT(Lengths);
-HWY_EXPORT(HalfLengths);
 HWY_EXPORT(TermsBackward);
-
-namespace {
-
-template <class T>
-void products_with_directions(const RowTermsOf<T>& in, float* to) {
-  for (std::int64_t r = 0; r < in.directions; ++r) {
-    vector_times_columns(in.direction + r * in.e, in.e, in.rows, 0, in.n, to + r * in.n);
-  }
-}
-
-}  // namespace
 
 void row_terms(const RowTerms& in, float* terms) {
   HWY_DYNAMIC_DISPATCH(Lengths)(in, terms);
-  products_with_directions(in, terms + in.n);
+  for (std::int64_t r = 0; r < in.directions; ++r) {
+    detail::vector_times_columns(in.direction + r * in.e, in.e, in.rows, in.n, terms + (1 + r) * in.n);
+  }
 }
-void row_terms(const RowTermsOf<BFloat16>& in, float* terms) {
-  HWY_DYNAMIC_DISPATCH(HalfLengths)(in, terms);
-  products_with_directions(in, terms + in.n);
-}
-void row_terms_backward(const RowTerms& in, const float* d_terms, Strided<float> d_rows, float* d_direction) {
+void row_terms_backward(const RowTerms& in, const float* d_terms, const RowsOut& d_rows, float* d_direction) {
   HWY_DYNAMIC_DISPATCH(TermsBackward)(in, d_terms, d_rows, d_direction);
 }
 

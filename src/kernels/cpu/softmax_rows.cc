@@ -10,6 +10,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
+#include "kernels/cpu/bfloat16-inl.h"
 #include "kernels/cpu/score_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -137,19 +138,27 @@ void ScaledCopy(const float* from, float factor, std::int64_t n, float* to) {
   }
 }
 
-float Dot(const float* a, const float* b, std::int64_t n) {
+template <class T>
+HWY_INLINE float DotOf(const T* a, const T* b, std::int64_t n) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector total = hn::Zero(d);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    total = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), total);
+    total = hn::MulAdd(load_part(a + i, lanes), load_part(b + i, lanes), total);
   }
   float sum = hn::GetLane(hn::SumOfLanes(d, total));
   for (; i < n; ++i) {
-    sum += a[i] * b[i];
+    sum += static_cast<float>(a[i]) * static_cast<float>(b[i]);
   }
   return sum;
+}
+
+float Dot(const float* a, const float* b, std::int64_t n) {
+  return DotOf(a, b, n);
+}
+float HalfDot(const c10::BFloat16* a, const c10::BFloat16* b, std::int64_t n) {
+  return DotOf(a, b, n);
 }
 
 const char* TargetName() {
@@ -169,6 +178,7 @@ HWY_EXPORT(SoftmaxBackwardRow);
 HWY_EXPORT(CrossEntropyRow);
 HWY_EXPORT(ScaledCopy);
 HWY_EXPORT(Dot);
+HWY_EXPORT(HalfDot);
 HWY_EXPORT(TargetName);
 
 float exp_row(const ScoreRow& row, float* scores, float* sum) {
@@ -191,6 +201,9 @@ void scaled_copy(const float* from, float factor, std::int64_t n, float* to) {
 }
 float dot(const float* a, const float* b, std::int64_t n) {
   return HWY_DYNAMIC_DISPATCH(Dot)(a, b, n);
+}
+float dot(const BFloat16* a, const BFloat16* b, std::int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(HalfDot)(a, b, n);
 }
 const char* softmax_rows_target() {
   return HWY_DYNAMIC_DISPATCH(TargetName)();

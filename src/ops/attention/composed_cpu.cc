@@ -36,13 +36,12 @@ T* data_of(const at::Tensor& t) {
 }
 
 // Holds what the kernels' pointers point into.
-template <class T>
-struct ComposedOperandsOf {
+struct ComposedOperands {
   StageTensors pre, post;
-  std::optional<MixtureOperandsOf<T>> mixture;
-  kernels::ComposedTensorsOf<T> tensors;
+  std::optional<MixtureOperands> mixture;
+  kernels::ComposedTensors tensors;
 
-  ComposedOperandsOf(const AttentionArguments& in, const AttentionOperandsOf<T>& operands)
+  ComposedOperands(const AttentionArguments& in, const AttentionOperands& operands)
       : pre(prepared_stage(in.pre)), post(prepared_stage(in.post)) {
     tensors.attention = operands.tensors;
     if (in.factor) {
@@ -74,7 +73,6 @@ struct ComposedOperandsOf {
             .key = side(t.key)};
   }
 };
-using ComposedOperands = ComposedOperandsOf<float>;
 
 // A stage's gradients, those of keys and fixed maps for every part and sequence.
 struct StageGradients {
@@ -130,17 +128,11 @@ std::int64_t rank_of(const std::optional<HeadMap>& map) {
 
 }  // namespace
 
-template <class T>
-void composed_few_queries(const AttentionArguments& in, const AttentionOperandsOf<T>& operands,
-                          const AttentionRoom& to) {
-  const ComposedOperandsOf<T> composed(in, operands);
+void composed_few_queries(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
+  const ComposedOperands composed(in, operands);
   kernels::composed_attention_few_queries(operands.shape, composed.tensors, to.result(),
                                           [](std::int64_t n, const auto& body) { at::parallel_for(0, n, 1, body); });
 }
-
-template void composed_few_queries(const AttentionArguments&, const AttentionOperandsOf<float>&, const AttentionRoom&);
-template void composed_few_queries(const AttentionArguments&, const AttentionOperandsOf<kernels::BFloat16>&,
-                                   const AttentionRoom&);
 
 void composed_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
   const ComposedOperands composed(in, operands);
@@ -161,25 +153,25 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
   const at::Tensor d_o = prepared(back.grad), sums = back.log_sum.contiguous();
   const std::int64_t parts = gradient_parts(s), tasks = parts * s.batch;
   const at::TensorOptions floats = operands.floats();
-  const auto per_head = [&](std::int64_t rows) { return at::empty({tasks, s.heads, rows, s.d_head}, floats); };
-  const at::Tensor d_q = empty_by_token(operands.q), d_v = per_head(s.keys);
+  const at::Tensor d_q = empty_by_token(operands.q, operands.q.scalar_type()),
+                   d_v = room_per_head(operands.v, s.heads, parts);
   const StageGradients pre(composed.pre, parts, s.batch), post(composed.post, parts, s.batch);
   kernels::ComposedGradients out{.parts = parts, .pre = pre.pointers(), .post = post.pointers()};
-  out.attention.d_o = view<const float>(d_o);
+  out.attention.d_o = view(d_o);
   out.attention.log_sum = sums.const_data_ptr<float>();
-  out.attention.d_q = view<float>(d_q);
-  out.attention.d_v = view<float>(d_v);
+  out.attention.d_q = view_out(d_q);
+  out.attention.d_v = view_out(d_v);
   std::vector<at::Tensor> d_keys;
   for (std::size_t i = 0; i < 1 + in.more_keys.size(); ++i) {
-    d_keys.push_back(per_head(s.keys));
-    out.d_keys.push_back(view<float>(d_keys.back()));
+    d_keys.push_back(room_per_head(i == 0 ? in.k : in.more_keys[i - 1], s.heads, parts));
+    out.d_keys.push_back(view_out(d_keys.back()));
   }
   at::Tensor d_position, d_r, d_query_term, d_key_term;
   if (in.r) {
-    d_position = empty_by_token(operands.q);
-    d_r = per_head(s.offsets());
-    out.attention.d_q_position = view<float>(d_position);
-    out.attention.d_r = view<float>(d_r);
+    d_position = empty_by_token(operands.q_position, operands.q_position.scalar_type());
+    d_r = at::empty({tasks, s.heads, s.offsets(), s.d_head}, floats);
+    out.attention.d_q_position = view_out(d_position);
+    out.attention.d_r = view_out(d_r);
   }
   if (in.factor) {
     d_query_term = at::empty(composed.mixture->query_term.sizes(), floats);

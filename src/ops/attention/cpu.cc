@@ -23,17 +23,16 @@ kernels::AttentionShape shape_of_call(const AttentionArguments& in) {
           .half = q.scalar_type() == at::kBFloat16 && multiplies_bfloat16()};
 }
 
-template <class T>
-AttentionOperandsOf<T>::AttentionOperandsOf(const AttentionArguments& in)
-    : q(prepared(in.q)), k(prepared_as<T>(in.k)), v(prepared_as<T>(in.v)), shape(shape_of_call(in)) {
-  tensors.q = view<const float>(q);
-  tensors.k = view<const T>(k);
-  tensors.v = view<const T>(v);
+AttentionOperands::AttentionOperands(const AttentionArguments& in)
+    : q(prepared(in.q)), k(prepared(in.k)), v(prepared(in.v)), shape(shape_of_call(in)) {
+  tensors.q = view(q);
+  tensors.k = view(k);
+  tensors.v = view(v);
   if (in.r) {
     q_position = prepared(*in.q_position);
-    r = prepared_as<T>(*in.r);
-    tensors.q_position = view<const float>(q_position);
-    tensors.r = view<const T>(r);
+    r = prepared(*in.r);
+    tensors.q_position = view(q_position);
+    tensors.r = view(r);
   }
   if (in.valid_keys) {
     bias = key_bias(*in.valid_keys);
@@ -41,11 +40,8 @@ AttentionOperandsOf<T>::AttentionOperandsOf(const AttentionArguments& in)
   }
 }
 
-template struct AttentionOperandsOf<float>;
-template struct AttentionOperandsOf<kernels::BFloat16>;
-
 AttentionRoom::AttentionRoom(const at::Tensor& q)
-    : o(empty_by_token(q)), log_sum(at::empty(q.sizes().slice(0, 3), q.options())) {}
+    : o(empty_by_token(q, q.scalar_type())), log_sum(at::empty(q.sizes().slice(0, 3), q.options().dtype(at::kFloat))) {}
 
 namespace {
 
@@ -56,63 +52,44 @@ void plain_attention(const AttentionOperands& in, const AttentionRoom& to) {
   });
 }
 
-// Keys, values and offsets of type T are read where they lie.
-template <class T>
-FusedAttention::Results few_queries(const AttentionArguments& in) {
-  const AttentionOperandsOf<T> operands(in);
-  const AttentionRoom to(operands.q);
-  if (in.heads_together()) {
-    composed_few_queries(in, operands, to);
-  } else if (in.factor) {
-    mixture_few_queries(in, operands, to);
-  } else {
-    const kernels::AttentionResult out = to.result();
-    at::parallel_for(0, in.q.size(0) * in.q.size(1), 1, [&](std::int64_t begin, std::int64_t end) {
-      kernels::attention_few_queries(operands.shape, operands.tensors, out, begin, end);
-    });
-  }
-  return {to.o.to(in.q.scalar_type()), to.log_sum};
-}
-
-bool keeps_bfloat16(const AttentionArguments& in) {
-  const auto half = [](const at::Tensor& t) { return t.scalar_type() == at::kBFloat16; };
-  return half(in.k) && half(in.v) && (!in.r || half(*in.r)) &&
-         std::all_of(in.more_keys.begin(), in.more_keys.end(), half);
+void plain_few_queries(const AttentionOperands& in, const AttentionRoom& to) {
+  const kernels::AttentionResult out = to.result();
+  at::parallel_for(0, in.shape.batch * in.shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::attention_few_queries(in.shape, in.tensors, out, begin, end);
+  });
 }
 
 FusedAttention::Results attention_cpu(const AttentionArguments& in) {
-  if (in.q.size(2) < kernels::kFewQueries) {
-    return keeps_bfloat16(in) ? few_queries<kernels::BFloat16>(in) : few_queries<float>(in);
-  }
   const AttentionOperands operands(in);
   const AttentionRoom to(operands.q);
+  const bool few = in.q.size(2) < kernels::kFewQueries;
   if (in.heads_together()) {
-    composed_attention(in, operands, to);
+    (few ? composed_few_queries : composed_attention)(in, operands, to);
   } else if (in.factor) {
-    mixture_attention(in, operands, to);
+    (few ? mixture_few_queries : mixture_attention)(in, operands, to);
   } else {
-    plain_attention(operands, to);
+    (few ? plain_few_queries : plain_attention)(operands, to);
   }
-  return {to.o.to(in.q.scalar_type()), to.log_sum};
+  return {to.o, to.log_sum};
 }
 
 AttentionArguments plain_attention_backward(const AttentionBackward& back, const AttentionOperands& in) {
   const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
   const kernels::AttentionShape& s = in.shape;
-  const at::Tensor d_q = empty_by_token(in.q);
-  const at::Tensor d_k = at::empty({s.batch, s.heads, s.keys, s.d_head}, in.floats()), d_v = at::empty_like(d_k);
+  const at::Tensor d_q = empty_by_token(in.q, in.q.scalar_type()), d_k = room_per_head(in.k, s.heads),
+                   d_v = room_per_head(in.v, s.heads);
   at::Tensor d_position, d_r;
-  kernels::AttentionGradients out{.d_o = view<const float>(d_o),
-                                  .o = view<const float>(o),
+  kernels::AttentionGradients out{.d_o = view(d_o),
+                                  .o = view(o),
                                   .log_sum = sums.const_data_ptr<float>(),
-                                  .d_q = view<float>(d_q),
-                                  .d_k = view<float>(d_k),
-                                  .d_v = view<float>(d_v)};
+                                  .d_q = view_out(d_q),
+                                  .d_k = view_out(d_k),
+                                  .d_v = view_out(d_v)};
   if (in.r.defined()) {
-    d_position = empty_by_token(in.q);
+    d_position = empty_by_token(in.q_position, in.q_position.scalar_type());
     d_r = at::empty({s.batch, s.heads, s.offsets(), s.d_head}, in.floats());
-    out.d_q_position = view<float>(d_position);
-    out.d_r = view<float>(d_r);
+    out.d_q_position = view_out(d_position);
+    out.d_r = view_out(d_r);
   }
   at::parallel_for(0, s.batch * s.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::attention_backward(s, in.tensors, out, begin, end);
@@ -130,11 +107,9 @@ AttentionArguments plain_attention_backward(const AttentionBackward& back, const
 
 AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
   const AttentionOperands operands(back.in);
-  AttentionArguments d = back.in.heads_together() ? composed_attention_backward(back, operands)
-                         : back.in.factor         ? mixture_attention_backward(back, operands)
-                                                  : plain_attention_backward(back, operands);
-  d.q = d.q.to(back.in.q.scalar_type());
-  return d;
+  return back.in.heads_together() ? composed_attention_backward(back, operands)
+         : back.in.factor         ? mixture_attention_backward(back, operands)
+                                  : plain_attention_backward(back, operands);
 }
 
 std::string attention_refusal(const AttentionInputs& in) {

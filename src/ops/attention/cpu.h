@@ -8,33 +8,29 @@
 
 namespace headroom::ops {
 
-// Holds what the kernels' pointers point into: keys, values and offsets as T, the rest as float32.
-template <class T>
-struct AttentionOperandsOf {
+// Holds what the kernels' pointers point into.
+struct AttentionOperands {
   at::Tensor q, k, v, q_position, r, bias;
   kernels::AttentionShape shape;
-  kernels::AttentionTensorsOf<T> tensors;
-  explicit AttentionOperandsOf(const FusedAttention::Arguments& in);
-  at::TensorOptions floats() const { return q.options(); }
+  kernels::AttentionTensors tensors;
+  explicit AttentionOperands(const FusedAttention::Arguments& in);
+  at::TensorOptions floats() const { return q.options().dtype(at::kFloat); }
 };
-using AttentionOperands = AttentionOperandsOf<float>;
 
-// Room for the forward pass's results in float32.
+// Room for the forward pass's results.
 struct AttentionRoom {
   at::Tensor o, log_sum;
   explicit AttentionRoom(const at::Tensor& q);
-  kernels::AttentionResult result() const { return {view<float>(o), log_sum.mutable_data_ptr<float>()}; }
+  kernels::AttentionResult result() const { return {view_out(o), log_sum.mutable_data_ptr<float>()}; }
 };
 
-// The same of a mixture.
-template <class T>
-struct MixtureOperandsOf {
+// What a mixture has beside.
+struct MixtureOperands {
   at::Tensor query_term, key_term;
   std::vector<at::Tensor> more_keys;
-  kernels::MixtureTensorsOf<T> tensors;
-  MixtureOperandsOf(const FusedAttention::Arguments& in, const AttentionOperandsOf<T>& operands);
+  kernels::MixtureTensors tensors;
+  MixtureOperands(const FusedAttention::Arguments& in, const AttentionOperands& operands);
 };
-using MixtureOperands = MixtureOperandsOf<float>;
 
 using AttentionArguments = FusedAttention::Arguments;
 using AttentionBackward = FusedAttention::Backward;
@@ -46,11 +42,8 @@ void mixture_attention(const AttentionArguments& in, const AttentionOperands& op
 AttentionArguments mixture_attention_backward(const AttentionBackward& back, const AttentionOperands& operands);
 
 // Forward, of fewer than kFewQueries queries.
-template <class T>
-void composed_few_queries(const AttentionArguments& in, const AttentionOperandsOf<T>& operands,
-                          const AttentionRoom& to);
-template <class T>
-void mixture_few_queries(const AttentionArguments& in, const AttentionOperandsOf<T>& operands, const AttentionRoom& to);
+void composed_few_queries(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);
+void mixture_few_queries(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);
 
 // Why composed heads are not for the kernels; empty when they are.
 std::string composition_refusal(const AttentionInputs& in);

@@ -7,15 +7,14 @@
 
 namespace headroom::ops {
 
-template <class T>
-MixtureOperandsOf<T>::MixtureOperandsOf(const AttentionArguments& in, const AttentionOperandsOf<T>& operands)
+MixtureOperands::MixtureOperands(const AttentionArguments& in, const AttentionOperands& operands)
     : query_term(in.query_term->to(at::kFloat).contiguous()), key_term(in.key_term->to(at::kFloat).contiguous()) {
   tensors.q = operands.tensors.q;
   tensors.v = operands.tensors.v;
   tensors.keys.push_back(operands.tensors.k);
   for (const at::Tensor& key : in.more_keys) {
-    more_keys.push_back(prepared_as<T>(key));
-    tensors.keys.push_back(view<const T>(more_keys.back()));
+    more_keys.push_back(prepared(key));
+    tensors.keys.push_back(view(more_keys.back()));
   }
   const at::Tensor factor = in.factor->to(at::kFloat).contiguous();
   tensors.factor.assign(factor.const_data_ptr<float>(), factor.const_data_ptr<float>() + factor.numel());
@@ -26,22 +25,13 @@ MixtureOperandsOf<T>::MixtureOperandsOf(const AttentionArguments& in, const Atte
   tensors.key_bias = operands.tensors.key_bias;
 }
 
-template struct MixtureOperandsOf<float>;
-template struct MixtureOperandsOf<kernels::BFloat16>;
-
-template <class T>
-void mixture_few_queries(const AttentionArguments& in, const AttentionOperandsOf<T>& operands,
-                         const AttentionRoom& to) {
-  const MixtureOperandsOf<T> mixture(in, operands);
+void mixture_few_queries(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
+  const MixtureOperands mixture(in, operands);
   const kernels::AttentionResult out = to.result();
   at::parallel_for(0, operands.shape.batch * operands.shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::mixture_attention_few_queries(operands.shape, mixture.tensors, out, begin, end);
   });
 }
-
-template void mixture_few_queries(const AttentionArguments&, const AttentionOperandsOf<float>&, const AttentionRoom&);
-template void mixture_few_queries(const AttentionArguments&, const AttentionOperandsOf<kernels::BFloat16>&,
-                                  const AttentionRoom&);
 
 void mixture_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
   const MixtureOperands mixture(in, operands);
@@ -57,22 +47,21 @@ AttentionArguments mixture_attention_backward(const AttentionBackward& back, con
   const MixtureOperands mixture(in, operands);
   const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
   const at::TensorOptions floats = operands.floats();
-  const auto per_head = [&] { return at::empty({s.batch, s.heads, s.keys, s.d_head}, floats); };
-  const at::Tensor d_q = empty_by_token(operands.q), d_v = per_head();
+  const at::Tensor d_q = empty_by_token(operands.q, operands.q.scalar_type()), d_v = room_per_head(operands.v, s.heads);
   const at::Tensor d_query_term = at::empty(mixture.query_term.sizes(), floats);
   const at::Tensor d_key_term = at::zeros({s.batch, s.heads, mixture.key_term.size(2), s.keys}, floats);
-  kernels::MixtureGradients out{.d_o = view<const float>(d_o),
-                                .o = view<const float>(o),
+  kernels::MixtureGradients out{.d_o = view(d_o),
+                                .o = view(o),
                                 .log_sum = sums.const_data_ptr<float>(),
-                                .d_q = view<float>(d_q),
-                                .d_v = view<float>(d_v),
+                                .d_q = view_out(d_q),
+                                .d_v = view_out(d_v),
                                 .d_keys = {},
                                 .d_query_term = d_query_term.mutable_data_ptr<float>(),
                                 .d_key_term = d_key_term.mutable_data_ptr<float>()};
   std::vector<at::Tensor> d_keys;
   for (std::size_t i = 0; i < mixture.tensors.keys.size(); ++i) {
-    d_keys.push_back(per_head());
-    out.d_keys.push_back(view<float>(d_keys.back()));
+    d_keys.push_back(room_per_head(i == 0 ? in.k : in.more_keys[i - 1], s.heads));
+    out.d_keys.push_back(view_out(d_keys.back()));
   }
   at::parallel_for(0, s.batch * s.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::mixture_attention_backward(s, mixture.tensors, out, begin, end);

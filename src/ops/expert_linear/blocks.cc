@@ -97,7 +97,7 @@ Operands<T> operands(const at::Tensor& bank, bool transposed, bool few) {
     } else if (transposed) {
       kernels::pair_columns(matrix, k, n, to + x * size);
     } else {
-      kernels::pair_rows(matrix, k, n, to + x * size);
+      kernels::pair_rows(matrix, k, n, {to + x * size, n});
     }
   });
   return result;

@@ -54,10 +54,9 @@ Single prefix_product_cpu(const PrefixProduct::Arguments& in) {
   const std::int64_t heads = std::max({a.size(1), b.size(1), c.size(1)});
   const kernels::PrefixProduct shape{
       a.size(2), b.size(2), a.size(3), c.size(3), static_cast<Visible>(in.visible), in.half && multiplies_bfloat16()};
-  const at::Tensor y = at::empty({a.size(0), heads, shape.rows, shape.d_value}, a.options());
+  const at::Tensor y = at::empty({a.size(0), heads, shape.rows, shape.d_value}, a.options().dtype(at::kFloat));
   const auto from = [&](const at::Tensor& t, std::int64_t batch, std::int64_t h) {
-    const auto all = view<const float>(t);
-    return kernels::Strided<const float>{all.at(batch, h / (heads / t.size(1))), all.row};
+    return view(t).rows(batch, h / (heads / t.size(1)));
   };
   at::parallel_for(0, a.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {

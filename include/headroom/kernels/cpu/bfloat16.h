@@ -28,22 +28,25 @@ bool multiplies_bfloat16();
 // steps for a sum of 412, 13 for 416.
 std::int64_t sum_length(std::int64_t k);
 
-// Rows [k, n] to pairs of rows.
-void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to);
+// Rows [k, n], those of float32 rounded, to pairs of rows to.stride pairs apart.
+void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
+void pair_rows(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
 
-// The same from the transposed matrix [n, k].
+// The same from the transposed matrix [n, k], to pairs of rows next to each other.
 void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to);
 
-// Rows [k, n] of float32, rounded, to pairs of rows to.stride pairs apart.
-void pair_rounded_rows(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
-
-// `from` [rows, k], k and its stride even, as columns of pairs: to [k / 2, columns, 2], zero in columns beyond `rows`.
+// `from` [rows, k], k and its stride even and its first number at a multiple of 4 bytes, as columns of pairs:
+// to [k / 2, columns, 2], zero in columns beyond `rows`.
 void place_pairs(Strided<const BFloat16> from, std::int64_t rows, std::int64_t k, BFloat16* to, std::int64_t columns);
+// Whether rows of k numbers may be given to it as they lie, filled up to sum_length(k) already.
+bool lies_in_pairs(Strided<const BFloat16> from, std::int64_t k);
 
 void round_numbers(const float* from, std::int64_t n, BFloat16* to);
+void widen_numbers(const BFloat16* from, std::int64_t n, float* to);
 
-// Rows [m, k] of float32, rounded, to [m, sum_length(k)].
-void round_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to);
+// Rows [m, k], those of float32 rounded, to [m, sum_length(k)].
+void fill_up_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to);
+void fill_up_rows(Strided<const BFloat16> from, std::int64_t m, std::int64_t k, BFloat16* to);
 
 // to[c][i] = from[i][c] for i in [0, rows), c in [0, columns), 0 beyond; to [columns, sum_length(rows)]. `work`: room
 // for as many numbers.

@@ -31,13 +31,11 @@ struct ComposeStage {
   }
 };
 
-template <class T>
-struct ComposedTensorsOf {
-  AttentionTensorsOf<T> attention;
-  const MixtureTensorsOf<T>* mixture = nullptr;  // instead of the products with attention.k
+struct ComposedTensors {
+  AttentionTensors attention;
+  const MixtureTensors* mixture = nullptr;  // instead of the products with attention.k
   ComposeStage pre, post;
 };
-using ComposedTensors = ComposedTensorsOf<float>;
 
 // Every `step`-th block of rows from `begin` on, of the batch * composed_blocks(shape) there are: late rows of a causal
 // sequence have more to do than early ones.
@@ -48,10 +46,9 @@ void composed_attention_forward(const AttentionShape& shape, const ComposedTenso
 // Calls the body, perhaps on several threads, with ranges that make up [0, n).
 using ForRanges = std::function<void(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body)>;
 
-// The same as attention_few_queries(): float or BFloat16, keys, values and offsets are read where they lie.
-template <class T>
-void composed_attention_few_queries(const AttentionShape& shape, const ComposedTensorsOf<T>& in,
-                                    const AttentionResult& out, const ForRanges& for_ranges);
+// The same as attention_few_queries(): keys, values and offsets are read where they lie.
+void composed_attention_few_queries(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
+                                    const ForRanges& for_ranges);
 
 struct ComposeStageGradients {  // added to; null where the stage has no such part
   float* fixed = nullptr;       // [P, B, C, m, m]
@@ -63,10 +60,10 @@ struct ComposeStageGradients {  // added to; null where the stage has no such pa
 // own, for the caller to add up: what is summed with what does not depend on the threads.
 struct ComposedGradients {
   std::int64_t parts = 1;
-  AttentionGradients attention;          // d_v and d_r [P * B, ...]; o and d_k are not used
-  std::vector<HeadsView<float>> d_keys;  // [P * B, H, S, e] for each product
-  float* d_query_term = nullptr;         // of a mixture, [B, H, R, T], written
-  float* d_key_term = nullptr;           // [P * B, H, R, S], added to
+  AttentionGradients attention;   // d_v and d_r [P * B, ...]; o and d_k are not used
+  std::vector<HeadsOut> d_keys;   // [P * B, H, S, e] for each product
+  float* d_query_term = nullptr;  // of a mixture, [B, H, R, T], written
+  float* d_key_term = nullptr;    // [P * B, H, R, S], added to
   ComposeStageGradients pre, post;
 };
 

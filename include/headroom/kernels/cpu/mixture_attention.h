@@ -13,33 +13,30 @@
 
 namespace headroom::kernels {
 
-template <class T>
-struct MixtureTensorsOf {
-  HeadsView<const float> q;              // [B, H, T, e]
-  HeadsView<const T> v;                  // [B, G, S, e]
-  std::vector<HeadsView<const T>> keys;  // P of [B, G, S, e]
-  std::vector<float> factor;             // R
-  const float* query_term;               // [B, H, R, T]
-  const float* key_term;                 // [B, G, R, S]
-  const float* key_bias = nullptr;       // [B, S], 0 or -infinity
+struct MixtureTensors {
+  Heads q;                          // [B, H, T, e]
+  Heads v;                          // [B, G, S, e]
+  std::vector<Heads> keys;          // P of [B, G, S, e]
+  std::vector<float> factor;        // R
+  const float* query_term;          // [B, H, R, T]
+  const float* key_term;            // [B, G, R, S]
+  const float* key_bias = nullptr;  // [B, S], 0 or -infinity
   float epsilon = 0.0F;
   bool maximum = false;  // the largest of the components' exponentials instead of their sum
 };
-using MixtureTensors = MixtureTensorsOf<float>;
 
 // Heads [begin, end) of the B * H there are, counted b * H + h.
 void mixture_attention_forward(const AttentionShape& shape, const MixtureTensors& in, const AttentionResult& out,
                                std::int64_t begin, std::int64_t end);
-// The same as attention_few_queries(): float or BFloat16, keys and values are read where they lie.
-template <class T>
-void mixture_attention_few_queries(const AttentionShape& shape, const MixtureTensorsOf<T>& in,
-                                   const AttentionResult& out, std::int64_t begin, std::int64_t end);
+// The same as attention_few_queries(): keys and values are read where they lie.
+void mixture_attention_few_queries(const AttentionShape& shape, const MixtureTensors& in, const AttentionResult& out,
+                                   std::int64_t begin, std::int64_t end);
 
 struct MixtureGradients {
-  HeadsView<const float> d_o, o;  // given
-  const float* log_sum;           // given
-  HeadsView<float> d_q, d_v;      // written; keys and values for each query head
-  std::vector<HeadsView<float>> d_keys;
+  Heads d_o, o;          // given, in one type
+  const float* log_sum;  // given
+  HeadsOut d_q, d_v;     // written; keys and values for each query head
+  std::vector<HeadsOut> d_keys;
   float* d_query_term;  // [B, H, R, T]
   float* d_key_term;    // [B, H, R, S]
 };

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "headroom/kernels/cpu/transpose.h"
+#include "headroom/kernels/cpu/heads.h"
 
 namespace headroom::kernels {
 
@@ -18,10 +18,9 @@ struct PrefixProduct {
   std::int64_t rows, columns;      // of a and y; of b and c
   std::int64_t d_factor, d_value;  // a and b have rows of d_factor, c and y of d_value
   Visible visible;
-  bool half = false;  // operands of products are rounded to bfloat16, the state among them: for tensors that were that
+  bool half = false;  // operands of products are rounded to bfloat16, the state among them: for tensors of that
 };
 
-void prefix_product(const PrefixProduct& shape, Strided<const float> a, Strided<const float> b, Strided<const float> c,
-                    Strided<float> y);
+void prefix_product(const PrefixProduct& shape, const Rows& a, const Rows& b, const Rows& c, Strided<float> y);
 
 }  // namespace headroom::kernels

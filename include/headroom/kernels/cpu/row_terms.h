@@ -6,23 +6,20 @@
 
 #include <cstdint>
 
-#include "headroom/kernels/cpu/bfloat16.h"
+#include "headroom/kernels/cpu/heads.h"
 
 namespace headroom::kernels {
 
-template <class T>
-struct RowTermsOf {
+struct RowTerms {
   std::int64_t n, e, directions;
-  Strided<const T> rows;
+  Rows rows;
   const float* direction;  // [R, e]
 };
-using RowTerms = RowTermsOf<float>;
 
 // terms [1 + R, n]: |t_i|^2, then t_i . direction_r. Sums in float32.
 void row_terms(const RowTerms& in, float* terms);
-void row_terms(const RowTermsOf<BFloat16>& in, float* terms);
 
-// Gradients of the rows; those of the directions [R, e] are added to.
-void row_terms_backward(const RowTerms& in, const float* d_terms, Strided<float> d_rows, float* d_direction);
+// Gradients of the rows, in their type; those of the directions [R, e] are added to.
+void row_terms_backward(const RowTerms& in, const float* d_terms, const RowsOut& d_rows, float* d_direction);
 
 }  // namespace headroom::kernels

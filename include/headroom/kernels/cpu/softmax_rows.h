@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "headroom/kernels/cpu/bfloat16.h"
+
 namespace headroom::kernels {
 
 // One row of a block of scores: `n` entries, of which [low, high) are visible.
@@ -35,6 +37,7 @@ void scaled_copy(const float* from, float factor, std::int64_t n, float* to);
 
 // sum of a[i] * b[i]
 float dot(const float* a, const float* b, std::int64_t n);
+float dot(const BFloat16* a, const BFloat16* b, std::int64_t n);
 
 // The instruction set that the loops run with here ("AVX3", "AVX2", ...).
 const char* softmax_rows_target();
