@@ -48,9 +48,8 @@ std::string worth_of_heads(const ComparedRun& many, const ComparedRun& few) {
     return fmt::format(" Fewer heads alone cost a dense model {:.1f}% here.", 100.0 * lost);
   }
   return fmt::format(
-      " What fewer heads alone cost a dense model does not show at this size and after so few steps ({} with {}, {} "
-      "with "
-      "{}); at 47 M parameters the paper has 12.73 with 2 and 12.31 with 10.",
+      " What fewer heads alone cost a dense model does not show at this size and after so few steps ({} with {}, "
+      "{} with {}); at 47 M parameters the paper has 12.73 with 2 and 12.31 with 10.",
       plain_number(few.headline()), few.config.model.attention.n_heads, plain_number(many.headline()),
       many.config.model.attention.n_heads);
 }

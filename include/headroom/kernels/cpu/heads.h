@@ -24,13 +24,13 @@ using Rows = RowsOf<const float, const BFloat16>;
 using RowsOut = RowsOf<float, BFloat16>;
 
 // A [B, heads, rows, e] tensor whose last axis is contiguous.
-template <class Rows>
+template <class R>
 struct HeadsOf {
-  Rows first;                        // of the first sequence and head
+  R first;                           // of the first sequence and head
   std::int64_t batch = 0, head = 0;  // strides in elements
 
   bool there() const { return first.single != nullptr || first.half != nullptr; }
-  Rows rows(std::int64_t b, std::int64_t h, std::int64_t row = 0) const {
+  R rows(std::int64_t b, std::int64_t h, std::int64_t row = 0) const {
     return first.ahead(b * batch + h * head + row * first.stride);
   }
 };
