@@ -70,7 +70,7 @@ void position_backward(const AttentionShape& s, const AttentionTensors& in, cons
   const RowsOut to = out.d_q_position.rows(b, h, e.row);
   const Strided<float> d_q = workplace(to, e.rows, s.d_head, w.room);
   multiply({e.rows, s.d_head, d.n}, w.head.passing.left(rows, e.rows, d.n), w.offsets[0].from(d.first, 0), d_q);
-  detail::put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
+  detail::put_back(d_q, e.rows, s.d_head, to);
   add_transposed(s, e, in.q_position.rows(b, h, e.row), w.head.passing.right(rows, e.rows, d.n), d.n,
                  {w.d_offsets.data() + d.first, w.offset_width}, w);
 }
@@ -93,7 +93,7 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
   const RowsOut to = out.d_q.rows(b, h, e.row);
   const Strided<float> d_q = workplace(to, e.rows, s.d_head, w.room);
   multiply({e.rows, s.d_head, e.columns}, passing.left(d, e.rows, e.columns), w.keys[0].from(e.low, 0), d_q);
-  detail::put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
+  detail::put_back(d_q, e.rows, s.d_head, to);
   add_transposed(s, e, in.q.rows(b, h, e.row), passing.right(d, e.rows, e.columns), e.columns,
                  {w.d_keys.data() + e.low, w.key_width}, w);
   add_transposed(s, e, d_o, passing.right(p, e.rows, e.columns), e.columns, {w.d_values.data() + e.low, w.key_width},

@@ -23,7 +23,7 @@ void query_forward(const AttentionShape& s, const AttentionTensors& in, const At
   float& log_sum = out.log_sum[task * s.queries + row];
   if (n <= 0) {
     std::fill_n(o.data, s.d_head, 0.0F);
-    detail::put_back({o.data, o.stride}, 1, s.d_head, to);
+    detail::put_back(o, 1, s.d_head, to);
     log_sum = std::numeric_limits<float>::infinity();
     return;
   }
@@ -37,7 +37,7 @@ void query_forward(const AttentionShape& s, const AttentionTensors& in, const At
   log_sum = exp_row(detail::score_row(s, in, e, b, 0, positions.data()), scores.data(), &sum);
   detail::vector_times_rows(scores.data(), n, in.v.rows(b, g, e.low), s.d_head, o.data);
   scaled_copy(o.data, sum > 0.0F ? 1.0F / sum : 0.0F, s.d_head, o.data);
-  detail::put_back({o.data, o.stride}, 1, s.d_head, to);
+  detail::put_back(o, 1, s.d_head, to);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void attention_forward(const AttentionShape& s, const AttentionTensors& in, cons
         float* o_i = o.data + i * o.stride;
         scaled_copy(o_i, sums[i] > 0.0F ? 1.0F / sums[i] : 0.0F, s.d_head, o_i);
       }
-      detail::put_back({o.data, o.stride}, e.rows, s.d_head, to);
+      detail::put_back(o, e.rows, s.d_head, to);
     }
   }
   tile_product_done();

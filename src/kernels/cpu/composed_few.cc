@@ -63,7 +63,7 @@ struct FewComposed {
       if (!in.post.present) {
         scaled_copy(o.data, inverse[i * s.heads + h], s.d_head, o.data);
       }
-      detail::put_back({o.data, o.stride}, 1, s.d_head, to);
+      detail::put_back(o, 1, s.d_head, to);
     }
   }
 };

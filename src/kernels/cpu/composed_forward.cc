@@ -34,7 +34,7 @@ struct Forward : detail::Composing {
       for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
         scaled_copy(o.data + i * o.stride, inverse.data()[i * s.heads + h], s.d_head, o.data + i * o.stride);
       }
-      detail::put_back({o.data, o.stride}, e.rows, s.d_head, to);
+      detail::put_back(o, e.rows, s.d_head, to);
     }
   }
 };

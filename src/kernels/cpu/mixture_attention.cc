@@ -114,7 +114,7 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
     multiply({e.rows, s.d_head, e.columns}, d, w.keys[i].from(e.low, 0), d_q, i > 0);
     w.add_transposed(s, e, q, d_scores, w.d_keys.data() + i * room);
   }
-  detail::put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
+  detail::put_back(d_q, e.rows, s.d_head, to);
   w.add_transposed(s, e, d_o, w.p.data(), w.d_values.data());
 }
 
@@ -147,7 +147,7 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
       for (std::int64_t i = 0; i < e.rows; ++i) {
         scaled_copy(o.data + i * o.stride, inverse[i], s.d_head, o.data + i * o.stride);
       }
-      detail::put_back({o.data, o.stride}, e.rows, s.d_head, to);
+      detail::put_back(o, e.rows, s.d_head, to);
     }
   }
   tile_product_done();

@@ -22,7 +22,7 @@ void mixture_attention_few_queries(const AttentionShape& s, const MixtureTensors
     const Strided<float> o = detail::workplace(to, 1, s.d_head, room);
     detail::vector_times_rows(products.data(), n, in.v.rows(at.b, at.group(s), e.low), s.d_head, o.data);
     scaled_copy(o.data, sum.inverse, s.d_head, o.data);
-    detail::put_back({o.data, o.stride}, 1, s.d_head, to);
+    detail::put_back(o, 1, s.d_head, to);
     out.log_sum[query] = sum.log_sum;
   }
 }

@@ -134,7 +134,7 @@ void RawScoreGradients::add(const Extent& e, std::int64_t h, Strided<float> d) {
     add_mixture(e, h, d, d_q);
   }
   scale_rows(e, raw.product_scale(), s.d_head, d_q);
-  put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
+  put_back(d_q, e.rows, s.d_head, to);
 }
 
 void RawScoreGradients::add_mixture(const Extent& e, std::int64_t h, Strided<float> d, Strided<float> d_q) {
@@ -174,7 +174,7 @@ void RawScoreGradients::add_positions(const Extent& e, std::int64_t h, Strided<f
   const Strided<float> d_q = workplace(to, e.rows, s.d_head, room);
   multiply({e.rows, s.d_head, n}, raw.passing.left(placed, e.rows, n), offsets[h].from(offset.first, 0), d_q);
   scale_rows(e, s.scale, s.d_head, d_q);
-  put_back({d_q.data, d_q.stride}, e.rows, s.d_head, to);
+  put_back(d_q, e.rows, s.d_head, to);
   const Left columns = raw.passing.left_columns(raw.in.attention.q_position.rows(raw.b, h, e.row), e.rows, s.d_head);
   multiply({s.d_head, n, e.rows}, columns, raw.passing.right(placed, e.rows, n),
            {d_offsets.data() + h * s.d_head * raw.offset_width + offset.first, raw.offset_width}, true);

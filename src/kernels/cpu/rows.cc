@@ -46,7 +46,7 @@ Strided<float> workplace(const RowsOut& to, std::int64_t m, std::int64_t n, Buff
   return {room.data(), n};
 }
 
-void put_back(Strided<const float> rows, std::int64_t m, std::int64_t n, const RowsOut& to) {
+void put_back(Strided<float> rows, std::int64_t m, std::int64_t n, const RowsOut& to) {
   for (std::int64_t i = 0; to.half != nullptr && i < m; ++i) {
     round_numbers(rows.data + i * rows.stride, n, to.half + i * to.stride);
   }
@@ -60,7 +60,7 @@ void put_transposed(Strided<const float> from, std::int64_t rows, std::int64_t c
     const std::int64_t n = std::min(most, columns - c);
     const Strided<float> place = workplace(to.from(c), n, rows, room);
     kernels::transpose({from.data + c, from.stride}, rows, n, place);
-    put_back({place.data, place.stride}, n, rows, to.from(c));
+    put_back(place, n, rows, to.from(c));
   }
 }
 

@@ -19,7 +19,7 @@ void vector_times_columns(const float* x, std::int64_t n, const Rows& w, std::in
 // Where rows [m, n] of float32 are computed that belong to `to`: there, or in `room`, from where put_back() rounds
 // them.
 Strided<float> workplace(const RowsOut& to, std::int64_t m, std::int64_t n, Buffer& room);
-void put_back(Strided<const float> rows, std::int64_t m, std::int64_t n, const RowsOut& to);
+void put_back(Strided<float> rows, std::int64_t m, std::int64_t n, const RowsOut& to);
 
 // to[c][i] = from[i][c] for i in [0, rows), c in [0, columns), rounded where `to` is bfloat16.
 void put_transposed(Strided<const float> from, std::int64_t rows, std::int64_t columns, const RowsOut& to,
