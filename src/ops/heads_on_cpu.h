@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "headroom/kernels/cpu/attention.h"
 #include "ops/described.h"
@@ -22,30 +23,30 @@ inline at::Tensor prepared(const at::Tensor& given) {
   return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous();
 }
 
-// A prepared tensor [B, heads, rows, e], or [heads, rows, e] for every sequence.
-inline kernels::Heads view(const at::Tensor& t) {
-  kernels::Heads to{{.stride = t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
-  if (t.scalar_type() == at::kBFloat16) {
-    to.first.half = t.const_data_ptr<kernels::BFloat16>();
-  } else {
-    to.first.single = t.const_data_ptr<float>();
-  }
+// A prepared tensor [B, heads, rows, e], or [heads, rows, e] for every sequence, as rows of type R.
+template <class R>
+kernels::HeadsOf<R> heads_of(const at::Tensor& t) {
+  const auto find = [&]<class T>(T*& data) {
+    if constexpr (std::is_const_v<T>) {
+      data = t.const_data_ptr<std::remove_const_t<T>>();
+    } else {
+      data = t.mutable_data_ptr<T>();
+    }
+  };
+  kernels::HeadsOf<R> to{{.stride = t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
+  t.scalar_type() == at::kBFloat16 ? find(to.first.half) : find(to.first.single);
   return to;
 }
+inline kernels::Heads view(const at::Tensor& t) {
+  return heads_of<kernels::Rows>(t);
+}
 inline kernels::HeadsOut view_out(const at::Tensor& t) {
-  kernels::HeadsOut to{{.stride = t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
-  if (t.scalar_type() == at::kBFloat16) {
-    to.first.half = t.mutable_data_ptr<kernels::BFloat16>();
-  } else {
-    to.first.single = t.mutable_data_ptr<float>();
-  }
-  return to;
+  return heads_of<kernels::RowsOut>(t);
 }
 
 // [B, H, T, e] lying as [B, T, H, e], as the projection after it reads it.
-inline at::Tensor empty_by_token(const at::Tensor& like, at::ScalarType type) {
-  return at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)},
-                          like.options().dtype(type))
+inline at::Tensor empty_by_token(const at::Tensor& like) {
+  return at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)}, like.options())
       .transpose(1, 2);
 }
 

@@ -162,20 +162,26 @@ void widen_numbers(const BFloat16* from, std::int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(Widen)(from, n, to);
 }
 
-void fill_up_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to) {
+namespace {
+
+// Rows of k numbers each, which write(i, row) puts there, and zeros up to sum_length(k).
+template <class Write>
+void fill_up_each(std::int64_t m, std::int64_t k, BFloat16* to, const Write& write) {
   const std::int64_t width = sum_length(k);
   for (std::int64_t i = 0; i < m; ++i) {
-    HWY_DYNAMIC_DISPATCH(Round)(from.data + i * from.stride, k, to + i * width);
+    write(i, to + i * width);
     std::fill(to + i * width + k, to + (i + 1) * width, BFloat16(0.0F));
   }
 }
 
+}  // namespace
+
+void fill_up_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to) {
+  fill_up_each(m, k, to, [&](std::int64_t i, BFloat16* row) { round_numbers(from.data + i * from.stride, k, row); });
+}
+
 void fill_up_rows(Strided<const BFloat16> from, std::int64_t m, std::int64_t k, BFloat16* to) {
-  const std::int64_t width = sum_length(k);
-  for (std::int64_t i = 0; i < m; ++i) {
-    std::copy_n(from.data + i * from.stride, k, to + i * width);
-    std::fill(to + i * width + k, to + (i + 1) * width, BFloat16(0.0F));
-  }
+  fill_up_each(m, k, to, [&](std::int64_t i, BFloat16* row) { std::copy_n(from.data + i * from.stride, k, row); });
 }
 
 bool lies_in_pairs(Strided<const BFloat16> from, std::int64_t k) {

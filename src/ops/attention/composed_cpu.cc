@@ -153,8 +153,7 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
   const at::Tensor d_o = prepared(back.grad), sums = back.log_sum.contiguous();
   const std::int64_t parts = gradient_parts(s), tasks = parts * s.batch;
   const at::TensorOptions floats = operands.floats();
-  const at::Tensor d_q = empty_by_token(operands.q, operands.q.scalar_type()),
-                   d_v = room_per_head(operands.v, s.heads, parts);
+  const at::Tensor d_q = empty_by_token(operands.q), d_v = room_per_head(operands.v, s.heads, parts);
   const StageGradients pre(composed.pre, parts, s.batch), post(composed.post, parts, s.batch);
   kernels::ComposedGradients out{.parts = parts, .pre = pre.pointers(), .post = post.pointers()};
   out.attention.d_o = view(d_o);
@@ -168,7 +167,7 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
   }
   at::Tensor d_position, d_r, d_query_term, d_key_term;
   if (in.r) {
-    d_position = empty_by_token(operands.q_position, operands.q_position.scalar_type());
+    d_position = empty_by_token(operands.q_position);
     d_r = at::empty({tasks, s.heads, s.offsets(), s.d_head}, floats);
     out.attention.d_q_position = view_out(d_position);
     out.attention.d_r = view_out(d_r);

@@ -2,8 +2,6 @@
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-
 #include "ops/backend.h"
 #include "ops/float_on_cpu.h"
 
@@ -41,7 +39,7 @@ AttentionOperands::AttentionOperands(const AttentionArguments& in)
 }
 
 AttentionRoom::AttentionRoom(const at::Tensor& q)
-    : o(empty_by_token(q, q.scalar_type())), log_sum(at::empty(q.sizes().slice(0, 3), q.options().dtype(at::kFloat))) {}
+    : o(empty_by_token(q)), log_sum(at::empty(q.sizes().slice(0, 3), q.options().dtype(at::kFloat))) {}
 
 namespace {
 
@@ -76,8 +74,7 @@ FusedAttention::Results attention_cpu(const AttentionArguments& in) {
 AttentionArguments plain_attention_backward(const AttentionBackward& back, const AttentionOperands& in) {
   const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
   const kernels::AttentionShape& s = in.shape;
-  const at::Tensor d_q = empty_by_token(in.q, in.q.scalar_type()), d_k = room_per_head(in.k, s.heads),
-                   d_v = room_per_head(in.v, s.heads);
+  const at::Tensor d_q = empty_by_token(in.q), d_k = room_per_head(in.k, s.heads), d_v = room_per_head(in.v, s.heads);
   at::Tensor d_position, d_r;
   kernels::AttentionGradients out{.d_o = view(d_o),
                                   .o = view(o),
@@ -86,7 +83,7 @@ AttentionArguments plain_attention_backward(const AttentionBackward& back, const
                                   .d_k = view_out(d_k),
                                   .d_v = view_out(d_v)};
   if (in.r.defined()) {
-    d_position = empty_by_token(in.q_position, in.q_position.scalar_type());
+    d_position = empty_by_token(in.q_position);
     d_r = at::empty({s.batch, s.heads, s.offsets(), s.d_head}, in.floats());
     out.d_q_position = view_out(d_position);
     out.d_r = view_out(d_r);

@@ -47,7 +47,7 @@ AttentionArguments mixture_attention_backward(const AttentionBackward& back, con
   const MixtureOperands mixture(in, operands);
   const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
   const at::TensorOptions floats = operands.floats();
-  const at::Tensor d_q = empty_by_token(operands.q, operands.q.scalar_type()), d_v = room_per_head(operands.v, s.heads);
+  const at::Tensor d_q = empty_by_token(operands.q), d_v = room_per_head(operands.v, s.heads);
   const at::Tensor d_query_term = at::empty(mixture.query_term.sizes(), floats);
   const at::Tensor d_key_term = at::zeros({s.batch, s.heads, mixture.key_term.size(2), s.keys}, floats);
   kernels::MixtureGradients out{.d_o = view(d_o),

@@ -8,8 +8,7 @@ namespace headroom::ops {
 namespace {
 
 FusedAttention::Results attention_meta(const FusedAttention::Arguments& in) {
-  return {empty_by_token(in.q, in.q.scalar_type()),
-          at::empty_symint(in.q.sym_sizes().slice(0, 3), in.q.options().dtype(at::kFloat))};
+  return {empty_by_token(in.q), at::empty_symint(in.q.sym_sizes().slice(0, 3), in.q.options().dtype(at::kFloat))};
 }
 
 FusedAttention::Arguments attention_backward_meta(const FusedAttention::Backward& back) {
@@ -19,11 +18,11 @@ FusedAttention::Arguments attention_backward_meta(const FusedAttention::Backward
     return FusedAttention::Stage{like(s.fixed), like(s.query), like(s.key)};
   };
   FusedAttention::Arguments d;
-  d.q = empty_by_token(in.q, in.q.scalar_type());
+  d.q = empty_by_token(in.q);
   d.k = dense_like(in.k);
   d.v = dense_like(in.v);
   if (in.q_position) {
-    d.q_position = empty_by_token(*in.q_position, in.q_position->scalar_type());
+    d.q_position = empty_by_token(*in.q_position);
   }
   d.r = like(in.r);
   d.pre = stage(in.pre);

@@ -53,8 +53,7 @@ RowTerms::Arguments row_terms_backward_cpu(const RowTerms::Backward& back) {
   const at::Tensor t = prepared(back.in.t), directions = back.in.directions.to(at::kFloat).contiguous();
   const at::Tensor grad = back.grad.to(at::kFloat).contiguous();
   const std::int64_t heads = t.size(1), r = directions.size(1), e = t.size(3), room = (1 + r) * t.size(2);
-  const at::Tensor d_t = empty_by_token(t, t.scalar_type()),
-                   d_directions = at::zeros({t.size(0), heads, r, e}, directions.options());
+  const at::Tensor d_t = empty_by_token(t), d_directions = at::zeros({t.size(0), heads, r, e}, directions.options());
   const kernels::HeadsOut d_rows = view_out(d_t);
   float* d_direction = d_directions.mutable_data_ptr<float>();
   for_heads(t, directions, [&](std::int64_t task, const kernels::RowTerms& head) {
@@ -70,7 +69,7 @@ Single row_terms_meta(const RowTerms::Arguments& in) {
 }
 
 RowTerms::Arguments row_terms_backward_meta(const RowTerms::Backward& back) {
-  return {empty_by_token(back.in.t, back.in.t.scalar_type()), dense_like(back.in.directions)};
+  return {empty_by_token(back.in.t), dense_like(back.in.directions)};
 }
 
 }  // namespace
