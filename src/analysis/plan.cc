@@ -78,12 +78,16 @@ std::int64_t checked_seeds(std::int64_t seeds, const char* command) {
   return seeds;
 }
 
-PlannedRun with_values(const NamedConfig& model, const std::filesystem::path& folder, const Values& values) {
+// A choice of `values` that `option` gives.
+PlannedRun with_values(const NamedConfig& model, const std::filesystem::path& folder, const Values& values,
+                       const std::string& option) {
   PlannedRun run{.values = values, .config = model.config, .folder = folder};
-  for (const auto& [key, value] : values) {
-    config::set_key(run.config, key + "=" + value);
-  }
   if (!values.empty()) {
+    std::vector<std::string> assignments;
+    for (const auto& [key, value] : values) {
+      assignments.push_back(key + "=" + value);
+    }
+    config::change(run.config, assignments, option);
     config::check(run.config, fmt::format("{} with {}", model.name, describe(values)));
     run.folder /= folder_name(values);
   }
@@ -178,7 +182,7 @@ Plan plan_comparison(const CompareRequest& request) {
     PlannedModel& model = plan.models.emplace_back(PlannedModel{named.name, {}});
     plan.variations = canonical(request.tune, named.config, "compare: --tune");
     for (const Values& values : combinations(plan.variations)) {
-      model.choices.push_back(with_values(named, request.out / named.name, values));
+      model.choices.push_back(with_values(named, request.out / named.name, values, "--tune"));
     }
   }
   return plan;
@@ -193,7 +197,7 @@ Plan plan_sweep(const SweepRequest& request) {
             .seeds = checked_seeds(request.seeds, "sweep"),
             .may_diverge = true};
   for (const Values& values : combinations(plan.variations)) {
-    plan.models.push_back({describe(values), {with_values(request.config, request.out, values)}});
+    plan.models.push_back({describe(values), {with_values(request.config, request.out, values, "--vary")}});
   }
   return plan;
 }

@@ -9,14 +9,17 @@ namespace headroom::config {
 namespace {
 
 using detail::Checker;
+using detail::Origin;
 
-void check_tokenizer(const Config& config, std::string_view origin) {
+void check_tokenizer(const Config& config, Origin origin) {
   const TokenizerOptions& t = config.tokenizer;
   const std::int64_t known = config.model.vocabulary_size;
   const std::int64_t special = special_tokens(config.model.kind);
   const std::string besides = special == 0 ? "" : fmt::format(" and {} special ones", special);
   const Checker model(origin, "model"), tokenizer(origin, "tokenizer");
-  if (!t.model.empty() || config.model.kind == ModelKind::vision) {
+  const std::vector<std::string>& files = config.data.train;
+  if (!t.model.empty() || std::any_of(files.begin(), files.end(), is_token_file) ||
+      config.model.kind == ModelKind::vision) {
     return;  // the file tells its size when it is read; pictures have no tokens
   }
   tokenizer.require(t.vocabulary_size > 0 || t.kind == TokenizerKind::words, "vocabulary_size",
@@ -34,7 +37,7 @@ void check_tokenizer(const Config& config, std::string_view origin) {
   }
 }
 
-void check_train(const TrainOptions& t, std::string_view origin) {
+void check_train(const TrainOptions& t, Origin origin) {
   const Checker check(origin, "train");
   check.require(t.batch_size % t.accumulate == 0, "accumulate", "must divide batch_size = {}, got {}", t.batch_size,
                 t.accumulate);
@@ -48,11 +51,17 @@ void check_train(const TrainOptions& t, std::string_view origin) {
   check.require(t.weight_decay <= kLargest, "weight_decay", "must be at most {}, got {}", kLargest, t.weight_decay);
   check.require(t.muon_learning_rate == 0.0 || t.optimizer == Optimizer::muon, "muon_learning_rate",
                 "must be 0 with {}", detail::setting("optimizer", t.optimizer));
+  const double momentum = TrainOptions().muon_momentum;
+  check.require(t.muon_momentum == momentum || t.optimizer == Optimizer::muon, "muon_momentum",
+                "must stay {} with {}, which does not read it", momentum, detail::setting("optimizer", t.optimizer));
+  check.require(t.shard == Shard::none, "shard",
+                "must be \"none\", got \"{}\": one process trains, which has no others to share with",
+                name_of(t.shard));
   check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
                 t.warmup_steps);
 }
 
-void check_targets(const Config& config, std::string_view origin) {
+void check_targets(const Config& config, Origin origin) {
   const Checker check(origin, "train");
   const bool translates = config.model.kind == ModelKind::encoder_decoder;
   const std::string kind = detail::setting("kind", config.model.kind);
@@ -67,7 +76,7 @@ void check_targets(const Config& config, std::string_view origin) {
                 config.train.batch_tokens);
 }
 
-void check_data(const Config& config, std::string_view origin) {
+void check_data(const Config& config, Origin origin) {
   const DataOptions& data = config.data;
   const Checker check(origin, "data");
   check.require(!data.json_field.empty(), "json_field", "must not be empty");
@@ -135,18 +144,7 @@ void check_kind(const Checker& here, const ModelOptions& m) {
   }
 }
 
-}  // namespace
-
-bool is_device(std::string_view name) {
-  constexpr std::string_view kNumbered = "cuda:";
-  if (!name.starts_with(kNumbered)) {
-    return name == "auto" || name == "cpu" || name == "cuda";
-  }
-  name.remove_prefix(kNumbered.size());
-  return !name.empty() && name.size() <= 3 && name.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-void check(const ModelOptions& model, std::string_view origin) {
+void check_model(const ModelOptions& model, Origin origin) {
   const Checker here(origin, "model"), mlp(origin, "model.mlp");
   here.require(model.memory_length == 0 || model.memory_length == model.context_length, "memory_length",
                "must be 0 or context_length = {}, got {}", model.context_length, model.memory_length);
@@ -162,8 +160,28 @@ void check(const ModelOptions& model, std::string_view origin) {
               detail::setting("kind", model.mlp.kind), model.mlp.dropout);
 }
 
-void check(const Config& config, std::string_view origin) {
-  check(config.model, origin);
+}  // namespace
+
+bool is_token_file(std::string_view name) {
+  return name.ends_with(".tokens") || name.ends_with(".safetensors");
+}
+
+bool is_device(std::string_view name) {
+  constexpr std::string_view kNumbered = "cuda:";
+  if (!name.starts_with(kNumbered)) {
+    return name == "auto" || name == "cpu" || name == "cuda";
+  }
+  name.remove_prefix(kNumbered.size());
+  return !name.empty() && name.size() <= 3 && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+void check(const ModelOptions& model, std::string_view origin) {
+  check_model(model, {.config = origin});
+}
+
+void check(const Config& config, std::string_view name) {
+  const Origin origin = {.config = name, .given = &config.given};
+  check_model(config.model, origin);
   check_tokenizer(config, origin);
   check_train(config.train, origin);
   check_targets(config, origin);

@@ -27,7 +27,7 @@ void check_scores(const Checker& check, const AttentionOptions& a) {
 
 }  // namespace
 
-void check_attention(const ModelOptions& model, std::string_view origin) {
+void check_attention(const ModelOptions& model, Origin origin) {
   const Checker check(origin, "model.attention");
   const AttentionOptions& a = model.attention;
   a.projection->check(check, model);

@@ -14,14 +14,26 @@
 
 namespace headroom::config::detail {
 
+// What a message says of a key's place: where it was given its value, or the config that leaves it at its default.
+struct Origin {
+  std::string_view config;
+  const GivenKeys* given = nullptr;  // nothing is known of its keys
+
+  std::string_view of(const std::string& key) const {
+    const auto found = given == nullptr ? GivenKeys::const_iterator() : given->find(key);
+    return given == nullptr || found == given->end() ? config : std::string_view(found->second);
+  }
+};
+
 class Checker {
  public:
-  Checker(std::string_view origin, std::string_view table) : origin_(origin), table_(table) {}
+  Checker(Origin origin, std::string_view table) : origin_(origin), table_(table) {}
 
   template <class... Args>
   void require(bool holds, std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
     if (!holds) {
-      misuse("{}: {}.{}: {}", origin_, table_, key, fmt::format(format, std::forward<Args>(args)...));
+      const std::string dotted = fmt::format("{}.{}", table_, key);
+      misuse("{}: {}: {}", origin_.of(dotted), dotted, fmt::format(format, std::forward<Args>(args)...));
     }
   }
   void require_distinct(std::string_view key, std::vector<std::string> values) const {
@@ -31,7 +43,8 @@ class Checker {
   }
 
  private:
-  std::string_view origin_, table_;
+  Origin origin_;
+  std::string_view table_;
 };
 
 // `key = "value"`, to name what a setting does not go with.
@@ -40,6 +53,6 @@ std::string setting(std::string_view key, Enum value) {
   return fmt::format("{} = \"{}\"", key, name_of(value));
 }
 
-void check_attention(const ModelOptions& model, std::string_view origin);
+void check_attention(const ModelOptions& model, Origin origin);
 
 }  // namespace headroom::config::detail

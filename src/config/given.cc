@@ -3,8 +3,23 @@
 #include <algorithm>
 
 #include "headroom/config/special_tokens.h"
+#include "headroom/core/log.h"
 
 namespace headroom::config::detail {
+
+namespace {
+
+// Whether an option gave `key` its value.
+bool is_overridden(const GivenKeys& given, const char* key) {
+  const auto found = given.find(key);
+  return found != given.end() && is_option(found->second);
+}
+
+}  // namespace
+
+bool is_option(std::string_view place) {
+  return place.starts_with("--");
+}
 
 void decide_vocabulary(Config& config, const GivenKeys& given) {
   const bool model = given.contains("model.vocabulary_size");
@@ -18,9 +33,8 @@ void decide_vocabulary(Config& config, const GivenKeys& given) {
     }
   }
   // Bytes in place of another tokenizer, whose size no longer matters.
-  const auto from = [&given](const char* key) { return given.contains(key) ? given.find(key)->second : ""; };
-  if (tokenizer.kind == TokenizerKind::bytes && from("tokenizer.kind") == kOverride &&
-      from("tokenizer.vocabulary_size") != kOverride) {
+  if (tokenizer.kind == TokenizerKind::bytes && is_overridden(given, "tokenizer.kind") &&
+      !is_overridden(given, "tokenizer.vocabulary_size")) {
     tokenizer.vocabulary_size = std::min(tokenizer.vocabulary_size, kByteValues);
   }
   config.vocabulary_follows_tokenizer = !model;
@@ -28,6 +42,14 @@ void decide_vocabulary(Config& config, const GivenKeys& given) {
     const bool bytes = tokenizer.kind == TokenizerKind::bytes;
     const std::int64_t ids = bytes ? std::min(kByteValues, tokenizer.vocabulary_size) : tokenizer.vocabulary_size;
     config.model.vocabulary_size = ids + special;
+  }
+}
+
+void shorten_warmup(TrainOptions& train, const GivenKeys& given) {
+  if (train.warmup_steps > train.steps && is_overridden(given, "train.steps") &&
+      !is_overridden(given, "train.warmup_steps")) {
+    log_info("train.warmup_steps: {} cut to the {} steps of train.steps", train.warmup_steps, train.steps);
+    train.warmup_steps = train.steps;
   }
 }
 

@@ -157,16 +157,21 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
     detail::read_onto(config, layer.values, layer.source.path.string(), folder);
     config.made_for = layer.made_for;
   }
-  for (const std::string& assignment : overrides) {
-    config.given[set_key(config, assignment)] = detail::kOverride;
+  change(config, overrides, "--set");
+  check(config, source.path.string());
+  return config;
+}
+
+void change(Config& config, const std::vector<std::string>& assignments, const std::string& option) {
+  for (const std::string& assignment : assignments) {
+    config.given[set_key(config, assignment, option)] = option;
   }
   detail::decide_vocabulary(config, config.given);
   detail::decide_context(config.model, config.given);
+  detail::shorten_warmup(config.train, config.given);
   Fields fields;
   describe(fields, config);
   make_all_absolute(fields.fields(), fields.tables());
-  check(config, source.path.string());
-  return config;
 }
 
 }  // namespace headroom::config

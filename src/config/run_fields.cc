@@ -104,6 +104,8 @@ void describe(Fields& fields, TrainOptions& o) {
              "where to compute: \"cpu\", \"cuda\", \"cuda:1\", or a GPU where torch has one, else the CPU (\"auto\")");
   fields.add("precision", o.precision,
              "of the products: float32, bfloat16 with float32 parameters, or whichever is faster here (auto)");
+  fields.add("shard", o.shard,
+             "what each of several processes keeps a part of; none: one process trains, which is all there is so far");
   fields.add("implementation", o.implementation,
              "of the operators: fused where they apply (automatic), plain reference, or fused or an error");
   fields.add("log_every", o.log_every, between(1, 1e12), "steps between lines of metrics.jsonl");

@@ -63,11 +63,10 @@ Exact product_parameters(const ModelOptions& model, std::int64_t parameters) {
   return std::max<std::int64_t>(parameters - embedding.value(), 0);
 }
 
-// Numbers that the optimizer remembers: of every parameter the running means of its gradient and of the gradient's
-// square, the second not of what muon moves itself.
+// Numbers that the optimizer remembers.
 Exact remembered(const Config& config, const Exact& parameters) {
-  const bool muon = config.train.optimizer == Optimizer::muon;
-  return (parameters * 2).value() - (muon ? count_hidden_matrices(config.model) : 0);
+  const bool all_squares = keeps_squares(config.train.optimizer, true);
+  return (parameters * 2).value() - (all_squares ? 0 : count_hidden_matrices(config.model));
 }
 
 }  // namespace

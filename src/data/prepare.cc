@@ -46,7 +46,7 @@ struct PartInput {
 
 PartInput open_input(const config::DataOptions& data, Part part) {
   const std::vector<std::string>& patterns = part == Part::train ? data.train : data.validation;
-  const auto tokens = std::count_if(patterns.begin(), patterns.end(), is_token_file);
+  const auto tokens = std::count_if(patterns.begin(), patterns.end(), config::is_token_file);
   if (tokens == 0) {
     return {.token_files = {}, .text = open_part(data, part)};
   }

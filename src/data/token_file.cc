@@ -87,8 +87,4 @@ std::unique_ptr<Tokenizer> TokenFile::tokenizer() const {
   return tokenizer;
 }
 
-bool is_token_file(const std::string& path) {
-  return path.ends_with(".tokens") || path.ends_with(".safetensors");
-}
-
 }  // namespace headroom::data

@@ -65,7 +65,7 @@ std::shared_ptr<const data::TokenFile> encode(data::TextSource& text, const data
 std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
   const config::DataOptions& options = request.config.data;
   const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
-  if (std::any_of(files.begin(), files.end(), data::is_token_file)) {
+  if (std::any_of(files.begin(), files.end(), config::is_token_file)) {
     if (files.size() > 1) {
       misuse("evaluate: --data: a prepared token file must stand alone, got {} files", files.size());
     }

@@ -8,8 +8,6 @@ namespace {
 
 class AdamW : public Optimizer {
  public:
-  bool keeps_squares(const nn::Parameter& /*parameter*/) const override { return true; }
-
   void step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
             const config::TrainOptions& options, const nn::Context& /*context*/) const override {
     std::vector<at::Tensor> tensors;

@@ -18,8 +18,6 @@ at::Tensor as_matrices(const at::Tensor& tensor, nn::MatrixAxes axes) {
 
 class Muon : public Optimizer {
  public:
-  bool keeps_squares(const nn::Parameter& parameter) const override { return !parameter.hidden; }
-
   void step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
             const config::TrainOptions& options, const nn::Context& context) const override {
     const at::NoGradGuard no_grad;

@@ -125,7 +125,7 @@ models::Memory read_memory(const eval::Checkpoint& checkpoint, const models::Mod
 TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer) {
   TrainState state;
   for (const nn::Parameter& parameter : parameters.all()) {
-    const bool squares = optimizer_named(optimizer).keeps_squares(parameter);
+    const bool squares = config::keeps_squares(optimizer, parameter.hidden.has_value());
     const at::Tensor zeros = at::zeros_like(parameter.tensor, parameter.tensor.options().requires_grad(false));
     state.moments.m.push_back(zeros);
     state.moments.v.push_back(squares ? at::zeros_like(zeros) : at::Tensor());
@@ -160,9 +160,9 @@ TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const models::Mod
   TrainState state;
   state.step = checkpoint.step;
   from_json(parse_json(metadata_at(checkpoint, kStateKey, origin), origin), origin, state);
-  const Optimizer& optimizer = optimizer_named(checkpoint.config.train.optimizer);
+  const config::Optimizer optimizer = checkpoint.config.train.optimizer;
   for (const nn::Parameter& parameter : model.parameters().all()) {
-    const bool squares = optimizer.keeps_squares(parameter);
+    const bool squares = config::keeps_squares(optimizer, parameter.hidden.has_value());
     state.moments.m.push_back(copy_of(checkpoint, "optimizer.m." + parameter.name, parameter.tensor, origin));
     state.moments.v.push_back(squares ? copy_of(checkpoint, "optimizer.v." + parameter.name, parameter.tensor, origin)
                                       : at::Tensor());

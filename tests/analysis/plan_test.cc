@@ -73,5 +73,15 @@ TEST(Plan, SpellsValuesAsAConfigDoes) {
   EXPECT_EQ(next.config.train.learning_rate, 3e-4);
 }
 
+TEST(Plan, WhatFollowsFromAValueIsDecidedAnew) {
+  SweepRequest request;
+  request.config = {"a", config::Config()};
+  request.vary = {{"tokenizer.vocabulary_size", {"500", "900"}}};
+  request.out = "out";
+  const Plan plan = plan_sweep(request);
+  EXPECT_EQ(plan.models[1].choices[0].config.model.vocabulary_size, 900);
+  EXPECT_EQ(plan.models[1].choices[0].config.given.at("tokenizer.vocabulary_size"), "--vary");
+}
+
 }  // namespace plan_test
 }  // namespace headroom::analysis

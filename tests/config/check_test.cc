@@ -294,6 +294,13 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint("train.optimizer = \"muon\"\ntrain.muon_learning_rate = 0.02"), "no error");
   EXPECT_EQ(complaint("train.muon_learning_rate = 0.02"),
             "x: train.muon_learning_rate: must be 0 with optimizer = \"adamw\"");
+  EXPECT_EQ(complaint("train.optimizer = \"muon\"\ntrain.muon_momentum = 0.9"), "no error");
+  EXPECT_EQ(complaint("train.muon_momentum = 0.9"),
+            "x: train.muon_momentum: must stay 0.95 with optimizer = \"adamw\", which does not read it");
+  EXPECT_EQ(complaint("train.shard = \"none\""), "no error");
+  EXPECT_EQ(
+      complaint("train.shard = \"optimizer\""),
+      "x: train.shard: must be \"none\", got \"optimizer\": one process trains, which has no others to share with");
   EXPECT_EQ(complaint("train.sample_every = 5"), "no error");
   EXPECT_EQ(complaint("model.kind = \"masked_language_model\"\ntrain.sample_every = 5"),
             "x: train.sample_every: must be 0 with kind = \"masked_language_model\": only a language model continues a "

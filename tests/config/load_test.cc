@@ -55,10 +55,33 @@ TEST_F(LoadConfig, AFileGoesBeforeARecipe) {
 
 TEST_F(LoadConfig, OverridesComeInOrderAndBeforeTheCheck) {
   EXPECT_EQ(load_config("demo/small", {"model.n_layers=7", "model.n_layers=8"}).model.n_layers, 8);
-  const std::string file = (folder_ / "recipes/demo/small.toml").string();
   EXPECT_EQ(complaint_of([&] { load_config("demo/small", {"train.warmup_steps=5000"}); }),
-            file + ": train.warmup_steps: must be at most steps = 1000, got 5000");
+            "--set: train.warmup_steps: must be at most steps = 1000, got 5000");
   EXPECT_EQ(load_config("demo/small", {"train.warmup_steps=5000", "train.steps=6000"}).train.warmup_steps, 5000);
+}
+
+TEST_F(LoadConfig, NamesThePlaceOfAKeyThatDoesNotFit) {
+  put("here/base.toml", "[model]\nmemory_length = 4\n");
+  put("here/mine.toml", "base = \"base.toml\"\n[train]\nbatch_size = 10\n\naccumulate = 4\n");
+  const auto complaint = [](const std::vector<std::string>& overrides) {
+    return complaint_of([&] { load_config("mine.toml", overrides); });
+  };
+  EXPECT_EQ(complaint({}), "base.toml:2: model.memory_length: must be 0 or context_length = 128, got 4");
+  EXPECT_EQ(complaint({"model.memory_length=0"}), "mine.toml:5: train.accumulate: must divide batch_size = 10, got 4");
+  EXPECT_EQ(complaint({"model.memory_length=0", "train.accumulate=3"}),
+            "--set: train.accumulate: must divide batch_size = 10, got 3");
+  EXPECT_EQ(complaint({"model.memory_length=0", "train.accumulate=5", "model.kind=vision"}).substr(0, 11),
+            "mine.toml: ");
+}
+
+TEST_F(LoadConfig, FewerStepsCutTheWarmUp) {
+  put("here/mine.toml", "[train]\nsteps = 500\nwarmup_steps = 100\n");
+  EXPECT_EQ(load_config("mine.toml", {"train.steps=50"}).train.warmup_steps, 50);
+  EXPECT_EQ(load_config("mine.toml", {"train.steps=200"}).train.warmup_steps, 100);
+  EXPECT_EQ(complaint_of([] {
+              load_config("mine.toml", {"train.steps=50", "train.warmup_steps=60"});
+            }),
+            "--set: train.warmup_steps: must be at most steps = 50, got 60");
 }
 
 TEST_F(LoadConfig, NamesTheFileAndLine) {

@@ -75,10 +75,33 @@ TEST(Vocabulary, OverridesAreGivenToo) {
   EXPECT_EQ(complaint_of([&] {
               with({"tokenizer.kind=bytes", "tokenizer.vocabulary_size=257"});
             }),
-            file.string() + ": tokenizer.vocabulary_size: must be at most 256 with kind = \"bytes\", got 257");
+            "--set: tokenizer.vocabulary_size: must be at most 256 with kind = \"bytes\", got 257");
   EXPECT_EQ(complaint_of([&] { with({"model.vocabulary_size=400"}); }),
-            file.string() + ": model.vocabulary_size: must hold the 3000 tokens of the tokenizer, got 400");
+            "--set: model.vocabulary_size: must hold the 3000 tokens of the tokenizer, got 400");
   std::filesystem::remove(file);
+}
+
+TEST(Vocabulary, ATokenFileHasItsOwn) {
+  const std::string sizes = "model.vocabulary_size = 300\ntokenizer.vocabulary_size = 8000\n";
+  const auto complaint = [](const std::string& text) {
+    return complaint_of([&] { check(parse_config(text, "x"), "x"); });
+  };
+  EXPECT_EQ(complaint(sizes + "data.train = [\"a.tokens\"]"), "no error");
+  EXPECT_EQ(complaint(sizes + "data.train = [\"tokens.txt\"]"),
+            "x: model.vocabulary_size: must hold the 8000 tokens of the tokenizer, got 300");
+  EXPECT_TRUE(is_token_file("x.tokens") && is_token_file("*.safetensors") && !is_token_file("tokens.txt"));
+}
+
+TEST(Vocabulary, AChangeDecidesWhatFollowsFromIt) {
+  const auto file = std::filesystem::temp_directory_path() / ("headroom_change_" + std::to_string(::getpid()));
+  std::ofstream(file) << "tokenizer.vocabulary_size = 3000\n";
+  Config config = load_config(file.string());
+  std::filesystem::remove(file);
+  change(config, {"tokenizer.vocabulary_size=500", "tokenizer.model=pieces.model"}, "--vary");
+  EXPECT_EQ(sizes_of(config), (Sizes{500, 500, true}));
+  EXPECT_EQ(config.tokenizer.model, (std::filesystem::current_path() / "pieces.model").string());
+  change(config, {"tokenizer.kind=bytes", "tokenizer.vocabulary_size=200"}, "--vary");
+  EXPECT_EQ(sizes_of(config), (Sizes{200, 200, true}));
 }
 
 }  // namespace vocabulary_test

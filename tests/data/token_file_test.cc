@@ -32,7 +32,6 @@ TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
   EXPECT_THROW(file.copy(7, 3, middle.data()), Error);
   EXPECT_THROW(file.copy(-1, 1, middle.data()), Error);
   EXPECT_THROW(file.copy(INT64_MAX, INT64_MAX, middle.data()), Error);
-  EXPECT_TRUE(is_token_file("x.tokens") && is_token_file("*.safetensors") && !is_token_file("tokens.txt"));
 }
 
 TEST_F(TokenFileTest, SaysWhatTheTokenizerLost) {

@@ -15,7 +15,7 @@
 
 namespace headroom::config {
 
-// Dotted keys that were given a value, with where: "dense.toml:3", "--set".
+// Dotted keys that were given a value, with where: "dense.toml:3", or the option of the command line, "--set".
 using GivenKeys = std::map<std::string, std::string, std::less<>>;
 
 struct Config {
@@ -60,8 +60,12 @@ std::vector<std::string> recipe_names();
 // One `dotted.key=value`; returns the key. `origin` names where it comes from in messages.
 std::string set_key(Config& config, std::string_view assignment, std::string_view origin = "--set");
 
-// What no single key can tell: top_k > n_experts, odd rotary channels, tokenizer against model, ...
-// `origin` names the config in messages.
+// `assignments` given to `option` ("--set", "--vary"), as load_config takes its overrides: with all that follows from
+// them, such as the size of the vocabulary. Not yet checked as a whole.
+void change(Config& config, const std::vector<std::string>& assignments, const std::string& option);
+
+// What no single key can tell: top_k > n_experts, odd rotary channels, tokenizer against model, ... Messages name the
+// place where the key was given its value or, where none is known, the config by `origin`.
 void check(const Config& config, std::string_view origin);
 void check(const ModelOptions& model, std::string_view origin);
 

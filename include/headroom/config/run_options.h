@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headroom/config/field.h"
@@ -17,6 +18,7 @@ enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
 enum class CosinePeriod { after_warmup, steps };
 enum class Optimizer { adamw, muon };
 enum class Precision { fp32, bf16, automatic };
+enum class Shard { none, optimizer, parameters };  // what several processes deal out among themselves
 using headroom::Implementation;
 
 inline constexpr std::int64_t kByteValues = 256;
@@ -76,6 +78,7 @@ struct TrainOptions {
   std::int64_t threads = 0;     // 0: all physical cores
   std::string device = "auto";  // auto | cpu | cuda | cuda:<n>
   Precision precision = Precision::automatic;
+  Shard shard = Shard::none;
   Implementation implementation = Implementation::automatic;
   std::int64_t log_every = 10;
   std::int64_t checkpoint_every = 0;  // 0: only at the end
@@ -93,6 +96,15 @@ struct DecodingOptions {
   double length_penalty = 0.6;
   std::int64_t extra_length = 50;  // tokens that a translation may have more than its source
 };
+
+// Whether the name of data is that of a prepared token file, which has its tokenizer within.
+bool is_token_file(std::string_view name);
+
+// Every optimizer remembers the running mean of a parameter's gradients; whether it does that of their squares as well.
+// `hidden`: the parameter is a matrix from hidden vectors to hidden vectors.
+constexpr bool keeps_squares(Optimizer optimizer, bool hidden) {
+  return optimizer != Optimizer::muon || !hidden;
+}
 
 void describe(Fields& fields, TokenizerOptions& options);
 void describe(Fields& fields, DataOptions& options);
@@ -141,6 +153,11 @@ template <>
 struct Names<Precision> {
   static constexpr std::pair<Precision, std::string_view> kNames[] = {
       {Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::automatic, "auto"}};
+};
+template <>
+struct Names<Shard> {
+  static constexpr std::pair<Shard, std::string_view> kNames[] = {
+      {Shard::none, "none"}, {Shard::optimizer, "optimizer"}, {Shard::parameters, "parameters"}};
 };
 template <>
 struct Names<Implementation> {

@@ -54,9 +54,6 @@ void write_token_file(TextSource& text, const Tokenizer& tokenizer, const std::f
 // Joins token files of one tokenizer to one. Throws MisuseError naming both when two tokenizers differ.
 void join_token_files(const std::vector<std::filesystem::path>& files, const std::filesystem::path& path);
 
-// True when `path` is a token file rather than text (by its name, `.tokens` or `.safetensors`).
-bool is_token_file(const std::string& path);
-
 // What a run reads: its tokenizer and both parts as token files, made on first use and kept under `cache_folder`
 // by a name that changes with the text and the tokenizer's options.
 struct PreparedData {

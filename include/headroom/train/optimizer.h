@@ -12,7 +12,7 @@
 namespace headroom::train {
 
 // What an optimizer remembers of the parameters, a tensor of the same shape for each in their order: m is a running
-// mean of the gradient; v, of its square, is undefined for those whose step does not depend on it.
+// mean of the gradient; v, of its square, is undefined where config::keeps_squares says no.
 struct Moments {
   std::vector<at::Tensor> m, v;
 };
@@ -27,7 +27,6 @@ struct Update {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  virtual bool keeps_squares(const nn::Parameter& parameter) const = 0;
   // Moves the parameters and the moments. `context` says in which type products may run.
   virtual void step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
                     const config::TrainOptions& options, const nn::Context& context) const = 0;

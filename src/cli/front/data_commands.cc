@@ -182,7 +182,7 @@ struct Prepare {
 };
 
 int run_prepare(const Prepare& command, const Output& output) {
-  if (!data::is_token_file(command.out)) {
+  if (!config::is_token_file(command.out)) {
     misuse("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
   }
   catch_interrupts();
