@@ -1,7 +1,6 @@
 #include "headroom/kernels/cpu/dropout_rows.h"
 
 #include <algorithm>
-#include <cstring>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/dropout_rows.cc"
@@ -9,50 +8,16 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "kernels/cpu/partial-inl.h"
+#include "kernels/cpu/bfloat16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
-using Bits = hn::Vec<hn::RebindToUnsigned<Tag>>;
-
-HWY_INLINE Vector load_any(const float* from, std::int64_t count) {
-  return load_part(from, count);
-}
-HWY_INLINE Vector load_any(const std::uint16_t* from, std::int64_t count) {
-  const hn::Rebind<std::uint16_t, Tag> narrow;
-  const hn::RebindToUnsigned<Tag> wide;
-  if (count >= static_cast<std::int64_t>(hn::Lanes(narrow))) {
-    return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, from))));
-  }
-  HWY_ALIGN std::uint16_t whole[HWY_MAX_BYTES / sizeof(float)] = {};
-  std::memcpy(whole, from, static_cast<std::size_t>(count) * sizeof(std::uint16_t));
-  return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::Load(narrow, whole))));
-}
-
-HWY_INLINE void store_any(const Vector v, std::int64_t count, float* to) {
-  store_part(v, count, to);
-}
-// Rounds to nearest, ties to even; what is dropped or scaled is never NaN unless it came so.
-HWY_INLINE void store_any(const Vector v, std::int64_t count, std::uint16_t* to) {
-  const hn::RebindToUnsigned<Tag> wide;
-  const hn::Rebind<std::uint16_t, Tag> narrow;
-  const Bits bits = hn::BitCast(wide, v);
-  const Bits odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1U));
-  const Bits rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(wide, 0x7FFFU))));
-  const Bits kept = hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(v)),
-                                   hn::Or(hn::ShiftRight<16>(bits), hn::Set(wide, 0x40U)), rounded);
-  HWY_ALIGN std::uint32_t words[HWY_MAX_BYTES / sizeof(float)];
-  hn::Store(kept, wide, words);
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(narrow));
-  for (std::int64_t i = 0; i < std::min(count, lanes); ++i) {
-    to[i] = static_cast<std::uint16_t>(words[i]);
-  }
-}
+using Words = hn::Vec<Bits>;
 
 // A bijection of 32 bits whose every output bit depends on every input bit (Wellons' "lowbias32").
-HWY_INLINE Bits scramble(Bits x) {
-  const hn::RebindToUnsigned<Tag> d;
+HWY_INLINE Words scramble(Words x) {
+  const Bits d;
   x = hn::Xor(x, hn::ShiftRight<16>(x));
   x = hn::Mul(x, hn::Set(d, 0x7FEB352DU));
   x = hn::Xor(x, hn::ShiftRight<15>(x));
@@ -62,10 +27,10 @@ HWY_INLINE Bits scramble(Bits x) {
 
 // scale where elements begin.. stay, 0 where they are dropped.
 HWY_INLINE Vector factors(const DropoutRule& rule, std::int64_t begin) {
-  const hn::RebindToUnsigned<Tag> d;
+  const Bits d;
   const auto at = static_cast<std::uint64_t>(begin);
   const std::uint64_t block = rule.seed + (at >> 32) * 0x9E3779B97F4A7C15ULL;
-  Bits x = hn::Iota(d, static_cast<std::uint32_t>(at));
+  Words x = hn::Iota(d, static_cast<std::uint32_t>(at));
   x = scramble(hn::Add(x, hn::Set(d, static_cast<std::uint32_t>(block))));
   x = scramble(hn::Xor(x, hn::Set(d, static_cast<std::uint32_t>(block >> 32))));
   const hn::RebindToSigned<Tag> ordered;  // 31 bits: signed numbers can be compared everywhere
@@ -88,11 +53,11 @@ HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& bo
 template <class T>
 void Forward(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64_t end, T* y) {
   for_vectors(begin, end, [&](std::int64_t i, std::int64_t n) HWY_ATTR {
-    Vector v = load_any(x + i, n);
+    Vector v = load_part(x + i, n);
     if (rule.relu) {
       v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(Tag())), v);
     }
-    store_any(hn::Mul(v, factors(rule, i)), n, y + i);
+    store_part(hn::Mul(v, factors(rule, i)), n, y + i);
   });
 }
 
@@ -101,25 +66,25 @@ void Backward(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t be
   for_vectors(begin, end, [&](std::int64_t i, std::int64_t n) HWY_ATTR {
     // With relu, what was dropped is 0 as well: the result tells all.
     const Vector factor =
-        rule.relu ? hn::IfThenElseZero(hn::Gt(load_any(y + i, n), hn::Zero(Tag())), hn::Set(Tag(), rule.scale))
+        rule.relu ? hn::IfThenElseZero(hn::Gt(load_part(y + i, n), hn::Zero(Tag())), hn::Set(Tag(), rule.scale))
                   : factors(rule, i);
-    store_any(hn::Mul(load_any(d_y + i, n), factor), n, d_x + i);
+    store_part(hn::Mul(load_part(d_y + i, n), factor), n, d_x + i);
   });
 }
 
 void ForwardFloat(const DropoutRule& rule, const float* x, std::int64_t begin, std::int64_t end, float* y) {
   Forward(rule, x, begin, end, y);
 }
-void ForwardHalf(const DropoutRule& rule, const std::uint16_t* x, std::int64_t begin, std::int64_t end,
-                 std::uint16_t* y) {
+void ForwardHalf(const DropoutRule& rule, const c10::BFloat16* x, std::int64_t begin, std::int64_t end,
+                 c10::BFloat16* y) {
   Forward(rule, x, begin, end, y);
 }
 void BackwardFloat(const DropoutRule& rule, const float* d_y, const float* y, std::int64_t begin, std::int64_t end,
                    float* d_x) {
   Backward(rule, d_y, y, begin, end, d_x);
 }
-void BackwardHalf(const DropoutRule& rule, const std::uint16_t* d_y, const std::uint16_t* y, std::int64_t begin,
-                  std::int64_t end, std::uint16_t* d_x) {
+void BackwardHalf(const DropoutRule& rule, const c10::BFloat16* d_y, const c10::BFloat16* y, std::int64_t begin,
+                  std::int64_t end, c10::BFloat16* d_x) {
   Backward(rule, d_y, y, begin, end, d_x);
 }
 
@@ -139,8 +104,8 @@ void dropout<float>(const DropoutRule& rule, const float* x, std::int64_t begin,
   HWY_DYNAMIC_DISPATCH(ForwardFloat)(rule, x, begin, end, y);
 }
 template <>
-void dropout<std::uint16_t>(const DropoutRule& rule, const std::uint16_t* x, std::int64_t begin, std::int64_t end,
-                            std::uint16_t* y) {
+void dropout<c10::BFloat16>(const DropoutRule& rule, const c10::BFloat16* x, std::int64_t begin, std::int64_t end,
+                            c10::BFloat16* y) {
   HWY_DYNAMIC_DISPATCH(ForwardHalf)(rule, x, begin, end, y);
 }
 template <>
@@ -149,8 +114,8 @@ void dropout_backward<float>(const DropoutRule& rule, const float* d_y, const fl
   HWY_DYNAMIC_DISPATCH(BackwardFloat)(rule, d_y, y, begin, end, d_x);
 }
 template <>
-void dropout_backward<std::uint16_t>(const DropoutRule& rule, const std::uint16_t* d_y, const std::uint16_t* y,
-                                     std::int64_t begin, std::int64_t end, std::uint16_t* d_x) {
+void dropout_backward<c10::BFloat16>(const DropoutRule& rule, const c10::BFloat16* d_y, const c10::BFloat16* y,
+                                     std::int64_t begin, std::int64_t end, c10::BFloat16* d_x) {
   HWY_DYNAMIC_DISPATCH(BackwardHalf)(rule, d_y, y, begin, end, d_x);
 }
 

@@ -26,7 +26,7 @@ void in_parallel(const at::Tensor& like, const Body& body) {
       if (like.scalar_type() == at::kFloat) {
         body(float(), row, row * per_row, begin - row * per_row, stop - row * per_row);
       } else {
-        body(std::uint16_t(), row, row * per_row, begin - row * per_row, stop - row * per_row);
+        body(c10::BFloat16(), row, row * per_row, begin - row * per_row, stop - row * per_row);
       }
       begin = stop;
     }

@@ -13,8 +13,7 @@ struct DropoutRule {
   bool relu;               // forward: negative elements become 0 first
 };
 
-// Elements [begin, end): y = x * scale (max(x, 0) * scale with relu), or 0 where dropped. T: float or the 16 bits of a
-// bfloat16.
+// Elements [begin, end): y = x * scale (max(x, 0) * scale with relu), or 0 where dropped. T: float or c10::BFloat16.
 template <class T>
 void dropout(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64_t end, T* y);
 
