@@ -30,8 +30,9 @@ HWY_INLINE Vector factors(const DropoutRule& rule, std::int64_t begin) {
   const Bits d;
   const auto at = static_cast<std::uint64_t>(begin);
   const std::uint64_t block = rule.seed + (at >> 32) * 0x9E3779B97F4A7C15ULL;
-  Words x = hn::Iota(d, static_cast<std::uint32_t>(at));
-  x = scramble(hn::Add(x, hn::Set(d, static_cast<std::uint32_t>(block))));
+  // Counted from 0: from anything else, the lanes would be written to memory one by one.
+  const Words first = hn::Set(d, static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(block));
+  Words x = scramble(hn::Add(hn::Iota(d, 0), first));
   x = scramble(hn::Xor(x, hn::Set(d, static_cast<std::uint32_t>(block >> 32))));
   const hn::RebindToSigned<Tag> ordered;  // 31 bits: signed numbers can be compared everywhere
   const auto draw = hn::BitCast(ordered, hn::ShiftRight<1>(x));
