@@ -30,6 +30,8 @@ void decide_vocabulary(Config& config, const GivenKeys& given) {
       tokenizer.vocabulary_size = std::max<std::int64_t>(config.model.vocabulary_size - special, 0);
     } else if (tokenizer.kind == TokenizerKind::bytes) {
       tokenizer.vocabulary_size = kByteValues;
+    } else if (tokenizer.kind == TokenizerKind::words) {
+      tokenizer.vocabulary_size = 0;
     }
   }
   // Bytes in place of another tokenizer, whose size no longer matters.

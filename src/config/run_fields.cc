@@ -10,7 +10,7 @@ void describe(Fields& fields, TokenizerOptions& o) {
   fields.add(
       "vocabulary_size", o.vocabulary_size, between(0, 2147483647),
       "sentencepiece: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256; not given: "
-      "model.vocabulary_size");
+      "model.vocabulary_size; neither: all words, all bytes, 8000 pieces");
   fields.add_path(
       "model", o.model,
       "an existing tokenizer: a file of `tokenizer train`, a SentencePiece model, words (.txt, one a line), a "
@@ -66,8 +66,10 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add_paths("validation_target", o.validation_target, "the same for the validation part");
   fields.add("pair_columns", o.pair_columns, between(1, 1 << 16),
              "translation: columns of the source and the target in tab-separated files, counted from 1");
-  fields.add("validation_share", o.validation_share, at_least_below(0, 1),
-             "translation: share of the training pairs held out for validation where data.validation is []");
+  fields.add(
+      "validation_share", o.validation_share, at_least_below(0, 1),
+      "share held out of data.train for validation where data.validation is []: the last lines of text, pairs drawn "
+      "at random (translation)");
 }
 
 void describe(Fields& fields, TrainOptions& o) {

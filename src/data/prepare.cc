@@ -45,6 +45,11 @@ struct PartInput {
 };
 
 PartInput open_input(const config::DataOptions& data, Part part) {
+  const bool shared =
+      data.validation.empty() && std::any_of(data.train.begin(), data.train.end(), config::is_token_file);
+  if (part == Part::validation && shared) {
+    misuse("data.validation: must name a token file, as data.train does: nothing is held out of one");
+  }
   const std::vector<std::string>& patterns = part == Part::train ? data.train : data.validation;
   const auto tokens = std::count_if(patterns.begin(), patterns.end(), config::is_token_file);
   if (tokens == 0) {

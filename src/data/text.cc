@@ -8,6 +8,7 @@
 #include "file_sequence.h"
 #include "headroom/core/error.h"
 #include "headroom/data/composition.h"
+#include "text_share.h"
 
 namespace headroom::data {
 namespace {
@@ -111,13 +112,16 @@ std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part p
     }
     return open_built_in_corpus(part);
   }
-  const bool train = part == Part::train;
-  const std::vector<std::string>& patterns = train ? options.train : options.validation;
-  if (patterns.empty()) {
-    misuse("{}: must name at least one file when {} does", train ? "data.train" : "data.validation",
-           train ? "data.validation" : "data.train");
+  if (options.train.empty()) {
+    misuse("data.train: must name at least one file when data.validation does");
   }
-  return open_text(patterns, options);
+  if (!options.validation.empty()) {
+    return open_text(part == Part::train ? options.train : options.validation, options);
+  }
+  if (!(options.validation_share > 0.0)) {
+    misuse("data.validation: must name at least one file when data.validation_share is 0");
+  }
+  return open_share(open_text(options.train, options), options.validation_share, part, named_together(options.train));
 }
 
 }  // namespace headroom::data

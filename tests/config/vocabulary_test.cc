@@ -36,6 +36,9 @@ TEST(Vocabulary, OneGivenDecidesTheOther) {
   EXPECT_EQ(sizes("model.vocabulary_size = 2000"), (Sizes{2000, 2000, false}));
   EXPECT_EQ(sizes("tokenizer.vocabulary_size = 3000"), (Sizes{3000, 3000, true}));
   EXPECT_EQ(sizes("model.vocabulary_size = 3000\ntokenizer.vocabulary_size = 2000"), (Sizes{3000, 2000, false}));
+  const std::string words = "tokenizer.kind = \"words\"\n";
+  EXPECT_EQ(sizes(words), (Sizes{8000, 0, true}));
+  EXPECT_EQ(sizes(words + "model.vocabulary_size = 3000"), (Sizes{3000, 3000, false}));
   const std::string bytes = "tokenizer.kind = \"bytes\"\n";
   EXPECT_EQ(sizes(bytes), (Sizes{256, 256, true}));
   EXPECT_EQ(sizes(bytes + "model.vocabulary_size = 205"), (Sizes{205, 205, false}));

@@ -122,9 +122,33 @@ TEST_F(TextTest, FingerprintFollowsTheFiles) {
 
 TEST_F(TextTest, APartThatIsNotGivenIsNamed) {
   const std::string file = write("a.txt", "one\n");
-  EXPECT_HAS(misuse_of([&] { open_part({.train = {file}}, Part::validation); }), "data.validation: must name");
+  EXPECT_HAS(misuse_of([&] { open_part({.train = {file}, .validation_share = 0.0}, Part::validation); }),
+             "data.validation: must name");
   EXPECT_HAS(misuse_of([&] { open_part({.validation = {file}}, Part::train); }), "data.train: must name");
-  EXPECT_EQ(text_of(*open_part({.train = {file}}, Part::train)), "one\n");
+}
+
+TEST_F(TextTest, TheLastLinesAreHeldOut) {
+  const auto parts_of = [&](const std::string& text, double share) {
+    const config::DataOptions data{.train = {write("whole.txt", text)}, .validation_share = share};
+    const auto train = open_part(data, Part::train), validation = open_part(data, Part::validation);
+    const std::string first = text_of(*train), last = text_of(*validation);
+    EXPECT_EQ(first + last, text);
+    EXPECT_EQ(text_of(*train), first);  // once more, after rewind()
+    EXPECT_EQ(text_of(*validation), last);
+    EXPECT_NE(train->fingerprint(), validation->fingerprint());
+    return last;
+  };
+  EXPECT_EQ(parts_of("one\ntwo\nthree\nfour\n", 0.3), "four\n");
+  EXPECT_EQ(parts_of("one\ntwo\nthree\nfour\n", 0.4), "four\n");
+  EXPECT_EQ(parts_of("one\ntwo\nthree\nfour", 0.6), "three\nfour");
+  EXPECT_EQ(parts_of("one\ntwo\n", 1e-9), "two\n");
+  EXPECT_EQ(parts_of("one\ntwo\n", 0.999), "two\n");
+  EXPECT_EQ(parts_of("one\n" + std::string(600, 'x') + "\n", 0.1), std::string(600, 'x') + "\n");
+  const std::string text = sample_text(3 << 20);
+  const std::string held = parts_of(text, 0.25);
+  EXPECT_NEAR(static_cast<double>(held.size()), 0.25 * static_cast<double>(text.size()), 400.0);
+  EXPECT_EQ(text[text.size() - held.size() - 1], '\n');
+  EXPECT_HAS(misuse_of([&] { parts_of("a single line\n", 0.5); }), "whole.txt has a single line, of which none");
 }
 
 TEST_F(TextTest, ReadsGzipOfAnyName) {

@@ -53,7 +53,7 @@ struct DataOptions {
   std::vector<std::string> train_target;  // translation: files parallel to `train`; empty: `train` holds both sides
   std::vector<std::string> validation_target;       // the same for `validation`
   std::vector<std::int64_t> pair_columns = {1, 2};  // translation, tab-separated: source and target
-  double validation_share = 0.01;                   // translation: held out of `train` where `validation` is empty
+  double validation_share = 0.01;  // text, translation: held out of `train` where `validation` is empty
 };
 
 struct TrainOptions {

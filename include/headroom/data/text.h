@@ -52,9 +52,10 @@ std::string named_together(const std::vector<std::string>& files);
 // such file.
 std::unique_ptr<TextSource> open_built_in_corpus(Part part);
 
-// The text of one part of a run: options.train / options.validation; when both are empty, what options.generator makes
-// (composition), or the built-in corpus.
-// Throws MisuseError naming data.validation (data.train) when only the other one is given.
+// The text of one part of a run: options.train / options.validation; where only the first names files, their last
+// lines, options.validation_share of the bytes, are the validation part; when both are empty, what options.generator
+// makes (composition), or the built-in corpus. Throws MisuseError naming data.train when only data.validation is given,
+// data.validation when nothing can be held out.
 std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part part);
 
 }  // namespace headroom::data
