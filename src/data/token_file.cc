@@ -73,8 +73,10 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) 
   const bool valid = tokens_->dtype == DType::u16 ? widen<std::uint16_t>(from, count, limit, out)
                                                   : widen<std::uint32_t>(from, count, limit, out);
   if (!valid) {
-    misuse("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}", name_, begin,
-           begin + count - 1, vocabulary_size_);
+    const std::string path = file_.path().string();
+    misuse("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
+           begin + count - 1, vocabulary_size_,
+           name_ == path ? "" : fmt::format("; it was made of {} and is made again where it is missing", name_));
   }
 }
 
