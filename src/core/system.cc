@@ -1,5 +1,6 @@
 #include "headroom/core/system.h"
 
+#include <pwd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -137,6 +138,9 @@ std::string cache_folder() {
   }
   if (const std::string home = set("HOME"); !home.empty()) {
     return home + "/.cache/headroom";
+  }
+  if (const passwd* const user = ::getpwuid(::getuid()); user != nullptr && *user->pw_dir != '\0') {
+    return std::string(user->pw_dir) + "/.cache/headroom";  // services run without HOME
   }
   fail("cache: no place for prepared data: set HEADROOM_CACHE to a folder");
 }

@@ -33,7 +33,8 @@ bool interrupted();
 std::string home_folder();
 // What it is where HEADROOM_HOME does not say: programs that are not the command know where they have the recipes.
 void set_home_folder(const std::string& folder);
-// Where prepared data is kept: $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom.
+// Where prepared data is kept: $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. Throws
+// Error where the user has no home.
 std::string cache_folder();
 
 }  // namespace headroom
