@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <sstream>
+
+#include "cli/front/help_format.h"
 #include "cli/front/program.h"
 
 namespace headroom::cli {
@@ -49,6 +52,26 @@ TEST(Misuse, NamesTheCommandTheMistakeAndTheNearest) {
     EXPECT_EQ(told.error, error);
     EXPECT_EQ(told.out, "") << error;
   }
+}
+
+TEST(Help, WrapsLongDescriptionsUnderTheirColumn) {
+  EXPECT_EQ(wrapped("one two three", 9, 2), "one two\n  three");
+  EXPECT_EQ(wrapped("a_very_long_word b", 6, 0), "a_very_long_word\nb");
+  EXPECT_EQ(wrapped("Example:\n  stays as  it is\n", 8, 0), "Example:\n  stays as  it is\n");
+  for (const std::vector<const char*>& command :
+       {std::vector<const char*>{}, {"evaluate"}, {"compare"}, {"tokenizer", "train"}}) {
+    std::vector<const char*> arguments = command;
+    arguments.push_back("--help");
+    std::istringstream lines(tell(arguments).out);
+    bool example = false;
+    for (std::string line; std::getline(lines, line);) {
+      example = example || line == "Example:";  // stays one line, to be copied
+      EXPECT_TRUE(example || line.size() <= 80) << line;
+    }
+  }
+  const std::string text = tell({"evaluate", "--help"}).out;
+  EXPECT_NE(text.find("  --skip-bad-rows                 leave out rows"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n                                  "), std::string::npos) << text;
 }
 
 TEST(Help, GoesToStandardOutputWithAnExample) {

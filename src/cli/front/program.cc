@@ -11,6 +11,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/printable.h"
+#include "help_format.h"
 
 namespace headroom::cli {
 
@@ -50,7 +51,7 @@ std::string quoted(int argc, const char* const* argv) {
 Program::Program() : app_("Transformers that need fewer attention heads: train, measure, compare.", "headroom") {
   app_.set_help_flag("-h,--help", "explain and exit");  // commands inherit it
   app_.set_version_flag("--version", "headroom " HEADROOM_VERSION, "say which version this is and exit");
-  app_.get_formatter()->column_width(34);
+  app_.formatter(help_formatter(help_width()));  // before commands, which inherit it
   app_.require_subcommand(1);
   app_.footer(
       "CONFIG is a TOML file or the name of a shipped recipe (headroom recipes lists them).\n"
