@@ -91,7 +91,7 @@ std::optional<Source> take_base(Layer& layer) {
     return std::nullopt;
   }
   const std::string prefix = fmt::format("{}:{}: base: ", origin, base->source().begin.line);
-  if (!base->is_string()) {
+  if (!base->is_string() || base->as_string()->get().empty()) {
     misuse("{}must be a TOML file or a recipe's name, got {}", prefix, detail::shown(*base));
   }
   const std::string name = base->as_string()->get();

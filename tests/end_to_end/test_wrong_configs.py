@@ -123,7 +123,7 @@ TEXTS = [
     ("[train]\nsteps = 01", ":2"), ("[data]\ntrain = [\"a\"", ""), ("[[model]]\nn_layers = 2", "model"),
     ("[model]\nattention = 1", "model.attention"), ("[model.n_layers]\nx = 1", "model.n_layers"),
     ("[a]\nb = 1", "a"), ("n_layers = 2", "n_layers"), ("base = 3", "base"), ('base = "no/such"', "no/such"),
-    ('base = ""', "base"), ("[model]\nbase = \"x\"", "model.base"), ("\x00", ""), ("\xff\xfe", ""),
+    ('base = ""', 'base: must be a TOML file or a recipe\'s name, got ""'), ("[model]\nbase = \"x\"", "model.base"), ("\x00", ""), ("\xff\xfe", ""),
     ("[model]\nkind = '\x07'", ":2"), ("\"" * 40, ":1"), ("[" * 300, ":1"), ("a." * 3000 + "b = 1", "dotted"),
     ("[model]\nn_layers = " + "9" * 5000, ":2"), ("x = " + "[" * 5000, ":1"), ("#" * (1 << 21), "too large"),
 ]

@@ -133,7 +133,7 @@ CLI::Validator number(double low, double high) {
   return CLI::Validator(refused, "");
 }
 
-CLI::Validator a_path() {
+CLI::Validator not_empty() {
   return CLI::Validator([](const std::string& text) { return std::string(text.empty() ? "must not be empty" : ""); },
                         "");
 }

@@ -65,8 +65,8 @@ void add_set(CLI::App& command, std::vector<std::string>& set);
 CLI::Validator whole_number(std::int64_t low, std::int64_t high = std::numeric_limits<std::int64_t>::max());
 // Takes a number from `low` to `high`.
 CLI::Validator number(double low, double high);
-// A path that may not be empty.
-CLI::Validator a_path();
+// Takes any text but an empty one.
+CLI::Validator not_empty();
 
 // The command that the command line named.
 const CLI::App& innermost(const CLI::App& root);

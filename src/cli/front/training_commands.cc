@@ -27,7 +27,7 @@ void add_train(Program& program) {
                   });
   command.add_option("CONFIG", options->config, "TOML file or recipe")->type_name("");
   command.add_option("--out", options->out, "run folder (default: runs/<name of CONFIG>)")
-      ->check(a_path())
+      ->check(not_empty())
       ->type_name("DIR");
   add_set(command, options->set);
   command.add_flag_callback(
@@ -79,7 +79,7 @@ void add_evaluate(Program& program) {
       });
   command.add_option("RUN", options->model, "run folder or checkpoint file")
       ->required()
-      ->check(a_path())
+      ->check(not_empty())
       ->type_name("");
   command
       .add_option(
@@ -87,14 +87,15 @@ void add_evaluate(Program& program) {
           "files of the kind that the run was validated on, such as text, .gz, .jsonl, CSV or TSV, a prepared token "
           "file (default: the run's validation data)")
       ->allow_extra_args(false)  // they may stand before RUN
-      ->check(a_path())
+      ->check(not_empty())
       ->type_name("FILE");
-  command.add_option("FILE", options->more, "further files of --data")->check(a_path())->type_name("");
+  command.add_option("FILE", options->more, "further files of --data")->check(not_empty())->type_name("");
   command
       .add_option(
           "--task", options->task,
           "a test scored from log-probabilities: lambada, blimp, cbt, piqa, ..., composition; --data is its file, "
           "folder or tar archive")
+      ->check(not_empty())
       ->type_name("NAME");
   command.add_option("--shots", options->shots, "with --task: solved examples in front of each question")
       ->capture_default_str()
@@ -110,7 +111,7 @@ void add_evaluate(Program& program) {
       .add_option("--target", options->target,
                   "translation: files whose lines translate those of --data (without: --data is tab-separated)")
       ->allow_extra_args(false)
-      ->check(a_path())
+      ->check(not_empty())
       ->type_name("FILE");
   add_average(command, options->average);
   add_decoding(command, options->decoding);
@@ -133,7 +134,7 @@ void add_generate(Program& program) {
                   [&program, options] { return program.engine(*options); });
   command.add_option("RUN", options->model, "run folder or checkpoint file")
       ->required()
-      ->check(a_path())
+      ->check(not_empty())
       ->type_name("");
   command.add_option("--prompt", options->prompt, "the text to continue, or sentences to translate, one a line")
       ->required()
@@ -186,7 +187,7 @@ void add_compare(Program& program) {
       ->type_name("");
   command.add_option("--out", options->out, "folder of the runs and the report")
       ->required()
-      ->check(a_path())
+      ->check(not_empty())
       ->type_name("DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
@@ -218,7 +219,10 @@ void add_sweep(Program& program) {
       ->required()
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2,...");
-  command.add_option("--out", options->out, "folder of the runs and the report")->required()->type_name("DIR");
+  command.add_option("--out", options->out, "folder of the runs and the report")
+      ->required()
+      ->check(not_empty())
+      ->type_name("DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
   program.add_threads(command);
@@ -229,7 +233,7 @@ void add_report(Program& program) {
   CLI::App& command =
       program.add(program.root(), "report", "Write the page of a comparison, a sweep or a run again; train nothing.",
                   "headroom report runs/pair", [&program, options] { return program.engine(*options); });
-  command.add_option("DIR", options->folder, "what --out named")->required()->type_name("");
+  command.add_option("DIR", options->folder, "what --out named")->required()->check(not_empty())->type_name("");
 }
 
 void add_demo(Program& program) {
@@ -239,7 +243,7 @@ void add_demo(Program& program) {
       "headroom demo --out runs/demo", [&program, options] { return program.engine(*options); });
   command.add_option("--out", options->out, "folder of the runs and the report")
       ->capture_default_str()
-      ->check(a_path())
+      ->check(not_empty())
       ->type_name("DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
