@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <vector>
 
@@ -76,8 +77,10 @@ Progress::~Progress() {
   const std::lock_guard lock(screen());
   auto& stack = bars();
   const bool inner = stack.size() > 1;
-  // An inner one that nobody had to wait for leaves no trace.
-  if (!inner || (!terminal_ && drawn_ != start_)) {
+  const bool failed_at_once = std::uncaught_exceptions() > 0 && done_ == started_at_;
+  // An inner one that nobody had to wait for leaves no trace, nor does one of work that an error ended before its first
+  // unit.
+  if (!failed_at_once && (!inner || (!terminal_ && drawn_ != start_))) {
     draw(true);
   } else if (terminal_ && !silent()) {
     put(kEraseLine);

@@ -34,7 +34,7 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
 // Progress of work with a known (or, with total 0, unknown) number of units: on a terminal a bar with rate and
 // time left, redrawn at most ten times a second; elsewhere a plain line now and then (every ~10 seconds).
 // At most one bar is drawn at a time, the one made last; the time that it takes does not count in the rate of the one
-// before it. The destructor ends the line.
+// before it. The destructor ends the line, or takes it away where an error ends the work before its first unit.
 class Progress {
  public:
   Progress(std::string what, std::int64_t total, std::string unit);
