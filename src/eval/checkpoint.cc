@@ -60,6 +60,13 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
   return files;
 }
 
+// Of a run folder that of its checkpoints; any other folder is taken for one itself.
+fs::path folder_of_checkpoints(const fs::path& run_or_folder) {
+  std::error_code error;
+  const fs::path inside = run_or_folder / "checkpoints";
+  return fs::is_directory(inside, error) ? inside : run_or_folder;
+}
+
 // The file name that `latest` holds; empty where it cannot be read.
 std::string read_latest(const fs::path& folder) {
   try {
@@ -234,8 +241,7 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
     }
     return run_or_checkpoint;
   }
-  const fs::path inside = run_or_checkpoint / "checkpoints";
-  const fs::path folder = fs::is_directory(inside, error) ? inside : run_or_checkpoint;
+  const fs::path folder = folder_of_checkpoints(run_or_checkpoint);
   std::vector<fs::path> candidates = list_checkpoints(folder);
   if (candidates.empty()) {
     misuse("{}: holds no checkpoint", run_or_checkpoint.string());
@@ -262,7 +268,7 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
 }
 
 Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
-  const std::vector<fs::path> files = list_checkpoints(run / "checkpoints");
+  const std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
   if (count < 1 || std::ssize(files) < count) {
     misuse("{}: holds {} checkpoints, but the mean of {} is asked for (train.checkpoint_every, train.keep_checkpoints)",
            run.string(), files.size(), count);

@@ -52,13 +52,13 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& 
 // them, never write to them. Throws MisuseError naming the file and what is wrong.
 Checkpoint read_checkpoint(const std::filesystem::path& file);
 
-// A checkpoint file, or of a run folder the checkpoint that `latest` names; where that one is missing or does
-// not describe a model, the newest that does (with a warning); the only one there is whatever it is like. Throws
-// MisuseError.
+// A checkpoint file, or of a run folder (or the folder of its checkpoints) the checkpoint that `latest` names; where
+// that one is missing or does not describe a model, the newest that does (with a warning); the only one there is
+// whatever it is like. Throws MisuseError.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
 
-// The newest checkpoint of a run folder, with the mean of the parameters of its newest `count` checkpoints; without
-// what only training needs. Throws MisuseError where there are fewer.
+// The newest checkpoint of a run folder, or of the folder of its checkpoints, with the mean of the parameters of its
+// newest `count` checkpoints; without what only training needs. Throws MisuseError where there are fewer.
 Checkpoint average_checkpoints(const std::filesystem::path& run, std::int64_t count);
 
 // The step of a checkpoint file, its tensors unread; none where there is no such file or it tells none.
