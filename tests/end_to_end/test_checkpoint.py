@@ -51,6 +51,17 @@ def test_export_keeps_what_evaluation_needs(headroom, trained, tmp_path):
     headroom("checkpoint", "export", trained, "--out", out)  # again, over itself
 
 
+def test_export_replaces_nothing_that_a_run_goes_on_from(headroom, trained, tmp_path):
+    whole = trained / "checkpoints" / "step_6.safetensors"
+    copy = tmp_path / "copy.safetensors"
+    shutil.copy(whole, copy)
+    before = whole.read_bytes()
+    assert "training can go on from" in headroom.refusal("checkpoint", "export", trained, "--out", copy)
+    for inside in (whole, whole.parent / "step_7.safetensors", trained / "checkpoints" / ".." / "checkpoints" / "x"):
+        assert "folder of a run's checkpoints" in headroom.refusal("checkpoint", "export", copy, "--out", inside)
+    assert whole.read_bytes() == copy.read_bytes() == before and not (whole.parent / "step_7.safetensors").exists()
+
+
 @pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "mistral"])
 def test_import_evaluates_generates_and_exports(headroom, tmp_path, kind):
     out = tmp_path / "model.safetensors"

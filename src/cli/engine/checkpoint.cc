@@ -94,15 +94,31 @@ void require_out(const std::string& out, const char* command) {
   }
 }
 
-// A file that is there is replaced by a checkpoint only if it is one.
+// What a run would go on from: it holds the optimizer's state.
+bool is_resumable(const SafetensorsFile& file) {
+  const auto& tensors = file.tensors();
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const auto& entry) { return std::string_view(entry.first).starts_with("optimizer."); });
+}
+
+// A file that is there is replaced by parameters alone only if it holds no more itself, and none is put among the
+// checkpoints of a run.
 void require_replaceable(const std::string& out, const char* command) {
+  const std::filesystem::path folder = std::filesystem::weakly_canonical(std::filesystem::absolute(out)).parent_path();
+  if (folder.filename() == "checkpoints" && eval::has_checkpoints(folder.parent_path())) {
+    misuse("{}: --out: {} is in the folder of a run's checkpoints: choose another", command, printable(out));
+  }
   if (!std::filesystem::exists(out)) {
     return;
   }
+  bool resumable = false;
   try {
-    SafetensorsFile{out};
+    resumable = is_resumable(SafetensorsFile{out});
   } catch (const Error&) {
     misuse("{}: --out: {} is there and is no checkpoint: choose another name", command, printable(out));
+  }
+  if (resumable) {
+    misuse("{}: --out: {} is a checkpoint that training can go on from: choose another name", command, printable(out));
   }
 }
 
