@@ -32,9 +32,11 @@ Translations translate(const models::EncoderDecoder& model, const data::Tokenize
            tokenizer.vocabulary_size(), o.vocabulary_size);
   }
   std::vector<Tokens> sources;
+  std::int64_t cut = 0;
   const auto most = static_cast<std::size_t>(o.context_length - 1);
   for (const std::string& sentence : sentences) {
     sources.push_back(tokenizer.encode(sentence));
+    cut += sources.back().size() > most ? 1 : 0;
     sources.back().resize(std::min(sources.back().size(), most));
   }
   std::vector<std::size_t> order(sentences.size());  // of about one length together
@@ -48,7 +50,7 @@ Translations translate(const models::EncoderDecoder& model, const data::Tokenize
   nn::Context context = options.context;
   context.usage = nullptr;
   const SearchOptions search{.decoding = options.decoding, .begin_id = ends.begin, .end_id = ends.end};
-  Translations translations{std::vector<std::string>(sentences.size())};
+  Translations translations{.texts = std::vector<std::string>(sentences.size()), .cut = cut};
   const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
   const auto length = [&](std::size_t i) { return sources[order[i]].size(); };
   for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {

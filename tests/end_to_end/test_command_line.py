@@ -217,6 +217,8 @@ def test_generate(headroom, trained):
     assert {"text", "tokens_per_second"} <= document.keys()
     assert headroom(*arguments).stdout == "the room " + document["text"] + "\n"
     assert headroom.json(*arguments[:-1], 4)["text"] != document["text"]
+    for option in ("--beam", "--length-penalty"):
+        assert f'{option}: needs model.kind = "encoder_decoder"' in headroom.refusal(*arguments, option, 2)
 
 
 def test_compare(headroom, tiny, tmp_path):

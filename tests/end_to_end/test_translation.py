@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import random
+import re
 
 import pytest
 
@@ -106,6 +107,9 @@ def test_evaluate_measures_bleu_on_its_own_data_and_files(headroom, run):
     mean = headroom.json("evaluate", run / "run", "--average", "3")
     assert mean["loss"] != own["loss"] and abs(mean["loss"] - own["loss"]) < 0.5
     assert "mean of 3 checkpoints" in mean["checkpoint"]
+    folder = run / "run" / "checkpoints"
+    assert headroom.json("evaluate", folder, "--average", "3")["loss"] == mean["loss"]
+    assert headroom.json("evaluate", folder)["loss"] == own["loss"]
     assert "holds 3 checkpoints, but the mean of 9" in headroom.refusal("evaluate", run / "run", "--average", "9")
 
 
@@ -121,6 +125,20 @@ def test_bleu_is_that_of_sacrebleu(headroom, run):
     assert abs(sacrebleu.corpus_bleu(translations, references).score - ours["bleu"]) < 0.01
     plain = sacrebleu.corpus_bleu(translations, references, tokenize="none", smooth_method="none", force=True)
     assert abs(plain.score - ours["tokenised_bleu"]) < 0.01
+
+
+def test_generate_refuses_what_continues_a_text(headroom, run):
+    for option in ("--tokens", "--temperature", "--top-k", "--top-p", "--seed"):
+        line = headroom.refusal("generate", run / "run", "--prompt", "eins", option, "1")
+        assert f'{option}: needs model.kind = "language_model", not "encoder_decoder"' in line
+    assert "--stride: needs" in headroom.refusal("evaluate", run / "run", "--stride", "2")
+
+
+def test_generate_says_that_it_cut_sentences(headroom, run):
+    done = headroom("generate", run / "run", "--prompt", "eins zwei.\n" + "zwei " * 400)
+    assert re.search(r"^warning: 1 of 2 sentences cut to \d+ tokens \(model.context_length less one\)", done.stderr,
+                     re.MULTILINE), done.stderr
+    assert "cut" not in headroom("generate", run / "run", "--prompt", "eins zwei.").stderr
 
 
 def test_generate_translates_lines(headroom, run):

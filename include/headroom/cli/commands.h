@@ -28,6 +28,13 @@ struct Decoding {
   std::optional<double> length_penalty;
 };
 
+// How a language model continues a text; empty: not given.
+struct Sampling {
+  std::optional<std::int64_t> tokens, top_k;
+  std::optional<double> temperature, top_p;
+  std::optional<std::uint64_t> seed;
+};
+
 struct Evaluate {
   std::string model;                // run folder or checkpoint
   std::vector<std::string> data;    // files as in data.validation; empty: the run's validation data
@@ -44,10 +51,7 @@ struct Evaluate {
 
 struct Generate {
   std::string model, prompt;
-  std::int64_t tokens = 100;
-  double temperature = 1.0, top_p = 1.0;
-  std::int64_t top_k = 0;
-  std::uint64_t seed = 1;
+  Sampling sampling;
   std::int64_t average = 1;
   Decoding decoding;
   std::string device = "auto";

@@ -30,6 +30,7 @@ struct TranslateOptions {
 struct Translations {
   std::vector<std::string> texts;  // one line for each sentence; none where Ctrl-C (core/system.h) ended it early
   std::int64_t tokens = 0;         // of all texts, without their ends
+  std::int64_t cut = 0;            // sentences that are longer than the model reads: only their beginnings count
 };
 
 // Throws MisuseError when the tokenizer has no <s> and </s> or is not the model's.

@@ -24,7 +24,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
            command.data.size());
   }
   const at::Device device = train::resolve(command.device);
-  const RunModel run = open_run_model(command.model, command.average, command.decoding);
+  const RunModel run = open_run_model(command.model, command.average, command.decoding, {});
   use_threads(run, request);
   const eval::Checkpoint& checkpoint = run.checkpoint;
   const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
@@ -55,27 +55,36 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   return 0;
 }
 
+// Options that say how data is read or measured otherwise.
+void refuse_beside_a_test(const Evaluate& command) {
+  if (command.stride > 0) {
+    misuse("evaluate: --stride: must be 0 with --task");
+  }
+  for (const auto& [name, given] :
+       {std::pair("--target", !command.target.empty()), std::pair("--skip-bad-rows", command.skip_bad_rows)}) {
+    if (given) {
+      misuse("evaluate: {}: cannot be given with --task {}", name, printable(command.task));
+    }
+  }
+}
+
 }  // namespace
 
 int run(const Evaluate& command, const EngineRequest& request) {
   if (!command.task.empty()) {
-    if (command.stride > 0) {
-      misuse("evaluate: --stride: must be 0 with --task");
-    }
+    refuse_beside_a_test(command);
     return run_test(command, request);
   }
   if (command.shots > 0) {
     misuse("evaluate: --shots needs --task");
   }
   const at::Device device = train::resolve(command.device);
-  RunModel run = open_run_model(command.model, command.average, command.decoding);
+  RunModel run = open_run_model(command.model, command.average, command.decoding,
+                                {{"--stride", command.stride > 0, config::ModelKind::language_model},
+                                 {"--target", !command.target.empty(), config::ModelKind::encoder_decoder}});
   use_threads(run, request);
   eval::Checkpoint& checkpoint = run.checkpoint;
   checkpoint.config.data.skip_bad_rows |= command.skip_bad_rows;
-  if (command.stride > 0 && checkpoint.config.model.kind != config::ModelKind::language_model) {
-    misuse("evaluate: --stride: needs model.kind = \"language_model\", not \"{}\"",
-           config::name_of(checkpoint.config.model.kind));
-  }
   const tasks::Task& task = tasks::task_for(checkpoint.config, "evaluate");
   std::vector<std::string> files = command.data;
   if (!command.target.empty()) {

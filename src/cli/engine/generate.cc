@@ -32,11 +32,12 @@ void write(Json document, const Writer& writer, const Output& output) {
 int continue_text(const Generate& command, const Writer& writer, const Output& output) {
   const models::LanguageModel& model = models::as_language_model(writer.model, "generate");
   eval::GenerateOptions options;
-  options.tokens = command.tokens;
-  options.temperature = command.temperature;
-  options.top_k = command.top_k;
-  options.top_p = command.top_p;
-  options.seed = command.seed;
+  const Sampling& given = command.sampling;
+  options.tokens = given.tokens.value_or(options.tokens);
+  options.temperature = given.temperature.value_or(options.temperature);
+  options.top_k = given.top_k.value_or(options.top_k);
+  options.top_p = given.top_p.value_or(options.top_p);
+  options.seed = given.seed.value_or(options.seed);
   options.context = writer.context;
   // The prompt appears with the first piece of its continuation: not at all if the options are refused.
   bool begun = false;
@@ -73,6 +74,10 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
   if (translations.texts.size() < sentences.size()) {
     return kInterrupted;
   }
+  if (translations.cut > 0) {
+    log_warning("{} of {} sentences cut to {} tokens (model.context_length less one)", translations.cut,
+                sentences.size(), writer.run.checkpoint.config.model.context_length - 1);
+  }
   const std::string text = fmt::format("{}", fmt::join(translations.texts, "\n"));
   output.text(text + "\n");
   const double rate = static_cast<double>(translations.tokens) / seconds;
@@ -85,7 +90,14 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
 
 int run(const Generate& command, const EngineRequest& request) {
   const at::Device device = train::resolve(command.device);
-  const RunModel run = open_run_model(command.model, command.average, command.decoding);
+  const Sampling& given = command.sampling;
+  constexpr config::ModelKind kContinues = config::ModelKind::language_model;
+  const RunModel run = open_run_model(command.model, command.average, command.decoding,
+                                      {{"--tokens", given.tokens.has_value(), kContinues},
+                                       {"--temperature", given.temperature.has_value(), kContinues},
+                                       {"--top-k", given.top_k.has_value(), kContinues},
+                                       {"--top-p", given.top_p.has_value(), kContinues},
+                                       {"--seed", given.seed.has_value(), kContinues}});
   use_threads(run, request);
   const nn::Context context = train::make_context(run.checkpoint.config.train, device);
   const std::unique_ptr<models::Model> model = eval::build_writer(run.checkpoint, device, context);

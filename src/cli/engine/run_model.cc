@@ -8,7 +8,19 @@
 
 namespace headroom::cli {
 
-RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding) {
+namespace {
+
+void refuse_foreign(const GivenOption& option, config::ModelKind kind) {
+  if (option.given && option.kind != kind) {
+    misuse("{}: needs model.kind = \"{}\", not \"{}\"", option.name, config::name_of(option.kind),
+           config::name_of(kind));
+  }
+}
+
+}  // namespace
+
+RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding,
+                        std::initializer_list<GivenOption> more) {
   RunModel model;
   if (average > 1) {
     model.name = fmt::format("{} (mean of {} checkpoints)", run, average);
@@ -19,9 +31,11 @@ RunModel open_run_model(const std::string& run, std::int64_t average, const Deco
     model.checkpoint = eval::read_checkpoint(file);
   }
   const config::ModelKind kind = model.checkpoint.config.model.kind;
-  if ((decoding.beam || decoding.length_penalty) && kind != config::ModelKind::encoder_decoder) {
-    misuse("{}: needs model.kind = \"{}\", not \"{}\"", decoding.beam ? "--beam" : "--length-penalty",
-           config::name_of(config::ModelKind::encoder_decoder), config::name_of(kind));
+  constexpr config::ModelKind kTranslates = config::ModelKind::encoder_decoder;
+  refuse_foreign({"--beam", decoding.beam.has_value(), kTranslates}, kind);
+  refuse_foreign({"--length-penalty", decoding.length_penalty.has_value(), kTranslates}, kind);
+  for (const GivenOption& option : more) {
+    refuse_foreign(option, kind);
   }
   config::DecodingOptions& o = model.checkpoint.config.decoding;
   o.beam = decoding.beam.value_or(o.beam);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 
 #include "headroom/cli/commands.h"
@@ -18,9 +19,18 @@ struct RunModel {
   eval::Checkpoint checkpoint;
 };
 
+// An option of the command line, and the only kind of model that has a use for it.
+struct GivenOption {
+  const char* name;
+  bool given;
+  config::ModelKind kind;
+};
+
 // `run` is a run folder or checkpoint; `average` more than 1: of a folder. The checkpoint's config has `decoding`'s
-// settings. Throws MisuseError.
-RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding);
+// settings. Throws MisuseError, also where one of `more` or of decoding's options is given and the model is of another
+// kind.
+RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding,
+                        std::initializer_list<GivenOption> more);
 
 // Adds to a document how it was computed: "threads" and "precision", as `automatic` turned out.
 void tell_computation(Json& document, const RunModel& run, at::Device device);

@@ -125,6 +125,30 @@ void add_evaluate(Program& program) {
   program.add_threads(command);
 }
 
+// What stands behind "=" is what a model of language does where the option is not given.
+void add_sampling(CLI::App& command, Sampling& sampling) {
+  command.add_option("--tokens", sampling.tokens, "tokens to add")
+      ->default_str("100")
+      ->check(whole_number(0))
+      ->type_name("N");
+  command.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
+      ->default_str("1")
+      ->check(number(0.0, 1e6))
+      ->type_name("X");
+  command.add_option("--top-k", sampling.top_k, "draw from the k likeliest tokens; 0: from all")
+      ->default_str("0")
+      ->check(whole_number(0))
+      ->type_name("K");
+  command.add_option("--top-p", sampling.top_p, "draw from the fewest tokens that together reach this probability")
+      ->default_str("1")
+      ->check(number(1e-9, 1.0))
+      ->type_name("P");
+  command.add_option("--seed", sampling.seed, "the same seed gives the same text")
+      ->default_str("1")
+      ->check(whole_number(0))
+      ->type_name("N");
+}
+
 void add_generate(Program& program) {
   auto options = std::make_shared<Generate>();
   CLI::App& command =
@@ -139,26 +163,7 @@ void add_generate(Program& program) {
   command.add_option("--prompt", options->prompt, "the text to continue, or sentences to translate, one a line")
       ->required()
       ->type_name("TEXT");
-  command.add_option("--tokens", options->tokens, "tokens to add")
-      ->capture_default_str()
-      ->check(whole_number(0))
-      ->type_name("N");
-  command.add_option("--temperature", options->temperature, "0: always the likeliest token")
-      ->capture_default_str()
-      ->check(number(0.0, 1e6))
-      ->type_name("X");
-  command.add_option("--top-k", options->top_k, "draw from the k likeliest tokens; 0: from all")
-      ->capture_default_str()
-      ->check(whole_number(0))
-      ->type_name("K");
-  command.add_option("--top-p", options->top_p, "draw from the fewest tokens that together reach this probability")
-      ->capture_default_str()
-      ->check(number(1e-9, 1.0))
-      ->type_name("P");
-  command.add_option("--seed", options->seed, "the same seed gives the same text")
-      ->capture_default_str()
-      ->check(whole_number(0))
-      ->type_name("N");
+  add_sampling(command, options->sampling);
   add_average(command, options->average);
   add_decoding(command, options->decoding);
   add_device(command, options->device);
