@@ -18,8 +18,11 @@ nn::Builder builder(nn::Parameters& parameters, const at::Tensor& like) {
 }
 
 bool pads_queries(const Json& options) {
-  return options.contains("padding") && options.at("padding").is_object() &&
-         options.at("padding").value("queries", "") == "zero";
+  if (is_null(options, "padding")) {
+    return false;
+  }
+  require_among(options.at("padding"), "queries", {"computed", "zero"});
+  return options.at("padding").value("queries", "") == "zero";
 }
 
 nn::AttentionInput attention_input(const Case& c, Result& result) {
@@ -33,9 +36,7 @@ nn::AttentionInput attention_input(const Case& c, Result& result) {
       input.source_value = leaf(c, "in.source_value", result);
     }
   }
-  if (c.has("in.mask") && !c.options.value("padding", Json()).is_null()) {
-    input.valid_keys = c.at("in.mask").ne(0);
-  }
+  input.valid_keys = valid_keys(c, c.options);
   if (pads_queries(c.options)) {
     input.valid_queries = c.at("in.mask_query").ne(0);
   }
@@ -147,6 +148,18 @@ Result decode_attention(const Case& c, const nn::Attention& attention, const nn:
 
 }  // namespace
 
+bool masks_keys(const Json& attention) {
+  if (!attention.contains("padding")) {
+    return true;
+  }
+  const Json& padding = attention.at("padding");
+  return padding.is_object() && padding.value("keys", true);
+}
+
+std::optional<at::Tensor> valid_keys(const Case& c, const Json& attention) {
+  return c.has("in.mask") && masks_keys(attention) ? std::optional(c.at("in.mask").ne(0)) : std::nullopt;
+}
+
 std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
   if (c.options.value("module", "attention") == "router") {
     return run_router(c);
@@ -206,7 +219,8 @@ std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& conte
   softmax.w_cluster = leaf(c, "param.w_cluster", result);
   softmax.b_cluster = leaf(c, "param.b_cluster", result);
   softmax.cutoffs = c.options.at("cutoffs").get<std::vector<std::int64_t>>();
-  softmax.reversed = c.options.at("cluster_order") != "forward";
+  require_among(c.options, "cluster_order", {"reversed", "forward"});
+  softmax.reversed = c.options.at("cluster_order") == "reversed";
   result.values["out"] = softmax.negative_log_likelihood(x, c.at("in.target"), context);
   return {std::move(result)};
 }

@@ -10,10 +10,19 @@
 namespace headroom::golden {
 namespace {
 
+// Whole models decide that themselves.
+void require_causal(const Json& attention, bool causal) {
+  if (!is_null(attention, "causal") && flag(attention, "causal") != causal) {
+    misuse("options.attention.causal: must be {} in this kind of model", causal);
+  }
+}
+
 config::ModelOptions language_model_options(const Case& c) {
   config::ModelOptions model;
   model.vocabulary_size = c.dim("V");
   model.context_length = c.dim("T");
+  require_among(c.options, "memory", {"none", "previous_chunk"});
+  require_causal(c.options.at("attention"), true);
   model.memory_length = c.options.at("memory") == "previous_chunk" ? c.dim("T") : 0;
   model.tied_embeddings = !c.has("param.head.w");
   model.head_bias = c.has("param.head.b");
@@ -26,10 +35,7 @@ config::ModelOptions language_model_options(const Case& c) {
 void set_stack(const Case& c, const Json& o, config::ModelOptions& model) {
   model.n_layers = c.dims.contains("L") ? c.dim("L") : 1;
   model.d_model = c.dim("d_model");
-  model.arrangement =
-      o.at("arrangement") == "parallel" ? config::Arrangement::parallel : config::Arrangement::sequential;
-  model.norm = o.at("norm").at("kind") == "rms" ? config::Norm::rms : config::Norm::layer;
-  model.norm_epsilon = o.at("norm").at("epsilon").get<double>();
+  set_norm_and_arrangement(o, model);
   const Json& attention = o.at("attention");
   model.attention = attention_options(c, attention.at("family").get<std::string>(), attention);
   model.attention.window = window_of(attention);
@@ -51,9 +57,7 @@ std::vector<Result> run_block(const Case& c, const nn::Context& context) {
   if (c.has("in.mem")) {
     input.memory = leaf(c, "in.mem", result);
   }
-  if (c.has("in.mask")) {
-    input.valid_keys = c.at("in.mask").ne(0);
-  }
+  input.valid_keys = valid_keys(c, c.options.at("attention"));
   result.values["out"] = block(input, context);
   return {std::move(result)};
 }
@@ -68,10 +72,15 @@ std::vector<Result> run_classifier(const Case& c, const nn::Context& context) {
   options.attention.position = "learned";
   options.n_classes = c.dim("C");
   options.d_head_hidden = c.dim("d_hidden");
+  require_among(c.options, "features", {"single", "pair"});
+  require_among(c.options, "pooling", {"mean_over_length"});
+  require_causal(c.options.at("attention"), false);
+  if (!masks_keys(c.options.at("attention"))) {
+    misuse("options.attention.padding: a classifier masks padded keys");
+  }
   options.paired = c.options.at("features") == "pair";
   options.padding_token = c.options.at("padding_token").get<std::int64_t>();
-  options.head_activation =
-      c.options.at("head_activation") == "relu" ? config::Activation::relu : config::Activation::gelu;
+  options.head_activation = activation_of(c.options, "head_activation");
   models::Classifier model(options, /*seed=*/1, c.at("param.embed").options());
   load_parameters(c, model.parameters(), result);
   const at::Tensor second = options.paired ? c.at("in.tokens_2") : at::Tensor();

@@ -1,27 +1,49 @@
 // The cases' options as this library's.
+#include <algorithm>
 #include <cmath>
 
 #include "headroom/core/error.h"
+#include "headroom/nn/prior.h"
+#include "headroom/nn/selection.h"
+#include "headroom/ops/head_map_factors.h"
 #include "runners.h"
 
 namespace headroom::golden {
 namespace {
 
+// What this library calls otherwise than the cases.
+std::string own_name(const std::string& name) {
+  return name == "gelu_erf" ? "gelu" : name == "mlp" ? "dense" : name;
+}
+
+// `otherwise` where the key is absent or null.
 template <class Enum>
 Enum value_of(const Json& options, const char* key, Enum otherwise) {
-  if (!options.contains(key) || !options.at(key).is_string()) {
+  if (is_null(options, key)) {
     return otherwise;
   }
   for (const auto& [candidate, name] : config::Names<Enum>::kNames) {
-    if (options.at(key).get<std::string>() == name) {
+    if (options.at(key).is_string() && own_name(options.at(key).get<std::string>()) == name) {
       return candidate;
     }
   }
   misuse("options.{}: {} is not known here", key, options.at(key).dump());
 }
 
-double number(const Json& options, const char* key, double otherwise) {
-  return options.contains(key) && options.at(key).is_number() ? options.at(key).get<double>() : otherwise;
+// A number that the layers have built in: a case made with another one asks for what they do not compute.
+void require_built_in(const Json& options, const char* key, double built_in) {
+  if (const double asked = number(options, key, built_in); asked != built_in) {
+    misuse("options.{}: is {} in the layer, but {} in the case", key, built_in, asked);
+  }
+}
+
+void set_qk_norm(const Json& options, config::AttentionOptions& o) {
+  o.qk_norm = !is_null(options, "qk_norm");
+  if (o.qk_norm) {
+    const Json& norm = options.at("qk_norm");
+    require_among(norm, "kind", {"rms"});
+    o.qk_norm_epsilon = norm.at("epsilon").get<double>();
+  }
 }
 
 void set_position(const Case& c, const Json& options, config::AttentionOptions& o) {
@@ -61,11 +83,18 @@ void set_routing(const Case& c, const Json& options, config::AttentionOptions& o
   o.n_experts = c.dim("E");
   o.n_heads = o.top_k = c.dim("k");
   o.gate = value_of(options, "gate", config::Gate::softmax_renormalised);
-  o.noisy_routing = options.contains("noise") && !options.at("noise").is_null();
+  o.noisy_routing = !is_null(options, "noise");
+  if (o.noisy_routing && options.value("module", "attention") == "attention") {
+    require_built_in(options.at("noise"), "floor", nn::kNoiseFloor);
+  }
+  if (o.gate == config::Gate::softmax_renormalised) {
+    require_built_in(options, "renormalise_epsilon", nn::kRenormaliseEpsilon);
+  }
   o.switch_coefficient = o.switch_slots_coefficient = o.cv_coefficient = o.z_coefficient = o.entropy_coefficient = 1.0;
 }
 
 void set_composition(const Case& c, const Json& options, config::AttentionOptions& o) {
+  require_among(options, "base", {"identity", "static"});
   const bool fixed = options.at("base") == "static";
   o.compose = named(options.at("compose"), {"pre", "post"});
   o.compose_low_rank = named(options.at("low_rank"), {"query", "key"});
@@ -79,9 +108,10 @@ void set_composition(const Case& c, const Json& options, config::AttentionOption
   o.compose_skip = !fixed;
   o.compose_rank = c.dims.contains("R") ? c.dim("R") : 1;
   o.compose_groups = c.dim("G");
-  o.compose_activation =
-      options.at("activation") == "gelu_tanh" ? config::ComposeActivation::gelu_tanh : config::ComposeActivation::gelu;
-  o.qk_norm = options.contains("qk_norm") && !options.at("qk_norm").is_null();
+  o.compose_activation = value_of(options, "activation", config::ComposeActivation::gelu);
+  if (!o.compose_low_rank.empty()) {
+    require_built_in(options, "factor_epsilon", ops::kFactorEpsilon);
+  }
 }
 
 void set_keys(const Case& c, const Json& options, config::AttentionOptions& o) {
@@ -102,6 +132,7 @@ void set_mixture(const Case& c, const Json& options, config::AttentionOptions& o
   o.prior_update = value_of(options, "prior_update", config::PriorUpdate::none);
   if (o.prior_update == config::PriorUpdate::soft_e) {
     o.soft_e_pairs = value_of(options.at("soft_e"), "pairs", config::SoftEPairs::valid);
+    require_built_in(options.at("soft_e"), "epsilon", nn::kResponsibilityEpsilon);
   }
   o.mixture_epsilon = number(options, "epsilon", 0.0);
   if (options.contains("coefficients") && options.at("coefficients").is_array()) {
@@ -125,12 +156,33 @@ void set_linear(const Case& c, const Json& options, config::AttentionOptions& o)
 
 }  // namespace
 
+bool is_null(const Json& options, const char* key) {
+  return !options.contains(key) || options.at(key).is_null();
+}
+
+double number(const Json& options, const char* key, double otherwise) {
+  if (is_null(options, key)) {
+    return otherwise;
+  }
+  if (!options.at(key).is_number()) {
+    misuse("options.{}: must be a number, got {}", key, options.at(key).dump());
+  }
+  return options.at(key).get<double>();
+}
+
+void require_among(const Json& options, const char* key, const std::vector<std::string>& names) {
+  if (!is_null(options, key) &&
+      std::none_of(names.begin(), names.end(), [&](const std::string& name) { return options.at(key) == name; })) {
+    misuse("options.{}: {} is not known here", key, options.at(key).dump());
+  }
+}
+
 bool flag(const Json& options, const char* key) {
   return options.contains(key) && options.at(key).is_boolean() && options.at(key).get<bool>();
 }
 
 std::int64_t window_of(const Json& options) {
-  return options.contains("window") && options.at("window").is_number() ? options.at("window").get<std::int64_t>() : 0;
+  return is_null(options, "window") ? 0 : options.at("window").get<std::int64_t>();
 }
 
 nn::AttentionPlace place_of(const Case& c, const Json& options) {
@@ -141,10 +193,16 @@ nn::AttentionPlace place_of(const Case& c, const Json& options) {
   place.window = window_of(options);
   place.context_length = c.dim("T");
   place.memory_length = c.dims.contains("M") ? c.dim("M") : 0;
-  if (options.contains("soft_e") && !options.at("soft_e").is_null()) {
+  if (!is_null(options, "soft_e")) {
     place.context_length = c.dim("P") - place.memory_length;  // the table may be longer than the sequence
   }
   return place;
+}
+
+void set_norm_and_arrangement(const Json& options, config::ModelOptions& model) {
+  model.arrangement = value_of(options, "arrangement", config::Arrangement::sequential);
+  model.norm = value_of(options.at("norm"), "kind", config::Norm::layer);
+  model.norm_epsilon = options.at("norm").at("epsilon").get<double>();
 }
 
 config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options) {
@@ -162,6 +220,7 @@ config::AttentionOptions attention_options(const Case& c, const std::string& fam
   o.bias = flag(options, "bias");
   o.position_bias = flag(options, "position_bias");
   o.scale = value_of(options, "scale", config::Scale::inv_sqrt);
+  set_qk_norm(options, o);
   set_position(c, options, o);
   if (found->second != nullptr) {
     found->second(c, options, o);
@@ -169,15 +228,14 @@ config::AttentionOptions attention_options(const Case& c, const std::string& fam
   return o;
 }
 
+config::Activation activation_of(const Json& options, const char* key) {
+  return value_of(options, key, config::Activation::relu);
+}
+
 config::MlpOptions mlp_options(const Case& c, const Json& ffn) {
   config::MlpOptions o;
-  const std::string kind = ffn.at("kind").get<std::string>();
-  o.kind = kind == "experts" ? config::MlpKind::experts
-           : kind == "gated" ? config::MlpKind::gated
-                             : config::MlpKind::dense;
-  const std::string activation = ffn.value("activation", Json("relu")).get<std::string>();
-  o.activation =
-      activation == "gelu_erf" ? config::Activation::gelu : value_of(ffn, "activation", config::Activation::relu);
+  o.kind = value_of(ffn, "kind", config::MlpKind::dense);
+  o.activation = activation_of(ffn, "activation");
   o.bias = flag(ffn, "bias");
   if (o.kind == config::MlpKind::experts) {
     o.d_hidden = c.dim("d_expert");

@@ -3,12 +3,6 @@
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
-namespace {
-
-constexpr double kEpsilon = 1e-6;  // added to sums of responsibilities
-
-}  // namespace
-
 MixturePrior::MixturePrior(const config::AttentionOptions& o, std::int64_t n_positions, const Builder& build)
     : kind_(o.has_prior() ? o.prior : config::Prior::none),
       update_(o.prior_update),
@@ -81,8 +75,8 @@ void MixturePrior::measure(const std::vector<at::Tensor>& components, const std:
       weights(0, n)->repeat_interleave(h / n_heads_, 1).unsqueeze(2).unsqueeze(1).to(s.scalar_type());
   const at::Tensor top = std::get<0>(s.max(0));
   const at::Tensor mass = prior * (s - top).exp();
-  // kEpsilon is added to the sum of unshifted weights.
-  at::Tensor share = mass / (mass.sum(0) + (-top).exp() * kEpsilon);
+  // kResponsibilityEpsilon is added to the sum of unshifted weights.
+  at::Tensor share = mass / (mass.sum(0) + (-top).exp() * kResponsibilityEpsilon);
   share = share.nan_to_num(0.0).narrow(0, 0, r - 1).view({r - 1, b, n_heads_, -1, t, n}).mean(3);  // [R-1, B, G, T, S]
 
   const bool valid_only = pairs_ == config::SoftEPairs::valid;
@@ -95,7 +89,7 @@ void MixturePrior::measure(const std::vector<at::Tensor>& components, const std:
   }
   const at::Tensor weighted = (share * pairs.unsqueeze(1)).sum(at::IntArrayRef{1, 3});  // [R-1, G, S]
   const at::Tensor count = pairs.sum(at::IntArrayRef{0, 1});                            // [S]
-  BufferUpdate update{.buffer = table_, .epsilon = valid_only ? kEpsilon : 0.0};
+  BufferUpdate update{.buffer = table_, .epsilon = valid_only ? kResponsibilityEpsilon : 0.0};
   if (kind_ == config::Prior::head_position) {
     const std::int64_t unseen = table_.size(2) - n;
     update.sum = at::constant_pad_nd(weighted, {0, unseen});

@@ -13,8 +13,6 @@
 namespace headroom::nn {
 namespace {
 
-constexpr double kNoiseFloor = 0.01;  // MoA Eq. 3
-
 class RoutedHeads : public Projection {
  public:
   RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build) : options_(o) {

@@ -9,8 +9,6 @@
 namespace headroom::nn {
 namespace {
 
-constexpr double kRenormaliseEpsilon = 1e-6;
-
 void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& context, const std::string& name) {
   const at::Tensor counts = at::bincount(bank_index.reshape({-1}), {}, n);
   at::Tensor& sum = (*context.usage)[name];

@@ -20,7 +20,8 @@ struct OneNumber {
   OneNumber() { fs::create_directories(folder / "dense"); }
   ~OneNumber() { fs::remove_all(folder); }
 
-  void write(float expected, const std::string& family = "dense") const {
+  // `more` options in place of the case's or beside them.
+  void write(float expected, const std::string& family = "dense", const Json& more = Json::object()) const {
     const std::map<std::string, float> values = {
         {"in.x", 3.0F},           {"param.w_q", 0.5F},      {"param.w_k", 0.25F},      {"param.w_v", 2.0F},
         {"param.w_o", -1.0F},     {"out", expected},        {"grad_out", 1.0F},        {"grad.in.x", -2.0F},
@@ -30,16 +31,17 @@ struct OneNumber {
       writer.add(name, DType::f32, {1, 1, 1}, std::as_bytes(std::span(&value, 1)));
     }
     writer.write(folder / "dense" / "one.safetensors");
-    const Json meaning = {{"format", 1},
-                          {"case", "one"},
-                          {"family", family},
-                          {"dims", {{"B", 1}, {"T", 1}, {"d_model", 1}, {"H", 1}, {"d_head", 1}}},
-                          {"options",
-                           {{"causal", true},
-                            {"position", "none"},
-                            {"scale", "inv_sqrt"},
-                            {"objective", {{"out", 1.0}, {"loss", 0.0}, {"aux", 0.0}}}}},
-                          {"tolerance", {{"out", 1e-5}, {"grad", 2e-5}, {"grad_floor", 0.1}}}};
+    Json meaning = {{"format", 1},
+                    {"case", "one"},
+                    {"family", family},
+                    {"dims", {{"B", 1}, {"T", 1}, {"d_model", 1}, {"H", 1}, {"d_head", 1}}},
+                    {"options",
+                     {{"causal", true},
+                      {"position", "none"},
+                      {"scale", "inv_sqrt"},
+                      {"objective", {{"out", 1.0}, {"loss", 0.0}, {"aux", 0.0}}}}},
+                    {"tolerance", {{"out", 1e-5}, {"grad", 2e-5}, {"grad_floor", 0.1}}}};
+    meaning["options"].update(more);
     write_text_file(folder / "dense" / "one.json", meaning.dump());
   }
 };
@@ -74,6 +76,29 @@ TEST(Golden, FusedIsRefusedWithItsReasonInDouble) {
   const auto outcomes = run_cases({one.folder}, {.implementation = Implementation::fused, .dtype = at::kDouble});
   EXPECT_FALSE(outcomes[0].passed);
   EXPECT_NE(outcomes[0].reason.find("float64"), std::string::npos) << outcomes[0].reason;
+}
+
+// What the layers do not compute is refused, not passed over.
+TEST(Golden, WhatACaseAsksForIsComputedOrRefused) {
+  const OneNumber one;
+  const auto reason = [&](const std::string& family, const Json& more) {
+    one.write(-6.0F, family, more);
+    const Outcome outcome = run_cases({one.folder}, {})[0];
+    EXPECT_FALSE(outcome.passed) << more.dump();
+    return outcome.reason;
+  };
+  EXPECT_EQ(reason("dense", {{"scale", "sqrt"}}), "options.scale: \"sqrt\" is not known here");
+  EXPECT_EQ(reason("dense", {{"scale", 2}}), "options.scale: 2 is not known here");
+  EXPECT_EQ(reason("dense", {{"qk_norm", {{"kind", "layer"}, {"epsilon", 1e-6}}}}),
+            "options.kind: \"layer\" is not known here");
+  EXPECT_NE(reason("dense", {{"qk_norm", {{"kind", "rms"}, {"epsilon", 1e-6}}}}).find("q_norm"), std::string::npos);
+  EXPECT_EQ(reason("dense", {{"padding", {{"keys", true}, {"queries", "none"}}}}),
+            "options.queries: \"none\" is not known here");
+  const Json composed = {{"base", "identity"},      {"compose", {{"pre", true}}}, {"low_rank", {{"query", true}}},
+                         {"gates", Json::object()}, {"activation", "gelu_erf"},   {"factor_epsilon", 1e-5}};
+  Json other = composed;
+  other["base"] = "mean";
+  EXPECT_EQ(reason("dcmha", other), "options.base: \"mean\" is not known here");
 }
 
 TEST(Golden, AnUnknownFamilyFailsAndBadFilesDoNotStopTheRest) {

@@ -13,6 +13,9 @@
 
 namespace headroom::nn {
 
+// Added to sums of responsibilities (soft E-step).
+inline constexpr double kResponsibilityEpsilon = 1e-6;
+
 // Letters: R components, G key heads, P positions of a whole source. Transformer-MGK section 2.
 class MixturePrior {
  public:

@@ -26,6 +26,11 @@ struct Selection {
   Selection in_order_of(const at::Tensor& other) const;
 };
 
+// Added to the sum of the chosen experts' probabilities before it divides them.
+inline constexpr double kRenormaliseEpsilon = 1e-6;
+// The least standard deviation of noisy selection's noise (MoA Eq. 3).
+inline constexpr double kNoiseFloor = 0.01;
+
 struct SelectionOptions {
   std::int64_t n_heads = 1, n_experts = 1, top_k = 1;
   config::Gate gate = config::Gate::sigmoid;

@@ -9,6 +9,9 @@
 
 namespace headroom::ops {
 
+// Added under the root that the first of each pair of factors is divided by.
+inline constexpr double kFactorEpsilon = 1e-6;
+
 // How one side, queries or keys, computes its factors in the stages that there are, all of which have the same parts.
 //
 // Letters: N tokens, d d_model, H heads in C groups of m, R rank, I numbers between the two products (2 R m in DCMHA).

@@ -8,8 +8,6 @@
 
 namespace headroom::ops {
 
-constexpr double kFactorEpsilon = 1e-6;
-
 struct FewFactors {
   static constexpr const char* kName = "head_map_factors_fused";
   struct Arguments {
