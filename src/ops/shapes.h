@@ -49,4 +49,17 @@ inline void require_floating(const char* op, const char* names, at::TensorList t
   }
 }
 
+// What an optimizer's step takes beside the parameters: a tensor of the same shape for each.
+inline void require_alike(const char* op, const char* names, at::TensorList tensors, at::TensorList parameters) {
+  if (tensors.size() != parameters.size()) {
+    fail("{}: {} must be one for each of {} parameters, got {}", op, names, parameters.size(), tensors.size());
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (tensors[i].sizes() != parameters[i].sizes()) {
+      fail("{}: {} must have the shape of their parameters, got {} for parameter {} of {}", op, names,
+           shape_of(tensors[i]), i, shape_of(parameters[i]));
+    }
+  }
+}
+
 }  // namespace headroom::ops

@@ -74,5 +74,28 @@ TEST(AdamW, RefusesListsOfDifferentLength) {
   EXPECT_THROW(adamw_step({at::zeros({1})}, {}, {}, {}, 1, {}), Error);
 }
 
+TEST(AdamW, RefusesOtherShapesAndAStepBeforeTheFirst) {
+  const at::Tensor p = at::ones({2, 3}), other = at::ones({3, 2});
+  EXPECT_THROW(adamw_step({p}, {other}, {p.clone()}, {p.clone()}, 1, {}), Error);
+  EXPECT_THROW(adamw_step({p}, {p.clone()}, {other}, {p.clone()}, 1, {}), Error);
+  EXPECT_THROW(adamw_step({p}, {p.clone()}, {p.clone()}, {other}, 1, {}), Error);
+  EXPECT_THROW(adamw_step({p}, {p.clone()}, {p.clone()}, {p.clone()}, 0, {}), Error);
+  EXPECT_TRUE(at::equal(p, at::ones({2, 3})));
+}
+
+// torch's fused step would take one tensor's numbers for another's.
+TEST(AdamW, TensorsMayLieInMemoryAsTheyLike) {
+  at::manual_seed(3);
+  const at::Tensor start = at::randn({4, 6}), gradient = at::randn({4, 6});
+  const auto moved = [&](const at::Tensor& p, const at::Tensor& g, const at::Tensor& m) {
+    adamw_step({p}, {g}, {m}, {at::zeros({4, 6})}, 1, {.learning_rate = 0.1});
+    return p.clone();
+  };
+  const at::Tensor expected = moved(start.clone(), gradient.clone(), at::zeros({4, 6}));
+  EXPECT_TRUE(at::allclose(moved(start.clone(), gradient.t().contiguous().t(), at::zeros({4, 6})), expected));
+  EXPECT_TRUE(at::allclose(moved(start.clone(), gradient.clone(), at::zeros({6, 4}).t()), expected));
+  EXPECT_TRUE(at::allclose(moved(at::cat({start, start}, 1).narrow(1, 0, 6), gradient, at::zeros({4, 6})), expected));
+}
+
 }  // namespace adamw_test
 }  // namespace headroom::ops

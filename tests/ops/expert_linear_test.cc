@@ -120,6 +120,7 @@ TEST(ExpertLinear, RefusesWhatDoesNotFit) {
   EXPECT_THROW(expert_linear({.input = at::ones({3, 4}), .bank = at::ones({1, 4, 2}), .index = index}), Error);
   EXPECT_THROW(expert_linear({.input = at::ones({2, 4}), .bank = at::ones({1, 5, 2}), .index = index}), Error);
   EXPECT_THROW(expert_linear({.input = at::ones({2, 4}), .bank = at::ones({1, 4, 2}), .index = index + 1}), Error);
+  EXPECT_THROW(expert_linear({.input = at::ones({2, 0}), .bank = at::ones({1, 0, 2}), .index = index}), Error);
   EXPECT_THROW(
       expert_linear({.input = at::ones({2, 4}, at::kDouble), .bank = at::ones({1, 4, 2}, at::kDouble), .index = index},
                     Implementation::fused),

@@ -77,6 +77,9 @@ TEST(HeadMap, RefusesShapesThatDoNotFit) {
   map.query = random_side(z, z.t);
   map.query.has_gate = false;
   EXPECT_THROW(apply_head_map(map, a), Error);
+  map.query = {};
+  map.query.rank = -1;
+  EXPECT_THROW(apply_head_map(map, a), Error);
 }
 
 }  // namespace head_map_test

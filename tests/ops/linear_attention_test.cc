@@ -116,6 +116,23 @@ TEST(LinearAttention, AStateCarriesThePast) {
   EXPECT_EQ(state.kv.numel(), 2 * 2 * 5 * 5);
 }
 
+TEST(LinearAttention, RefusesWhatDoesNotFit) {
+  const LinearAttentionInputs in = random_inputs(3, 3, true);
+  const std::int64_t b = in.k.size(0), g = in.k.size(1), e = in.k.size(3);
+  LinearAttentionInputs other = in;
+  other.q = in.q.narrow(1, 0, 0);
+  EXPECT_THROW(linear_attention(other), Error);
+  other = in;
+  other.valid_keys = at::ones({b, 4}, at::kBool);
+  EXPECT_THROW(linear_attention(other), Error);
+  other.valid_keys = at::ones({3}, at::kBool);
+  EXPECT_THROW(linear_attention(other), Error);
+  LinearState state{at::zeros({b, g, e, e + 1}, in.k.options()), at::zeros({b, g, e}, in.k.options())};
+  EXPECT_THROW(linear_attention(in, Implementation::automatic, &state), Error);
+  state = {at::zeros({b, g, e, e}, in.k.options()), {}};
+  EXPECT_THROW(linear_attention(in, Implementation::automatic, &state), Error);
+}
+
 TEST(LinearAttention, LowPrecisionKeepsItsSumsInFloat) {
   at::manual_seed(2);
   const LinearAttentionInputs wide = random_inputs(200, 200, true);

@@ -82,6 +82,18 @@ TEST(Linear, TakesMatricesWithGaps) {
                "gaps");
 }
 
+TEST(Linear, TakesABiasWithGaps) {
+  at::manual_seed(6);
+  const at::Tensor x = at::randn({33, 50}), w = at::randn({50, 64});
+  for (const at::Tensor& bias : {at::randn({1}).expand({64}), at::randn({64, 3}).select(1, 1)}) {
+    for (const std::int64_t rows : {33, 1}) {
+      const at::Tensor part = x.narrow(0, 0, rows);
+      EXPECT_LE(testing::relative_error(ops::linear(part, w, bias, Implementation::fused), at::addmm(bias, part, w)),
+                5e-6);
+    }
+  }
+}
+
 // The result has the matrix's dtype; the rows are kept, and get their gradient, in their own.
 TEST(Linear, TakesNarrowerRows) {
   at::manual_seed(5);

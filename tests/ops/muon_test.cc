@@ -77,6 +77,9 @@ TEST(Muon, AnUpdateIsAsLargeAsAdamWs) {
 TEST(Muon, RefusesWhatHasOtherAxes) {
   EXPECT_THROW(muon_step({at::zeros({1, 1, 1})}, {}, {}, {}), Error);
   EXPECT_THROW(orthogonal(at::zeros({2, 2})), Error);
+  const at::Tensor p = at::zeros({1, 2, 3});
+  EXPECT_THROW(muon_step({p}, {at::ones({1, 3, 2})}, {at::zeros({1, 2, 3})}, {}), Error);
+  EXPECT_THROW(muon_step({p}, {at::ones({1, 2, 3})}, {at::zeros({1, 1, 3})}, {}), Error);
 }
 
 }  // namespace muon_test

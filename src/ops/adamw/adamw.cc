@@ -5,6 +5,7 @@
 #include "headroom/core/error.h"
 #include "ops/backend.h"
 #include "ops/operator.h"
+#include "ops/shapes.h"
 
 namespace headroom::ops {
 namespace {
@@ -51,9 +52,25 @@ void fused_step(const AdamWStep& s) {
                     o.epsilon, /*amsgrad=*/false, /*maximize=*/false, inverse_scale);
 }
 
-// torch's fused step takes its factors in float32.
+// torch's fused step goes through memory from a tensor's first number to its last.
+bool lie_alike(const AdamWStep& s, std::size_t i) {
+  const at::Tensor& p = s.parameters[i];
+  const at::IntArrayRef strides = p.strides();
+  return p.is_non_overlapping_and_dense() && s.gradients[i].strides() == strides && s.m[i].strides() == strides &&
+         s.v[i].strides() == strides;
+}
+
+// It takes its factors in float32.
 std::string fused_step_refusal(const AdamWStep& s) {
-  return s.parameters[0].scalar_type() == at::kDouble ? "float64 has the reference only" : "";
+  if (s.parameters[0].scalar_type() == at::kDouble) {
+    return "float64 has the reference only";
+  }
+  for (std::size_t i = 0; i < s.parameters.size(); ++i) {
+    if (!lie_alike(s, i)) {
+      return "a parameter, its gradient and its moments must lie in memory alike, without gaps";
+    }
+  }
+  return "";
 }
 
 [[maybe_unused]] const bool kAdamWOnCpu = add_backend<AdamWStep, void>(at::kCPU, {fused_step_refusal, fused_step});
@@ -92,9 +109,11 @@ void adamw_call(const AdamWCall& call) {
 void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
                 const std::vector<at::Tensor>& m, const std::vector<at::Tensor>& v, std::int64_t step,
                 const AdamWOptions& o) {
-  if (gradients.size() != parameters.size() || m.size() != parameters.size() || v.size() != parameters.size()) {
-    fail("adamw: gradients and moments must be one for each of {} parameters, got {}, {}, {}", parameters.size(),
-         gradients.size(), m.size(), v.size());
+  require_alike("adamw", "gradients", gradients, parameters);
+  require_alike("adamw", "m", m, parameters);
+  require_alike("adamw", "v", v, parameters);
+  if (step < 1) {
+    fail("adamw: step must be at least 1, got {}", step);
   }
   if (parameters.empty()) {
     return;

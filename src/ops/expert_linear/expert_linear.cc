@@ -16,7 +16,8 @@ void check(const ExpertLinearInputs& in) {
          index.dim());
   }
   const bool fits = (input.dim() == 2 || (input.dim() == 3 && input.sym_size(1) == index.sym_size(1))) &&
-                    input.sym_size(0) == index.sym_size(0) && input.sym_size(-1) == bank.sym_size(1);
+                    input.sym_size(0) == index.sym_size(0) && input.sym_size(-1) == bank.sym_size(1) &&
+                    bank.sym_size(1) > 0;
   if (!fits) {
     fail(
         "expert_linear: input must be [N, d_in] or [N, H, d_in], index [N, H, K] and bank [X, d_in, d_out], got {}, {}"

@@ -56,6 +56,9 @@ void check_head_map(const HeadMap& map, at::SymIntArrayRef scores) {
   if (scores.size() != 4 || map.n_groups < 1 || scores[1] % map.n_groups != 0) {
     fail("head map: scores must be [B, H, T, S] with {} groups dividing H, got {}", map.n_groups, shape_of(scores));
   }
+  if (map.query.rank < 0 || map.key.rank < 0) {
+    fail("head map: the rank of a side must be at least 0, got {} and {}", map.query.rank, map.key.rank);
+  }
   check_side(map.query, "query", scores[2], scores);
   check_side(map.key, "key", scores[3], scores);
   const c10::SymInt m = scores[1] / map.n_groups;

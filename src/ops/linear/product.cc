@@ -129,8 +129,9 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional
   if (!suits_one_dnn(a, b)) {
     return bias ? at::addmm(*bias, a, b) : a.mm(b);
   }
-  return one_dnn_linear()->call(by_rows(a), without_gaps(b).t(), bias, "none", c10::List<std::optional<at::Scalar>>(),
-                                "");
+  const std::optional<at::Tensor> dense_bias = bias ? std::optional(bias->contiguous()) : std::nullopt;
+  return one_dnn_linear()->call(by_rows(a), without_gaps(b).t(), dense_bias, "none",
+                                c10::List<std::optional<at::Scalar>>(), "");
 }
 
 at::Tensor product_of_columns(const at::Tensor& x, const at::Tensor& y) {

@@ -16,14 +16,34 @@ at::Tensor wide(const at::Tensor& t) {
 void check(const LinearAttentionInputs& in) {
   const at::Tensor &q = in.q, &k = in.k;
   const bool fits = q.dim() == 4 && k.dim() == 4 && k.sym_sizes() == in.v.sym_sizes() &&
-                    q.sym_size(0) == k.sym_size(0) && q.sym_size(3) == k.sym_size(3) && k.sym_size(1) > 0 &&
-                    q.sym_size(1) % k.sym_size(1) == 0;
+                    q.sym_size(0) == k.sym_size(0) && q.sym_size(3) == k.sym_size(3) && q.sym_size(1) > 0 &&
+                    k.sym_size(1) > 0 && q.sym_size(1) % k.sym_size(1) == 0;
   if (!fits) {
-    fail("linear attention: q must be [B, H, T, e], k and v [B, G, S, e] with G dividing H");
+    fail("linear attention: q must be [B, H, T, e], k and v [B, G, S, e] with G dividing H, got {}, {} and {}",
+         shape_of(q), shape_of(k), shape_of(in.v));
+  }
+  if (in.valid_keys && (in.valid_keys->dim() != 2 || in.valid_keys->sym_size(0) != k.sym_size(0) ||
+                        in.valid_keys->sym_size(1) != k.sym_size(2))) {
+    fail("linear attention: valid_keys must be [B, S] = {}x{}, got {}", text_of(k.sym_size(0)), text_of(k.sym_size(2)),
+         shape_of(*in.valid_keys));
   }
   if (in.causal && q.sym_size(2) > k.sym_size(2)) {
     fail("linear attention: a causal mask needs at least as many keys as queries, got {} and {}",
          c10::str(k.sym_size(2)), c10::str(q.sym_size(2)));
+  }
+}
+
+// Both sums or neither, of these heads.
+void check_state(const LinearState& state, const at::Tensor& k) {
+  if (!state.kv.defined() && !state.k.defined()) {
+    return;
+  }
+  const c10::SymInt b = k.sym_size(0), g = k.sym_size(1), e = k.sym_size(3);
+  const std::vector<c10::SymInt> of_products = {b, g, e, e}, of_keys = {b, g, e};
+  if (!state.kv.defined() || !state.k.defined() || state.kv.sym_sizes() != at::SymIntArrayRef(of_products) ||
+      state.k.sym_sizes() != at::SymIntArrayRef(of_keys)) {
+    fail("linear attention: the state must be {} and {}, got {} and {}", shape_of(of_products), shape_of(of_keys),
+         state.kv.defined() ? shape_of(state.kv) : "none", state.k.defined() ? shape_of(state.k) : "none");
   }
 }
 
@@ -87,6 +107,9 @@ LinearAttentionStepResults linear_attention_step(const LinearAttentionStep& c) {
 
 at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation implementation, LinearState* carried) {
   check(in);
+  if (carried != nullptr) {
+    check_state(*carried, in.k);
+  }
   const auto* fused = choose_backend<LinearSumsInputs, LinearSums>("linear_attention", implementation, in.q.device(),
                                                                    {in.q, in.k, in.v, in.causal, carried});
   const auto operand = [&](const at::Tensor& t) { return fused != nullptr ? t : wide(t); };

@@ -6,6 +6,7 @@
 #include "headroom/core/error.h"
 #include "ops/backend.h"
 #include "ops/operator.h"
+#include "ops/shapes.h"
 
 namespace headroom::ops {
 namespace {
@@ -99,10 +100,8 @@ at::Tensor orthogonal(const at::Tensor& matrices, const MuonOptions& o) {
 
 void muon_step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
                const std::vector<at::Tensor>& m, const MuonOptions& o) {
-  if (gradients.size() != parameters.size() || m.size() != parameters.size()) {
-    fail("muon: gradients and momentum must be one for each of {} parameters, got {}, {}", parameters.size(),
-         gradients.size(), m.size());
-  }
+  require_alike("muon", "gradients", gradients, parameters);
+  require_alike("muon", "m", m, parameters);
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor gradient = o.gradient_scale == 1.0 ? gradients[i] : gradients[i] * o.gradient_scale;
