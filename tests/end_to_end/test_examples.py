@@ -183,6 +183,8 @@ def test_bash_completes(complete):
     assert complete("train", "switchhead/wt103_47") and all(
         name.startswith("switchhead/wt103_47") for name in complete("train", "switchhead/wt103_47"))
     assert "demo/dense_h8" in complete("match", "demo/switchhead_h2", "--target", "demo/")
+    assert complete("train", "--set", "train.warm") == ["train.warmup_steps="]
+    assert complete("compare", "--tune", "model.attention.n_he") == ["model.attention.n_heads="]
     assert "headroom.bash" in complete("tokenizer", "encode", "headr")
 
 
@@ -190,7 +192,7 @@ def test_bash_completes(complete):
 def test_shells_can_read_their_scripts(headroom, tmp_path, shell, check):
     script = tmp_path / shell
     script.write_text(headroom("completion", shell).stdout)
-    for option in ["--resume" if shell != "fish" else "-l resume", "skip-bad-rows", "evaluate"]:
+    for option in ["--resume" if shell != "fish" else "-l resume", "skip-bad-rows", "evaluate", "train.batch_size"]:
         assert option in script.read_text()
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed: its script was only looked at")

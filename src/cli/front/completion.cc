@@ -42,6 +42,10 @@ bool takes_recipe(const OptionText& option) {
   return option.value == "CONFIG" || (option.positional && option.names[0] == "CONFIG");
 }
 
+bool takes_key(const OptionText& option) {
+  return option.value.starts_with("KEY=");
+}
+
 std::vector<std::string> all_names(const CommandText& command) {
   std::vector<std::string> names;
   for (const OptionText& option : command.options) {
@@ -53,7 +57,7 @@ std::vector<std::string> all_names(const CommandText& command) {
 }
 
 // bash: a case for what stands before the word, one for the command.
-std::string for_bash(const std::vector<CommandText>& commands) {
+std::string for_bash(const std::vector<CommandText>& commands, const std::vector<std::string>& keys) {
   std::string known, words, values;
   for (const CommandText& command : commands) {
     const std::string path = joined(command.path);
@@ -72,6 +76,7 @@ std::string for_bash(const std::vector<CommandText>& commands) {
             "    {})\n      {}\n      return ;;\n", in_single_quotes(path + " " + name),
             !option.choices.empty()
                 ? fmt::format("COMPREPLY=($(compgen -W {} -- \"$word\"))", in_single_quotes(joined(option.choices)))
+            : takes_key(option)    ? std::string("_headroom_keys")
             : takes_recipe(option) ? fmt::format("COMPREPLY=($(compgen -f -W \"$({})\" -- \"$word\"))", kRecipes)
                                    : "COMPREPLY=($(compgen -f -- \"$word\"))");
       }
@@ -79,6 +84,10 @@ std::string for_bash(const std::vector<CommandText>& commands) {
   }
   return fmt::format(
       R"script(# bash completion of headroom
+_headroom_keys() {{
+  compopt +o filenames -o nospace 2>/dev/null
+  COMPREPLY=($(compgen -S = -W {} -- "$word"))
+}}
 _headroom() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command='' i options inner recipes
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -101,7 +110,7 @@ _headroom() {{
 }}
 complete -o filenames -F _headroom headroom
 )script",
-      known, values, words, kRecipes);
+      in_single_quotes(joined(keys)), known, values, words, kRecipes);
 }
 
 // In a specification of zsh's _arguments, within single quotes.
@@ -124,7 +133,7 @@ std::string zsh_action(const OptionText& option) {
   if (!option.choices.empty()) {
     return "(" + joined(option.choices) + ")";
   }
-  return takes_recipe(option) ? "_headroom_config" : "_files";
+  return takes_key(option) ? "_headroom_keys" : takes_recipe(option) ? "_headroom_config" : "_files";
 }
 
 std::string zsh_arguments(const CommandText& command) {
@@ -156,7 +165,7 @@ std::string zsh_function(const std::vector<std::string>& path) {
   return path.empty() ? "_headroom" : "_headroom_" + joined(path, "_");
 }
 
-std::string for_zsh(const std::vector<CommandText>& commands) {
+std::string for_zsh(const std::vector<CommandText>& commands, const std::vector<std::string>& keys) {
   std::string text = fmt::format(R"script(#compdef headroom
 # zsh completion of headroom
 _headroom_config() {{
@@ -164,8 +173,11 @@ _headroom_config() {{
   recipes=(${{(f)"$({})"}})
   _alternative "recipes:recipe:compadd -a recipes" "files:file:_files"
 }}
+_headroom_keys() {{
+  compadd -S = -- {}
+}}
 )script",
-                                 kRecipes);
+                                 kRecipes, joined(keys));
   for (const CommandText& command : commands) {
     std::string body;
     if (command.inner.empty()) {
@@ -199,8 +211,9 @@ std::string fish_condition(const std::vector<std::string>& path, const std::vect
   return alone ? text + "; and not __fish_seen_subcommand_from " + joined(groups) : text;
 }
 
-std::string for_fish(const std::vector<CommandText>& commands) {
-  std::string text = "# fish completion of headroom\n";
+std::string for_fish(const std::vector<CommandText>& commands, const std::vector<std::string>& keys) {
+  std::string text =
+      fmt::format("# fish completion of headroom\nfunction __headroom_keys\n  printf '%s=\\n' {}\nend\n", joined(keys));
   std::vector<std::string> groups;
   for (const CommandText& command : commands) {
     if (!command.inner.empty() && !command.path.empty()) {
@@ -234,6 +247,8 @@ std::string for_fish(const std::vector<CommandText>& commands) {
       }
       if (!option.choices.empty()) {
         line += " -x -a " + in_single_quotes(joined(option.choices));
+      } else if (takes_key(option)) {
+        line += " -x -a '(__headroom_keys)'";
       } else if (takes_recipe(option)) {
         line += " -r -a " + in_single_quotes(fmt::format("({})", kRecipes));
       } else if (!option.value.empty()) {
@@ -247,15 +262,16 @@ std::string for_fish(const std::vector<CommandText>& commands) {
 
 }  // namespace
 
-std::string completion_script(const std::vector<CommandText>& commands, std::string_view shell) {
+std::string completion_script(const std::vector<CommandText>& commands, const std::vector<std::string>& keys,
+                              std::string_view shell) {
   if (shell == "bash") {
-    return for_bash(commands);
+    return for_bash(commands, keys);
   }
   if (shell == "zsh") {
-    return for_zsh(commands);
+    return for_zsh(commands, keys);
   }
   if (shell == "fish") {
-    return for_fish(commands);
+    return for_fish(commands, keys);
   }
   misuse("completion: must be for bash, zsh or fish, got {}", shell);
 }

@@ -9,8 +9,10 @@
 
 namespace headroom::cli {
 
-// A script for "bash", "zsh" or "fish". Recipes' names are asked for when they are completed.
-std::string completion_script(const std::vector<CommandText>& commands, std::string_view shell);
+// A script for "bash", "zsh" or "fish". `keys` are those of a config, for what takes "KEY=...". Recipes' names are
+// asked for when they are completed.
+std::string completion_script(const std::vector<CommandText>& commands, const std::vector<std::string>& keys,
+                              std::string_view shell);
 
 // headroom(1), for man.
 std::string manual_page(const std::vector<CommandText>& commands, std::string_view version);
