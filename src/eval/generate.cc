@@ -14,8 +14,7 @@
 namespace headroom::eval {
 namespace {
 
-void check(const models::LanguageModel& model, const data::Tokenizer& tokenizer, std::string_view prompt,
-           const GenerateOptions& o) {
+void check(const models::LanguageModel& model, const data::Tokenizer& tokenizer, const GenerateOptions& o) {
   if (o.tokens < 0) {
     misuse("generate: tokens must be at least 0, got {}", o.tokens);
   }
@@ -28,9 +27,6 @@ void check(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
   if (!(o.top_p > 0.0 && o.top_p <= 1.0)) {
     misuse("generate: top_p must be above 0 and at most 1, got {}", o.top_p);
   }
-  if (!data::is_utf8(prompt)) {
-    misuse("generate: the prompt must be valid UTF-8");
-  }
   if (tokenizer.vocabulary_size() != model.options().vocabulary_size) {
     misuse("generate: tokenizer {} has {} ids, but the model's vocabulary_size is {}", tokenizer.name(),
            tokenizer.vocabulary_size(), model.options().vocabulary_size);
@@ -38,6 +34,9 @@ void check(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
 }
 
 std::vector<std::int32_t> encode_prompt(const data::Tokenizer& tokenizer, std::string_view prompt) {
+  if (!data::is_utf8(prompt)) {
+    misuse("generate: the prompt must be valid UTF-8");
+  }
   std::vector<std::int32_t> ids = tokenizer.encode(prompt);
   if (ids.empty()) {
     ids = tokenizer.encode("\n");
@@ -60,9 +59,13 @@ std::span<const double> span_of(const at::Tensor& logits) {
 
 }  // namespace
 
+void check_prompt(const data::Tokenizer& tokenizer, std::string_view prompt) {
+  encode_prompt(tokenizer, prompt);
+}
+
 Generation generate(const models::LanguageModel& model, const data::Tokenizer& tokenizer, std::string_view prompt,
                     const GenerateOptions& options) {
-  check(model, tokenizer, prompt, options);
+  check(model, tokenizer, options);
   const at::NoGradGuard no_grad;
   nn::Context context = options.context;
   context.training = false;

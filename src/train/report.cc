@@ -100,7 +100,7 @@ double Report::train_loss() const {
       return line->at("loss").get<double>();
     }
   }
-  return 0.0;
+  return NAN;
 }
 
 double Report::first_loss() const {
@@ -109,7 +109,7 @@ double Report::first_loss() const {
       return line.at("loss").get<double>();
     }
   }
-  return 0.0;
+  return NAN;
 }
 
 std::vector<ValidationPoint> Report::validations() const {
@@ -122,6 +122,23 @@ std::vector<ValidationPoint> Report::validations() const {
     }
   }
   return points;
+}
+
+std::string remark_on(double first_loss, double last_loss, double guessing) {
+  constexpr double kChance = 1.01;  // of two means over a few batches
+  constexpr double kFar = 1.5;
+  if (last_loss > kChance * first_loss && last_loss > kFar * guessing) {
+    return fmt::format(
+        "the run diverged: its last training loss {:.4g} is above its first, {:.4g}, and far above {:.4g}, that of "
+        "guessing; try a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm",
+        last_loss, first_loss, guessing);
+  }
+  if (last_loss > kChance * guessing) {
+    return fmt::format(
+        "the run has learnt nothing yet: its last training loss {:.4g} is above {:.4g}, that of guessing", last_loss,
+        guessing);
+  }
+  return "";
 }
 
 Balance balance_of(const at::Tensor& counts) {

@@ -36,9 +36,9 @@ class Report {
   void log_validation(const TrainState& state, const tasks::Figures& figures, const nn::ExpertUsage& usage);
   void sync() { metrics_.sync(); }
 
-  // The last logged mean loss, 0 before any; all validations so far.
+  // The last logged mean loss, and the first; NaN before any. All validations so far.
   double train_loss() const;
-  double first_loss() const;  // of the first interval; 0 before any
+  double first_loss() const;
   std::vector<ValidationPoint> validations() const;
 
  private:
@@ -51,6 +51,10 @@ class Report {
   std::string note_;  // of the last step
   Progress progress_;
 };
+
+// What is to be said of a finished run whose mean losses these were, `guessing` that of a model that knows nothing;
+// empty: nothing. A loss that rose a little is no divergence: it must have left that of guessing far behind as well.
+std::string remark_on(double first_loss, double last_loss, double guessing);
 
 // How evenly tokens spread over the experts counted in `counts`.
 struct Balance {

@@ -6,6 +6,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
+#include "headroom/train/folder.h"
 
 namespace headroom::train {
 namespace {
@@ -19,6 +20,7 @@ constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens",
 
 std::optional<Past> open_run(const TrainRequest& request) {
   std::error_code error;
+  refuse_comparison(request.out);
   const bool holds_checkpoints = eval::has_checkpoints(request.out);
   if (!request.resume && (holds_checkpoints || fs::exists(request.out / "config.toml", error))) {
     misuse("{}: already holds a run: resume it (--resume) or choose another folder", request.out.string());

@@ -14,8 +14,8 @@ struct Past {
 };
 
 // The checkpoint to go on from, if any; clears away what a killed process left half-written. The caller holds the
-// folder's lock. Throws MisuseError when the folder holds a run although nobody asked to resume it, or only
-// unreadable checkpoints.
+// folder's lock. Throws MisuseError when the folder holds a run although nobody asked to resume it, only unreadable
+// checkpoints, or a comparison.
 std::optional<Past> open_run(const TrainRequest& request);
 
 // Throws MisuseError naming the first key that differs and without which the run would not be the same one: all of

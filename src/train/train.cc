@@ -9,7 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "headroom/config/special_tokens.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
@@ -20,6 +19,7 @@
 #include "headroom/eval/checkpoint.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/compute.h"
+#include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
 #include "headroom/train/step.h"
@@ -56,20 +56,6 @@ std::string corpus_of(const config::Config& config) {
   const bool its_own = config.made_for.empty() || !config.data.train.empty();
   return data::corpus_name(config.data, data::Part::train) +
          (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
-}
-
-// Refuses a run that the system would end for want of memory.
-void check_memory(const config::Config& config) {
-  const cost::StepMemory needed = cost::step_memory(config);
-  const std::int64_t there = memory_limit_bytes();
-  const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
-  if (there > 0 && needed.total > there && resolve(config.train.device).is_cpu()) {
-    misuse(
-        "train: a step needs at least {} of memory (parameters {}, gradients {}, optimizer {}, activations {}), but "
-        "there are {}: try a smaller model or train.batch_size, or a larger train.accumulate",
-        text(needed.total), text(needed.parameters), text(needed.gradients), text(needed.moments),
-        text(needed.activations), text(there));
-  }
 }
 
 void warn_of_seen_data(const config::DataOptions& data) {
@@ -275,17 +261,10 @@ class Run {
 
   // A model that has learnt nothing, or unlearnt it, is said to have.
   void remark() const {
-    constexpr double kChance = 1.01;  // of two means over a few batches
     const config::ModelOptions& o = config_.model;
     const double guessing = std::log(static_cast<double>(o.has_classes() ? o.n_classes : o.vocabulary_size));
-    const double loss = report_->train_loss(), first = report_->first_loss();
-    const std::string advice = "try a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm";
-    if (loss > kChance * first) {
-      log_warning("the run diverged: its last training loss {:.4g} is above its first, {:.4g}; {}", loss, first,
-                  advice);
-    } else if (loss > kChance * guessing) {
-      log_warning("the run has learnt nothing yet: its last training loss {:.4g} is above {:.4g}, that of guessing",
-                  loss, guessing);
+    if (const std::string said = remark_on(report_->first_loss(), report_->train_loss(), guessing); !said.empty()) {
+      log_warning("{}", said);
     }
   }
 
@@ -333,13 +312,9 @@ TrainResult train(const TrainRequest& request) {
   const FolderLock lock(request.out);
   std::optional<Past> past = open_run(request);
   config::Config config = settle(request.config, past);
-  check_memory(config);
+  check_machine(config);
   tasks::TaskData data = task.open(config, request.cache);
-  if (config.vocabulary_follows_tokenizer && data.tokenizer != nullptr) {
-    config.model.vocabulary_size = data.tokenizer->vocabulary_size() + config::special_tokens(config.model.kind);
-    config::check(config, "train");
-    check_memory(config);
-  }
+  config = with_vocabulary_of(std::move(config), data.tokenizer.get());
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
   }

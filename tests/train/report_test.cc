@@ -57,6 +57,15 @@ TEST(MetricsLog, NamesTheFileThatCannotBeWritten) {
   }
 }
 
+TEST(Remark, ALossThatRoseALittleIsNoDivergence) {
+  const double guessing = 5.5;
+  EXPECT_EQ(remark_on(3.0, 3.6, guessing), "");
+  EXPECT_EQ(remark_on(5.6, 5.2, guessing), "");
+  EXPECT_NE(remark_on(5.6, 6.0, guessing).find("learnt nothing yet"), std::string::npos);
+  EXPECT_NE(remark_on(40.0, 20.0, guessing).find("learnt nothing yet"), std::string::npos) << "it is getting better";
+  EXPECT_NE(remark_on(5.6, 8.3, guessing).find("diverged"), std::string::npos);
+}
+
 TEST(Events, ChecksumIsCastagnolis) {
   // The published check value of CRC-32C is 0xe3069283; TFRecord rotates it right by 15 and adds 0xa282ead8.
   EXPECT_EQ(masked_crc32c("123456789"), (0xe3069283U >> 15 | 0xe3069283U << 17) + 0xa282ead8U);

@@ -28,7 +28,11 @@ struct Generation {
   std::int64_t cache_numbers = 0;  // kept of the text while it was continued
 };
 
-// Throws MisuseError when the prompt is not UTF-8, an option is out of range or the tokenizer is not the model's. An
+// Throws MisuseError where no model can continue the prompt: it is not UTF-8, or holds what this tokenizer has no ids
+// for.
+void check_prompt(const data::Tokenizer& tokenizer, std::string_view prompt);
+
+// Throws MisuseError when check_prompt() does, an option is out of range or the tokenizer is not the model's. An
 // empty prompt starts from the tokenizer's encoding of a line end.
 Generation generate(const models::LanguageModel& model, const data::Tokenizer& tokenizer, std::string_view prompt,
                     const GenerateOptions& options);

@@ -1,6 +1,7 @@
 // The training loop: from a config to a run folder.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -37,7 +38,7 @@ struct ValidationPoint {
 
 struct TrainResult {
   std::int64_t steps = 0;
-  double train_loss = 0.0;         // mean over the last logged interval
+  double train_loss = NAN;         // mean over the last logged interval; NaN: none was logged yet
   double tokens_per_second = 0.0;  // of training alone
   double seconds = 0.0;
   std::int64_t peak_memory_bytes = 0;

@@ -1,0 +1,16 @@
+// Whether this machine can carry out a run, as far as that can be told before it begins.
+#pragma once
+
+#include "headroom/config/config.h"
+#include "headroom/data/tokenizer.h"
+
+namespace headroom::train {
+
+// Throws MisuseError where train.device is not there, or where the system would end the run for want of memory.
+void check_machine(const config::Config& config);
+
+// Of a config that leaves its vocabulary to the tokenizer, the one that a run with this tokenizer has, checked again on
+// this machine; any other as it is. `tokenizer`: null where the task reads no text.
+config::Config with_vocabulary_of(config::Config config, const data::Tokenizer* tokenizer);
+
+}  // namespace headroom::train
