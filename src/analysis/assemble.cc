@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "fairness.h"
 #include "headroom/analysis/demo.h"
@@ -14,13 +13,13 @@
 namespace headroom::analysis {
 namespace {
 
-// Not a number, as of a run that diverged, comes last.
+// A run without a figure, as one that diverged, comes last.
 void put_best_first(std::vector<ComparedRun>& runs, const tasks::Task& task) {
   const bool higher = tasks::headline(task.figures()).better == tasks::Better::higher;
   std::stable_sort(runs.begin(), runs.end(), [&](const ComparedRun& a, const ComparedRun& b) {
     const double mine = a.headline(), other = b.headline();
-    return std::isnan(mine) || std::isnan(other) ? !std::isnan(mine) && std::isnan(other)
-                                                 : (higher ? mine > other : mine < other);
+    return a.has_figure() && b.has_figure() ? (higher ? mine > other : mine < other)
+                                            : a.has_figure() && !b.has_figure();
   });
 }
 
@@ -29,8 +28,10 @@ std::string conclusion_of(const CompareResult& result) {
     return conclude_sweep(result.runs);
   }
   constexpr std::size_t kDemoRuns = 3;
-  return result.kind == Kind::demo && result.runs.size() == kDemoRuns ? conclude_demo(result.runs)
-                                                                      : conclude(result.runs);
+  const bool whole =
+      std::all_of(result.runs.begin(), result.runs.end(), [](const ComparedRun& run) { return run.has_figure(); });
+  return result.kind == Kind::demo && result.runs.size() == kDemoRuns && whole ? conclude_demo(result.runs)
+                                                                               : conclude(result.runs);
 }
 
 // Empty when every model has all its seeds.

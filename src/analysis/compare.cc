@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "assemble.h"
@@ -12,6 +11,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/tasks/task.h"
+#include "headroom/train/folder.h"
 #include "markup.h"
 #include "record.h"
 #include "samples.h"
@@ -41,36 +41,21 @@ void add_samples(Record& record, const CompareRequest& request, Runs& runs, cons
   }
 }
 
-// Reads the data of every run, so that what is wrong with it is said before the first one is trained.
-void open_data(const Plan& plan, const tasks::Task& task, const fs::path& cache) {
-  std::set<std::string> opened;
-  for (const PlannedModel& model : plan.models) {
-    for (const PlannedRun& choice : model.choices) {
-      std::string keys;
-      for (const auto& [key, value] : config::flatten(choice.config)) {
-        if (key.starts_with("data.") || key.starts_with("tokenizer.")) {
-          keys += fmt::format("{} = {}\n", key, value);
-        }
-      }
-      if (opened.insert(keys).second) {
-        task.open(choice.config, cache);
-      }
-    }
-  }
-}
-
 // Trains what `record` plans in `out`, then calls `finish`, which may add to the record, and writes the page.
 template <class Finish>
-CompareResult conduct(Record record, const fs::path& out, const fs::path& cache, const Finish& finish) {
+CompareResult conduct(Record record, const std::vector<std::string>& prompts, const fs::path& out,
+                      const fs::path& cache, const Finish& finish) {
   check_choices(record.plan);
+  train::refuse_run(out);
   const FolderLock lock(out);
   const config::Config& first = record.plan.models.front().choices.front().config;
-  const tasks::Task& task = tasks::task_for(first, "compare");
-  if (!check_folders(record.plan)) {  // outside the runs, so that it costs none of them time or memory
-    open_data(record.plan, task, cache);
+  const tasks::Task& task = tasks::task_for(first, record.plan.command);
+  check_folders(record.plan);
+  Runs runs(task, cache);
+  if (!is_carried_out(record.plan, runs, task)) {  // outside the runs, so that it costs none of them time or memory
+    check_runs(record.plan, prompts, task, cache);
   }
   write_record(record, out);
-  Runs runs(task, cache);
   const bool interrupted = !carry_out(record.plan, runs, task);
   if (!interrupted) {
     finish(record, runs, task);
@@ -92,7 +77,7 @@ CompareResult compare(const CompareRequest& request) {
   check_fairness(request.configs);
   Record record{.kind = request.kind, .title = request.title, .about = request.about, .command = request.command};
   record.plan = plan_comparison(request);
-  return conduct(std::move(record), request.out, request.cache,
+  return conduct(std::move(record), request.prompts, request.out, request.cache,
                  [&](Record& done, Runs& runs, const tasks::Task& task) { add_samples(done, request, runs, task); });
 }
 
@@ -100,7 +85,7 @@ CompareResult sweep(const SweepRequest& request) {
   Record record{
       .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
   record.plan = plan_sweep(request);
-  return conduct(std::move(record), request.out, request.cache, [](Record&, Runs&, const tasks::Task&) {});
+  return conduct(std::move(record), {}, request.out, request.cache, [](Record&, Runs&, const tasks::Task&) {});
 }
 
 CompareResult report(const fs::path& folder) {

@@ -1,5 +1,6 @@
 // A model's figures, over its seeds.
 #include <algorithm>
+#include <cmath>
 
 #include "headroom/analysis/compare.h"
 #include "statistics.h"
@@ -20,6 +21,10 @@ std::vector<double> ComparedRun::over_seeds(const std::string& figure) const {
 
 double ComparedRun::headline() const {
   return mean(over_seeds(tasks::headline(task().figures()).name));
+}
+
+bool ComparedRun::has_figure() const {
+  return std::isfinite(headline());
 }
 
 double ComparedRun::mean_of(double train::TrainResult::*measured) const {

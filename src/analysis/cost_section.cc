@@ -46,7 +46,10 @@ std::string bars(const std::vector<ComparedRun>& runs) {
     BarChart chart{.title = quantity.title, .bars = {}};
     for (std::size_t r = 0; r < runs.size(); ++r) {
       const double value = quantity.value(runs[r]);
-      chart.bars.push_back({.name = label_of(runs[r]), .value = value, .text = quantity.text(value), .style = r});
+      chart.bars.push_back({.name = label_of(runs[r]),
+                            .value = value,
+                            .text = value > 0.0 ? quantity.text(value) : "\u2013",
+                            .style = r});
     }
     html += figure(quantity.title, quantity.remark, bar_chart(chart));
   }

@@ -118,17 +118,19 @@ std::string first_difference(const config::Config& there, const config::Config& 
   return "";
 }
 
-void refuse_unlike(const std::vector<NamedConfig>& configs) {
-  const tasks::Task& task = tasks::task_for(configs.front().config, "compare: " + configs.front().name);
+void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view command) {
+  const auto task_of = [&](const NamedConfig& named) {
+    return &tasks::task_for(named.config, fmt::format("{}: {}", command, named.name));
+  };
   for (const NamedConfig& named : configs) {
-    if (&tasks::task_for(named.config, "compare: " + named.name) != &task) {
-      misuse("compare: {} and {} are trained for different tasks: their results cannot be compared",
+    if (task_of(named) != task_of(configs.front())) {
+      misuse("{}: {} and {} are trained for different tasks: their results cannot be compared", command,
              configs.front().name, named.name);
     }
   }
   for (const Difference& difference : differences(configs)) {
     if (decides_tokens(difference.key)) {
-      misuse("compare: {} differs: {}: figures over different data cannot be compared", difference.key,
+      misuse("{}: {} differs: {}: figures over different data cannot be compared", command, difference.key,
              who_has_what(difference.values));
     }
   }
@@ -137,7 +139,7 @@ void refuse_unlike(const std::vector<NamedConfig>& configs) {
 std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
                                         const std::set<std::string>& expected) {
   check_names(configs);
-  refuse_unlike(configs);
+  refuse_unlike(configs, "compare");
   return treated_unlike(configs, expected);
 }
 

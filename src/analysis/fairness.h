@@ -3,6 +3,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headroom/analysis/compare.h"
@@ -16,8 +17,9 @@ namespace headroom::analysis {
 // to write agree with anything.
 std::string first_difference(const config::Config& there, const config::Config& here);
 
-// Throws MisuseError for configs whose figures cannot be compared: of different tasks, data or tokens.
-void refuse_unlike(const std::vector<NamedConfig>& configs);
+// Throws MisuseError for configs whose figures cannot be compared: of different tasks, data or tokens; the message
+// begins with the command.
+void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view command);
 
 // Other differences of data, budget and training as sentences, apart from those of the keys in `expected`.
 std::vector<std::string> treated_unlike(const std::vector<NamedConfig>& configs, const std::set<std::string>& expected);

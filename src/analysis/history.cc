@@ -3,6 +3,8 @@
 #include <fstream>
 #include <string>
 
+#include "headroom/core/error.h"
+
 namespace headroom::analysis {
 namespace {
 
@@ -25,7 +27,8 @@ ExpertUse expert_use(const Json& line) {
 }
 
 bool is_of_step(const Json& line) {
-  return line.is_object() && line.contains("step") && line.at("step").is_number_integer();
+  return line.is_object() && line.contains("step") && line.at("step").is_number_integer() &&
+         line.at("step").get<std::int64_t>() >= 0;
 }
 
 // Calls `read` with each line that tells something of a step.
@@ -33,9 +36,12 @@ template <class Read>
 void read_lines(const std::filesystem::path& path, const Read& read) {
   std::ifstream file(path, std::ios::binary);
   for (std::string line; std::getline(file, line);) {
-    const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_discarded() && is_of_step(json)) {
-      read(json);
+    try {
+      const Json json = parse_json(line, path.string());
+      if (is_of_step(json)) {
+        read(json);
+      }
+    } catch (const MisuseError&) {  // torn
     }
   }
 }

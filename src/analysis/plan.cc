@@ -10,7 +10,6 @@
 namespace headroom::analysis {
 namespace {
 
-constexpr std::int64_t kMostSeeds = 10000;
 constexpr std::size_t kLongestName = 120;  // bytes of a folder's name
 
 // Where a value ends: at the next comma outside brackets and quotes.
@@ -195,7 +194,8 @@ Plan plan_sweep(const SweepRequest& request) {
   Plan plan{.models = {},
             .variations = canonical(request.vary, request.config.config, "sweep: --vary"),
             .seeds = checked_seeds(request.seeds, "sweep"),
-            .may_diverge = true};
+            .may_diverge = true,
+            .command = "sweep"};
   for (const Values& values : combinations(plan.variations)) {
     plan.models.push_back({describe(values), {with_values(request.config, request.out, values, "--vary")}});
   }

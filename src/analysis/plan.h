@@ -18,6 +18,8 @@
 
 namespace headroom::analysis {
 
+inline constexpr std::int64_t kMostSeeds = 10000;
+
 // One training, planned.
 struct PlannedRun {
   Values values;          // of tuned keys
@@ -34,7 +36,8 @@ struct Plan {
   std::vector<PlannedModel> models;
   std::vector<Variation> variations;  // keys that are tuned or varied, with their values as configs spell them
   std::int64_t seeds = 1;
-  bool may_diverge = false;  // any run may, not only those that try tuned values
+  bool may_diverge = false;         // any run may, not only those that try tuned values
+  const char* command = "compare";  // what messages begin with
 };
 
 // Throw MisuseError for keys and values that no config can have, and for seeds out of range.

@@ -1,6 +1,8 @@
 #include "record.h"
 
+#include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "headroom/core/error.h"
@@ -41,7 +43,25 @@ Json written(const Plan& plan, const fs::path& out) {
   return models;
 }
 
-PlannedModel read_model(const Json& json, const fs::path& out) {
+// The values of a choice: of every key that was varied, one that was named.
+Values read_values(const Json& json, const std::vector<Variation>& variations) {
+  Values values = json.get<Values>();
+  const bool fits = std::equal(
+      values.begin(), values.end(), variations.begin(), variations.end(), [](const auto& value, const Variation& of) {
+        return value.first == of.key && std::find(of.values.begin(), of.values.end(), value.second) != of.values.end();
+      });
+  return fits ? values : throw NotARecord();
+}
+
+// The run's config, whose precision and threads may be what the machine of a run filled in.
+config::Config read_config(const fs::path& folder) {
+  config::Config config = folder_config(folder);
+  config.train.precision = config::Precision::automatic;
+  config.train.threads = 0;
+  return config;
+}
+
+PlannedModel read_model(const Json& json, const fs::path& out, const std::vector<Variation>& variations) {
   PlannedModel model{json.at("name").get<std::string>(), {}};
   for (const Json& choice : json.at("choices")) {
     const fs::path folder = fs::path(choice.at("folder").get<std::string>()).lexically_normal();
@@ -49,10 +69,28 @@ PlannedModel read_model(const Json& json, const fs::path& out) {
       throw NotARecord();
     }
     if (fs::exists(out / folder / "config.toml")) {
-      model.choices.push_back({choice.at("values").get<Values>(), folder_config(out / folder), out / folder});
+      model.choices.push_back({read_values(choice.at("values"), variations), read_config(out / folder), out / folder});
     }
   }
   return model;
+}
+
+// Names are unique, and the runs those of one task, which a page's columns are of.
+void check_alike(const Plan& plan) {
+  std::set<std::string> names;
+  const tasks::Task* task = nullptr;
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      const tasks::Task* const its = &tasks::task_for(choice.config, "report: " + model.name);
+      if (task != nullptr && task != its) {
+        throw NotARecord();
+      }
+      task = its;
+    }
+    if (!names.insert(model.name).second) {
+      throw NotARecord();
+    }
+  }
 }
 
 Record read(const Json& json, const fs::path& out) {
@@ -64,18 +102,22 @@ Record read(const Json& json, const fs::path& out) {
   record.title = json.at("title").get<std::string>();
   record.about = json.at("about").get<std::string>();
   record.command = json.at("command").get<std::string>();
-  record.plan.seeds = json.at("seeds").get<std::int64_t>();
+  record.plan.seeds = json.at("seeds").is_number_integer() ? json.at("seeds").get<std::int64_t>() : 0;
+  if (record.plan.seeds < 1 || record.plan.seeds > kMostSeeds) {
+    throw NotARecord();
+  }
   for (const auto& [key, values] : json.at("variations").items()) {
     record.plan.variations.push_back({key, values.get<std::vector<std::string>>()});
   }
   for (const Json& model : json.at("models")) {
-    record.plan.models.push_back(read_model(model, out));
+    record.plan.models.push_back(read_model(model, out, record.plan.variations));
   }
   record.prompts = json.at("prompts").get<std::vector<std::string>>();
   record.sampling = json.at("sampling").get<std::string>();
   for (const auto& [name, samples] : json.at("samples").items()) {
     record.samples[name] = samples.get<std::vector<std::string>>();
   }
+  check_alike(record.plan);
   return record;
 }
 

@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "headroom/train/folder.h"
 #include "plan.h"
 
 namespace headroom::analysis {
 
-inline constexpr const char* kRecordFile = "comparison.json";
+inline constexpr const char* kRecordFile = train::kComparisonFile;
 
 struct Record {
   Kind kind = Kind::comparison;

@@ -16,16 +16,19 @@
 namespace headroom::analysis {
 namespace {
 
-// The best figure of a column, when the runs differ in it.
-bool is_best(const CompareResult& result, std::size_t column, Better better, double value) {
-  if (better == Better::neither || result.runs.size() < 2) {
+// The best figure of a column, when the runs differ in it; what did not come to a figure is best in nothing.
+bool is_best(const CompareResult& result, const ComparedRun& of, std::size_t column, Better better) {
+  const double value = row_of(of, result)[column].value;
+  if (better == Better::neither || !of.has_figure() || !std::isfinite(value)) {
     return false;
   }
   double low = value, high = value;
   for (const ComparedRun& run : result.runs) {
     const double other = row_of(run, result)[column].value;
-    low = std::min(low, other);
-    high = std::max(high, other);
+    if (run.has_figure() && std::isfinite(other)) {
+      low = std::min(low, other);
+      high = std::max(high, other);
+    }
   }
   return low < high && value == (better == Better::lower ? low : high);
 }
@@ -44,9 +47,9 @@ std::string table(const CompareResult& result) {
     html += fmt::format("<tr><td class='name'>{}{}</td>", line_sample(r), escape(cells[0].text));
     for (std::size_t i = 1; i < cells.size(); ++i) {
       html += fmt::format("<td{}>{}</td>",
-                          is_best(result, i, all[i].better, cells[i].value) ? " class='best'"
-                          : all[i].words                                    ? " class='text'"
-                                                                            : "",
+                          is_best(result, runs[r], i, all[i].better) ? " class='best'"
+                          : all[i].words                             ? " class='text'"
+                                                                     : "",
                           escape(cells[i].text));
     }
     html += "</tr>\n";
@@ -99,6 +102,9 @@ std::string tuning(const std::vector<ComparedRun>& runs) {
 }  // namespace
 
 std::string headline_text(const ComparedRun& run) {
+  if (!run.has_figure()) {
+    return "\u2013";
+  }
   const std::vector<double> values = run.over_seeds(tasks::headline(run.task().figures()).name);
   return with_deviation(mean(values), sample_deviation(values));
 }

@@ -31,26 +31,38 @@ std::string describe_machine(const config::TrainOptions& options) {
 
 config::Config folder_config(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.toml";
-  return config::parse_config(read_text_file(file), file.string());
+  config::Config config = config::parse_config(read_text_file(file), file.string());
+  config::check(config, file.string());
+  return config;
 }
 
-bool is_finished(const std::filesystem::path& folder) {
-  return std::filesystem::exists(folder / kResultFile);
-}
+namespace {
 
-void check_folder(const PlannedRun& run) {
+// In what the folder's run is another than the planned one; empty: in nothing, or there is none.
+std::string difference_from(const PlannedRun& run) {
   if (!std::filesystem::exists(run.folder / "config.toml")) {
-    return;
+    return "";
   }
   const config::Config there = folder_config(run.folder);
   config::Config here = run.config;
   if (here.vocabulary_follows_tokenizer) {
     here.model.vocabulary_size = there.model.vocabulary_size;
   }
-  const std::string difference = first_difference(there, here);
+  return first_difference(there, here);
+}
+
+}  // namespace
+
+bool is_carried_out(const PlannedRun& run) {
+  return std::filesystem::exists(run.folder / kResultFile) && std::filesystem::exists(run.folder / "config.toml") &&
+         difference_from(run).empty();
+}
+
+void check_folder(const PlannedRun& run) {
+  const std::string difference = difference_from(run);
   if (!difference.empty()) {
-    misuse("compare: {} holds a run of another configuration ({}): choose another folder or remove it",
-           run.folder.string(), difference);
+    misuse("{}: holds a run of another configuration ({}): choose another folder or remove it", run.folder.string(),
+           difference);
   }
 }
 
@@ -64,7 +76,7 @@ const TrainedRun& Runs::train(const PlannedRun& run, const std::string& title) {
 
 const TrainedRun* Runs::find(const PlannedRun& run) {
   auto found = known_.find(run.folder);
-  if (found == known_.end() && is_finished(run.folder)) {
+  if (found == known_.end() && is_carried_out(run)) {
     TrainedRun there = read_result(run.folder / kResultFile, task_);
     there.seed = run.config.train.seed;
     there.history = read_history(run.folder, task_);

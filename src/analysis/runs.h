@@ -13,7 +13,8 @@ namespace headroom::analysis {
 // The config that a run folder was trained with.
 config::Config folder_config(const std::filesystem::path& folder);
 
-bool is_finished(const std::filesystem::path& folder);
+// Whether the planned run's folder holds it, with the same settings and trained to its end.
+bool is_carried_out(const PlannedRun& run);
 
 // Throws MisuseError when the planned run's folder holds a run of another configuration.
 void check_folder(const PlannedRun& run);

@@ -43,7 +43,7 @@ std::string edge_remark(const std::string& who, const std::string& key, const st
 
 void add_edge_remarks(const CompareResult& result, std::vector<std::string>& sentences) {
   for (const ComparedRun& run : result.runs) {
-    for (std::size_t key = 0; key < run.values.size() && key < result.variations.size(); ++key) {
+    for (std::size_t key = 0; run.has_figure() && key < run.values.size() && key < result.variations.size(); ++key) {
       const auto& [name, best] = run.values[key];
       const std::string who = result.kind == Kind::sweep ? "The" : run.name + ": its";
       if (std::string remark = edge_remark(who, name, best, result.variations[key].values); !remark.empty()) {
@@ -97,7 +97,8 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Ta
     line.values = chosen.values;
     for (std::size_t i = 0; model.choices.size() > 1 && i < model.choices.size(); ++i) {
       if (const TrainedRun* tried = runs.find(model.choices[i]); tried != nullptr) {
-        line.tried.push_back({model.choices[i].values, headline_of(tried, task), i == best});
+        const double figure = headline_of(tried, task);
+        line.tried.push_back({model.choices[i].values, figure, i == best && std::isfinite(figure)});
       }
     }
     add_costs(line);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "headroom/analysis/compare.h"
 #include "headroom/config/attention_part.h"
@@ -15,6 +16,8 @@
 
 namespace headroom::analysis {
 namespace {
+
+constexpr const char* kUnknown = "\u2013";
 
 double against(double mine, double first) {
   return first > 0.0 ? mine / first : 0.0;
@@ -97,9 +100,9 @@ std::vector<Cell> row_of(const ComparedRun& run, const CompareResult& result) {
     const std::vector<double> values = run.over_seeds(kind.name);
     const double value = mean(values);
     const bool headline = kind.shown == tasks::Shown::headline;
-    cells.push_back({std::isnan(value) ? (diverged(run) ? "diverged" : "-")
-                     : headline        ? with_deviation(value, sample_deviation(values))
-                                       : fmt::format("{:.3f}", value),
+    cells.push_back({!std::isfinite(value) ? (diverged(run) ? "diverged" : kUnknown)
+                     : headline            ? with_deviation(value, sample_deviation(values))
+                                           : fmt::format("{:.3f}", value),
                      value});
     if (headline && has_intervals(runs)) {
       const std::optional<Interval> difference = headline_difference(run, first);
@@ -109,7 +112,8 @@ std::vector<Cell> row_of(const ComparedRun& run, const CompareResult& result) {
   const double speed = run.mean_of(&train::TrainResult::tokens_per_second);
   const double seconds = run.mean_of(&train::TrainResult::seconds);
   const auto measured = [&](double value, const std::string& text) {
-    cells.push_back({value > 0.0 ? text : "-", value});
+    const bool known = value > 0.0;  // else it was not measured
+    cells.push_back({known ? text : kUnknown, known ? value : std::numeric_limits<double>::quiet_NaN()});
   };
   measured(speed, short_number(speed));
   measured(peak, format_bytes(peak));

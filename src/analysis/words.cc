@@ -29,7 +29,7 @@ std::string the_rest(const std::vector<ComparedRun>& runs, const std::array<cons
   std::vector<std::string> texts;
   std::vector<double> values;
   for (const ComparedRun& run : runs) {
-    if (&run != named[0] && &run != named[1]) {
+    if (&run != named[0] && &run != named[1] && run.has_figure()) {
       texts.push_back(fmt::format("{} with {}", run.name, plain_number(run.headline())));
       values.push_back(run.headline());
     }
@@ -112,7 +112,7 @@ std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
 }
 
 std::string conclude_sweep(const std::vector<ComparedRun>& runs) {
-  if (runs.empty() || !std::isfinite(runs.front().headline())) {
+  if (runs.empty() || !runs.front().has_figure()) {
     return "None of the runs came to a finite figure.";
   }
   const ComparedRun& best = runs.front();
@@ -121,40 +121,77 @@ std::string conclude_sweep(const std::vector<ComparedRun>& runs) {
   std::string text =
       fmt::format("{} has the best{} validation {} of {} combinations, {}", best.name, values.size() < 2 ? "" : " mean",
                   kind.words, runs.size(), with_deviation(mean(values), sample_deviation(values)));
-  if (runs.size() > 1) {
+  if (runs.size() > 1 && runs[1].has_figure()) {
     text += fmt::format("; {} follows, {}", runs[1].name, headline_against(runs[1], best));
   }
   return text + "." + caution(runs, "combination");
 }
 
+namespace {
+
+std::string conclude_single(const ComparedRun& run) {
+  const tasks::FigureKind& kind = tasks::headline(run.task().figures());
+  const std::vector<double> values = run.over_seeds(kind.name);
+  const std::string steps = counted(static_cast<std::size_t>(run.result().steps), "step");
+  if (run.result().validation.empty()) {
+    return run.trained.front().diverged.empty()
+               ? fmt::format("{} has not been validated yet, after {}.", run.name, steps)
+               : fmt::format("{} diverged.", run.name);
+  }
+  const std::string seeds = values.size() < 2 ? "" : fmt::format(" (mean and deviation of {} seeds)", values.size());
+  return fmt::format("{} has a validation {} of {}{} after {}.", run.name, kind.words,
+                     with_deviation(mean(values), sample_deviation(values)), seeds, steps);
+}
+
+// "a and b have no figure: they diverged or were not validated"; empty where all have one.
+std::string without_figure(const std::vector<ComparedRun>& runs) {
+  std::vector<std::string> names;
+  for (const ComparedRun& run : runs) {
+    if (!run.has_figure()) {
+      names.push_back(run.name);
+    }
+  }
+  return names.empty() ? ""
+                       : fmt::format(" {} no finite figure to compare.",
+                                     enumerated(names) + (names.size() == 1 ? " has" : " have"));
+}
+
+}  // namespace
+
 std::string conclude(const std::vector<ComparedRun>& runs) {
   if (runs.empty()) {
     return "Nothing was compared.";
   }
+  if (runs.size() == 1) {
+    return conclude_single(runs.front());
+  }
   const ComparedRun& first = runs.front();
   const tasks::FigureKind& kind = tasks::headline(first.task().figures());
   const auto better = [&](const ComparedRun& a, const ComparedRun& b) {
+    if (!a.has_figure() || !b.has_figure()) {
+      return a.has_figure() && !b.has_figure();
+    }
     return kind.better == tasks::Better::higher ? a.headline() > b.headline() : a.headline() < b.headline();
   };
   const ComparedRun& best = *std::min_element(runs.begin(), runs.end(), better);
-  const std::vector<double> values = best.over_seeds(kind.name);
-  if (runs.size() == 1) {
-    const std::string seeds = values.size() < 2 ? "" : fmt::format(" (mean and deviation of {} seeds)", values.size());
-    return fmt::format("{} has a validation {} of {}{} after {}.", best.name, kind.words,
-                       with_deviation(mean(values), sample_deviation(values)), seeds,
-                       counted(static_cast<std::size_t>(best.result().steps), "step"));
+  if (!best.has_figure()) {
+    return "None of the models came to a finite figure.";
   }
+  const std::vector<double> values = best.over_seeds(kind.name);
   // The pair that the sentence weighs: the best against the first or, where that is the same run, the next best.
   const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
   std::string text = fmt::format("{} has the best{} validation {}, {}", best.name, values.size() < 2 ? "" : " mean",
                                  kind.words, with_deviation(mean(values), sample_deviation(values)));
+  if (&best == &first && !other.has_figure()) {
+    return text + "." + without_figure(runs) + caution(runs);
+  }
   if (&best == &first) {
     text += fmt::format("; {} follows with {}, {}, at {}", other.name, plain_number(other.headline()),
                         headline_against(other, first), costs_against(other, first));
-  } else {
+  } else if (first.has_figure()) {
     text += fmt::format(", {}, at {}", headline_against(best, first), costs_against(best, first));
   }
-  return text + the_rest(runs, {&first, &other}) + "." + caution(runs);
+  return text + the_rest(runs, {&first, &other}) + "." + without_figure(runs) + caution(runs);
 }
 
 }  // namespace headroom::analysis

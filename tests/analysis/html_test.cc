@@ -139,6 +139,19 @@ TEST(Report, MarksTheBestOfAColumn) {
   EXPECT_EQ(html.find("<td class='best'>500</td>"), std::string::npos) << "equal attention memory is nobody's best";
 }
 
+TEST(Report, MarksNothingOfARunThatDiverged) {
+  CompareResult result = example();
+  TrainedRun& wild = result.runs[1].trained[0];
+  wild.diverged = "the loss is nan";
+  wild.result = {};
+  const std::string html = render_report(result);
+  const std::size_t row = html.find("b</td>");
+  const std::string cells = html.substr(row, html.find("</tr>", row) - row);
+  EXPECT_NE(cells.find("diverged"), std::string::npos) << cells;
+  EXPECT_NE(cells.find("<td>\u2013</td>"), std::string::npos) << cells;
+  EXPECT_EQ(cells.find("class='best'"), std::string::npos) << cells;
+}
+
 TEST(Report, CannotBeBrokenByTextFromOutside) {
   CompareResult result = example();
   const std::string evil = "</pre><script>alert('x')</script>\"'\xff\x01";

@@ -42,6 +42,24 @@ TEST(Table, OfSeveralSeedsShowsDeviationsAndDifferences) {
             std::string::npos);
 }
 
+TEST(Table, ShowsWhatIsNotKnownAsADash) {
+  ComparedRun run = example_run("a", 7.0);
+  train::TrainResult& result = run.trained[0].result;
+  result.validation.clear();
+  result.peak_memory_bytes = 0;
+  result.tokens_per_second = 0.0;
+  result.parameters_sha256.clear();
+  const std::string table = render_table(example_result({run}));
+  EXPECT_NE(table.find("\u2013  "), std::string::npos) << table;
+  EXPECT_EQ(table.find("0 B"), std::string::npos) << table;
+  const Json json = to_json(example_result({run})).at("runs").at(0);
+  for (const char* key : {"validation_loss", "tokens_per_second", "peak_memory_bytes", "parameters_sha256"}) {
+    EXPECT_TRUE(json.at(key).is_null()) << key << " in " << json.at(key);
+  }
+  EXPECT_EQ(json.at("steps"), 100);
+  EXPECT_TRUE(to_json(train::TrainResult(), run.task()).at("train_loss").is_null());
+}
+
 TEST(Table, CountsCharactersWhenItAligns) {
   std::istringstream table(render_table(example_result({example_run("größe", 7.0), example_run("abcde", 7.0)})));
   std::string line, first, second;

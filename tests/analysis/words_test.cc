@@ -54,6 +54,35 @@ TEST(Conclusion, ComparesWithZero) {
   EXPECT_EQ(headline_against(some, none), "not comparable with none (not finite)");
 }
 
+ComparedRun diverged(const std::string& name) {
+  ComparedRun run = example_run(name, 7.0, 10);
+  run.trained[0].diverged = "the loss is nan";
+  run.trained[0].result = {};
+  return run;
+}
+
+TEST(Conclusion, NeverNamesWhatDivergedTheBest) {
+  const ComparedRun a = example_run("a", 7.0), b = example_run("b", 8.0);
+  EXPECT_TRUE(conclude({diverged("wild"), a, b}).starts_with("a has the best validation perplexity, 7.00; the rest: "))
+      << conclude({diverged("wild"), a, b});
+  const std::string text = conclude({a, diverged("wild")});
+  EXPECT_EQ(text,
+            "a has the best validation perplexity, 7.00. wild has no finite figure to compare. Each model was trained "
+            "once: a difference of a few percent may be chance.");
+  EXPECT_TRUE(says(conclude({a, diverged("wild"), b}), "b follows with 8.00")) << conclude({a, diverged("wild"), b});
+  EXPECT_EQ(conclude({diverged("wild"), diverged("mad")}), "None of the models came to a finite figure.");
+  EXPECT_FALSE(says(conclude_sweep({a, diverged("wild")}), "follows"));
+  ComparedRun beyond = example_run("beyond", 7.0);
+  beyond.trained[0].result.validation.back().figures["perplexity"] = -INFINITY;
+  EXPECT_TRUE(conclude({beyond, a}).starts_with("a has the best")) << conclude({beyond, a});
+}
+
+TEST(Conclusion, SaysWhatHasNotBeenValidated) {
+  ComparedRun run = example_run("a", 7.0);
+  run.trained[0].result.validation.clear();
+  EXPECT_EQ(conclude({run}), "a has not been validated yet, after 100 steps.");
+}
+
 TEST(Conclusion, ClaimsADifferenceOfSeveralSeedsWhereItsIntervalExcludesZero) {
   const ComparedRun dense = example_seeds("dense", {7.5, 7.7, 7.6}), moa = example_seeds("moa", {7.0, 7.3, 7.1}, 376);
   const std::string text = conclude({dense, moa});

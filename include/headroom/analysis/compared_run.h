@@ -84,7 +84,8 @@ struct ComparedRun {
   const train::TrainResult& result() const { return trained.front().result; }  // the first seed's
   // A figure of the last validation, a value a seed, NaN where there is none.
   std::vector<double> over_seeds(const std::string& figure) const;
-  double headline() const;                                     // the mean over the seeds of the task's headline figure
+  double headline() const;  // the mean over the seeds of the task's headline figure
+  bool has_figure() const;  // headline() is a finite number: all seeds were validated and none diverged
   double mean_of(double train::TrainResult::*measured) const;  // over the seeds
   double peak_memory_bytes() const;                            // the highest of the seeds
 };
