@@ -116,8 +116,9 @@ std::vector<ValidationPoint> Report::validations() const {
   std::vector<ValidationPoint> points;
   for (const Json& line : metrics_.history()) {
     if (line.contains(kinds_.front().metric)) {
+      const bool timed = line.contains("seconds") && line.at("seconds").is_number();
       points.push_back({.step = line.at("step").get<std::int64_t>(),
-                        .seconds = line.value("seconds", 0.0),
+                        .seconds = timed ? line.at("seconds").get<double>() : 0.0,
                         .figures = tasks::read_metrics(line, kinds_)});
     }
   }

@@ -17,6 +17,7 @@
 #include "headroom/cost/memory.h"
 #include "headroom/data/text.h"
 #include "headroom/eval/checkpoint.h"
+#include "headroom/eval/generate.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/compute.h"
 #include "headroom/train/machine.h"
@@ -317,6 +318,9 @@ TrainResult train(const TrainRequest& request) {
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
+  }
+  if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
+    eval::check_prompt(*data.tokenizer, config.train.sample_prompt);
   }
   set_threads(config.train.threads);
   const Speed speed = speed_of(config);  // before memory counts as the run's

@@ -220,6 +220,24 @@ TEST_F(Train, LeavesNoFolderWhereNothingBegan) {
   EXPECT_TRUE(fs::exists(folder_ / "mine")) << "somebody else's";
 }
 
+TEST_F(Train, APromptThatCannotBeContinuedBeginsNothing) {
+  config_.train.sample_every = 1;
+  config_.train.sample_prompt = "\xff";
+  EXPECT_NE(refusal(request("new")).find("UTF-8"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
+TEST_F(Train, DamagedMetricsDoNotMatter) {
+  config_.train.steps = 2;
+  train(request("run"));
+  std::ofstream(folder_ / "run" / "metrics.jsonl", std::ios::app)
+      << R"({"step": 1, "validation_loss": "x", "seconds": "y"})" << '\n'
+      << R"({"step": 1, "loss": []})"
+      << "\n{\n";
+  config_.train.steps = 4;
+  EXPECT_EQ(train(request("run", true)).steps, 4);
+}
+
 TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
   train(request("run"));
   const std::string before = read_text_file(folder_ / "run" / "metrics.jsonl");
