@@ -157,6 +157,8 @@ def test_blimp_is_what_pytorch_says(headroom, dense, tmp_path):
 
 def test_mistakes(headroom, dense, tmp_path):
     assert "did you mean blimp?" in headroom.refusal("evaluate", dense, "--task", "blimpp", "--data", dense / "config.toml")
+    line = headroom.refusal("evaluate", dense, "--task", "nothing")  # named before its data is asked for
+    assert '--task: there is no "nothing"; there are ' in line and "did you mean" not in line
     assert "needs one --data" in headroom.refusal("evaluate", dense, "--task", "blimp")
     assert "--shots needs --task" in headroom.refusal("evaluate", dense, "--shots", 2)
     bad = tmp_path / "bad.jsonl"

@@ -18,6 +18,7 @@ namespace {
 
 // A test without training.
 int run_test(const Evaluate& command, const EngineRequest& request) {
+  tasks::check_zero_shot_task(command.task);
   const bool generated = command.task == "composition" && command.data.empty();
   if (command.data.size() != 1 && !generated) {
     misuse("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
