@@ -2,7 +2,7 @@
 
 Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e width of a head, N rows.
 
-Every function but `adamw` is differentiable in its floating tensors (masks, indices and targets aside), runs under
+Every function but `adamw` and `muon` is differentiable in its floating tensors (masks, indices and targets aside), runs under
 `torch.compile` and `torch.export`, and releases the interpreter's lock. `implementation` is "automatic" (the fused
 version where there is one for these tensors, else the reference), "fused" (a ValueError says why there is none) or
 "reference" (plain tensor operations on any device: the specification). What does not fit is a ValueError of one
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ._library import ops
 
-__all__ = ["HeadMap", "Mixture", "adamw", "attention", "dropout", "expert_linear", "head_map", "linear",
-           "linear_attention", "linear_attention_step", "linear_cross_entropy"]
+__all__ = ["HeadMap", "Mixture", "adamw", "attention", "dropout", "expert_linear", "head_map",
+           "head_map_factors", "linear", "linear_attention", "linear_attention_step", "linear_cross_entropy", "muon"]
 
 
 @dataclass
@@ -148,6 +148,18 @@ def head_map(a: Tensor, map: HeadMap) -> Tensor:
     return ops.head_map(a, **arguments)
 
 
+def head_map_factors(x: Tensor, w1: Sequence[Tensor] = (), w2: Sequence[Tensor] = (), gate: Sequence[Tensor] = (), *,
+                     tanh_gelu: bool = False, implementation: str = "automatic") -> Tensor:
+    """What the tokens x [N, d] of one side contribute to the maps between heads (DCMHA, Eq. 6-8): [N, F] for each stage
+    (before and after the softmax), side by side; a stage's columns are `query` or `key` of a `HeadMap`.
+
+    In each of C groups of m heads, f = gelu(x w1) w2, u_r = f_0r / sqrt(mean over m of f_0r^2 + 1e-6), w_r = f_1r; the
+    gate is tanh(x gate). Lists of one tensor a stage, all of one floating dtype, the result's: w1 [C, d, I], w2
+    [C, I, 2, R, m], gate [d, H]; w1 and w2, or gate, may be left out. `tanh_gelu`: GELU by its tanh approximation.
+    """
+    return ops.head_map_factors(x, list(w1), list(w2), list(gate), tanh_gelu, implementation=implementation)
+
+
 def linear(x: Tensor, w: Tensor, b: Optional[Tensor] = None, *, implementation: str = "automatic") -> Tensor:
     """x w + b: x [N, d_in], w [d_in, d_out] with any strides, b [d_out]; [N, d_out] in w's type."""
     return ops.linear(x, w, b, implementation=implementation)
@@ -187,3 +199,20 @@ def adamw(parameters: Sequence[Tensor], gradients: Sequence[Tensor], m: Sequence
     ops.adamw_step(list(parameters), list(gradients), list(m), list(v), step, learning_rate=learning_rate, beta1=beta1,
                    beta2=beta2, epsilon=epsilon, weight_decay=weight_decay, gradient_scale=gradient_scale,
                    implementation=implementation)
+
+
+@torch.no_grad()
+def muon(parameters: Sequence[Tensor], gradients: Sequence[Tensor], m: Sequence[Tensor], *,
+         learning_rate: float = 1e-3, momentum: float = 0.95, weight_decay: float = 0.0, gradient_scale: float = 1.0,
+         bfloat16: bool = False, implementation: str = "automatic") -> None:
+    """One step of Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks"), in place.
+
+    Three lists of the same length, tensors [batch, rows, columns] shaped alike, the matrices of a batch each by itself:
+    parameters, gradients, running means of the gradients. With u = momentum m + (1 - momentum) g after m has moved on,
+    W <- (1 - learning_rate weight_decay) W - learning_rate 0.2 sqrt(max(rows, columns)) orthogonal(u), orthogonal() by
+    five Newton-Schulz iterations; an update is then about as large as AdamW's. Gradients are multiplied by
+    `gradient_scale` first (clipping); `bfloat16`: the iterations' products are of that type.
+    """
+    ops.muon_step(list(parameters), list(gradients), list(m), learning_rate=learning_rate, momentum=momentum,
+                  weight_decay=weight_decay, bfloat16=bfloat16, gradient_scale=gradient_scale,
+                  implementation=implementation)

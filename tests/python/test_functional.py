@@ -61,6 +61,38 @@ def test_adamw_is_torchs():
     torch.testing.assert_close(p[0], other.detach())
 
 
+def test_muon_is_the_equation():
+    p, g, m = (rand(2, 5, 3, seed=i) for i in range(3))
+    moved, mean = p.clone(), 0.9 * m + 0.1 * g
+    x = 0.9 * mean + 0.1 * g
+    x = x / x.norm(dim=(1, 2), keepdim=True)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    hf.muon([moved], [g.clone()], [m], learning_rate=0.1, momentum=0.9, weight_decay=0.01)
+    torch.testing.assert_close(m, mean)
+    torch.testing.assert_close(moved, (1 - 0.001) * p - 0.1 * 0.2 * 5**0.5 * x)
+
+
+def test_head_map_factors_are_the_equation():
+    groups, m, rank, d, inner, tokens = 2, 3, 2, 5, 4, 6
+    x = rand(tokens, d)
+    stages = [(rand(groups, d, inner, seed=i), rand(groups, inner, 2, rank, m, seed=2 + i), rand(d, groups * m, seed=4 + i))
+              for i in range(2)]
+    expected = []
+    for w1, w2, gate in stages:
+        f = torch.einsum("cni,cikrm->nkrcm", torch.nn.functional.gelu(torch.einsum("nd,cdi->cni", x, w1)), w2)
+        u = f[:, 0] / (f[:, 0].square().mean(-1, keepdim=True) + 1e-6).sqrt()
+        expected += [u.flatten(1), f[:, 1].flatten(1), (x @ gate).tanh()]
+    w1, w2, gates = zip(*stages)
+    torch.testing.assert_close(hf.head_map_factors(x, w1, w2, gates), torch.cat(expected, 1))
+    torch.testing.assert_close(hf.head_map_factors(x, gate=gates[:1]), expected[2])
+    scores = rand(1, groups * m, tokens, tokens)
+    width = 2 * rank * groups * m + groups * m
+    key = hf.head_map_factors(x, w1, w2, gates)[:, :width].unsqueeze(0)
+    assert hf.head_map(scores, hf.HeadMap(key=key, key_rank=rank, key_gate=True, groups=groups)).shape == scores.shape
+
+
 INDEX = torch.zeros(7, 2, 1, dtype=torch.int64)
 REFUSALS = {
     "shapes of attention": (lambda: hf.attention(rand(B, H, T, E), rand(B, 3, S, E), rand(B, 3, S, E)), "G dividing H=4"),
@@ -79,6 +111,13 @@ REFUSALS = {
     "shapes of a product": (lambda: hf.linear(rand(3, 4), rand(5, 6)), "must fit, got 3x4, 5x6 and -"),
     "an implementation": (lambda: hf.linear(rand(2, 3), rand(3, 4), implementation="quick"), "automatic, reference or"),
     "no fused version": (lambda: hf.attention(*(t.double() for t in heads()), implementation="fused"), "no fused"),
+    "shapes of AdamW": (lambda: hf.adamw([rand(3)], [rand(3)], [rand(3)], [rand(2)], 1), "v must have the shape"),
+    "a step of AdamW": (lambda: hf.adamw([rand(3)], [rand(3)], [rand(3)], [rand(3)], 0), "step must be at least 1, got 0"),
+    "shapes of Muon": (lambda: hf.muon([rand(1, 2, 3)], [rand(1, 3, 2)], [rand(1, 2, 3)]), "gradients must have the shape"),
+    "axes of Muon": (lambda: hf.muon([rand(2, 3)], [rand(2, 3)], [rand(2, 3)]), r"\[batch, rows, columns\]"),
+    "factors of nothing": (lambda: hf.head_map_factors(rand(3, 4)), "all stages have the same weights"),
+    "a mask of other keys": (lambda: hf.linear_attention(*heads(), causal=False, valid_keys=torch.ones(B, S + 1).bool()),
+                             "valid_keys must be"),
     "lists of AdamW": (lambda: hf.adamw([rand(3)], [], [], [], 1), "one for each of 1 parameters"),
 }
 
