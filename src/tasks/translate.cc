@@ -1,6 +1,5 @@
 // Text to text with a trained encoder-decoder.
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "headroom/core/error.h"
@@ -39,13 +38,17 @@ Translations translate(const models::EncoderDecoder& model, const data::Tokenize
     cut += sources.back().size() > most ? 1 : 0;
     sources.back().resize(std::min(sources.back().size(), most));
   }
-  std::vector<std::size_t> order(sentences.size());  // of about one length together
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> order;  // of about one length together; what is blank stays so
+  for (std::size_t i = 0; i < sentences.size(); ++i) {
+    if (sentences[i].find_first_not_of(" \t\r") != std::string::npos) {
+      order.push_back(i);
+    }
+  }
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
   std::optional<Progress> progress;
   if (options.show_progress) {
-    progress.emplace("translate", std::ssize(sentences), "sentence");
+    progress.emplace("translate", std::ssize(order), "sentence");
   }
   nn::Context context = options.context;
   context.usage = nullptr;

@@ -148,6 +148,8 @@ def test_generate_translates_lines(headroom, run):
     assert document["text"] + "\n" == done.stdout
     one = headroom.json("generate", run / "run", "--prompt", "eins zwei.", "--beam", "3")
     assert one["text"] == document["text"].split("\n")[0]
+    gaps = headroom.json("generate", run / "run", "--prompt", "eins zwei.\r\n\nHaus.\n  ", "--beam", "3")["text"].split("\n")
+    assert gaps == [*document["text"].split("\n")[:1], "", *document["text"].split("\n")[1:], ""]
     assert 0 < one["tokens"] < document["tokens"] and document["tokens_per_second"] > 0
 
 
