@@ -174,17 +174,23 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
   const double mantissa = raw / power;
   const double step = power * (mantissa < 1.5 ? 1.0 : mantissa < 3.5 ? 2.0 : mantissa < 7.5 ? 5.0 : 10.0);
   const double slack = 1e-9 * step;
-  for (double n = std::ceil((low - slack) / step); n * step <= high + slack; n += 1.0) {
-    ticks.push_back(n * step + 0.0);  // no negative zero
+  const double first = std::ceil((low - slack) / step);
+  for (int i = 0; i <= 2 * wanted && (first + i) * step <= high + slack;
+       ++i) {                                   // counted: large numbers do not grow by 1
+    ticks.push_back((first + i) * step + 0.0);  // no negative zero
   }
   return ticks;
 }
 
 std::vector<double> logarithmic_ticks(double low, double high) {
+  constexpr double kMost = 8.0;
   const std::vector<std::vector<double>> kMantissas = {{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}};
+  low = std::max(low, std::numeric_limits<double>::min());
+  high = std::min(high, std::numeric_limits<double>::max());
+  const double stride = std::max(1.0, std::ceil((std::log10(high) - std::log10(low)) / kMost));
   for (const auto& mantissas : kMantissas) {
     std::vector<double> ticks;
-    for (double power = std::floor(std::log10(low)); power <= std::log10(high); power += 1.0) {
+    for (double power = std::floor(std::log10(low)); power <= std::log10(high); power += stride) {
       for (const double mantissa : mantissas) {
         const double tick = mantissa * std::pow(10.0, power);
         if (tick >= low && tick <= high) {

@@ -32,11 +32,13 @@ TEST(Ticks, LinearOnesAreRoundAndInside) {
   EXPECT_EQ(linear_ticks(0, 3, 5), (std::vector<double>{0, 0.5, 1, 1.5, 2, 2.5, 3}));
   EXPECT_FALSE(std::signbit(linear_ticks(0, 1000, 5).front()));
   EXPECT_EQ(linear_ticks(5, 5, 5), std::vector<double>{5});
+  EXPECT_LE(linear_ticks(1e17, 1e17 + 64, 5).size(), 11u) << "where 1 more is the same number";
 }
 
 TEST(Ticks, LogarithmicOnesSuitTheRange) {
   EXPECT_EQ(logarithmic_ticks(1, 2000), (std::vector<double>{1, 10, 100, 1000}));
-  for (const auto& [low, high] : {std::pair{7.0, 90.0}, {7.3, 8.2}, {1.01, 1.02}, {120.0, 1e7}, {5.0, 5.3}}) {
+  for (const auto& [low, high] :
+       {std::pair{7.0, 90.0}, {7.3, 8.2}, {1.01, 1.02}, {120.0, 1e7}, {5.0, 5.3}, {1.0, 1e300}, {1e-310, 1e308}}) {
     const std::vector<double> ticks = logarithmic_ticks(low, high);
     EXPECT_GE(ticks.size(), 3u) << low << ".." << high;
     EXPECT_LE(ticks.size(), 9u) << low << ".." << high;
@@ -44,6 +46,11 @@ TEST(Ticks, LogarithmicOnesSuitTheRange) {
     EXPECT_GE(ticks.front(), low);
     EXPECT_LE(ticks.back(), high * (1 + 1e-9));
   }
+}
+
+TEST(Ticks, EndWhereNumbersDo) {
+  EXPECT_LE(logarithmic_ticks(1.0, INFINITY).size(), 9u);
+  EXPECT_LE(logarithmic_ticks(0.0, 1.0).size(), 9u);
 }
 
 TEST(LineChart, EndsStandInTheOrderOfTheirValues) {
