@@ -8,6 +8,7 @@
 
 #include "assemble.h"
 #include "carry_out.h"
+#include "check_plan.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/tasks/task.h"

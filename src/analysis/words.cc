@@ -143,7 +143,7 @@ std::string conclude_single(const ComparedRun& run) {
                      with_deviation(mean(values), sample_deviation(values)), seeds, steps);
 }
 
-// "a and b have no figure: they diverged or were not validated"; empty where all have one.
+// " a and b have no finite figure to compare."; empty where all have one.
 std::string without_figure(const std::vector<ComparedRun>& runs) {
   std::vector<std::string> names;
   for (const ComparedRun& run : runs) {
