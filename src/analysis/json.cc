@@ -12,8 +12,11 @@ namespace {
 
 // A config's value as JSON has it: a number, true, a list; text where it is none of these.
 Json as_json(const std::string& text) {
-  Json value = Json::parse(text, nullptr, false);
-  return value.is_discarded() ? Json(text) : value;
+  try {
+    return parse_json(text, "value");
+  } catch (const MisuseError&) {
+    return text;
+  }
 }
 
 Json as_json(const Values& values) {
