@@ -48,9 +48,10 @@ std::string data_keys(const config::Config& config) {
   return keys;
 }
 
-void check_prompts(const config::Config& config, const data::Tokenizer* tokenizer, std::vector<std::string> prompts) {
+void check_prompts(const config::Config& config, const data::Tokenizer* tokenizer,
+                   const std::vector<std::string>& prompts) {
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
-    prompts.push_back(config.train.sample_prompt);
+    eval::check_prompt(*tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }
   if (prompts.empty()) {
     return;
@@ -60,7 +61,7 @@ void check_prompts(const config::Config& config, const data::Tokenizer* tokenize
            config::name_of(config::ModelKind::language_model), config::name_of(config.model.kind));
   }
   for (const std::string& prompt : prompts) {
-    eval::check_prompt(*tokenizer, prompt);
+    eval::check_prompt(*tokenizer, prompt, "compare: --prompt");
   }
 }
 

@@ -33,9 +33,10 @@ void check(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
   }
 }
 
-std::vector<std::int32_t> encode_prompt(const data::Tokenizer& tokenizer, std::string_view prompt) {
+std::vector<std::int32_t> encode_prompt(const data::Tokenizer& tokenizer, std::string_view prompt,
+                                        std::string_view what) {
   if (!data::is_utf8(prompt)) {
-    misuse("generate: the prompt must be valid UTF-8");
+    misuse("{}: must be valid UTF-8", what);
   }
   std::vector<std::int32_t> ids = tokenizer.encode(prompt);
   if (ids.empty()) {
@@ -59,8 +60,8 @@ std::span<const double> span_of(const at::Tensor& logits) {
 
 }  // namespace
 
-void check_prompt(const data::Tokenizer& tokenizer, std::string_view prompt) {
-  encode_prompt(tokenizer, prompt);
+void check_prompt(const data::Tokenizer& tokenizer, std::string_view prompt, std::string_view what) {
+  encode_prompt(tokenizer, prompt, what);
 }
 
 Generation generate(const models::LanguageModel& model, const data::Tokenizer& tokenizer, std::string_view prompt,
@@ -82,7 +83,7 @@ Generation generate(const models::LanguageModel& model, const data::Tokenizer& t
     }
   };
 
-  std::vector<std::int32_t> ids = encode_prompt(tokenizer, prompt);
+  std::vector<std::int32_t> ids = encode_prompt(tokenizer, prompt, "generate: prompt");
   const auto state = model.start_decoding(1);
   at::Tensor logits = model.decode(to_row(ids, model), *state, context);
   TextStream stream(tokenizer, std::move(ids));

@@ -320,7 +320,7 @@ TrainResult train(const TrainRequest& request) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
   }
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
-    eval::check_prompt(*data.tokenizer, config.train.sample_prompt);
+    eval::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }
   set_threads(config.train.threads);
   const Speed speed = speed_of(config);  // before memory counts as the run's

@@ -366,11 +366,11 @@ TEST_F(CompareTest, AllIsCheckedBeforeTheFirstStep) {
   EXPECT_NE(refusal(r).find("of memory"), std::string::npos) << refusal(r);
   r = request();
   r.prompts = {"good", "bad \xff"};
-  EXPECT_NE(refusal(r).find("UTF-8"), std::string::npos) << refusal(r);
+  EXPECT_NE(refusal(r).find("--prompt: must be valid UTF-8"), std::string::npos) << refusal(r);
   r = request();
   r.configs[1].config.train.sample_every = 2;
   r.configs[1].config.train.sample_prompt = "\xff";
-  EXPECT_NE(refusal(r).find("UTF-8"), std::string::npos) << refusal(r);
+  EXPECT_NE(refusal(r).find("train.sample_prompt: must be valid UTF-8"), std::string::npos) << refusal(r);
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 

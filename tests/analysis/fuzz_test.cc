@@ -89,6 +89,13 @@ TEST_F(AnalysisFuzz, Configs) {
           "context_length = 1000000000\n", "1e308"});
 }
 
+TEST_F(AnalysisFuzz, AFolderThatNoFileSystemHas) {
+  std::string text = kComparison;
+  text.insert(text.find("train.learning_rate=0.001"), 1000, 'x');
+  write_text_file(out_ / "comparison.json", text);
+  EXPECT_THROW(show(out_), MisuseError);
+}
+
 // A value of a comparison is shown as JSON where it is JSON: not where that would be too deep to be written.
 TEST_F(AnalysisFuzz, AValueThatIsDeepJson) {
   std::string deep = kComparison;

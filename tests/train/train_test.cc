@@ -223,7 +223,7 @@ TEST_F(Train, LeavesNoFolderWhereNothingBegan) {
 TEST_F(Train, APromptThatCannotBeContinuedBeginsNothing) {
   config_.train.sample_every = 1;
   config_.train.sample_prompt = "\xff";
-  EXPECT_NE(refusal(request("new")).find("UTF-8"), std::string::npos);
+  EXPECT_NE(refusal(request("new")).find("train.sample_prompt: must be valid UTF-8"), std::string::npos);
   EXPECT_FALSE(fs::exists(folder_ / "new"));
 }
 

@@ -29,8 +29,8 @@ struct Generation {
 };
 
 // Throws MisuseError where no model can continue the prompt: it is not UTF-8, or holds what this tokenizer has no ids
-// for.
-void check_prompt(const data::Tokenizer& tokenizer, std::string_view prompt);
+// for. The message begins with `what`.
+void check_prompt(const data::Tokenizer& tokenizer, std::string_view prompt, std::string_view what);
 
 // Throws MisuseError when check_prompt() does, an option is out of range or the tokenizer is not the model's. An
 // empty prompt starts from the tokenizer's encoding of a line end.
