@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "headroom/core/svg.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom::analysis {
 namespace {
@@ -34,10 +35,10 @@ int digits_for(double spread) {
 }  // namespace
 
 std::string shorten(std::string_view text, std::size_t characters) {
-  const std::string whole = valid_utf8(text);
+  const std::string whole = repair_utf8(text);
   std::vector<std::size_t> starts;
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    if ((static_cast<unsigned char>(whole[i]) & 0xc0) != 0x80) {
+    if (!continues_character(whole[i])) {
       starts.push_back(i);
     }
   }

@@ -8,6 +8,7 @@
 #include "headroom/analysis/compare.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/log.h"
+#include "headroom/core/utf8.h"
 #include "markup.h"
 #include "plan.h"
 #include "statistics.h"
@@ -25,8 +26,7 @@ double against(double mine, double first) {
 
 // Characters that a terminal shows, a column each.
 std::size_t width(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return count_characters(text);
 }
 
 std::string padded(const std::string& text, std::size_t room, bool left) {

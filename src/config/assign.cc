@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "headroom/core/error.h"
+#include "headroom/core/utf8.h"
 #include "spelling.h"
 
 namespace headroom::config::detail {
@@ -193,11 +194,7 @@ std::string shown(const toml::node& value) {
   if (text.size() <= 120) {
     return text;
   }
-  std::size_t end = 117;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {  // not amid a character
-    --end;
-  }
-  return text.substr(0, end) + "...";
+  return text.substr(0, character_boundary(text, 117)) + "...";
 }
 
 void assign(const Field& field, const toml::node& value, const std::string& prefix, const std::string& dotted) {

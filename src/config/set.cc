@@ -7,6 +7,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
+#include "headroom/core/utf8.h"
 #include "nearest.h"
 #include "parse.h"
 
@@ -54,14 +55,6 @@ std::optional<toml::table> as_toml(std::string_view text) {
     return table.size() == 1 ? std::optional(std::move(table)) : std::nullopt;
   } catch (const MisuseError&) {
     return std::nullopt;
-  }
-}
-
-bool is_utf8(std::string_view text) {
-  try {
-    return !Json(std::string(text)).dump().empty();
-  } catch (const Json::exception&) {
-    return false;
   }
 }
 

@@ -10,39 +10,13 @@
 #include <vector>
 
 #include "headroom/core/error.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom {
 namespace {
 
 // What a message quotes of one text at most, and its own length.
 constexpr std::size_t kLongestQuote = 600, kLongestMessage = 4000;
-
-struct Character {
-  char32_t code = 0;
-  std::size_t length = 0;  // bytes; 0: the text does not begin with valid UTF-8
-};
-
-Character first_of(std::string_view text) {
-  const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) {
-    return {.code = lead, .length = 1};
-  }
-  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) {
-    return {};
-  }
-  char32_t code = lead & (0xffU >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) {
-      return {};
-    }
-    code = code << 6 | (byte(i) & 0x3fU);
-  }
-  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  return code < kLeast[length] || code > 0x10ffff || surrogate ? Character{} : Character{code, length};
-}
 
 bool acts_on_terminals(char32_t code) {
   const bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
@@ -87,9 +61,9 @@ std::string printable(std::string_view text, std::size_t longest) {
   std::size_t kept = 0;  // of `shown`, where dots still fit after it
   constexpr std::string_view kDots = "...";
   while (!text.empty()) {
-    const Character character = first_of(text);
-    const std::size_t length = character.length == 0 ? 1 : character.length;
-    const std::string piece = character.length == 0 ? fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]))
+    const CodePoint character = first_code_point(text);
+    const std::size_t length = character.size == 0 ? 1 : character.size;
+    const std::string piece = character.size == 0 ? fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]))
                               : acts_on_terminals(character.code) ? escaped(character.code)
                                                                   : std::string(text.substr(0, length));
     if (shown.size() + piece.size() > longest) {

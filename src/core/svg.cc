@@ -2,18 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "headroom/core/json.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom {
 
-// The JSON writer replaces what is not UTF-8; reading its text back gives a string that is.
-std::string valid_utf8(std::string_view text) {
-  return Json::parse(to_json_line(Json(std::string(text)))).get<std::string>();
-}
-
 std::string escape(std::string_view text) {
   std::string out;
-  for (const char c : valid_utf8(text)) {
+  for (const char c : repair_utf8(text)) {
     switch (c) {
       case '&':
         out += "&amp;";
@@ -33,7 +28,7 @@ std::string escape(std::string_view text) {
       default: {
         const auto byte = static_cast<unsigned char>(c);
         const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
-        out += control ? std::string("\xef\xbf\xbd") : std::string(1, c);
+        out += control ? std::string(kReplacement) : std::string(1, c);
       }
     }
   }

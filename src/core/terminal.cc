@@ -3,17 +3,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 
+#include "headroom/core/utf8.h"
+
 namespace headroom::detail {
-namespace {
-
-bool continues(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-}
-
-}  // namespace
 
 bool stderr_is_terminal() {
   const char* const kind = std::getenv("TERM");
@@ -41,13 +35,13 @@ std::size_t terminal_width() {
 }
 
 std::size_t display_width(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !continues(c); }));
+  return count_characters(text);
 }
 
 std::string_view first_columns(std::string_view text, std::size_t columns) {
   std::size_t end = 0;
-  while (end < text.size() && (continues(text[end]) || columns > 0)) {
-    columns -= continues(text[end]) ? 0 : 1;
+  while (end < text.size() && (continues_character(text[end]) || columns > 0)) {
+    columns -= continues_character(text[end]) ? 0 : 1;
     ++end;
   }
   return text.substr(0, end);

@@ -8,7 +8,7 @@
 
 #include "byte_reader.h"
 #include "headroom/core/error.h"
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom::data {
 namespace {

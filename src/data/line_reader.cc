@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "headroom/core/error.h"
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom::data {
 

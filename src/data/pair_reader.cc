@@ -7,8 +7,8 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
+#include "headroom/core/utf8.h"
 #include "headroom/data/pairs.h"
-#include "headroom/data/utf8.h"
 #include "line_reader.h"
 
 namespace headroom::data {

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "headroom/core/error.h"
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 #include "line_sample.h"
 #include "tokenizers.h"
 

@@ -7,7 +7,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom::data {
 namespace {

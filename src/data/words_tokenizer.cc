@@ -2,7 +2,7 @@
 #include <unordered_map>
 
 #include "headroom/core/error.h"
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 #include "tokenizers.h"
 
 namespace headroom::data {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "headroom/core/error.h"
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 #include "sample.h"
 #include "text_stream.h"
 
@@ -35,7 +35,7 @@ void check(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
 
 std::vector<std::int32_t> encode_prompt(const data::Tokenizer& tokenizer, std::string_view prompt,
                                         std::string_view what) {
-  if (!data::is_utf8(prompt)) {
+  if (!is_utf8(prompt)) {
     misuse("{}: must be valid UTF-8", what);
   }
   std::vector<std::int32_t> ids = tokenizer.encode(prompt);

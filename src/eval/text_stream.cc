@@ -5,42 +5,15 @@
 #include <span>
 #include <utility>
 
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom::eval {
 namespace {
 
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 // A code point has at most four bytes: text that does not become whole within as many tokens never will.
 constexpr std::size_t kLongestWait = 4;
 
 }  // namespace
-
-bool ends_inside_code_point(std::string_view text) {
-  for (std::size_t tail = 1; tail <= std::min<std::size_t>(text.size(), 3); ++tail) {
-    data::Utf8Checker checker;
-    if (!checker.feed(text.substr(text.size() - tail)) && checker.finish() == 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-std::string repair_utf8(std::string_view text) {
-  std::string out;
-  while (true) {
-    data::Utf8Checker checker;
-    std::optional<std::uint64_t> broken = checker.feed(text);
-    if (!broken) {
-      broken = checker.finish();
-    }
-    if (!broken) {
-      return out.append(text);
-    }
-    out.append(text.substr(0, *broken)).append(kReplacement);
-    text.remove_prefix(*broken + 1);
-  }
-}
 
 TextStream::TextStream(const data::Tokenizer& tokenizer, std::vector<std::int32_t> context)
     : tokenizer_(tokenizer), ids_(std::move(context)), released_(ids_.size()) {}
@@ -48,7 +21,7 @@ TextStream::TextStream(const data::Tokenizer& tokenizer, std::vector<std::int32_
 std::string TextStream::push(std::int32_t id) {
   ids_.push_back(id);
   const std::string text = pending();
-  const bool unfinished = ends_inside_code_point(text) || text.ends_with(kReplacement);
+  const bool unfinished = unfinished_bytes(text) > 0 || text.ends_with(kReplacement);
   if (text.empty() || (unfinished && ids_.size() - released_ < kLongestWait)) {
     return {};
   }

@@ -30,9 +30,4 @@ class TextStream {
   std::size_t released_;
 };
 
-// True when the text ends inside a code point that more bytes could complete.
-bool ends_inside_code_point(std::string_view text);
-// Every byte that belongs to no code point replaced by U+FFFD.
-std::string repair_utf8(std::string_view text);
-
 }  // namespace headroom::eval

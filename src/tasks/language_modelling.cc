@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "headroom/core/utf8.h"
 #include "text_batch.h"
 #include "text_data.h"
 
@@ -25,22 +26,6 @@ class TextTraining : public TrainingData {
   std::unique_ptr<data::Batches> batches_;
 };
 
-// The longest beginning that does not end inside a UTF-8 character.
-std::string whole_characters(std::string text) {
-  std::size_t end = text.size();
-  while (end > 0 && text.size() - end < 4 && (static_cast<unsigned char>(text[end - 1]) & 0xc0) == 0x80) {
-    --end;
-  }
-  if (end > 0 && static_cast<unsigned char>(text[end - 1]) >= 0xc0) {
-    const auto lead = static_cast<unsigned char>(text[end - 1]);
-    const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (end - 1 + length > text.size()) {
-      text.resize(end - 1);
-    }
-  }
-  return text;
-}
-
 class TextEvaluation : public EvaluationData {
  public:
   TextEvaluation(std::shared_ptr<const data::TokenFile> tokens, std::shared_ptr<const data::Tokenizer> tokenizer)
@@ -53,7 +38,8 @@ class TextEvaluation : public EvaluationData {
     constexpr std::int64_t kTokens = 32;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokens, tokens_->size())));
     tokens_->copy(0, std::ssize(ids), ids.data());
-    return whole_characters(tokenizer_->decode(ids));
+    const std::string text = tokenizer_->decode(ids);
+    return text.substr(0, text.size() - unfinished_bytes(text));
   }
 
  private:

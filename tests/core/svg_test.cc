@@ -15,7 +15,7 @@ TEST(Escape, ReplacesInvalidUtf8AndControlCharacters) {
   EXPECT_EQ(escape("a\xff"
                    "b"),
             "a" + replacement + "b");
-  EXPECT_EQ(escape("cut \xe2\x82"), "cut " + replacement);
+  EXPECT_EQ(escape("cut \xe2\x82"), "cut " + replacement + replacement);
   EXPECT_EQ(escape(std::string("a\0b\x1b\x7f", 5)), "a" + replacement + "b" + replacement + replacement);
 }
 

@@ -1,8 +1,8 @@
 // Damaged tar archives, packed and not.
 #include "archives.h"
 #include "fuzz.h"
+#include "headroom/core/utf8.h"
 #include "headroom/data/documents.h"
-#include "headroom/data/utf8.h"
 #include "support.h"
 
 namespace headroom::data {

@@ -3,9 +3,9 @@
 
 #include "data/bpe/model.h"
 #include "headroom/core/json.h"
+#include "headroom/core/utf8.h"
 #include "headroom/data/token_file.h"
 #include "headroom/data/tokenizer.h"
-#include "headroom/data/utf8.h"
 #include "support.h"
 
 namespace headroom::data {

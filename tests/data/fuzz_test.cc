@@ -1,11 +1,11 @@
 #include "fuzz.h"
 
 #include "data/bpe/model.h"
+#include "headroom/core/utf8.h"
 #include "headroom/data/pairs.h"
 #include "headroom/data/table.h"
 #include "headroom/data/token_file.h"
 #include "headroom/data/tokenizer.h"
-#include "headroom/data/utf8.h"
 #include "support.h"
 
 namespace headroom::data {

@@ -2,6 +2,7 @@
 
 #include "data/line_sample.h"
 #include "data/sentencepiece_guard.h"
+#include "headroom/core/utf8.h"
 #include "headroom/data/tokenizer.h"
 #include "support.h"
 
@@ -62,7 +63,7 @@ TEST_F(SentencePieceTest, KeepsEveryTextAsItIs) {
     for (std::uint64_t i = random.below(30); i > 0; --i) {
       constexpr std::string_view kPieces[] = {" ", "  ", "\n", "\t", "\xe2\x96\x81", "for (", "::", "12", "<s>"};
       std::size_t place = random.below(text.size() + 1);
-      while (place < text.size() && (static_cast<unsigned char>(text[place]) & 0xc0) == 0x80) {
+      while (place < text.size() && continues_character(text[place])) {
         ++place;
       }
       text.insert(place, kPieces[random.below(std::size(kPieces))]);

@@ -1,6 +1,6 @@
 #include "headroom/data/text.h"
 
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 #include "support.h"
 
 namespace headroom::data {

@@ -8,9 +8,6 @@
 
 namespace headroom {
 
-// `text` with U+FFFD for whatever is not UTF-8.
-std::string valid_utf8(std::string_view text);
-
 // `text` made safe to stand in HTML and SVG, in elements and in quoted attributes: markup characters as entities,
 // invalid UTF-8 and control characters other than tab and line end as U+FFFD.
 std::string escape(std::string_view text);

@@ -8,7 +8,7 @@
 #include "engine.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/tasks/translation.h"
 #include "headroom/train/compute.h"
@@ -57,7 +57,7 @@ int continue_text(const Generate& command, const Writer& writer, const Output& o
 }
 
 int translate_text(const Generate& command, const Writer& writer, const Output& output) {
-  if (!data::is_utf8(command.prompt)) {
+  if (!is_utf8(command.prompt)) {
     misuse("generate: the prompt must be valid UTF-8");
   }
   std::vector<std::string> sentences;

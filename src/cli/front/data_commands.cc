@@ -9,10 +9,10 @@
 #include "headroom/core/log.h"
 #include "headroom/core/printable.h"
 #include "headroom/core/system.h"
+#include "headroom/core/utf8.h"
 #include "headroom/data/text.h"
 #include "headroom/data/token_file.h"
 #include "headroom/data/tokenizer.h"
-#include "headroom/data/utf8.h"
 #include "program.h"
 
 namespace headroom::cli {
@@ -135,7 +135,7 @@ void add_tokenizer_encode(Program& program, CLI::App& group) {
   auto options = std::make_shared<Options>();
   CLI::App& command = program.add(
       group, "encode", "Text to ids.", "headroom tokenizer encode book.tokenizer \"It was\"", [&program, options] {
-        if (!data::is_utf8(options->text)) {
+        if (!is_utf8(options->text)) {
           misuse("tokenizer encode: TEXT must be valid UTF-8, got \"{}\"", printable(options->text));
         }
         const auto tokenizer = data::load_tokenizer(options->tokenizer);

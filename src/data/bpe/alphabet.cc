@@ -4,6 +4,7 @@
 
 #include "characters.h"
 #include "headroom/config/run_options.h"
+#include "headroom/core/utf8.h"
 #include "model.h"
 
 namespace headroom::data {
@@ -29,7 +30,7 @@ const Alphabet& alphabet() {
 
 std::string character_of_byte(unsigned char byte) {
   std::string text;
-  append_utf8(text, alphabet()[byte]);
+  append_code_point(text, alphabet()[byte]);
   return text;
 }
 

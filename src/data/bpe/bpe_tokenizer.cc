@@ -8,7 +8,7 @@
 #include "characters.h"
 #include "data/tokenizers.h"
 #include "headroom/core/error.h"
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 #include "merges.h"
 #include "model.h"
 

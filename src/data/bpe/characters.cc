@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "headroom/core/error.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom::data {
 namespace {
@@ -43,10 +44,6 @@ CharacterClass kind_of(char32_t code) {
   }
 }
 
-bool continues(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80;
-}
-
 }  // namespace
 
 Character character_at(std::string_view text, std::size_t at) {
@@ -54,26 +51,16 @@ Character character_at(std::string_view text, std::size_t at) {
   if (first < kFirstBeyondAscii) {
     return {.code = first, .kind = kind_of(first), .size = 1};
   }
-  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  char32_t code = first & (0xffU >> (size + 1));
-  for (std::size_t i = 1; i < size && at + i < text.size(); ++i) {
-    code = (code << 6) | (static_cast<unsigned char>(text[at + i]) & 0x3fU);
-  }
-  return {.code = code, .kind = kind_of(code), .size = std::min(size, text.size() - at)};
+  const auto [code, size] = first_code_point(text.substr(at));
+  return {.code = code, .kind = kind_of(code), .size = std::max<std::size_t>(size, 1)};
 }
 
 Character character_before(std::string_view text, std::size_t at) {
   --at;
-  while (at > 0 && continues(text[at])) {
+  while (at > 0 && continues_character(text[at])) {
     --at;
   }
   return character_at(text, at);
-}
-
-void append_utf8(std::string& text, char32_t code) {
-  utf8proc_uint8_t bytes[4];
-  const auto size = static_cast<std::size_t>(utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes));
-  text.append(bytes, bytes + size);
 }
 
 std::string to_nfc(std::string_view text) {

@@ -20,9 +20,6 @@ struct Character {
 Character character_at(std::string_view text, std::size_t at);
 Character character_before(std::string_view text, std::size_t at);
 
-// Appends a character in UTF-8.
-void append_utf8(std::string& text, char32_t code);
-
 // Canonical decomposition, then canonical composition. `text` is valid UTF-8.
 std::string to_nfc(std::string_view text);
 

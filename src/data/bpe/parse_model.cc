@@ -5,7 +5,7 @@
 #include "headroom/config/run_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 #include "model.h"
 
 namespace headroom::data {

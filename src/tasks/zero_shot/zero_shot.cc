@@ -11,6 +11,7 @@
 #include "headroom/core/log.h"
 #include "headroom/core/nearest.h"
 #include "headroom/core/random.h"
+#include "headroom/core/utf8.h"
 #include "headroom/tasks/scoring.h"
 #include "questions.h"
 
@@ -78,9 +79,8 @@ bool wins(const std::vector<double>& scores, std::size_t gold) {
 
 // The blank in front is not the answer's.
 double characters_of(std::string_view continuation) {
-  const auto begin = continuation.begin() + (continuation.starts_with(' ') ? 1 : 0);
-  return static_cast<double>(
-      std::max<std::ptrdiff_t>(std::count_if(begin, continuation.end(), [](char c) { return (c & 0xc0) != 0x80; }), 1));
+  continuation.remove_prefix(continuation.starts_with(' ') ? 1 : 0);
+  return static_cast<double>(std::max<std::size_t>(count_characters(continuation), 1));
 }
 
 void count(Tally& tally, const Question& question, const std::vector<SpanScore>& choices, Measure measure) {

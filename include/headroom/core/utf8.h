@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
-namespace headroom::data {
+namespace headroom {
 
 // What some programs begin a file with; no part of its text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+// U+FFFD: what stands for bytes that are no character.
+inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 // Checks text that comes in pieces, cut anywhere.
 class Utf8Checker {
@@ -29,7 +32,31 @@ class Utf8Checker {
 
 bool is_utf8(std::string_view text);
 
+struct CodePoint {
+  char32_t code = 0;
+  std::size_t size = 0;  // bytes; 0: the text does not begin with a well-formed character
+};
+// The first character of a text that is not empty.
+CodePoint first_code_point(std::string_view text);
+
+// Appends the character.
+void append_code_point(std::string& text, char32_t code);
+
+// Whether the byte is none that a character begins with.
+constexpr bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80;
+}
+
+// How many characters a text has, if it is UTF-8.
+std::size_t count_characters(std::string_view text);
+
 // The largest cut <= `at` that does not fall inside a character of `text`; `at` itself where that is not UTF-8.
 std::size_t character_boundary(std::string_view text, std::size_t at);
 
-}  // namespace headroom::data
+// How many bytes at the end are the beginning of a character that more bytes could complete.
+std::size_t unfinished_bytes(std::string_view text);
+
+// Every byte that belongs to no character replaced by U+FFFD.
+std::string repair_utf8(std::string_view text);
+
+}  // namespace headroom

@@ -1,10 +1,11 @@
-#include "headroom/data/utf8.h"
+#include "headroom/core/utf8.h"
 
 #include <gtest/gtest.h>
 
-#include "support.h"
+#include "headroom/core/random.h"
+#include "unicode.h"
 
-namespace headroom::data {
+namespace headroom {
 namespace utf8_test {
 
 // The definition, read off RFC 3629: decode, then look at length and code.
@@ -98,5 +99,35 @@ TEST(Utf8, BoundariesNeverFallInsideACharacter) {
   EXPECT_EQ(character_boundary("\x80\x80\x80\x80\x80\x80", 5), 5U);  // not UTF-8: any cut will do, but one forward
 }
 
+TEST(Utf8, ReadsAndWritesEveryCodePoint) {
+  for (std::uint32_t code = 0; code < 0x110000; ++code) {
+    const bool surrogate = code >= 0xd800 && code < 0xe000;
+    std::string expected, text;
+    append_character(expected, code);
+    const CodePoint read = first_code_point(expected + "x");
+    ASSERT_EQ(read.size, surrogate ? 0U : expected.size()) << code;
+    ASSERT_EQ(static_cast<std::uint32_t>(read.code), surrogate ? 0U : code);
+    append_code_point(text, code);
+    ASSERT_EQ(text, expected);
+  }
+  for (const char* bad :
+       {"\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xff", "\xe2\x82"}) {
+    EXPECT_EQ(first_code_point(bad).size, 0U) << bad;
+    EXPECT_FALSE(is_utf8(bad));
+    EXPECT_TRUE(is_utf8(repair_utf8(bad)));
+  }
+}
+
+TEST(Utf8, CountsRepairsAndSeesWhatIsUnfinished) {
+  EXPECT_EQ(count_characters("a\u00e9\u4e2d\U0001f642"), 4U);
+  EXPECT_EQ(repair_utf8("a\u00e9\xff\xe2\x82z"), "a\u00e9\ufffd\ufffd\ufffdz");
+  EXPECT_EQ(repair_utf8("\u4e2d\U0001f642"), "\u4e2d\U0001f642");
+  EXPECT_EQ(unfinished_bytes("a\xf0\x9f\x98"), 3U);
+  EXPECT_EQ(unfinished_bytes("a\xe2"), 1U);
+  for (const char* whole : {"", "a", "a\U0001f642", "\xff", "\xf0\x9f\x98x"}) {
+    EXPECT_EQ(unfinished_bytes(whole), 0U) << whole;
+  }
+}
+
 }  // namespace utf8_test
-}  // namespace headroom::data
+}  // namespace headroom
