@@ -33,7 +33,8 @@ struct Translations {
   std::int64_t cut = 0;            // sentences that are longer than the model reads: only their beginnings count
 };
 
-// A blank sentence has a blank translation. Throws MisuseError when the tokenizer has no <s> and </s> or is not the model's.
+// A blank sentence has a blank translation. Throws MisuseError when the tokenizer has no <s> and </s> or is not the
+// model's.
 Translations translate(const models::EncoderDecoder& model, const data::Tokenizer& tokenizer,
                        const std::vector<std::string>& sentences, const TranslateOptions& options);
 

@@ -63,7 +63,9 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
   std::vector<std::string> sentences;
   std::istringstream lines(command.prompt);
   for (std::string line; std::getline(lines, line);) {
-    line.resize(line.size() - (line.ends_with('\r') ? 1 : 0));
+    if (line.ends_with('\r')) {
+      line.pop_back();
+    }
     sentences.push_back(line);
   }
   catch_interrupts();
