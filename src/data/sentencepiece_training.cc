@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "headroom/core/error.h"
+#include "headroom/core/system.h"
 #include "headroom/core/utf8.h"
 #include "line_sample.h"
 #include "tokenizers.h"
@@ -101,6 +102,9 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
                                                   {"num_threads", "2"},
                                                   {"minloglevel", "2"}},
                                                  &sentences, &model);
+  if (interrupted()) {
+    throw InterruptedError("tokenizer: interrupted");
+  }
   if (!status.ok()) {
     refuse(options, status.ToString());
   }

@@ -313,6 +313,20 @@ def test_an_interrupted_preparation_leaves_nothing(preparing, tmp_path, number):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_interrupted_training_of_a_tokenizer_leaves_nothing(headroom, tmp_path):
+    out = tmp_path / "out" / "x.tokenizer"
+    out.parent.mkdir()
+    process = subprocess.Popen([train_runs.program(), "tokenizer", "train", big_text(tmp_path / "big.txt"),
+                                "--vocabulary-size", "2000", "--out", out],
+                               env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while "training SentencePiece" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 130 and "interrupted" in error, error
+    assert list(out.parent.iterdir()) == []
+
+
 def test_what_a_killed_process_left_goes_with_the_next_run(headroom, preparing, tiny, tmp_path):
     process = preparing(tmp_path / "big.tokens")
     process.kill()

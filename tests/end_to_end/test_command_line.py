@@ -2,9 +2,12 @@
 
 import json
 import os
+import pathlib
 import re
 import shlex
+import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -270,6 +273,24 @@ def test_doctor(headroom):
     assert {"attention", "expert_linear", "linear_cross_entropy"} <= document["operators"].keys()
     assert f"torch: {document['torch']}" in headroom("doctor").stdout
     assert document["operators"]["linear"]["cpu fp32"] == "fused"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_who_has_no_home_may_look_and_evaluate(headroom, trained):
+    bare = {key: value for key, value in headroom.environment.items()
+            if key not in {"HOME", "HEADROOM_CACHE", "XDG_CACHE_HOME"}}
+
+    def run(*arguments):
+        return subprocess.run(["setpriv", "--reuid", "54321", train_runs.program(), *arguments], env=bare,
+                              capture_output=True, text=True, timeout=120)
+    doctor = run("doctor")
+    assert doctor.returncode == 0 and "cache: none (" in doctor.stdout, doctor.stderr
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # which others may read, unlike pytest's
+        os.chmod(folder, 0o755)
+        shutil.copytree(trained, f"{folder}/run")
+        pathlib.Path(folder, "some.txt").write_text("one and two\n" * 50)
+        done = run("evaluate", f"{folder}/run", "--data", f"{folder}/some.txt")
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_device_that_is_not_there_is_one_sentence(headroom, tiny, trained, tmp_path):

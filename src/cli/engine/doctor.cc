@@ -86,6 +86,15 @@ std::string render(const Json& object, int indent = 0) {
   return text;
 }
 
+// The folder of prepared data, or why there is none.
+std::string cache_or_why() {
+  try {
+    return cache_folder();
+  } catch (const Error& error) {
+    return fmt::format("none ({})", error.what());
+  }
+}
+
 }  // namespace
 
 int run(const Doctor& command, const EngineRequest& request) {
@@ -108,7 +117,7 @@ int run(const Doctor& command, const EngineRequest& request) {
       {"devices", names},
       {"precision_auto", config::name_of(train::resolve(config::Precision::automatic, train::resolve("auto")))},
       {"recipes", home_folder() + "/recipes"},
-      {"cache", cache_folder()},
+      {"cache", cache_or_why()},
       {"config", command.config},
       {"operators", implementations(looked_at(command))}};
   request.output.text(render(document));

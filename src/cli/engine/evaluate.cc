@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <utility>
 
 #include "engine.h"
@@ -69,6 +70,15 @@ void refuse_beside_a_test(const Evaluate& command) {
   }
 }
 
+// Where nothing is kept for the next time, the system's folder for temporary files will do.
+std::filesystem::path evaluation_cache() {
+  try {
+    return cache_folder();
+  } catch (const Error&) {
+    return std::filesystem::temp_directory_path();
+  }
+}
+
 }  // namespace
 
 int run(const Evaluate& command, const EngineRequest& request) {
@@ -96,7 +106,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
     checkpoint.config.data.validation_target = command.target;
   }
   const auto data = task.open_evaluation(
-      {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = cache_folder()});
+      {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = evaluation_cache()});
   const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
 
   tasks::EvaluateOptions options{.batch_size = command.batch_size,
