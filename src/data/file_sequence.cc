@@ -120,9 +120,12 @@ std::unique_ptr<TextFile> FileSequence::open(const Input& input) const {
       return open_json_lines(input.path, json_field_);
     case FileKind::lenient:
       return open_leniently(input.path);
-    default:
-      return open_plain_text(input.path);
+    case FileKind::bytes:
+      return open_plain_text(input.path, Content::bytes);
+    case FileKind::plain:
+      return open_plain_text(input.path, Content::utf8);
   }
+  fail("text: unknown kind of file");
 }
 
 }  // namespace headroom::data

@@ -13,7 +13,7 @@
 
 namespace headroom::data {
 
-enum class FileKind { plain, json_lines, lenient };
+enum class FileKind { plain, json_lines, lenient, bytes };
 
 struct Input {
   std::filesystem::path path;

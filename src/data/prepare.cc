@@ -44,7 +44,7 @@ struct PartInput {
   std::unique_ptr<TextSource> text;
 };
 
-PartInput open_input(const config::DataOptions& data, Part part) {
+PartInput open_input(const config::DataOptions& data, Part part, Content content) {
   const bool shared =
       data.validation.empty() && std::any_of(data.train.begin(), data.train.end(), config::is_token_file);
   if (part == Part::validation && shared) {
@@ -53,7 +53,7 @@ PartInput open_input(const config::DataOptions& data, Part part) {
   const std::vector<std::string>& patterns = part == Part::train ? data.train : data.validation;
   const auto tokens = std::count_if(patterns.begin(), patterns.end(), config::is_token_file);
   if (tokens == 0) {
-    return {.token_files = {}, .text = open_part(data, part)};
+    return {.token_files = {}, .text = open_part(data, part, content)};
   }
   if (tokens != std::ssize(patterns)) {
     misuse("{}: must name either text or token files, not both",
@@ -62,17 +62,25 @@ PartInput open_input(const config::DataOptions& data, Part part) {
   return {.token_files = expand_patterns(patterns), .text = nullptr};
 }
 
-// The tokenizer of options.model or of the parts' token files, which must all agree; null when there is neither.
+// That of options.model, if it names one.
+std::shared_ptr<const Tokenizer> given_tokenizer(const config::TokenizerOptions& options) {
+  if (options.model.empty()) {
+    return nullptr;
+  }
+  std::shared_ptr<const Tokenizer> given = load_tokenizer(options.model);
+  if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
+    misuse("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
+           options.model, given->name());
+  }
+  return given;
+}
+
+// The one `given` by options.model or that of the parts' token files, which must all agree; null when there is neither.
 std::shared_ptr<const Tokenizer> find_tokenizer(const config::TokenizerOptions& options,
+                                                std::shared_ptr<const Tokenizer> found,
                                                 const std::vector<const PartInput*>& parts) {
-  std::shared_ptr<const Tokenizer> found;
   Agreement agreement;
-  if (!options.model.empty()) {
-    found = load_tokenizer(options.model);
-    if (options.kind == config::TokenizerKind::bpe && found->kind() != options.kind) {
-      misuse("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
-             options.model, found->name());
-    }
+  if (found) {
     agreement.add("tokenizer.model " + options.model, found->name());
   }
   for (const PartInput* part : parts) {
@@ -108,11 +116,13 @@ fs::path token_file_of(PartInput& part, const Tokenizer& tokenizer, const fs::pa
 
 PreparedData prepare_data(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
                           const fs::path& cache_folder) {
-  PartInput train = open_input(data, Part::train), validation = open_input(data, Part::validation);
+  const std::shared_ptr<const Tokenizer> given = given_tokenizer(tokenizer);
+  const Content content = content_for(given ? given->kind() : tokenizer.kind);
+  PartInput train = open_input(data, Part::train, content), validation = open_input(data, Part::validation, content);
   make_folder(cache_folder);
   remove_leftovers(cache_folder);
   PreparedData prepared;
-  prepared.tokenizer = find_tokenizer(tokenizer, {&train, &validation});
+  prepared.tokenizer = find_tokenizer(tokenizer, given, {&train, &validation});
   if (!prepared.tokenizer) {
     prepared.tokenizer = trained_tokenizer(tokenizer, *train.text, cache_folder);
   }

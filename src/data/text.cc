@@ -76,12 +76,13 @@ std::vector<fs::path> expand_patterns(const std::vector<std::string>& patterns) 
   return paths;
 }
 
-std::unique_ptr<TextSource> open_text(const std::vector<std::string>& patterns, const config::DataOptions& options) {
+std::unique_ptr<TextSource> open_text(const std::vector<std::string>& patterns, const config::DataOptions& options,
+                                      Content content) {
+  const FileKind plain = content == Content::bytes ? FileKind::bytes : FileKind::plain;
   std::vector<Input> inputs;
   for (const fs::path& path : expand_patterns(patterns)) {
-    inputs.push_back({.path = path,
-                      .kind = is_json_lines(path) ? FileKind::json_lines : FileKind::plain,
-                      .size = checked_size(path)});
+    inputs.push_back(
+        {.path = path, .kind = is_json_lines(path) ? FileKind::json_lines : plain, .size = checked_size(path)});
   }
   if (inputs.empty()) {
     misuse("data: at least one file of text must be named");
@@ -105,7 +106,7 @@ std::string corpus_name(const config::DataOptions& options, Part part) {
                                : fmt::format("a share of {}", named_together(options.train));
 }
 
-std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part part) {
+std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part part, Content content) {
   if (options.train.empty() && options.validation.empty()) {
     if (options.generator == config::Generator::composition) {
       return composition_text(composition_rows(options, part));
@@ -116,12 +117,13 @@ std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part p
     misuse("data.train: must name at least one file when data.validation does");
   }
   if (!options.validation.empty()) {
-    return open_text(part == Part::train ? options.train : options.validation, options);
+    return open_text(part == Part::train ? options.train : options.validation, options, content);
   }
   if (!(options.validation_share > 0.0)) {
     misuse("data.validation: must name at least one file when data.validation_share is 0");
   }
-  return open_share(open_text(options.train, options), options.validation_share, part, named_together(options.train));
+  return open_share(open_text(options.train, options, content), options.validation_share, part,
+                    named_together(options.train));
 }
 
 }  // namespace headroom::data

@@ -16,11 +16,11 @@ constexpr std::size_t kStretch = std::size_t{64} << 10;
 constexpr std::size_t kLongestJsonLine = std::size_t{256} << 20;
 constexpr std::size_t kLongestSource = std::size_t{16} << 20;
 
-// The file's bytes, known to be UTF-8 without NUL.
+// The file's bytes, without NUL, known to be UTF-8 unless it is one of bytes.
 class CheckedBytes {
  public:
-  explicit CheckedBytes(const std::filesystem::path& path)
-      : path_(path.string()), reader_(open_bytes(path)), buffer_(kStretch) {}
+  explicit CheckedBytes(const std::filesystem::path& path, Content content = Content::utf8)
+      : path_(path.string()), content_(content), reader_(open_bytes(path)), buffer_(kStretch) {}
 
   // The next stretch, empty at the end.
   std::string_view next() {
@@ -29,7 +29,7 @@ class CheckedBytes {
       misuse("{}: is not text but binary: byte {} is 0", path_, read_ + static_cast<std::int64_t>(zero));
     }
     const auto wrong = got.empty() ? checker_.finish() : checker_.feed(got);
-    if (wrong) {
+    if (wrong && content_ == Content::utf8) {
       misuse("{}: is not valid UTF-8 from byte {} on", path_, *wrong);
     }
     const bool first = read_ == 0;
@@ -46,6 +46,7 @@ class CheckedBytes {
 
  private:
   std::string path_;
+  Content content_;
   std::unique_ptr<ByteReader> reader_;
   std::vector<char> buffer_;
   Utf8Checker checker_;
@@ -54,7 +55,7 @@ class CheckedBytes {
 
 class PlainText : public TextFile {
  public:
-  explicit PlainText(const std::filesystem::path& path) : bytes_(path) {}
+  PlainText(const std::filesystem::path& path, Content content) : bytes_(path, content) {}
   bool more(std::string& text, bool& starts) override {
     const std::string_view got = bytes_.next();
     text += got;
@@ -169,8 +170,8 @@ class LenientText : public TextFile {
 
 }  // namespace
 
-std::unique_ptr<TextFile> open_plain_text(const std::filesystem::path& path) {
-  return std::make_unique<PlainText>(path);
+std::unique_ptr<TextFile> open_plain_text(const std::filesystem::path& path, Content content) {
+  return std::make_unique<PlainText>(path, content);
 }
 
 std::unique_ptr<TextFile> open_json_lines(const std::filesystem::path& path, const std::string& field) {

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "headroom/data/text.h"
+
 namespace headroom::data {
 
 class TextFile {
@@ -17,8 +19,8 @@ class TextFile {
   virtual std::int64_t consumed() const = 0;  // bytes of the file
 };
 
-// Throws MisuseError naming the file and byte: empty, binary (a NUL byte), not UTF-8.
-std::unique_ptr<TextFile> open_plain_text(const std::filesystem::path& path);
+// Throws MisuseError naming the file and byte: empty, binary (a NUL byte), not UTF-8 where it must be.
+std::unique_ptr<TextFile> open_plain_text(const std::filesystem::path& path, Content content = Content::utf8);
 
 // One document a line, in the string `field` of a JSON object. Throws MisuseError naming the file and line.
 std::unique_ptr<TextFile> open_json_lines(const std::filesystem::path& path, const std::string& field);

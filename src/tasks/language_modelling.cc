@@ -39,7 +39,7 @@ class TextEvaluation : public EvaluationData {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokens, tokens_->size())));
     tokens_->copy(0, std::ssize(ids), ids.data());
     const std::string text = tokenizer_->decode(ids);
-    return text.substr(0, text.size() - unfinished_bytes(text));
+    return repair_utf8(std::string_view(text).substr(0, text.size() - unfinished_bytes(text)));
   }
 
  private:

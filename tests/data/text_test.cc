@@ -44,6 +44,22 @@ TEST_F(TextTest, AByteOrderMarkIsNotText) {
   EXPECT_HAS(refusal(write("mark.txt", mark)), "mark.txt: is empty");
 }
 
+// Half a character at either end, as where a file was cut in two, and bytes that no UTF-8 has.
+TEST_F(TextTest, BytesNeedNoEncoding) {
+  std::string bytes = "\x82\xac one\n\xff\xfe\n";
+  bytes += std::string(std::size_t{5} << 20, '\x80') + "\xe2\x82";
+  const std::string file = write("part.txt", bytes);
+  EXPECT_HAS(refusal(file), "part.txt: is not valid UTF-8 from byte 0 on");
+  const auto source = open_text({file}, {}, Content::bytes);
+  EXPECT_TRUE(text_of(*source) == bytes);
+  EXPECT_TRUE(text_of(*source) == bytes);
+  const std::string zero = write("zero.txt", std::string("a\0b", 3));
+  EXPECT_HAS(misuse_of([&] { text_of(*open_text({zero}, {}, Content::bytes)); }),
+             "is not text but binary: byte 1 is 0");
+  EXPECT_EQ(content_for(config::TokenizerKind::bytes), Content::bytes);
+  EXPECT_EQ(content_for(config::TokenizerKind::bpe), Content::utf8);
+}
+
 TEST_F(TextTest, ALongLineComesInPiecesCutBetweenCharacters) {
   std::string line;
   while (line.size() < (std::size_t{9} << 20)) {

@@ -26,8 +26,9 @@ struct Input {
   std::vector<std::string> files;
   config::DataOptions options;
 
-  std::unique_ptr<data::TextSource> open() const {
-    return files.empty() ? data::open_built_in_corpus(data::Part::train) : data::open_text(files, options);
+  std::unique_ptr<data::TextSource> open(config::TokenizerKind kind) const {
+    return files.empty() ? data::open_built_in_corpus(data::Part::train)
+                         : data::open_text(files, options, data::content_for(kind));
   }
 };
 
@@ -93,7 +94,8 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
     }
   }
   catch_interrupts();
-  const std::unique_ptr<data::Tokenizer> tokenizer = data::train_tokenizer(command.options, *command.input.open());
+  const std::unique_ptr<data::Tokenizer> tokenizer =
+      data::train_tokenizer(command.options, *command.input.open(command.options.kind));
   data::save_tokenizer(*tokenizer, command.out);
   output.text(fmt::format("{}: {}, {} ids\n", printable(command.out), tokenizer->name(), tokenizer->vocabulary_size()));
   output.document(
@@ -187,7 +189,7 @@ int run_prepare(const Prepare& command, const Output& output) {
   }
   catch_interrupts();
   const std::unique_ptr<data::Tokenizer> tokenizer = data::load_tokenizer(command.tokenizer);
-  data::write_token_file(*command.input.open(), *tokenizer, command.out);
+  data::write_token_file(*command.input.open(tokenizer->kind()), *tokenizer, command.out);
   const data::TokenFile file(command.out);
   output.text(fmt::format("{}: {} tokens of {} bytes of text, {}\n", printable(command.out), file.size(),
                           file.text_bytes(), printable(file.tokenizer_name())));
