@@ -48,7 +48,7 @@ std::string bars(const std::vector<ComparedRun>& runs) {
       const double value = quantity.value(runs[r]);
       chart.bars.push_back({.name = label_of(runs[r]),
                             .value = value,
-                            .text = value > 0.0 ? quantity.text(value) : "\u2013",
+                            .text = value > 0.0 ? quantity.text(value) : kUnknown,
                             .style = r});
     }
     html += figure(quantity.title, quantity.remark, bar_chart(chart));

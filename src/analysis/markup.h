@@ -11,6 +11,9 @@
 
 namespace headroom::analysis {
 
+// What stands in tables and charts for a figure that is not known.
+inline constexpr const char* kUnknown = "\u2013";
+
 // At most `characters` (at least 1) characters of valid UTF-8, with an ellipsis where the middle was left out.
 std::string shorten(std::string_view text, std::size_t characters);
 

@@ -103,7 +103,7 @@ std::string tuning(const std::vector<ComparedRun>& runs) {
 
 std::string headline_text(const ComparedRun& run) {
   if (!run.has_figure()) {
-    return "\u2013";
+    return kUnknown;
   }
   const std::vector<double> values = run.over_seeds(tasks::headline(run.task().figures()).name);
   return with_deviation(mean(values), sample_deviation(values));

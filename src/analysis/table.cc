@@ -18,8 +18,6 @@
 namespace headroom::analysis {
 namespace {
 
-constexpr const char* kUnknown = "\u2013";
-
 double against(double mine, double first) {
   return first > 0.0 ? mine / first : 0.0;
 }

@@ -20,8 +20,10 @@ struct Origin {
   const GivenKeys* given = nullptr;  // nothing is known of its keys
 
   std::string_view of(const std::string& key) const {
-    const auto found = given == nullptr ? GivenKeys::const_iterator() : given->find(key);
-    return given == nullptr || found == given->end() ? config : std::string_view(found->second);
+    if (given != nullptr && given->contains(key)) {
+      return given->at(key);
+    }
+    return config;
   }
 };
 

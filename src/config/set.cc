@@ -6,7 +6,6 @@
 #include "given.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "headroom/core/json.h"
 #include "headroom/core/utf8.h"
 #include "nearest.h"
 #include "parse.h"

@@ -32,16 +32,6 @@ config::ModelOptions language_model_options(const Case& c) {
 
 }  // namespace
 
-void set_stack(const Case& c, const Json& o, config::ModelOptions& model) {
-  model.n_layers = c.dims.contains("L") ? c.dim("L") : 1;
-  model.d_model = c.dim("d_model");
-  set_norm_and_arrangement(o, model);
-  const Json& attention = o.at("attention");
-  model.attention = attention_options(c, attention.at("family").get<std::string>(), attention);
-  model.attention.window = window_of(attention);
-  model.mlp = mlp_options(c, o.at("ffn"));
-}
-
 std::vector<Result> run_block(const Case& c, const nn::Context& context) {
   Result result;
   const at::Tensor x = leaf(c, "in.x", result);

@@ -199,12 +199,6 @@ nn::AttentionPlace place_of(const Case& c, const Json& options) {
   return place;
 }
 
-void set_norm_and_arrangement(const Json& options, config::ModelOptions& model) {
-  model.arrangement = value_of(options, "arrangement", config::Arrangement::sequential);
-  model.norm = value_of(options.at("norm"), "kind", config::Norm::layer);
-  model.norm_epsilon = options.at("norm").at("epsilon").get<double>();
-}
-
 config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options) {
   using Set = void (*)(const Case&, const Json&, config::AttentionOptions&);
   static const std::map<std::string, Set> kFamilies = {{"dense", nullptr},   {"switchhead", set_experts},
@@ -245,6 +239,18 @@ config::MlpOptions mlp_options(const Case& c, const Json& ffn) {
     o.d_hidden = c.dim("d_ff");
   }
   return o;
+}
+
+void set_stack(const Case& c, const Json& o, config::ModelOptions& model) {
+  model.n_layers = c.dims.contains("L") ? c.dim("L") : 1;
+  model.d_model = c.dim("d_model");
+  model.arrangement = value_of(o, "arrangement", config::Arrangement::sequential);
+  model.norm = value_of(o.at("norm"), "kind", config::Norm::layer);
+  model.norm_epsilon = o.at("norm").at("epsilon").get<double>();
+  const Json& attention = o.at("attention");
+  model.attention = attention_options(c, attention.at("family").get<std::string>(), attention);
+  model.attention.window = window_of(attention);
+  model.mlp = mlp_options(c, o.at("ffn"));
 }
 
 }  // namespace headroom::golden

@@ -32,7 +32,6 @@ config::MlpOptions mlp_options(const Case& c, const Json& ffn);
 void set_stack(const Case& c, const Json& options, config::ModelOptions& model);  // layers, norms, attention, MLP
 std::int64_t window_of(const Json& options);
 config::Activation activation_of(const Json& options, const char* key);
-void set_norm_and_arrangement(const Json& options, config::ModelOptions& model);
 bool flag(const Json& options, const char* key);                        // false where it is absent
 bool is_null(const Json& options, const char* key);                     // or absent
 double number(const Json& options, const char* key, double otherwise);  // where it is absent or null
