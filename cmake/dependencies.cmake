@@ -42,6 +42,8 @@ if(NOT HEADROOM_PACKAGE_ONLY)
   find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
   add_library(utf8proc::utf8proc INTERFACE IMPORTED)
   target_link_libraries(utf8proc::utf8proc INTERFACE ${UTF8PROC_LIBRARY})
+  # Takes the place of malloc in the program; its runtime library is enough. Without it there is the system's.
+  find_library(TCMALLOC_LIBRARY NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)
 endif()
 
 find_library(HIGHWAY_LIBRARY hwy REQUIRED)

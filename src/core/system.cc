@@ -19,6 +19,9 @@
 #include <malloc.h>
 #endif
 
+// Only where tcmalloc is the process's malloc: hands what is free back to the system.
+extern "C" __attribute__((weak)) void MallocExtension_ReleaseFreeMemory();
+
 namespace headroom {
 namespace {
 
@@ -74,10 +77,17 @@ void keep_freed_memory() {
 }
 
 void reset_peak_memory() {
+  if (MallocExtension_ReleaseFreeMemory != nullptr) {
+    MallocExtension_ReleaseFreeMemory();
+  }
 #if defined(__GLIBC__)
   ::malloc_trim(0);
 #endif
   std::ofstream("/proc/self/clear_refs") << "5";  // where the system refuses, the peak stays the one since the start
+}
+
+std::string allocator() {
+  return MallocExtension_ReleaseFreeMemory != nullptr ? "tcmalloc" : "system";
 }
 
 void catch_interrupts() {

@@ -273,6 +273,8 @@ def test_doctor(headroom):
     assert {"attention", "expert_linear", "linear_cross_entropy"} <= document["operators"].keys()
     assert f"torch: {document['torch']}" in headroom("doctor").stdout
     assert document["operators"]["linear"]["cpu fp32"] == "fused"
+    installed = list(pathlib.Path("/usr/lib").glob("*/libtcmalloc_minimal.so.4"))
+    assert document["allocator"] == ("tcmalloc" if installed else "system")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")

@@ -19,6 +19,7 @@ std::int64_t resident_memory_bytes();
 // instead of in fresh pages that the system must clear first.
 void keep_freed_memory();
 void reset_peak_memory();  // hands free memory back to the system first
+std::string allocator();   // whose malloc this process has: "tcmalloc" or "system"
 
 // Memory that a process may fill before the system must end it: the machine's or, where it is less, what the control
 // groups and limits of this process grant (`ulimit -v`), swap space included. 0: not known.

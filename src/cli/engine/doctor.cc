@@ -114,6 +114,7 @@ int run(const Doctor& command, const EngineRequest& request) {
       {"physical_cores", physical_cores()},
       {"threads", at::get_num_threads()},
       {"memory", format_bytes(memory)},
+      {"allocator", allocator()},
       {"devices", names},
       {"precision_auto", config::name_of(train::resolve(config::Precision::automatic, train::resolve("auto")))},
       {"recipes", home_folder() + "/recipes"},
