@@ -43,13 +43,13 @@ Block Block::with_cross_attention(const config::ModelOptions& o, const nn::Atten
   return block;
 }
 
-// `all` holds memory and current tokens, the queries last. What products read is converted once, for all that read it.
-at::Tensor Block::attend(const at::Tensor& all, const BlockInput& input, const nn::Context& context) const {
-  const at::Tensor source = nn::to_compute(all, context);
-  const c10::SymInt t = input.h.sym_size(1), s = source.sym_size(1);
+// Memory and tokens meet in the type of products: joined before, their norm would keep both a second time for the
+// backward pass.
+at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const BlockInput& input,
+                         const nn::Context& context) const {
   nn::AttentionInput attention;
-  attention.x = s == t ? source : source.narrow_symint(1, s - t, t);
-  attention.source = source;
+  attention.x = nn::to_compute(x, context);
+  attention.source = memory.defined() ? at::cat({nn::to_compute(memory, context), attention.x}, 1) : attention.x;
   attention.valid_keys = input.valid_keys;
   attention.valid_queries = valid_queries(input);
   attention.cache = input.cache;
@@ -74,8 +74,8 @@ at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) 
   return nn::dropout((*mlp_)(rows, hidden_dropout_, context.in("ffn")), dropout_, context, "ffn");
 }
 
-at::Tensor Block::post_norm(const BlockInput& input, const at::Tensor& all, const nn::Context& context) const {
-  at::Tensor h = norm_1_(input.h + attend(all, input, context));
+at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context) const {
+  at::Tensor h = norm_1_(input.h + attend(input.h, input.memory, input, context));
   if (cross_) {
     h = cross_->norm(h + attend_across(h, input, context));
   }
@@ -83,12 +83,12 @@ at::Tensor Block::post_norm(const BlockInput& input, const at::Tensor& all, cons
 }
 
 at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
-  const at::Tensor all = input.memory.defined() ? at::cat({input.memory, input.h}, 1) : input.h;
   if (norm_position_ == config::NormPosition::post) {
-    return post_norm(input, all, context);
+    return post_norm(input, context);
   }
   const bool parallel = arrangement_ == config::Arrangement::parallel;
-  at::Tensor h = input.h + attend(norm_1_(all), input, context);
+  const at::Tensor memory = input.memory.defined() ? norm_1_(input.memory) : at::Tensor();
+  at::Tensor h = input.h + attend(norm_1_(input.h), memory, input, context);
   if (cross_) {
     h = h + attend_across(cross_->norm(parallel ? input.h : h), input, context);
   }

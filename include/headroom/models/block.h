@@ -48,10 +48,11 @@ class Block {
     nn::Attention attention;
   };
 
-  at::Tensor attend(const at::Tensor& source, const BlockInput& input, const nn::Context& context) const;
+  at::Tensor attend(const at::Tensor& x, const at::Tensor& memory, const BlockInput& input,
+                    const nn::Context& context) const;
   at::Tensor attend_across(const at::Tensor& x, const BlockInput& input, const nn::Context& context) const;
   at::Tensor feed_forward(const at::Tensor& x, const nn::Context& context) const;
-  at::Tensor post_norm(const BlockInput& input, const at::Tensor& all, const nn::Context& context) const;
+  at::Tensor post_norm(const BlockInput& input, const nn::Context& context) const;
 
   config::Arrangement arrangement_;
   config::NormPosition norm_position_;
