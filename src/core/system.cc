@@ -20,6 +20,7 @@
 #endif
 
 // Only where tcmalloc is the process's malloc: hands what is free back to the system.
+// NOLINTNEXTLINE(readability-identifier-naming): the name is the library's
 extern "C" __attribute__((weak)) void MallocExtension_ReleaseFreeMemory();
 
 namespace headroom {
