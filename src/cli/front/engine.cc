@@ -19,10 +19,19 @@ void bound_spinning() {
   }
 }
 
+// oneDNN keeps the code it made for each shape of a product, 1,024 of them, a hundred kilobytes and more each. Where
+// batches differ in length there are always more shapes; what comes back soon are those of the layers of one step.
+void bound_kept_products() {
+  if (std::getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == nullptr) {
+    setenv("DNNL_PRIMITIVE_CACHE_CAPACITY", "128", 0);
+  }
+}
+
 }  // namespace
 
 int Program::run_engine(const EngineRequest& request) {
   bound_spinning();
+  bound_kept_products();
   // Found by the program's run-time path. It stays loaded: torch does not survive being unloaded.
   void* library = dlopen("libheadroom_engine.so", RTLD_NOW);
   if (library == nullptr) {
