@@ -9,6 +9,7 @@
 
 #include "demand.h"
 #include "headroom/config/config.h"
+#include "headroom/train/machine.h"
 #include "timing.h"
 #include "worker.h"
 
@@ -118,8 +119,10 @@ std::int64_t rows_of_batch(const config::Config& config) {
 std::vector<Row> profile(const BenchOptions& options) {
   profiled = at::Device(options.device);
   std::vector<WorkerSpec> specs;
-  for (const std::string& config : options.configs) {
-    specs.push_back({.recipe = config, .batch = rows_of_batch(config::load_config(config))});
+  for (const std::string& name : options.configs) {
+    const config::Config config = config::load_config(name, {"train.precision=" + options.precision});
+    train::check_machine(config);
+    specs.push_back({.recipe = name, .batch = rows_of_batch(config)});
   }
   if (specs.empty()) {
     specs = models_of_papers();
