@@ -8,6 +8,7 @@
 #include "headroom/core/error.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
+#include "tiny.h"
 
 namespace headroom::models {
 namespace encoder_decoder_test {
@@ -16,24 +17,12 @@ using config::ModelOptions;
 using testing::relative_error;
 
 ModelOptions tiny() {
-  ModelOptions o;
-  o.kind = config::ModelKind::encoder_decoder;
-  o.vocabulary_size = 23;
-  o.n_layers = 2;
+  ModelOptions o = testing::tiny_model(config::ModelKind::encoder_decoder);
   o.n_decoder_layers = 3;
-  o.d_model = 12;
-  o.context_length = 8;
   o.norm_position = config::NormPosition::post;
   o.tied_embeddings = true;
   o.head_bias = false;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 6;
-  o.attention.n_experts = 4;
-  o.attention.top_k = 2;
   o.attention.position = "sinusoidal";
-  o.mlp.d_hidden = 16;
-  o.mlp.n_experts = 4;
-  o.mlp.top_k = 2;
   return o;
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "headroom/models/language_model.h"
+#include "tiny.h"
 
 namespace headroom::models {
 namespace kept_products_test {
@@ -9,18 +10,11 @@ namespace kept_products_test {
 using config::ModelOptions;
 
 ModelOptions tiny() {
-  ModelOptions o;
-  o.vocabulary_size = 23;
-  o.n_layers = 2;
+  ModelOptions o = testing::tiny_model();
   o.d_model = 16;
-  o.context_length = 8;
-  o.attention.n_heads = 2;
   o.attention.d_head = 8;
   o.attention.n_experts = 3;
-  o.attention.top_k = 2;
   o.mlp.d_hidden = 24;
-  o.mlp.n_experts = 4;
-  o.mlp.top_k = 2;
   return o;
 }
 

@@ -9,6 +9,7 @@
 #include "headroom/cost/cache.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
+#include "tiny.h"
 
 namespace headroom::models {
 namespace language_model_test {
@@ -17,18 +18,8 @@ using config::ModelOptions;
 using testing::relative_error;
 
 ModelOptions tiny() {
-  ModelOptions o;
-  o.vocabulary_size = 23;
-  o.n_layers = 2;
-  o.d_model = 12;
-  o.context_length = 8;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 6;
+  ModelOptions o = testing::tiny_model();
   o.attention.n_experts = 3;
-  o.attention.top_k = 2;
-  o.mlp.d_hidden = 16;
-  o.mlp.n_experts = 4;
-  o.mlp.top_k = 2;
   return o;
 }
 

@@ -9,6 +9,7 @@
 #include "headroom/core/error.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
+#include "tiny.h"
 
 namespace headroom::models {
 namespace vision_transformer_test {
@@ -17,22 +18,14 @@ using config::ModelOptions;
 using testing::relative_error;
 
 ModelOptions tiny() {
-  ModelOptions o;
-  o.kind = config::ModelKind::vision;
-  o.n_layers = 2;
-  o.d_model = 12;
+  ModelOptions o = testing::tiny_model(config::ModelKind::vision);
   o.image_size = 6;
   o.patch_size = 2;
   o.image_channels = 3;
   o.context_length = 9;
   o.n_classes = 5;
   o.d_head_hidden = 7;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 6;
-  o.attention.n_experts = 4;
-  o.attention.top_k = 2;
   o.attention.position = "sinusoidal";
-  o.mlp.d_hidden = 16;
   return o;
 }
 
