@@ -12,7 +12,7 @@ void add_info(Program& program, CLI::App& group) {
   CLI::App& command =
       program.add(group, "info", "What is in a checkpoint: parameters, config, tokenizer, tensors.",
                   "headroom checkpoint info runs/first", [&program, options] { return program.engine(*options); });
-  command.add_option("RUN", options->run, "run folder or checkpoint file")->required()->type_name("");
+  add_run(command, options->run);
 }
 
 void add_export(Program& program, CLI::App& group) {
@@ -22,8 +22,8 @@ void add_export(Program& program, CLI::App& group) {
       "headroom checkpoint export runs/first --out first.safetensors\n"
       "  headroom checkpoint export runs/first --format huggingface --out first_hf",
       [&program, options] { return program.engine(*options); });
-  command.add_option("RUN", options->run, "run folder or checkpoint file")->required()->type_name("");
-  command.add_option("--out", options->out, "file to write; huggingface: folder")->required()->type_name("FILE");
+  add_run(command, options->run);
+  add_out(command, options->out, "file to write; huggingface: folder", "FILE");
   command
       .add_option("--format", options->format,
                   "headroom: a checkpoint to evaluate and generate with; huggingface: config.json, model.safetensors "
@@ -45,7 +45,7 @@ void add_import(Program& program) {
                   "config.json, safetensors and tokenizer.json, or vocab.json and merges.txt")
       ->required()
       ->type_name("");
-  command.add_option("--out", options->out, "checkpoint to write")->required()->type_name("FILE");
+  add_out(command, options->out, "checkpoint to write", "FILE");
   command.add_option("--tokenizer", options->tokenizer, "another tokenizer than the folder's, file or folder")
       ->type_name("FILE");
 }

@@ -109,7 +109,7 @@ void add_tokenizer_train(Program& program, CLI::App& group) {
     return with_options_named("tokenizer train", [&] { return run_tokenizer_train(*options, program.output()); });
   });
   add_input(command, options->input);
-  command.add_option("--out", options->out, "file to write")->required()->check(not_empty())->type_name("FILE");
+  add_out(command, options->out, "file to write", "FILE");
   command.add_option("--kind", options->kind, "what becomes an id")
       ->capture_default_str()
       ->check(CLI::IsMember({"bytes", "sentencepiece", "words"}).description(""))
@@ -215,7 +215,7 @@ void add_prepare(Program& program, CLI::App& group) {
                   "their folder")
       ->required()
       ->type_name("FILE");
-  command.add_option("--out", options->out, "token file to write")->required()->check(not_empty())->type_name("FILE");
+  add_out(command, options->out, "token file to write", "FILE");
 }
 
 }  // namespace

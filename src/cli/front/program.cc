@@ -94,6 +94,14 @@ void Program::add_threads(CLI::App& command) {
       ->type_name("N");
 }
 
+void add_run(CLI::App& command, std::string& run) {
+  command.add_option("RUN", run, "run folder or checkpoint file")->required()->check(not_empty())->type_name("");
+}
+
+void add_out(CLI::App& command, std::string& out, const std::string& what, const std::string& type) {
+  command.add_option("--out", out, what)->required()->check(not_empty())->type_name(type);
+}
+
 void add_device(CLI::App& command, std::string& device) {
   command.add_option("--device", device, "where to compute; auto: a GPU where torch has one, else the CPU")
       ->capture_default_str()

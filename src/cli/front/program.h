@@ -57,6 +57,10 @@ void add_checking_commands(Program& program);    // golden, bench, doctor
 void add_checkpoint_commands(Program& program);  // checkpoint, import
 void add_help_commands(Program& program);        // completion, man
 
+// RUN, which is required: a run folder or a checkpoint file.
+void add_run(CLI::App& command, std::string& run);
+// --out, which is required.
+void add_out(CLI::App& command, std::string& out, const std::string& what, const std::string& type);
 // --device, as train.device.
 void add_device(CLI::App& command, std::string& device);
 // "--set key=value", any number of times.

@@ -77,10 +77,7 @@ void add_evaluate(Program& program) {
         options->data.insert(options->data.end(), options->more.begin(), options->more.end());
         return program.engine<Evaluate>(*options);
       });
-  command.add_option("RUN", options->model, "run folder or checkpoint file")
-      ->required()
-      ->check(not_empty())
-      ->type_name("");
+  add_run(command, options->model);
   command
       .add_option(
           "--data", options->data,
@@ -156,10 +153,7 @@ void add_generate(Program& program) {
                   "headroom generate runs/first --prompt \"def forward(\" --tokens 80 --temperature 0.8\n"
                   "  headroom generate runs/de-en --prompt \"Wo ist der Bahnhof?\" --beam 4",
                   [&program, options] { return program.engine(*options); });
-  command.add_option("RUN", options->model, "run folder or checkpoint file")
-      ->required()
-      ->check(not_empty())
-      ->type_name("");
+  add_run(command, options->model);
   command.add_option("--prompt", options->prompt, "the text to continue, or sentences to translate, one a line")
       ->required()
       ->type_name("TEXT");
@@ -190,10 +184,7 @@ void add_compare(Program& program) {
   command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is what the others are compared to")
       ->required()
       ->type_name("");
-  command.add_option("--out", options->out, "folder of the runs and the report")
-      ->required()
-      ->check(not_empty())
-      ->type_name("DIR");
+  add_out(command, options->out, "folder of the runs and the report", "DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
   command
@@ -224,10 +215,7 @@ void add_sweep(Program& program) {
       ->required()
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2,...");
-  command.add_option("--out", options->out, "folder of the runs and the report")
-      ->required()
-      ->check(not_empty())
-      ->type_name("DIR");
+  add_out(command, options->out, "folder of the runs and the report", "DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
   program.add_threads(command);
