@@ -37,9 +37,9 @@ class Training {
   }
 
   // Throws Error where a run was not accepted, which ends a comparison once the other models are trained.
-  void finish() const {
+  void finish(bool others) const {
     if (!failure_.empty()) {
-      fail("{}", failure_);
+      fail("{}{}", failure_, others ? "; `headroom report` shows the others" : "");
     }
   }
 
@@ -92,7 +92,7 @@ bool carry_out(const Plan& plan, Runs& runs, const tasks::Task& task) {
       training.accept(*model, run);
     }
   }
-  training.finish();
+  training.finish(!sound.empty());
   return true;
 }
 

@@ -202,6 +202,18 @@ Plan plan_sweep(const SweepRequest& request) {
   return plan;
 }
 
+void check_seeds(const Plan& plan, const std::string& command) {
+  constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;  // as train.seed
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      if (choice.config.train.seed > kMostSeed - (plan.seeds - 1)) {
+        misuse("{}: --seeds: the last of {} seeds from train.seed = {} on is above {}", command, plan.seeds,
+               choice.config.train.seed, kMostSeed);
+      }
+    }
+  }
+}
+
 PlannedRun with_seed(const PlannedRun& first, std::int64_t index) {
   PlannedRun run = first;
   if (index > 0) {

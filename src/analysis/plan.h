@@ -44,6 +44,9 @@ struct Plan {
 Plan plan_comparison(const CompareRequest& request);
 Plan plan_sweep(const SweepRequest& request);  // a model for each combination
 
+// Throws MisuseError where a run's seed would be none that train.seed can be.
+void check_seeds(const Plan& plan, const std::string& command);
+
 // The run of the seed `index` places after `first`'s: `first` itself for index 0.
 PlannedRun with_seed(const PlannedRun& first, std::int64_t index);
 

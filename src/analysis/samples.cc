@@ -1,5 +1,7 @@
 #include "samples.h"
 
+#include "headroom/core/error.h"
+#include "headroom/core/system.h"
 #include "headroom/eval/checkpoint.h"
 #include "headroom/eval/generate.h"
 #include "headroom/models/language_model.h"
@@ -25,6 +27,9 @@ std::vector<std::string> speak(const std::filesystem::path& folder, const std::v
     options.seed = request.sample_seed;
     options.context = context;
     texts.push_back(eval::generate(writer, *checkpoint.tokenizer, prompt, options).text);
+    if (interrupted()) {
+      throw InterruptedError("compare: interrupted while writing sample texts");
+    }
   }
   return texts;
 }

@@ -46,6 +46,11 @@ std::string with_range(const std::string& noun, const Range& range) {
   return text.empty() ? noun : noun + " " + text;
 }
 
+std::string each_in_range(const std::string& noun, const Range& range) {
+  const std::string text = range_text(range);
+  return text.empty() ? noun : noun + ", each " + text;
+}
+
 // Compared as an integer: as a double it might be rounded into the range.
 std::int64_t to_integer(const toml::node& value, const Range& range) {
   constexpr double kBeyond = 0x1p63;
@@ -174,9 +179,9 @@ std::string expected(const Field& field) {
         } else if constexpr (std::is_same_v<Slot, std::string*>) {
           return "a string";
         } else if constexpr (std::is_same_v<Slot, std::vector<std::int64_t>*>) {
-          return "a list of integers, each " + range_text(field.range);
+          return each_in_range("a list of integers", field.range);
         } else if constexpr (std::is_same_v<Slot, std::vector<double>*>) {
-          return "a list of numbers, each " + range_text(field.range);
+          return each_in_range("a list of numbers", field.range);
         } else if constexpr (std::is_same_v<Slot, std::vector<std::string>*>) {
           return field.choices.empty()
                      ? std::string("a list of strings")

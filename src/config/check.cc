@@ -89,6 +89,7 @@ void check_data(const Config& config, Origin origin) {
     check.require(std::find(names->begin(), names->end(), "") == names->end(), key,
                   "must name files, got an empty name");
   }
+  check.require_distinct("classes", data.classes);
   check.require(config.model.memory_length == 0 || data.batching == Batching::streams, "batching",
                 "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
                 config.model.memory_length);

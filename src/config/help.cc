@@ -39,6 +39,9 @@ std::string short_number(double value) {
 std::string range_help(const Range& range) {
   constexpr double kNoLimit = 1e6;
   const std::string low = short_number(range.low);
+  if (range.high >= kNoLimit && std::isinf(range.low)) {
+    return {};
+  }
   if (range.high >= kNoLimit) {
     return fmt::format("{} {}", range.above ? "above" : "at least", low);
   }
@@ -58,7 +61,8 @@ std::string allowed(const Field& field) {
                       std::holds_alternative<double*>(field.slot) ||
                       std::holds_alternative<std::vector<std::int64_t>*>(field.slot) ||
                       std::holds_alternative<std::vector<double>*>(field.slot);
-  return number ? fmt::format(" ({})", range_help(field.range)) : "";
+  const std::string range = number ? range_help(field.range) : "";
+  return range.empty() ? "" : fmt::format(" ({})", range);
 }
 
 void explain(const std::string& path, const std::string& about, const std::vector<Field>& fields,

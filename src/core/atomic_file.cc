@@ -76,6 +76,12 @@ void remove_leftovers(const std::filesystem::path& folder, std::string_view targ
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  std::error_code unknown;
+  if (const auto there = std::filesystem::status(path_, unknown);
+      std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    misuse("{}: cannot be replaced: it is no file but a {}", path_.string(),
+           std::filesystem::is_directory(there) ? "folder" : "device or the like");
+  }
   remove_leftovers(folder_of(path_), path_.filename().string());
   for (struct stat status{}; status.st_nlink == 0;) {
     temporary_ = temporary_beside(path_);

@@ -84,14 +84,19 @@ LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, c
   Column label("data.label_column", options.label_column), text("data.text_column", options.text_column);
   Column second("data.second_column", reading.paired ? options.second_column : "1");
   LabelledSequences read;
+  std::size_t columns = 0;  // of a file's first line
   RowUse use{.header = {}, .row = {}, .skip_bad_rows = options.skip_bad_rows};
   use.header = [&](const std::vector<std::string>& row) {
+    columns = row.size();
     for (Column* column : {&label, &text, &second}) {
       column->find(row);
     }
     return label.named() || text.named() || second.named();
   };
   use.row = [&](const std::vector<std::string>& row) {
+    if (row.size() > columns) {  // a separator in a text, which would lose the rest of it
+      misuse("must have {} columns as the file's first line has, got {}", columns, row.size());
+    }
     const std::int32_t number = class_of(label.of(row), options.classes, reading.n_classes);
     const std::string& a = text.of(row);
     const std::string& b = second.of(row);  // unpaired: the first column, always there

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "headroom/core/error.h"
+#include "headroom/core/system.h"
 #include "headroom/core/utf8.h"
 #include "sample.h"
 #include "text_stream.h"
@@ -88,7 +89,7 @@ Generation generate(const models::LanguageModel& model, const data::Tokenizer& t
   at::Tensor logits = model.decode(to_row(ids, model), *state, context);
   TextStream stream(tokenizer, std::move(ids));
   const auto start = std::chrono::steady_clock::now();
-  while (result.tokens < options.tokens) {
+  while (result.tokens < options.tokens && !interrupted()) {
     const at::Tensor last = logits.to(at::kDouble).cpu().contiguous();
     const std::int32_t id = sample(span_of(last), how, random);
     emit(stream.push(id));

@@ -213,6 +213,8 @@ TEST(Check, WhatBelongsToOtherKinds) {
   const std::string classifier = "[model]\nkind = \"classifier\"\n", vision = "[model]\nkind = \"vision\"\n";
   EXPECT_EQ(complaint(classifier), "x: model.n_classes: must be at least 2 with kind = \"classifier\", got 0");
   EXPECT_EQ(complaint(classifier + "n_classes = 2\nd_head_hidden = 8\npaired = true"), "no error");
+  EXPECT_EQ(complaint(classifier + "n_classes = 2\n[data]\nclasses = [\"no\", \"no\"]"),
+            "x: data.classes: names \"no\" twice");
   EXPECT_EQ(complaint(classifier + "n_classes = 2\ntied_embeddings = true"),
             "x: model.tied_embeddings: must be false with kind = \"classifier\", whose head knows classes, not tokens");
   EXPECT_EQ(complaint(classifier + "n_classes = 2\nimage_size = 8"),

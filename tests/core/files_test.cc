@@ -195,7 +195,7 @@ TEST_F(AtomicFileTest, SaysWhyItCannotBeCreated) {
 TEST_F(AtomicFileTest, AFolderInTheWayIsAnError) {
   fs::create_directories(folder_ / "a" / "inside");
   EXPECT_EQ(complaint_of([&] { write_text_file(folder_ / "a", "text"); }),
-            "error: " + (folder_ / "a").string() + ": cannot be put in place: Is a directory");
+            "misuse: " + (folder_ / "a").string() + ": cannot be replaced: it is no file but a folder");
   EXPECT_EQ(n_files(), 1u);
 }
 

@@ -130,6 +130,8 @@ TEST_F(LabelledText, NamesWhatIsWrong) {
             "a.csv:3: the label (names need data.classes) must be a number from 0 to 1, got \"2\"");
   EXPECT_EQ(complaint_of("a.csv", "label,text\n1,x\n0\n", reading),
             "a.csv:3: must have a column 2 (data.text_column), got 1 columns");
+  EXPECT_EQ(complaint_of("a.csv", "label,text\n1,x\n0,No, not at all\n", reading),
+            "a.csv:3: must have 2 columns as the file's first line has, got 3");
   EXPECT_EQ(complaint_of("a.csv", "label,text\n1,\n", reading), "a.csv:2: the text (data.text_column) is empty");
   options_.classes = {"no", "yes"};
   EXPECT_EQ(complaint_of("a.csv", "label,text\nmaybe,x\n", reading),

@@ -112,6 +112,13 @@ TOO_LARGE = "99999999999999999999"
     (["tokenizer", "train", "TEXT", "--out", "x", "--vocabulary-size", "100000"], ["--vocabulary-size: must be at most"]),
     (["tokenizer", "train", "TEXT", "--out", "x", "--kind", "bytes", "--vocabulary-size", "257"],
      ["--vocabulary-size", "at most 256", "257"]),
+    (["tokenizer", "train", "TEXT", "--kind", "words", "--out", "CONFIG"], ["--out", "is there and is no tokenizer"]),
+    (["tokenizer", "train", "TEXT", "--kind", "words", "--out", "/dev/null"], ["--out", "is there and is no tokenizer"]),
+    (["tokenizer", "train", "--kind", "words", "--out", "/"], ["--out", "is there and is no tokenizer"]),
+    (["data", "prepare", "TEXT", "--tokenizer", "BYTES", "--out", "CHECKPOINT"], ["--out", "is no token file"]),
+    (["compare", "CONFIG", "--out", "x", "--seeds", "3", "--set", "train.seed=9007199254740991"],
+     ["--seeds", "9007199254740991"]),
+    (["train", "CONFIG", "--set", "data.pixel_mean=[nan]"], ["data.pixel_mean: must be a list of numbers, got"]),
     (["tokenizer", "decode", "BYTES", "4294967296"], ["ID", "4294967296"]),
     (["tokenizer", "encode", "BYTES", b"ab\xff"], ["UTF-8", "ab\\xff"]),
     (["train", "CONFIG", "--set", f"train.seed={TOO_LARGE}"], ["train.seed", TOO_LARGE]),
@@ -130,6 +137,7 @@ def test_what_cannot_be_is_named_with_its_value(headroom, tiny, trained, tmp_pat
         folder.mkdir()
         headroom("tokenizer", "train", tiny.parent / "train.txt", "--kind", "bytes", "--out", bytes_tokenizer)
     places = {"RUN": trained, "CONFIG": tiny, "TEXT": tiny.parent / "train.txt", "BYTES": bytes_tokenizer}
+    places["CHECKPOINT"] = next((trained / "checkpoints").glob("step_*"))
     places["BYTES/run"] = bytes_tokenizer / "run"
     program = [train_runs.program()] + [places.get(a, a) if isinstance(a, str) else a for a in arguments]
     done = subprocess.run(program, env=headroom.environment, capture_output=True, cwd=folder, timeout=120)

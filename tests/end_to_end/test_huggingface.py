@@ -166,6 +166,14 @@ def test_ids_of_random_texts(headroom, tmp_path, kind):
     assert mine.tolist() == made.encode(text).ids
 
 
+def test_import_does_not_replace_what_it_reads(headroom, model):
+    _, _, folder = model
+    weights = next(folder.glob("*.safetensors"))
+    before = weights.read_bytes()
+    assert "is in the folder that is read" in headroom.refusal("import", folder, "--out", weights)
+    assert weights.read_bytes() == before
+
+
 def test_refusals_name_the_setting(headroom, model, tmp_path):
     theirs, _, folder = model
     config = json.loads((folder / "config.json").read_text())
@@ -176,5 +184,8 @@ def test_refusals_name_the_setting(headroom, model, tmp_path):
     if theirs.config.model_type != "gpt2":
         refusal = headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
         assert 'rope_scaling.rope_type has no equivalent, got "yarn"' in refusal
+    for key in {"layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"} & set(config):
+        (tmp_path / "config.json").write_text(json.dumps({**config, key: 0}))
+        assert f"{key} must be above 0" in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
     assert "model_type" in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")

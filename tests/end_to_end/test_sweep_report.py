@@ -32,6 +32,9 @@ def test_report_of_comparison_and_run(headroom, tmp_path):
     assert [a for a, b in zip(lines, page.splitlines()) if a != b and "This page" not in a] == []
     assert "Use of experts" in page and "Quality against cost" in page
 
+    assert "another command" in headroom.refusal("sweep", config, "--vary", "train.steps=8", "--out", out)
+    assert (out / "report.html").read_text().splitlines() == lines
+
     run = headroom.json("report", out / "dense")
     assert run["report"] == str(out / "dense" / "report.html") and len(run["runs"]) == 1
     assert "Training of dense" in (out / "dense" / "report.html").read_text()

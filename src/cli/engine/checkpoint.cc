@@ -101,10 +101,14 @@ bool is_resumable(const SafetensorsFile& file) {
                      [](const auto& entry) { return std::string_view(entry.first).starts_with("optimizer."); });
 }
 
+std::filesystem::path parent_of(const std::string& path) {
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(path)).parent_path();
+}
+
 // A file that is there is replaced by parameters alone only if it holds no more itself, and none is put among the
 // checkpoints of a run.
 void require_replaceable(const std::string& out, const char* command) {
-  const std::filesystem::path folder = std::filesystem::weakly_canonical(std::filesystem::absolute(out)).parent_path();
+  const std::filesystem::path folder = parent_of(out);
   if (folder.filename() == "checkpoints" && eval::has_checkpoints(folder.parent_path())) {
     misuse("{}: --out: {} is in the folder of a run's checkpoints: choose another", command, printable(out));
   }
@@ -156,6 +160,10 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
 int run(const Import& command, const EngineRequest& request) {
   require_out(command.out, "import");
   require_replaceable(command.out, "import");
+  if (std::error_code unknown; std::filesystem::exists(command.out) &&
+                               std::filesystem::equivalent(parent_of(command.out), command.folder, unknown)) {
+    misuse("import: --out: {} is in the folder that is read: choose another", printable(command.out));
+  }
   const eval::Imported imported = eval::import_huggingface(command.folder, command.tokenizer);
   eval::save_checkpoint(imported.checkpoint, command.out);
   const std::int64_t parameters = count_parameters(imported.checkpoint.config.model);

@@ -22,6 +22,24 @@ namespace {
 constexpr const char* kTrainExample = "headroom tokenizer train book.txt --vocabulary-size 4000 --out book.tokenizer";
 constexpr const char* kPrepareExample = "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens";
 
+// What is there is replaced if `open` takes it for one of its kind, or if it is empty; nothing else is.
+template <class Open>
+void require_replaceable(const std::string& out, const char* command, const char* kind, const Open& open) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(out, unknown) || std::filesystem::is_empty(out, unknown)) {
+    return;
+  }
+  bool alike = std::filesystem::is_regular_file(out, unknown);
+  try {
+    alike ? open() : void();
+  } catch (const Error&) {
+    alike = false;
+  }
+  if (!alike) {
+    misuse("{}: --out: {} is there and is no {}: choose another name", command, printable(out), kind);
+  }
+}
+
 struct Input {
   std::vector<std::string> files;
   config::DataOptions options;
@@ -93,6 +111,7 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
       misuse("tokenizer train: --out: {} is one of the texts to read: choose another name", printable(command.out));
     }
   }
+  require_replaceable(command.out, "tokenizer train", "tokenizer", [&] { data::load_tokenizer(command.out); });
   catch_interrupts();
   const std::unique_ptr<data::Tokenizer> tokenizer =
       data::train_tokenizer(command.options, *command.input.open(command.options.kind));
@@ -187,6 +206,7 @@ int run_prepare(const Prepare& command, const Output& output) {
   if (!config::is_token_file(command.out)) {
     misuse("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
   }
+  require_replaceable(command.out, "data prepare", "token file", [&] { data::TokenFile{command.out}; });
   catch_interrupts();
   const std::unique_ptr<data::Tokenizer> tokenizer = data::load_tokenizer(command.tokenizer);
   data::write_token_file(*command.input.open(tokenizer->kind()), *tokenizer, command.out);

@@ -22,7 +22,7 @@ class Gpt2 : public Architecture {
     o.d_model = s.size("n_embd", 768);
     o.context_length = s.size("n_positions", 1024);
     o.norm = config::Norm::layer;
-    o.norm_epsilon = s.number("layer_norm_epsilon", 1e-5);
+    o.norm_epsilon = s.epsilon("layer_norm_epsilon", 1e-5);
     o.tied_embeddings = s.flag("tie_word_embeddings", true);
     o.head_bias = false;
     o.attention.n_heads = s.size("n_head", 12);

@@ -22,7 +22,7 @@ class GptNeox : public Architecture {
     o.arrangement =
         s.flag("use_parallel_residual", true) ? config::Arrangement::parallel : config::Arrangement::sequential;
     o.norm = config::Norm::layer;
-    o.norm_epsilon = s.number("layer_norm_eps", 1e-5);
+    o.norm_epsilon = s.epsilon("layer_norm_eps", 1e-5);
     o.tied_embeddings = s.flag("tie_word_embeddings", false);
     o.head_bias = false;
     o.attention.n_heads = s.size("num_attention_heads", 64);

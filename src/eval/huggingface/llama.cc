@@ -21,7 +21,7 @@ class Llama : public Architecture {
     o.d_model = s.size("hidden_size");
     o.context_length = s.size("max_position_embeddings", 2048);
     o.norm = config::Norm::rms;
-    o.norm_epsilon = s.number("rms_norm_eps", 1e-6);
+    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-6);
     o.tied_embeddings = s.flag("tie_word_embeddings", false);
     o.head_bias = false;
     config::AttentionOptions& a = o.attention;

@@ -71,6 +71,14 @@ double Settings::number(const std::string& key, double otherwise) const {
   return has(key) ? at(key).get<double>() : otherwise;
 }
 
+double Settings::epsilon(const std::string& key, double otherwise) const {
+  const double value = number(key, otherwise);
+  if (!(value > 0.0)) {
+    refuse(key, "must be above 0");
+  }
+  return value;
+}
+
 bool Settings::flag(const std::string& key, bool otherwise) const {
   if (has(key) && !at(key).is_boolean()) {
     refuse(key, "must be true or false");

@@ -26,7 +26,8 @@ class Settings {
   // The width of each of the heads that share a model's: throws MisuseError where it cannot be shared evenly.
   using Size = std::pair<const char*, std::int64_t>;  // its key and value
   std::int64_t head_share(const Size& n_heads, const Size& d_model) const;
-  double number(const std::string& key, double otherwise) const;  // finite
+  double number(const std::string& key, double otherwise) const;   // finite
+  double epsilon(const std::string& key, double otherwise) const;  // above 0
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
   config::Activation activation(const std::string& key, const std::string& otherwise) const;

@@ -7,6 +7,7 @@
 #include "choices.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
+#include "headroom/core/printable.h"
 #include "rows.h"
 
 namespace headroom::tasks::zero_shot {
@@ -49,7 +50,8 @@ QuestionSets read_blimp(const std::vector<Document>& documents) {
   for (const Document& document : documents) {
     for_each_row(document, [&](const Json& row, const std::string& where) {
       const auto subset = row.find("UID");
-      const std::string name = subset != row.end() && subset->is_string() ? subset->get<std::string>() : document.stem;
+      const bool named = subset != row.end() && subset->is_string();
+      const std::string name = named ? printable(subset->get<std::string>()) : document.stem;
       Question question{.where = where};
       for (const char* key : {"sentence_good", "sentence_bad"}) {
         question.choices.push_back({"", text_in(row, key, where)});
