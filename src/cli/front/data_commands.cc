@@ -206,7 +206,12 @@ int run_prepare(const Prepare& command, const Output& output) {
   if (!config::is_token_file(command.out)) {
     misuse("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
   }
-  require_replaceable(command.out, "data prepare", "token file", [&] { data::TokenFile{command.out}; });
+  const bool whole = !command.out.ends_with(".tokens");  // which only token files are named: a damaged one may go
+  require_replaceable(command.out, "data prepare", "token file", [&] {
+    if (whole) {
+      data::TokenFile{command.out};
+    }
+  });
   catch_interrupts();
   const std::unique_ptr<data::Tokenizer> tokenizer = data::load_tokenizer(command.tokenizer);
   data::write_token_file(*command.input.open(tokenizer->kind()), *tokenizer, command.out);
