@@ -32,16 +32,16 @@ struct TableReader::Parts {
   bool quotes = false;
   char separator = 0;
   std::unique_ptr<TextFile> file;
-  std::string text;  // read, used up to `at`
-  std::size_t at = 0;
+  std::string text;  // read, used up to `at`; the row being read is kept whole
+  std::size_t at = 0, row = 0;
   std::int64_t line = 1, begun = 0;  // of the next character, of the row read last
-  std::size_t length = 0;            // of the row so far
 
   // The next character, which stays.
   int peek() {
     while (at == text.size()) {
-      text.clear();
-      at = 0;
+      text.erase(0, row);
+      at -= row;
+      row = 0;
       bool starts = false;
       if (!file->more(text, starts)) {
         return kEndOfFile;
@@ -54,7 +54,7 @@ struct TableReader::Parts {
     if (c != kEndOfFile) {
       ++at;
       line += c == '\n' ? 1 : 0;
-      if (++length > kLongestRow) {
+      if (at - row > kLongestRow) {
         refuse("is longer than {} MiB", kLongestRow >> 20);
       }
     }
@@ -69,18 +69,16 @@ struct TableReader::Parts {
     }
     return peek() == '\n' || peek() == kEndOfFile;
   }
-  void skip_line() {
-    while (peek() != kEndOfFile && peek() != '\n') {
-      ++at;
-    }
-    get();
-  }
-
+  // Reading goes on after the row's first line: one quote that is not closed must not take the lines after it along.
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
     const std::string why = fmt::format(format, std::forward<Args>(args)...);
-    length = 0;
-    skip_line();
+    at = row;
+    line = begun;
+    while (peek() != kEndOfFile && peek() != '\n') {
+      row = ++at;
+    }
+    get();
     throw BadRow(fmt::format("{}:{}: {}", path, begun, why));
   }
 
@@ -121,14 +119,14 @@ struct TableReader::Parts {
     return field;
   }
 
-  void read_row(std::vector<std::string>& row) {
+  void read_row(std::vector<std::string>& fields) {
     begun = line;
-    length = 0;
-    row.clear();
-    row.push_back(field());
+    row = at;
+    fields.clear();
+    fields.push_back(field());
     while (peek() == separator) {
       get();
-      row.push_back(field());
+      fields.push_back(field());
     }
     get();  // the line's end
   }

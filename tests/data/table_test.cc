@@ -69,6 +69,9 @@ TEST_F(Table, SkipsBadRowsOnly) {
              .skip_bad_rows = true};
   for_each_row({write("a.csv", "a,1\nx\"y,2\nbad,3\nb,4\n")}, use);
   EXPECT_EQ(all, (Rows{{"a", "1"}, {"b", "4"}}));
+  all.clear();
+  for_each_row({write("open.csv", "a,1\n\"b,2\nc,3\nd,4\n\"e\nf\",5\n")}, use);
+  EXPECT_EQ(all, (Rows{{"a", "1"}, {"c", "3"}, {"d", "4"}, {"e\nf", "5"}})) << "the rest after an open quote";
   const std::string broken = gzip("a,1\nb,2\n");
   EXPECT_THROW(for_each_row({write("cut.csv.gz", broken.substr(0, broken.size() - 9))}, use), MisuseError);
   EXPECT_THROW(for_each_row({write("all.csv", "bad,3\n")}, use), MisuseError);
