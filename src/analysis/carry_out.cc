@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "headroom/core/error.h"
 #include "summary.h"
 
 namespace headroom::analysis {
@@ -36,12 +35,7 @@ class Training {
     return accepted;
   }
 
-  // Throws Error where a run was not accepted, which ends a comparison once the other models are trained.
-  void finish(bool others) const {
-    if (!failure_.empty()) {
-      fail("{}{}", failure_, others ? "; `headroom report` shows the others" : "");
-    }
-  }
+  const std::string& failure() const { return failure_; }
 
  private:
   const Plan& plan_;
@@ -69,13 +63,13 @@ bool is_carried_out(const Plan& plan, Runs& runs, const tasks::Task& task) {
   return true;
 }
 
-bool carry_out(const Plan& plan, Runs& runs, const tasks::Task& task) {
+Outcome carry_out(const Plan& plan, Runs& runs, const tasks::Task& task) {
   Training training(plan, runs);
   std::vector<const PlannedModel*> sound;
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       if (training.train(model, choice, true).result.interrupted) {
-        return false;
+        return {.interrupted = true};
       }
     }
     if (training.accept(model, *runs.find(model.choices[best_choice(model, runs, task)]))) {
@@ -87,13 +81,12 @@ bool carry_out(const Plan& plan, Runs& runs, const tasks::Task& task) {
       const PlannedRun& best = model->choices[best_choice(*model, runs, task)];
       const TrainedRun& run = training.train(*model, with_seed(best, index), false);
       if (run.result.interrupted) {
-        return false;
+        return {.interrupted = true};
       }
       training.accept(*model, run);
     }
   }
-  training.finish(!sound.empty());
-  return true;
+  return {.failure = training.failure()};
 }
 
 }  // namespace headroom::analysis

@@ -37,8 +37,10 @@ void add_samples(Record& record, const CompareRequest& request, Runs& runs, cons
       fmt::format("{}, temperature {}, seed {}", counted(static_cast<std::size_t>(request.sample_tokens), "token"),
                   request.sample_temperature, request.sample_seed);
   for (const PlannedModel& model : record.plan.models) {
-    const fs::path& folder = model.choices[best_choice(model, runs, task)].folder;
-    record.samples[model.name] = speak(folder, record.prompts, request);
+    const PlannedRun& best = model.choices[best_choice(model, runs, task)];
+    if (runs.find(best)->diverged.empty()) {
+      record.samples[model.name] = speak(best.folder, record.prompts, request);
+    }
   }
 }
 
@@ -75,14 +77,15 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
     check_runs(record.plan, prompts, task, cache);
   }
   write_record(record, out);
-  const bool interrupted = !carry_out(record.plan, runs, task);
-  if (!interrupted) {
+  const Outcome outcome = carry_out(record.plan, runs, task);
+  if (!outcome.interrupted) {
     finish(record, runs, task);
     write_record(record, out);
   }
   CompareResult result = assemble(record, runs, task);
-  result.interrupted = interrupted;
-  if (interrupted) {
+  result.failure = outcome.failure;
+  result.interrupted = outcome.interrupted;
+  if (result.interrupted) {
     result.conclusion.clear();
   } else {
     publish(result, out);

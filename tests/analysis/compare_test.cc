@@ -168,13 +168,17 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
     EXPECT_TRUE(std::isnan(result.runs[0].tried[0].headline));
     EXPECT_NE(render_table(result).find("learning_rate 1e+30: diverged"), std::string::npos);
   }
-  r.tune[0].values = {"1e30", "1e31"};
-  EXPECT_THROW(compare(r), Error);
+  r.tune[0].values = {"1e30", "9e29"};
+  EXPECT_NE(compare(r).failure.find("four: diverged with the best of the values tried: "), std::string::npos);
   r.tune.clear();
   r.configs[0].config.train.learning_rate = 1e30;
   r.configs.push_back(config("one", 1));
-  EXPECT_THROW(compare(r), Error);
-  EXPECT_TRUE(fs::exists(folder_ / "out/one/result.json")) << "the others are trained all the same";
+  const CompareResult half = compare(r);
+  EXPECT_TRUE(half.failure.starts_with("four: ")) << half.failure;
+  EXPECT_TRUE(fs::exists(half.report)) << "the others are trained and shown all the same";
+  EXPECT_NE(render_table(half).find("diverged"), std::string::npos) << render_table(half);
+  EXPECT_EQ(half.runs[0].samples.size(), 0u);
+  EXPECT_EQ(half.runs[1].samples.size(), 1u);
 }
 
 TEST_F(CompareTest, ReportMakesThePageAgainWithoutTraining) {

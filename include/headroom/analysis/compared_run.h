@@ -108,6 +108,7 @@ struct CompareResult {
   std::vector<std::string> notes;  // sentences: in what the runs were not treated alike
   std::string conclusion;
   std::filesystem::path report;
+  std::string failure;       // the first run that diverged and may not, with what befell it; empty: none
   bool interrupted = false;  // Ctrl-C: the same request goes on where it was; no report yet
 };
 

@@ -2,6 +2,7 @@
 
 #include "engine.h"
 #include "headroom/analysis/demo.h"
+#include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 
@@ -20,6 +21,9 @@ int print(const analysis::CompareResult& result, const Output& output) {
     output.text(note + "\n");
   }
   output.text(fmt::format("{}\n{}\n", result.conclusion, result.report.string()));
+  if (!result.failure.empty()) {
+    fail("{}", result.failure);
+  }
   return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "settings.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -113,6 +114,22 @@ void Settings::require(const std::string& key, bool nothing) const {
   }
 }
 
+namespace {
+
+struct KeyPlace {
+  const Settings& settings;
+  std::string key;
+};
+
+// The first that has a value, or the last.
+KeyPlace where_said(std::initializer_list<KeyPlace> places) {
+  const auto* said = std::find_if(places.begin(), places.end() - 1,
+                                  [](const KeyPlace& place) { return place.settings.has(place.key); });
+  return *said;
+}
+
+}  // namespace
+
 void read_rope(const Settings& settings, config::AttentionOptions& attention, double fraction) {
   const Settings rope = settings.in("rope_parameters"), scaling = settings.in("rope_scaling");
   for (const Settings& place : {rope, scaling}) {
@@ -122,15 +139,16 @@ void read_rope(const Settings& settings, config::AttentionOptions& attention, do
     place.require("factor", place.number("factor", 1.0) == 1.0);
   }
   attention.position = "rope";
-  attention.rope_base =
-      rope.number("rope_theta", settings.number("rope_theta", settings.number("rotary_emb_base", 10000.0)));
-  attention.rope_fraction = rope.number(
-      "partial_rotary_factor", settings.number("partial_rotary_factor", settings.number("rotary_pct", fraction)));
+  const KeyPlace base = where_said({{rope, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
+  attention.rope_base = base.settings.number(base.key, 10000.0);
   if (!(attention.rope_base > 1.0)) {
-    settings.refuse("rope_theta", "must be above 1");
+    base.settings.refuse(base.key, "must be above 1");
   }
+  const KeyPlace part = where_said(
+      {{rope, "partial_rotary_factor"}, {settings, "partial_rotary_factor"}, {settings, "rotary_pct"}});
+  attention.rope_fraction = part.settings.number(part.key, fraction);
   if (!(attention.rope_fraction > 0.0 && attention.rope_fraction <= 1.0)) {
-    settings.refuse("partial_rotary_factor", "must be above 0 and at most 1");
+    part.settings.refuse(part.key, "must be above 0 and at most 1");
   }
 }
 
