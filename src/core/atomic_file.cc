@@ -11,6 +11,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/printable.h"
 
 namespace headroom {
 namespace {
@@ -186,6 +187,17 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
   file.commit();
+}
+
+void require_room_for(const std::filesystem::path& path, std::string_view what) {
+  const std::filesystem::path folder = folder_of(path);
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(folder, unknown)) {
+    misuse("{}: {}: the folder {} is not there", what, printable(path.string()), printable(folder.string()));
+  }
+  if (access(folder.c_str(), W_OK) != 0) {
+    misuse("{}: {}: the folder {} may not be written to", what, printable(path.string()), printable(folder.string()));
+  }
 }
 
 void make_folder(const std::filesystem::path& path) {

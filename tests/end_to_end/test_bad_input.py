@@ -114,6 +114,8 @@ TOO_LARGE = "99999999999999999999"
      ["--vocabulary-size", "at most 256", "257"]),
     (["tokenizer", "train", "TEXT", "--kind", "words", "--out", "CONFIG"], ["--out", "is there and is no tokenizer"]),
     (["tokenizer", "train", "TEXT", "--kind", "words", "--out", "/dev/null"], ["--out", "is there and is no tokenizer"]),
+    (["tokenizer", "train", "TEXT", "--kind", "words", "--out", "/nowhere/x"], ["--out", "folder /nowhere is not there"]),
+    (["checkpoint", "export", "RUN", "--out", "/nowhere/x"], ["--out", "folder /nowhere is not there"]),
     (["tokenizer", "train", "--kind", "words", "--out", "/"], ["--out", "is there and is no tokenizer"]),
     (["data", "prepare", "TEXT", "--tokenizer", "BYTES", "--out", "CHECKPOINT"], ["--out", "is no token file"]),
     (["compare", "CONFIG", "--out", "x", "--seeds", "3", "--set", "train.seed=9007199254740991"],

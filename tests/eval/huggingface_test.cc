@@ -265,6 +265,17 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
+TEST_F(HuggingfaceFolder, ExportReplacesItsOwnAlone) {
+  const Checkpoint checkpoint = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
+  const fs::path own = folder_ / "own";
+  export_huggingface(checkpoint, own, "run");
+  export_huggingface(checkpoint, own, "run");
+  copy("llama");
+  EXPECT_THROW(export_huggingface(checkpoint, path_, "run"), MisuseError);
+  fs::remove(own / "model.safetensors");
+  EXPECT_THROW(export_huggingface(checkpoint, own, "run"), MisuseError) << "a config that belongs to other weights";
+}
+
 // Biases that a kind always has are written as zeros where the model has none.
 TEST_F(HuggingfaceFolder, ExportFillsBiasesWithZeros) {
   config::Config config = tiny::config();

@@ -64,6 +64,10 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit 
 // Replaces `path` by `text` at once (AtomicFile).
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
+// Throws MisuseError, `what` first, where no file of this name can be made: its folder is not there or may not be
+// written to. For long work, before it begins.
+void require_room_for(const std::filesystem::path& path, std::string_view what);
+
 // Makes a folder with its parents; throws Error naming it and the reason.
 void make_folder(const std::filesystem::path& path);
 

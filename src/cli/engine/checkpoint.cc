@@ -88,12 +88,6 @@ std::string to_text(const std::string& name, const eval::Checkpoint& checkpoint)
   return text;
 }
 
-void require_out(const std::string& out, const char* command) {
-  if (out.empty()) {
-    misuse("{}: --out: must not be empty", command);
-  }
-}
-
 // What a run would go on from: it holds the optimizer's state.
 bool is_resumable(const SafetensorsFile& file) {
   const auto& tensors = file.tensors();
@@ -112,6 +106,7 @@ void require_replaceable(const std::string& out, const char* command) {
   if (folder.filename() == "checkpoints" && eval::has_checkpoints(folder.parent_path())) {
     misuse("{}: --out: {} is in the folder of a run's checkpoints: choose another", command, printable(out));
   }
+  require_room_for(out, fmt::format("{}: --out", command));
   if (!std::filesystem::exists(out)) {
     return;
   }
@@ -140,7 +135,6 @@ int run(const CheckpointInfo& command, const EngineRequest& request) {
 }
 
 int run(const CheckpointExport& command, const EngineRequest& request) {
-  require_out(command.out, "checkpoint export");
   std::string name, kind = "headroom";
   eval::Checkpoint checkpoint = open_checkpoint(command.run, name);
   if (command.format == "huggingface") {
@@ -158,7 +152,6 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
 }
 
 int run(const Import& command, const EngineRequest& request) {
-  require_out(command.out, "import");
   require_replaceable(command.out, "import");
   if (std::error_code unknown; std::filesystem::exists(command.out) &&
                                std::filesystem::equivalent(parent_of(command.out), command.folder, unknown)) {

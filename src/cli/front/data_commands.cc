@@ -25,6 +25,7 @@ constexpr const char* kPrepareExample = "headroom data prepare book.txt --tokeni
 // What is there is replaced if `open` takes it for one of its kind, or if it is empty; nothing else is.
 template <class Open>
 void require_replaceable(const std::string& out, const char* command, const char* kind, const Open& open) {
+  require_room_for(out, fmt::format("{}: --out", command));
   std::error_code unknown;
   if (!std::filesystem::exists(out, unknown) || std::filesystem::is_empty(out, unknown)) {
     return;

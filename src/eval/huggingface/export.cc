@@ -4,13 +4,17 @@
 
 #include "architecture.h"
 #include "eval/stored_tensor.h"
+#include "folder.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
+#include "headroom/core/printable.h"
 #include "headroom/eval/huggingface.h"
 
 namespace headroom::eval {
 namespace {
+
+constexpr const char* kWrittenBy = "written_by";  // in the metadata of the weights: these may be written again
 
 // The architecture that the options are. Throws MisuseError saying what no known one has.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
@@ -43,6 +47,23 @@ std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const
   return tensors;
 }
 
+// Nobody else's model is replaced.
+void require_own(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(folder / "config.json", unknown) &&
+      !std::filesystem::exists(folder / kWeightsFile, unknown)) {
+    return;
+  }
+  bool own = false;
+  try {
+    own = SafetensorsFile(folder / kWeightsFile).metadata().contains(kWrittenBy);
+  } catch (const Error&) {  // missing or damaged
+  }
+  if (!own) {
+    misuse("{}: holds a model that was not exported from here: choose another folder", printable(folder.string()));
+  }
+}
+
 }  // namespace
 
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
@@ -52,12 +73,14 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, architecture.links(o));
 
   make_folder(folder);
+  require_own(folder);
   SafetensorsWriter writer;
   for (const auto& [name, tensor] : tensors) {
     writer.add(name, DType::f32, tensor.sizes().vec(), bytes_of(tensor));
   }
   writer.set_metadata("format", "pt");
-  writer.write(folder / "model.safetensors");
+  writer.set_metadata(kWrittenBy, "headroom");
+  writer.write(folder / kWeightsFile);
 
   Json settings = architecture.write(o);
   settings["vocab_size"] = o.vocabulary_size;

@@ -13,7 +13,7 @@ namespace headroom::eval {
 
 ModelFolder::ModelFolder(const std::filesystem::path& folder) {
   std::error_code ignored;
-  const std::filesystem::path whole = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  const std::filesystem::path whole = folder / kWeightsFile, index = folder / "model.safetensors.index.json";
   if (std::filesystem::exists(whole, ignored)) {
     origin_ = whole.string();
     open(whole);

@@ -13,6 +13,9 @@
 
 namespace headroom::eval {
 
+// Of a model that is not cut into shards.
+inline constexpr const char* kWeightsFile = "model.safetensors";
+
 class ModelFolder {
  public:
   // Opens model.safetensors, else every shard that model.safetensors.index.json names. Throws MisuseError.
