@@ -18,12 +18,15 @@ namespace {
 // What a message quotes of one text at most, and its own length.
 constexpr std::size_t kLongestQuote = 600, kLongestMessage = 4000;
 
+bool is_control(char32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0);
+}
+
 bool acts_on_terminals(char32_t code) {
-  const bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
   const bool separator = code == 0x2028 || code == 0x2029;
   const bool direction = code == 0x061c || code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
                          (code >= 0x2066 && code <= 0x2069);
-  return control || separator || direction;
+  return is_control(code) || separator || direction;
 }
 
 std::string escaped(char32_t code) {
@@ -71,6 +74,18 @@ std::string printable(std::string_view text, std::size_t longest) {
     }
     shown += piece;
     kept = shown.size() + kDots.size() <= longest ? shown.size() : kept;
+    text.remove_prefix(length);
+  }
+  return shown;
+}
+
+std::string harmless(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const CodePoint character = first_code_point(text);
+    const std::size_t length = character.size == 0 ? 1 : character.size;
+    const bool spelled = is_control(character.code) && character.code != U'\n' && character.code != U'\t';
+    shown += character.size > 0 && spelled ? escaped(character.code) : std::string(text.substr(0, length));
     text.remove_prefix(length);
   }
   return shown;

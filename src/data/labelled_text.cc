@@ -36,6 +36,9 @@ class Column {
     if (found == header.end()) {
       misuse("has no column \"{}\" ({}), only {}", name_, key_, fmt::join(header, ", "));
     }
+    if (std::find(found + 1, header.end(), name_) != header.end()) {
+      misuse("has more than one column \"{}\" ({}): give its number", name_, key_);
+    }
     place_ = static_cast<std::size_t>(found - header.begin());
   }
   const std::string& of(const std::vector<std::string>& row) const {

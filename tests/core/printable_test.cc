@@ -32,6 +32,10 @@ TEST(Printable, SpellsWhatTerminalsActOn) {
   EXPECT_EQ(printable("a\u202ecba\u2066\u2028"), "a\\u{202e}cba\\u{2066}\\u{2028}");
 }
 
+TEST(Printable, HarmlessTextKeepsItsLines) {
+  EXPECT_EQ(harmless("a\x1b[31mb\n\tc\r\n\xc2\x9b\u202e\u4e2d\xff"), "a\\x1b[31mb\n\tc\\r\n\\u{9b}\u202e\u4e2d\xff");
+}
+
 TEST(Printable, SpellsWhatIsNotUtf8) {
   EXPECT_EQ(printable("a\xff\xc3"), "a\\xff\\xc3");
   EXPECT_EQ(printable("\xc0\x80"), "\\xc0\\x80");

@@ -129,6 +129,8 @@ TEST_F(LabelledText, NamesWhatIsWrong) {
   const LabelledTextReading reading = {.most_bytes = 9};
   EXPECT_EQ(complaint_of("a.csv", "text,class\nx,1\n", reading),
             "a.csv:1: has no column \"label\" (data.label_column), only text, class");
+  EXPECT_EQ(complaint_of("a.csv", "label,text,text\n1,x,y\n", reading),
+            "a.csv:1: has more than one column \"text\" (data.text_column): give its number");
   EXPECT_EQ(complaint_of("a.csv", "label,text\n1,x\n2,y\n", reading),
             "a.csv:3: the label (names need data.classes) must be a number from 0 to 1, got \"2\"");
   EXPECT_EQ(complaint_of("a.csv", "label,text\n1,x\n0\n", reading),

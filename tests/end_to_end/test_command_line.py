@@ -224,6 +224,16 @@ def test_generate(headroom, trained):
         assert f'{option}: needs model.kind = "encoder_decoder"' in headroom.refusal(*arguments, option, 2)
 
 
+def test_generated_text_does_not_command_a_terminal(headroom, trained):
+    command = ["generate", trained, "--tokens", "1", "--prompt", "a\x1b[31mb"]
+    assert headroom(*command).stdout.startswith("a\x1b[31mb"), "a file gets what was written"
+    screen, terminal = os.openpty()
+    headroom(*command, capture_output=False, stdout=terminal, stderr=subprocess.DEVNULL)
+    os.close(terminal)
+    with open(screen, "rb") as shown:
+        assert shown.read1().startswith(b"a\\x1b[31mb")
+
+
 def test_compare(headroom, tiny, tmp_path):
     other = tmp_path / "dense.toml"
     other.write_text(tiny.read_text().replace('"experts"', '"dense"'))

@@ -244,6 +244,10 @@ TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
   rewrite(
       [](auto& tensors) { tensors["transformer.wte.weight"] = tensors["transformer.wte.weight"].narrow(0, 0, 39); });
   EXPECT_SAYS(refusal(), "has 40 tokens, but vocab_size is 39");
+
+  copy("gpt2");
+  rewrite([](auto& tensors) { tensors["transformer.ln_f.bias"][0] = INFINITY; });
+  EXPECT_SAYS(refusal(), "model.safetensors: tensor \"transformer.ln_f.bias\" holds numbers that are not finite");
 }
 
 TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {

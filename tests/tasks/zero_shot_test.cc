@@ -218,6 +218,9 @@ TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
   const ZeroShotResult shots = run("piqa", "piqa.jsonl", rows, 2);
   EXPECT_GT(shots.tokens, 2 * result.tokens);
   EXPECT_NE(refusal("piqa", "piqa.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
+  EXPECT_NE(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y", "UID": 7})")
+                .find("b.jsonl:1: field \"UID\" must be a text, got number"),
+            std::string::npos);
   EXPECT_NE(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y"})", 1).find("must be 0"),
             std::string::npos);
 }
@@ -257,6 +260,9 @@ TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
       std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", story("no place .\troom\t\t" + candidates)).find("c.txt:21: must be a sentence"),
             std::string::npos);
+  EXPECT_NE(
+      refusal("cbt", "c.txt", story("the XXXXX .\tb\t\ta|b|c|d|e|f|g|h| |j")).find("c.txt:21: candidate 9 is empty"),
+      std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n3 b\n").find("c.txt:2: must begin with the number 2"), std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n2 b\n").find("ends inside a story"), std::string::npos);
 }

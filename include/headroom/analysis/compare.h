@@ -56,8 +56,8 @@ struct SweepRequest {
 // the data in the same order. Runs that have finished in `out` are kept (result.json in their folder), an unfinished
 // one is resumed from its newest checkpoint; more seeds or values use what is there. Throws MisuseError for no or
 // ill-named configs, for keys and values that cannot be tuned, for runs that cannot be compared (their figures are of
-// different tasks, texts or tokens), and for a folder that holds a run of another configuration. A loss that stops being
-// finite is the result's `failure`, unless it is that of a tuned value, which is then not chosen.
+// different tasks, texts or tokens), and for a folder that holds a run of another configuration. A loss that stops
+// being finite is the result's `failure`, unless it is that of a tuned value, which is then not chosen.
 CompareResult compare(const CompareRequest& request);
 
 // Trains `config` with every combination of the values, all with the first seed, then all with the second, and so on,

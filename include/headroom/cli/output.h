@@ -1,6 +1,8 @@
 // Where a command's result goes: standard output, as text for people or as one JSON document for scripts.
 #pragma once
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <string_view>
@@ -8,6 +10,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
+#include "headroom/core/printable.h"
 
 namespace headroom::cli {
 
@@ -24,7 +27,7 @@ class Output {
   bool json() const { return json_; }
   void text(std::string_view text) const {  // nothing under --json
     if (!json_) {
-      write(text);
+      ::isatty(STDOUT_FILENO) == 1 ? write(harmless(text)) : write(text);
     }
   }
   void document(const Json& document) const {  // once; nothing without --json

@@ -12,4 +12,7 @@ namespace headroom {
 // "...", between characters. Text that has been through it stays as it is.
 std::string printable(std::string_view text, std::size_t longest = 120);
 
+// `text` of any length as a terminal may get it: control characters other than line ends and tabs are spelled.
+std::string harmless(std::string_view text);
+
 }  // namespace headroom

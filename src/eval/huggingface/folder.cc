@@ -82,6 +82,9 @@ at::Tensor ModelFolder::at(const std::string& name, const std::vector<std::int64
     misuse("{}: tensor \"{}\" has type {}, but must be F64, F32, F16 or BF16", found->second->path().string(), name,
            name_of(stored.dtype));
   }
+  if (!at::isfinite(tensor.to(at::kFloat)).all().item<bool>()) {
+    misuse("{}: tensor \"{}\" holds numbers that are not finite in float32", found->second->path().string(), name);
+  }
   return tensor;
 }
 

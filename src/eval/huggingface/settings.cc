@@ -144,8 +144,8 @@ void read_rope(const Settings& settings, config::AttentionOptions& attention, do
   if (!(attention.rope_base > 1.0)) {
     base.settings.refuse(base.key, "must be above 1");
   }
-  const KeyPlace part = where_said(
-      {{rope, "partial_rotary_factor"}, {settings, "partial_rotary_factor"}, {settings, "rotary_pct"}});
+  const KeyPlace part =
+      where_said({{rope, "partial_rotary_factor"}, {settings, "partial_rotary_factor"}, {settings, "rotary_pct"}});
   attention.rope_fraction = part.settings.number(part.key, fraction);
   if (!(attention.rope_fraction > 0.0 && attention.rope_fraction <= 1.0)) {
     part.settings.refuse(part.key, "must be above 0 and at most 1");

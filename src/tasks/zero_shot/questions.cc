@@ -49,9 +49,7 @@ QuestionSets read_blimp(const std::vector<Document>& documents) {
   QuestionSets sets;
   for (const Document& document : documents) {
     for_each_row(document, [&](const Json& row, const std::string& where) {
-      const auto subset = row.find("UID");
-      const bool named = subset != row.end() && subset->is_string();
-      const std::string name = named ? printable(subset->get<std::string>()) : document.stem;
+      const std::string name = row.contains("UID") ? printable(text_in(row, "UID", where)) : document.stem;
       Question question{.where = where};
       for (const char* key : {"sentence_good", "sentence_bad"}) {
         question.choices.push_back({"", text_in(row, key, where)});
@@ -114,6 +112,9 @@ class Story {
       rest.remove_prefix(std::min(bar + 1, rest.size()));
       if (candidate == answer) {
         gold = asked.choices.size();
+      }
+      if (trimmed(candidate).empty()) {
+        misuse("{}: candidate {} is empty", where, asked.choices.size() + 1);
       }
       seen.insert(candidate);
       asked.choices.push_back(
