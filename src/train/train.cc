@@ -162,7 +162,8 @@ class Run {
     }
     const StepOutcome outcome = train_step(*model_, batch.to(model_->device()), state_, config_.train, context_);
     if (!outcome.finite()) {
-      refuse(fmt::format("the loss is {} and the gradient norm {}", outcome.loss, outcome.gradient_norm),
+      const auto figure = [](double value) { return std::isnan(value) ? std::string("nan") : fmt::format("{}", value); };
+      refuse(fmt::format("the loss is {} and the gradient norm {}", figure(outcome.loss), figure(outcome.gradient_norm)),
              state_.step + 1);
     }
     state_.position = data_.training->position();

@@ -224,6 +224,10 @@ def test_generate(headroom, trained):
         assert f'{option}: needs model.kind = "encoder_decoder"' in headroom.refusal(*arguments, option, 2)
 
 
+def test_generating_nothing_leaves_the_prompt(headroom, trained):
+    assert headroom("generate", trained, "--tokens", "0", "--prompt", "as it is").stdout == "as it is\n"
+
+
 def test_generated_text_does_not_command_a_terminal(headroom, trained):
     command = ["generate", trained, "--tokens", "1", "--prompt", "a\x1b[31mb"]
     assert headroom(*command).stdout.startswith("a\x1b[31mb"), "a file gets what was written"

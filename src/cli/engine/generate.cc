@@ -46,7 +46,7 @@ int continue_text(const Generate& command, const Writer& writer, const Output& o
     begun = true;
   };
   const eval::Generation result = eval::generate(model, *writer.run.checkpoint.tokenizer, command.prompt, options);
-  output.text("\n");
+  output.text(begun ? "\n" : command.prompt + "\n");
   log_info("{} tokens, {:.1f} tokens per second", result.tokens, result.tokens_per_second);
   write({{"text", result.text},
          {"tokens", result.tokens},
