@@ -209,6 +209,10 @@ TEST_F(BpeTest, APairOfFilesIsTheSame) {
   EXPECT_HAS(misuse_of([&] { load_tokenizer(at("c")); }), "merges.txt: line 10: names the token \"zz\"");
   std::filesystem::create_directories(folder_ / "d");
   EXPECT_HAS(misuse_of([&] { load_tokenizer(at("d")); }), "holds no tokenizer: neither tokenizer.json nor vocab.json");
+  write("d/tokenizer.json", "[]");
+  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: is no tokenizer: it must be a JSON object");
+  write("d/tokenizer.json", "{\"hello\": 1}");
+  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: hello is a setting that is not known here");
 }
 
 TEST_F(BpeTest, BytesAreBpeWithoutMerges) {

@@ -70,10 +70,11 @@ fs::path first_file(const fs::path& folder) {
   return file;
 }
 
-// What a tokenizer.json has and no vocabulary: its tokens are numbers.
+// By its name, or by what a tokenizer.json has and no vocabulary: its tokens are numbers.
 bool is_tokenizer_json(const std::string& text, const fs::path& path) {
   const SortedJson document = parse_sorted_json(text, path.string());
-  return document.is_object() && document.contains("model") && document.at("model").is_object();
+  const bool named = path.filename().string().starts_with("tokenizer.json");
+  return !document.is_object() || named || (document.contains("model") && document.at("model").is_object());
 }
 
 }  // namespace
