@@ -162,9 +162,12 @@ class Run {
     }
     const StepOutcome outcome = train_step(*model_, batch.to(model_->device()), state_, config_.train, context_);
     if (!outcome.finite()) {
-      const auto figure = [](double value) { return std::isnan(value) ? std::string("nan") : fmt::format("{}", value); };
-      refuse(fmt::format("the loss is {} and the gradient norm {}", figure(outcome.loss), figure(outcome.gradient_norm)),
-             state_.step + 1);
+      const auto figure = [](double value) {
+        return std::isnan(value) ? std::string("nan") : fmt::format("{}", value);
+      };
+      refuse(
+          fmt::format("the loss is {} and the gradient norm {}", figure(outcome.loss), figure(outcome.gradient_norm)),
+          state_.step + 1);
     }
     state_.position = data_.training->position();
     count(outcome, batch.tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
