@@ -181,6 +181,30 @@ TEST(TileProduct, OfPairsEqualsTheProductOfRoundedNumbers) {
   tile_product_done();
 }
 
+// Two rows from anywhere, each times its number, rounded once; a row that is not there is zeros, and nothing beyond the
+// rows is written.
+TEST(TileProduct, PairsOfRowsTimesNumbers) {
+  at::manual_seed(6);
+  on_every_target([&] {
+    for (const std::int64_t n : {1, 7, 15, 16, 17, 76, 412}) {
+      const at::Tensor a = at::randn({n}).to(at::kBFloat16), b = at::randn({n}).to(at::kBFloat16);
+      for (const auto& [low, high] : {std::pair(1.0F, 1.0F), std::pair(0.3F, -1.7F), std::pair(1.0F, 0.1F)}) {
+        for (const bool both : {true, false}) {
+          at::Tensor to = at::full({n + 1, 2}, 9.0F, at::kBFloat16);
+          pair_two_rows({a.const_data_ptr<BFloat16>(), low}, {both ? b.const_data_ptr<BFloat16>() : nullptr, high}, n,
+                        to.mutable_data_ptr<BFloat16>());
+          const auto times = [](const at::Tensor& row, float factor) {
+            return (row.to(at::kFloat) * factor).to(at::kBFloat16);
+          };
+          const at::Tensor second = both ? times(b, high) : at::zeros_like(b);
+          EXPECT_TRUE(at::equal(to.narrow(0, 0, n), at::stack({times(a, low), second}, 1))) << n;
+          EXPECT_TRUE(at::equal(to[n], at::full({2}, 9.0F, at::kBFloat16))) << n;
+        }
+      }
+    }
+  });
+}
+
 TEST(TileProduct, RowsTurnIntoColumnsOfPairs) {
   at::manual_seed(5);
   on_every_target([&] {

@@ -21,19 +21,25 @@ HWY_INLINE const std::uint16_t* bits_of(const c10::BFloat16* p) {
   return reinterpret_cast<const std::uint16_t*>(p);
 }
 
-HWY_INLINE Vector widened(const std::uint16_t* from) {
-  return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(Bits(), hn::LoadU(HalfBits(), from))));
+// `count` numbers from `from`, 0 in the other lanes; all lanes when count is at least their number.
+HWY_INLINE hn::Vec<HalfBits> load_half(const c10::BFloat16* from, std::int64_t count) {
+  const HalfBits d;
+  if (count >= static_cast<std::int64_t>(hn::Lanes(d))) {
+    return hn::LoadU(d, bits_of(from));
+  }
+  const auto some = static_cast<std::size_t>(count < 0 ? 0 : count);
+#if HWY_TARGET <= HWY_AVX3  // before it, masks for 16 bits touch what lies beyond
+  return hn::MaskedLoad(hn::FirstN(d, some), d, bits_of(from));
+#else
+  std::uint16_t whole[HWY_MAX_BYTES / sizeof(float)] = {};
+  std::memcpy(whole, from, some * sizeof(std::uint16_t));
+  return hn::LoadU(d, whole);
+#endif
 }
 
 // As load_part() of float32.
 HWY_INLINE Vector load_part(const c10::BFloat16* from, std::int64_t count) {
-  constexpr std::size_t kMost = HWY_MAX_BYTES / sizeof(float);
-  if (count >= static_cast<std::int64_t>(hn::Lanes(Tag()))) {
-    return widened(bits_of(from));
-  }
-  std::uint16_t whole[kMost] = {};
-  std::memcpy(whole, from, static_cast<std::size_t>(count < 0 ? 0 : count) * sizeof(std::uint16_t));
-  return widened(whole);
+  return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(Bits(), load_half(from, count))));
 }
 
 // The nearest bfloat16, of two the even one, in the lower half of each lane; a NaN stays one.
@@ -48,16 +54,21 @@ HWY_INLINE hn::Vec<Bits> nearest(const Vector v) {
 
 // As store_part() of float32, rounded to the nearest.
 HWY_INLINE void store_part(const Vector v, std::int64_t count, c10::BFloat16* to) {
-  const Bits d;
-  const auto half = hn::DemoteTo(HalfBits(), hn::BitCast(hn::RebindToSigned<Tag>(), nearest(v)));
+  const HalfBits d;
+  const auto half = hn::DemoteTo(d, hn::BitCast(hn::RebindToSigned<Tag>(), nearest(v)));
   auto* at = reinterpret_cast<std::uint16_t*>(to);
   if (count >= static_cast<std::int64_t>(hn::Lanes(d))) {
-    hn::StoreU(half, HalfBits(), at);
+    hn::StoreU(half, d, at);
     return;
   }
+  const auto some = static_cast<std::size_t>(count < 0 ? 0 : count);
+#if HWY_TARGET <= HWY_AVX3
+  hn::BlendedStore(half, hn::FirstN(d, some), d, at);
+#else
   std::uint16_t whole[HWY_MAX_BYTES / sizeof(float)];
-  hn::StoreU(half, HalfBits(), whole);
-  std::memcpy(at, whole, static_cast<std::size_t>(count < 0 ? 0 : count) * sizeof(std::uint16_t));
+  hn::StoreU(half, d, whole);
+  std::memcpy(at, whole, some * sizeof(std::uint16_t));
+#endif
 }
 
 }  // namespace headroom::kernels::HWY_NAMESPACE

@@ -18,20 +18,32 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
-// Numbers j of two rows next to each other: 32 bits, the first row's in the lower half.
-void PairTwoRows(const c10::BFloat16* first, const c10::BFloat16* second, std::int64_t n, c10::BFloat16* to) {
-  const Bits d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto* pairs = reinterpret_cast<std::uint32_t*>(to);
-  std::int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) {
-    const auto low = hn::PromoteTo(d, hn::LoadU(HalfBits(), bits_of(first) + j));
-    const auto high = hn::PromoteTo(d, hn::LoadU(HalfBits(), bits_of(second) + j));
-    hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), d, pairs + j);
+// Numbers j of two rows next to each other: 32 bits, the first row's, low(j, how many are left), in the lower half.
+template <class Low, class High>
+HWY_INLINE void PairUp(const Low& low, const High& high, std::int64_t n, c10::BFloat16* to) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  for (std::int64_t j = 0; j < n; j += lanes) {
+    const auto pairs = hn::Or(low(j, n - j), hn::ShiftLeft<16>(high(j, n - j)));
+    store_part(hn::BitCast(Tag(), pairs), n - j, reinterpret_cast<float*>(to) + j);
   }
-  for (; j < n; ++j) {
-    to[2 * j] = first[j];
-    to[2 * j + 1] = second[j];
+}
+
+void PairTwoRows(const HalfRow& first, const HalfRow& second, std::int64_t n, c10::BFloat16* to) {
+  const auto bits = [](const HalfRow& row) {
+    return [&row](std::int64_t j, std::int64_t left) HWY_ATTR {
+      return row.data == nullptr ? hn::Zero(Bits()) : hn::PromoteTo(Bits(), load_half(row.data + j, left));
+    };
+  };
+  const auto scaled = [](const HalfRow& row) {
+    return [&row](std::int64_t j, std::int64_t left) HWY_ATTR {
+      return row.data == nullptr ? hn::Zero(Bits())
+                                 : nearest(hn::Mul(load_part(row.data + j, left), hn::Set(Tag(), row.factor)));
+    };
+  };
+  if (first.factor == 1.0F && second.factor == 1.0F) {
+    PairUp(bits(first), bits(second), n, to);
+  } else {
+    PairUp(scaled(first), scaled(second), n, to);
   }
 }
 
@@ -39,18 +51,12 @@ HWY_INLINE hn::Vec<Bits> rounded_bits(const float* from, std::int64_t count) {
   return nearest(load_part(from, count));
 }
 
-// The same of two rows of float32, rounded; `second` null: zeros.
+// Of two rows of float32, rounded; `second` null: zeros.
 void PairTwoRoundedRows(const float* first, const float* second, std::int64_t n, c10::BFloat16* to) {
-  const Bits d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t j = 0; j < n; j += lanes) {
-    const std::int64_t left = n - j;
-    auto pairs = rounded_bits(first + j, left);
-    if (second != nullptr) {
-      pairs = hn::Or(pairs, hn::ShiftLeft<16>(rounded_bits(second + j, left)));
-    }
-    store_part(hn::BitCast(Tag(), pairs), left, reinterpret_cast<float*>(to) + j);
-  }
+  const auto low = [=](std::int64_t j, std::int64_t left) HWY_ATTR { return rounded_bits(first + j, left); };
+  const auto high = [=](std::int64_t j, std::int64_t left)
+                        HWY_ATTR { return second == nullptr ? hn::Zero(Bits()) : rounded_bits(second + j, left); };
+  PairUp(low, high, n, to);
 }
 
 void Round(const float* from, std::int64_t n, c10::BFloat16* to) {
@@ -122,18 +128,14 @@ void clear_pairs(std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
 
 }  // namespace
 
+void pair_two_rows(const HalfRow& first, const HalfRow& second, std::int64_t n, BFloat16* to) {
+  HWY_DYNAMIC_DISPATCH(PairTwoRows)(first, second, n, to);
+}
+
 void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
-  for (std::int64_t i = 0; i + 1 < k; i += 2) {
+  for (std::int64_t i = 0; i < k; i += 2) {
     const BFloat16* row = from.data + i * from.stride;
-    HWY_DYNAMIC_DISPATCH(PairTwoRows)(row, row + from.stride, n, to.data + i * to.stride);
-  }
-  if (k % 2 == 1) {
-    const BFloat16* row = from.data + (k - 1) * from.stride;
-    BFloat16* pairs = to.data + (k - 1) * to.stride;
-    for (std::int64_t j = 0; j < n; ++j) {
-      pairs[2 * j] = row[j];
-      pairs[2 * j + 1] = 0.0F;
-    }
+    pair_two_rows({row}, {i + 1 < k ? row + from.stride : nullptr}, n, to.data + i * to.stride);
   }
   clear_pairs(k, n, to);
 }
@@ -199,10 +201,14 @@ void pair_columns(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, 
   place_pairs(from, n, width, to, n);
 }
 
+void turn_pairs(const BFloat16* pairs, std::int64_t k, std::int64_t n, BFloat16* to) {
+  const std::int64_t count = sum_length(k) / 2;
+  transpose(Strided<const float>{words(pairs), n}, count, n, {words(to), count});
+}
+
 void transpose(Strided<const BFloat16> from, std::int64_t rows, std::int64_t columns, BFloat16* to, BFloat16* work) {
   pair_rows(from, rows, columns, Strided<BFloat16>{work, columns});
-  const std::int64_t pairs = sum_length(rows) / 2;
-  transpose(Strided<const float>{words(work), columns}, pairs, columns, {words(to), pairs});
+  turn_pairs(work, rows, columns, to);
 }
 
 }  // namespace headroom::kernels

@@ -51,13 +51,6 @@ void DotsHalf(const PlacedRows<c10::BFloat16>& rows, const c10::BFloat16* x, flo
     dots[j] = hn::GetLane(hn::SumOfLanes(d, sum));
   }
 }
-void ScaleHalf(float factor, std::int64_t n, c10::BFloat16* row) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t c = 0; c < n; c += lanes) {
-    store_part(hn::Mul(load_part(row + c, n - c), hn::Set(d, factor)), n - c, row + c);
-  }
-}
 
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -68,7 +61,6 @@ namespace headroom::kernels {
 HWY_EXPORT(CombineSingle);
 HWY_EXPORT(CombineHalf);
 HWY_EXPORT(DotsHalf);
-HWY_EXPORT(ScaleHalf);
 
 namespace {
 
@@ -90,25 +82,18 @@ T* room(Buffer& buffer, std::int64_t n) {
   return reinterpret_cast<T*>(buffer.data());
 }
 
-// Columns [begin, end) of the chosen rows, each filled up with zeros to `width`.
+// The chosen rows, each filled up with zeros to `width`.
 template <class T>
-void gather(const OuterSide<T>& side, const Choices& choices, std::int64_t width, T* block) {
+void gather(const ChosenRows<T>& rows, std::int64_t k, const Choices& choices, std::int64_t width, T* block) {
   for (std::int64_t i = 0; i < choices.count; ++i) {
     T* to = block + i * width;
     if (choices.choice[i] == kNoChoice) {
       std::fill_n(to, width, T(0.0F));
     } else {
-      std::copy_n(side.rows.row_of(choices.choice[i]) + side.begin, side.width(), to);
-      std::fill_n(to + side.width(), width - side.width(), T(0.0F));
+      std::copy_n(rows.row_of(choices.choice[i]), k, to);
+      std::fill_n(to + k, width - k, T(0.0F));
     }
   }
-}
-
-void scale(float factor, std::int64_t n, float* row) {
-  scaled_copy(row, factor, n, row);
-}
-void scale(float factor, std::int64_t n, BFloat16* row) {
-  HWY_DYNAMIC_DISPATCH(ScaleHalf)(factor, n, row);
 }
 
 const float* in_float(const float* x, std::int64_t /*k*/, GroupedWorkspace& /*work*/) {
@@ -132,18 +117,36 @@ void hand_over(const float* sums, std::int64_t n, BFloat16* to) {
   round_numbers(sums, n, to);
 }
 
-// Gathered rows [count, m] to a left operand [m, count] and the others to a right one [count, n]. `spare`: room for
-// both, rows filled up to sum_length(count).
-void to_operands(Strided<float> rows, Strided<float> others, std::int64_t count, float* columns, float*& right,
-                 float* /*spare*/) {
-  transpose({rows.data, rows.stride}, count, rows.stride, {columns, count});
-  right = others.data;
+// One side of an outer product as a sum's rows [count, n], each times its weight: in bfloat16, in pairs of rows.
+void sum_rows(const OuterSide<float>& side, const Choices& choices, const float* weight, float* to) {
+  const std::int64_t n = side.width();
+  gather({{side.rows.matrix.data + side.begin, side.rows.matrix.stride}, side.rows.choices_per_row}, n, choices, n, to);
+  for (std::int64_t i = 0; weight != nullptr && i < choices.count; ++i) {
+    if (choices.choice[i] != kNoChoice) {
+      scaled_copy(to + i * n, weight[choices.choice[i]], n, to + i * n);
+    }
+  }
 }
-void to_operands(Strided<BFloat16> rows, Strided<BFloat16> others, std::int64_t count, BFloat16* columns,
-                 BFloat16*& right, BFloat16* spare) {
-  transpose(Strided<const BFloat16>{rows.data, rows.stride}, count, rows.stride, columns, spare);
-  pair_rows(Strided<const BFloat16>{others.data, others.stride}, count, others.stride, {spare, others.stride});
-  right = spare;
+void sum_rows(const OuterSide<BFloat16>& side, const Choices& choices, const float* weight, BFloat16* to) {
+  const std::int64_t n = side.width();
+  const auto row = [&](std::int64_t i) -> HalfRow {
+    if (i >= choices.count || choices.choice[i] == kNoChoice) {
+      return {nullptr};
+    }
+    const std::int64_t choice = choices.choice[i];
+    return {side.rows.row_of(choice) + side.begin, weight == nullptr ? 1.0F : weight[choice]};
+  };
+  for (std::int64_t i = 0; i < sum_length(choices.count); i += 2) {
+    pair_two_rows(row(i), row(i + 1), n, to + i * n);
+  }
+}
+
+// These to a left operand [n, count].
+void turn(const float* rows, std::int64_t count, std::int64_t n, float* to) {
+  transpose({rows, n}, count, n, {to, count});
+}
+void turn(const BFloat16* rows, std::int64_t count, std::int64_t n, BFloat16* to) {
+  turn_pairs(rows, count, n, to);
 }
 
 }  // namespace
@@ -153,7 +156,7 @@ void grouped_product(const ChosenRows<T>& rows, const Choices& choices, const Ri
                      GroupedWorkspace& work) {
   const std::int64_t k = row_length<T>(b.k);
   T* block = room<T>(work.left, choices.count * k);
-  gather({rows, 0, b.k}, choices, k, block);
+  gather(rows, b.k, choices, k, block);
   float* sum = sums_for(to, choices.count * b.n, work);
   tile_product({choices.count, b.n, k, k, b.n, b.n}, block, b.data, sum);
   hand_over(sum, choices.count * b.n, to);
@@ -177,24 +180,17 @@ void grouped_outer_product(const OuterProduct<T>& product, const Choices& choice
                            GroupedWorkspace& work) {
   const OuterSide<T>&left = product.left, &right = product.right;
   const std::int64_t m = left.width(), n = right.width();
-  T* rows = room<T>(work.left, kOuterRows * (m + n));
-  T* others = rows + kOuterRows * m;
+  T* rows = room<T>(work.left, kOuterRows * m);
   T* columns = room<T>(work.columns, kOuterRows * m);
-  T* spare = room<T>(work.right, kOuterRows * std::max(m, n));
+  T* others = room<T>(work.right, kOuterRows * n);
   const Strided<float> sum = product.transposed ? Strided<float>{room<float>(work.sum, m * n), n} : to;
   for (std::int64_t begin = 0; begin < choices.count; begin += kOuterRows) {
     const Choices some{choices.choice + begin, std::min(kOuterRows, choices.count - begin)};
-    gather(left, some, m, rows);
-    for (std::int64_t i = 0; product.weight != nullptr && i < some.count; ++i) {
-      if (some.choice[i] != kNoChoice) {
-        scale(product.weight[some.choice[i]], m, rows + i * m);
-      }
-    }
-    gather(right, some, n, others);
-    T* operand = nullptr;
-    to_operands({rows, m}, {others, n}, some.count, columns, operand, spare);
+    sum_rows(left, some, product.weight, rows);
+    turn(rows, some.count, m, columns);
+    sum_rows(right, some, nullptr, others);
     const std::int64_t count = row_length<T>(some.count);
-    tile_product({m, n, count, count, n, sum.stride, begin > 0}, columns, operand, sum.data);
+    tile_product({m, n, count, count, n, sum.stride, begin > 0}, columns, others, sum.data);
   }
   if (product.transposed) {
     transpose({sum.data, sum.stride}, m, n, to);

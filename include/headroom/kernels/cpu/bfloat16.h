@@ -28,6 +28,14 @@ bool multiplies_bfloat16();
 // steps for a sum of 412, 13 for 416.
 std::int64_t sum_length(std::int64_t k);
 
+// A row times a number, rounded; null: zeros.
+struct HalfRow {
+  const BFloat16* data;
+  float factor = 1.0F;
+};
+// to[2 j] = first[j], to[2 j + 1] = second[j] for j < n.
+void pair_two_rows(const HalfRow& first, const HalfRow& second, std::int64_t n, BFloat16* to);
+
 // Rows [k, n], those of float32 rounded, to pairs of rows to.stride pairs apart.
 void pair_rows(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
 void pair_rows(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
@@ -47,6 +55,9 @@ void widen_numbers(const BFloat16* from, std::int64_t n, float* to);
 // Rows [m, k], those of float32 rounded, to [m, sum_length(k)].
 void fill_up_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to);
 void fill_up_rows(Strided<const BFloat16> from, std::int64_t m, std::int64_t k, BFloat16* to);
+
+// Pairs of rows [K / 2, n, 2] to [n, K], K = sum_length(k): rows of a left operand.
+void turn_pairs(const BFloat16* pairs, std::int64_t k, std::int64_t n, BFloat16* to);
 
 // to[c][i] = from[i][c] for i in [0, rows), c in [0, columns), 0 beyond; to [columns, sum_length(rows)]. `work`: room
 // for as many numbers.
