@@ -82,7 +82,8 @@ std::uint32_t word_at(std::string_view bytes, std::size_t index) {
 
 // A double-array trie of 32-bit units after its size in bytes, then the strings that its values point to, each ended
 // by a NUL. From unit i, the units (i ^ offset) ^ c are looked at for all bytes c, and (i ^ offset) holds the value of
-// one that has a leaf. A unit with its highest bit set is a value and never looked from.
+// one that has a leaf. A unit with its highest bit set is a value and never looked from, unless it is the first, from
+// which every search begins.
 bool is_safe_map(std::string_view map) {
   constexpr std::uint32_t kIsValue = 1U << 31, kHasLeaf = 1U << 8, kWide = 1U << 9, kAllBytes = 0xff;
   if (map.empty()) {
@@ -99,7 +100,7 @@ bool is_safe_map(std::string_view map) {
   }
   for (std::size_t i = 0; i < n_units; ++i) {
     const std::uint32_t unit = word_at(trie, i);
-    if ((unit & kIsValue) != 0) {
+    if (i > 0 && (unit & kIsValue) != 0) {
       continue;
     }
     const std::uint32_t offset = (unit >> 10) << ((unit & kWide) != 0 ? 8 : 0);

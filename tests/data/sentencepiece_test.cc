@@ -2,6 +2,7 @@
 
 #include "data/line_sample.h"
 #include "data/sentencepiece_guard.h"
+#include "fuzz.h"
 #include "headroom/core/utf8.h"
 #include "headroom/data/tokenizer.h"
 #include "support.h"
@@ -195,6 +196,87 @@ TEST_F(SentencePieceTest, TrainsOnAnyText) {
       }
     }
   }
+}
+
+// A number of a serialised message, seven bits a byte, and a field of bytes.
+std::string varint(std::uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) {
+    bytes += static_cast<char>(value | 0x80);
+  }
+  return bytes + static_cast<char>(value);
+}
+std::string field(std::uint64_t number, std::string_view bytes) {
+  return varint(number << 3 | 2) + varint(bytes.size()) + std::string(bytes);
+}
+
+// A normalisation table that makes "A" an "a": from the root, unit 0, byte 0x41 leads to unit 0x41, whose value, unit
+// 0x40, is a place among the strings.
+class Table {
+ public:
+  Table() { units[0x41] = 0x41 | kHasLeaf | 1U << 10, units[0x40] = kIsValue; }
+
+  // A model's settings with it.
+  std::string operator()(std::uint64_t normalizer) const {
+    const auto* bytes = reinterpret_cast<const char*>(units.data());
+    return field(normalizer, field(2, std::string("\0\4\0\0", 4) + std::string(bytes, 4 * units.size()) + strings));
+  }
+
+  static constexpr std::uint32_t kHasLeaf = 1U << 8, kIsValue = 1U << 31;
+  std::vector<std::uint32_t> units = std::vector<std::uint32_t>(256, 0);
+  std::string strings = std::string("a\0", 2);
+};
+
+TEST_F(SentencePieceTest, TablesThatPointOutsideThemselvesAreRefused) {
+  const std::string model = of_code(true)->serialised();
+  const auto takes = [&](const Table& table) {
+    for (const std::uint64_t normalizer : {3, 5}) {
+      EXPECT_EQ(is_safe_model(model + table(normalizer)), is_safe_model(table(3))) << normalizer;
+    }
+    return is_safe_model(table(3));
+  };
+  EXPECT_TRUE(takes(Table()));
+  const auto mapping = restore_tokenizer(TokenizerKind::sentencepiece, model + Table()(3), "model");
+  EXPECT_EQ(mapping->encode("vAlue"), mapping->encode("value"));
+  const auto changed = [&](std::size_t unit, std::uint32_t to) {
+    Table table;
+    table.units[unit] = to;
+    return takes(table);
+  };
+  EXPECT_FALSE(changed(0, 0x3d00U << 10));                    // units that are not there
+  EXPECT_FALSE(changed(0, Table::kIsValue | 0x3d00U << 10));  // the root is looked from whatever it says
+  EXPECT_TRUE(changed(7, Table::kIsValue | 0x3d00U << 10));   // a value is not
+  EXPECT_FALSE(changed(7, 1U << 9 | 1U << 10));               // an offset in steps of 256
+  EXPECT_TRUE(changed(0x40, Table::kIsValue | 1));            // the empty string
+  EXPECT_FALSE(changed(0x40, Table::kIsValue | 2));           // beyond the strings
+  Table endless;
+  endless.strings = "a";
+  EXPECT_FALSE(takes(endless));
+  Table short_by_one;
+  short_by_one.units.pop_back();
+  EXPECT_FALSE(takes(short_by_one));
+}
+
+class SentencePieceFuzz : public SentencePieceTest {};
+
+TEST_F(SentencePieceFuzz, Models) {
+  const std::string model = train({.vocabulary_size = 268, .keep_whitespace = true}, "hello world\nhello there\n")
+                                ->serialised(),
+                    table = Table()(3);
+  const fuzz::Material material{
+      .good = {model, model + table, model + Table()(5)},
+      .dictionary = {table, field(1, field(1, "x")), field(3, ""), varint(~std::uint64_t{0}), varint(1U << 31),
+                     std::string("\0\4\0\0", 4), "\xff\xff\xff\x7f", std::string("\0\1\0\x80", 4), "\x0a", "\x12"}};
+  fuzz::against(material, 1000, [](const std::string& input) {
+    const auto tokenizer = restore_tokenizer(TokenizerKind::sentencepiece, input, "model");
+    EXPECT_TRUE(is_safe_model(input));
+    EXPECT_EQ(count_pieces(input), tokenizer->vocabulary_size());
+    const Ids ids = tokenizer->encode("hello A\xe2\x96\x81 \xef\xac\x81 \xe2\x82\xac e\xcc\x81\n\t there\n");
+    for (const std::int32_t id : ids) {
+      EXPECT_TRUE(id >= 0 && id < tokenizer->vocabulary_size()) << id;
+    }
+    tokenizer->decode(ids);
+  });
 }
 
 // A model from elsewhere is untrusted. Whatever becomes of it, the process goes on.
