@@ -16,7 +16,7 @@ constexpr std::size_t kLongestPiece = std::size_t{64} << 10;
 class SentencePiece : public Tokenizer {
  public:
   SentencePiece(std::string model, std::string_view origin) : model_(std::move(model)) {
-    if (!is_safe_model(model_) || !processor_.LoadFromSerializedProto(model_).ok() || processor_.GetPieceSize() < 1) {
+    if (!is_safe_model(model_) || !load() || processor_.GetPieceSize() < 1) {
       misuse("{}: is no SentencePiece model", origin);
     }
     line_end_ = byte_piece('\n');
@@ -86,6 +86,15 @@ class SentencePiece : public Tokenizer {
   std::int32_t byte_piece(char byte) const {
     const int id = processor_.PieceToId(fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)));
     return id >= 0 && id < processor_.GetPieceSize() && processor_.IsByte(id) ? id : kNone;
+  }
+
+  // Most of what is wrong with a model comes back as a status; what its trie of pieces minds is thrown.
+  bool load() {
+    try {
+      return processor_.LoadFromSerializedProto(model_).ok();
+    } catch (const std::exception&) {
+      return false;
+    }
   }
 
   std::int32_t own_id(int id) const { return id >= 0 && id < processor_.GetPieceSize() ? id : kNone; }

@@ -257,6 +257,15 @@ TEST_F(SentencePieceTest, TablesThatPointOutsideThemselvesAreRefused) {
   EXPECT_FALSE(takes(short_by_one));
 }
 
+TEST_F(SentencePieceTest, APieceWithoutTextIsRefused) {
+  const std::string unknown = field(1, field(1, "<unk>") + "\x18\x02");  // of type 2
+  const auto with = [&](std::string_view piece) {
+    return restore_tokenizer(TokenizerKind::sentencepiece, unknown + field(1, field(1, piece)), "the model");
+  };
+  EXPECT_EQ(with("/s>")->vocabulary_size(), 2);
+  EXPECT_EQ(misuse_of([&] { with(std::string_view("\0/s>", 4)); }), "the model: is no SentencePiece model");
+}
+
 class SentencePieceFuzz : public SentencePieceTest {};
 
 TEST_F(SentencePieceFuzz, Models) {
