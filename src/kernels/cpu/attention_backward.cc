@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "attention_block.h"
 
 namespace headroom::kernels {
@@ -62,16 +64,13 @@ void add_transposed(const AttentionShape& s, const Extent& e, const Rows& from, 
 }
 
 void position_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
-                       const Extent& e, AttentionWorkspace& w) {
+                       const Extent& e, const detail::OffsetGradients& d, AttentionWorkspace& w) {
   const std::int64_t b = w.head.b, h = w.head.h;
-  const detail::OffsetGradients d(s, e);
-  d.place(s, e, {w.d_scores.data(), e.columns}, w.positions.data());
-  const Strided<const float> rows{w.positions.data(), d.n};
   const RowsOut to = out.d_q_position.rows(b, h, e.row);
   const Strided<float> d_q = workplace(to, e.rows, s.d_head, w.room);
-  multiply({e.rows, s.d_head, d.n}, w.head.passing.left(rows, e.rows, d.n), w.offsets[0].from(d.first, 0), d_q);
+  multiply({e.rows, s.d_head, d.n}, d.rows, w.offsets[0].from(d.first, 0), d_q);
   detail::put_back(d_q, e.rows, s.d_head, to);
-  add_transposed(s, e, in.q_position.rows(b, h, e.row), w.head.passing.right(rows, e.rows, d.n), d.n,
+  add_transposed(s, e, in.q_position.rows(b, h, e.row), w.head.passing.right(d.rows, e.rows, d.n), d.n,
                  {w.d_offsets.data() + d.first, w.offset_width}, w);
 }
 
@@ -81,25 +80,32 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
   const Rows d_o = out.d_o.rows(b, h, e.row), o = out.o.rows(b, h, e.row);
   const float* log_sum = out.log_sum + (b * s.heads + h) * s.queries + e.row;
   detail::PassingOperands& passing = w.head.passing;
+  float means[kBlockRows];
+  detail::mean_gradients(s, e, d_o, o, means);
   w.head.scores(s, in, e, w.scores.data(), w.positions.data());
   multiply({e.rows, e.columns, s.d_head}, passing.left(d_o, e.rows, s.d_head), w.values[0].from(0, e.low),
            {w.d_scores.data(), e.columns});
   for (std::int64_t i = 0; i < e.rows; ++i) {
-    const float mean = detail::dot(d_o.from(i), o.from(i), s.d_head);
-    exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), log_sum[i], mean,
+    exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), log_sum[i], means[i],
                      w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
   }
-  const Strided<const float> p{w.scores.data(), e.columns}, d{w.d_scores.data(), e.columns};
+  // Rounded once, if at all, for all that it is multiplied with.
+  const Left d = passing.left({w.d_scores.data(), e.columns}, e.rows, e.columns);
+  std::optional<detail::OffsetGradients> placed;
+  if (in.relative()) {
+    placed.emplace(s, e, d, w.positions);
+  }
   const RowsOut to = out.d_q.rows(b, h, e.row);
   const Strided<float> d_q = workplace(to, e.rows, s.d_head, w.room);
-  multiply({e.rows, s.d_head, e.columns}, passing.left(d, e.rows, e.columns), w.keys[0].from(e.low, 0), d_q);
+  multiply({e.rows, s.d_head, e.columns}, d, w.keys[0].from(e.low, 0), d_q);
   detail::put_back(d_q, e.rows, s.d_head, to);
   add_transposed(s, e, in.q.rows(b, h, e.row), passing.right(d, e.rows, e.columns), e.columns,
                  {w.d_keys.data() + e.low, w.key_width}, w);
+  const Strided<const float> p{w.scores.data(), e.columns};
   add_transposed(s, e, d_o, passing.right(p, e.rows, e.columns), e.columns, {w.d_values.data() + e.low, w.key_width},
                  w);
-  if (in.relative()) {
-    position_backward(s, in, out, e, w);
+  if (placed) {
+    position_backward(s, in, out, e, *placed, w);
   }
 }
 

@@ -67,16 +67,30 @@ inline std::int64_t offset_width(const AttentionShape& s) {
 // [rows, n], from offset `first` on, which is even so that pairs of offsets stay together.
 struct OffsetGradients {
   std::int64_t first, n;
+  Rows rows;  // in the type of products
 
-  OffsetGradients(const AttentionShape& s, const Extent& e) : first(e.first_offset(s) / 2 * 2), n(e.offset_columns()) {}
-  void place(const AttentionShape& s, const Extent& e, Strided<const float> d, float* to) const {
-    for (std::int64_t i = 0; i < e.rows; ++i) {
-      float* row = to + i * n;
-      const std::int64_t begin = e.shift(i) + e.first_offset(s) - first;
-      std::fill(row, row + begin, 0.0F);
-      std::copy_n(d.data + i * d.stride, e.columns, row + begin);
-      std::fill(row + begin + e.columns, row + n, 0.0F);
+  // `room` [rows, offset columns] keeps them.
+  OffsetGradients(const AttentionShape& s, const Extent& e, const Left& d, Buffer& room)
+      : first(e.first_offset(s) / 2 * 2), n(e.offset_columns()) {
+    if (d.half == nullptr) {
+      rows = {place(s, e, Strided<const float>{d.single, d.stride}, room.data()), nullptr, n};
+    } else {
+      auto* halves = reinterpret_cast<BFloat16*>(room.data());
+      rows = {nullptr, place(s, e, Strided<const BFloat16>{d.half, d.stride}, halves), n};
     }
+  }
+
+ private:
+  template <class T>
+  const T* place(const AttentionShape& s, const Extent& e, Strided<const T> d, T* to) const {
+    for (std::int64_t i = 0; i < e.rows; ++i) {
+      T* row = to + i * n;
+      const std::int64_t begin = e.shift(i) + e.first_offset(s) - first;
+      std::fill(row, row + begin, T(0.0F));
+      std::copy_n(d.data + i * d.stride, e.columns, row + begin);
+      std::fill(row + begin + e.columns, row + n, T(0.0F));
+    }
+    return to;
   }
 };
 
@@ -109,6 +123,13 @@ struct PackedHead {
     }
   }
 };
+
+// sum_j p_j d_p_j of a block's rows, which is d_o . o. All rows in one loop: none of them waits for memory alone.
+inline void mean_gradients(const AttentionShape& s, const Extent& e, const Rows& d_o, const Rows& o, float* to) {
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    to[i] = dot(d_o.from(i), o.from(i), s.d_head);
+  }
+}
 
 // Row i of a block of sequence b whose scores are finished but for the bias of padded keys.
 inline ScoreRow visible_row(const AttentionShape& s, const Extent& e, std::int64_t i, const float* key_bias,

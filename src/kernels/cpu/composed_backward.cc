@@ -29,7 +29,7 @@ struct ComposedWorkspace {
   RawScores raw;
   RawScoreGradients gradients;
   PackedSequence sequence;
-  std::int64_t width, task = 0;  // of keys as columns; part * B + sequence
+  std::int64_t width, task = 0;  // of keys as columns; sequence * P + part
   Tile scores, d;                // of a block: scores, later composed probabilities; gradients of either
   Tile p, mapped;                // of a few rows: probabilities, before and after composing them
   Buffer pre_sums, post_sums;    // what the maps leave for their way back
@@ -40,15 +40,18 @@ struct ComposedWorkspace {
   Buffer room;                   // of results that are rounded
 };
 
-void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t task, ComposedWorkspace& w) {
-  const std::int64_t b = task % s.batch;
-  w.task = task;
+void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, ComposedWorkspace& w) {
   w.sequence.pack(s, in, b);
   w.raw.pack(b);
-  w.gradients.begin(task);
+  w.gradients.pack();
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
     w.values.set_columns(g, in.attention.v.rows(b, g), s.keys);
   }
+}
+
+void begin_task(std::int64_t task, ComposedWorkspace& w) {
+  w.task = task;
+  w.gradients.begin(task);
   w.d_values.fill(0.0F);
   w.d_pre_key.make_room(w.sequence.pre.data.size());
   w.d_pre_key.fill(0.0F);
@@ -177,8 +180,11 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
   ComposedWorkspace w(s, in, out);
   const std::int64_t rows = detail::composed_rows(s);
   for (std::int64_t task = begin; task < end; ++task) {
-    pack(s, in, task, w);
-    for (std::int64_t row = task / s.batch * rows; row < s.queries; row += out.parts * rows) {
+    if (const std::int64_t b = task / out.parts; w.sequence.b != b) {
+      pack(s, in, b, w);
+    }
+    begin_task(task, w);
+    for (std::int64_t row = task % out.parts * rows; row < s.queries; row += out.parts * rows) {
       block_backward(s, in, out, detail::extent_of(s, row, rows), w);
     }
     w.gradients.finish();

@@ -80,10 +80,10 @@ struct MixtureWorkspace {
   }
 
   // sum [e, columns] += from^T [e, n] tile [n, columns]
-  void add_transposed(const AttentionShape& s, const Extent& e, const Rows& from, const float* tile, float* sum) {
+  void add_transposed(const AttentionShape& s, const Extent& e, const Rows& from, const Rows& tile, float* sum) {
+    const detail::Right right = block.passing.right(tile, e.rows, e.columns);
     const detail::Left turned = block.passing.left_columns(from, e.rows, s.d_head);
-    multiply({s.d_head, e.columns, e.rows}, turned, block.passing.right({tile, e.columns}, e.rows, e.columns),
-             {sum + e.low, block.width}, true);
+    multiply({s.d_head, e.columns, e.rows}, turned, right, {sum + e.low, block.width}, true);
   }
 };
 
@@ -92,12 +92,14 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
   Block& block = w.block;
   const std::int64_t task = block.b * s.heads + block.h, room = s.d_head * block.width;
   const Rows d_o = out.d_o.rows(block.b, block.h, e.row), o = out.o.rows(block.b, block.h, e.row);
+  float means[kBlockRows];
+  detail::mean_gradients(s, e, d_o, o, means);
   block.multiply_all(s, in, e);
   multiply({e.rows, e.columns, s.d_head}, block.passing.left(d_o, e.rows, s.d_head), w.values[0].from(0, e.low),
            {w.d_p.data(), e.columns});
   for (std::int64_t i = 0; i < e.rows; ++i) {
     const MixtureBackwardRow back{.log_sum = out.log_sum[task * s.queries + e.row + i],
-                                  .mean = detail::dot(d_o.from(i), o.from(i), s.d_head),
+                                  .mean = means[i],
                                   .d_p = w.d_p.data() + i * e.columns,
                                   .d_query_term = out.d_query_term + task * block.components * s.queries + e.row + i,
                                   .d_key_term = out.d_key_term + task * block.components * s.keys + e.low,
@@ -112,10 +114,10 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
     const float* d_scores = block.scores.data() + i * block.stride;
     const detail::Left d = block.passing.left({d_scores, e.columns}, e.rows, e.columns);
     multiply({e.rows, s.d_head, e.columns}, d, w.keys[i].from(e.low, 0), d_q, i > 0);
-    w.add_transposed(s, e, q, d_scores, w.d_keys.data() + i * room);
+    w.add_transposed(s, e, q, d, w.d_keys.data() + i * room);
   }
   detail::put_back(d_q, e.rows, s.d_head, to);
-  w.add_transposed(s, e, d_o, w.p.data(), w.d_values.data());
+  w.add_transposed(s, e, d_o, {w.p.data(), nullptr, e.columns}, w.d_values.data());
 }
 
 }  // namespace

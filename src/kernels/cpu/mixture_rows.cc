@@ -9,21 +9,12 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
+#include <hwy/contrib/math/math-inl.h>
+
 #include "kernels/cpu/score_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
-
-// Calls body(index, lanes left, mask of those) for each vector of the visible entries.
-template <class Body>
-HWY_INLINE void over_visible(const ScoreRow& row, const Body& body) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t i = row.low; i < row.high; i += lanes) {
-    const std::int64_t left = row.high - i;
-    body(i, left, hn::FirstN(d, static_cast<std::size_t>(std::min(left, lanes))));
-  }
-}
 
 // s_r of some keys. Components = 0: known only at run time.
 template <int Components, bool Maximum>
@@ -34,45 +25,49 @@ struct Scores {
   const MixtureRow& mixture;
 
   HWY_INLINE std::int64_t components() const { return Components > 0 ? Components : mixture.components; }
-  HWY_INLINE Vector at(std::int64_t r, std::int64_t i, std::int64_t left) const {
+  template <class Lanes>
+  HWY_INLINE Vector at(const Lanes& lanes, std::int64_t r, std::int64_t i) const {
     const Tag d;
-    const Vector own = hn::Add(load_part(mixture.key_term + r * mixture.key_stride + i, left),
+    const Vector own = hn::Add(lanes.load(mixture.key_term + r * mixture.key_stride + i),
                                hn::Set(d, mixture.query_term[r * mixture.query_stride]));
-    const Vector product = load_part(mixture.product + r * mixture.product_stride + i, left);
+    const Vector product = lanes.load(mixture.product + r * mixture.product_stride + i);
     const Vector s = hn::MulAdd(hn::Set(d, mixture.factor[r]), product, own);
-    return row.bias == nullptr ? s : hn::Add(s, load_part(row.bias + i, left));
+    return row.bias == nullptr ? s : hn::Add(s, lanes.load(row.bias + i));
   }
-  HWY_INLINE Vector largest(std::int64_t i, std::int64_t left) const {
-    Vector top = at(0, i, left);
+  template <class Lanes>
+  HWY_INLINE Vector largest(const Lanes& lanes, std::int64_t i) const {
+    Vector top = at(lanes, 0, i);
     for (std::int64_t r = 1; r < components(); ++r) {
-      top = hn::Max(top, at(r, i, left));
+      top = hn::Max(top, at(lanes, r, i));
     }
     return top;
   }
   // The weight of some keys times exp(-shift).
-  HWY_INLINE Vector weight(std::int64_t i, std::int64_t left, const Vector shift) const {
+  template <class Lanes>
+  HWY_INLINE Vector weight(const Lanes& lanes, std::int64_t i, const Vector shift) const {
     if (Maximum) {
-      return exp_or_zero(hn::Sub(largest(i, left), shift));
+      return exp_or_zero(hn::Sub(largest(lanes, i), shift));
     }
     Vector sum = hn::Zero(Tag());
     for (std::int64_t r = 0; r < components(); ++r) {
-      sum = hn::Add(sum, exp_or_zero(hn::Sub(at(r, i, left), shift)));
+      sum = hn::Add(sum, exp_or_zero(hn::Sub(at(lanes, r, i), shift)));
     }
     return sum;
   }
   // Each component's part of the weight.
-  HWY_INLINE void parts(std::int64_t i, std::int64_t left, const Vector shift, Vector* part) const {
+  template <class Lanes>
+  HWY_INLINE void parts(const Lanes& lanes, std::int64_t i, const Vector shift, Vector* part) const {
     const Tag d;
     if (!Maximum) {
       for (std::int64_t r = 0; r < components(); ++r) {
-        part[r] = exp_or_zero(hn::Sub(at(r, i, left), shift));
+        part[r] = exp_or_zero(hn::Sub(at(lanes, r, i), shift));
       }
       return;
     }
-    const Vector top = largest(i, left), one = hn::Set(d, 1.0F);
+    const Vector top = largest(lanes, i), one = hn::Set(d, 1.0F);
     Vector reach = hn::Zero(d);
     for (std::int64_t r = 0; r < components(); ++r) {
-      part[r] = hn::IfThenElseZero(hn::Eq(at(r, i, left), top), one);
+      part[r] = hn::IfThenElseZero(hn::Eq(at(lanes, r, i), top), one);
       reach = hn::Add(reach, part[r]);
     }
     const Vector share = hn::Div(exp_or_zero(hn::Sub(top, shift)), reach);
@@ -88,15 +83,16 @@ HWY_INLINE float ExpOf(const ScoreRow row, const MixtureRow mixture, float* most
   const S scores{row, mixture};
   const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   Vector top = lowest;
-  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask)
-                        HWY_ATTR { top = hn::Max(top, hn::IfThenElse(mask, scores.largest(i, left), lowest)); });
+  for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+    top = hn::Max(top, lanes.or_else(scores.largest(lanes, i), lowest));
+  });
   *most = hn::GetLane(hn::MaxOfLanes(d, top));
   const Vector shift = hn::Set(d, *most > -std::numeric_limits<float>::infinity() ? *most : 0.0F);
   Vector total = hn::Zero(d);
-  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    const Vector w = hn::IfThenElseZero(mask, scores.weight(i, left, shift));
+  for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector w = lanes.or_else(scores.weight(lanes, i, shift), hn::Zero(d));
     total = hn::Add(total, w);
-    store_part(w, left, to + i);
+    lanes.store(w, to + i);
   });
   clear_invisible(row, to);
   return hn::GetLane(hn::SumOfLanes(d, total));
@@ -116,27 +112,26 @@ struct Spread {
   }
   HWY_INLINE bool shared() const { return mixture.product_stride == 0; }
 
-  // d_s_r = part_r g for the lanes of `mask`. Returns the sum of the parts.
-  template <class Mask>
-  HWY_INLINE Vector add(const S& scores, std::int64_t i, std::int64_t left, const Mask mask, const Vector* part,
-                        const Vector g) {
+  // d_s_r = part_r g. Returns the sum of the parts.
+  template <class Lanes>
+  HWY_INLINE Vector add(const S& scores, const Lanes& lanes, std::int64_t i, const Vector* part, const Vector g) {
     const Tag d;
     Vector weight = hn::Zero(d), sum = hn::Zero(d);
     for (std::int64_t r = 0; r < scores.components(); ++r) {
-      const Vector own = hn::IfThenElseZero(mask, part[r]), d_s = hn::Mul(own, g);
+      const Vector own = lanes.or_else(part[r], hn::Zero(d)), d_s = hn::Mul(own, g);
       const Vector factor = hn::Set(d, mixture.factor[r]);
       weight = hn::Add(weight, own);
       total[r] = hn::Add(total[r], d_s);
       float* key = back.d_key_term + r * back.key_stride + i;
-      store_part(hn::Add(load_part(key, left), d_s), left, key);
+      lanes.store(hn::Add(lanes.load(key), d_s), key);
       if (shared()) {
         sum = hn::MulAdd(d_s, factor, sum);
       } else {
-        store_part(hn::Mul(d_s, factor), left, d_product + r * mixture.product_stride + i);
+        lanes.store(hn::Mul(d_s, factor), d_product + r * mixture.product_stride + i);
       }
     }
     if (shared()) {
-      store_part(sum, left, d_product + i);
+      lanes.store(sum, d_product + i);
     }
     return weight;
   }
@@ -158,27 +153,27 @@ HWY_INLINE void BackOf(const ScoreRow row, const MixtureRow mixture, const Mixtu
   const S scores{row, mixture};
   const Vector shift = hn::Set(d, back.log_sum), mean = hn::Set(d, back.mean);
   Spread<S> spread(scores, back, d_product);
-  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    const Vector g = hn::Sub(load_part(back.d_p + i, left), mean);
+  for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector g = hn::Sub(lanes.load(back.d_p + i), mean);
     Vector part[S::kRoom];
-    scores.parts(i, left, shift, part);
-    store_part(spread.add(scores, i, left, mask, part, g), left, p + i);
+    scores.parts(lanes, i, shift, part);
+    lanes.store(spread.add(scores, lanes, i, part, g), p + i);
   });
   spread.finish(scores, row);
   clear_invisible(row, p);
 }
 
-template <class S>
-HWY_INLINE Vector content(const S& scores, std::int64_t i, std::int64_t left) {
-  const Vector top = scores.largest(i, left);
-  return S::kMaximum ? top : hn::Add(top, hn::Log(Tag(), scores.weight(i, left, top)));
+template <class S, class Lanes>
+HWY_INLINE Vector content(const S& scores, const Lanes& lanes, std::int64_t i) {
+  const Vector top = scores.largest(lanes, i);
+  return S::kMaximum ? top : hn::Add(top, hn::Log(Tag(), scores.weight(lanes, i, top)));
 }
 
 template <class S>
 HWY_INLINE void ContentOf(const ScoreRow row, const MixtureRow mixture, float* to) {
   const S scores{row, mixture};
-  over_visible(row, [&](std::int64_t i, std::int64_t left, auto /*mask*/)
-                        HWY_ATTR { store_part(content(scores, i, left), left, to + i); });
+  for_lanes(row.low, row.high,
+            [&](const auto lanes, std::int64_t i) HWY_ATTR { lanes.store(content(scores, lanes, i), to + i); });
   clear_invisible(row, to);
 }
 
@@ -187,13 +182,13 @@ HWY_INLINE void ContentBackOf(const ScoreRow row, const MixtureRow mixture, cons
                               float* d_product) {
   const S scores{row, mixture};
   Spread<S> spread(scores, back, d_product);
-  over_visible(row, [&](std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
+  for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
     Vector part[S::kRoom], sum = hn::Zero(Tag());
-    scores.parts(i, left, scores.largest(i, left), part);
+    scores.parts(lanes, i, scores.largest(lanes, i), part);
     for (std::int64_t r = 0; r < scores.components(); ++r) {
       sum = hn::Add(sum, part[r]);
     }
-    spread.add(scores, i, left, mask, part, hn::Div(load_part(back.d_p + i, left), sum));
+    spread.add(scores, lanes, i, part, hn::Div(lanes.load(back.d_p + i), sum));
   });
   spread.finish(scores, row);
 }

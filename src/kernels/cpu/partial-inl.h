@@ -50,6 +50,34 @@ HWY_INLINE void store_part(const Vector v, std::int64_t count, float* to) {
 #endif
 }
 
+// What a loop over float32 rows does with a vector: all lanes of it, or, at the end of a row, the first few.
+struct WholeVector {
+  HWY_INLINE Vector load(const float* from) const { return hn::LoadU(Tag(), from); }
+  HWY_INLINE void store(const Vector v, float* to) const { hn::StoreU(v, Tag(), to); }
+  HWY_INLINE Vector or_else(const Vector v, const Vector /*beyond*/) const { return v; }
+};
+struct FirstLanes {
+  std::int64_t count;
+  HWY_INLINE Vector load(const float* from) const { return load_part(from, count); }
+  HWY_INLINE void store(const Vector v, float* to) const { store_part(v, count, to); }
+  HWY_INLINE Vector or_else(const Vector v, const Vector beyond) const {
+    return hn::IfThenElse(hn::FirstN(Tag(), static_cast<std::size_t>(count)), v, beyond);
+  }
+};
+
+// Calls body(lanes, i) for each vector of entries [begin, end).
+template <class Body>
+HWY_INLINE void for_lanes(std::int64_t begin, std::int64_t end, const Body& body) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  std::int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    body(WholeVector(), i);
+  }
+  if (i < end) {
+    body(FirstLanes{end - i}, i);
+  }
+}
+
 }  // namespace headroom::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

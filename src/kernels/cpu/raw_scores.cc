@@ -1,5 +1,7 @@
 #include "raw_scores.h"
 
+#include <optional>
+
 namespace headroom::kernels::detail {
 namespace {
 
@@ -90,13 +92,16 @@ RawScoreGradients::RawScoreGradients(RawScores& scores, const ComposedGradients&
   }
 }
 
-void RawScoreGradients::begin(std::int64_t new_task) {
-  task = new_task;
+void RawScoreGradients::pack() {
   for (std::int64_t p = 0; p < raw.products; ++p) {
     for (std::int64_t g = 0; g < s.kv_heads; ++g) {
       keys.set_rows(p * s.kv_heads + g, raw.keys(p).rows(raw.b, g), s.keys, s.d_head);
     }
   }
+}
+
+void RawScoreGradients::begin(std::int64_t new_task) {
+  task = new_task;
   d_keys.fill(0.0F);
   d_offsets.fill(0.0F);
 }
@@ -123,18 +128,25 @@ void RawScoreGradients::finish() {
 }
 
 void RawScoreGradients::add(const Extent& e, std::int64_t h, Strided<float> d) {
+  const bool mixes = raw.in.mixture != nullptr;
+  // Rounded once, if at all, for all that it is multiplied with.
+  const Left rows = mixes && !raw.relative() ? Left() : raw.passing.left({d.data, d.stride}, e.rows, e.columns);
+  std::optional<OffsetGradients> placed;
   if (raw.relative()) {
-    add_positions(e, h, d);
+    placed.emplace(s, e, rows, raw.positions);
   }
   const RowsOut to = out.attention.d_q.rows(raw.b, h, e.row);
   const Strided<float> d_q = workplace(to, e.rows, s.d_head, room);
-  if (raw.in.mixture == nullptr) {
-    add_product(e, h, 0, d, d_q);
-  } else {
+  if (mixes) {
     add_mixture(e, h, d, d_q);
+  } else {
+    add_product(e, h, 0, rows, d_q);
   }
   scale_rows(e, raw.product_scale(), s.d_head, d_q);
   put_back(d_q, e.rows, s.d_head, to);
+  if (placed) {
+    add_positions(e, h, *placed);
+  }
 }
 
 void RawScoreGradients::add_mixture(const Extent& e, std::int64_t h, Strided<float> d, Strided<float> d_q) {
@@ -151,33 +163,29 @@ void RawScoreGradients::add_mixture(const Extent& e, std::int64_t h, Strided<flo
     mixture_content_backward_row(key_columns(s, e), row, back, raw.tiles.data() + i * e.columns);
   }
   for (std::int64_t p = 0; p < raw.products; ++p) {
-    add_product(e, h, p, {raw.tiles.data() + p * raw.tile, e.columns}, d_q);
+    const Strided<const float> tile{raw.tiles.data() + p * raw.tile, e.columns};
+    add_product(e, h, p, raw.passing.left(tile, e.rows, e.columns), d_q);
   }
 }
 
-void RawScoreGradients::add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d,
+void RawScoreGradients::add_product(const Extent& e, std::int64_t h, std::int64_t p, const Left& d,
                                     Strided<float> d_q) {
-  const Strided<const float> given{d.data, d.stride};
-  multiply({e.rows, s.d_head, e.columns}, raw.passing.left(given, e.rows, e.columns),
-           keys[p * s.kv_heads + raw.group(h)].from(e.low, 0), d_q, p > 0);
+  multiply({e.rows, s.d_head, e.columns}, d, keys[p * s.kv_heads + raw.group(h)].from(e.low, 0), d_q, p > 0);
+  const Right right = raw.passing.right(d, e.rows, e.columns);
   const Left columns = raw.passing.left_columns(raw.in.attention.q.rows(raw.b, h, e.row), e.rows, s.d_head);
-  multiply({s.d_head, e.columns, e.rows}, columns, raw.passing.right(given, e.rows, e.columns),
+  multiply({s.d_head, e.columns, e.rows}, columns, right,
            {d_keys.data() + (p * s.heads + h) * s.d_head * raw.width + e.low, raw.width}, true);
 }
 
-void RawScoreGradients::add_positions(const Extent& e, std::int64_t h, Strided<float> d) {
-  const OffsetGradients offset(s, e);
-  const std::int64_t n = offset.n;
-  offset.place(s, e, {d.data, d.stride}, raw.positions.data());
-  const Strided<const float> placed{raw.positions.data(), n};
+void RawScoreGradients::add_positions(const Extent& e, std::int64_t h, const OffsetGradients& d) {
   const RowsOut to = out.attention.d_q_position.rows(raw.b, h, e.row);
   const Strided<float> d_q = workplace(to, e.rows, s.d_head, room);
-  multiply({e.rows, s.d_head, n}, raw.passing.left(placed, e.rows, n), offsets[h].from(offset.first, 0), d_q);
+  multiply({e.rows, s.d_head, d.n}, d.rows, offsets[h].from(d.first, 0), d_q);
   scale_rows(e, s.scale, s.d_head, d_q);
   put_back(d_q, e.rows, s.d_head, to);
   const Left columns = raw.passing.left_columns(raw.in.attention.q_position.rows(raw.b, h, e.row), e.rows, s.d_head);
-  multiply({s.d_head, n, e.rows}, columns, raw.passing.right(placed, e.rows, n),
-           {d_offsets.data() + h * s.d_head * raw.offset_width + offset.first, raw.offset_width}, true);
+  multiply({s.d_head, d.n, e.rows}, columns, raw.passing.right(d.rows, e.rows, d.n),
+           {d_offsets.data() + h * s.d_head * raw.offset_width + d.first, raw.offset_width}, true);
 }
 
 }  // namespace headroom::kernels::detail

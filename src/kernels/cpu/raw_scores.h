@@ -46,7 +46,9 @@ class RawScoreGradients {
  public:
   RawScoreGradients(RawScores& raw, const ComposedGradients& gradients);
 
-  // Before a task's first block, with raw scores packed, and after its last.
+  // With raw scores packed.
+  void pack();
+  // Before a task's first block, and after its last.
   void begin(std::int64_t task);
   void finish();
   // `d`: gradients of what fill() gave, 0 in columns that the row does not see.
@@ -54,8 +56,8 @@ class RawScoreGradients {
 
  private:
   void add_mixture(const Extent& e, std::int64_t h, Strided<float> d, Strided<float> d_q);
-  void add_product(const Extent& e, std::int64_t h, std::int64_t p, Strided<float> d, Strided<float> d_q);
-  void add_positions(const Extent& e, std::int64_t h, Strided<float> d);
+  void add_product(const Extent& e, std::int64_t h, std::int64_t p, const Left& d, Strided<float> d_q);
+  void add_positions(const Extent& e, std::int64_t h, const OffsetGradients& d);
   void unpack(const Buffer& from, std::int64_t i, std::int64_t width, std::int64_t n, const RowsOut& to);
 
   RawScores& raw;

@@ -15,48 +15,50 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
-// Calls body(s, offset, lanes left, mask of those) for each vector of [low, high).
-template <class Body>
-HWY_INLINE void for_visible(const ScoreRow& row, const float* scores, const Body& body) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const Vector scale = hn::Set(d, row.scale);
-  for (std::int64_t i = row.low; i < row.high; i += lanes) {
-    const std::int64_t left = row.high - i;
-    Vector s = load_part(scores + i, left);
-    if (row.position != nullptr) {
-      s = hn::Add(s, load_part(row.position + i, left));
-    }
-    s = hn::Mul(s, scale);
-    if (row.bias != nullptr) {
-      s = hn::Add(s, load_part(row.bias + i, left));
-    }
-    body(s, i, left, hn::FirstN(d, static_cast<std::size_t>(std::min(left, lanes))));
+
+// Scores less `shift`, as a softmax takes them: (s + position) scale + bias - shift.
+template <class Lanes>
+HWY_INLINE Vector finished(const Lanes& lanes, const ScoreRow& row, const float* scores, std::int64_t i,
+                           const Vector shift) {
+  const Vector scale = hn::Set(Tag(), row.scale);
+  Vector s = lanes.load(scores + i);
+  if (row.position != nullptr) {
+    s = hn::Add(s, lanes.load(row.position + i));
   }
+  return row.bias == nullptr ? hn::MulSub(s, scale, shift)
+                             : hn::Sub(hn::MulAdd(s, scale, lanes.load(row.bias + i)), shift);
 }
 
 float ExpRow(const ScoreRow& row, float* scores, float* sum) {
   const Tag d;
   const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  // Where nothing is added, the largest score is the largest as it stands.
+  const bool stands = row.position == nullptr && row.bias == nullptr && row.scale > 0.0F;
   Vector most = lowest;
-  for_visible(row, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    s = hn::IfThenElse(mask, s, lowest);
-    most = hn::Max(most, s);
-    store_part(s, left, scores + i);
-  });
-  const float maximum = hn::GetLane(hn::MaxOfLanes(d, most));
+  if (stands) {
+    for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+      most = hn::Max(most, lanes.or_else(lanes.load(scores + i), lowest));
+    });
+  } else {
+    for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+      const Vector s = finished(lanes, row, scores, i, hn::Zero(d));
+      most = hn::Max(most, lanes.or_else(s, lowest));
+      lanes.store(s, scores + i);
+    });
+  }
+  const float scale = stands ? row.scale : 1.0F, maximum = scale * hn::GetLane(hn::MaxOfLanes(d, most));
   if (!(maximum > -std::numeric_limits<float>::infinity())) {
     std::fill(scores, scores + row.n, 0.0F);
     *sum = 0.0F;
     return std::numeric_limits<float>::infinity();
   }
+  const ScoreRow rest{row.low, row.high, row.n, scale, nullptr, nullptr};
   const Vector shift = hn::Set(d, maximum);
   Vector total = hn::Zero(d);
-  const ScoreRow finished{row.low, row.high, row.n, 1.0F, nullptr, nullptr};
-  for_visible(finished, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    const Vector p = hn::IfThenElseZero(mask, exp_or_zero(hn::Sub(s, shift)));
+  for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector p = lanes.or_else(exp_or_zero(finished(lanes, rest, scores, i, shift)), hn::Zero(d));
     total = hn::Add(total, p);
-    store_part(p, left, scores + i);
+    lanes.store(p, scores + i);
   });
   clear_invisible(row, scores);
   *sum = hn::GetLane(hn::SumOfLanes(d, total));
@@ -66,11 +68,10 @@ float ExpRow(const ScoreRow& row, float* scores, float* sum) {
 void ExpRowBackward(const ScoreRow& row, float log_sum, float row_d, float* scores, float* d_p) {
   const Tag d;
   const Vector shift = hn::Set(d, log_sum), mean = hn::Set(d, row_d), scale = hn::Set(d, row.scale);
-  for_visible(row, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto /*mask*/) HWY_ATTR {
-    const Vector p = exp_or_zero(hn::Sub(s, shift));
-    const Vector g = load_part(d_p + i, left);
-    store_part(p, left, scores + i);
-    store_part(hn::Mul(hn::Mul(p, hn::Sub(g, mean)), scale), left, d_p + i);
+  for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector p = exp_or_zero(finished(lanes, row, scores, i, shift));
+    lanes.store(p, scores + i);
+    lanes.store(hn::Mul(hn::Mul(p, hn::Sub(lanes.load(d_p + i), mean)), scale), d_p + i);
   });
   clear_invisible(row, scores);
   clear_invisible(row, d_p);
@@ -78,8 +79,8 @@ void ExpRowBackward(const ScoreRow& row, float log_sum, float row_d, float* scor
 
 void ProbabilityRow(const ScoreRow& row, float log_sum, float* scores) {
   const Vector shift = hn::Set(Tag(), log_sum);
-  for_visible(row, scores, [&](Vector s, std::int64_t i, std::int64_t left, auto /*mask*/) HWY_ATTR {
-    store_part(exp_or_zero(hn::Sub(s, shift)), left, scores + i);
+  for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+    lanes.store(exp_or_zero(finished(lanes, row, scores, i, shift)), scores + i);
   });
   clear_invisible(row, scores);
 }
@@ -88,12 +89,11 @@ float Dot(const float* a, const float* b, std::int64_t n);
 
 void SoftmaxBackwardRow(const float* p, std::int64_t n, float factor, float* d_p) {
   const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const Vector mean = hn::Set(d, Dot(p, d_p, n)), f = hn::Set(d, factor);
-  for (std::int64_t i = 0; i < n; i += lanes) {
-    const Vector weight = hn::Mul(load_part(p + i, n - i), f);
-    store_part(hn::Mul(weight, hn::Sub(load_part(d_p + i, n - i), mean)), n - i, d_p + i);
-  }
+  for_lanes(0, n, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector weight = hn::Mul(lanes.load(p + i), f);
+    lanes.store(hn::Mul(weight, hn::Sub(lanes.load(d_p + i), mean)), d_p + i);
+  });
 }
 
 void ScaledCopy(const float* from, float factor, std::int64_t n, float* to);
@@ -103,26 +103,12 @@ float CrossEntropyRow(float* logits, const float* bias, std::int64_t n, std::int
     std::fill(logits, logits + n, 0.0F);
     return 0.0F;
   }
-  const Tag d;
-  const ScoreRow biased{0, n, n, 1.0F, bias, nullptr}, finished{0, n, n, 1.0F, nullptr, nullptr};
-  const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  Vector most = lowest;
-  for_visible(biased, logits, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    most = hn::Max(most, hn::IfThenElse(mask, s, lowest));
-    store_part(s, left, logits + i);
-  });
-  const float maximum = hn::GetLane(hn::MaxOfLanes(d, most)), wanted = logits[target];
-  const Vector shift = hn::Set(d, maximum);
-  Vector total = hn::Zero(d);
-  for_visible(finished, logits, [&](Vector s, std::int64_t i, std::int64_t left, auto mask) HWY_ATTR {
-    const Vector p = hn::IfThenElseZero(mask, exp_or_zero(hn::Sub(s, shift)));
-    total = hn::Add(total, p);
-    store_part(p, left, logits + i);
-  });
-  const float sum = hn::GetLane(hn::SumOfLanes(d, total));
+  float sum = 0.0F;
+  const float biased = logits[target] + (bias == nullptr ? 0.0F : bias[target]);
+  const float log_sum = ExpRow({0, n, n, 1.0F, nullptr, bias}, logits, &sum);
   ScaledCopy(logits, weight / sum, n, logits);
   logits[target] -= weight;
-  return std::log(sum) + maximum - wanted;
+  return log_sum - biased;
 }
 
 void ScaledCopy(const float* from, float factor, std::int64_t n, float* to) {

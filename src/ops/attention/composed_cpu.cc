@@ -103,15 +103,15 @@ std::int64_t gradient_parts(const kernels::AttentionShape& shape) {
   return std::max<std::int64_t>({1, least, std::min(kMostTasks / b, blocks / kBlocks)});
 }
 
-// [P * B, ...] to [B, ...].
+// [B * P, ...] to [B, ...].
 at::Tensor sum_of_parts(const at::Tensor& t, std::int64_t n_parts) {
-  return n_parts == 1 ? t : t.unflatten(0, {n_parts, -1}).sum(0);
+  return n_parts == 1 ? t : t.unflatten(0, {-1, n_parts}).sum(1);
 }
 
 FusedAttention::Stage StageGradients::result(const FusedAttention::Stage& like, std::int64_t parts) const {
   FusedAttention::Stage sums;
   if (like.fixed) {
-    sums.fixed = sum_of_parts(d.fixed, d.fixed.size(0) / like.fixed->size(0)).to(like.fixed->scalar_type());
+    sums.fixed = d.fixed.unflatten(0, {-1, like.fixed->size(0)}).sum(0).to(like.fixed->scalar_type());
   }
   if (like.query) {
     sums.query = d.query.to(like.query->scalar_type());

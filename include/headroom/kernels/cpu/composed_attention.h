@@ -51,23 +51,23 @@ void composed_attention_few_queries(const AttentionShape& shape, const ComposedT
                                     const ForRanges& for_ranges);
 
 struct ComposeStageGradients {  // added to; null where the stage has no such part
-  float* fixed = nullptr;       // [P, B, C, m, m]
+  float* fixed = nullptr;       // [B, P, C, m, m]
   float* query = nullptr;       // [B, T, F]
-  float* key = nullptr;         // [P, B, S, F]
+  float* key = nullptr;         // [B, P, S, F]
 };
 
 // A sequence's blocks of rows are dealt out to P parts, each with gradients of keys, values and their factors of its
 // own, for the caller to add up: what is summed with what does not depend on the threads.
 struct ComposedGradients {
   std::int64_t parts = 1;
-  AttentionGradients attention;   // d_v and d_r [P * B, ...]; o and d_k are not used
-  std::vector<HeadsOut> d_keys;   // [P * B, H, S, e] for each product
+  AttentionGradients attention;   // d_v and d_r [B * P, ...]; o and d_k are not used
+  std::vector<HeadsOut> d_keys;   // [B * P, H, S, e] for each product
   float* d_query_term = nullptr;  // of a mixture, [B, H, R, T], written
-  float* d_key_term = nullptr;    // [P * B, H, R, S], added to
+  float* d_key_term = nullptr;    // [B * P, H, R, S], added to
   ComposeStageGradients pre, post;
 };
 
-// Tasks [begin, end) of the P * B there are, counted part * B + sequence.
+// Tasks [begin, end) of the B * P there are, counted sequence * P + part: neighbours share a sequence.
 void composed_attention_backward(const AttentionShape& shape, const ComposedTensors& in, const ComposedGradients& out,
                                  std::int64_t begin, std::int64_t end);
 
