@@ -94,6 +94,11 @@ TEST(AdamW, TensorsMayLieInMemoryAsTheyLike) {
   const at::Tensor expected = moved(start.clone(), gradient.clone(), at::zeros({4, 6}));
   EXPECT_TRUE(at::allclose(moved(start.clone(), gradient.t().contiguous().t(), at::zeros({4, 6})), expected));
   EXPECT_TRUE(at::allclose(moved(start.clone(), gradient.clone(), at::zeros({6, 4}).t()), expected));
+  // Along an axis with one entry the stride says nothing.
+  const at::Tensor p = start.view({4, 1, 6}).clone(), g = gradient.as_strided({4, 1, 6}, {6, 1, 1});
+  adamw_step({p}, {g}, {at::zeros({4, 1, 6})}, {at::zeros({4, 1, 6})}, 1,
+             {.learning_rate = 0.1, .implementation = Implementation::fused});
+  EXPECT_TRUE(at::allclose(p.view({4, 6}), expected));
   EXPECT_TRUE(at::allclose(moved(at::cat({start, start}, 1).narrow(1, 0, 6), gradient, at::zeros({4, 6})), expected));
 }
 

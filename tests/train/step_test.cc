@@ -6,8 +6,10 @@
 
 #include "eval/tiny.h"
 #include "headroom/models/language_model.h"
+#include "headroom/ops/choice.h"
 #include "headroom/ops/muon.h"
 #include "headroom/train/compute.h"
+#include "nn/combinations.h"
 
 namespace headroom::train {
 namespace step_test {
@@ -37,11 +39,11 @@ config::Config without_dropout() {
 
 // A model and its state, trained for `steps` on batches that depend on the step.
 struct Trained {
-  Trained(const config::Config& config, std::int64_t steps)
+  Trained(const config::Config& config, std::int64_t steps, const nn::Context& context = {})
       : model(config.model, 3), state(fresh_state(model.parameters(), config.train.optimizer)) {
     for (std::int64_t step = 0; step < steps; ++step) {
-      last =
-          train_step(model, batch_of(random_tokens(4, 9, static_cast<std::uint64_t>(step))), state, config.train, {});
+      last = train_step(model, batch_of(random_tokens(4, 9, static_cast<std::uint64_t>(step))), state, config.train,
+                        context);
     }
   }
   models::LanguageModel model;
@@ -56,6 +58,28 @@ double largest_difference(const models::LanguageModel& a, const models::Language
     largest = std::max(largest, difference.abs().max().item<double>());
   }
   return largest;
+}
+
+// Whatever a layer is made of, its gradients lie in memory as its parameters do.
+TEST(Step, EveryPartIsForTheFusedOptimizer) {
+  for (const auto* choices :
+       {&testing::projections(), &testing::scores(), &testing::compositions(), &testing::positions()}) {
+    for (const testing::Choice& choice : *choices) {
+      config::Config config = tiny::config();
+      config.model = testing::small_model();
+      config.model.vocabulary_size = 256;
+      config.model.context_length = 8;
+      choice.set(config.model);
+      ASSERT_EQ(testing::refusal(config.model), "") << choice.name;
+      for (const auto precision : {config::Precision::fp32, config::Precision::bf16}) {
+        config.train.precision = precision;
+        ops::forget_choices();
+        EXPECT_TRUE(Trained(config, 1, make_context(config.train, at::kCPU)).last.finite()) << choice.name;
+        const ops::Choices made = ops::choices().at("adamw");
+        EXPECT_TRUE(made.fused == 1 && made.reference == 0) << choice.name << ": " << made.refusal;
+      }
+    }
+  }
 }
 
 TEST(Step, MicroBatchesGiveTheSameStep) {

@@ -18,7 +18,7 @@ namespace train_test {
 namespace fs = std::filesystem;
 
 // A folder with a little text, and runs in it.
-class Train : public testing::Test {
+class Train : public ::testing::Test {
  protected:
   void SetUp() override {
     write_text_file(folder_ / "train.txt", tiny::text(1500));  // 46 steps an epoch

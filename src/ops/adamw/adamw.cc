@@ -52,12 +52,20 @@ void fused_step(const AdamWStep& s) {
                     o.epsilon, /*amsgrad=*/false, /*maximize=*/false, inverse_scale);
 }
 
+// Of one shape. The stride of an axis with one entry is no step that anyone takes.
+bool lies_as(const at::Tensor& a, const at::Tensor& b) {
+  for (std::int64_t axis = 0; axis < a.dim(); ++axis) {
+    if (a.size(axis) > 1 && a.stride(axis) != b.stride(axis)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // torch's fused step goes through memory from a tensor's first number to its last.
 bool lie_alike(const AdamWStep& s, std::size_t i) {
   const at::Tensor& p = s.parameters[i];
-  const at::IntArrayRef strides = p.strides();
-  return p.is_non_overlapping_and_dense() && s.gradients[i].strides() == strides && s.m[i].strides() == strides &&
-         s.v[i].strides() == strides;
+  return p.is_non_overlapping_and_dense() && lies_as(p, s.gradients[i]) && lies_as(p, s.m[i]) && lies_as(p, s.v[i]);
 }
 
 // It takes its factors in float32.
