@@ -178,14 +178,19 @@ void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const B
 void composed_attention_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out,
                                  std::int64_t begin, std::int64_t end) {
   ComposedWorkspace w(s, in, out);
-  const std::int64_t rows = detail::composed_rows(s);
+  const std::int64_t rows = detail::composed_rows(s), blocks = composed_blocks(s);
   for (std::int64_t task = begin; task < end; ++task) {
     if (const std::int64_t b = task / out.parts; w.sequence.b != b) {
       pack(s, in, b, w);
     }
     begin_task(task, w);
-    for (std::int64_t row = task % out.parts * rows; row < s.queries; row += out.parts * rows) {
-      block_backward(s, in, out, detail::extent_of(s, row, rows), w);
+    // Blocks are dealt to and fro: late rows of a causal sequence have more to do than early ones.
+    const std::int64_t part = task % out.parts;
+    for (std::int64_t first = 0; first < blocks; first += out.parts) {
+      const std::int64_t block = first + (first / out.parts % 2 == 0 ? part : out.parts - 1 - part);
+      if (block < blocks) {
+        block_backward(s, in, out, detail::extent_of(s, block * rows, rows), w);
+      }
     }
     w.gradients.finish();
     for (std::int64_t h = 0; h < s.heads; ++h) {
