@@ -2,9 +2,9 @@
 // refuses it with an Error or takes it. Under the sanitizers any other misdeed ends the test. There an input that makes
 // the reader go where none did before is mutated further (coverage.h).
 //
-// A test makes a few thousand rounds. HEADROOM_FUZZ_SECONDS=3600 makes each go on for so long. What made a reader
-// misbehave is left in the current folder, under a name that the test prints; HEADROOM_FUZZ_INPUT=FILE gives it that
-// alone.
+// A test makes a few thousand rounds. HEADROOM_FUZZ_SECONDS=3600 makes each reader's go on for so long. What made a
+// reader misbehave is left in the current folder, under a name that the test prints; HEADROOM_FUZZ_INPUT=FILE gives it
+// that alone.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -206,9 +206,10 @@ class Campaign {
   std::uint64_t rounds_ = 0, refused_ = 0;
 };
 
-// Gives `rounds` mutated inputs to read(const std::string&). Good inputs must be taken as they are.
+// Gives `rounds` mutated inputs to read(const std::string&). Good inputs must be taken as they are. `campaigns` against
+// one reader share its time.
 template <class Read>
-void against(const Material& material, std::uint64_t rounds, Read&& read) {
+void against(const Material& material, std::uint64_t rounds, Read&& read, std::int64_t campaigns = 1) {
   if (const char* file = std::getenv("HEADROOM_FUZZ_INPUT")) {
     std::ifstream bytes(file, std::ios::binary);
     try {
@@ -219,7 +220,7 @@ void against(const Material& material, std::uint64_t rounds, Read&& read) {
     return;
   }
   const char* wish = std::getenv("HEADROOM_FUZZ_SECONDS");
-  const std::chrono::seconds longer(wish == nullptr ? 0 : std::strtoull(wish, nullptr, 10));
+  const std::chrono::milliseconds longer((wish == nullptr ? 0 : std::strtoll(wish, nullptr, 10)) * 1000 / campaigns);
   const auto end = std::chrono::steady_clock::now() + longer;
   Campaign campaign(material, read);
   for (std::uint64_t i = 0; i < rounds || std::chrono::steady_clock::now() < end; ++i) {

@@ -43,18 +43,24 @@ const fuzz::Material kArchives{
     .dictionary = {"00000000000", "77777777777", "17777777777", "ustar", "set/", ".jsonl", "../", std::string(1, '\0'),
                    std::string(512, '\0'), tar_member("b.jsonl", "2\n"), "\x80", "\xff", "-1"}};
 
+constexpr std::int64_t kCampaigns = 4;
+
 TEST_F(ArchiveFuzz, Tar) {
-  fuzz::against(kArchives, 2000, [&](const std::string& input) { read("input.tar", input); });
+  fuzz::against(
+      kArchives, 2000, [&](const std::string& input) { read("input.tar", input); }, kCampaigns);
 }
 
 TEST_F(ArchiveFuzz, TarWithRightSums) {
-  fuzz::against(kArchives, 2000, [&](const std::string& input) { read("input.tar", with_sums(input)); });
+  fuzz::against(
+      kArchives, 2000, [&](const std::string& input) { read("input.tar", with_sums(input)); }, kCampaigns);
 }
 
 TEST_F(ArchiveFuzz, PackedTar) {
-  fuzz::against(kArchives, 1000, [&](const std::string& input) { read("input.tar.gz", gzip(with_sums(input))); });
+  fuzz::against(
+      kArchives, 1000, [&](const std::string& input) { read("input.tar.gz", gzip(with_sums(input))); }, kCampaigns);
   const fuzz::Material packed{.good = {gzip(archive())}, .dictionary = {"\x1f\x8b\x08", gzip(""), "\xff"}};
-  fuzz::against(packed, 1000, [&](const std::string& input) { read("input.tgz", input); });
+  fuzz::against(
+      packed, 1000, [&](const std::string& input) { read("input.tgz", input); }, kCampaigns);
 }
 
 }  // namespace archive_fuzz_test

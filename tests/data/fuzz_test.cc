@@ -77,12 +77,15 @@ TEST_F(DataFuzz, VocabularyAndMerges) {
 TEST_F(DataFuzz, OtherTokenizers) {
   const fuzz::Material words{.good = {"<unk>\n<eos>\nhead\nroom\n", "<unk>\n<eos>\n"},
                              .dictionary = {"\n", " ", "<unk>", "<eos>", "\xc3\xa9", "\xc3"}};
-  fuzz::against(words, 2000,
-                [](const std::string& input) { use(*restore_tokenizer(TokenizerKind::words, input, "w")); });
+  fuzz::against(
+      words, 2000, [](const std::string& input) { use(*restore_tokenizer(TokenizerKind::words, input, "w")); }, 2);
   const fuzz::Material bytes{.good = {"", "abc"}, .dictionary = {"\xff", "a", std::string(300, 'x')}};
-  fuzz::against(bytes, 2000, [](const std::string& input) {
-    restore_tokenizer(TokenizerKind::bytes, input, "b")->decode(std::vector<std::int32_t>{0});
-  });
+  fuzz::against(
+      bytes, 2000,
+      [](const std::string& input) {
+        restore_tokenizer(TokenizerKind::bytes, input, "b")->decode(std::vector<std::int32_t>{0});
+      },
+      2);
 }
 
 TEST_F(DataFuzz, TokenFiles) {
@@ -131,12 +134,15 @@ TEST_F(DataFuzz, Tables) {
   const fuzz::Material material{.good = {"label,text\n0,\"a, \"\"b\"\"\nc\"\n1,d\r\n", "\xef\xbb\xbflabel,text\n1,x\n"},
                                 .dictionary = {"\"", ",", "\n", "\r\n", "\"\"", "\t", "\xef\xbb\xbf", "\xff"}};
   for (const char* name : {"input.csv", "input.tsv"}) {
-    fuzz::against(material, 2000, [&](const std::string& input) {
-      TableReader reader(write(name, input));
-      for (std::vector<std::string> row; reader.next(row);) {
-        EXPECT_FALSE(reader.place().empty());
-      }
-    });
+    fuzz::against(
+        material, 2000,
+        [&](const std::string& input) {
+          TableReader reader(write(name, input));
+          for (std::vector<std::string> row; reader.next(row);) {
+            EXPECT_FALSE(reader.place().empty());
+          }
+        },
+        2);
   }
 }
 
@@ -147,13 +153,16 @@ TEST_F(DataFuzz, SentencePairs) {
   config::DataOptions options;
   for (const bool skip : {false, true}) {
     options.skip_bad_rows = skip;
-    fuzz::against(material, 1500, [&](const std::string& input) {
-      PairReader pairs({.source = {write("pairs.tsv", input)}, .target = {}}, options);
-      for (TextPair pair; pairs.next(pair);) {
-        EXPECT_TRUE(is_utf8(pair.source) && is_utf8(pair.target) && !pair.source.empty() && !pair.target.empty());
-      }
-      EXPECT_LE(pairs.skipped(), pairs.rows());
-    });
+    fuzz::against(
+        material, 1500,
+        [&](const std::string& input) {
+          PairReader pairs({.source = {write("pairs.tsv", input)}, .target = {}}, options);
+          for (TextPair pair; pairs.next(pair);) {
+            EXPECT_TRUE(is_utf8(pair.source) && is_utf8(pair.target) && !pair.source.empty() && !pair.target.empty());
+          }
+          EXPECT_LE(pairs.skipped(), pairs.rows());
+        },
+        2);
   }
 }
 
