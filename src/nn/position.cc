@@ -1,7 +1,7 @@
 // Positions outside the layer: vectors added to the embeddings, or none.
 #include "headroom/nn/position.h"
 
-#include "angles.h"
+#include "position_table.h"
 
 namespace headroom::nn {
 namespace {
@@ -21,13 +21,6 @@ const Factory<MakePosition> kLearnedPosition("learned", make_outside_position);
 const Factory<MakePosition> kSinusoidalPosition("sinusoidal", make_outside_position);
 
 }  // namespace
-
-at::Tensor angles(const c10::SymInt& first, const c10::SymInt& n, std::int64_t count, std::int64_t width, double base) {
-  const at::TensorOptions wide(at::kDouble);
-  const at::Tensor frequency =
-      at::pow(at::full({}, base, wide), at::arange(count, wide) * (-2.0 / static_cast<double>(width)));
-  return at::arange(at::Scalar(first), at::Scalar(first + n), wide).unsqueeze(1) * frequency;
-}
 
 at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base,
                      at::TensorOptions options) {

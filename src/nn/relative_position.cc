@@ -6,6 +6,8 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/linear.h"
 #include "headroom/nn/position.h"
+#include "headroom/ops/traced.h"
+#include "position_table.h"
 
 namespace headroom::nn {
 namespace {
@@ -43,9 +45,15 @@ RelativePosition::RelativePosition(const config::AttentionOptions& o, const Laye
   }
 }
 
+at::Tensor make_sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base) {
+  return sinusoids(first, n, width, base, at::kDouble).unsqueeze(0);
+}
+
 // Row c of n is p(delta) W_pos for delta = c - (n_keys - 1): [H or 1, n, e].
 at::Tensor RelativePosition::offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const {
-  const at::Tensor p = sinusoids(-n_keys + 1, n, d_model_, options_.rope_base, w_pos_.options());
+  const at::TensorOptions type = w_pos_.options().dtype(context.compute_dtype.value_or(w_pos_.scalar_type()));
+  const at::Tensor p =
+      rows_of({make_sinusoids, d_model_, options_.rope_base}, -n_keys + 1, n, type, !ops::has_numbers(w_pos_))[0];
   return linear(p, w_pos_, {}, context).view_symint({n, -1, options_.d_head}).transpose(0, 1);
 }
 
