@@ -25,8 +25,8 @@ HWY_INLINE Vector finished(const Lanes& lanes, const ScoreRow& row, const float*
   if (row.position != nullptr) {
     s = hn::Add(s, lanes.load(row.position + i));
   }
-  return row.bias == nullptr ? hn::MulSub(s, scale, shift)
-                             : hn::Sub(hn::MulAdd(s, scale, lanes.load(row.bias + i)), shift);
+  s = hn::Mul(s, scale);
+  return hn::Sub(row.bias == nullptr ? s : hn::Add(s, lanes.load(row.bias + i)), shift);
 }
 
 float ExpRow(const ScoreRow& row, float* scores, float* sum) {
@@ -46,17 +46,17 @@ float ExpRow(const ScoreRow& row, float* scores, float* sum) {
       lanes.store(s, scores + i);
     });
   }
-  const float scale = stands ? row.scale : 1.0F, maximum = scale * hn::GetLane(hn::MaxOfLanes(d, most));
+  const float largest = hn::GetLane(hn::MaxOfLanes(d, most)), scale = stands ? row.scale : 1.0F,
+              maximum = scale * largest;
   if (!(maximum > -std::numeric_limits<float>::infinity())) {
     std::fill(scores, scores + row.n, 0.0F);
     *sum = 0.0F;
     return std::numeric_limits<float>::infinity();
   }
-  const ScoreRow rest{row.low, row.high, row.n, scale, nullptr, nullptr};
-  const Vector shift = hn::Set(d, maximum);
+  const Vector top = hn::Set(d, largest), factor = hn::Set(d, scale);  // in this order the largest score becomes 0
   Vector total = hn::Zero(d);
   for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
-    const Vector p = lanes.or_else(exp_or_zero(finished(lanes, rest, scores, i, shift)), hn::Zero(d));
+    const Vector p = lanes.or_else(exp_or_zero(hn::Mul(hn::Sub(lanes.load(scores + i), top), factor)), hn::Zero(d));
     total = hn::Add(total, p);
     lanes.store(p, scores + i);
   });
