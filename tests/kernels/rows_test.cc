@@ -110,7 +110,8 @@ TEST(SoftmaxRows, ExponentialsAreRightToTheLastBitButOne) {
   });
 }
 
-// A step of these scores is 2^27: their differences round to anything, the weights stay weights.
+// A step between neighbours of these scores is 2^26 and more: where their products with the scale are rounded
+// differently, the difference is beyond any exponential. Weights stay weights.
 TEST(SoftmaxRows, HugeScoresHaveWeightsAllTheSame) {
   at::manual_seed(2);
   on_every_target([] {

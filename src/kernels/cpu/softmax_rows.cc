@@ -112,16 +112,9 @@ float CrossEntropyRow(float* logits, const float* bias, std::int64_t n, std::int
 }
 
 void ScaledCopy(const float* from, float factor, std::int64_t n, float* to) {
-  const Tag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const Vector f = hn::Set(d, factor);
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(d, from + i), f), d, to + i);
-  }
-  for (; i < n; ++i) {
-    to[i] = from[i] * factor;
-  }
+  const Vector f = hn::Set(Tag(), factor);
+  for_lanes(0, n,
+            [&](const auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(lanes.load(from + i), f), to + i); });
 }
 
 template <class T>
