@@ -117,6 +117,11 @@ std::int64_t sum_length(std::int64_t k) {
   return k > kTile && multiplies_tiles() ? (k + kTile - 1) / kTile * kTile : even(k);
 }
 
+std::int64_t rows_at_once(std::int64_t m) {
+  constexpr std::int64_t kTile = 16;
+  return m > kTile && multiplies_tiles() ? m / kTile * kTile : m;
+}
+
 namespace {
 
 // Pairs of rows from the k-th on.

@@ -153,10 +153,13 @@ void tile_product(const TileProduct& s, const BFloat16* a, const BFloat16* b, fl
   if (is_empty(s, c)) {
     return;
   }
-  if (pairs_use_micro_kernels()) {
-    at::native::cpublas::brgemm(s.m, s.n, s.k, s.lda, s.ldb, s.ldc, s.add, a, b, c, true);
-  } else {
+  if (!pairs_use_micro_kernels()) {
     HWY_DYNAMIC_DISPATCH(PortablePairs)(s, a, b, c);
+    return;
+  }
+  for (std::int64_t i = 0, rows = 0; i < s.m; i += rows) {
+    rows = rows_at_once(s.m - i);
+    at::native::cpublas::brgemm(rows, s.n, s.k, s.lda, s.ldb, s.ldc, s.add, a + i * s.lda, b, c + i * s.ldc, true);
   }
 }
 

@@ -28,6 +28,11 @@ bool multiplies_bfloat16();
 // steps for a sum of 412, 13 for 416.
 std::int64_t sum_length(std::int64_t k);
 
+// How many of m rows of a product to take first: with AMX whole tiles of 16 rows, and the rest, if any, by itself.
+// oneDNN's micro-kernels for AMX give long sums' rows to tiles of the largest height that divides their number, 16 at
+// most: 103 rows to 103 tiles of one row.
+std::int64_t rows_at_once(std::int64_t m);
+
 // A row times a number, rounded; null: zeros.
 struct HalfRow {
   const BFloat16* data;
