@@ -74,7 +74,11 @@ class Search {
   // One token more for every sentence that is not done. The rows to go on with, of those that were decoded.
   std::vector<std::int64_t> advance(const at::Tensor& log_probability) {
     const std::int64_t vocabulary = log_probability.size(1), n = std::ssize(live_);
-    const at::Tensor all = (log_probability.view({n, beam_, vocabulary}) + so_far(log_probability)).view({n, -1});
+    at::Tensor all = log_probability.view({n, beam_, vocabulary}) + so_far(log_probability);
+    if (sentences_[live_.front()].beginnings.front().tokens.empty()) {
+      all.select(2, options_.end_id).fill_(kImpossible);  // a translation has a token at least
+    }
+    all = all.view({n, -1});
     const auto [value, index] = all.topk(std::min(2 * beam_, all.size(1)), 1);
     const at::Tensor values = value.to(at::kDouble).cpu().contiguous(), indices = index.cpu().contiguous();
     const at::Tensor ends = log_probability.select(1, options_.end_id).to(at::kDouble).cpu().contiguous();

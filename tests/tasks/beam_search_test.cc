@@ -74,6 +74,9 @@ TEST(BeamSearch, AWideBeamFindsTheBestOfAll) {
       std::vector<std::int32_t> best;
       double best_score = -INFINITY;
       for (const auto& target : every_target()) {
+        if (target.empty()) {
+          continue;
+        }
         const double score = log_probability(model, source.narrow(0, row, 1), {}, target) /
                              std::pow(static_cast<double>(target.size() + 1), penalty);
         if (score > best_score) {
@@ -98,7 +101,11 @@ TEST(BeamSearch, OfOneIsTheLikeliestTokenEachTime) {
       while (std::ssize(target) <= kLongest) {
         const at::Tensor logits =
             model.logits({.source = source.narrow(0, row, 1), .target = at::tensor(target).unsqueeze(0)}, {});
-        const auto next = logits[0][-1].argmax().item<std::int64_t>();
+        at::Tensor last = logits[0][-1];
+        if (target.size() == 1) {
+          last[kEnd] = -INFINITY;
+        }
+        const auto next = last.argmax().item<std::int64_t>();
         if (next == kEnd) {
           break;
         }
@@ -129,6 +136,19 @@ TEST(BeamSearch, ProbabilitiesAreThoseOfTheFullPassAndRowsDoNotInfluenceEachOthe
       const Hypothesis& got = together[static_cast<std::size_t>(row)];
       EXPECT_EQ(got.tokens, expected.tokens) << projection << " " << row;
       EXPECT_NEAR(got.log_probability, log_probability(model, alone, {}, got.tokens), 1e-5) << projection << " " << row;
+    }
+  }
+}
+
+TEST(BeamSearch, ATranslationIsNotEmpty) {
+  const at::NoGradGuard no_grad;
+  config::ModelOptions o = tiny_translator();
+  o.head_bias = true;
+  models::EncoderDecoder model(o, 3);
+  model.parameters().at("head.b").select(0, kEnd).fill_(50.0);  // would end at once
+  for (const std::int64_t beam : {1, 3}) {
+    for (const Hypothesis& found : beam_search(model, sources(2, 5), {}, search(beam), {})) {
+      EXPECT_EQ(found.tokens.size(), 1U) << "beam " << beam;
     }
   }
 }
