@@ -30,6 +30,9 @@ __all__ = ["HeadroomConfig", "HeadroomForCausalLM"]
 _NAMES = {"vocab_size": "vocabulary_size", "hidden_size": "d_model", "num_hidden_layers": "n_layers",
           "num_attention_heads": "attention.n_heads", "max_position_embeddings": "context_length"}
 
+# What it calls a cache: "cache" from 5.24 on.
+_CACHE = next(name for name in ("cache", "past_key_values") if name in CausalLMOutputWithPast.__dataclass_fields__)
+
 
 class HeadroomConfig(transformers.PretrainedConfig):
     """settings: the model's options that differ from the defaults, ["model.n_layers=2", ...]."""
@@ -107,16 +110,19 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
 
     def forward(self, input_ids: Tensor, attention_mask: Optional[Tensor] = None,
                 past_key_values: Optional[HeadroomCache] = None, labels: Optional[Tensor] = None,
-                use_cache: Optional[bool] = None, logits_to_keep: int = 0, return_dict: Optional[bool] = None):
+                use_cache: Optional[bool] = None, logits_to_keep: int = 0, return_dict: Optional[bool] = None,
+                cache: Optional[HeadroomCache] = None):
         """Logits [B, T, V] of input_ids [B, T]; with `labels` (input_ids themselves, -100 where none counts) also the
         loss, which the balance losses are part of, and in training no logits.
 
-        past_key_values: what an earlier call with use_cache=True gave; input_ids go on from there, without derivatives.
+        cache, or past_key_values: what an earlier call with use_cache=True gave under the name that this version of
+        `transformers` has for it; input_ids go on from there, without derivatives.
         logits_to_keep=1: of the last token only.
         """
         if attention_mask is not None and not bool(attention_mask.all()):
             raise ValueError("HeadroomForCausalLM: there is no padding: attention_mask must be 1 everywhere")
-        loss, cache, logits = None, past_key_values, None
+        loss, logits = None, None
+        cache = past_key_values if cache is None else cache
         if labels is not None:
             loss = _first(self.model.loss(input_ids[:, :-1], labels[:, 1:]))
         if use_cache or cache is not None:
@@ -127,7 +133,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
             logits = _first(self.model(input_ids))
         if logits is not None:
             logits = logits[:, -logits_to_keep:]
-        output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)
+        output = CausalLMOutputWithPast(loss=loss, logits=logits, **{_CACHE: cache})
         return output if return_dict in (None, True) else output.to_tuple()
 
     def save_pretrained(self, save_directory: Path, **options) -> None:
