@@ -9,6 +9,8 @@
 namespace headroom::data {
 namespace picture_fuzz_test {
 
+constexpr std::int64_t kCampaigns = 3;  // against read_picture(), and against read_images()
+
 class PictureFuzz : public FolderTest {
  protected:
   void SetUp() override { set_log_level(LogLevel::quiet); }
@@ -53,15 +55,18 @@ TEST_F(PictureFuzz, Png) {
                png({.width = 2, .height = 1, .channels = 1, .pixels = {10, 200}})},
       .dictionary = {"IHDR", "IDAT", "PLTE", "tRNS", "IEND", "iCCP", big_endian(1), big_endian(0x7fffffff),
                      std::string("\x10\x06", 2), std::string("\x01\x00", 2), "\x89PNG\r\n\x1a\n"}};
-  fuzz::against(material, 500, [&](const std::string& input) { decode(input); });
-  fuzz::against(material, 2000, [&](const std::string& input) { decode(with_checksums(input)); });
+  fuzz::against(
+      material, 500, [&](const std::string& input) { decode(input); }, kCampaigns);
+  fuzz::against(
+      material, 2000, [&](const std::string& input) { decode(with_checksums(input)); }, kCampaigns);
 }
 
 TEST_F(PictureFuzz, Jpeg) {
   const fuzz::Material material{.good = {jpeg(gradient(16, 12)), jpeg(gradient(40, 40))},
                                 .dictionary = {"\xff\xd8", "\xff\xc0", "\xff\xc2", "\xff\xc4", "\xff\xda", "\xff\xd9",
                                                "\xff\xdb", "\xff\xdd", std::string("\xff\x00", 2)}};
-  fuzz::against(material, 2000, [&](const std::string& input) { decode(input); });
+  fuzz::against(
+      material, 2000, [&](const std::string& input) { decode(input); }, kCampaigns);
 }
 
 TEST_F(PictureFuzz, Idx) {
@@ -70,15 +75,19 @@ TEST_F(PictureFuzz, Idx) {
                                 .dictionary = {big_endian(0x0803), big_endian(0x0801), big_endian(0xffffffff),
                                                big_endian(0x80000000), big_endian(4)}};
   const ImageReading reading{.size = 4, .channels = 1, .n_classes = 10};
-  fuzz::against(pictures, 1500, [&](const std::string& input) {
-    use(read_images({write("train-images-idx3-ubyte", input)}, reading));
-  });
+  fuzz::against(
+      pictures, 1500,
+      [&](const std::string& input) { use(read_images({write("train-images-idx3-ubyte", input)}, reading)); },
+      kCampaigns);
   write("train-images-idx3-ubyte", idx_pictures(3, 4, 4));
   const fuzz::Material labels{.good = {idx_labels({'\1', '\0', '\7'})}, .dictionary = pictures.dictionary};
-  fuzz::against(labels, 1500, [&](const std::string& input) {
-    write("train-labels-idx1-ubyte", input);
-    use(read_images({at("train-images-idx3-ubyte")}, reading));
-  });
+  fuzz::against(
+      labels, 1500,
+      [&](const std::string& input) {
+        write("train-labels-idx1-ubyte", input);
+        use(read_images({at("train-images-idx3-ubyte")}, reading));
+      },
+      kCampaigns);
 }
 
 TEST_F(PictureFuzz, Cifar) {
@@ -86,8 +95,9 @@ TEST_F(PictureFuzz, Cifar) {
   const fuzz::Material material{.good = {record, record + record, gzip(record)},
                                 .dictionary = {record, std::string(1024, '\0'), "\x64", "\xff"}};
   const ImageReading reading{.size = 32, .channels = 3, .n_classes = 10};
-  fuzz::against(material, 1500,
-                [&](const std::string& input) { use(read_images({write("data_batch_1.bin", input)}, reading)); });
+  fuzz::against(
+      material, 1500, [&](const std::string& input) { use(read_images({write("data_batch_1.bin", input)}, reading)); },
+      kCampaigns);
 }
 
 }  // namespace picture_fuzz_test
