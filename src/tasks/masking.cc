@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "headroom/config/masking.h"
 #include "headroom/core/random.h"
 #include "headroom/tasks/masked_language_modelling.h"
 
 namespace headroom::tasks {
 namespace {
 
-constexpr double kHidden = 0.15, kMasked = 0.8, kReplaced = 0.1;  // of all tokens; of the hidden ones
+constexpr double kMasked = 0.8, kReplaced = 0.1;  // of the hidden tokens
 
 double uniform(std::uint64_t seed) {
   return Random(seed).uniform();
@@ -88,7 +89,8 @@ std::vector<Stretch> pack_sentences(const data::TokenFile& file, std::optional<s
 }
 
 std::int64_t hidden_count(std::int64_t length, std::uint64_t row_seed) {
-  const double wanted = std::floor(kHidden * static_cast<double>(length) + uniform(mix(row_seed, "count")));
+  const double expected = static_cast<double>(config::kHiddenPercent * length) / 100.0;
+  const double wanted = std::floor(expected + uniform(mix(row_seed, "count")));
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 1, length);
 }
 

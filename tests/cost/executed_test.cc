@@ -196,6 +196,7 @@ TEST(Executed, OtherKinds) {
   m.kind = ModelKind::masked_language_model;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * kLayer);
   EXPECT_EQ(executed_cost(m, 1).head_macs, 5 * 10 * 10 + kHead);
+  EXPECT_EQ(executed_cost(m, 4).step_macs, 3 * 4 * (2 * (kLayer + kMlp) + (5 * 10 * 10 + kHead) * 15 / 100));
   m.kind = ModelKind::encoder_decoder;
   m.n_decoder_layers = 3;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, (2 + 2 * 3) * kLayer);

@@ -50,7 +50,9 @@ struct ExecutedCost {
   std::int64_t attention_macs = 0;  // one sequence by itself, positions in full
   std::int64_t mlp_macs = 0;        // one sequence
   std::int64_t head_macs = 0;       // one sequence
-  std::int64_t step_macs = 0;       // a training step of `batch` sequences: three times the products, noise included
+  // A training step of `batch` sequences: three times the products, noise included, those of a masked language model's
+  // head for the share of tokens that is hidden.
+  std::int64_t step_macs = 0;
 };
 // Throws MisuseError for batch < 1.
 ExecutedCost executed_cost(const config::ModelOptions& model, std::int64_t batch);
