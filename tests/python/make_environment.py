@@ -20,7 +20,7 @@ import venv
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", "transformers==5.*"]
+TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", f"transformers=={importlib.metadata.version('transformers')}"]
 INDEX = "https://download.pytorch.org/whl/cpu"
 
 
