@@ -20,7 +20,8 @@ import venv
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", f"transformers=={importlib.metadata.version('transformers')}"]
+TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*",
+                 f"transformers=={importlib.metadata.version('transformers')}"]  # as in this Python
 INDEX = "https://download.pytorch.org/whl/cpu"
 
 
