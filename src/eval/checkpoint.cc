@@ -1,5 +1,7 @@
 #include "headroom/eval/checkpoint.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <charconv>
 #include <functional>

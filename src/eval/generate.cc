@@ -1,5 +1,7 @@
 #include "headroom/eval/generate.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -1,5 +1,7 @@
 #include "headroom/models/encoder_decoder.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "balance.h"
 #include "builder.h"
 #include "encoder.h"

@@ -1,5 +1,7 @@
 #include "headroom/models/language_model.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 
 #include "balance.h"

@@ -1,5 +1,7 @@
 #include "headroom/nn/buffer_updates.h"
 
+#include <ATen/core/grad_mode.h>
+
 namespace headroom::nn {
 
 void report(BufferUpdates& updates, const std::string& name, const BufferUpdate& update) {

@@ -1,5 +1,7 @@
 #include "position_table.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>

@@ -1,5 +1,7 @@
 #include "headroom/nn/prior.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "headroom/core/error.h"
 
 namespace headroom::nn {

@@ -1,4 +1,5 @@
 // A language model that reads token by token, as a class of torch.classes.
+#include <c10/core/InferenceMode.h>
 #include <torch/custom_class.h>
 
 #include "headroom/core/error.h"

@@ -1,5 +1,7 @@
 #include "headroom/tasks/beam_search.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

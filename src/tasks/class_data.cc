@@ -1,5 +1,7 @@
 #include "class_data.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>

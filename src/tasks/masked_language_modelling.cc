@@ -1,5 +1,7 @@
 #include "headroom/tasks/masked_language_modelling.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <chrono>
 

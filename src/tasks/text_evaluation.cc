@@ -1,4 +1,6 @@
 // How well a model predicts a text.
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numbers>

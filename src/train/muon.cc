@@ -3,6 +3,8 @@
 // positions, maps between heads.
 #include "headroom/ops/muon.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "headroom/train/optimizer.h"
 
 namespace headroom::train {

@@ -1,5 +1,7 @@
 #include "headroom/train/state.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <span>
 #include <utility>

@@ -1,5 +1,7 @@
 #include "headroom/ops/adamw.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <cmath>
 
 #include "headroom/core/error.h"

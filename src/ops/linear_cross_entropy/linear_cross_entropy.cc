@@ -1,5 +1,7 @@
 #include "headroom/ops/linear_cross_entropy.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "headroom/core/error.h"
 #include "ops/backend.h"
 #include "ops/linear_cross_entropy/operator.h"

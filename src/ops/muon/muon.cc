@@ -1,5 +1,7 @@
 #include "headroom/ops/muon.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <cmath>
 

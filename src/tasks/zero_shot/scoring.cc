@@ -1,5 +1,7 @@
 #include "headroom/tasks/scoring.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
