@@ -3,10 +3,11 @@
 # is the package as a wheel holds it, for PYTHONPATH.
 set(HEADROOM_PACKAGE "${CMAKE_BINARY_DIR}/python/headroom_torch")
 
+headroom_map_floor(python yes "layers, models and checkpoints as operators, which the package in `python/headroom_torch/` is made of" store)
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/python/*.cc")
 add_library(headroom_python OBJECT ${sources})
 target_include_directories(headroom_python PRIVATE "${CMAKE_SOURCE_DIR}/src")
-target_link_libraries(headroom_python PRIVATE headroom_eval)
+target_link_libraries(headroom_python PRIVATE headroom_store)
 target_compile_options(headroom_python PRIVATE ${headroom_light_flags})
 headroom_precompiled(headroom_python headroom_torch_pch)
 headroom_unity(headroom_python)
@@ -14,7 +15,7 @@ headroom_unity(headroom_python)
 add_library(headroom_torch MODULE python/bundled/highway.cc python/bundled/tomlplusplus.cc
             $<TARGET_OBJECTS:headroom_core> $<TARGET_OBJECTS:headroom_config> $<TARGET_OBJECTS:headroom_kernels>
             $<TARGET_OBJECTS:headroom_ops> $<TARGET_OBJECTS:headroom_nn> $<TARGET_OBJECTS:headroom_models>
-            $<TARGET_OBJECTS:headroom_tokenizers> $<TARGET_OBJECTS:headroom_eval> $<TARGET_OBJECTS:headroom_python>)
+            $<TARGET_OBJECTS:headroom_bundled_tokenizers> $<TARGET_OBJECTS:headroom_store> $<TARGET_OBJECTS:headroom_python>)
 target_link_libraries(headroom_torch PRIVATE headroom_build)
 target_compile_features(headroom_torch PRIVATE cxx_std_20)
 set_source_files_properties(python/bundled/tomlplusplus.cc PROPERTIES COMPILE_OPTIONS "${headroom_light_flags}")

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "growth.h"
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
+#include "headroom/draw/charts.h"
 #include "headroom/nn/attention.h"
-#include "log_plot.h"
 #include "timing.h"
 
 namespace headroom::bench {
@@ -69,14 +70,15 @@ Measured measure(const Variant& variant, std::int64_t tokens, const BenchOptions
 }
 
 struct Series {
-  Growth time, memory;
+  std::string name;
+  std::vector<draw::Point> time, memory;
 };
 
 // Measures `variant_at(x)` with tokens_at(x) tokens for each x.
 template <class VariantAt, class TokensAt>
 Series grow(const std::string& name, const std::vector<double>& xs, const VariantAt& variant_at,
             const TokensAt& tokens_at, const std::string& unit, const BenchOptions& options, std::vector<Row>& rows) {
-  Series series{{.name = name, .x = {}, .y = {}}, {.name = name, .x = {}, .y = {}}};
+  Series series{.name = name, .time = {}, .memory = {}};
   for (const double x : xs) {
     const Variant variant = variant_at(static_cast<std::int64_t>(x));
     const std::int64_t tokens = tokens_at(static_cast<std::int64_t>(x));
@@ -88,24 +90,27 @@ Series grow(const std::string& name, const std::vector<double>& xs, const Varian
     if (at::Device(options.device).is_cpu()) {
       rows.back().peak_memory_bytes = static_cast<std::int64_t>(m.mebibytes * kMebibyte);
     }
-    series.time.x.push_back(x);
-    series.time.y.push_back(m.seconds * 1e3);
-    series.memory.x.push_back(x);
-    series.memory.y.push_back(std::max(m.mebibytes, 0.1));
+    series.time.push_back({x, m.seconds * 1e3});
+    series.memory.push_back({x, std::max(m.mebibytes, 0.1)});
   }
-  rows.push_back({.name = fmt::format("{}: time ~ {}^{:.2f}, memory ~ {}^{:.2f}", name, unit, slope(series.time, 3),
-                                      unit, slope(series.memory, 3)),
-                  .seconds = series.time.y.back() * 1e-3});
+  rows.push_back({.name = fmt::format("{}: time ~ {}^{:.2f}, memory ~ {}^{:.2f}", name, unit, exponent(series.time, 3),
+                                      unit, exponent(series.memory, 3)),
+                  .seconds = series.time.back().y * 1e-3});
   return series;
 }
 
+draw::LineChart chart_of(std::string title, const std::string& x_label) {
+  return {.title = std::move(title), .x_label = x_label, .lines = {}, .logarithmic_x = true, .name_room = 20};
+}
+
 void plot(const std::string& path, const std::string& x_label, const std::vector<Series>& all) {
-  LogPlot time{"Time, forward and backward", x_label, "ms", {}}, memory{"Peak memory", x_label, "MiB", {}};
-  for (const Series& series : all) {
-    time.lines.push_back(series.time);
-    memory.lines.push_back(series.memory);
+  draw::LineChart time = chart_of("Time, forward and backward, ms", x_label),
+                  memory = chart_of("Peak memory, MiB", x_label);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    time.lines.push_back({.name = all[i].name, .points = all[i].time, .style = i});
+    memory.lines.push_back({.name = all[i].name, .points = all[i].memory, .style = i});
   }
-  write_text_file(path, draw({time, memory}));
+  write_text_file(path, draw::standalone({time, memory}));
 }
 
 std::vector<Series> by_tokens(const BenchOptions& options, std::vector<Row>& rows) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "headroom/bench/bench.h"
-#include "headroom/train/compute.h"
+#include "headroom/models/compute.h"
 
 namespace headroom::bench {
 
@@ -19,7 +19,7 @@ inline at::TensorOptions type_of(const BenchOptions& options) {
   return at::TensorOptions(at::Device(options.device)).dtype(options.precision == "bf16" ? at::kBFloat16 : at::kFloat);
 }
 
-using train::synchronize;
+using models::synchronize;
 // Until the device has done it all.
 double seconds_of(const Work& work, at::Device device = at::kCPU);
 

@@ -1,13 +1,13 @@
 #include "training_step.h"
 
-#include "headroom/train/compute.h"
+#include "headroom/models/compute.h"
 
 namespace headroom::bench {
 
 nn::Context context_for(const std::string& precision, at::Device device) {
   config::TrainOptions options;
   options.precision = precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
-  return train::make_context(options, device);
+  return models::make_context(options, device);
 }
 
 TrainingStep::TrainingStep(const config::ModelOptions& options, std::int64_t batch, const std::string& precision,

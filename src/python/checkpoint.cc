@@ -1,9 +1,9 @@
 // Checkpoints and the folders of Hugging Face as Python opens and writes them.
-#include "headroom/eval/checkpoint.h"
+#include "headroom/store/checkpoint.h"
 
 #include "headroom/config/config.h"
 #include "headroom/config/special_tokens.h"
-#include "headroom/eval/huggingface.h"
+#include "headroom/store/huggingface.h"
 #include "python/layer.h"
 #include "python/refusal.h"
 #include "python/tokenizer.h"
@@ -21,7 +21,7 @@ using MaybeTokenizer = std::optional<c10::intrusive_ptr<Tokenizer>>;
 using Opened = std::tuple<std::string, std::string, Tensors, std::string, std::int64_t, MaybeTokenizer>;
 
 Opened read_checkpoint(const std::string& run_or_checkpoint) {
-  const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(run_or_checkpoint));
+  const store::Checkpoint checkpoint = store::read_checkpoint(store::find_checkpoint(run_or_checkpoint));
   const std::string description = describe_model(checkpoint.config);
   nn::Parameters parameters;
   make_parameters(layer_of(description), parameters, nn::Beginning(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
@@ -42,7 +42,7 @@ Opened read_checkpoint(const std::string& run_or_checkpoint) {
 }
 
 // The tokenizer's part of a config; throws MisuseError where it does not go with the model.
-void check_tokenizer(const data::Tokenizer* tokenizer, config::Config& config) {
+void check_tokenizer(const tokenizers::Tokenizer* tokenizer, config::Config& config) {
   const config::ModelOptions& model = config.model;
   if (model.has_classes()) {
     if (tokenizer != nullptr) {
@@ -79,7 +79,7 @@ config::Config config_of(const Layer& layer, const std::string& config) {
 void write_checkpoint(const std::string& path, const std::string& description, const Tensors& values,
                       const std::string& config, std::int64_t step, const MaybeTokenizer& tokenizer) {
   const Layer& layer = layer_of(description);
-  eval::Checkpoint checkpoint;
+  store::Checkpoint checkpoint;
   checkpoint.config = config_of(layer, config);
   checkpoint.step = step;
   checkpoint.tokenizer = tokenizer ? (*tokenizer)->engine : nullptr;
@@ -90,7 +90,7 @@ void write_checkpoint(const std::string& path, const std::string& description, c
   for (const nn::Parameter& parameter : parameters.made()) {
     checkpoint.tensors.emplace("model." + parameter.name, parameter.tensor.detach().to(at::kFloat));
   }
-  eval::save_checkpoint(checkpoint, path);
+  store::save_checkpoint(checkpoint, path);
 }
 
 // `headroom import` of a folder with a config.json, `headroom checkpoint export` of a run or checkpoint. The
@@ -98,20 +98,20 @@ void write_checkpoint(const std::string& path, const std::string& description, c
 std::string convert(const std::string& source, const std::string& target, const std::string& tokenizer) {
   std::error_code ignored;
   if (fs::exists(fs::path(source) / "config.json", ignored)) {
-    const eval::Imported imported = eval::import_huggingface(source, tokenizer);
-    eval::save_checkpoint(imported.checkpoint, target);
+    const store::Imported imported = store::import_huggingface(source, tokenizer);
+    store::save_checkpoint(imported.checkpoint, target);
     return imported.kind;
   }
   if (!tokenizer.empty()) {
     misuse("convert: tokenizer: belongs to a folder with a config.json, but {} has none", source);
   }
-  const fs::path file = eval::find_checkpoint(source);
-  return eval::export_huggingface(eval::read_checkpoint(file), target, file.string());
+  const fs::path file = store::find_checkpoint(source);
+  return store::export_huggingface(store::read_checkpoint(file), target, file.string());
 }
 
 void export_tokenizer(const c10::intrusive_ptr<Tokenizer>& tokenizer, std::int64_t context_length,
                       const std::string& folder) {
-  eval::export_tokenizer(*tokenizer->engine, context_length, folder);
+  store::export_tokenizer(*tokenizer->engine, context_length, folder);
 }
 
 }  // namespace

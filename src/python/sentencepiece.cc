@@ -1,10 +1,10 @@
 // Stands in for SentencePiece, whose library the package is without: its models are carried along, and neither trained
 // nor run.
-#include "data/sentencepiece_guard.h"
-#include "data/tokenizers.h"
 #include "headroom/core/error.h"
+#include "tokenizers/kinds.h"
+#include "tokenizers/sentencepiece_guard.h"
 
-namespace headroom::data {
+namespace headroom::tokenizers {
 namespace {
 
 class CarriedSentencePiece : public Tokenizer {
@@ -38,4 +38,4 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& /
   misuse("tokenizer.kind: sentencepiece is trained by the command headroom only");
 }
 
-}  // namespace headroom::data
+}  // namespace headroom::tokenizers

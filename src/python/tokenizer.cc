@@ -25,19 +25,19 @@ Handle restore(const std::string& kind, const at::Tensor& serialised) {
   config::Config config;
   config::set_key(config, "tokenizer.kind=" + kind, "tokenizer");
   return c10::make_intrusive<Tokenizer>(
-      data::restore_tokenizer(config.tokenizer.kind, to_bytes(serialised), "tokenizer"));
+      tokenizers::restore_tokenizer(config.tokenizer.kind, to_bytes(serialised), "tokenizer"));
 }
 
 Handle load(const std::string& path) {
-  return c10::make_intrusive<Tokenizer>(data::load_tokenizer(path));
+  return c10::make_intrusive<Tokenizer>(tokenizers::load_tokenizer(path));
 }
 
-at::Tensor encode(const data::Tokenizer& tokenizer, const std::string& text) {
+at::Tensor encode(const tokenizers::Tokenizer& tokenizer, const std::string& text) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
   return at::tensor(ids, at::kInt).to(at::kLong);
 }
 
-at::Tensor decode(const data::Tokenizer& tokenizer, const at::Tensor& ids) {
+at::Tensor decode(const tokenizers::Tokenizer& tokenizer, const at::Tensor& ids) {
   if (ids.dim() != 1 || ids.scalar_type() != at::kLong) {
     fail("decode: ids must be int64 [n], got {} {}", c10::toString(ids.scalar_type()), c10::str(ids.sizes()));
   }
@@ -69,7 +69,7 @@ void offer_tokenizer(torch::Library& library) {
            })
       .def("save",
            [](const Handle& self, const std::string& path) {
-             with_value_errors([&] { data::save_tokenizer(*self->engine, path); });
+             with_value_errors([&] { tokenizers::save_tokenizer(*self->engine, path); });
            })
       .def_pickle(
           [](const Handle& self) -> State {

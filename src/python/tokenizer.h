@@ -5,13 +5,13 @@
 
 #include <memory>
 
-#include "headroom/data/tokenizer.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::python {
 
 struct Tokenizer : torch::CustomClassHolder {
-  explicit Tokenizer(std::shared_ptr<const data::Tokenizer> with) : engine(std::move(with)) {}
-  std::shared_ptr<const data::Tokenizer> engine;
+  explicit Tokenizer(std::shared_ptr<const tokenizers::Tokenizer> with) : engine(std::move(with)) {}
+  std::shared_ptr<const tokenizers::Tokenizer> engine;
 };
 
 // Before every operator that takes or gives one.

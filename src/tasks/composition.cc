@@ -15,7 +15,7 @@ namespace {
 // The validation rows of a run whose answers its model is asked for.
 class AnswerRows {
  public:
-  AnswerRows(const config::Config& config, const data::Tokenizer& tokenizer) {
+  AnswerRows(const config::Config& config, const tokenizers::Tokenizer& tokenizer) {
     constexpr std::int64_t kMostRows = 256;  // 1536 answers: an accuracy's standard error is at most 0.013
     const data::CompositionRows generated = data::composition_rows(config.data, data::Part::validation);
     for (std::int64_t i = 0; i < std::min(generated.rows, kMostRows); ++i) {
@@ -132,7 +132,8 @@ class Composition : public Task {
 
  private:
   static std::unique_ptr<EvaluationData> with_answers(std::unique_ptr<EvaluationData> text,
-                                                      const config::Config& config, const data::Tokenizer& tokenizer) {
+                                                      const config::Config& config,
+                                                      const tokenizers::Tokenizer& tokenizer) {
     return std::make_unique<AnswerEvaluation>(std::move(text), AnswerRows(config, tokenizer));
   }
 };

@@ -28,7 +28,7 @@ class TextTraining : public TrainingData {
 
 class TextEvaluation : public EvaluationData {
  public:
-  TextEvaluation(std::shared_ptr<const data::TokenFile> tokens, std::shared_ptr<const data::Tokenizer> tokenizer)
+  TextEvaluation(std::shared_ptr<const data::TokenFile> tokens, std::shared_ptr<const tokenizers::Tokenizer> tokenizer)
       : tokens_(std::move(tokens)), tokenizer_(std::move(tokenizer)) {}
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
@@ -44,7 +44,7 @@ class TextEvaluation : public EvaluationData {
 
  private:
   std::shared_ptr<const data::TokenFile> tokens_;
-  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
 };
 
 class LanguageModelling : public Task {

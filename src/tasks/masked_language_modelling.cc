@@ -23,7 +23,8 @@ constexpr std::uint64_t kValidationSeed = mix(0, "masked validation");
 // A text as rows, and batches of any of them.
 class MaskedText {
  public:
-  MaskedText(std::shared_ptr<const data::TokenFile> file, const data::Tokenizer& tokenizer, std::int64_t context_length)
+  MaskedText(std::shared_ptr<const data::TokenFile> file, const tokenizers::Tokenizer& tokenizer,
+             std::int64_t context_length)
       : file_(std::move(file)), ids_(file_->vocabulary_size() + config::special_tokens(kKind)) {
     constexpr std::int64_t kMarkers = 2;
     if (context_length <= kMarkers) {

@@ -47,7 +47,7 @@ at::Tensor valid_of(const std::vector<Tokens>& sentences, const at::Tensor& rows
 
 }  // namespace
 
-SentenceEnds sentence_ends(const data::Tokenizer& tokenizer) {
+SentenceEnds sentence_ends(const tokenizers::Tokenizer& tokenizer) {
   if (tokenizer.begin_id() < 0 || tokenizer.end_id() < 0) {
     misuse(
         "tokenizer: must have symbols that begin and end a sentence to translate, as kind \"sentencepiece\" has; {} "

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "headroom/data/pair_batches.h"
-#include "headroom/data/tokenizer.h"
 #include "headroom/models/model.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tasks {
 
@@ -15,7 +15,7 @@ struct SentenceEnds {
 };
 
 // Throws MisuseError when the tokenizer has none.
-SentenceEnds sentence_ends(const data::Tokenizer& tokenizer);
+SentenceEnds sentence_ends(const tokenizers::Tokenizer& tokenizer);
 
 using Tokens = std::vector<std::int32_t>;
 

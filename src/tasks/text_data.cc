@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_tokenizer(const data::TokenFile& file, const data::Tokenizer& tokenizer, std::string_view whose) {
+void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& tokenizer, std::string_view whose) {
   if (file.tokenizer_name() != tokenizer.name()) {
     misuse("{}: was made with tokenizer {}, but {} is {}", file.name(), file.tokenizer_name(), whose, tokenizer.name());
   }
@@ -51,7 +51,7 @@ struct Removal {
 };
 
 // Text as tokens, in a file that goes as soon as it is mapped.
-std::shared_ptr<const data::TokenFile> encode(data::TextSource& text, const data::Tokenizer& tokenizer,
+std::shared_ptr<const data::TokenFile> encode(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
                                               const fs::path& cache, const std::string& name) {
   const fs::path folder = writable(cache);
   if (folder == cache) {
@@ -72,9 +72,9 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
     return std::make_shared<const data::TokenFile>(files.front());
   }
   const data::Content content = data::content_for(request.tokenizer->kind());
-  const std::unique_ptr<data::TextSource> text = request.files.empty()
-                                                     ? data::open_part(options, data::Part::validation, content)
-                                                     : data::open_text(request.files, options, content);
+  const std::unique_ptr<tokenizers::TextSource> text = request.files.empty()
+                                                           ? data::open_part(options, data::Part::validation, content)
+                                                           : data::open_text(request.files, options, content);
   const std::string name =
       request.files.empty() ? data::corpus_name(options, data::Part::validation) : data::named_together(request.files);
   return encode(*text, *request.tokenizer, request.cache, name);
@@ -87,7 +87,7 @@ TextData open_text_data(const config::Config& config, const fs::path& cache) {
   TextData opened{.tokenizer = prepared.tokenizer,
                   .train = std::make_shared<const data::TokenFile>(prepared.train, prepared.train_name),
                   .validation = std::make_shared<const data::TokenFile>(prepared.validation, prepared.validation_name)};
-  const data::Tokenizer& tokenizer = *opened.tokenizer;
+  const tokenizers::Tokenizer& tokenizer = *opened.tokenizer;
   check_tokenizer(*opened.train, tokenizer, "the run's");
   check_tokenizer(*opened.validation, tokenizer, "the run's");
   remark(*opened.validation);

@@ -10,7 +10,7 @@
 namespace headroom::tasks {
 
 struct TextData {
-  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   std::shared_ptr<const data::TokenFile> train, validation;
 };
 

@@ -41,7 +41,7 @@ void set_figures(Evaluation& result, double sum, const data::TokenFile& tokens) 
   const double share = predicted / static_cast<double>(tokens.size());
   const double bytes = static_cast<double>(tokens.text_bytes()) * share;
   result.figures = {{"loss", sum / predicted}};
-  if (const std::optional<data::Unknown>& unknown = tokens.unknown()) {
+  if (const std::optional<tokenizers::Unknown>& unknown = tokens.unknown()) {
     // A model that predicts "unknown" has not said which: as if each such byte were then guessed, at log2(256) bits.
     constexpr double kBitsOfAByte = 8.0;
     const double spelling = kBitsOfAByte * static_cast<double>(unknown->bytes) * share;

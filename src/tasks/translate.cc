@@ -5,7 +5,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
-#include "headroom/tasks/beam_search.h"
+#include "headroom/decode/beam_search.h"
 #include "headroom/tasks/translation.h"
 #include "pair_batch.h"
 
@@ -22,7 +22,7 @@ std::string one_line_of(std::string text) {
 
 }  // namespace
 
-Translations translate(const models::EncoderDecoder& model, const data::Tokenizer& tokenizer,
+Translations translate(const models::EncoderDecoder& model, const tokenizers::Tokenizer& tokenizer,
                        const std::vector<std::string>& sentences, const TranslateOptions& options) {
   const config::ModelOptions& o = model.options();
   const SentenceEnds ends = sentence_ends(tokenizer);
@@ -52,7 +52,7 @@ Translations translate(const models::EncoderDecoder& model, const data::Tokenize
   }
   nn::Context context = options.context;
   context.usage = nullptr;
-  const SearchOptions search{.decoding = options.decoding, .begin_id = ends.begin, .end_id = ends.end};
+  const decode::SearchOptions search{.decoding = options.decoding, .begin_id = ends.begin, .end_id = ends.end};
   Translations translations{.texts = std::vector<std::string>(sentences.size()), .cut = cut};
   const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
   const auto length = [&](std::size_t i) { return sources[order[i]].size(); };
@@ -65,7 +65,8 @@ Translations translate(const models::EncoderDecoder& model, const data::Tokenize
     Sources batch = source_batch(part, ends);
     batch.tokens = batch.tokens.to(model.device());
     batch.valid = batch.valid.defined() ? batch.valid.to(model.device()) : batch.valid;
-    const std::vector<Hypothesis> found = beam_search(model, batch.tokens, batch.valid, search, context);
+    const std::vector<decode::Hypothesis> found =
+        decode::beam_search(model, batch.tokens, batch.valid, search, context);
     for (std::size_t i = begin; i < end; ++i) {
       const Tokens& tokens = found[i - begin].tokens;
       translations.texts[order[i]] = one_line_of(tokenizer.decode(tokens));

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 class PairTraining : public TrainingData {
  public:
-  PairTraining(const fs::path& path, const data::Tokenizer& tokenizer, const config::Config& config)
+  PairTraining(const fs::path& path, const tokenizers::Tokenizer& tokenizer, const config::Config& config)
       : file_(path),
         identity_(file_.identity()),
         ends_(sentence_ends(tokenizer)),
@@ -63,7 +63,7 @@ class PairTraining : public TrainingData {
 
 class PairEvaluation : public EvaluationData {
  public:
-  PairEvaluation(std::vector<data::TextPair> pairs, std::shared_ptr<const data::Tokenizer> tokenizer,
+  PairEvaluation(std::vector<data::TextPair> pairs, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                  const config::DecodingOptions& decoding)
       : pairs_(std::move(pairs)),
         tokenizer_(std::move(tokenizer)),
@@ -185,7 +185,7 @@ class PairEvaluation : public EvaluationData {
   }
 
   std::vector<data::TextPair> pairs_;
-  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
   config::DecodingOptions decoding_;
   SentenceEnds ends_;
   std::vector<Tokens> sources_, targets_;
@@ -226,7 +226,7 @@ class Translation : public Task {
       misuse("data.train: must name files of sentence pairs: there are none built in");
     }
     const data::PreparedPairs prepared = data::prepare_pairs(config.data, config.tokenizer, cache);
-    const data::Tokenizer& tokenizer = *prepared.tokenizer;
+    const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
     if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
       misuse("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
              tokenizer.name(), config.model.vocabulary_size);

@@ -5,17 +5,17 @@
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/cost/memory.h"
-#include "headroom/train/compute.h"
+#include "headroom/models/compute.h"
 
 namespace headroom::train {
 
 void check_machine(const config::Config& config) {
-  const at::Device device = resolve(config.train.device);
+  const at::Device device = models::resolve(config.train.device);
   if (!device.is_cpu()) {
     return;
   }
   config::Config resolved = config;
-  resolved.train.precision = resolve(config.train.precision, device);
+  resolved.train.precision = models::resolve(config.train.precision, device);
   const cost::StepMemory needed = cost::step_memory(resolved);
   const std::int64_t there = memory_limit_bytes();
   const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
@@ -28,7 +28,7 @@ void check_machine(const config::Config& config) {
   }
 }
 
-config::Config with_vocabulary_of(config::Config config, const data::Tokenizer* tokenizer) {
+config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer) {
   if (config.vocabulary_follows_tokenizer && tokenizer != nullptr) {
     config.model.vocabulary_size = tokenizer->vocabulary_size() + config::special_tokens(config.model.kind);
     config::check(config, "train");

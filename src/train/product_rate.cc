@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "headroom/kernels/cpu/tile_product.h"
-#include "headroom/train/compute.h"
+#include "headroom/models/compute.h"
 
 namespace headroom::train {
 namespace {
@@ -21,13 +21,13 @@ double best_rate(double operations, at::Device device, const Work& work) {
   constexpr std::chrono::duration<double> kEnough(0.1);
   constexpr int kFewest = 3;
   work();  // warms up
-  synchronize(device);
+  models::synchronize(device);
   double best = 0.0;
   const Clock::time_point begin = Clock::now();
   for (int round = 0; round < kFewest || Clock::now() - begin < kEnough; ++round) {
     const Clock::time_point start = Clock::now();
     work();
-    synchronize(device);
+    models::synchronize(device);
     best = std::max(best, operations / std::chrono::duration<double>(Clock::now() - start).count());
   }
   return best * 1e-9;
@@ -80,7 +80,7 @@ double tile_product_rate() {
 
 double product_rate(config::Precision precision, at::Device device) {
   static std::map<std::tuple<config::Precision, std::string, int>, double> known;
-  precision = resolve(precision, device);
+  precision = models::resolve(precision, device);
   const auto [entry, unknown] = known.try_emplace({precision, device.str(), at::get_num_threads()});
   if (unknown) {
     entry->second = large_product_rate(large_enough(precision, device), precision, device);

@@ -21,7 +21,7 @@ constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens",
 std::optional<Past> open_run(const TrainRequest& request) {
   std::error_code error;
   refuse_comparison(request.out);
-  const bool holds_checkpoints = eval::has_checkpoints(request.out);
+  const bool holds_checkpoints = store::has_checkpoints(request.out);
   if (!request.resume && (holds_checkpoints || fs::exists(request.out / "config.toml", error))) {
     misuse("{}: already holds a run: resume it (--resume) or choose another folder", request.out.string());
   }
@@ -33,8 +33,8 @@ std::optional<Past> open_run(const TrainRequest& request) {
     }
     return std::nullopt;
   }
-  const fs::path file = eval::find_checkpoint(request.out);
-  return Past{file, eval::read_checkpoint(file)};
+  const fs::path file = store::find_checkpoint(request.out);
+  return Past{file, store::read_checkpoint(file)};
 }
 
 void check_resumable(const Past& past, const config::Config& config) {

@@ -3,14 +3,14 @@
 
 #include <optional>
 
-#include "headroom/eval/checkpoint.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/train/train.h"
 
 namespace headroom::train {
 
 struct Past {
   std::filesystem::path file;
-  eval::Checkpoint checkpoint;
+  store::Checkpoint checkpoint;
 };
 
 // The checkpoint to go on from, if any; clears away what a killed process left half-written. The caller holds the

@@ -4,7 +4,7 @@
 
 #include "headroom/core/log.h"
 #include "headroom/core/printable.h"
-#include "headroom/eval/generate.h"
+#include "headroom/decode/generate.h"
 #include "headroom/models/language_model.h"
 
 namespace headroom::train {
@@ -14,8 +14,8 @@ constexpr std::int64_t kTokens = 60;
 constexpr double kTemperature = 0.8;
 
 std::string continued(const std::string& prompt, std::int64_t tokens, const Samples::Writer& writer) {
-  const eval::GenerateOptions options{.tokens = tokens, .temperature = kTemperature, .context = writer.context};
-  return eval::generate(models::as_language_model(writer.model, "train"), writer.tokenizer, prompt, options).text;
+  const decode::GenerateOptions options{.tokens = tokens, .temperature = kTemperature, .context = writer.context};
+  return decode::generate(models::as_language_model(writer.model, "train"), writer.tokenizer, prompt, options).text;
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <string>
 
-#include "headroom/data/tokenizer.h"
 #include "headroom/models/model.h"
 #include "headroom/nn/context.h"
+#include "headroom/tokenizers/tokenizer.h"
 #include "metrics.h"
 
 namespace headroom::train {
@@ -17,7 +17,7 @@ class Samples {
  public:
   struct Writer {
     const models::Model& model;
-    const data::Tokenizer& tokenizer;
+    const tokenizers::Tokenizer& tokenizer;
     nn::Context context;
   };
   // Of a run that stands at `step`: what its file says of later steps is forgotten. Throws MisuseError where the writer

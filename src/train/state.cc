@@ -77,7 +77,7 @@ void from_json(const Json& json, const std::string& origin, TrainState& state) {
   interval.read("regulariser", state.interval.regulariser);
 }
 
-const std::string& metadata_at(const eval::Checkpoint& checkpoint, const char* key, const std::string& origin) {
+const std::string& metadata_at(const store::Checkpoint& checkpoint, const char* key, const std::string& origin) {
   const auto found = checkpoint.metadata.find(key);
   if (found == checkpoint.metadata.end()) {
     misuse("{}: cannot be resumed: it has no \"{}\"", origin, key);
@@ -86,7 +86,7 @@ const std::string& metadata_at(const eval::Checkpoint& checkpoint, const char* k
 }
 
 // A copy of the checkpoint's tensor, whose own memory is the mapped file.
-at::Tensor copy_of(const eval::Checkpoint& checkpoint, const std::string& name, const at::Tensor& like,
+at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name, const at::Tensor& like,
                    const std::string& origin) {
   const auto found = checkpoint.tensors.find(name);
   if (found == checkpoint.tensors.end()) {
@@ -100,7 +100,7 @@ at::Tensor copy_of(const eval::Checkpoint& checkpoint, const std::string& name, 
   return at::empty_like(like, like.options().requires_grad(false)).copy_(found->second);
 }
 
-models::Memory read_memory(const eval::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
+models::Memory read_memory(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
   const models::MemoryShape most = model.memory_shape();
   const std::int64_t rows = checkpoint.config.train.batch_size;
   models::Memory memory;
@@ -135,9 +135,9 @@ TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optim
   return state;
 }
 
-eval::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,
-                               std::shared_ptr<const data::Tokenizer> tokenizer, const std::string& data) {
-  eval::Checkpoint checkpoint{
+store::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,
+                                std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const std::string& data) {
+  store::Checkpoint checkpoint{
       .config = config, .step = state.step, .tokenizer = std::move(tokenizer), .tensors = {}, .metadata = {}};
   const std::vector<nn::Parameter>& parameters = model.parameters().all();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -157,7 +157,7 @@ eval::Checkpoint to_checkpoint(const TrainState& state, const models::Model& mod
   return checkpoint;
 }
 
-TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
+TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
   const at::NoGradGuard no_grad;
   TrainState state;
   state.step = checkpoint.step;
@@ -173,7 +173,7 @@ TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const models::Mod
   return state;
 }
 
-void check_data(const eval::Checkpoint& checkpoint, const std::string& identity, const std::string& origin) {
+void check_data(const store::Checkpoint& checkpoint, const std::string& identity, const std::string& origin) {
   const std::string& was = metadata_at(checkpoint, kDataKey, origin);
   if (was != identity) {
     misuse("{}: cannot be resumed: it was trained on other data ({}) than data.train gives now ({})", origin, was,

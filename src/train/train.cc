@@ -16,10 +16,10 @@
 #include "headroom/cost/cost.h"
 #include "headroom/cost/memory.h"
 #include "headroom/data/text.h"
-#include "headroom/eval/checkpoint.h"
-#include "headroom/eval/generate.h"
+#include "headroom/decode/generate.h"
+#include "headroom/models/compute.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/tasks/task.h"
-#include "headroom/train/compute.h"
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
@@ -42,7 +42,7 @@ config::Config settle(config::Config config, const std::optional<Past>& past) {
   if (past && precision == config::Precision::automatic) {
     precision = past->checkpoint.config.train.precision;
   }
-  precision = resolve(precision, resolve(config.train.device));
+  precision = models::resolve(precision, models::resolve(config.train.device));
   if (past) {
     if (config.vocabulary_follows_tokenizer) {
       config.model.vocabulary_size = past->checkpoint.config.model.vocabulary_size;
@@ -81,12 +81,12 @@ Speed speed_of(const config::Config& config) {
   }
   const std::int64_t macs = cost::executed_cost(config.model, config.train.batch_size).step_macs;
   return {.step_gflop = 2e-9 * static_cast<double>(macs),
-          .machine_gflops = product_rate(config.train.precision, resolve(config.train.device))};
+          .machine_gflops = product_rate(config.train.precision, models::resolve(config.train.device))};
 }
 
 std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past) {
-  const at::Device device = resolve(config.train.device);
-  return past ? eval::build_model(past->checkpoint, device)
+  const at::Device device = models::resolve(config.train.device);
+  return past ? store::build_model(past->checkpoint, device)
               : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
                                    at::TensorOptions(at::kFloat).device(device));
 }
@@ -102,7 +102,7 @@ class Run {
         model_(model_of(config_, past)),
         state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string())
                     : fresh_state(model_->parameters(), config_.train.optimizer)),
-        context_(make_context(config_.train, model_->device())),
+        context_(models::make_context(config_.train, model_->device())),
         saved_(past ? past->file : fs::path()),
         saved_step_(past ? past->checkpoint.step : -1) {
     data_.training->seek(state_.position);
@@ -226,7 +226,7 @@ class Run {
       return;
     }
     const fs::path file = folder_ / "checkpoints" / "best.safetensors";
-    const std::optional<std::int64_t> kept = eval::step_in(file);
+    const std::optional<std::int64_t> kept = store::step_in(file);
     const auto then =
         std::find_if(before.begin(), before.end(), [&](const ValidationPoint& point) { return point.step == kept; });
     const tasks::FigureKind& kind = tasks::headline(task_.figures());
@@ -235,7 +235,7 @@ class Run {
     const bool stays = kind.better == tasks::Better::higher ? best >= now : best <= now;
     if (!stays) {
       make_folder(file.parent_path());
-      write_state([&](const eval::Checkpoint& checkpoint) { eval::save_checkpoint(checkpoint, file); });
+      write_state([&](const store::Checkpoint& checkpoint) { store::save_checkpoint(checkpoint, file); });
     }
   }
 
@@ -247,8 +247,8 @@ class Run {
     if (samples_) {
       samples_->sync();
     }
-    write_state([&](const eval::Checkpoint& checkpoint) {
-      saved_ = eval::write_checkpoint(checkpoint, folder_ / "checkpoints", config_.train.keep_checkpoints);
+    write_state([&](const store::Checkpoint& checkpoint) {
+      saved_ = store::write_checkpoint(checkpoint, folder_ / "checkpoints", config_.train.keep_checkpoints);
     });
     saved_step_ = state_.step;
   }
@@ -257,7 +257,7 @@ class Run {
   void write_state(const Write& write) const {
     try {
       write(to_checkpoint(state_, *model_, config_, data_.tokenizer, data_.training->identity()));
-    } catch (const eval::NotFiniteError& error) {
+    } catch (const store::NotFiniteError& error) {
       refuse(error.what(), state_.step);
     }
   }
@@ -324,9 +324,9 @@ TrainResult train(const TrainRequest& request) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
   }
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
-    eval::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
+    decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }
-  set_threads(config.train.threads);
+  models::set_threads(config.train.threads);
   const Speed speed = speed_of(config);  // before memory counts as the run's
   catch_interrupts();
   reset_peak_memory();

@@ -1,11 +1,10 @@
 #include "fuzz.h"
 
-#include "data/bpe/model.h"
 #include "headroom/core/utf8.h"
 #include "headroom/data/pairs.h"
 #include "headroom/data/table.h"
 #include "headroom/data/token_file.h"
-#include "headroom/data/tokenizer.h"
+#include "headroom/tokenizers/tokenizer.h"
 #include "support.h"
 
 namespace headroom::data {
@@ -18,7 +17,7 @@ class DataFuzz : public FolderTest {
   void SetUp() override { set_log_level(LogLevel::quiet); }
 
   // Reads a text to its end.
-  static std::size_t drain(TextSource& text) {
+  static std::size_t drain(tokenizers::TextSource& text) {
     std::size_t bytes = 0;
     for (std::string block; text.next(block);) {
       EXPECT_TRUE(is_utf8(block));
@@ -26,70 +25,10 @@ class DataFuzz : public FolderTest {
     }
     return bytes;
   }
-  static void use(const Tokenizer& tokenizer) {
-    const std::string text = "head  room\n\xc3\xa9<|end|>12 \xf0\x9f\x98\x80";
-    for (const std::int32_t id : tokenizer.encode(text)) {
-      EXPECT_LT(id, tokenizer.vocabulary_size());
-      tokenizer.decode(std::span(&id, 1));
-    }
-    const auto again = restore_tokenizer(tokenizer.kind(), tokenizer.serialised(), "again");
-    EXPECT_EQ(again->name(), tokenizer.name());
-  }
 };
 
-const char* const kTokenizer =
-    R"({"version":"1.0","added_tokens":[{"id":6,"content":"<|end|>","single_word":false,"lstrip":false,"rstrip":false,)"
-    R"("normalized":false,"special":true}],"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"ByteLevel",)"
-    R"("add_prefix_space":false},"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","ignore_merges":true,)"
-    R"("vocab":{"h":0,"e":1,"he":2,"a":3,"hea":4,"Ã":5},"merges":["h e",["he","a"]]},"spare_ids":3})";
-
-TEST_F(DataFuzz, TokenizerJson) {
-  const fuzz::Material material{
-      .good = {kTokenizer, to_tokenizer_json(*restore_tokenizer(TokenizerKind::bytes, "", "bytes")),
-               to_tokenizer_json(parse_tokenizer_json(kTokenizer, "good"))},
-      .dictionary = {"\"vocab\":{", "\"merges\":[", "\"h\":0", "\"h e\"", "null", "true", "[]", "{}",
-                     "\"id\":2147483647", "\"content\":\"\"", "\"type\":\"NFC\"", "\xc3", "\\u0120",
-                     "\"normalized\":true"}};
-  // Mutated texts of 256 bytes lack one; that is told when a text has it, and not before.
-  fuzz::against(material, 1500, [](const std::string& input) {
-    const BpeModel model = parse_tokenizer_json(input, "input.json");
-    EXPECT_EQ(to_tokenizer_json(parse_tokenizer_json(to_tokenizer_json(model), "again")), to_tokenizer_json(model));
-    const auto tokenizer = restore_tokenizer(TokenizerKind::bpe, input, "input.json");
-    tokenizer->decode(std::vector<std::int32_t>{0, static_cast<std::int32_t>(tokenizer->vocabulary_size() - 1)});
-    try {
-      use(*tokenizer);
-    } catch (const MisuseError& error) {
-      EXPECT_HAS(std::string(error.what()), "not in its vocabulary");
-    }
-  });
-}
-
-TEST_F(DataFuzz, VocabularyAndMerges) {
-  const std::string vocabulary = R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3})";
-  const fuzz::Material material{.good = {vocabulary + "\n#version: 0.2\na b\n", vocabulary + "\na b\r\n\n"},
-                                .dictionary = {"a b", "\n", " ", "\"c\": 4", "{", "}", "#version", "\xff"}};
-  fuzz::against(material, 3000, [](const std::string& input) {
-    const std::size_t cut = std::min(input.find('\n'), input.size());
-    parse_vocabulary_and_merges(std::string_view(input).substr(0, cut), std::string_view(input).substr(cut), "v", "m");
-  });
-}
-
-TEST_F(DataFuzz, OtherTokenizers) {
-  const fuzz::Material words{.good = {"<unk>\n<eos>\nhead\nroom\n", "<unk>\n<eos>\n"},
-                             .dictionary = {"\n", " ", "<unk>", "<eos>", "\xc3\xa9", "\xc3"}};
-  fuzz::against(
-      words, 2000, [](const std::string& input) { use(*restore_tokenizer(TokenizerKind::words, input, "w")); }, 2);
-  const fuzz::Material bytes{.good = {"", "abc"}, .dictionary = {"\xff", "a", std::string(300, 'x')}};
-  fuzz::against(
-      bytes, 2000,
-      [](const std::string& input) {
-        restore_tokenizer(TokenizerKind::bytes, input, "b")->decode(std::vector<std::int32_t>{0});
-      },
-      2);
-}
-
 TEST_F(DataFuzz, TokenFiles) {
-  const auto file_of = [&](const Tokenizer& tokenizer) {
+  const auto file_of = [&](const tokenizers::Tokenizer& tokenizer) {
     write_token_file(*open_text({write("good.txt", "head room\nhead\n")}, {}), tokenizer, at("good.tokens"), 1);
     return read_bytes(at("good.tokens"));
   };
@@ -100,9 +39,10 @@ TEST_F(DataFuzz, TokenFiles) {
     std::string small(reinterpret_cast<const char*>(&length), 8);
     return small + file.substr(8, end - 8) + file.substr(65536);
   };
-  const auto words = restore_tokenizer(TokenizerKind::words, "<unk>\n<eos>\nhead\n", "w");
-  const auto bpe =
-      restore_tokenizer(TokenizerKind::bpe, to_tokenizer_json(*restore_tokenizer(TokenizerKind::bytes, "", "b")), "p");
+  const auto words = tokenizers::restore_tokenizer(TokenizerKind::words, "<unk>\n<eos>\nhead\n", "w");
+  const auto bpe = tokenizers::restore_tokenizer(
+      TokenizerKind::bpe, tokenizers::to_tokenizer_json(*tokenizers::restore_tokenizer(TokenizerKind::bytes, "", "b")),
+      "p");
   const fuzz::Material material{
       .good = {compact(file_of(*words)), compact(file_of(*bpe))},
       .dictionary = {"\"I32\"", "\"U16\"", "tokenizer_kind", "words", "bpe", "vocabulary_size", "[0,24]", "tokens"}};

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "data/picture_file.h"
+#include "data/pictures/picture_file.h"
 #include "headroom/core/error.h"
 #include "headroom/data/images.h"
 #include "pictures.h"

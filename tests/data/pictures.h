@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "data/picture_file.h"
+#include "data/pictures/picture_file.h"
 
 namespace headroom::data {
 

@@ -135,7 +135,7 @@ TEST_F(PrepareTest, TwoTokenizersAreRefusedByName) {
 
 TEST_F(PrepareTest, AGivenTokenizerIsUsed) {
   const auto tokenizer = write_words("b a b\n", "other.tokens");
-  save_tokenizer(*tokenizer, at("my.tokenizer"));
+  tokenizers::save_tokenizer(*tokenizer, at("my.tokenizer"));
   config::TokenizerOptions options;
   options.model = at("my.tokenizer");
   const PreparedData prepared = prepare(text_data(), options);

@@ -24,7 +24,7 @@ class PublicDataTest : public FolderTest {
 
 TEST_F(PublicDataTest, WikiText2HasTheKnownNumberOfWords) {
   const auto train = open_text({data("wikitext-2/train.txt.gz")}, {});
-  const auto tokenizer = train_tokenizer({.kind = TokenizerKind::words, .vocabulary_size = 0}, *train);
+  const auto tokenizer = tokenizers::train_tokenizer({.kind = TokenizerKind::words, .vocabulary_size = 0}, *train);
   EXPECT_EQ(tokenizer->vocabulary_size(), 33278);
   const auto tokens = [&](const std::string& part) {
     const std::string path = at(part + ".tokens");
@@ -40,7 +40,7 @@ TEST_F(PublicDataTest, WikiText2HasTheKnownNumberOfWords) {
 // As many as this tokenizer is known to give for this text.
 TEST_F(PublicDataTest, Gpt2SplitsTinyShakespeareIntoTheKnownNumberOfTokens) {
   const auto text = open_text({data("tinyshakespeare/input.txt.gz")}, {});
-  const auto tokenizer = load_tokenizer(data("gpt2_bpe"));
+  const auto tokenizer = tokenizers::load_tokenizer(data("gpt2_bpe"));
   EXPECT_EQ(tokenizer->vocabulary_size(), 50257);
   EXPECT_EQ(tokenizer->encode("Hello world<|endoftext|>"), (std::vector<std::int32_t>{15496, 995, 50256}));
   write_token_file(*text, *tokenizer, at("gpt2.tokens"));
@@ -55,7 +55,7 @@ TEST_F(PublicDataTest, TinyShakespeareSurvivesSentencePiece) {
   const auto text = open_text({data("tinyshakespeare/input.txt.gz")}, {});
   const std::string all = text_of(*text);
   EXPECT_EQ(all.size(), 1115394U);
-  const auto tokenizer = train_tokenizer({.vocabulary_size = 1000, .keep_whitespace = true}, *text);
+  const auto tokenizer = tokenizers::train_tokenizer({.vocabulary_size = 1000, .keep_whitespace = true}, *text);
   write_token_file(*text, *tokenizer, at("shakespeare.tokens"));
   const TokenFile file(at("shakespeare.tokens"));
   std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
@@ -68,7 +68,7 @@ TEST_F(PublicDataTest, TinyShakespeareSurvivesSentencePiece) {
 TEST_F(PublicDataTest, EnwikAsBytes) {
   const auto text = open_text({data("enwik/enwik8_first_1M_chars.gz")}, {});
   const std::string all = text_of(*text);
-  const auto tokenizer = train_tokenizer({.kind = TokenizerKind::bytes, .vocabulary_size = 256}, *text);
+  const auto tokenizer = tokenizers::train_tokenizer({.kind = TokenizerKind::bytes, .vocabulary_size = 256}, *text);
   write_token_file(*text, *tokenizer, at("enwik.tokens"));
   const TokenFile file(at("enwik.tokens"));
   EXPECT_EQ(file.size(), std::ssize(all));

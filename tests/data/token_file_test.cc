@@ -23,7 +23,8 @@ TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
   EXPECT_EQ(file.vocabulary_size(), 5);
   EXPECT_EQ(file.tokenizer_name(), tokenizer->name());
   EXPECT_EQ(file.tokenizer()->serialised(), tokenizer->serialised());
-  EXPECT_EQ(load_tokenizer(at("a.tokens"))->name(), tokenizer->name());  // a token file is a tokenizer's file too
+  EXPECT_EQ(tokenizers::load_tokenizer(at("a.tokens"))->name(),
+            tokenizer->name());  // a token file is a tokenizer's file too
   EXPECT_EQ(SafetensorsFile(at("a.tokens")).at("tokens").dtype, DType::u16);
   Ids middle(3);
   file.copy(2, 3, middle.data());
@@ -93,7 +94,7 @@ TEST_F(TokenFileTest, ThreadsChangeNothing) {
 
 TEST_F(TokenFileTest, NothingIsLeftOfAFailure) {
   const auto words = write_words("a b\n", "a.tokens");
-  const auto bytes = restore_tokenizer(TokenizerKind::bytes, "ab", "test");
+  const auto bytes = tokenizers::restore_tokenizer(TokenizerKind::bytes, "ab", "test");
   const std::string late = std::string(3000000, 'a') + "z";
   EXPECT_HAS(misuse_of([&] { write_token_file(*open_text({write("late.txt", late)}, {}), *bytes, at("late.tokens")); }),
              "the byte 0x7a");

@@ -45,9 +45,10 @@ inline Ids ids_of(const TokenFile& file) {
 class TokenFileTest : public FolderTest {
  protected:
   // Text, its tokenizer of words, and the file that comes of them.
-  std::unique_ptr<Tokenizer> write_words(std::string_view text, const std::string& name, int threads = 0) const {
+  std::unique_ptr<tokenizers::Tokenizer> write_words(std::string_view text, const std::string& name,
+                                                     int threads = 0) const {
     const auto source = open_text({write("words.txt", text)}, {});
-    auto tokenizer = train_tokenizer({.kind = config::TokenizerKind::words, .vocabulary_size = 0}, *source);
+    auto tokenizer = tokenizers::train_tokenizer({.kind = config::TokenizerKind::words, .vocabulary_size = 0}, *source);
     write_token_file(*source, *tokenizer, at(name), threads);
     return tokenizer;
   }

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "eval/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/data/listops.h"
 #include "headroom/models/class_model.h"
+#include "store/tiny.h"
 
 namespace headroom::tasks {
 namespace classification_test {

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "eval/tiny.h"
 #include "headroom/data/composition.h"
 #include "headroom/tasks/language_modelling.h"
 #include "headroom/tasks/zero_shot.h"
+#include "store/tiny.h"
 
 namespace headroom::tasks {
 namespace composition_test {
@@ -28,7 +28,7 @@ class CompositionTask : public ::testing::Test {
 
   TaskData open() const { return task_for(config_, "test").open(config_, folder_.path()); }
   // A model that always says "Ada".
-  std::unique_ptr<models::Model> ada(const data::Tokenizer& tokenizer) const {
+  std::unique_ptr<models::Model> ada(const tokenizers::Tokenizer& tokenizer) const {
     config::ModelOptions options = config_.model;
     options.vocabulary_size = tokenizer.vocabulary_size();
     options.head_bias = true;
@@ -37,7 +37,7 @@ class CompositionTask : public ::testing::Test {
     model->parameters().at("head.b")[tokenizer.encode("Ada").at(0)].fill_(100.0);
     return model;
   }
-  Tally answers(const models::Model& model, const data::Tokenizer& tokenizer) const {
+  Tally answers(const models::Model& model, const tokenizers::Tokenizer& tokenizer) const {
     const ZeroShotResult result = evaluate_zero_shot(models::as_language_model(model, "test"), tokenizer,
                                                      {.task = "composition", .run = config_.data});
     Tally all;

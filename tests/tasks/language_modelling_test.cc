@@ -7,9 +7,9 @@
 #include <numbers>
 #include <set>
 
-#include "eval/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
+#include "store/tiny.h"
 
 namespace headroom::tasks {
 namespace language_modelling_test {
@@ -90,7 +90,7 @@ TEST(EvaluateText, ReadsTheBeginningWhereThatIsEnough) {
 // The model is asked to expect an unknown word, no more: what that leaves open counts as if guessed byte by byte.
 TEST(EvaluateText, BitsPerByteCountUnknownWords) {
   const tiny::Folder folder;
-  const auto words = data::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\nhead\n", "test");
+  const auto words = tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\nhead\n", "test");
   std::string text;
   for (int i = 0; i < 10; ++i) {
     text += "head room doors\n";
@@ -202,7 +202,7 @@ TEST(LanguageModelling, EvaluatesOnlyTokensOfTheModelsTokenizer) {
                             .files = {tokens->path().string()},
                             .cache = folder / "cache"};
   EXPECT_FALSE(language_modelling().open_evaluation(request)->beginning().empty());
-  request.tokenizer = data::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\n", "test");
+  request.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\n", "test");
   try {
     language_modelling().open_evaluation(request);
     ADD_FAILURE() << "those are another tokenizer's tokens";

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "eval/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/models/masked_language_model.h"
+#include "store/tiny.h"
 
 namespace headroom::tasks {
 namespace masked_language_modelling_test {

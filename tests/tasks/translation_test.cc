@@ -5,10 +5,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include "eval/tiny.h"
 #include "headroom/core/error.h"
-#include "headroom/tasks/beam_search.h"
+#include "headroom/decode/beam_search.h"
 #include "headroom/tasks/bleu.h"
+#include "store/tiny.h"
 #include "tasks/pair_batch.h"
 
 namespace headroom::tasks {

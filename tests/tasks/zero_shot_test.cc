@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "eval/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/tasks/scoring.h"
+#include "store/tiny.h"
 
 namespace headroom::tasks {
 namespace zero_shot_test {
@@ -95,7 +95,7 @@ TEST(Score, KeepsSpansApart) {
 }
 
 TEST(Score, ATokenAcrossTheBorderIsTheContinuations) {
-  const auto words = data::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\na\nbc\nb\n", "test");
+  const auto words = tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\na\nbc\nb\n", "test");
   const Sequence sequence = to_sequence(*words, "a b", "c", "test");
   EXPECT_EQ(sequence.tokens, (std::vector<std::int32_t>{1, 2, 3}));
   EXPECT_EQ(sequence.scored.front().begin, 2);
@@ -127,7 +127,7 @@ class ZeroShot : public testing::Test {
 
   tiny::Folder folder_;
   models::LanguageModel model_{model_options(8), 5};  // with memory: nothing is left out
-  std::shared_ptr<const data::Tokenizer> tokenizer_ = tiny::bytes_tokenizer();
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_ = tiny::bytes_tokenizer();
 };
 
 TEST_F(ZeroShot, BlimpComparesSums) {

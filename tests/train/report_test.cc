@@ -5,8 +5,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "eval/tiny.h"
 #include "headroom/core/error.h"
+#include "store/tiny.h"
 
 namespace headroom::train {
 namespace report_test {

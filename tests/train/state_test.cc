@@ -4,9 +4,9 @@
 
 #include <functional>
 
-#include "eval/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
+#include "store/tiny.h"
 #include "train/resume.h"
 
 namespace headroom::train {
@@ -36,7 +36,7 @@ struct Saved {
     }
     state.memory.layers = {at::full({4, 8, 16}, 0.3), at::full({4, 8, 16}, 0.4)};
   }
-  eval::Checkpoint checkpoint() const {
+  store::Checkpoint checkpoint() const {
     return to_checkpoint(state, model, config, tiny::bytes_tokenizer(), "these tokens");
   }
   config::Config config;
@@ -47,8 +47,8 @@ struct Saved {
 TEST(TrainState, SurvivesAFile) {
   const tiny::Folder folder;
   const Saved saved;
-  const auto path = eval::write_checkpoint(saved.checkpoint(), folder.path(), 1);
-  const TrainState read = from_checkpoint(eval::read_checkpoint(path), saved.model, path.string());
+  const auto path = store::write_checkpoint(saved.checkpoint(), folder.path(), 1);
+  const TrainState read = from_checkpoint(store::read_checkpoint(path), saved.model, path.string());
   EXPECT_EQ(read.step, 41);
   EXPECT_EQ(read.position, saved.state.position);
   EXPECT_EQ(read.tokens, saved.state.tokens);
@@ -74,7 +74,7 @@ TEST(TrainState, OfMuonHasNoSquaresForMatrices) {
   const models::LanguageModel model(config.model, 1);
   TrainState state = fresh_state(model.parameters(), config.train.optimizer);
   state.moments.m[0].fill_(0.5);
-  eval::Checkpoint checkpoint = to_checkpoint(state, model, config, tiny::bytes_tokenizer(), "these tokens");
+  store::Checkpoint checkpoint = to_checkpoint(state, model, config, tiny::bytes_tokenizer(), "these tokens");
   EXPECT_TRUE(checkpoint.tensors.contains("optimizer.m.layer0.attention.w_v"));
   EXPECT_FALSE(checkpoint.tensors.contains("optimizer.v.layer0.attention.w_v"));
   EXPECT_TRUE(checkpoint.tensors.contains("optimizer.v.embed"));
@@ -89,12 +89,12 @@ TEST(TrainState, OfMuonHasNoSquaresForMatrices) {
 
 TEST(TrainState, RefusesACheckpointThatLacksIt) {
   const Saved saved;
-  const auto why = [&](const std::function<void(eval::Checkpoint&)>& change) {
-    eval::Checkpoint checkpoint = saved.checkpoint();
+  const auto why = [&](const std::function<void(store::Checkpoint&)>& change) {
+    store::Checkpoint checkpoint = saved.checkpoint();
     change(checkpoint);
     return reason([&] { from_checkpoint(checkpoint, saved.model, "file"); });
   };
-  using Change = eval::Checkpoint;
+  using Change = store::Checkpoint;
   EXPECT_EQ(why([](Change&) {}), "no MisuseError");
   EXPECT_NE(why([](Change& c) { c.metadata.clear(); }).find("train_state"), std::string::npos);
   EXPECT_NE(why([](Change& c) { c.metadata["train_state"] = "[1]"; }).find("epoch"), std::string::npos);
@@ -111,7 +111,7 @@ TEST(TrainState, RefusesACheckpointThatLacksIt) {
 }
 
 TEST(Resume, KeepsToItsData) {
-  eval::Checkpoint checkpoint = Saved().checkpoint();
+  store::Checkpoint checkpoint = Saved().checkpoint();
   EXPECT_EQ(reason([&] { check_data(checkpoint, "these tokens", "run"); }), "no MisuseError");
   EXPECT_NE(reason([&] { check_data(checkpoint, "those tokens", "run"); }).find("other data"), std::string::npos);
 }

@@ -4,12 +4,12 @@
 
 #include <cmath>
 
-#include "eval/tiny.h"
+#include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
 #include "headroom/ops/muon.h"
-#include "headroom/train/compute.h"
 #include "nn/combinations.h"
+#include "store/tiny.h"
 
 namespace headroom::train {
 namespace step_test {
@@ -74,7 +74,7 @@ TEST(Step, EveryPartIsForTheFusedOptimizer) {
       for (const auto precision : {config::Precision::fp32, config::Precision::bf16}) {
         config.train.precision = precision;
         ops::forget_choices();
-        EXPECT_TRUE(Trained(config, 1, make_context(config.train, at::kCPU)).last.finite()) << choice.name;
+        EXPECT_TRUE(Trained(config, 1, models::make_context(config.train, at::kCPU)).last.finite()) << choice.name;
         const ops::Choices made = ops::choices().at("adamw");
         EXPECT_TRUE(made.fused == 1 && made.reference == 0) << choice.name << ": " << made.refusal;
       }
@@ -205,7 +205,7 @@ TEST(Step, Bf16ProductsTrainFp32Parameters) {
     Trained trained(config, 0);
     config::TrainOptions how = config.train;
     how.precision = precision;
-    const nn::Context context = make_context(how, at::kCPU);
+    const nn::Context context = models::make_context(how, at::kCPU);
     std::vector<double> all;
     for (int i = 0; i < 30; ++i) {
       trained.state.memory.forget();

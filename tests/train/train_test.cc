@@ -6,11 +6,11 @@
 #include <functional>
 #include <set>
 
-#include "eval/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "headroom/eval/checkpoint.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/tasks/language_modelling.h"
+#include "store/tiny.h"
 
 namespace headroom::train {
 namespace train_test {
@@ -91,10 +91,10 @@ TEST_F(Train, LearnsAndWritesItsFolder) {
   EXPECT_EQ(result.validation[1].step, 100);
   EXPECT_EQ(result.validation.back().figures.size(), 3U);
 
-  EXPECT_EQ(fs::path(eval::find_checkpoint(folder_ / "run")).filename(), "step_150.safetensors");
-  const eval::Checkpoint checkpoint = eval::read_checkpoint(eval::find_checkpoint(folder_ / "run"));
+  EXPECT_EQ(fs::path(store::find_checkpoint(folder_ / "run")).filename(), "step_150.safetensors");
+  const store::Checkpoint checkpoint = store::read_checkpoint(store::find_checkpoint(folder_ / "run"));
   EXPECT_EQ(config::to_toml(checkpoint.config), read_text_file(folder_ / "run" / "config.toml"));
-  const auto model = eval::build_model(checkpoint);
+  const auto model = store::build_model(checkpoint);
   EXPECT_EQ(model->parameters().count(), result.parameters);
   const auto validation = tiny::token_file(folder_, "check", tiny::text(400, 2));
   EXPECT_NEAR(tasks::evaluate_text(*model, validation, {.batch_size = 4}).figures.at("loss"),
@@ -264,7 +264,7 @@ TEST_F(Train, ClearsAwayWhatAKillLeft) {
   write_text_file(folder_ / "run" / "checkpoints" / "step_8.safetensors", "torn");
   EXPECT_EQ(train(request("run", true)).steps, 8) << "goes on from step 4";
   EXPECT_FALSE(fs::exists(torn));
-  EXPECT_NO_THROW(eval::read_checkpoint(folder_ / "run" / "checkpoints" / "step_8.safetensors"));
+  EXPECT_NO_THROW(store::read_checkpoint(folder_ / "run" / "checkpoints" / "step_8.safetensors"));
 }
 
 TEST_F(Train, StopsWhenTheLossIsNotFinite) {
@@ -283,7 +283,7 @@ TEST_F(Train, NeverSavesParametersThatAreNotFinite) {
   const std::string why = refusal(request("run"));
   EXPECT_NE(why.find("not finite"), std::string::npos) << why;
   EXPECT_NE(why.find("train.learning_rate"), std::string::npos) << why;
-  EXPECT_FALSE(eval::has_checkpoints(folder_ / "run"));
+  EXPECT_FALSE(store::has_checkpoints(folder_ / "run"));
 }
 
 TEST_F(Train, GoesOnWhereverItIsAskedTo) {

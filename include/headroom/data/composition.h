@@ -54,6 +54,6 @@ struct GeneratedRow {
 GeneratedRow generated_row(const CompositionRows& rows, std::int64_t row);
 
 // The rows one after the other, without brackets.
-std::unique_ptr<TextSource> composition_text(const CompositionRows& rows);
+std::unique_ptr<tokenizers::TextSource> composition_text(const CompositionRows& rows);
 
 }  // namespace headroom::data

@@ -9,7 +9,7 @@
 
 #include "headroom/core/safetensors.h"
 #include "headroom/data/text.h"
-#include "headroom/data/tokenizer.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::data {
 
@@ -87,7 +87,7 @@ class PairFile {
 };
 
 struct PreparedPairs {
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   std::filesystem::path train;  // a PairFile
 };
 

@@ -8,25 +8,9 @@
 #include <vector>
 
 #include "headroom/config/run_options.h"
+#include "headroom/tokenizers/text_source.h"
 
 namespace headroom::data {
-
-// A sequence of text blocks, each valid UTF-8 (unless the source is of bytes) that ends at a line end (or at the end of
-// the text), a few hundred kilobytes at most unless one line is longer; a line of more than four megabytes comes in
-// pieces cut between characters. The blocks of the same files are the same every time. Bad input (missing, empty,
-// binary, not UTF-8, truncated gzip, malformed JSON line) is a MisuseError naming the file and the byte or line.
-//
-// A file that does not end with a line end gets one when another follows, so that no line spans two files.
-class TextSource {
- public:
-  virtual ~TextSource() = default;
-  virtual bool next(std::string& block) = 0;  // false at the end
-  virtual void rewind() = 0;
-  virtual std::int64_t bytes_read() const = 0;  // of the input files, for progress
-  virtual std::int64_t bytes_total() const = 0;
-  // Identifies the content for caching: changes when any file's path, size or modification time does.
-  virtual std::string fingerprint() const = 0;
-};
 
 // What files of text may hold: UTF-8, or, for tokenizers that take any, bytes in whichever encoding, cut anywhere.
 enum class Content { utf8, bytes };
@@ -38,8 +22,8 @@ constexpr Content content_for(config::TokenizerKind kind) {
 // Any file may be gzip. Names ending in .jsonl or .json (with or without .gz) are JSON lines: `options.json_field`
 // of each line is a document, documents are joined by `options.separator`; empty lines and documents are skipped.
 // Throws MisuseError for a pattern without a match, and for an empty file. JSON lines are always UTF-8.
-std::unique_ptr<TextSource> open_text(const std::vector<std::string>& patterns, const config::DataOptions& options,
-                                      Content content = Content::utf8);
+std::unique_ptr<tokenizers::TextSource> open_text(const std::vector<std::string>& patterns,
+                                                  const config::DataOptions& options, Content content = Content::utf8);
 
 // The files that such patterns name, in order. Throws MisuseError for a pattern without a match.
 std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string>& patterns);
@@ -57,12 +41,13 @@ std::string named_together(const std::vector<std::string>& files);
 // a hash of their names, so that any stretch of it is a mixture of all kinds. Files that are empty, over 16 MiB or not
 // valid UTF-8 are left out, symbolic links not followed. Throws Error when torch's folder cannot be found or holds no
 // such file.
-std::unique_ptr<TextSource> open_built_in_corpus(Part part);
+std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Part part);
 
 // The text of one part of a run: options.train / options.validation; where only the first names files, their last
 // lines, options.validation_share of the bytes, are the validation part; when both are empty, what options.generator
 // makes (composition), or the built-in corpus. Throws MisuseError naming data.train when only data.validation is given,
 // data.validation when nothing can be held out.
-std::unique_ptr<TextSource> open_part(const config::DataOptions& options, Part part, Content content = Content::utf8);
+std::unique_ptr<tokenizers::TextSource> open_part(const config::DataOptions& options, Part part,
+                                                  Content content = Content::utf8);
 
 }  // namespace headroom::data

@@ -10,13 +10,14 @@
 
 #include "headroom/core/safetensors.h"
 #include "headroom/data/text.h"
-#include "headroom/data/tokenizer.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::data {
 
 // A safetensors file. Tensors: "tokens" [n], U16 where the vocabulary has at most 65536 ids, else I32; "tokenizer"
-// [bytes] U8, Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name, tokenizer_kind,
-// vocabulary_size, text_bytes, unknown_tokens, unknown_bytes. So a prepared file alone is enough to train from.
+// [bytes] U8, tokenizers::Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name,
+// tokenizer_kind, vocabulary_size, text_bytes, unknown_tokens, unknown_bytes. So a prepared file alone is enough to
+// train from.
 class TokenFile {
  public:
   // Maps and checks the file: format, dtype, metadata, at least one token. Ids are checked against `vocabulary_size`
@@ -27,7 +28,7 @@ class TokenFile {
   std::int64_t size() const { return size_; }              // tokens
   std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes that these tokens encode
   // What the tokenizer lost of the text; nothing where the file, being of an earlier version, does not say.
-  const std::optional<Unknown>& unknown() const { return unknown_; }
+  const std::optional<tokenizers::Unknown>& unknown() const { return unknown_; }
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::filesystem::path& path() const { return file_.path(); }
@@ -36,20 +37,21 @@ class TokenFile {
   // range outside the file.
   void copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const;
   // The tokenizer inside. Throws MisuseError when it is not the one that the file names.
-  std::unique_ptr<Tokenizer> tokenizer() const;
+  std::unique_ptr<tokenizers::Tokenizer> tokenizer() const;
 
  private:
   SafetensorsFile file_;
   const StoredTensor* tokens_;
   std::int64_t size_ = 0, text_bytes_ = 0, vocabulary_size_ = 0;
-  std::optional<Unknown> unknown_;
+  std::optional<tokenizers::Unknown> unknown_;
   std::string tokenizer_name_, name_;
 };
 
 // Encodes `text` from its beginning to a token file with several threads, holding only a few blocks at a time; shows
 // progress. The file does not depend on the number of threads (0: all physical cores). Throws MisuseError when no
 // token comes out, InterruptedError on Ctrl-C; no file is left then.
-void write_token_file(TextSource& text, const Tokenizer& tokenizer, const std::filesystem::path& path, int threads = 0);
+void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
+                      const std::filesystem::path& path, int threads = 0);
 
 // Joins token files of one tokenizer to one. Throws MisuseError naming both when two tokenizers differ.
 void join_token_files(const std::vector<std::filesystem::path>& files, const std::filesystem::path& path);
@@ -57,7 +59,7 @@ void join_token_files(const std::vector<std::filesystem::path>& files, const std
 // What a run reads: its tokenizer and both parts as token files, made on first use and kept under `cache_folder`
 // by a name that changes with the text and the tokenizer's options.
 struct PreparedData {
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   std::filesystem::path train, validation;
   std::string train_name, validation_name;  // what messages call them: the user's files, not those kept
 };

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "headroom/data/tokenizer.h"
 #include "headroom/models/language_model.h"
 #include "headroom/tasks/task.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tasks {
 
@@ -38,7 +38,7 @@ struct Scores {
 // A text as a sequence: a line end, as texts begin after one in training, then the context, then the continuation,
 // whose tokens are scored. Where a token spans both, it counts as the continuation's. Throws MisuseError, beginning
 // with `where`, for a continuation without tokens.
-Sequence to_sequence(const data::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
+Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
                      std::string_view where);
 
 // Reads the sequences, batched by length, options.batch_size at a time; results do not depend on that, apart from

@@ -11,9 +11,9 @@
 
 #include "headroom/config/config.h"
 #include "headroom/data/batches.h"
-#include "headroom/data/tokenizer.h"
 #include "headroom/models/model.h"
 #include "headroom/tasks/figures.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tasks {
 
@@ -56,7 +56,7 @@ class EvaluationData {
 };
 
 struct TaskData {
-  std::shared_ptr<const data::Tokenizer> tokenizer;  // null: the task reads no text
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // null: the task reads no text
   std::unique_ptr<TrainingData> training;
   std::unique_ptr<EvaluationData> validation;
 };
@@ -64,8 +64,8 @@ struct TaskData {
 // Data to evaluate a trained model on.
 struct EvaluationRequest {
   const config::Config& config;
-  std::shared_ptr<const data::Tokenizer> tokenizer;  // the model's own
-  std::vector<std::string> files;                    // none: the config's validation data
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // the model's own
+  std::vector<std::string> files;                          // none: the config's validation data
   std::filesystem::path cache;
 };
 

@@ -35,7 +35,7 @@ struct Translations {
 
 // A blank sentence has a blank translation. Throws MisuseError when the tokenizer has no <s> and </s> or is not the
 // model's.
-Translations translate(const models::EncoderDecoder& model, const data::Tokenizer& tokenizer,
+Translations translate(const models::EncoderDecoder& model, const tokenizers::Tokenizer& tokenizer,
                        const std::vector<std::string>& sentences, const TranslateOptions& options);
 
 }  // namespace headroom::tasks

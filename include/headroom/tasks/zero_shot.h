@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "headroom/core/json.h"
-#include "headroom/data/tokenizer.h"
 #include "headroom/models/language_model.h"
 #include "headroom/tasks/task.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tasks {
 
@@ -60,7 +60,7 @@ void check_zero_shot_task(const std::string& name);
 
 // Throws MisuseError for an unknown task (naming the nearest), unreadable data (naming file and line), shots that the
 // task has no use for or the data too few rows for.
-ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
+ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request);
 
 // "task", "accuracy", "subsets" (name -> accuracy), ..., and beside them what lm-evaluation-harness writes: "results",

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "headroom/config/config.h"
-#include "headroom/data/tokenizer.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::train {
 
@@ -11,6 +11,6 @@ void check_machine(const config::Config& config);
 
 // Of a config that leaves its vocabulary to the tokenizer, the one that a run with this tokenizer has, checked again on
 // this machine; any other as it is. `tokenizer`: null where the task reads no text.
-config::Config with_vocabulary_of(config::Config config, const data::Tokenizer* tokenizer);
+config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer);
 
 }  // namespace headroom::train

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "headroom/data/batches.h"
-#include "headroom/eval/checkpoint.h"
 #include "headroom/models/model.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/train/optimizer.h"
 
 namespace headroom::train {
@@ -38,14 +38,14 @@ struct TrainState {
 TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer = config::Optimizer::adamw);
 
 // `data` is the training data's identity: a run never goes on with other data.
-eval::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,
-                               std::shared_ptr<const data::Tokenizer> tokenizer, const std::string& data);
+store::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,
+                                std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const std::string& data);
 
 // Throws MisuseError naming `origin` when the checkpoint lacks something or its shapes do not fit.
-TrainState from_checkpoint(const eval::Checkpoint& checkpoint, const models::Model& model, const std::string& origin);
+TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin);
 
 // Throws MisuseError when the checkpoint's run was trained on other data than that of this identity.
-void check_data(const eval::Checkpoint& checkpoint, const std::string& identity, const std::string& origin);
+void check_data(const store::Checkpoint& checkpoint, const std::string& identity, const std::string& origin);
 
 // SHA-256 over names and bytes of the parameters, in order.
 std::string parameters_sha256(const nn::Parameters& parameters);

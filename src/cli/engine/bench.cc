@@ -10,7 +10,7 @@
 #include "headroom/core/system.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
-#include "headroom/train/compute.h"
+#include "headroom/models/compute.h"
 
 namespace headroom::cli {
 
@@ -44,7 +44,7 @@ int run(const Bench& command, const EngineRequest& request) {
   const bench::BenchOptions options{.repeats = command.repeats,
                                     .threads = request.threads,
                                     .precision = command.precision,
-                                    .device = train::resolve(command.device).str(),
+                                    .device = models::resolve(command.device).str(),
                                     .plots = command.plots,
                                     .configs = command.configs};
   request.output.text(fmt::format("{}, {} threads, {} vectors, tiles by {}\n\n", cpu_name(),

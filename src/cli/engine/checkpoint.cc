@@ -10,17 +10,17 @@
 #include "headroom/core/log.h"
 #include "headroom/core/printable.h"
 #include "headroom/core/safetensors.h"
-#include "headroom/eval/checkpoint.h"
-#include "headroom/eval/huggingface.h"
+#include "headroom/store/checkpoint.h"
+#include "headroom/store/huggingface.h"
 
 namespace headroom::cli {
 
 namespace {
 
-eval::Checkpoint open_checkpoint(const std::string& run, std::string& name) {
-  const std::filesystem::path file = eval::find_checkpoint(run);
+store::Checkpoint open_checkpoint(const std::string& run, std::string& name) {
+  const std::filesystem::path file = store::find_checkpoint(run);
   name = file.string();
-  return eval::read_checkpoint(file);
+  return store::read_checkpoint(file);
 }
 
 std::int64_t count_parameters(const config::ModelOptions& options) {
@@ -35,7 +35,7 @@ std::string dtype_of(const at::Tensor& tensor) {
 }
 
 // "model", "optimizer", "memory", ...: what the tensors' names begin with, and the bytes of each.
-std::map<std::string, std::int64_t> bytes_by_part(const eval::Checkpoint& checkpoint) {
+std::map<std::string, std::int64_t> bytes_by_part(const store::Checkpoint& checkpoint) {
   std::map<std::string, std::int64_t> bytes;
   for (const auto& [name, tensor] : checkpoint.tensors) {
     bytes[name.substr(0, name.find('.'))] += static_cast<std::int64_t>(tensor.nbytes());
@@ -43,7 +43,7 @@ std::map<std::string, std::int64_t> bytes_by_part(const eval::Checkpoint& checkp
   return bytes;
 }
 
-Json to_json(const std::string& name, const eval::Checkpoint& checkpoint) {
+Json to_json(const std::string& name, const store::Checkpoint& checkpoint) {
   Json config = Json::object(), tensors = Json::array();
   for (const auto& [key, value] : config::flatten(checkpoint.config)) {
     config[key] = value;
@@ -69,7 +69,7 @@ Json to_json(const std::string& name, const eval::Checkpoint& checkpoint) {
   return document;
 }
 
-std::string to_text(const std::string& name, const eval::Checkpoint& checkpoint) {
+std::string to_text(const std::string& name, const store::Checkpoint& checkpoint) {
   const config::ModelOptions& o = checkpoint.config.model;
   std::string text = fmt::format("{}: {}, {} parameters, step {}\n", name, config::name_of(o.kind), count_parameters(o),
                                  checkpoint.step);
@@ -103,7 +103,7 @@ std::filesystem::path parent_of(const std::string& path) {
 // checkpoints of a run.
 void require_replaceable(const std::string& out, const char* command) {
   const std::filesystem::path folder = parent_of(out);
-  if (folder.filename() == "checkpoints" && eval::has_checkpoints(folder.parent_path())) {
+  if (folder.filename() == "checkpoints" && store::has_checkpoints(folder.parent_path())) {
     misuse("{}: --out: {} is in the folder of a run's checkpoints: choose another", command, printable(out));
   }
   require_room_for(out, fmt::format("{}: --out", command));
@@ -125,7 +125,7 @@ void require_replaceable(const std::string& out, const char* command) {
 
 int run(const CheckpointInfo& command, const EngineRequest& request) {
   std::string name;
-  const eval::Checkpoint checkpoint = open_checkpoint(command.run, name);
+  const store::Checkpoint checkpoint = open_checkpoint(command.run, name);
   if (request.output.json()) {
     request.output.document(to_json(name, checkpoint));
   } else {
@@ -136,14 +136,14 @@ int run(const CheckpointInfo& command, const EngineRequest& request) {
 
 int run(const CheckpointExport& command, const EngineRequest& request) {
   std::string name, kind = "headroom";
-  eval::Checkpoint checkpoint = open_checkpoint(command.run, name);
+  store::Checkpoint checkpoint = open_checkpoint(command.run, name);
   if (command.format == "huggingface") {
-    kind = eval::export_huggingface(checkpoint, command.out, name);
+    kind = store::export_huggingface(checkpoint, command.out, name);
   } else {
     require_replaceable(command.out, "checkpoint export");
     std::erase_if(checkpoint.tensors, [](const auto& entry) { return !entry.first.starts_with("model."); });
     checkpoint.metadata.clear();
-    eval::save_checkpoint(checkpoint, command.out);
+    store::save_checkpoint(checkpoint, command.out);
   }
   const std::int64_t parameters = count_parameters(checkpoint.config.model);
   request.output.text(fmt::format("{}: {} parameters of {}, as {}\n", command.out, parameters, name, kind));
@@ -157,8 +157,8 @@ int run(const Import& command, const EngineRequest& request) {
                                std::filesystem::equivalent(parent_of(command.out), command.folder, unknown)) {
     misuse("import: --out: {} is in the folder that is read: choose another", printable(command.out));
   }
-  const eval::Imported imported = eval::import_huggingface(command.folder, command.tokenizer);
-  eval::save_checkpoint(imported.checkpoint, command.out);
+  const store::Imported imported = store::import_huggingface(command.folder, command.tokenizer);
+  store::save_checkpoint(imported.checkpoint, command.out);
   const std::int64_t parameters = count_parameters(imported.checkpoint.config.model);
   request.output.text(fmt::format("{}: {} with {} parameters, {}\n", command.out, imported.kind, parameters,
                                   imported.checkpoint.tokenizer->name()));

@@ -1,7 +1,7 @@
-#include "headroom/analysis/compare.h"
+#include "headroom/compare/compare.h"
 
 #include "engine.h"
-#include "headroom/analysis/demo.h"
+#include "headroom/compare/demo.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
@@ -10,13 +10,13 @@ namespace headroom::cli {
 
 namespace {
 
-int print(const analysis::CompareResult& result, const Output& output) {
-  output.document(analysis::to_json(result));
+int print(const compare::CompareResult& result, const Output& output) {
+  output.document(compare::to_json(result));
   if (result.interrupted) {
     log_info("interrupted: the same command goes on from here");
     return kInterrupted;
   }
-  output.text(analysis::render_table(result) + "\n");
+  output.text(compare::render_table(result) + "\n");
   for (const std::string& note : result.notes) {
     output.text(note + "\n");
   }
@@ -31,47 +31,47 @@ int print(const analysis::CompareResult& result, const Output& output) {
 
 int run(const Compare& command, const EngineRequest& request) {
   catch_interrupts();
-  analysis::CompareRequest job;
-  job.configs = analysis::load_configs(command.configs, overrides(command.set, request));
+  compare::CompareRequest job;
+  job.configs = compare::load_configs(command.configs, overrides(command.set, request));
   job.seeds = command.seeds;
   for (const std::string& text : command.tune) {
-    job.tune.push_back(analysis::parse_variation(text, "compare: --tune"));
+    job.tune.push_back(compare::parse_variation(text, "compare: --tune"));
   }
   job.out = command.out;
   job.cache = cache_folder();
   job.prompts = command.prompts;
   job.sample_tokens = command.sample_tokens;
   job.command = request.command_line;
-  return print(analysis::compare(job), request.output);
+  return print(compare::compare(job), request.output);
 }
 
 int run(const Sweep& command, const EngineRequest& request) {
   catch_interrupts();
-  analysis::SweepRequest job;
-  job.config = analysis::load_configs({command.config}, overrides(command.set, request)).front();
+  compare::SweepRequest job;
+  job.config = compare::load_configs({command.config}, overrides(command.set, request)).front();
   for (const std::string& text : command.vary) {
-    job.vary.push_back(analysis::parse_variation(text, "sweep: --vary"));
+    job.vary.push_back(compare::parse_variation(text, "sweep: --vary"));
   }
   job.seeds = command.seeds;
   job.out = command.out;
   job.cache = cache_folder();
   job.command = request.command_line;
-  return print(analysis::sweep(job), request.output);
+  return print(compare::sweep(job), request.output);
 }
 
 int run(const Report& command, const EngineRequest& request) {
-  return print(analysis::report(command.folder), request.output);
+  return print(compare::report(command.folder), request.output);
 }
 
 int run(const Demo& command, const EngineRequest& request) {
   catch_interrupts();
-  analysis::DemoRequest job;
+  compare::DemoRequest job;
   job.out = command.out;
   job.cache = cache_folder();
   job.overrides = overrides(command.set, request);
   job.seeds = command.seeds;
   job.command = request.command_line;
-  return print(analysis::demo(job), request.output);
+  return print(compare::demo(job), request.output);
 }
 
 }  // namespace headroom::cli

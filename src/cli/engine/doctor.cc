@@ -11,8 +11,8 @@
 #include "headroom/core/system.h"
 #include "headroom/kernels/cpu/softmax_rows.h"
 #include "headroom/kernels/cpu/tile_product.h"
+#include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
-#include "headroom/train/compute.h"
 #include "headroom/train/step.h"
 
 namespace headroom::cli {
@@ -52,7 +52,7 @@ void try_step(const config::Config& config, at::Device device, std::optional<at:
 // {"attention": {"cpu float32": "fused", "cpu bfloat16": "reference: only float32"}, ...}
 Json implementations(const config::Config& config) {
   Json all = Json::object();
-  for (const at::Device& device : train::devices()) {
+  for (const at::Device& device : models::devices()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
       ops::forget_choices();
       try_step(config, device, dtype == at::kFloat ? std::nullopt : std::optional(dtype));
@@ -99,7 +99,7 @@ std::string cache_or_why() {
 
 int run(const Doctor& command, const EngineRequest& request) {
   Json names = Json::array();
-  for (const at::Device& device : train::devices()) {
+  for (const at::Device& device : models::devices()) {
     names.push_back(device.str());
   }
   const auto memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
@@ -116,7 +116,7 @@ int run(const Doctor& command, const EngineRequest& request) {
       {"memory", format_bytes(memory)},
       {"allocator", allocator()},
       {"devices", names},
-      {"precision_auto", config::name_of(train::resolve(config::Precision::automatic, train::resolve("auto")))},
+      {"precision_auto", config::name_of(models::resolve(config::Precision::automatic, models::resolve("auto")))},
       {"recipes", home_folder() + "/recipes"},
       {"cache", cache_or_why()},
       {"config", command.config},

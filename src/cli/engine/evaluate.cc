@@ -7,10 +7,10 @@
 #include "headroom/core/printable.h"
 #include "headroom/core/system.h"
 #include "headroom/data/text.h"
-#include "headroom/eval/checkpoint.h"
+#include "headroom/models/compute.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/tasks/task.h"
 #include "headroom/tasks/zero_shot.h"
-#include "headroom/train/compute.h"
 #include "run_model.h"
 
 namespace headroom::cli {
@@ -25,11 +25,11 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
     misuse("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
            command.data.size());
   }
-  const at::Device device = train::resolve(command.device);
+  const at::Device device = models::resolve(command.device);
   const RunModel run = open_run_model(command.model, command.average, command.decoding, {});
   use_threads(run, request);
-  const eval::Checkpoint& checkpoint = run.checkpoint;
-  const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
+  const store::Checkpoint& checkpoint = run.checkpoint;
+  const std::unique_ptr<models::Model> model = store::build_model(checkpoint, device);
   catch_interrupts();
   const tasks::ZeroShotResult result =
       tasks::evaluate_zero_shot(models::as_language_model(*model, "evaluate --task"), *checkpoint.tokenizer,
@@ -38,7 +38,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                                  .run = checkpoint.config.data,
                                  .shots = command.shots,
                                  .options = {.batch_size = command.batch_size,
-                                             .context = train::make_context(checkpoint.config.train, device),
+                                             .context = models::make_context(checkpoint.config.train, device),
                                              .show_progress = true}});
   if (!result.complete) {
     log_info("interrupted");
@@ -89,12 +89,12 @@ int run(const Evaluate& command, const EngineRequest& request) {
   if (command.shots > 0) {
     misuse("evaluate: --shots needs --task");
   }
-  const at::Device device = train::resolve(command.device);
+  const at::Device device = models::resolve(command.device);
   RunModel run = open_run_model(command.model, command.average, command.decoding,
                                 {{"--stride", command.stride > 0, config::ModelKind::language_model},
                                  {"--target", !command.target.empty(), config::ModelKind::encoder_decoder}});
   use_threads(run, request);
-  eval::Checkpoint& checkpoint = run.checkpoint;
+  store::Checkpoint& checkpoint = run.checkpoint;
   checkpoint.config.data.skip_bad_rows |= command.skip_bad_rows;
   const tasks::Task& task = tasks::task_for(checkpoint.config, "evaluate");
   std::vector<std::string> files = command.data;
@@ -107,11 +107,11 @@ int run(const Evaluate& command, const EngineRequest& request) {
   }
   const auto data = task.open_evaluation(
       {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = evaluation_cache()});
-  const std::unique_ptr<models::Model> model = eval::build_model(checkpoint, device);
+  const std::unique_ptr<models::Model> model = store::build_model(checkpoint, device);
 
   tasks::EvaluateOptions options{.batch_size = command.batch_size,
                                  .stride = command.stride,
-                                 .context = train::make_context(checkpoint.config.train, device),
+                                 .context = models::make_context(checkpoint.config.train, device),
                                  .show_progress = true};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*model, options);

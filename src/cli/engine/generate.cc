@@ -1,4 +1,4 @@
-#include "headroom/eval/generate.h"
+#include "headroom/decode/generate.h"
 
 #include <fmt/ranges.h>
 
@@ -9,9 +9,9 @@
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/core/utf8.h"
-#include "headroom/eval/checkpoint.h"
+#include "headroom/models/compute.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/tasks/translation.h"
-#include "headroom/train/compute.h"
 #include "run_model.h"
 
 namespace headroom::cli {
@@ -31,7 +31,7 @@ void write(Json document, const Writer& writer, const Output& output) {
 
 int continue_text(const Generate& command, const Writer& writer, const Output& output) {
   const models::LanguageModel& model = models::as_language_model(writer.model, "generate");
-  eval::GenerateOptions options;
+  decode::GenerateOptions options;
   const Sampling& given = command.sampling;
   options.tokens = given.tokens.value_or(options.tokens);
   options.temperature = given.temperature.value_or(options.temperature);
@@ -45,7 +45,7 @@ int continue_text(const Generate& command, const Writer& writer, const Output& o
     output.text(begun ? std::string(piece) : command.prompt + std::string(piece));
     begun = true;
   };
-  const eval::Generation result = eval::generate(model, *writer.run.checkpoint.tokenizer, command.prompt, options);
+  const decode::Generation result = decode::generate(model, *writer.run.checkpoint.tokenizer, command.prompt, options);
   output.text(begun ? "\n" : command.prompt + "\n");
   log_info("{} tokens, {:.1f} tokens per second", result.tokens, result.tokens_per_second);
   write({{"text", result.text},
@@ -92,7 +92,7 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
 }  // namespace
 
 int run(const Generate& command, const EngineRequest& request) {
-  const at::Device device = train::resolve(command.device);
+  const at::Device device = models::resolve(command.device);
   const Sampling& given = command.sampling;
   constexpr config::ModelKind kContinues = config::ModelKind::language_model;
   const RunModel run = open_run_model(command.model, command.average, command.decoding,
@@ -102,8 +102,8 @@ int run(const Generate& command, const EngineRequest& request) {
                                        {"--top-p", given.top_p.has_value(), kContinues},
                                        {"--seed", given.seed.has_value(), kContinues}});
   use_threads(run, request);
-  const nn::Context context = train::make_context(run.checkpoint.config.train, device);
-  const std::unique_ptr<models::Model> model = eval::build_writer(run.checkpoint, device, context);
+  const nn::Context context = models::make_context(run.checkpoint.config.train, device);
+  const std::unique_ptr<models::Model> model = store::build_writer(run.checkpoint, device, context);
   const Writer writer{.run = run, .model = *model, .context = context};
   const bool translates = run.checkpoint.config.model.kind == config::ModelKind::encoder_decoder;
   return translates ? translate_text(command, writer, request.output) : continue_text(command, writer, request.output);

@@ -2,7 +2,7 @@
 
 #include "engine.h"
 #include "headroom/core/error.h"
-#include "headroom/train/compute.h"
+#include "headroom/models/compute.h"
 
 namespace headroom::cli {
 
@@ -10,7 +10,7 @@ int run(const Golden& command, const EngineRequest& request) {
   golden::Options options;
   options.implementation = command.implementation;
   options.dtype = command.dtype == "float64" ? at::kDouble : at::kFloat;
-  options.device = train::resolve(command.device);
+  options.device = models::resolve(command.device);
 
   const Output& output = request.output;
   const std::vector<std::filesystem::path> paths(command.paths.begin(), command.paths.end());

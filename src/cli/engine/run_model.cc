@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "headroom/core/error.h"
-#include "headroom/train/compute.h"
+#include "headroom/models/compute.h"
 
 namespace headroom::cli {
 
@@ -24,11 +24,11 @@ RunModel open_run_model(const std::string& run, std::int64_t average, const Deco
   RunModel model;
   if (average > 1) {
     model.name = fmt::format("{} (mean of {} checkpoints)", run, average);
-    model.checkpoint = eval::average_checkpoints(run, average);
+    model.checkpoint = store::average_checkpoints(run, average);
   } else {
-    const std::filesystem::path file = eval::find_checkpoint(run);
+    const std::filesystem::path file = store::find_checkpoint(run);
     model.name = file.string();
-    model.checkpoint = eval::read_checkpoint(file);
+    model.checkpoint = store::read_checkpoint(file);
   }
   const config::ModelKind kind = model.checkpoint.config.model.kind;
   constexpr config::ModelKind kTranslates = config::ModelKind::encoder_decoder;
@@ -45,11 +45,11 @@ RunModel open_run_model(const std::string& run, std::int64_t average, const Deco
 
 void tell_computation(Json& document, const RunModel& run, at::Device device) {
   document["threads"] = at::get_num_threads();
-  document["precision"] = config::name_of(train::resolve(run.checkpoint.config.train.precision, device));
+  document["precision"] = config::name_of(models::resolve(run.checkpoint.config.train.precision, device));
 }
 
 void use_threads(const RunModel& run, const EngineRequest& request) {
-  train::set_threads(request.threads > 0 ? request.threads : run.checkpoint.config.train.threads);
+  models::set_threads(request.threads > 0 ? request.threads : run.checkpoint.config.train.threads);
 }
 
 }  // namespace headroom::cli

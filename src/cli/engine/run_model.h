@@ -10,13 +10,13 @@
 
 #include "headroom/cli/commands.h"
 #include "headroom/core/json.h"
-#include "headroom/eval/checkpoint.h"
+#include "headroom/store/checkpoint.h"
 
 namespace headroom::cli {
 
 struct RunModel {
   std::string name;  // of the checkpoint file, or of the folder whose checkpoints' mean it is
-  eval::Checkpoint checkpoint;
+  store::Checkpoint checkpoint;
 };
 
 // An option of the command line, and the only kind of model that has a use for it.

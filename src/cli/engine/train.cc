@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "engine.h"
-#include "headroom/analysis/compare.h"
+#include "headroom/compare/compare.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/tasks/task.h"
@@ -29,7 +29,7 @@ int run(const Train& command, const EngineRequest& request) {
                           format_count(static_cast<double>(result.parameters)), format_count(result.tokens_per_second),
                           format_duration(result.seconds),
                           format_bytes(static_cast<double>(result.peak_memory_bytes))));
-  output.document(analysis::to_json(result, task));
+  output.document(compare::to_json(result, task));
   if (result.interrupted) {
     log_info("interrupted at step {}, checkpoint written: --resume goes on from there", result.steps);
     return kInterrupted;

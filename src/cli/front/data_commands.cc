@@ -12,7 +12,7 @@
 #include "headroom/core/utf8.h"
 #include "headroom/data/text.h"
 #include "headroom/data/token_file.h"
-#include "headroom/data/tokenizer.h"
+#include "headroom/tokenizers/tokenizer.h"
 #include "program.h"
 
 namespace headroom::cli {
@@ -45,7 +45,7 @@ struct Input {
   std::vector<std::string> files;
   config::DataOptions options;
 
-  std::unique_ptr<data::TextSource> open(config::TokenizerKind kind) const {
+  std::unique_ptr<tokenizers::TextSource> open(config::TokenizerKind kind) const {
     return files.empty() ? data::open_built_in_corpus(data::Part::train)
                          : data::open_text(files, options, data::content_for(kind));
   }
@@ -112,11 +112,11 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
       misuse("tokenizer train: --out: {} is one of the texts to read: choose another name", printable(command.out));
     }
   }
-  require_replaceable(command.out, "tokenizer train", "tokenizer", [&] { data::load_tokenizer(command.out); });
+  require_replaceable(command.out, "tokenizer train", "tokenizer", [&] { tokenizers::load_tokenizer(command.out); });
   catch_interrupts();
-  const std::unique_ptr<data::Tokenizer> tokenizer =
-      data::train_tokenizer(command.options, *command.input.open(command.options.kind));
-  data::save_tokenizer(*tokenizer, command.out);
+  const std::unique_ptr<tokenizers::Tokenizer> tokenizer =
+      tokenizers::train_tokenizer(command.options, *command.input.open(command.options.kind));
+  tokenizers::save_tokenizer(*tokenizer, command.out);
   output.text(fmt::format("{}: {}, {} ids\n", printable(command.out), tokenizer->name(), tokenizer->vocabulary_size()));
   output.document(
       {{"file", command.out}, {"tokenizer", tokenizer->name()}, {"vocabulary_size", tokenizer->vocabulary_size()}});
@@ -160,7 +160,7 @@ void add_tokenizer_encode(Program& program, CLI::App& group) {
         if (!is_utf8(options->text)) {
           misuse("tokenizer encode: TEXT must be valid UTF-8, got \"{}\"", printable(options->text));
         }
-        const auto tokenizer = data::load_tokenizer(options->tokenizer);
+        const auto tokenizer = tokenizers::load_tokenizer(options->tokenizer);
         const std::vector<std::int32_t> ids = tokenizer->encode(options->text);
         program.output().text(fmt::format("{}\n", fmt::join(ids, " ")));
         program.output().document({{"ids", ids}, {"tokenizer", tokenizer->name()}});
@@ -183,7 +183,7 @@ void add_tokenizer_decode(Program& program, CLI::App& group) {
   auto options = std::make_shared<Options>();
   CLI::App& command = program.add(group, "decode", "Ids to text.", "headroom tokenizer decode book.tokenizer 17 4 260",
                                   [&program, options] {
-                                    const auto tokenizer = data::load_tokenizer(options->tokenizer);
+                                    const auto tokenizer = tokenizers::load_tokenizer(options->tokenizer);
                                     const std::string text = tokenizer->decode(options->ids);
                                     program.output().text(text + "\n");
                                     program.output().document({{"text", text}, {"tokenizer", tokenizer->name()}});
@@ -214,7 +214,7 @@ int run_prepare(const Prepare& command, const Output& output) {
     }
   });
   catch_interrupts();
-  const std::unique_ptr<data::Tokenizer> tokenizer = data::load_tokenizer(command.tokenizer);
+  const std::unique_ptr<tokenizers::Tokenizer> tokenizer = tokenizers::load_tokenizer(command.tokenizer);
   data::write_token_file(*command.input.open(tokenizer->kind()), *tokenizer, command.out);
   const data::TokenFile file(command.out);
   output.text(fmt::format("{}: {} tokens of {} bytes of text, {}\n", printable(command.out), file.size(),

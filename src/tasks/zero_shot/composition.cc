@@ -112,7 +112,7 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
   return all;
 }
 
-ZeroShotResult evaluate_composition(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
+ZeroShotResult evaluate_composition(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                     const ZeroShotRequest& request) {
   if (request.shots != 0) {
     misuse("evaluate: --shots: must be 0 with --task composition, whose rows have their own, got {}", request.shots);

@@ -6,14 +6,14 @@
 
 #include "headroom/config/config.h"
 #include "headroom/data/composition.h"
-#include "headroom/data/tokenizer.h"
 #include "headroom/tasks/scoring.h"
 #include "headroom/tasks/zero_shot.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tasks::zero_shot {
 
 struct AnswersReader {
-  const data::Tokenizer& tokenizer;
+  const tokenizers::Tokenizer& tokenizer;
   const config::ModelOptions& model;
   std::string where;  // errors begin with it
 };
@@ -24,7 +24,7 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
 
 // Rows {"task_id": "task12", "texts": "..."} with the answers in brackets. An answer is right where greedy decoding
 // would write it. Subsets are "block/pattern".
-ZeroShotResult evaluate_composition(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
+ZeroShotResult evaluate_composition(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                     const ZeroShotRequest& request);
 
 }  // namespace headroom::tasks::zero_shot

@@ -96,7 +96,7 @@ class Group {
 
 }  // namespace
 
-Sequence to_sequence(const data::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
+Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
                      std::string_view where) {
   Sequence sequence{.tokens = tokenizer.encode("\n"), .scored = {}};
   if (sequence.tokens.empty()) {

@@ -54,7 +54,8 @@ std::string examples(const std::vector<Question>& questions, std::size_t asked, 
   return text;
 }
 
-std::vector<Sequence> sequences_of(const QuestionSets& sets, const data::Tokenizer& tokenizer, std::int64_t shots) {
+std::vector<Sequence> sequences_of(const QuestionSets& sets, const tokenizers::Tokenizer& tokenizer,
+                                   std::int64_t shots) {
   std::vector<Sequence> sequences;
   for (const auto& [subset, questions] : sets) {
     for (std::size_t i = 0; i < questions.size(); ++i) {
@@ -111,7 +112,7 @@ void check(const Test& test, const QuestionSets& sets, const ZeroShotRequest& re
   }
 }
 
-ZeroShotResult evaluate_questions(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
+ZeroShotResult evaluate_questions(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request) {
   const Test& test = test_named(request.task);
   const QuestionSets sets = test.read(data::read_documents(request.data, test.wanted));
@@ -200,7 +201,7 @@ void check_zero_shot_task(const std::string& name) {
   }
 }
 
-ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const data::Tokenizer& tokenizer,
+ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   ZeroShotResult result = request.task == kComposition ? zero_shot::evaluate_composition(model, tokenizer, request)

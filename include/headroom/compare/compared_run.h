@@ -1,0 +1,115 @@
+// What a comparison finds: models, each trained with one or several seeds.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "headroom/config/config.h"
+#include "headroom/core/json.h"
+#include "headroom/tasks/task.h"
+#include "headroom/train/train.h"
+
+namespace headroom::compare {
+
+// A dotted key and values for it, as in a config: "train.learning_rate" and {"3e-4", "1e-3"}.
+struct Variation {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+// Keys with the value that a run has of each, in the spelling of config::flatten.
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+// A logged interval of a training: its mean loss.
+struct TrainingPoint {
+  std::int64_t step = 0;
+  double seconds = 0.0;
+  double loss = 0.0;
+  double tokens = 0.0;  // so far
+};
+
+// How evenly tokens spread over the experts of each bank, 0 (one takes all) to 1.
+struct ExpertUse {
+  std::int64_t step = 0;
+  std::vector<double> evenness;
+};
+
+// What a model wrote while it trained.
+struct WrittenSample {
+  std::int64_t step = 0;
+  std::string prompt, text;
+};
+
+struct History {
+  std::vector<TrainingPoint> training;
+  std::vector<train::ValidationPoint> validation;
+  std::vector<ExpertUse> experts;
+  std::vector<WrittenSample> samples;
+};
+
+// One training of a model.
+struct TrainedRun {
+  std::int64_t seed = 1;
+  train::TrainResult result;
+  History history;       // from its metrics and samples
+  std::string machine;   // what it was measured on and with
+  std::string program;   // that trained it: "headroom 0.1.0, commit 59f40b3"
+  std::string finished;  // when
+  std::string diverged;  // not empty: how the loss or the gradient stopped being finite, and `result` is empty
+};
+
+// A combination of tuned values and the headline figure that the first seed reached with it; NaN: diverged.
+struct Tried {
+  Values values;
+  double headline = 0.0;
+  bool chosen = false;
+};
+
+// One model's line of a comparison.
+struct ComparedRun {
+  std::string name;
+  config::Config config;                                  // of the first seed
+  std::filesystem::path folder;                           // of the first seed
+  Values values;                                          // of the keys that were tuned or varied
+  std::vector<TrainedRun> trained;                        // at least one; a seed each, in ascending order
+  std::vector<Tried> tried;                               // empty: nothing was tuned
+  std::int64_t attention_macs = 0, attention_memory = 0;  // paper accounting, a layer and sequence
+  Json executed;                                          // MACs really executed, as in cost::cost_json
+  std::vector<std::string> samples;                       // the continuation of each prompt, by the first seed
+
+  const tasks::Task& task() const;
+  const train::TrainResult& result() const { return trained.front().result; }  // the first seed's
+  // A figure of the last validation, a value a seed, NaN where there is none.
+  std::vector<double> over_seeds(const std::string& figure) const;
+  double headline() const;  // the mean over the seeds of the task's headline figure
+  bool has_figure() const;  // headline() is a finite number: all seeds were validated and none diverged
+  double mean_of(double train::TrainResult::*measured) const;  // over the seeds
+  double peak_memory_bytes() const;                            // the highest of the seeds
+};
+
+// What the runs are to each other, and so what is shown and said of them.
+enum class Kind {
+  comparison,  // models
+  demo,        // the demo's three models (demo.h)
+  sweep,       // one model with combinations of values
+  run,         // one training by itself
+};
+
+struct CompareResult {
+  Kind kind = Kind::comparison;
+  std::string title, about, command;
+  std::vector<ComparedRun> runs;      // of a sweep: best first
+  std::vector<Variation> variations;  // keys that were tuned or varied, with their values
+  std::vector<std::string> prompts;
+  std::string sampling;            // how the sample texts were drawn
+  std::vector<std::string> notes;  // sentences: in what the runs were not treated alike
+  std::string conclusion;
+  std::filesystem::path report;
+  std::string failure;       // the first run that diverged and may not, with what befell it; empty: none
+  bool interrupted = false;  // Ctrl-C: the same request goes on where it was; no report yet
+};
+
+}  // namespace headroom::compare

@@ -1,0 +1,19 @@
+// Names and numbers as drawings and tables show them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace headroom::draw {
+
+// At most `characters` (at least 1) characters of valid UTF-8, with an ellipsis where the middle was left out.
+std::string shorten(std::string_view text, std::size_t characters);
+
+// Three significant digits and a unit prefix: "763 k", "2.70 M", "5.37 G".
+std::string short_number(double number);
+
+// A perplexity, an accuracy, or a count in full: "0.9531", "7.37", "23.14", "120.2", "1,204".
+std::string plain_number(double number);
+
+}  // namespace headroom::draw

@@ -1,0 +1,105 @@
+// Text to token ids and back: bytes, SentencePiece, words or byte-level BPE.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/config/run_options.h"
+#include "headroom/core/safetensors.h"
+#include "headroom/tokenizers/text_source.h"
+
+namespace headroom::tokenizers {
+
+// What a text holds that a tokenizer has no spelling for.
+struct Unknown {
+  std::int64_t tokens = 0;  // ids that stand for it
+  std::int64_t bytes = 0;   // of the text
+};
+
+// Encoding and decoding may be called from several threads at once.
+//
+// bytes: an id a byte; with a vocabulary of less than 256 only the byte values that the training text held (Enwik8 has
+// 205), where any ids to spare stand for all others and decode to 0xff. Decoding ids of a language model may give text
+// that is not UTF-8.
+//
+// words: "<unk>" is 0, "<eos>" is 1, then the training text's words from the most frequent on, ties in byte order.
+// Words are what ASCII blanks separate; every line end gives "<eos>". Decoding sets one blank between words.
+//
+// sentencepiece: BPE with a piece for every byte, so that there is always a spelling. Lines are encoded one by one
+// and a line end is the piece <0x0A>. With keep_whitespace decode(encode(text)) is the text, whatever it is; without,
+// a line is normalised first (NFKC, runs of blanks to one, none at its ends), as SentencePiece does by default. A
+// model from elsewhere that has no piece for the byte 10 loses the line ends.
+//
+// bpe: byte-level BPE from elsewhere, GPT-2's and its kind: the same ids as the `tokenizers` package gives without the
+// special tokens that a template adds. Added tokens are looked for in the text; the rest is cut into words by the
+// pattern of GPT-2, LLaMA 3 or Qwen2, and the merges stay inside words. decode(encode(text)) is the text, or its
+// composed form (NFC) where the tokenizer asks for that. Ids to spare decode to nothing.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual config::TokenizerKind kind() const = 0;
+  virtual std::int64_t vocabulary_size() const = 0;  // ids are 0 .. vocabulary_size-1
+  // Appends the ids of a piece of text. bytes, bpe: throws MisuseError for a byte value that the vocabulary lacks,
+  // without an id to spare; bpe: for text that is not UTF-8.
+  virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
+  // How many bytes in front of `text`, which ends at a line end, may be encoded apart from the rest and from whatever
+  // follows, and give the same ids: all where lines are encoded one by one.
+  virtual std::size_t separable(std::string_view text) const { return text.size(); }
+  // What encode() of the same text loses: words outside the vocabulary, byte values that share an id, characters that
+  // a SentencePiece model from elsewhere has neither pieces nor bytes for.
+  virtual Unknown unknown(std::string_view /*text*/) const { return {}; }
+  // Throws MisuseError for an id outside the vocabulary.
+  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  // What begins and ends a sentence that is translated: SentencePiece's <s> and </s>, which no text gives. -1: there is
+  // none.
+  virtual std::int32_t begin_id() const { return -1; }
+  virtual std::int32_t end_id() const { return -1; }
+  // Everything needed to build it again: the SentencePiece model, the word list (one a line, in the order of their
+  // ids), the byte values in the order of their ids (none: all 256), a tokenizer.json.
+  virtual const std::string& serialised() const = 0;
+
+  // "sentencepiece-8000-1f3a9c02": kind, size and the first digits of the SHA-256 of serialised(). Two tokenizers
+  // with the same name give the same ids; token files and checkpoints carry it.
+  std::string name() const;
+  std::vector<std::int32_t> encode(std::string_view text) const {
+    std::vector<std::int32_t> ids;
+    encode(text, ids);
+    return ids;
+  }
+};
+
+// Trains on `text` (rewound and read once, never held whole: SentencePiece sees a bounded sample of its lines, spread
+// evenly over the text and the same every time). The same text and options give the same tokenizer. Throws MisuseError
+// naming tokenizer.vocabulary_size when the text is empty or cannot give so many pieces; bytes take at most 256.
+std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text);
+
+// From Tokenizer::serialised(), which may come from a hostile file: throws MisuseError naming `origin`.
+std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
+                                             std::string_view origin);
+
+// A file holding a tokenizer, as save_tokenizer() writes it, a SentencePiece .model, a vocabulary of words (.txt, a
+// word a line), a tokenizer.json, a vocab.json (encoder.json) with merges.txt (vocab.bpe) beside it, or the folder of
+// the latter two, .gz or not. Throws MisuseError.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
+// The same, for a model that knows `least_size` tokens: a bpe tokenizer of fewer gets ids to spare.
+std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size);
+void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path);
+// Puts it into a file that holds more, for read_tokenizer(). It must outlive the writer.
+void add_tokenizer(SafetensorsWriter& writer, const Tokenizer& tokenizer);
+
+// A tokenizer.json with the same ids, for other programs: of bpe (without ids to spare) and bytes; empty for the
+// others.
+std::string to_tokenizer_json(const Tokenizer& tokenizer);
+
+// The tokenizer inside a safetensors file (a tokenizer's, a token file or a checkpoint): metadata tokenizer_kind and
+// tokenizer_name, tensor "tokenizer" (U8). Throws MisuseError naming the file, also when its name does not fit it.
+std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file);
+
+}  // namespace headroom::tokenizers

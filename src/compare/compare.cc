@@ -1,0 +1,152 @@
+// compare, sweep and report: plan, train what is not trained yet, sum up, let every model speak, write the page.
+#include "headroom/compare/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "assemble.h"
+#include "carry_out.h"
+#include "check_plan.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/tasks/task.h"
+#include "headroom/train/folder.h"
+#include "markup.h"
+#include "record.h"
+#include "samples.h"
+#include "single_run.h"
+#include "summary.h"
+
+namespace headroom::compare {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Prompts, how they are continued, and what each model makes of them.
+void add_samples(Record& record, const CompareRequest& request, Runs& runs, const tasks::Task& task) {
+  record.prompts = request.prompts;
+  if (record.prompts.empty()) {
+    const std::string beginning = task.open(request.configs.front().config, request.cache).validation->beginning();
+    if (!beginning.empty()) {
+      record.prompts.push_back(beginning);
+    }
+  }
+  record.sampling =
+      fmt::format("{}, temperature {}, seed {}", counted(static_cast<std::size_t>(request.sample_tokens), "token"),
+                  request.sample_temperature, request.sample_seed);
+  for (const PlannedModel& model : record.plan.models) {
+    const PlannedRun& best = model.choices[best_choice(model, runs, task)];
+    if (runs.find(best)->diverged.empty()) {
+      record.samples[model.name] = speak(best.folder, record.prompts, request);
+    }
+  }
+}
+
+// The page of a comparison is not replaced by that of a sweep, nor the other way round.
+void refuse_other_kind(const Record& record, const fs::path& out) {
+  if (!fs::exists(out / kRecordFile)) {
+    return;
+  }
+  Kind there = record.kind;
+  try {
+    there = read_record(out).kind;
+  } catch (const MisuseError&) {  // damaged: written again
+  }
+  if (there != record.kind) {
+    misuse("{}: --out: {} holds the record of another command: choose another folder", record.plan.command,
+           out.string());
+  }
+}
+
+// Trains what `record` plans in `out`, then calls `finish`, which may add to the record, and writes the page.
+template <class Finish>
+CompareResult conduct(Record record, const std::vector<std::string>& prompts, const fs::path& out,
+                      const fs::path& cache, const Finish& finish) {
+  check_choices(record.plan);
+  check_seeds(record.plan, record.plan.command);
+  train::refuse_run(out);
+  refuse_other_kind(record, out);
+  const FolderLock lock(out);
+  const config::Config& first = record.plan.models.front().choices.front().config;
+  const tasks::Task& task = tasks::task_for(first, record.plan.command);
+  check_folders(record.plan);
+  Runs runs(task, cache);
+  if (!is_carried_out(record.plan, runs, task)) {  // outside the runs, so that it costs none of them time or memory
+    check_runs(record.plan, prompts, task, cache);
+  }
+  write_record(record, out);
+  const Outcome outcome = carry_out(record.plan, runs, task);
+  if (!outcome.interrupted) {
+    finish(record, runs, task);
+    write_record(record, out);
+  }
+  CompareResult result = assemble(record, runs, task);
+  result.failure = outcome.failure;
+  result.interrupted = outcome.interrupted;
+  if (result.interrupted) {
+    result.conclusion.clear();
+  } else {
+    publish(result, out);
+  }
+  return result;
+}
+
+}  // namespace
+
+CompareResult compare(const CompareRequest& request) {
+  check_fairness(request.configs);
+  Record record{.kind = request.kind, .title = request.title, .about = request.about, .command = request.command};
+  record.plan = plan_comparison(request);
+  return conduct(std::move(record), request.prompts, request.out, request.cache,
+                 [&](Record& done, Runs& runs, const tasks::Task& task) { add_samples(done, request, runs, task); });
+}
+
+CompareResult sweep(const SweepRequest& request) {
+  Record record{
+      .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
+  record.plan = plan_sweep(request);
+  return conduct(std::move(record), {}, request.out, request.cache, [](Record&, Runs&, const tasks::Task&) {});
+}
+
+CompareResult report(const fs::path& folder) {
+  if (!fs::exists(folder / kRecordFile)) {
+    CompareResult result = single_run(folder);
+    publish(result, folder);
+    return result;
+  }
+  const Record record = read_record(folder);
+  const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
+                                    [](const PlannedModel& model) { return !model.choices.empty(); });
+  CompareResult result;
+  if (trained != record.plan.models.end()) {
+    const tasks::Task& task = tasks::task_for(trained->choices.front().config, "report");
+    Runs runs(task, {});
+    result = assemble(record, runs, task);
+  }
+  if (result.runs.empty()) {
+    misuse("report: {}: no run of it has finished yet", folder.string());
+  }
+  publish(result, folder);
+  return result;
+}
+
+std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_recipes,
+                                      const std::vector<std::string>& overrides) {
+  std::vector<NamedConfig> configs;
+  for (const std::string& path : paths_or_recipes) {
+    const std::string stem = fs::path(path).stem().string();
+    const auto same = std::count_if(paths_or_recipes.begin(), paths_or_recipes.end(),
+                                    [&](const std::string& other) { return fs::path(other).stem() == stem; });
+    std::string name = stem;
+    if (same > 1) {
+      name = (fs::path(path).parent_path().filename() / stem).string();
+      std::replace(name.begin(), name.end(), '/', '.');
+    }
+    configs.push_back({.name = std::move(name), .config = config::load_config(path, overrides)});
+  }
+  return configs;
+}
+
+}  // namespace headroom::compare

@@ -1,0 +1,226 @@
+#include "plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+
+namespace headroom::compare {
+namespace {
+
+constexpr std::size_t kLongestName = 120;  // bytes of a folder's name
+
+// Where a value ends: at the next comma outside brackets and quotes.
+std::size_t value_end(std::string_view text, std::size_t at) {
+  int depth = 0;
+  char quote = 0;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quote != 0) {
+      quote = c == quote ? 0 : quote;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '[' || c == ']') {
+      depth += c == '[' ? 1 : -1;
+    } else if (c == ',' && depth <= 0) {
+      break;
+    }
+  }
+  return at;
+}
+
+// The spelling of a key's value that a config writes: 0.0003 for 3e-4.
+std::string spelled(const config::Config& config, const std::string& key) {
+  for (auto& [name, value] : config::flatten(config)) {
+    if (name == key) {
+      return value;
+    }
+  }
+  fail("plan: no key {}", key);
+}
+
+void refuse_key(const std::string& key, std::string_view option) {
+  if (key == "train.seed") {
+    misuse("{}: train.seed cannot be tuned or varied: --seeds N trains with several", option);
+  }
+}
+
+// The variations with their values as `config` spells them, which also tells whether it can have them.
+std::vector<Variation> canonical(const std::vector<Variation>& variations, const config::Config& config,
+                                 std::string_view option) {
+  std::vector<Variation> all;
+  for (const Variation& variation : variations) {
+    refuse_key(variation.key, option);
+    Variation& one = all.emplace_back(Variation{variation.key, {}});
+    for (const std::string& value : variation.values) {
+      config::Config changed = config;
+      config::set_key(changed, variation.key + "=" + value, option);
+      std::string text = spelled(changed, variation.key);
+      if (std::find(one.values.begin(), one.values.end(), text) != one.values.end()) {
+        misuse("{}: {}: {} is named twice among its values", option, variation.key, text);
+      }
+      one.values.push_back(std::move(text));
+    }
+    if (std::count_if(all.begin(), all.end(), [&](const Variation& v) { return v.key == variation.key; }) > 1) {
+      misuse("{}: {}: is varied twice: give it all its values at once", option, variation.key);
+    }
+  }
+  return all;
+}
+
+std::int64_t checked_seeds(std::int64_t seeds, const char* command) {
+  if (seeds < 1 || seeds > kMostSeeds) {
+    misuse("{}: seeds must be between 1 and {}, got {}", command, kMostSeeds, seeds);
+  }
+  return seeds;
+}
+
+// A choice of `values` that `option` gives.
+PlannedRun with_values(const NamedConfig& model, const std::filesystem::path& folder, const Values& values,
+                       const std::string& option) {
+  PlannedRun run{.values = values, .config = model.config, .folder = folder};
+  if (!values.empty()) {
+    std::vector<std::string> assignments;
+    for (const auto& [key, value] : values) {
+      assignments.push_back(key + "=" + value);
+    }
+    config::change(run.config, assignments, option);
+    config::check(run.config, fmt::format("{} with {}", model.name, describe(values)));
+    run.folder /= folder_name(values);
+  }
+  return run;
+}
+
+}  // namespace
+
+Variation parse_variation(std::string_view text, std::string_view option) {
+  const std::size_t equals = text.find('=');
+  Variation variation;
+  if (equals != std::string_view::npos) {
+    variation.key = text.substr(0, equals);
+    for (std::size_t begin = equals + 1; begin <= text.size();) {
+      const std::size_t end = value_end(text, begin);
+      variation.values.emplace_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  const bool empty = std::any_of(variation.values.begin(), variation.values.end(),
+                                 [](const std::string& value) { return value.empty(); });
+  if (variation.key.empty() || variation.values.empty() || empty) {
+    misuse("{} {}: must be KEY=VALUE,VALUE,..., as in train.learning_rate=3e-4,1e-3", option, text);
+  }
+  return variation;
+}
+
+std::vector<Values> combinations(const std::vector<Variation>& variations) {
+  std::vector<Values> all = {{}};
+  for (const Variation& variation : variations) {
+    std::vector<Values> longer;
+    for (const Values& values : all) {
+      for (const std::string& value : variation.values) {
+        longer.push_back(values);
+        longer.back().emplace_back(variation.key, value);
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+std::string short_key(const std::string& key, const std::vector<std::string>& keys) {
+  const auto last = [](const std::string& dotted) { return dotted.substr(dotted.rfind('.') + 1); };
+  const auto alike =
+      std::count_if(keys.begin(), keys.end(), [&](const std::string& other) { return last(other) == last(key); });
+  return alike > 1 ? key : last(key);
+}
+
+std::string describe(const Values& values) {
+  std::vector<std::string> keys;
+  std::string text;
+  for (const auto& [key, value] : values) {
+    keys.push_back(key);
+  }
+  for (const auto& [key, value] : values) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", short_key(key, keys), value);
+  }
+  return text;
+}
+
+std::string folder_name(Values values) {
+  std::sort(values.begin(), values.end());
+  std::string exact, name;
+  for (const auto& [key, value] : values) {
+    exact += fmt::format("{}{}={}", exact.empty() ? "" : ",", key, value);
+  }
+  for (const char c : exact) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    name += plain || std::string_view("._=,+-").find(c) != std::string_view::npos ? c : '_';
+  }
+  name = name.substr(0, kLongestName);
+  if (name != exact) {
+    Sha256 sum;
+    sum.update(exact);
+    name += "-" + sum.hex().substr(0, 8);
+  }
+  return name;
+}
+
+std::vector<std::string> keys_of(const std::vector<Variation>& variations) {
+  std::vector<std::string> keys;
+  for (const Variation& variation : variations) {
+    keys.push_back(variation.key);
+  }
+  return keys;
+}
+
+Plan plan_comparison(const CompareRequest& request) {
+  Plan plan{.models = {}, .variations = {}, .seeds = checked_seeds(request.seeds, "compare")};
+  for (const NamedConfig& named : request.configs) {
+    PlannedModel& model = plan.models.emplace_back(PlannedModel{named.name, {}});
+    plan.variations = canonical(request.tune, named.config, "compare: --tune");
+    for (const Values& values : combinations(plan.variations)) {
+      model.choices.push_back(with_values(named, request.out / named.name, values, "--tune"));
+    }
+  }
+  return plan;
+}
+
+Plan plan_sweep(const SweepRequest& request) {
+  if (request.vary.empty()) {
+    misuse("sweep: nothing to vary: name a key with its values, as in train.learning_rate=3e-4,1e-3");
+  }
+  Plan plan{.models = {},
+            .variations = canonical(request.vary, request.config.config, "sweep: --vary"),
+            .seeds = checked_seeds(request.seeds, "sweep"),
+            .may_diverge = true,
+            .command = "sweep"};
+  for (const Values& values : combinations(plan.variations)) {
+    plan.models.push_back({describe(values), {with_values(request.config, request.out, values, "--vary")}});
+  }
+  return plan;
+}
+
+void check_seeds(const Plan& plan, const std::string& command) {
+  constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;  // as train.seed
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      if (choice.config.train.seed > kMostSeed - (plan.seeds - 1)) {
+        misuse("{}: --seeds: the last of {} seeds from train.seed = {} on is above {}", command, plan.seeds,
+               choice.config.train.seed, kMostSeed);
+      }
+    }
+  }
+}
+
+PlannedRun with_seed(const PlannedRun& first, std::int64_t index) {
+  PlannedRun run = first;
+  if (index > 0) {
+    run.config.train.seed += index;
+    run.folder /= fmt::format("seed_{}", run.config.train.seed);
+  }
+  return run;
+}
+
+}  // namespace headroom::compare

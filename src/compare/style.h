@@ -1,0 +1,80 @@
+// The page's own style sheet, after that of the charts (draw/style.h), whose colours it takes: one column on a phone,
+// plain on paper.
+#pragma once
+
+namespace headroom::compare {
+
+inline constexpr const char* kPageStyle = R"css(
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body { margin: 0; background: var(--ground); color: var(--text);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 1180px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+h1, h2, h3 { line-height: 1.2; text-wrap: balance; }
+h1 { font-size: clamp(1.6rem, 4vw, 2.2rem); margin: 0 0 .9rem; }
+h2 { font-size: 1.25rem; margin: 2.6rem 0 .8rem; }
+h3 { font-size: 1rem; margin: 0 0 .6rem; }
+h4 { font-size: .875rem; font-weight: 400; color: var(--faint); margin: .8rem 0 .2rem; }
+p { margin: 0 0 .8rem; max-width: 75ch; }
+.brand { color: var(--faint); font-size: .85rem; letter-spacing: .06em; text-transform: uppercase; margin: 0 0 .3rem; }
+.lead { font-size: 1.15rem; border-left: 4px solid var(--accent); padding-left: .9rem; max-width: 70ch; }
+.note { color: var(--faint); font-size: .875rem; max-width: 90ch; }
+.card + .note { margin-top: .7rem; }
+.warn { border-left: 4px solid var(--s1); padding-left: .9rem; }
+.card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; margin: 0;
+  min-width: 0; }
+.grid { display: flex; flex-wrap: wrap; gap: 1rem; }
+.grid > * { flex: 1 1 min(100%, 480px); }
+.grid > .wide { flex-basis: 100%; }
+.grid .chart { max-width: 540px; margin: 0 auto; }
+.samples { margin-bottom: 1rem; } .samples > * { flex-basis: min(100%, 320px); }
+/* A shade at the right edge, which the end of the table covers. */
+.card.scroll { overflow-x: auto; padding: .3rem 0; background:
+  linear-gradient(var(--card), var(--card)) right / 26px 100% no-repeat local,
+  linear-gradient(to left, var(--rule), transparent) right / 18px 100% no-repeat scroll, var(--card); }
+.card.narrow { width: fit-content; max-width: 100%; }
+table { border-collapse: separate; border-spacing: 0; width: 100%; font-variant-numeric: tabular-nums; font-size: .88rem; }
+th, td { padding: .5rem .6rem; text-align: right; white-space: nowrap; position: relative; }
+th { font-weight: 600; color: var(--faint); font-size: .8rem; line-height: 1.3; vertical-align: bottom; }
+tbody td { border-top: 1px solid var(--rule); }
+th:first-child, td:first-child, th.text, td.text { text-align: left; }
+th:first-child, td:first-child { position: sticky; left: 0; background: var(--card); padding-left: 1.1rem; }
+th:last-child, td:last-child { padding-right: 1.1rem; }
+td.name { font-weight: 600; }
+td.best { font-weight: 700; }
+td.best::after { content: "\2605"; color: var(--accent); font-size: .6em; position: absolute; right: 0; }
+td.best:last-child::after { right: .5rem; }
+td .sample { margin-right: .5rem; }
+.legend { display: flex; flex-wrap: wrap; gap: .3rem 1.3rem; margin: 0 0 .8rem; padding: 0; list-style: none;
+  font-size: .9rem; }
+.legend li { overflow-wrap: anywhere; }
+figure figcaption { font-weight: 600; margin: 0 0 .5rem; }
+figcaption small { display: block; font-weight: 400; color: var(--faint); }
+pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere;
+  font: .82rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; tab-size: 4; }
+pre .prompt { color: var(--faint); }
+details { border-top: 1px solid var(--rule); padding: .6rem 0; }
+details:first-of-type { border-top: 0; }
+summary { cursor: pointer; font-weight: 600; }
+details pre { margin: .6rem 0 0; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .35rem 1.2rem; margin: 0; font-size: .92rem; }
+dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
+@media (max-width: 560px) {
+  main { padding: 1.2rem .8rem 3rem; }
+  .card { padding: .8rem; } .card.scroll { padding: .3rem 0; }
+  th:first-child, td:first-child { padding-left: .8rem; }
+  .chart text { font-size: 14px; } .chart text.label { font-size: 12px; }
+  dl { grid-template-columns: 1fr; } dd { margin-bottom: .4rem; }
+}
+@media print {
+  :root { --ground: #fff; --card: #fff; --text: #000; --faint: #444; --rule: #bbb;
+    --s0: #0067ad; --s1: #c24e00; --s2: #007a55; --s3: #a1408a; --s4: #8a6d00; --s5: #2f86b5; --s6: #8c4a3c; --s7: #555d66; }
+  body { font-size: 11pt; } main { max-width: none; padding: 0; }
+  .grid > * { flex-basis: 45%; } .card.scroll { overflow: visible; background: none; }
+  table { font-size: 7pt; } th { font-size: 6.5pt; } th, td { padding: .3rem .22rem; }
+  .card, figure { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  .bar, .line, .end { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+}
+)css";
+
+}  // namespace headroom::compare

@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <span>
+
+#include "data/pairs/training_pairs.h"
+#include "data/texts/kept.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
+#include "headroom/data/pairs.h"
+
+namespace headroom::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPairFormat = "headroom.pairs.1";
+constexpr std::int64_t kShortIds = 65536;
+constexpr std::int64_t kBetweenUpdates = 256;  // pairs
+
+// Both sides of the training pairs, a line each: what the tokenizer is trained on.
+class BothSides : public tokenizers::TextSource {
+ public:
+  explicit BothSides(TrainingPairs& pairs) : pairs_(pairs) {}
+  bool next(std::string& block) override {
+    constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
+    block.clear();
+    for (TextPair pair; block.size() < kBlockBytes && pairs_.next(pair);) {
+      block += pair.source + '\n' + pair.target + '\n';
+    }
+    return !block.empty();
+  }
+  void rewind() override { pairs_.rewind(); }
+  std::int64_t bytes_read() const override { return pairs_.reader().bytes_read(); }
+  std::int64_t bytes_total() const override { return pairs_.reader().bytes_total(); }
+  std::string fingerprint() const override { return pairs_.fingerprint(); }
+
+ private:
+  TrainingPairs& pairs_;
+};
+
+template <class Stored>
+class PairTokens {
+ public:
+  void add(const std::vector<std::int32_t>& ids) {
+    for (const std::int32_t id : ids) {
+      tokens_.push_back(static_cast<Stored>(id));
+    }
+    ends_.push_back(std::ssize(tokens_));
+  }
+  std::size_t sides() const { return ends_.size(); }
+  void write(const tokenizers::Tokenizer& tokenizer, const std::string& remarks, const fs::path& path) const {
+    const auto bytes = std::as_bytes(std::span(tokens_)), ends = std::as_bytes(std::span(ends_));
+    Sha256 hash;
+    hash.update(bytes);
+    hash.update(ends);
+    SafetensorsWriter writer;
+    writer.add("tokens", sizeof(Stored) == 2 ? DType::u16 : DType::i32, {std::ssize(tokens_)}, bytes);
+    writer.add("ends", DType::i64, {std::ssize(ends_)}, ends);
+    tokenizers::add_tokenizer(writer, tokenizer);
+    writer.set_metadata("format", kPairFormat);
+    writer.set_metadata("vocabulary_size", std::to_string(tokenizer.vocabulary_size()));
+    writer.set_metadata("hash", hash.hex().substr(0, 16));
+    writer.set_metadata("remarks", remarks);
+    writer.write(path);
+  }
+
+ private:
+  std::vector<Stored> tokens_;
+  std::vector<std::int64_t> ends_;
+};
+
+template <class Stored>
+void write_pairs(TrainingPairs& pairs, const tokenizers::Tokenizer& tokenizer, const fs::path& path) {
+  Progress progress("encode", pairs.reader().bytes_total(), "B");
+  PairTokens<Stored> tokens;
+  pairs.rewind();
+  std::vector<std::int32_t> ids;
+  for (TextPair pair; pairs.next(pair);) {
+    for (const std::string* side : {&pair.source, &pair.target}) {
+      ids.clear();
+      tokenizer.encode(*side, ids);
+      tokens.add(ids);
+    }
+    if (tokens.sides() % (2 * kBetweenUpdates) == 0) {
+      progress.update(pairs.reader().bytes_read());
+      if (interrupted()) {
+        throw InterruptedError("data: interrupted");
+      }
+    }
+  }
+  if (tokens.sides() == 0) {
+    misuse("data.train: holds no pair to train on: {}", pairs.remarks());
+  }
+  tokens.write(tokenizer, pairs.remarks(), path);
+}
+
+template <class Number>
+Number number_in(const std::byte* bytes, std::int64_t index) {
+  Number number;  // the bytes need not be aligned
+  std::memcpy(&number, bytes + static_cast<std::size_t>(index) * sizeof number, sizeof number);
+  return number;
+}
+
+}  // namespace
+
+PairFile::PairFile(const fs::path& path) : file_(path) {
+  const std::string name = path.string();
+  const auto format = file_.metadata().find("format");
+  if (format == file_.metadata().end() || format->second != kPairFormat) {
+    misuse("{}: must be a file of sentence pairs (format \"{}\"), but is not", name, kPairFormat);
+  }
+  tokenizer_name_ = file_.metadata_at("tokenizer_name");
+  hash_ = file_.metadata_at("hash");
+  remarks_ = file_.metadata_at("remarks");
+  const std::string& vocabulary = file_.metadata_at("vocabulary_size");
+  std::from_chars(vocabulary.data(), vocabulary.data() + vocabulary.size(), vocabulary_size_);
+  tokens_ = &file_.at("tokens");
+  ends_ = &file_.at("ends");
+  if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || ends_->dtype != DType::i64 ||
+      ends_->numel() % 2 != 0 || ends_->numel() == 0 || vocabulary_size_ < 1) {
+    misuse("{}: must hold U16 or I32 tokens and the I64 ends of at least one pair, but does not", name);
+  }
+  size_ = ends_->numel() / 2;
+  std::int64_t before = 0;
+  for (std::int64_t side = 0; side < ends_->numel(); ++side) {
+    if (end(side) < before || end(side) > tokens_->numel()) {
+      misuse("{}: end {} must be from {} to {}, got {}", name, side, before, tokens_->numel(), end(side));
+    }
+    before = end(side);
+  }
+}
+
+std::int64_t PairFile::end(std::int64_t side) const {
+  return number_in<std::int64_t>(ends_->data.data(), side);
+}
+
+void PairFile::copy(std::int64_t side, std::vector<std::int32_t>& ids) const {
+  const std::int64_t last = end(side), first = last - length(side);
+  ids.clear();
+  for (std::int64_t i = first; i < last; ++i) {
+    const std::int64_t id = tokens_->dtype == DType::u16 ? number_in<std::uint16_t>(tokens_->data.data(), i)
+                                                         : number_in<std::int32_t>(tokens_->data.data(), i);
+    if (id < 0 || id >= vocabulary_size_) {
+      misuse("{}: token {} must be from 0 to {}, got {}", file_.path().string(), i, vocabulary_size_ - 1, id);
+    }
+    ids.push_back(static_cast<std::int32_t>(id));
+  }
+}
+
+std::string PairFile::identity() const {
+  return fmt::format("{}, {} pairs, {}", tokenizer_name_, size_, hash_);
+}
+
+PreparedPairs prepare_pairs(const config::DataOptions& data, const config::TokenizerOptions& options,
+                            const fs::path& cache_folder) {
+  TrainingPairs pairs(data);
+  make_folder(cache_folder);
+  remove_leftovers(cache_folder);
+  PreparedPairs prepared;
+  if (options.model.empty()) {
+    BothSides text(pairs);
+    prepared.tokenizer = trained_tokenizer(options, text, cache_folder);
+  } else {
+    prepared.tokenizer = tokenizers::load_tokenizer(options.model);
+  }
+  const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
+  prepared.train = cache_folder / (cache_name(pairs.fingerprint() + "\n" + tokenizer.name()) + ".pairs");
+  const auto names_it = [&](const fs::path& file) { return PairFile(file).tokenizer_name() == tokenizer.name(); };
+  if (!open_cached(prepared.train, names_it).value_or(false)) {
+    tokenizer.vocabulary_size() <= kShortIds ? write_pairs<std::uint16_t>(pairs, tokenizer, prepared.train)
+                                             : write_pairs<std::int32_t>(pairs, tokenizer, prepared.train);
+    log_info("data: {} sentence pairs, kept in {}", PairFile(prepared.train).size(), prepared.train.string());
+  }
+  return prepared;
+}
+
+}  // namespace headroom::data

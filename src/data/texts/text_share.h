@@ -1,0 +1,17 @@
+// Validation text for runs that name none: the last lines of the training text.
+#pragma once
+
+#include <memory>
+
+#include "headroom/data/text.h"
+
+namespace headroom::data {
+
+// One part of `whole`, cut at a line end: for validation about `share` of its bytes (0 < share < 1) at the end, for
+// training what stands before them. Whichever share, both parts have a line. The place is found at the first next(),
+// which reads the text twice more and throws MisuseError where there is a single line; `name` stands for the text
+// there.
+std::unique_ptr<tokenizers::TextSource> open_share(std::unique_ptr<tokenizers::TextSource> whole, double share,
+                                                   Part part, std::string name);
+
+}  // namespace headroom::data

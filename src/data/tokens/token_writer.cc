@@ -1,0 +1,192 @@
+#include <atomic>
+#include <exception>
+#include <map>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "data/tokens/token_format.h"
+#include "headroom/core/error.h"
+#include "headroom/core/system.h"
+#include "headroom/data/token_file.h"
+#include "tokenizers/kinds.h"
+
+namespace headroom::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBlocksPerThread = 8;
+
+class TokenWriter {
+ public:
+  TokenWriter(const tokenizers::Tokenizer& tokenizer, const fs::path& path)
+      : tokenizer_(tokenizer),
+        path_(path),
+        dtype_(token_dtype(tokenizer.vocabulary_size())),
+        stream_(path, "tokens", dtype_) {}
+
+  void append(std::span<const std::int32_t> ids) {
+    if (dtype_ == DType::i32) {
+      stream_.append(std::as_bytes(ids));
+    } else {
+      narrow_.assign(ids.begin(), ids.end());
+      stream_.append(std::as_bytes(std::span(narrow_)));
+    }
+    written_ += std::ssize(ids);
+  }
+
+  void add(const std::optional<tokenizers::Unknown>& unknown) {
+    if (unknown && unknown_) {
+      unknown_->tokens += unknown->tokens;
+      unknown_->bytes += unknown->bytes;
+    } else {
+      unknown_.reset();
+    }
+  }
+
+  void commit(std::int64_t text_bytes) {
+    if (written_ == 0) {
+      misuse("{}: not written: the text gives no token", path_.string());
+    }
+    const auto bytes = std::as_bytes(std::span(tokenizer_.serialised()));
+    stream_.add("tokenizer", DType::u8, {std::ssize(bytes)}, {bytes.begin(), bytes.end()});
+    std::map<std::string, std::string> metadata = {{"format", kTokenFormat},
+                                                   {"tokenizer_kind", std::string(config::name_of(tokenizer_.kind()))},
+                                                   {"tokenizer_name", tokenizer_.name()},
+                                                   {"vocabulary_size", std::to_string(tokenizer_.vocabulary_size())},
+                                                   {"text_bytes", std::to_string(text_bytes)}};
+    if (unknown_) {
+      metadata["unknown_tokens"] = std::to_string(unknown_->tokens);
+      metadata["unknown_bytes"] = std::to_string(unknown_->bytes);
+    }
+    stream_.commit(metadata);
+  }
+
+ private:
+  const tokenizers::Tokenizer& tokenizer_;
+  fs::path path_;
+  DType dtype_;
+  SafetensorsStream stream_;
+  std::vector<std::uint16_t> narrow_;
+  std::int64_t written_ = 0;
+  std::optional<tokenizers::Unknown> unknown_ = tokenizers::Unknown();  // nothing: not known of a file that was joined
+};
+
+// The blocks of a text with what the tokenizer cannot encode apart moved to the next one. Where that would become too
+// long, as with a text of one word, it is cut all the same.
+class StretchReader {
+ public:
+  StretchReader(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer)
+      : blocks_(text, "encode"), tokenizer_(tokenizer) {}
+
+  bool next(std::string& stretch) {
+    constexpr std::size_t kLongestRest = std::size_t{4} << 20;
+    stretch = std::exchange(rest_, {});
+    for (std::string block; blocks_.next(block);) {
+      stretch += block;
+      std::size_t cut = tokenizer_.separable(stretch);
+      if (cut == 0 && stretch.size() > kLongestRest) {
+        cut = stretch.size();
+      }
+      if (cut > 0) {
+        rest_ = stretch.substr(cut);
+        stretch.resize(cut);
+        return true;
+      }
+    }
+    return !stretch.empty();
+  }
+
+ private:
+  tokenizers::BlockReader blocks_;
+  const tokenizers::Tokenizer& tokenizer_;
+  std::string rest_;
+};
+
+struct Piece {
+  std::string text;
+  std::vector<std::int32_t> ids;
+  tokenizers::Unknown unknown;
+  std::exception_ptr error;
+};
+
+// Encodes every piece, each wholly by one thread, so that the threads' number shows nowhere.
+void encode_all(const tokenizers::Tokenizer& tokenizer, std::span<Piece> pieces, std::size_t n_threads) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < pieces.size(); i = next++) {
+      pieces[i].ids.clear();
+      try {
+        tokenizer.encode(pieces[i].text, pieces[i].ids);
+        pieces[i].unknown = tokenizer.unknown(pieces[i].text);
+      } catch (...) {
+        pieces[i].error = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t t = 1; t < std::min(n_threads, pieces.size()); ++t) {
+      threads.emplace_back(work);
+    }
+    work();
+  }
+  for (const Piece& piece : pieces) {
+    if (piece.error) {
+      std::rethrow_exception(piece.error);
+    }
+  }
+}
+
+}  // namespace
+
+void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer, const fs::path& path,
+                      int threads) {
+  const auto n_threads = static_cast<std::size_t>(threads > 0 ? threads : physical_cores());
+  TokenWriter writer(tokenizer, path);
+  StretchReader stretches(text, tokenizer);
+  std::vector<Piece> pieces(n_threads * kBlocksPerThread);
+  std::int64_t text_bytes = 0;
+  for (std::size_t filled = pieces.size(); filled == pieces.size();) {
+    filled = 0;
+    while (filled < pieces.size() && stretches.next(pieces[filled].text)) {
+      text_bytes += std::ssize(pieces[filled].text);
+      ++filled;
+    }
+    const std::span<Piece> wave = std::span(pieces).first(filled);
+    encode_all(tokenizer, wave, n_threads);
+    for (const Piece& piece : wave) {
+      writer.append(piece.ids);
+      writer.add(piece.unknown);
+    }
+  }
+  writer.commit(text_bytes);
+}
+
+void join_token_files(const std::vector<fs::path>& files, const fs::path& path) {
+  constexpr std::int64_t kTokensAtOnce = std::int64_t{1} << 20;
+  const TokenFile first(files.at(0));
+  const std::unique_ptr<tokenizers::Tokenizer> tokenizer = first.tokenizer();
+  TokenWriter writer(*tokenizer, path);
+  std::vector<std::int32_t> ids;
+  std::int64_t text_bytes = 0;
+  for (const fs::path& name : files) {
+    const TokenFile file(name);
+    if (file.tokenizer_name() != first.tokenizer_name()) {
+      misuse("{}: was made with tokenizer {}, but {} with {}", file.path().string(), file.tokenizer_name(),
+             first.path().string(), first.tokenizer_name());
+    }
+    for (std::int64_t at = 0; at < file.size(); at += std::ssize(ids)) {
+      ids.resize(static_cast<std::size_t>(std::min(kTokensAtOnce, file.size() - at)));
+      file.copy(at, std::ssize(ids), ids.data());
+      writer.append(ids);
+    }
+    text_bytes += file.text_bytes();
+    writer.add(file.unknown());
+  }
+  writer.commit(text_bytes);
+}
+
+}  // namespace headroom::data

@@ -1,0 +1,72 @@
+// Rows: bars from a common line, and means with their intervals.
+#include <algorithm>
+#include <cmath>
+
+#include "drawing.h"
+#include "headroom/draw/charts.h"
+#include "headroom/draw/text.h"
+
+namespace headroom::draw {
+
+std::string bar_chart(const BarChart& chart) {
+  constexpr double kRow = 30.0, kNames = 112.0, kTexts = 84.0;
+  double longest = 0.0;
+  for (const Bar& bar : chart.bars) {
+    longest = std::isfinite(bar.value) ? std::max(longest, bar.value) : longest;
+  }
+  const double height = kRow * static_cast<double>(chart.bars.size()) + 4;
+  std::string drawing;
+  double y = 2.0;
+  for (const Bar& bar : chart.bars) {
+    const bool drawn = longest > 0.0 && std::isfinite(bar.value) && bar.value > 0.0;
+    const double length = drawn ? bar.value / longest * (kWidth - kNames - kTexts) : 0.0;
+    drawing +=
+        text_at("y", kNames - 8, y + 19, escape(shorten(bar.name, kNameRoom)) + element("title", {}, escape(bar.name)));
+    drawing += element("rect", {{"class", style_class("bar", bar.style)},
+                                {"x", kNames},
+                                {"y", y + 4},
+                                {"width", length},
+                                {"height", kRow - 8},
+                                {"rx", "2"}});
+    drawing += text_at("value", kNames + length + 6, y + 19, escape(bar.text));
+    y += kRow;
+  }
+  drawing += element("path", {{"class", "axis"}, {"d", vertical(kNames, 0.0, height)}});
+  return chart_of(height, chart.title, drawing);
+}
+
+std::string interval_chart(const IntervalChart& chart) {
+  constexpr double kRow = 30.0, kNames = 112.0, kAxis = 24.0;
+  double low = 0.0, high = 0.0;
+  for (const IntervalRow& row : chart.rows) {
+    low = std::min(low, row.low);
+    high = std::max(high, row.high);
+  }
+  const double pad = high > low ? 0.08 * (high - low) : 1.0;
+  const double height = kRow * static_cast<double>(chart.rows.size()), right = kWidth - 8.0;
+  const auto x = [&](double value) { return kNames + (value - low + pad) / (high - low + 2 * pad) * (right - kNames); };
+  std::string drawing;
+  for (const double tick : linear_ticks(low - pad, high + pad, 4)) {
+    drawing += element("path", {{"class", tick == 0.0 ? "axis" : "grid"}, {"d", vertical(x(tick), 0.0, height)}});
+    drawing += text_at("x", x(tick), height + 16, tick_text(tick));
+  }
+  double y = kRow / 2.0;
+  for (const IntervalRow& row : chart.rows) {
+    drawing += text_at("y", kNames - 8, y + 4,
+                       escape(shorten(row.name, kNameRoom)) + element("title", {}, escape(row.name + ": " + row.text)));
+    drawing += element("path", {{"class", style_class("reach", row.style)},
+                                {"d", horizontal(x(row.low), y, x(row.high)) + vertical(x(row.low), y - 5, y + 5) +
+                                          vertical(x(row.high), y - 5, y + 5)}});
+    drawing +=
+        element("circle", {{"class", style_class("end", row.style)}, {"cx", x(row.mean)}, {"cy", y}, {"r", "4.5"}});
+    y += kRow;
+  }
+  return chart_of(height + kAxis, chart.title, drawing);
+}
+
+std::string line_sample(std::size_t style) {
+  return element("svg", {{"class", "sample"}, {"viewBox", "0 0 30 10"}, {"aria-hidden", "true"}},
+                 element("path", {{"class", style_class("line", style)}, {"d", "M1 5H29"}}));
+}
+
+}  // namespace headroom::draw

@@ -1,0 +1,55 @@
+#include "drawing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "headroom/draw/charts.h"
+
+namespace headroom::draw {
+
+std::string style_class(const char* name, std::size_t style) {
+  return fmt::format("{} s{}", name, style % kStyles);
+}
+
+std::string text_at(const std::string& kind, double x, double y, const std::string& content) {
+  return element("text", {{"class", kind}, {"x", x}, {"y", y}}, content);
+}
+
+std::string tick_text(double tick) {
+  const double size = std::abs(tick);
+  return size >= 1e6   ? fmt::format("{:.6g} M", tick / 1e6)
+         : size >= 1e4 ? fmt::format("{:.6g} k", tick / 1e3)
+                       : fmt::format("{:.6g}", tick);
+}
+
+void spread_labels(std::vector<double>& heights, double bottom) {
+  constexpr double kLabelGap = 15.0;  // between the baselines of two labels
+  std::vector<std::size_t> order(heights.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+  }
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return heights[a] < heights[b]; });
+  double floor = -std::numeric_limits<double>::infinity();
+  for (const std::size_t i : order) {
+    heights[i] = floor = std::max(heights[i], floor + kLabelGap);
+  }
+  double ceiling = bottom;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    heights[*i] = std::min(heights[*i], ceiling);
+    ceiling = heights[*i] - kLabelGap;
+  }
+}
+
+std::string chart_of(double height, const std::string& title, const std::string& drawing) {
+  return element("svg",
+                 {{"class", "chart"},
+                  {"viewBox", fmt::format("0 0 {:.0f} {:.0f}", kWidth, height)},
+                  {"role", "img"},
+                  {"aria-label", title}},
+                 drawing);
+}
+
+}  // namespace headroom::draw

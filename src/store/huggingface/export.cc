@@ -1,0 +1,107 @@
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "architecture.h"
+#include "folder.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/log.h"
+#include "headroom/core/printable.h"
+#include "headroom/store/huggingface.h"
+#include "store/stored_tensor.h"
+
+namespace headroom::store {
+namespace {
+
+constexpr const char* kWrittenBy = "written_by";  // in the metadata of the weights: these may be written again
+
+// The architecture that the options are. Throws MisuseError saying what no known one has.
+const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
+  if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
+    misuse("{}: model.{}: no model of Hugging Face that is known here has this setting", origin, obstacle);
+  }
+  std::string tried;
+  for (const Architecture* architecture : {&gpt2(), &gpt_neox(), &llama()}) {
+    const std::string obstacle = architecture->obstacle(o);
+    if (obstacle.empty()) {
+      return *architecture;
+    }
+    tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->kinds().front(), obstacle);
+  }
+  misuse("{}: is no model of Hugging Face that is known here: it differs from {}", origin, tried);
+}
+
+// Every tensor of the file, zeros where the model has no such parameter.
+std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const std::vector<Link>& links) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const Link& link : links) {
+    at::Tensor& tensor = tensors[link.tensor];
+    if (!tensor.defined()) {
+      tensor = at::zeros(link.stored, at::TensorOptions(at::kFloat));
+    }
+    if (const auto found = checkpoint.tensors.find("model." + link.parameter); found != checkpoint.tensors.end()) {
+      link.in(tensor).copy_(found->second);
+    }
+  }
+  return tensors;
+}
+
+// Nobody else's model is replaced.
+void require_own(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(folder / "config.json", unknown) &&
+      !std::filesystem::exists(folder / kWeightsFile, unknown)) {
+    return;
+  }
+  bool own = false;
+  try {
+    own = SafetensorsFile(folder / kWeightsFile).metadata().contains(kWrittenBy);
+  } catch (const Error&) {  // missing or damaged
+  }
+  if (!own) {
+    misuse("{}: holds a model that was not exported from here: choose another folder", printable(folder.string()));
+  }
+}
+
+}  // namespace
+
+std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
+                               const std::string& origin) {
+  const config::ModelOptions& o = checkpoint.config.model;
+  const Architecture& architecture = architecture_of(o, origin);
+  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, architecture.links(o));
+
+  make_folder(folder);
+  require_own(folder);
+  SafetensorsWriter writer;
+  for (const auto& [name, tensor] : tensors) {
+    writer.add(name, DType::f32, tensor.sizes().vec(), bytes_of(tensor));
+  }
+  writer.set_metadata("format", "pt");
+  writer.set_metadata(kWrittenBy, "headroom");
+  writer.write(folder / kWeightsFile);
+
+  Json settings = architecture.write(o);
+  settings["vocab_size"] = o.vocabulary_size;
+  settings["tie_word_embeddings"] = o.tied_embeddings;
+  settings["torch_dtype"] = "float32";
+  write_text_file(folder / "config.json", settings.dump(2) + "\n");
+  export_tokenizer(*checkpoint.tokenizer, o.context_length, folder);
+  return settings.at("model_type");
+}
+
+void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
+                      const std::filesystem::path& folder) {
+  if (const std::string json = tokenizers::to_tokenizer_json(tokenizer); !json.empty()) {
+    write_text_file(folder / "tokenizer.json", json);
+    const Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"model_max_length", context_length}};
+    write_text_file(folder / "tokenizer_config.json", to_json_line(settings) + "\n");
+  } else if (tokenizer.kind() == config::TokenizerKind::sentencepiece) {
+    write_text_file(folder / "tokenizer.model", tokenizer.serialised());
+  } else {
+    log_warning("{}: its tokenizer {} has no equivalent and is left out", folder.string(), tokenizer.name());
+  }
+}
+
+}  // namespace headroom::store

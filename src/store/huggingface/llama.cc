@@ -1,0 +1,153 @@
+// LLaMA and its kin: RMS norms, gated MLPs, rotary positions, fewer heads for keys and values. Mistral adds a window,
+// Qwen2 biases of queries, keys and values.
+#include "architecture.h"
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+
+namespace headroom::store {
+namespace {
+
+class Llama : public Architecture {
+ public:
+  std::span<const std::string_view> kinds() const override { return kKinds; }
+  std::string_view prefix() const override { return "model."; }
+  std::span<const std::string_view> ignored() const override { return kIgnored; }
+
+  config::ModelOptions read(const Settings& s) const override {
+    const std::string kind = s.text("model_type", "llama");
+    config::ModelOptions o;
+    o.vocabulary_size = s.size("vocab_size");
+    o.n_layers = s.size("num_hidden_layers");
+    o.d_model = s.size("hidden_size");
+    o.context_length = s.size("max_position_embeddings", 2048);
+    o.norm = config::Norm::rms;
+    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-6);
+    o.tied_embeddings = s.flag("tie_word_embeddings", false);
+    o.head_bias = false;
+    config::AttentionOptions& a = o.attention;
+    a.n_heads = s.size("num_attention_heads");
+    a.n_kv_heads = s.size("num_key_value_heads", a.n_heads);
+    a.d_head = s.has("head_dim") ? s.size("head_dim")
+                                 : s.head_share({"num_attention_heads", a.n_heads}, {"hidden_size", o.d_model});
+    a.bias = kind == "qwen2" || s.flag("attention_bias", false);
+    read_rope(s, a, 1.0);
+    read_windows(s, kind, a);
+    o.mlp.kind = config::MlpKind::gated;
+    o.mlp.d_hidden = s.size("intermediate_size");
+    o.mlp.activation = s.activation("hidden_act", "silu");
+    o.mlp.bias = s.flag("mlp_bias", false);
+    return o;
+  }
+
+  std::string obstacle(const config::ModelOptions& o) const override {
+    const config::AttentionOptions& a = o.attention;
+    const bool window = a.window != 0;
+    return first_of(
+        {{a.position.name() != "rope", "attention.position"},
+         {o.norm != config::Norm::rms, "norm"},
+         {o.arrangement != config::Arrangement::sequential, "arrangement"},
+         {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
+         {a.rope_fraction != 1.0, "attention.rope_fraction"},
+         {window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
+         {window && (a.bias || o.mlp.bias), "attention.window"}});
+  }
+
+  Json write(const config::ModelOptions& o) const override {
+    const config::AttentionOptions& a = o.attention;
+    Json json = {{"model_type", a.window > 0 ? "mistral" : "llama"},
+                 {"architectures", {a.window > 0 ? "MistralForCausalLM" : "LlamaForCausalLM"}},
+                 {"num_hidden_layers", o.n_layers},
+                 {"hidden_size", o.d_model},
+                 {"num_attention_heads", a.n_heads},
+                 {"num_key_value_heads", a.kv_heads()},
+                 {"head_dim", a.d_head},
+                 {"max_position_embeddings", o.context_length},
+                 {"intermediate_size", o.mlp.d_hidden},
+                 {"hidden_act", activation_name(o.mlp.activation)},
+                 {"rms_norm_eps", o.norm_epsilon},
+                 {"rope_theta", a.rope_base},
+                 {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a.rope_base}}}};
+    if (a.window > 0) {
+      json["sliding_window"] = a.window;
+    } else {
+      json["attention_bias"] = a.bias;
+      json["mlp_bias"] = o.mlp.bias;
+    }
+    return json;
+  }
+
+ private:
+  Outside outside() const override {
+    return {.embedding = "model.embed_tokens", .layers = "model.layers.", .last_norm = "model.norm", .head = "lm_head"};
+  }
+
+  static void read_windows(const Settings& s, const std::string& kind, config::AttentionOptions& a) {
+    const bool qwen = kind == "qwen2";
+    s.require("use_sliding_window", !s.flag("use_sliding_window", false));
+    if (kind == "mistral" && s.has("sliding_window")) {
+      a.window = s.size("sliding_window");
+    } else if (!qwen) {
+      s.require("sliding_window", false);
+    }
+    if (kind == "llama") {
+      s.require("layer_types", false);
+    }
+  }
+
+  void link_layer(std::vector<Link>& links, const config::ModelOptions& o, const std::string& ours,
+                  const std::string& theirs) const override {
+    const config::AttentionOptions& a = o.attention;
+    const std::int64_t d = o.d_model, e = a.d_head, g = o.mlp.d_hidden;
+    link_norm(links, o, ours + "norm_1", theirs + "input_layernorm");
+    link_norm(links, o, ours + "norm_2", theirs + "post_attention_layernorm");
+    for (const char which : {'q', 'k', 'v'}) {
+      const std::int64_t h = which == 'q' ? a.n_heads : a.kv_heads();
+      const std::string name = fmt::format("{}self_attn.{}_proj", theirs, which);
+      links.push_back({.parameter = fmt::format("{}attention.w_{}", ours, which),
+                       .tensor = name + ".weight",
+                       .stored = {h * e, d},
+                       .view = {h, e, d},
+                       .part = {},
+                       .order = {2, 0, 1}});
+      if (a.bias) {
+        Link bias = same(fmt::format("{}attention.b_{}", ours, which), name + ".bias", {h * e});
+        bias.view = {h, e};
+        links.push_back(bias);
+      }
+    }
+    links.push_back({.parameter = ours + "attention.w_o",
+                     .tensor = theirs + "self_attn.o_proj.weight",
+                     .stored = {d, a.n_heads * e},
+                     .view = {d, a.n_heads, e},
+                     .part = {},
+                     .order = {1, 2, 0}});
+    if (a.bias) {
+      links.push_back(same(ours + "attention.b_o", theirs + "self_attn.o_proj.bias", {d}));
+      links.back().may_be_absent = true;
+    }
+    const std::pair<const char*, const char*> wide[] = {{"gate", "gate_proj"}, {"up", "up_proj"}};
+    for (const auto& [our, their] : wide) {
+      links.push_back(
+          transposed(fmt::format("{}ffn.w_{}", ours, our), fmt::format("{}mlp.{}.weight", theirs, their), d, g));
+      if (o.mlp.bias) {
+        links.push_back(same(fmt::format("{}ffn.b_{}", ours, our), fmt::format("{}mlp.{}.bias", theirs, their), {g}));
+      }
+    }
+    links.push_back(transposed(ours + "ffn.w_down", theirs + "mlp.down_proj.weight", g, d));
+    if (o.mlp.bias) {
+      links.push_back(same(ours + "ffn.b_down", theirs + "mlp.down_proj.bias", {d}));
+    }
+  }
+
+  static constexpr std::string_view kKinds[] = {"llama", "mistral", "qwen2"};
+  static constexpr std::string_view kIgnored[] = {".self_attn.rotary_emb.inv_freq"};
+};
+
+}  // namespace
+
+const Architecture& llama() {
+  static const Llama kLlama;
+  return kLlama;
+}
+
+}  // namespace headroom::store

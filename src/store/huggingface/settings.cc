@@ -1,0 +1,164 @@
+#include "settings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "headroom/core/error.h"
+
+namespace headroom::store {
+namespace {
+
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
+constexpr std::size_t kShownValue = 80;
+
+// What the field calls each; the first name of an activation is the one that is written.
+constexpr std::pair<std::string_view, config::Activation> kActivations[] = {
+    {"gelu_new", config::Activation::gelu_tanh},  {"gelu_pytorch_tanh", config::Activation::gelu_tanh},
+    {"gelu_fast", config::Activation::gelu_tanh}, {"gelu", config::Activation::gelu},
+    {"relu", config::Activation::relu},           {"silu", config::Activation::silu},
+    {"swish", config::Activation::silu}};
+
+std::string shown(const SortedJson& value) {
+  const std::string text = to_json_line(Json(value));
+  return text.size() > kShownValue ? text.substr(0, kShownValue) + "..." : text;
+}
+
+}  // namespace
+
+Settings::Settings(const SortedJson& values, std::string origin, std::string place)
+    : values_(values), origin_(std::move(origin)), place_(std::move(place)) {
+  if (!values_.is_object() && !values_.is_null()) {
+    misuse("{}: {} must be a JSON object", origin_, place_.empty() ? "it" : place_.substr(0, place_.size() - 1));
+  }
+}
+
+const SortedJson& Settings::at(const std::string& key) const {
+  static const SortedJson kNull;
+  return values_.is_object() && values_.contains(key) ? values_.at(key) : kNull;
+}
+
+void Settings::refuse(const std::string& key, std::string_view why) const {
+  misuse("{}: {}{} {}, got {}", origin_, place_, key, why, has(key) ? shown(at(key)) : "nothing");
+}
+
+bool Settings::has(const std::string& key) const {
+  return !at(key).is_null();
+}
+
+std::int64_t Settings::size(const std::string& key) const {
+  const SortedJson& value = at(key);
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() < 1 || value.get<std::uint64_t>() > kLargestSize) {
+    refuse(key, fmt::format("must be a whole number from 1 to {}", kLargestSize));
+  }
+  return value.get<std::int64_t>();
+}
+
+std::int64_t Settings::size(const std::string& key, std::int64_t otherwise) const {
+  return has(key) ? size(key) : otherwise;
+}
+
+std::int64_t Settings::head_share(const Size& n_heads, const Size& d_model) const {
+  if (d_model.second % n_heads.second != 0) {
+    refuse(n_heads.first, fmt::format("must divide {} = {}", d_model.first, d_model.second));
+  }
+  return d_model.second / n_heads.second;
+}
+
+double Settings::number(const std::string& key, double otherwise) const {
+  if (has(key) && !(at(key).is_number() && std::isfinite(at(key).get<double>()))) {
+    refuse(key, "must be a number");
+  }
+  return has(key) ? at(key).get<double>() : otherwise;
+}
+
+double Settings::epsilon(const std::string& key, double otherwise) const {
+  const double value = number(key, otherwise);
+  if (!(value > 0.0)) {
+    refuse(key, "must be above 0");
+  }
+  return value;
+}
+
+bool Settings::flag(const std::string& key, bool otherwise) const {
+  if (has(key) && !at(key).is_boolean()) {
+    refuse(key, "must be true or false");
+  }
+  return has(key) ? at(key).get<bool>() : otherwise;
+}
+
+std::string Settings::text(const std::string& key, const std::string& otherwise) const {
+  if (has(key) && !at(key).is_string()) {
+    refuse(key, "must be a string");
+  }
+  return has(key) ? at(key).get<std::string>() : otherwise;
+}
+
+config::Activation Settings::activation(const std::string& key, const std::string& otherwise) const {
+  const std::string name = text(key, otherwise);
+  for (const auto& [known, activation] : kActivations) {
+    if (known == name) {
+      return activation;
+    }
+  }
+  refuse(key, "must be an activation that has an equivalent: gelu, gelu_new, gelu_pytorch_tanh, relu or silu");
+}
+
+Settings Settings::in(const std::string& key) const {
+  return {at(key), origin_, place_ + key + "."};
+}
+
+void Settings::require(const std::string& key, bool nothing) const {
+  if (has(key) && !nothing) {
+    refuse(key, "has no equivalent");
+  }
+}
+
+namespace {
+
+struct KeyPlace {
+  const Settings& settings;
+  std::string key;
+};
+
+// The first that has a value, or the last.
+KeyPlace where_said(std::initializer_list<KeyPlace> places) {
+  const auto* said = std::find_if(places.begin(), places.end() - 1,
+                                  [](const KeyPlace& place) { return place.settings.has(place.key); });
+  return *said;
+}
+
+}  // namespace
+
+void read_rope(const Settings& settings, config::AttentionOptions& attention, double fraction) {
+  const Settings rope = settings.in("rope_parameters"), scaling = settings.in("rope_scaling");
+  for (const Settings& place : {rope, scaling}) {
+    for (const char* type : {"rope_type", "type"}) {
+      place.require(type, place.text(type, "default") == "default");
+    }
+    place.require("factor", place.number("factor", 1.0) == 1.0);
+  }
+  attention.position = "rope";
+  const KeyPlace base = where_said({{rope, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
+  attention.rope_base = base.settings.number(base.key, 10000.0);
+  if (!(attention.rope_base > 1.0)) {
+    base.settings.refuse(base.key, "must be above 1");
+  }
+  const KeyPlace part =
+      where_said({{rope, "partial_rotary_factor"}, {settings, "partial_rotary_factor"}, {settings, "rotary_pct"}});
+  attention.rope_fraction = part.settings.number(part.key, fraction);
+  if (!(attention.rope_fraction > 0.0 && attention.rope_fraction <= 1.0)) {
+    part.settings.refuse(part.key, "must be above 0 and at most 1");
+  }
+}
+
+std::string activation_name(config::Activation activation) {
+  for (const auto& [name, known] : kActivations) {
+    if (known == activation) {
+      return std::string(name);
+    }
+  }
+  fail("activation: has no name elsewhere");
+}
+
+}  // namespace headroom::store

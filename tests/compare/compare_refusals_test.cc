@@ -1,0 +1,189 @@
+// What is no comparison, or no longer one.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "compare/compare_fixture.h"
+#include "compare/runs.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+
+namespace headroom::compare {
+namespace compare_refusals_test {
+
+namespace fs = std::filesystem;
+class CompareRefusals : public compare_fixture::CompareTest {};
+
+TEST_F(CompareRefusals, RefusesWhatCannotBeTuned) {
+  const std::vector<std::pair<Variation, std::string>> cases = {
+      {{"train.seed", {"1", "2"}}, "--seeds"},
+      {{"train.learning_rte", {"1"}}, "train.learning_rate"},
+      {{"train.learning_rate", {"1", "fast"}}, "train.learning_rate"},
+      {{"train.learning_rate", {"1e-3", "0.001"}}, "named twice"},
+      {{"model.attention.n_heads", {"4", "0"}}, "model.attention.n_heads"},
+      {{"train.evaluate_tokens", {"4", "0"}}, "cannot be compared"},
+  };
+  for (const auto& [variation, says] : cases) {
+    CompareRequest r = request();
+    r.tune = {variation};
+    try {
+      compare(r);
+      FAIL() << "accepted " << variation.key;
+    } catch (const MisuseError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+    r.tune = {{"train.clip_norm", {"1"}}, {"train.clip_norm", {"2"}}};
+    EXPECT_THROW(compare(r), MisuseError);
+    r.tune.clear();
+    r.seeds = 0;
+    EXPECT_THROW(compare(r), MisuseError);
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(CompareRefusals, RefusesAFolderOfOtherRuns) {
+  CompareRequest r = request();
+  r.configs[1].config.train.steps = 2;
+  r.configs[0].config.train.steps = 2;
+  compare(r);
+  r.configs[1].config.train.learning_rate = 0.5;
+  fs::remove(folder_ / "out" / "four" / "result.json");
+  try {
+    compare(r);
+    FAIL() << "accepted";
+  } catch (const MisuseError& error) {
+    EXPECT_NE(std::string(error.what()).find("train.learning_rate is 0.001 there, 0.5 here"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json")) << "found out before anything was trained";
+}
+
+TEST_F(CompareRefusals, RefusesADamagedRecord) {
+  SweepRequest r;
+  r.config = config("base", 4);
+  r.config.config.train.steps = 1;
+  r.vary = {{"train.learning_rate", {"0.001", "0.01"}}};
+  r.out = folder_ / "sweep";
+  r.cache = folder_ / "cache";
+  sweep(r);
+  const fs::path file = r.out / "comparison.json";
+  const std::string whole = read_text_file(file);
+  for (const auto& [was, is] : std::vector<std::pair<std::string, std::string>>{
+           {"\"seeds\":1", "\"seeds\":-1"},
+           {"\"seeds\":1", "\"seeds\":1e300"},
+           {"\"seeds\":1", "\"seeds\":99999999999999999999"},
+           {"\"values\":[[\"train.learning_rate\",\"0.001\"]]", "\"values\":[]"},
+           {"\"values\":[[\"train.learning_rate\",\"0.001\"]]", "\"values\":[[\"train.steps\",\"0.001\"]]"},
+           {"\"values\":[[\"train.learning_rate\",\"0.001\"]]", "\"values\":[[\"train.learning_rate\",\"3\"]]"},
+           {"\"variations\":{\"train.learning_rate\":[\"0.001\",\"0.01\"]}", "\"variations\":{}"},
+           {"\"name\":\"learning_rate 0.01\"", "\"name\":\"learning_rate 0.001\""},
+           {"\"folder\":\"train", "\"folder\":\"../train"}}) {
+    const std::size_t at = whole.find(was);
+    ASSERT_NE(at, std::string::npos) << was << " in " << whole;
+    std::ofstream(file, std::ios::trunc) << std::string(whole).replace(at, was.size(), is);
+    EXPECT_THROW(report(r.out), MisuseError) << is;
+  }
+  std::ofstream(file, std::ios::trunc) << whole;
+  EXPECT_EQ(report(r.out).runs.size(), 2u);
+  const fs::path run = r.out / "train.learning_rate=0.001", config = run / "config.toml";
+  const std::string toml = read_text_file(config);
+  std::ofstream(config, std::ios::trunc) << "[model]\nn_layers = 0\n";
+  EXPECT_THROW(report(r.out), MisuseError);
+  std::ofstream(config, std::ios::trunc) << toml << "\n";
+  std::ofstream(run / "metrics.jsonl", std::ios::app) << std::string(100000, '[') << "\n{\"step\": -3, \"loss\": 1}\n";
+  EXPECT_EQ(report(run).runs[0].result().steps, 1);
+}
+
+TEST_F(CompareRefusals, AllIsCheckedBeforeTheFirstStep) {
+  const auto refusal = [](const CompareRequest& r) -> std::string {
+    try {
+      compare(r);
+    } catch (const MisuseError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  CompareRequest r = request();
+  r.configs[1].config.train.device = "cuda:99";
+  EXPECT_NE(refusal(r).find("cuda:99"), std::string::npos) << refusal(r);
+  r = request();
+  r.configs[1].config.train.batch_size = 1 << 24;
+  r.configs[1].config.model.context_length = 1 << 20;
+  EXPECT_NE(refusal(r).find("of memory"), std::string::npos) << refusal(r);
+  r = request();
+  r.prompts = {"good", "bad \xff"};
+  EXPECT_NE(refusal(r).find("--prompt: must be valid UTF-8"), std::string::npos) << refusal(r);
+  r = request();
+  r.configs[1].config.train.sample_every = 2;
+  r.configs[1].config.train.sample_prompt = "\xff";
+  EXPECT_NE(refusal(r).find("train.sample_prompt: must be valid UTF-8"), std::string::npos) << refusal(r);
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(CompareRefusals, ARunsFolderIsNoneOfAComparison) {
+  CompareRequest r = request();
+  r.configs.resize(1);
+  r.configs[0].config.train.steps = 1;
+  compare(r);
+  EXPECT_THROW(train::train({.config = r.configs[0].config, .out = r.out, .resume = true, .cache = r.cache}),
+               MisuseError);
+  r.out /= "four";
+  EXPECT_THROW(compare(r), MisuseError);
+}
+
+TEST_F(CompareRefusals, OnlyRunsOfTheSameSettingsCount) {
+  CompareRequest r = request();
+  r.seeds = 2;
+  r.configs.resize(1);
+  r.configs[0].config.train.steps = 1;
+  compare(r);
+  EXPECT_EQ(report(r.out).runs[0].trained.size(), 2u);
+  const fs::path config = r.out / "four" / "seed_2" / "config.toml";
+  std::string text = read_text_file(config);
+  text.replace(text.find("seed = 2"), 8, "seed = 3");
+  std::ofstream(config, std::ios::trunc) << text;
+  EXPECT_EQ(report(r.out).runs[0].trained.size(), 1u);
+  EXPECT_THROW(compare(r), MisuseError);
+}
+
+TEST_F(CompareRefusals, DataIsLookedAtBeforeTheFirstStep) {
+  CompareRequest r = request();
+  r.configs[1].config.data.train = {(folder_ / "missing.txt").string()};
+  EXPECT_THROW(compare(r), MisuseError);
+  EXPECT_FALSE(fs::exists(folder_ / "out/four"));
+}
+
+TEST_F(CompareRefusals, ASweepsErrorsAreItsOwn) {
+  SweepRequest r;
+  r.config = config("base", 4);
+  r.vary = {{"train.evaluate_tokens", {"0", "4"}}};
+  r.out = folder_ / "sweep";
+  try {
+    sweep(r);
+    FAIL() << "accepted";
+  } catch (const MisuseError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("sweep: ")) << error.what();
+  }
+}
+
+TEST_F(CompareRefusals, RefusesADamagedResult) {
+  CompareRequest r = request();
+  r.configs.resize(1);
+  r.configs[0].config.train.steps = 1;
+  compare(r);
+  const fs::path file = folder_ / "out" / "four" / "result.json";
+  const std::string whole = read_text_file(file);
+  std::vector<std::string> damaged = {"", "{", "[]", "{}", "{\"steps\": \"many\"}"};
+  for (const char* key : {"steps", "seconds", "peak_memory_bytes", "parameters", "validation"}) {
+    Json json = Json::parse(whole);
+    json[key] = -1;
+    damaged.push_back(json.dump());
+  }
+  for (const std::string& text : damaged) {
+    std::ofstream(file, std::ios::trunc) << text;
+    EXPECT_THROW(compare(r), MisuseError) << text;
+  }
+}
+
+}  // namespace compare_refusals_test
+}  // namespace headroom::compare

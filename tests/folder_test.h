@@ -1,0 +1,67 @@
+// What tests of readers share: a folder of their own, files, and errors that must be raised.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "unicode.h"
+
+namespace headroom {
+
+// A test with an empty folder that goes with it.
+class FolderTest : public testing::Test {
+ protected:
+  FolderTest() {
+    set_log_level(LogLevel::warning);
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() /
+              fmt::format("headroom_test_{}_{}_{}", ::getpid(), info->test_suite_name(), info->name());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~FolderTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, std::string_view bytes) const {
+    const std::filesystem::path path = folder_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary).write(bytes.data(), std::ssize(bytes));
+    return path.string();
+  }
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::filesystem::path folder_;
+};
+
+inline std::string read_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The message of the MisuseError that `action` must throw.
+template <class Action>
+std::string misuse_of(Action&& action) {
+  try {
+    action();
+  } catch (const MisuseError& error) {
+    EXPECT_EQ(std::string_view(error.what()).find('\n'), std::string_view::npos) << error.what();
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another error: " << error.what();
+    return {};
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+#define ASSERT_HAS(text, part) ASSERT_NE((text).find(part), std::string::npos) << (text)
+
+}  // namespace headroom
