@@ -6,7 +6,7 @@
 #include "tiny.h"
 
 namespace headroom::store {
-namespace eval_fuzz_test {
+namespace store_fuzz_test {
 
 namespace fs = std::filesystem;
 
@@ -42,7 +42,7 @@ TEST(StoreFuzz, Checkpoints) {
 
 TEST(StoreFuzz, ConfigOfHuggingface) {
   const tiny::Folder folder;
-  const fs::path models = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "eval" / "huggingface";
+  const fs::path models = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "store" / "huggingface";
   for (const char* name : {"gpt2", "gpt_neox", "llama"}) {
     const fs::path copy = folder / name;
     fs::copy(models / name, copy);
@@ -61,5 +61,5 @@ TEST(StoreFuzz, ConfigOfHuggingface) {
   }
 }
 
-}  // namespace eval_fuzz_test
+}  // namespace store_fuzz_test
 }  // namespace headroom::store
