@@ -4,6 +4,7 @@
 #include "headroom/config/config.h"
 #include "headroom/config/special_tokens.h"
 #include "headroom/store/huggingface.h"
+#include "headroom/store/run_folder.h"
 #include "python/layer.h"
 #include "python/refusal.h"
 #include "python/tokenizer.h"

@@ -1,10 +1,6 @@
 #include "headroom/store/checkpoint.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
-#include <charconv>
-#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -17,6 +13,7 @@
 #include "headroom/core/log.h"
 #include "headroom/core/safetensors.h"
 #include "stored_tensor.h"
+#include "whole_number.h"
 
 namespace headroom::store {
 namespace {
@@ -25,70 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "headroom.checkpoint.1";
 constexpr const char* kChecksums = "checksums";
-constexpr std::string_view kPrefix = "step_", kSuffix = ".safetensors";
-
-std::optional<std::int64_t> parse_number(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < 0) {
-    return std::nullopt;
-  }
-  return number;
-}
-
-// The step of "step_<n>.safetensors"; none for other names.
-std::optional<std::int64_t> step_of(const fs::path& file) {
-  const std::string name = file.filename().string();
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
-    return std::nullopt;
-  }
-  return parse_number(std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
-}
-
-// Checkpoint files of a folder, newest (largest step) first.
-std::vector<fs::path> list_checkpoints(const fs::path& folder) {
-  std::vector<std::pair<std::int64_t, fs::path>> found;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (const auto step = step_of(entry.path())) {
-      found.emplace_back(*step, entry.path());
-    }
-  }
-  std::sort(found.begin(), found.end(), std::greater<>());
-  std::vector<fs::path> files;
-  for (auto& [step, path] : found) {
-    files.push_back(std::move(path));
-  }
-  return files;
-}
-
-// Of a run folder that of its checkpoints; any other folder is taken for one itself.
-fs::path folder_of_checkpoints(const fs::path& run_or_folder) {
-  std::error_code error;
-  const fs::path inside = run_or_folder / "checkpoints";
-  return fs::is_directory(inside, error) ? inside : run_or_folder;
-}
-
-// The file name that `latest` holds; empty where it cannot be read.
-std::string read_latest(const fs::path& folder) {
-  try {
-    std::string name = read_text_file(folder / "latest", 4096);
-    name.erase(name.find_last_not_of(" \r\n\t") + 1);
-    return name;
-  } catch (const MisuseError&) {
-    return {};
-  }
-}
-
-void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t keep) {
-  std::int64_t kept = 1;  // the newest
-  for (const fs::path& file : list_checkpoints(folder)) {
-    if (file != newest && ++kept > keep) {
-      std::error_code ignored;  // one too many does no harm
-      fs::remove(file, ignored);
-    }
-  }
-}
 
 // Opens and checks the container and its format, not yet the contents. Throws MisuseError naming the file.
 SafetensorsFile open_checkpoint(const fs::path& path) {
@@ -180,27 +113,14 @@ void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path) {
   writer.write(path);
 }
 
-fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep) {
-  const std::string name = fmt::format("{}{}{}", kPrefix, checkpoint.step, kSuffix);
-  make_folder(folder);
-  save_checkpoint(checkpoint, folder / name);
-  write_text_file(folder / "latest", name + "\n");
-  remove_old(folder, folder / name, keep);
-  return folder / name;
-}
-
-namespace {
-
-enum class Depth { shape, bytes };  // what is checked: all but the tensors' contents, or these as well
-
-Checkpoint read(const fs::path& path, Depth depth) {
+Checkpoint read_checkpoint(const fs::path& path, Check check) {
   const auto file = std::make_shared<const SafetensorsFile>(open_checkpoint(path));
   const std::string origin = path.string();
   Checkpoint checkpoint;
   checkpoint.metadata = file->metadata();
   checkpoint.config = config::parse_config(file->metadata_at("config"), origin);
   config::check(checkpoint.config, origin);
-  const auto step = parse_number(file->metadata_at("step"));
+  const auto step = whole_number(file->metadata_at("step"));
   if (!step) {
     misuse("{}: step must be a number of steps, got \"{}\"", origin, file->metadata_at("step"));
   }
@@ -214,7 +134,7 @@ Checkpoint read(const fs::path& path, Depth depth) {
     }
   }
   check_parameters(checkpoint, origin);
-  if (depth == Depth::bytes) {
+  if (check == Check::contents) {
     const auto sums = checkpoint.metadata.find(kChecksums);
     if (sums == checkpoint.metadata.end()) {
       log_info("{}: was written without checksums: damage to its tensors would not show", origin);
@@ -229,109 +149,12 @@ Checkpoint read(const fs::path& path, Depth depth) {
   return checkpoint;
 }
 
-}  // namespace
-
-Checkpoint read_checkpoint(const fs::path& path) {
-  return read(path, Depth::bytes);
-}
-
-fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
-  std::error_code error;
-  if (!fs::is_directory(run_or_checkpoint, error)) {
-    if (!fs::exists(run_or_checkpoint, error)) {
-      misuse("{}: there is no such run folder or checkpoint", run_or_checkpoint.string());
-    }
-    return run_or_checkpoint;
-  }
-  const fs::path folder = folder_of_checkpoints(run_or_checkpoint);
-  std::vector<fs::path> candidates = list_checkpoints(folder);
-  if (candidates.empty()) {
-    misuse("{}: holds no checkpoint", run_or_checkpoint.string());
-  }
-  const auto named = std::find(candidates.begin(), candidates.end(), folder / read_latest(folder));
-  if (named != candidates.end()) {
-    std::rotate(candidates.begin(), named, named + 1);
-  } else {
-    log_warning("{}: names no checkpoint of this folder; taking the newest that is readable",
-                (folder / "latest").string());
-  }
-  if (candidates.size() == 1) {
-    return candidates.front();
-  }
-  for (const fs::path& candidate : candidates) {
-    try {
-      read(candidate, Depth::shape);
-      return candidate;
-    } catch (const MisuseError& reason) {
-      log_warning("{}; trying an earlier checkpoint", reason.what());
-    }
-  }
-  misuse("{}: none of its {} checkpoints is readable", folder.string(), candidates.size());
-}
-
-Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
-  const std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
-  if (count < 1 || std::ssize(files) < count) {
-    misuse("{}: holds {} checkpoints, but the mean of {} is asked for (train.checkpoint_every, train.keep_checkpoints)",
-           run.string(), files.size(), count);
-  }
-  Checkpoint mean = read(files.front(), Depth::bytes);
-  std::map<std::string, at::Tensor> sums;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Checkpoint one = i == 0 ? mean : read(files[static_cast<std::size_t>(i)], Depth::bytes);
-    for (const auto& [name, tensor] : mean.tensors) {
-      if (!name.starts_with("model.")) {
-        continue;
-      }
-      const auto found = one.tensors.find(name);
-      if (found == one.tensors.end() || found->second.sizes() != tensor.sizes()) {
-        misuse("{}: its model is another than that of {}", files[static_cast<std::size_t>(i)].string(),
-               files.front().string());
-      }
-      at::Tensor& sum = sums[name];
-      sum = sum.defined() ? sum.add_(found->second) : found->second.to(at::kDouble);
-    }
-  }
-  mean.tensors.clear();
-  for (auto& [name, sum] : sums) {
-    mean.tensors[name] = sum.div_(static_cast<double>(count)).to(at::kFloat);
-  }
-  return mean;
-}
-
 std::optional<std::int64_t> step_in(const fs::path& file) {
   try {
-    return parse_number(open_checkpoint(file).metadata_at("step"));
+    return whole_number(open_checkpoint(file).metadata_at("step"));
   } catch (const Error&) {
     return std::nullopt;
   }
-}
-
-bool has_checkpoints(const fs::path& run) {
-  return !list_checkpoints(run / "checkpoints").empty();
-}
-
-std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Device device) {
-  auto model = models::make_model(checkpoint.config.model, static_cast<std::uint64_t>(checkpoint.config.train.seed),
-                                  at::TensorOptions(at::kFloat).device(device));
-  const at::NoGradGuard no_grad;
-  for (const nn::Parameter& parameter : model->parameters().stored()) {
-    const auto found = checkpoint.tensors.find("model." + parameter.name);
-    if (found == checkpoint.tensors.end()) {
-      fail("checkpoint: parameter \"{}\" is missing", parameter.name);
-    }
-    parameter.tensor.copy_(found->second);
-  }
-  return model;
-}
-
-std::unique_ptr<models::Model> build_writer(const Checkpoint& checkpoint, at::Device device,
-                                            const nn::Context& context) {
-  std::unique_ptr<models::Model> model = build_model(checkpoint, device);
-  if (context.compute_dtype) {
-    model->parameters().keep_products_in(*context.compute_dtype);
-  }
-  return model;
 }
 
 }  // namespace headroom::store

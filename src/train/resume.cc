@@ -6,6 +6,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
+#include "headroom/store/run_folder.h"
 #include "headroom/train/folder.h"
 
 namespace headroom::train {

@@ -18,7 +18,8 @@
 #include "headroom/data/text.h"
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
-#include "headroom/store/checkpoint.h"
+#include "headroom/store/open_model.h"
+#include "headroom/store/run_folder.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
@@ -86,7 +87,7 @@ Speed speed_of(const config::Config& config) {
 
 std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past) {
   const at::Device device = models::resolve(config.train.device);
-  return past ? store::build_model(past->checkpoint, device)
+  return past ? store::build_trainable(past->checkpoint, device)
               : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
                                    at::TensorOptions(at::kFloat).device(device));
 }

@@ -10,6 +10,8 @@
 #include "headroom/core/error.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/models/language_model.h"
+#include "headroom/store/open_model.h"
+#include "headroom/store/run_folder.h"
 #include "store/tiny.h"
 
 namespace headroom::store {

@@ -6,6 +6,8 @@
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/models/language_model.h"
+#include "headroom/store/open_model.h"
+#include "headroom/store/run_folder.h"
 #include "store/stored_tensor.h"
 #include "tiny.h"
 

@@ -6,6 +6,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
+#include "headroom/store/run_folder.h"
 #include "store/tiny.h"
 #include "train/resume.h"
 

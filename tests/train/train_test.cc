@@ -9,6 +9,8 @@
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/store/checkpoint.h"
+#include "headroom/store/open_model.h"
+#include "headroom/store/run_folder.h"
 #include "headroom/tasks/language_modelling.h"
 #include "store/tiny.h"
 

@@ -28,6 +28,15 @@ struct Decoding {
   std::optional<double> length_penalty;
 };
 
+// The trained model that a command is about, and how it computes.
+struct ModelChoice {
+  std::string run;           // run folder or checkpoint
+  std::int64_t average = 1;  // the mean of so many newest checkpoints of the run
+  Decoding decoding;
+  std::string device = "auto";
+  std::string precision;  // empty: the run's
+};
+
 // How a language model continues a text; empty: not given.
 struct Sampling {
   std::optional<std::int64_t> tokens, top_k;
@@ -36,25 +45,20 @@ struct Sampling {
 };
 
 struct Evaluate {
-  std::string model;                // run folder or checkpoint
+  ModelChoice model;
   std::vector<std::string> data;    // files as in data.validation; empty: the run's validation data
   std::vector<std::string> target;  // translation: files parallel to `data`
   bool skip_bad_rows = false;
   std::string task;  // a test without training; empty: how well the text is predicted
   std::int64_t shots = 0;
-  std::int64_t stride = 0;   // as tasks::EvaluateOptions has it
-  std::int64_t average = 1;  // newest checkpoints of the run whose mean is evaluated
-  Decoding decoding;
+  std::int64_t stride = 0;  // as tasks::EvaluateOptions has it
   std::int64_t batch_size = 16;
-  std::string device = "auto";
 };
 
 struct Generate {
-  std::string model, prompt;
+  ModelChoice model;
+  std::string prompt;
   Sampling sampling;
-  std::int64_t average = 1;
-  Decoding decoding;
-  std::string device = "auto";
 };
 
 struct Compare {

@@ -37,42 +37,20 @@ class NotFiniteError : public Error {
   using Error::Error;
 };
 
-// `step_<n>.safetensors` in `folder`, written aside and renamed, then `latest`, then old ones beyond `keep` removed
-// (never the new one). Returns its path. Throws Error naming the file, and NotFiniteError, before anything is
+// One file of any name, written aside and renamed. Throws Error naming the file, and NotFiniteError, before anything is
 // written, when a tensor holds a number that is not finite: such a checkpoint would be of no use.
-std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder,
-                                       std::int64_t keep);
-
-// The same as one file of any name.
 void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file);
+
+// What of a file is checked: all but its tensors' contents, or these as well.
+enum class Check { shapes, contents };
 
 // Checks everything against the embedded config: the tokenizer, and name, type and shape of every parameter; then the
 // bytes of every tensor against the checksums that they were written with, if there are any (older files have none,
 // which is said in a remark). Nothing larger than the file is allocated. The tensors are views of the mapped file: read
 // them, never write to them. Throws MisuseError naming the file and what is wrong.
-Checkpoint read_checkpoint(const std::filesystem::path& file);
-
-// A checkpoint file, or of a run folder (or the folder of its checkpoints) the checkpoint that `latest` names; where
-// that one is missing or does not describe a model, the newest that does (with a warning); the only one there is
-// whatever it is like. Throws MisuseError.
-std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
-
-// The newest checkpoint of a run folder, or of the folder of its checkpoints, with the mean of the parameters of its
-// newest `count` checkpoints; without what only training needs. Throws MisuseError where there are fewer.
-Checkpoint average_checkpoints(const std::filesystem::path& run, std::int64_t count);
+Checkpoint read_checkpoint(const std::filesystem::path& file, Check check = Check::contents);
 
 // The step of a checkpoint file, its tensors unread; none where there is no such file or it tells none.
 std::optional<std::int64_t> step_in(const std::filesystem::path& file);
-
-// Whether a run folder holds any checkpoint file, readable or not.
-bool has_checkpoints(const std::filesystem::path& run);
-
-// The model with the checkpoint's parameters, on `device`.
-std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Device device = at::kCPU);
-
-// The same for writing text in `context`: matrices of products are kept in its compute type (see
-// nn::Parameters::keep_products_in).
-std::unique_ptr<models::Model> build_writer(const Checkpoint& checkpoint, at::Device device,
-                                            const nn::Context& context);
 
 }  // namespace headroom::store

@@ -12,6 +12,7 @@
 #include "headroom/core/safetensors.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"
+#include "headroom/store/run_folder.h"
 
 namespace headroom::cli {
 

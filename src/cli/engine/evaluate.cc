@@ -7,8 +7,6 @@
 #include "headroom/core/printable.h"
 #include "headroom/core/system.h"
 #include "headroom/data/text.h"
-#include "headroom/models/compute.h"
-#include "headroom/store/checkpoint.h"
 #include "headroom/tasks/task.h"
 #include "headroom/tasks/zero_shot.h"
 #include "run_model.h"
@@ -25,34 +23,29 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
     misuse("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
            command.data.size());
   }
-  const at::Device device = models::resolve(command.device);
-  const RunModel run = open_run_model(command.model, command.average, command.decoding, {});
-  use_threads(run, request);
-  const store::Checkpoint& checkpoint = run.checkpoint;
-  const std::unique_ptr<models::Model> model = store::build_model(checkpoint, device);
+  const store::OpenedModel opened = open_model({.choice = command.model, .options = {}}, request);
+  const store::Checkpoint& checkpoint = opened.checkpoint;
   catch_interrupts();
-  const tasks::ZeroShotResult result =
-      tasks::evaluate_zero_shot(models::as_language_model(*model, "evaluate --task"), *checkpoint.tokenizer,
-                                {.task = command.task,
-                                 .data = generated ? std::string() : command.data.front(),
-                                 .run = checkpoint.config.data,
-                                 .shots = command.shots,
-                                 .options = {.batch_size = command.batch_size,
-                                             .context = models::make_context(checkpoint.config.train, device),
-                                             .show_progress = true}});
+  const tasks::ZeroShotResult result = tasks::evaluate_zero_shot(
+      models::as_language_model(*opened.model, "evaluate --task"), *checkpoint.tokenizer,
+      {.task = command.task,
+       .data = generated ? std::string() : command.data.front(),
+       .run = checkpoint.config.data,
+       .shots = command.shots,
+       .options = {.batch_size = command.batch_size, .context = opened.context, .show_progress = true}});
   if (!result.complete) {
     log_info("interrupted");
     return kInterrupted;
   }
   request.output.text(tasks::to_text(result));
   Json document = tasks::to_json(result);
-  document["checkpoint"] = run.name;
+  document["checkpoint"] = opened.name;
   document["step"] = checkpoint.step;
   document["config"] = {{"model", "headroom"},
-                        {"model_args", fmt::format("checkpoint={}", run.name)},
+                        {"model_args", fmt::format("checkpoint={}", opened.name)},
                         {"batch_size", command.batch_size},
-                        {"device", device.str()}};
-  tell_computation(document, run, device);
+                        {"device", opened.model->device().str()}};
+  tell_computation(document, opened);
   request.output.document(document);
   return 0;
 }
@@ -89,12 +82,12 @@ int run(const Evaluate& command, const EngineRequest& request) {
   if (command.shots > 0) {
     misuse("evaluate: --shots needs --task");
   }
-  const at::Device device = models::resolve(command.device);
-  RunModel run = open_run_model(command.model, command.average, command.decoding,
-                                {{"--stride", command.stride > 0, config::ModelKind::language_model},
-                                 {"--target", !command.target.empty(), config::ModelKind::encoder_decoder}});
-  use_threads(run, request);
-  store::Checkpoint& checkpoint = run.checkpoint;
+  store::OpenedModel opened =
+      open_model({.choice = command.model,
+                  .options = {{"--stride", command.stride > 0, config::ModelKind::language_model},
+                              {"--target", !command.target.empty(), config::ModelKind::encoder_decoder}}},
+                 request);
+  store::Checkpoint& checkpoint = opened.checkpoint;
   checkpoint.config.data.skip_bad_rows |= command.skip_bad_rows;
   const tasks::Task& task = tasks::task_for(checkpoint.config, "evaluate");
   std::vector<std::string> files = command.data;
@@ -107,30 +100,27 @@ int run(const Evaluate& command, const EngineRequest& request) {
   }
   const auto data = task.open_evaluation(
       {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = evaluation_cache()});
-  const std::unique_ptr<models::Model> model = store::build_model(checkpoint, device);
 
-  tasks::EvaluateOptions options{.batch_size = command.batch_size,
-                                 .stride = command.stride,
-                                 .context = models::make_context(checkpoint.config.train, device),
-                                 .show_progress = true};
+  tasks::EvaluateOptions options{
+      .batch_size = command.batch_size, .stride = command.stride, .context = opened.context, .show_progress = true};
   catch_interrupts();
-  const tasks::Evaluation result = data->evaluate(*model, options);
+  const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {
     log_info("interrupted after {} predictions", result.tokens);
     return kInterrupted;
   }
   const std::string read =
       files.empty() ? data::corpus_name(checkpoint.config.data, data::Part::validation) : data::named_together(files);
-  request.output.text(fmt::format("{}: {} over {} predictions of {}, {}\n", run.name,
+  request.output.text(fmt::format("{}: {} over {} predictions of {}, {}\n", opened.name,
                                   tasks::describe(result.figures, task.figures()), result.tokens, printable(read),
                                   format_duration(result.seconds)));
   Json document = result.figures;
   document["data"] = read;
   document["tokens"] = result.tokens;
   document["seconds"] = result.seconds;
-  document["checkpoint"] = run.name;
+  document["checkpoint"] = opened.name;
   document["step"] = checkpoint.step;
-  tell_computation(document, run, device);
+  tell_computation(document, opened);
   request.output.document(document);
   return 0;
 }

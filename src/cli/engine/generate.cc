@@ -9,8 +9,6 @@
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/core/utf8.h"
-#include "headroom/models/compute.h"
-#include "headroom/store/checkpoint.h"
 #include "headroom/tasks/translation.h"
 #include "run_model.h"
 
@@ -18,19 +16,13 @@ namespace headroom::cli {
 
 namespace {
 
-struct Writer {
-  const RunModel& run;
-  const models::Model& model;
-  nn::Context context;
-};
-
-void write(Json document, const Writer& writer, const Output& output) {
-  tell_computation(document, writer.run, writer.model.device());
+void write(Json document, const store::OpenedModel& opened, const Output& output) {
+  tell_computation(document, opened);
   output.document(document);
 }
 
-int continue_text(const Generate& command, const Writer& writer, const Output& output) {
-  const models::LanguageModel& model = models::as_language_model(writer.model, "generate");
+int continue_text(const Generate& command, const store::OpenedModel& opened, const Output& output) {
+  const models::LanguageModel& model = models::as_language_model(*opened.model, "generate");
   decode::GenerateOptions options;
   const Sampling& given = command.sampling;
   options.tokens = given.tokens.value_or(options.tokens);
@@ -38,25 +30,25 @@ int continue_text(const Generate& command, const Writer& writer, const Output& o
   options.top_k = given.top_k.value_or(options.top_k);
   options.top_p = given.top_p.value_or(options.top_p);
   options.seed = given.seed.value_or(options.seed);
-  options.context = writer.context;
+  options.context = opened.context;
   // The prompt appears with the first piece of its continuation: not at all if the options are refused.
   bool begun = false;
   options.on_text = [&](std::string_view piece) {
     output.text(begun ? std::string(piece) : command.prompt + std::string(piece));
     begun = true;
   };
-  const decode::Generation result = decode::generate(model, *writer.run.checkpoint.tokenizer, command.prompt, options);
+  const decode::Generation result = decode::generate(model, *opened.checkpoint.tokenizer, command.prompt, options);
   output.text(begun ? "\n" : command.prompt + "\n");
   log_info("{} tokens, {:.1f} tokens per second", result.tokens, result.tokens_per_second);
   write({{"text", result.text},
          {"tokens", result.tokens},
          {"tokens_per_second", result.tokens_per_second},
          {"cache_numbers", result.cache_numbers}},
-        writer, output);
+        opened, output);
   return 0;
 }
 
-int translate_text(const Generate& command, const Writer& writer, const Output& output) {
+int translate_text(const Generate& command, const store::OpenedModel& opened, const Output& output) {
   if (!is_utf8(command.prompt)) {
     misuse("generate: the prompt must be valid UTF-8");
   }
@@ -71,42 +63,40 @@ int translate_text(const Generate& command, const Writer& writer, const Output& 
   catch_interrupts();
   const auto start = std::chrono::steady_clock::now();
   const tasks::Translations translations =
-      tasks::translate(models::as_encoder_decoder(writer.model, "generate"), *writer.run.checkpoint.tokenizer,
-                       sentences, {.decoding = writer.run.checkpoint.config.decoding, .context = writer.context});
+      tasks::translate(models::as_encoder_decoder(*opened.model, "generate"), *opened.checkpoint.tokenizer, sentences,
+                       {.decoding = opened.config().decoding, .context = opened.context});
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (translations.texts.size() < sentences.size()) {
     return kInterrupted;
   }
   if (translations.cut > 0) {
     log_warning("{} of {} sentences cut to {} tokens (model.context_length less one)", translations.cut,
-                sentences.size(), writer.run.checkpoint.config.model.context_length - 1);
+                sentences.size(), opened.config().model.context_length - 1);
   }
   const std::string text = fmt::format("{}", fmt::join(translations.texts, "\n"));
   output.text(text + "\n");
   const double rate = static_cast<double>(translations.tokens) / seconds;
   log_info("{} tokens, {:.1f} tokens per second", translations.tokens, rate);
-  write({{"text", text}, {"tokens", translations.tokens}, {"tokens_per_second", rate}}, writer, output);
+  write({{"text", text}, {"tokens", translations.tokens}, {"tokens_per_second", rate}}, opened, output);
   return 0;
 }
 
 }  // namespace
 
 int run(const Generate& command, const EngineRequest& request) {
-  const at::Device device = models::resolve(command.device);
   const Sampling& given = command.sampling;
   constexpr config::ModelKind kContinues = config::ModelKind::language_model;
-  const RunModel run = open_run_model(command.model, command.average, command.decoding,
-                                      {{"--tokens", given.tokens.has_value(), kContinues},
-                                       {"--temperature", given.temperature.has_value(), kContinues},
-                                       {"--top-k", given.top_k.has_value(), kContinues},
-                                       {"--top-p", given.top_p.has_value(), kContinues},
-                                       {"--seed", given.seed.has_value(), kContinues}});
-  use_threads(run, request);
-  const nn::Context context = models::make_context(run.checkpoint.config.train, device);
-  const std::unique_ptr<models::Model> model = store::build_writer(run.checkpoint, device, context);
-  const Writer writer{.run = run, .model = *model, .context = context};
-  const bool translates = run.checkpoint.config.model.kind == config::ModelKind::encoder_decoder;
-  return translates ? translate_text(command, writer, request.output) : continue_text(command, writer, request.output);
+  const store::OpenedModel opened =
+      open_model({.choice = command.model,
+                  .options = {{"--tokens", given.tokens.has_value(), kContinues},
+                              {"--temperature", given.temperature.has_value(), kContinues},
+                              {"--top-k", given.top_k.has_value(), kContinues},
+                              {"--top-p", given.top_p.has_value(), kContinues},
+                              {"--seed", given.seed.has_value(), kContinues}},
+                  .writes = true},
+                 request);
+  const bool translates = opened.config().model.kind == config::ModelKind::encoder_decoder;
+  return translates ? translate_text(command, opened, request.output) : continue_text(command, opened, request.output);
 }
 
 }  // namespace headroom::cli

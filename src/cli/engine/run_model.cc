@@ -1,13 +1,11 @@
 #include "run_model.h"
 
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 
 namespace headroom::cli {
-
 namespace {
 
 void refuse_foreign(const GivenOption& option, config::ModelKind kind) {
@@ -17,39 +15,40 @@ void refuse_foreign(const GivenOption& option, config::ModelKind kind) {
   }
 }
 
+std::optional<config::Precision> precision_named(const std::string& name) {
+  for (const auto& [precision, its_name] : config::Names<config::Precision>::kNames) {
+    if (name == its_name) {
+      return precision;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding,
-                        std::initializer_list<GivenOption> more) {
-  RunModel model;
-  if (average > 1) {
-    model.name = fmt::format("{} (mean of {} checkpoints)", run, average);
-    model.checkpoint = store::average_checkpoints(run, average);
-  } else {
-    const std::filesystem::path file = store::find_checkpoint(run);
-    model.name = file.string();
-    model.checkpoint = store::read_checkpoint(file);
-  }
-  const config::ModelKind kind = model.checkpoint.config.model.kind;
+store::OpenedModel open_model(const Opening& opening, const EngineRequest& request) {
+  const ModelChoice& choice = opening.choice;
+  store::OpenedModel opened = store::open_model(choice.run, {.average = choice.average,
+                                                             .device = choice.device,
+                                                             .threads = request.threads,
+                                                             .precision = precision_named(choice.precision),
+                                                             .writes = opening.writes});
+  const config::ModelKind kind = opened.config().model.kind;
   constexpr config::ModelKind kTranslates = config::ModelKind::encoder_decoder;
-  refuse_foreign({"--beam", decoding.beam.has_value(), kTranslates}, kind);
-  refuse_foreign({"--length-penalty", decoding.length_penalty.has_value(), kTranslates}, kind);
-  for (const GivenOption& option : more) {
+  refuse_foreign({"--beam", choice.decoding.beam.has_value(), kTranslates}, kind);
+  refuse_foreign({"--length-penalty", choice.decoding.length_penalty.has_value(), kTranslates}, kind);
+  for (const GivenOption& option : opening.options) {
     refuse_foreign(option, kind);
   }
-  config::DecodingOptions& o = model.checkpoint.config.decoding;
-  o.beam = decoding.beam.value_or(o.beam);
-  o.length_penalty = decoding.length_penalty.value_or(o.length_penalty);
-  return model;
+  config::DecodingOptions& o = opened.checkpoint.config.decoding;
+  o.beam = choice.decoding.beam.value_or(o.beam);
+  o.length_penalty = choice.decoding.length_penalty.value_or(o.length_penalty);
+  return opened;
 }
 
-void tell_computation(Json& document, const RunModel& run, at::Device device) {
+void tell_computation(Json& document, const store::OpenedModel& opened) {
   document["threads"] = at::get_num_threads();
-  document["precision"] = config::name_of(models::resolve(run.checkpoint.config.train.precision, device));
-}
-
-void use_threads(const RunModel& run, const EngineRequest& request) {
-  models::set_threads(request.threads > 0 ? request.threads : run.checkpoint.config.train.threads);
+  document["precision"] = config::name_of(models::resolve(opened.config().train.precision, opened.model->device()));
 }
 
 }  // namespace headroom::cli

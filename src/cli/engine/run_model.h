@@ -1,23 +1,14 @@
 // The trained model that a command is about.
 #pragma once
 
-#include <c10/core/Device.h>
-
-#include <cstdint>
-#include <filesystem>
 #include <initializer_list>
 #include <string>
 
 #include "headroom/cli/commands.h"
 #include "headroom/core/json.h"
-#include "headroom/store/checkpoint.h"
+#include "headroom/store/open_model.h"
 
 namespace headroom::cli {
-
-struct RunModel {
-  std::string name;  // of the checkpoint file, or of the folder whose checkpoints' mean it is
-  store::Checkpoint checkpoint;
-};
 
 // An option of the command line, and the only kind of model that has a use for it.
 struct GivenOption {
@@ -26,16 +17,17 @@ struct GivenOption {
   config::ModelKind kind;
 };
 
-// `run` is a run folder or checkpoint; `average` more than 1: of a folder. The checkpoint's config has `decoding`'s
-// settings. Throws MisuseError, also where one of `more` or of decoding's options is given and the model is of another
-// kind.
-RunModel open_run_model(const std::string& run, std::int64_t average, const Decoding& decoding,
-                        std::initializer_list<GivenOption> more);
+struct Opening {
+  const ModelChoice& choice;
+  std::initializer_list<GivenOption> options;  // of the command
+  bool writes = false;                         // as store::OpenOptions has it
+};
+
+// The model, with the choice's settings of decoding in its config, and the request's threads. Throws MisuseError, also
+// where one of the options, or of decoding's, is given and the model is of another kind.
+store::OpenedModel open_model(const Opening& opening, const EngineRequest& request);
 
 // Adds to a document how it was computed: "threads" and "precision", as `automatic` turned out.
-void tell_computation(Json& document, const RunModel& run, at::Device device);
-
-// From now on as many threads as the request says or, where it does not, the run.
-void use_threads(const RunModel& run, const EngineRequest& request);
+void tell_computation(Json& document, const store::OpenedModel& opened);
 
 }  // namespace headroom::cli

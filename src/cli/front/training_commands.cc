@@ -60,6 +60,16 @@ void add_decoding(CLI::App& command, Decoding& decoding) {
       ->type_name("X");
 }
 
+// How the model that add_run() names is opened.
+void add_model(CLI::App& command, ModelChoice& model) {
+  add_average(command, model.average);
+  add_decoding(command, model.decoding);
+  add_device(command, model.device);
+  command.add_option("--precision", model.precision, "number format of the products; without it that of the run")
+      ->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))
+      ->type_name("auto|fp32|bf16");
+}
+
 void add_evaluate(Program& program) {
   struct Options : Evaluate {
     std::vector<std::string> more;  // what shells make of --data *.txt
@@ -77,7 +87,7 @@ void add_evaluate(Program& program) {
         options->data.insert(options->data.end(), options->more.begin(), options->more.end());
         return program.engine<Evaluate>(*options);
       });
-  add_run(command, options->model);
+  add_run(command, options->model.run);
   command
       .add_option(
           "--data", options->data,
@@ -110,15 +120,13 @@ void add_evaluate(Program& program) {
       ->allow_extra_args(false)
       ->check(not_empty())
       ->type_name("FILE");
-  add_average(command, options->average);
-  add_decoding(command, options->decoding);
   command.add_option("--batch-size", options->batch_size, "contiguous streams, examples or texts read side by side")
       ->capture_default_str()
       ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   command.add_flag("--skip-bad-rows", options->skip_bad_rows,
                    "leave out rows of the data that cannot be used and say how many");
-  add_device(command, options->device);
+  add_model(command, options->model);
   program.add_threads(command);
 }
 
@@ -153,14 +161,12 @@ void add_generate(Program& program) {
                   "headroom generate runs/first --prompt \"def forward(\" --tokens 80 --temperature 0.8\n"
                   "  headroom generate runs/de-en --prompt \"Wo ist der Bahnhof?\" --beam 4",
                   [&program, options] { return program.engine(*options); });
-  add_run(command, options->model);
+  add_run(command, options->model.run);
   command.add_option("--prompt", options->prompt, "the text to continue, or sentences to translate, one a line")
       ->required()
       ->type_name("TEXT");
   add_sampling(command, options->sampling);
-  add_average(command, options->average);
-  add_decoding(command, options->decoding);
-  add_device(command, options->device);
+  add_model(command, options->model);
   program.add_threads(command);
 }
 

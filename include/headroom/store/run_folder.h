@@ -1,0 +1,28 @@
+// The checkpoints of a run folder: how they are named, which one counts, how many are kept.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "headroom/store/checkpoint.h"
+
+namespace headroom::store {
+
+// `step_<n>.safetensors` in `folder`, written aside and renamed, then `latest`, then old ones beyond `keep` removed
+// (never the new one). Returns its path. Throws what save_checkpoint() throws.
+std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder,
+                                       std::int64_t keep);
+
+// A checkpoint file, or of a run folder (or the folder of its checkpoints) the checkpoint that `latest` names; where
+// that one is missing or does not describe a model, the newest that does (with a warning); the only one there is
+// whatever it is like. Throws MisuseError.
+std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
+
+// The newest checkpoint of a run folder, or of the folder of its checkpoints, with the mean of the parameters of its
+// newest `count` checkpoints; without what only training needs. Throws MisuseError where there are fewer.
+Checkpoint average_checkpoints(const std::filesystem::path& run, std::int64_t count);
+
+// Whether a run folder holds any checkpoint file, readable or not.
+bool has_checkpoints(const std::filesystem::path& run);
+
+}  // namespace headroom::store
