@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "bfloat16.h"
+#include "headroom/kernels/cpu/bfloat16.h"
 #include "headroom/ops/attention.h"
-#include "ops/float_on_cpu.h"
 
 namespace headroom::ops {
 namespace bfloat16_attention_test {
@@ -68,7 +68,7 @@ void add(at::Tensor& to, const at::Tensor& more) {
 OnTheWay on_the_way(const Sizes& z, const Make& make, const Tensors& exact, const AttentionTrace& trace,
                     const at::Tensor& d_scores, const std::vector<ProductGradient>& products) {
   OnTheWay sums{.value = at::zeros_like(exact[0]), .gradients = Tensors(exact.size())};
-  if (!multiplies_bfloat16()) {
+  if (!kernels::multiplies_bfloat16()) {
     return sums;
   }
   Tensors sizes;

@@ -1,9 +1,9 @@
 // Fused products in bfloat16 (bfloat16.h): linear attention, the dense product, products with experts.
 #include "bfloat16.h"
+#include "headroom/kernels/cpu/bfloat16.h"
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/linear.h"
 #include "headroom/ops/linear_attention.h"
-#include "ops/float_on_cpu.h"
 
 namespace headroom::ops {
 namespace bfloat16_products_test {
@@ -62,10 +62,11 @@ void expect_linear_attention(const Sizes& z, at::ScalarType features) {
   const auto expect = [&](const at::Tensor& result, const at::Tensor& expected, const at::Tensor& parts,
                           const std::string& which) {
     const at::Tensor own = itself(expected, result);
-    expect_within(
-        result, expected,
-        {.rounded = multiplies_bfloat16() ? own + parts : own, .moved = {}, .single = 1e-5 * largest(expected)},
-        what + which);
+    expect_within(result, expected,
+                  {.rounded = kernels::multiplies_bfloat16() ? own + parts : own,
+                   .moved = {},
+                   .single = 1e-5 * largest(expected)},
+                  what + which);
   };
   expect(got.value, exact.value, way.value, ": value");
   for (std::size_t i = 0; i < inputs.size(); ++i) {

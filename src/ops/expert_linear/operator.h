@@ -2,6 +2,7 @@
 #pragma once
 
 #include "headroom/ops/expert_linear.h"
+#include "ops/backend.h"
 #include "ops/operator.h"
 
 namespace headroom::ops {
@@ -22,5 +23,7 @@ struct FusedExpertLinear {
   using Backward = GradAndInputs<Arguments>;
   static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
 };
+
+Backends<FusedExpertLinear::Arguments>& expert_linear_backends();
 
 }  // namespace headroom::ops

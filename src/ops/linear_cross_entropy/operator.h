@@ -1,6 +1,7 @@
 // Output layer and cross-entropy as an operator of torch's dispatcher, and its way back.
 #pragma once
 
+#include "ops/backend.h"
 #include "ops/operator.h"
 
 namespace headroom::ops {
@@ -52,6 +53,8 @@ struct FusedLinearCrossEntropy {
     return {scale(back.d_x), scale(back.d_w), {}, back.d_b ? OptionalTensor(scale(*back.d_b)) : std::nullopt, true};
   }
 };
+
+Backends<FusedLinearCrossEntropy::Arguments>& cross_entropy_backends();
 
 inline at::ScalarType loss_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
