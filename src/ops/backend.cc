@@ -7,8 +7,8 @@
 namespace headroom::ops {
 namespace {
 
-std::vector<const BackendList*>& all_lists() {
-  static std::vector<const BackendList*> all;
+std::vector<BackendList*>& all_lists() {
+  static std::vector<BackendList*> all;
   return all;
 }
 
@@ -31,8 +31,8 @@ void BackendList::check_new(const BackendTraits& added) const {
   }
 }
 
-std::vector<const BackendList*> backend_lists() {
-  std::vector<const BackendList*> all = all_lists();
+std::vector<BackendList*> backend_lists() {
+  std::vector<BackendList*> all = all_lists();
   std::sort(all.begin(), all.end(), [](const BackendList* a, const BackendList* b) { return a->op() < b->op(); });
   return all;
 }

@@ -51,18 +51,23 @@ class BackendList {
   BackendList& operator=(const BackendList&) = delete;
   const std::string& op() const { return op_; }
   virtual std::vector<BackendTraits> traits() const = 0;
+  // All but the one of that name refuse from now on, for tests of each by itself; none: as before.
+  void restrict_to(std::string name) { only_ = std::move(name); }
 
  protected:
   ~BackendList();
   // Throws Error if one of that name is in the list.
   void check_new(const BackendTraits& added) const;
+  bool asks(const BackendTraits& traits, at::Device device) const {
+    return traits.device == device.type() && (only_.empty() || traits.name == only_);
+  }
 
  private:
-  std::string op_;
+  std::string op_, only_;
 };
 
 // Of all operators in the process, by name.
-std::vector<const BackendList*> backend_lists();
+std::vector<BackendList*> backend_lists();
 
 // "float64 has the reference only"
 std::string refusal_of(at::ScalarType type);
@@ -109,7 +114,7 @@ class Backends final : public BackendList {
   Found find(const at::Tensor& by, const Inputs& in) const {
     std::string refusals;
     for (const Entry& entry : entries_) {
-      if (entry.traits.device != by.device().type()) {
+      if (!asks(entry.traits, by.device())) {
         continue;
       }
       const bool takes = entry.traits.takes(by.scalar_type());

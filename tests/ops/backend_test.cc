@@ -103,9 +103,19 @@ TEST(Backends, ASecondOfTheSameNameIsRefused) {
   EXPECT_TRUE(toy.add({{"first", at::kCUDA, 7, any_type}, never, run_toy<6>}));
 }
 
+TEST(Backends, OneCanBeAskedAlone) {
+  Backends<Toy> toy("toy");
+  add_all(toy);
+  toy.restrict_to("last");
+  EXPECT_EQ(chosen(toy, at::zeros({2})), 4);
+  EXPECT_EQ(chosen(toy, at::zeros({9})), 0);
+  toy.restrict_to("");
+  EXPECT_EQ(chosen(toy, at::zeros({2})), 1);
+}
+
 TEST(Backends, AListIsKnownWhileItLives) {
   const auto known = [] {
-    const std::vector<const BackendList*> all = backend_lists();
+    const std::vector<BackendList*> all = backend_lists();
     return std::any_of(all.begin(), all.end(), [](const BackendList* list) { return list->op() == "toy"; });
   };
   EXPECT_FALSE(known());
