@@ -1,4 +1,4 @@
-// Attention of any scores and compositions as an operator of torch's dispatcher, and its way back. Letters as in
+// Attention of any scores and compositions as an operator of torch's dispatcher, and its backward pass. Letters as in
 // attention.h.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Dropout as an operator of torch's dispatcher, and its way back.
+// Dropout as an operator of torch's dispatcher, and its backward pass.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Products with chosen matrices as an operator of torch's dispatcher, and its way back.
+// Products with chosen matrices as an operator of torch's dispatcher, and its backward pass.
 #pragma once
 
 #include "headroom/ops/expert_linear.h"

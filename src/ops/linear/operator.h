@@ -1,4 +1,4 @@
-// The dense product as an operator of torch's dispatcher, and its way back.
+// The dense product as an operator of torch's dispatcher, and its backward pass.
 #pragma once
 
 #include "ops/backend.h"
