@@ -15,7 +15,8 @@ std::map<std::string, Choices>& record() {
 
 }  // namespace
 
-Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal) {
+Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
+                      const std::string& backend) {
   if (wanted == Implementation::fused && !refusal.empty()) {
     misuse("{}: no fused implementation here: {}", op, refusal);
   }
@@ -23,6 +24,9 @@ Implementation choose(std::string_view op, Implementation wanted, const std::str
   const std::lock_guard lock(mutex);
   Choices& choices = record()[std::string(op)];
   ++(fused ? choices.fused : choices.reference);
+  if (fused && !backend.empty()) {
+    ++choices.backends[backend];
+  }
   if (wanted == Implementation::automatic && !fused) {
     choices.refusal = refusal;
   }

@@ -34,7 +34,7 @@ struct Single {
   }
 };
 
-// What the way back of an operator takes that needs its inputs and no more.
+// What the backward pass of an operator takes that needs its inputs and no more.
 template <class Arguments>
 struct GradAndInputs {
   at::Tensor grad;

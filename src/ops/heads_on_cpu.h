@@ -9,6 +9,7 @@
 
 #include "headroom/kernels/cpu/attention.h"
 #include "ops/described.h"
+#include "ops/shapes.h"
 
 namespace headroom::ops {
 
@@ -42,12 +43,6 @@ inline kernels::Heads view(const at::Tensor& t) {
 }
 inline kernels::HeadsOut view_out(const at::Tensor& t) {
   return heads_of<kernels::RowsOut>(t);
-}
-
-// [B, H, T, e] lying as [B, T, H, e], as the projection after it reads it.
-inline at::Tensor empty_by_token(const at::Tensor& like) {
-  return at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)}, like.options())
-      .transpose(1, 2);
 }
 
 // Room for the gradient of `like` [B, G, rows, e] for each of `heads` heads and of `parts` of the batch: float32 if

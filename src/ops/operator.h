@@ -2,11 +2,11 @@
 // derivative and calls, each written once for all of them.
 //
 // An operator `Op` with a derivative has
-//   kName               name of the forward operator; the way back is an operator of its own, kName + "_backward"
+//   kName               name of the forward operator; that of the backward pass is kName + "_backward"
 //   Arguments, Results  of the forward operator; the first result has the derivative
-//   Backward            what the way back takes: `grad`, and what forward leaves for it
+//   Backward            what the backward pass takes: `grad`, and what the forward pass keeps for it
 //   save(arguments, results) -> Backward, without `grad`
-// and the way back gives an `Arguments` whose tensors are the gradients of those: undefined where there is none. A
+// and the backward pass gives an `Arguments` whose tensors are the gradients of those: undefined where there is none. A
 // Backward with a member `wanted` is told which of the tensors want one. Op::gradients(Backward), where there is one,
 // makes them of other operators instead.
 #pragma once
@@ -170,7 +170,7 @@ typename Op::Results differentiable(const typename Op::Arguments& arguments) {
   return take_results<typename Op::Results>({all.begin(), all.end()});
 }
 
-// The schemas of the operator and of its way back, and the derivative that joins them.
+// The schemas of the operator and of its backward pass, and the derivative that joins them.
 template <class Op>
 void define(torch::Library& library) {
   library.def(schema_of<typename Op::Arguments, typename Op::Results>(Op::kName).c_str());
@@ -181,7 +181,7 @@ void define(torch::Library& library) {
                torch::dispatch(c10::DispatchKey::Autograd, kernel<typename Op::Arguments, differentiable<Op>>()));
 }
 
-// Both ways for the library's dispatch key.
+// Forward and backward for the library's dispatch key.
 template <class Op, auto kForward, auto kBackward>
 void implement(torch::Library& library) {
   library.impl(Op::kName, kernel<typename Op::Arguments, kForward>());

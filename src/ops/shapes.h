@@ -33,6 +33,12 @@ inline at::Tensor dense_like(const at::Tensor& t) {
   return at::empty_symint(t.sym_sizes(), t.options());
 }
 
+// [B, H, T, e] lying as [B, T, H, e], as the projection after it reads it.
+inline at::Tensor empty_by_token(const at::Tensor& like) {
+  return at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)}, like.options())
+      .transpose(1, 2);
+}
+
 // What callers in Python hand over: throw Error naming operator and argument.
 inline void require_type(const char* op, const char* name, const at::Tensor& t, at::ScalarType type) {
   if (t.scalar_type() != type) {

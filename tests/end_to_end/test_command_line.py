@@ -286,7 +286,7 @@ def test_doctor(headroom):
     assert document["devices"][0] == "cpu"
     assert {"attention", "expert_linear", "linear_cross_entropy"} <= document["operators"].keys()
     assert f"torch: {document['torch']}" in headroom("doctor").stdout
-    assert document["operators"]["linear"]["cpu fp32"] == "fused"
+    assert document["operators"]["linear"]["cpu fp32"] == "fused: products"
     installed = list(pathlib.Path("/usr/lib").glob("*/libtcmalloc_minimal.so.4"))
     assert document["allocator"] == ("tcmalloc" if installed else "system")
 
@@ -324,7 +324,7 @@ def test_a_device_that_is_not_there_is_one_sentence(headroom, tiny, trained, tmp
 
 def test_doctor_says_what_of_a_config_is_fused_and_why_not(headroom):
     operators = headroom.json("doctor", "dcmha/405m_dcformer_pp")["operators"]
-    assert operators["attention"]["cpu fp32"] == "fused"
+    assert operators["attention"]["cpu fp32"] == "fused: kernels"
     learned = headroom.json("doctor", "zoo/mgk", "--set", "model.attention.scale=learned")
     assert "learned scale" in learned["operators"]["attention"]["cpu fp32"]
     assert "no_such" in headroom.refusal("doctor", "mgk/no_such")

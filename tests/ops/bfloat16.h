@@ -12,7 +12,6 @@
 #include <map>
 
 #include "gradients.h"
-#include "headroom/ops/attention.h"
 #include "headroom/ops/choice.h"
 
 namespace headroom::testing::bfloat16 {
@@ -31,7 +30,7 @@ inline at::Tensor arriving(const at::Tensor& value) {
   return at::cos(at::arange(value.numel(), at::kDouble)).to(at::kBFloat16).view(value.sizes()).to(value.scalar_type());
 }
 
-inline Tensors leaves_of(const Tensors& inputs) {
+inline Tensors with_gradients(const Tensors& inputs) {
   Tensors leaves;
   for (const at::Tensor& input : inputs) {
     leaves.push_back(input.detach().clone().requires_grad_(true));
@@ -45,7 +44,7 @@ struct Result {
 };
 
 inline Result result_of(const Op& op, const Tensors& inputs) {
-  const Tensors leaves = leaves_of(inputs);
+  const Tensors leaves = with_gradients(inputs);
   const at::Tensor value = op(leaves);
   return {value.detach(), torch::autograd::grad({value}, leaves, {arriving(value)})};
 }
@@ -93,35 +92,6 @@ inline void expect_within(const at::Tensor& got, const at::Tensor& exact, const 
 // What is rounded when a tensor itself is.
 inline at::Tensor itself(const at::Tensor& exact, const at::Tensor& got) {
   return got.scalar_type() == at::kBFloat16 ? exact.abs() : at::zeros_like(exact);
-}
-
-// Of attention.
-struct Sizes {
-  std::int64_t b, h, g, t, s, e;
-  bool causal = true;
-  std::int64_t window = 0;
-  bool padded = false;
-  std::string name() const {
-    return fmt::format("B{} H{} G{} T{} S{} e{} causal {} window {} padded {}", b, h, g, t, s, e, causal, window,
-                       padded);
-  }
-};
-
-inline const std::vector<Sizes> kSizes = {{2, 4, 2, 64, 64, 32},        {1, 2, 2, 67, 67, 13},
-                                          {2, 2, 1, 71, 131, 41},       {1, 4, 4, 127, 127, 24, true, 29},
-                                          {2, 4, 4, 67, 97, 17, false}, {2, 2, 2, 101, 101, 24, true, 0, true}};
-
-inline ops::AttentionMask mask_of(const Sizes& z) {
-  ops::AttentionMask mask{.causal = z.causal, .window = z.window};
-  if (z.padded) {
-    mask.valid_keys = at::arange(z.s).remainder(3).ne(1).expand({z.b, z.s});
-  }
-  return mask;
-}
-
-// Queries, keys and values.
-inline Tensors heads_of(const Sizes& z) {
-  return {bfloat({z.b, z.h, z.t, z.e}), bfloat({z.b, z.g, z.s, z.e}), bfloat({z.b, z.g, z.s, z.e})};
 }
 
 }  // namespace headroom::testing::bfloat16

@@ -1,9 +1,10 @@
 // Fused products in bfloat16 (bfloat16.h): linear attention, the dense product, products with experts.
 #include "bfloat16.h"
-#include "headroom/ops/expert_linear.h"
+#include "headroom/kernels/cpu/bfloat16.h"
 #include "headroom/ops/linear.h"
 #include "headroom/ops/linear_attention.h"
-#include "ops/float_on_cpu.h"
+#include "ops/attention/cases.h"
+#include "ops/expert_linear/cases.h"
 
 namespace headroom::ops {
 namespace bfloat16_products_test {
@@ -21,12 +22,13 @@ struct OnTheWay {
   Tensors gradients;
 };
 
-OnTheWay linear_on_the_way(const Sizes& z, const Tensors& wide, double epsilon, double m) {
-  const Tensors leaves = leaves_of({wide[0], wide[1], wide[2].abs()});
+OnTheWay linear_on_the_way(const AttentionCase& z, const at::Tensor& valid, const Tensors& wide, double epsilon,
+                           double m) {
+  const Tensors leaves = with_gradients({wide[0], wide[1], wide[2].abs()});
   const auto heads = [&](const at::Tensor& t) { return t.repeat_interleave(z.h / z.g, 1); };
   at::Tensor a = leaves[0].matmul(heads(leaves[1]).transpose(2, 3));
   a = z.causal ? a.tril(z.s - z.t) : a;
-  a = z.padded ? a * mask_of(z).valid_keys->to(at::kDouble).unsqueeze(1).unsqueeze(1) : a;
+  a = valid.defined() ? a * valid.to(at::kDouble).unsqueeze(1).unsqueeze(1) : a;
   const at::Tensor values = a.matmul(heads(leaves[2])), weight = a.sum(-1, true), all = (weight + epsilon).detach();
   const at::Tensor o = (a.matmul(heads(wide[2])) / all).detach(), largest_o = (values / all).detach();
   const at::Tensor g = arriving(o).abs() / all, g_weight = (g * largest_o).sum(-1, true);
@@ -39,17 +41,18 @@ OnTheWay linear_on_the_way(const Sizes& z, const Tensors& wide, double epsilon, 
 
 // Result and gradients are rounded once each, in the types of the arguments. float32's share as in
 // LinearAttention.FusedEqualsReferenceInFloat, with an epsilon as large as the sum of the weights.
-void expect_linear_attention(const Sizes& z, at::ScalarType features) {
+void expect_linear_attention(const AttentionCase& z, at::ScalarType features) {
   at::manual_seed(5);
-  Tensors inputs = heads_of(z);
+  const AttentionInputs heads = z.inputs({at::kBFloat16});
+  const std::optional<at::Tensor> valid = heads.mask.valid_keys;
+  Tensors inputs = {heads.q, heads.k, heads.v};
   for (const std::size_t i : {0, 1}) {
     inputs[i] = features == at::kFloat ? at::rand(inputs[i].sizes()).add(0.01) : inputs[i].abs();
   }
   const auto epsilon = static_cast<double>(z.s * z.e);
   const auto with = [&](Implementation implementation) {
     return [&, implementation](const Tensors& x) {
-      LinearAttentionInputs in{.q = x[0], .k = x[1], .v = x[2], .causal = z.causal, .valid_keys = {}};
-      in.valid_keys = mask_of(z).valid_keys;
+      LinearAttentionInputs in{.q = x[0], .k = x[1], .v = x[2], .causal = z.causal, .valid_keys = valid};
       in.epsilon = epsilon;
       return linear_attention(in, implementation);
     };
@@ -58,14 +61,16 @@ void expect_linear_attention(const Sizes& z, at::ScalarType features) {
   const Result got = run_fused("linear_attention", with(Implementation::automatic), inputs);
   const Tensors wide = testing::in_double(inputs);
   const Result exact = result_of(with(Implementation::reference), wide);
-  const OnTheWay way = linear_on_the_way(z, wide, epsilon, features == at::kFloat ? 3.0 : 1.0);
+  const OnTheWay way =
+      linear_on_the_way(z, valid.value_or(at::Tensor()), wide, epsilon, features == at::kFloat ? 3.0 : 1.0);
   const auto expect = [&](const at::Tensor& result, const at::Tensor& expected, const at::Tensor& parts,
                           const std::string& which) {
     const at::Tensor own = itself(expected, result);
-    expect_within(
-        result, expected,
-        {.rounded = multiplies_bfloat16() ? own + parts : own, .moved = {}, .single = 1e-5 * largest(expected)},
-        what + which);
+    expect_within(result, expected,
+                  {.rounded = kernels::multiplies_bfloat16() ? own + parts : own,
+                   .moved = {},
+                   .single = 1e-5 * largest(expected)},
+                  what + which);
   };
   expect(got.value, exact.value, way.value, ": value");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -75,8 +80,8 @@ void expect_linear_attention(const Sizes& z, at::ScalarType features) {
 }
 
 TEST(Bfloat16, LinearAttention) {
-  for (const Sizes& z : kSizes) {
-    if (z.window == 0) {
+  for (const AttentionCase& z : attention_cases(Role::bfloat16)) {
+    if (z.window == 0 && !z.relative && !z.composed && !z.mixture) {
       expect_linear_attention(z, at::kBFloat16);
       expect_linear_attention(z, at::kFloat);  // as layers make them
     }
@@ -115,21 +120,14 @@ TEST(Bfloat16, Linear) {
 // each choice's product before it is weighed and summed, and a row times its weight before a matrix's gradient is
 // summed.
 TEST(Bfloat16, ExpertLinear) {
-  struct Case {
-    std::int64_t n, heads, choices, experts, d_in, d_out;
-    bool per_head, sum_heads, weighted;
-  };
-  for (const Case& s : {Case{64, 2, 2, 4, 32, 48, false, false, true}, Case{127, 3, 2, 5, 41, 23, true, true, true},
-                        Case{131, 2, 1, 3, 13, 67, true, false, false}, Case{67, 2, 2, 4, 71, 17, false, true, true}}) {
+  for (const ExpertLinearCase& s : expert_linear_cases(Role::bfloat16)) {
     at::manual_seed(7);
     const std::int64_t all = s.n * s.heads * s.choices;
-    const at::Tensor index = at::rand({s.n, s.heads, s.experts}).argsort(std::int64_t{-1}).narrow(-1, 0, s.choices) +
-                             (at::arange(s.heads) * s.experts).view({1, s.heads, 1});
-    const std::vector<std::int64_t> by_row = {s.n, s.d_in}, by_head = {s.n, s.heads, s.d_in};
+    const ExpertLinearInputs given = s.inputs({at::kBFloat16});
+    const at::Tensor& index = given.index;
     // The bank begins in the middle of a 32-bit word.
-    const at::Tensor numbers = bfloat({1 + s.heads * s.experts * s.d_in * s.d_out});
-    Tensors inputs = {bfloat(s.per_head ? by_head : by_row),
-                      numbers.narrow(0, 1, numbers.numel() - 1).view({s.heads * s.experts, s.d_in, s.d_out})};
+    const at::Tensor numbers = bfloat({1 + given.bank.numel()});
+    Tensors inputs = {given.input, numbers.narrow(0, 1, given.bank.numel()).view(given.bank.sizes())};
     if (s.weighted) {
       inputs.push_back(at::rand({s.n, s.heads, s.choices}));
     }
@@ -167,7 +165,7 @@ TEST(Bfloat16, ExpertLinear) {
     if (s.weighted) {
       rounded.push_back((x * grad.matmul(matrix.transpose(1, 2))).abs().sum(-1).view(wide[2].sizes()));
     }
-    const std::string what = fmt::format("N {} H {} K {} {}x{}", s.n, s.heads, s.choices, s.d_in, s.d_out);
+    const std::string what = s.name();
     expect_within(got.value, exact.value,
                   {.rounded = sum(forth, exact.value.sizes(), s.sum_heads) + exact.value.abs(),
                    .moved = {},

@@ -1,10 +1,9 @@
 #include "headroom/ops/linear_attention.h"
 
-#include <ATen/Parallel.h>
-
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
+#include "ops/linear_attention/cases.h"
 
 namespace headroom::ops {
 namespace linear_attention_test {
@@ -29,73 +28,29 @@ at::Tensor by_hand(const LinearAttentionInputs& in) {
 }
 
 LinearAttentionInputs random_inputs(std::int64_t t, std::int64_t s, bool causal) {
-  const auto make = [](std::int64_t heads, std::int64_t n) {
-    return at::rand({2, n, heads, 5}, at::kDouble).add(0.1).transpose(1, 2);  // strided
-  };
-  LinearAttentionInputs in;
-  in.q = make(4, t);
-  in.k = make(2, s);
-  in.v = make(2, s);
-  in.causal = causal;
+  LinearAttentionInputs in = LinearAttentionCase{2, 4, 2, t, s, 5, causal, true, false}.inputs({at::kDouble});
+  in.factor = in.output_factor = 1.0;
   in.epsilon = 1e-3;
   return in;
 }
 
 TEST(LinearAttention, EqualsTheMatrixAndItsGradients) {
-  for (const auto& [t, s] :
-       std::vector<std::pair<int, int>>{{1, 1}, {1, 9}, {13, 13}, {64, 64}, {65, 131}, {130, 130}}) {
-    for (const bool causal : {true, false}) {
-      for (const bool padded : {false, true}) {
-        at::manual_seed(t + s);
-        LinearAttentionInputs like = random_inputs(t, s, causal);
-        like.normalise = t != 13;
-        like.factor = 0.7;
-        like.output_factor = 1.3;
-        if (padded) {
-          like.valid_keys = at::rand({2, s}).gt(0.3);
-        }
-        const auto with = [&](const std::vector<at::Tensor>& x) {
-          LinearAttentionInputs in = like;
-          in.q = x[0];
-          in.k = x[1];
-          in.v = x[2];
-          return in;
-        };
-        const std::vector<at::Tensor> leaves = {like.q, like.k, like.v};
-        expect_close(evaluate([&](const auto& x) { return linear_attention(with(x)); }, leaves),
-                     evaluate([&](const auto& x) { return by_hand(with(x)); }, leaves), 1e-11,
-                     fmt::format("T {} S {} causal {} padded {}", t, s, causal, padded));
-      }
-    }
+  for (const LinearAttentionCase& c : linear_attention_cases(Role::tested)) {
+    at::manual_seed(c.t + c.s);
+    LinearAttentionInputs like = c.inputs({at::kDouble});
+    like.epsilon = 1e-3;
+    const std::vector<at::Tensor> leaves = {like.q, like.k, like.v};
+    expect_close(evaluate([&](const auto& x) { return linear_attention(with_leaves(like, x)); }, leaves),
+                 evaluate([&](const auto& x) { return by_hand(with_leaves(like, x)); }, leaves), 1e-11, c.name());
   }
 }
 
-// Sums of S <= 200 positive terms in another order: sqrt(S) roundings of 2^-24, 8e-7. With an epsilon as large as the
-// sum of the weights, a gradient keeps a quarter at least of the two sums that it is the difference of.
-TEST(LinearAttention, FusedEqualsReferenceInFloat) {
-  for (const auto& [t, s] :
-       std::vector<std::pair<int, int>>{{1, 1}, {1, 9}, {13, 13}, {64, 64}, {65, 131}, {130, 130}, {63, 200}}) {
-    for (const bool causal : {true, false}) {
-      at::manual_seed(t + s);
-      LinearAttentionInputs like = random_inputs(t, s, causal);
-      like.normalise = t != 13;
-      like.epsilon = static_cast<double>(s);
-      like.valid_keys = at::rand({2, s}).gt(0.1);
-      const auto run = [&](Implementation impl) {
-        return [&, impl](const std::vector<at::Tensor>& x) {
-          LinearAttentionInputs in = like;
-          in.q = x[0];
-          in.k = x[1];
-          in.v = x[2];
-          return linear_attention(in, impl);
-        };
-      };
-      const std::vector<at::Tensor> leaves = {like.q.to(at::kFloat), like.k.to(at::kFloat), like.v.to(at::kFloat)};
-      const auto fused = evaluate(run(Implementation::fused), leaves);
-      expect_close(fused, evaluate(run(Implementation::reference), leaves), 2 * 4 * 8e-7,
-                   fmt::format("T {} S {} causal {}", t, s, causal));
-      testing::expect_threads_change_nothing(run(Implementation::fused), leaves, "linear attention");
-    }
+TEST(LinearAttention, ThreadsChangeNothing) {
+  for (const LinearAttentionCase& c : linear_attention_cases(Role::tested)) {
+    at::manual_seed(c.t + c.s);
+    const Problem problem = c.problem({});
+    testing::expect_threads_change_nothing([&](const auto& x) { return problem.run(x, Implementation::fused); },
+                                           problem.leaves, c.name());
   }
 }
 

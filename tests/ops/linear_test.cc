@@ -2,69 +2,28 @@
 
 #include <ATen/Parallel.h>
 
-#include <cmath>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "gradients.h"
 #include "headroom/core/error.h"
+#include "ops/linear/cases.h"
 
 namespace headroom::ops {
 namespace linear_test {
 
 using testing::evaluate;
 using testing::expect_close;
-using testing::random_tensor;
-
-struct Sizes {
-  std::int64_t n, d_in, d_out;
-  bool bias;
-};
-const std::vector<Sizes> kSizes = {{1, 1, 1, true},   {1, 37, 19, true},    {1, 515, 1031, true}, {2, 3, 5, false},
-                                   {7, 64, 13, true}, {131, 17, 101, true}, {64, 128, 64, false}, {257, 130, 67, true}};
-
-auto run(const Sizes& s, Implementation impl) {
-  return [s, impl](const std::vector<at::Tensor>& x) {
-    return ops::linear(x[0], x[1], s.bias ? std::optional(x[2]) : std::nullopt, impl);
-  };
-}
-
-std::vector<at::Tensor> inputs(const Sizes& s, at::ScalarType type, bool strided) {
-  return {random_tensor({s.n, s.d_in}, type, strided), random_tensor({s.d_in, s.d_out}, type, strided),
-          random_tensor({s.d_out}, type)};
-}
-
-// Sums of n products, in whatever order, differ by a random walk of n roundings of 2^-24: under 2e-6 of the largest
-// entry for the few hundred here.
-TEST(Linear, FusedEqualsReferenceInFloat) {
-  at::manual_seed(1);
-  for (const Sizes& s : kSizes) {
-    for (const bool strided : {false, true}) {
-      const auto in = inputs(s, at::kFloat, strided);
-      expect_close(evaluate(run(s, Implementation::fused), in), evaluate(run(s, Implementation::reference), in), 2e-6,
-                   fmt::format("N={} {}x{}{}", s.n, s.d_in, s.d_out, strided ? " strided" : ""));
-    }
-  }
-}
-
-// Result and weights are rounded to 8 bits, at most 2^-9 each; a bias's gradient adds up n of those.
-TEST(Linear, FusedInBfloat16EqualsReferenceInDouble) {
-  at::manual_seed(2);
-  for (const Sizes& s : kSizes) {
-    const auto in = inputs(s, at::kBFloat16, false);
-    expect_close(evaluate(run(s, Implementation::fused), in),
-                 evaluate(run(s, Implementation::reference), testing::in_double(in)),
-                 3.0 / 256 + std::sqrt(static_cast<double>(s.n)) / 512,
-                 fmt::format("N={} {}x{}", s.n, s.d_in, s.d_out));
-  }
-}
 
 TEST(Linear, ThreadsDoNotChangeTheResult) {
   at::manual_seed(3);
-  for (const Sizes& s : {Sizes{517, 300, 129, true}, Sizes{1, 523, 401, true}}) {
-    for (const bool strided : {false, true}) {
-      testing::expect_threads_change_nothing(run(s, Implementation::fused), inputs(s, at::kFloat, strided), "linear");
+  for (LinearCase s : {LinearCase{517, 300, 129}, LinearCase{1, 523, 401}}) {
+    for (const Layout layout : {Layout::dense, Layout::swapped}) {
+      s.layout = layout;
+      const Problem problem = s.problem({});
+      testing::expect_threads_change_nothing([&](const auto& x) { return problem.run(x, Implementation::fused); },
+                                             problem.leaves, s.name());
     }
   }
 }

@@ -1,10 +1,7 @@
-#include <cmath>
-#include <limits>
-
 #include "gradients.h"
 #include "headroom/core/error.h"
-#include "headroom/ops/attention.h"
 #include "one_thread.h"
+#include "ops/attention/cases.h"
 
 namespace headroom::ops {
 namespace mixture_test {
@@ -12,24 +9,11 @@ namespace mixture_test {
 using testing::evaluate;
 using testing::relative_error;
 
-struct Shape {
-  std::int64_t b = 2, h = 4, g = 2, t = 5, s = 7, e = 3, r = 2;
-};
+constexpr AttentionCase kSmall{2, 4, 2, 5, 7, 3};
 
-AttentionInputs random_inputs(const Shape& z, at::ScalarType type = at::kDouble) {
-  const auto make = [&](std::int64_t heads, std::int64_t n) {
-    return at::randn({z.b, n, heads, z.e}, at::kDouble).to(type).transpose(1, 2);  // strided
-  };
-  AttentionInputs in{.q = make(z.h, z.t), .k = make(z.g, z.s), .v = make(z.g, z.s)};
-  in.scale = 0.6;
-  Mixture mixture;
-  for (std::int64_t i = 1; i < z.r; ++i) {
-    mixture.more_keys.push_back(make(z.g, z.s));
-  }
-  mixture.coefficient = at::rand({z.r}, at::kDouble).add(0.2).to(type);
-  mixture.prior = at::rand({z.r, z.g, z.s}, at::kDouble).to(type);
-  in.mixture = mixture;
-  return in;
+AttentionInputs random_inputs(AttentionCase c = kSmall, std::int64_t n = 2, at::ScalarType type = at::kDouble) {
+  c.mixture = MixtureCase{.n = n, .coefficient = 0.3, .prior = MixtureCase::per_key};
+  return c.inputs({type});
 }
 
 // o_i = sum_j w_ij v_j / (sum_j w_ij + epsilon) without logarithms or shifts, causal.
@@ -61,7 +45,7 @@ at::Tensor by_hand(const AttentionInputs& in) {
 TEST(Mixture, EqualsItsDefinition) {
   for (const std::int64_t n : {1, 2, 5, 9}) {  // more components than keys as well
     at::manual_seed(n);
-    AttentionInputs in = random_inputs({.r = n});
+    AttentionInputs in = random_inputs(kSmall, n);
     EXPECT_LE(relative_error(attention(in), by_hand(in)), 1e-13) << n;
     in.mixture->epsilon = 0.3;
     EXPECT_LE(relative_error(attention(in), by_hand(in)), 1e-13) << n;
@@ -81,31 +65,21 @@ TEST(Mixture, EqualsItsDefinition) {
 
 TEST(Mixture, GradientsEqualThoseOfItsDefinition) {
   at::manual_seed(3);
-  const AttentionInputs like = random_inputs({.r = 3});
+  const AttentionInputs like = random_inputs(kSmall, 3);
   const auto with = [&](const std::vector<at::Tensor>& x) {
-    AttentionInputs in = like;
-    in.q = x[0];
-    in.k = x[1];
-    in.v = x[2];
-    in.mixture->more_keys = {x[3], x[4]};
-    in.mixture->coefficient = x[5];
-    in.mixture->prior = x[6];
+    AttentionInputs in = with_leaves(like, x);
+    in.mixture->coefficient = x.back();
     return in;
   };
-  const std::vector<at::Tensor> leaves = {like.q,
-                                          like.k,
-                                          like.v,
-                                          like.mixture->more_keys[0],
-                                          like.mixture->more_keys[1],
-                                          *like.mixture->coefficient,
-                                          *like.mixture->prior};
+  std::vector<at::Tensor> leaves = leaves_of(like);
+  leaves.push_back(*like.mixture->coefficient);
   testing::expect_close(evaluate([&](const auto& x) { return attention(with(x)); }, leaves),
                         evaluate([&](const auto& x) { return by_hand(with(x)); }, leaves), 1e-12, "mixture");
 }
 
 TEST(Mixture, AComponentWithoutWeightHasStillADerivative) {
   at::manual_seed(4);
-  AttentionInputs like = random_inputs({});
+  AttentionInputs like = random_inputs();
   like.mixture->prior->select(0, 1).zero_();
   const auto run = [&](bool reference) {
     return evaluate(
@@ -119,9 +93,9 @@ TEST(Mixture, AComponentWithoutWeightHasStillADerivative) {
   testing::expect_close(run(false), run(true), 1e-12, "prior 0");
 }
 
-void expect_defined_extremes(const Shape& z, at::ScalarType type) {
+void expect_defined_extremes(const AttentionCase& z, at::ScalarType type) {
   at::manual_seed(5);
-  AttentionInputs in = random_inputs(z, type);
+  AttentionInputs in = random_inputs(z, 2, type);
   in.q = in.q * 1e4;  // distances far beyond what exp can take
   EXPECT_TRUE(at::isfinite(attention(in)).all().item<bool>());
   in.mixture->epsilon = 0.1;
@@ -131,16 +105,7 @@ void expect_defined_extremes(const Shape& z, at::ScalarType type) {
   EXPECT_EQ(attention(in).abs().max().item<double>(), 0.0);
   in.mixture->prior.reset();
   in.mask.valid_keys = at::zeros({z.b, z.s}, at::kBool);
-  const auto leaves = std::vector<at::Tensor>{in.q, in.k, in.v};
-  const auto masked = evaluate(
-      [&](const std::vector<at::Tensor>& x) {
-        AttentionInputs again = in;
-        again.q = x[0];
-        again.k = x[1];
-        again.v = x[2];
-        return attention(again);
-      },
-      leaves);
+  const auto masked = evaluate([&](const auto& x) { return attention(with_leaves(in, x)); }, leaves_of(in));
   EXPECT_EQ(masked.value.abs().max().item<double>(), 0.0);
   for (const at::Tensor& gradient : masked.gradients) {
     EXPECT_EQ(gradient.abs().max().item<double>(), 0.0);
@@ -149,35 +114,22 @@ void expect_defined_extremes(const Shape& z, at::ScalarType type) {
 
 TEST(Mixture, ExtremesHaveDefinedResults) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    expect_defined_extremes({}, type);
-    expect_defined_extremes({.t = 9, .s = 11}, type);  // enough queries for blocks
+    expect_defined_extremes(kSmall, type);
+    expect_defined_extremes({2, 4, 2, 9, 11, 3}, type);  // enough queries for blocks
   }
-}
-
-TEST(Mixture, SinglePrecisionStaysNearDouble) {
-  at::manual_seed(6);
-  const AttentionInputs wide = random_inputs({.t = 13, .s = 17, .e = 11, .r = 3});
-  AttentionInputs in = wide;
-  for (at::Tensor* t : {&in.q, &in.k, &in.v, &in.mixture->more_keys[0], &in.mixture->more_keys[1]}) {
-    *t = t->to(at::kFloat);
-  }
-  in.mixture->coefficient = in.mixture->coefficient->to(at::kFloat);
-  in.mixture->prior = in.mixture->prior->to(at::kFloat);
-  // Squared distances of about 2e = 22 lose 22 * 2^-24 a score, a few roundings more in the sums.
-  EXPECT_LE(relative_error(attention(in), attention(wide)), 22 * 8 * std::pow(2.0, -24));
 }
 
 TEST(Mixture, RefusesShapesThatDoNotFit) {
-  AttentionInputs in = random_inputs({});
+  AttentionInputs in = random_inputs();
   in.mixture->coefficient = at::ones({3}, at::kDouble);
   EXPECT_THROW(attention(in), Error);
-  in = random_inputs({});
+  in = random_inputs();
   in.mixture->prior = at::ones({2, 4, 7}, at::kDouble);
   EXPECT_THROW(attention(in), Error);
-  in = random_inputs({});
+  in = random_inputs();
   in.mixture->shift = at::ones({2, 2, 1, 3}, at::kDouble);
   EXPECT_THROW(attention(in), Error);
-  EXPECT_THROW(attention(random_inputs({}), Implementation::fused), MisuseError);
+  EXPECT_THROW(attention(random_inputs(), Implementation::fused), MisuseError);
 }
 
 }  // namespace mixture_test

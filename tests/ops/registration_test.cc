@@ -37,6 +37,9 @@ TEST(Registration, EveryOperatorHasItsDispatchKeys) {
       continue;
     }
     const std::string own = name.name.substr(std::string("headroom::").size());
+    if (own.starts_with("toy")) {  // of other tests
+      continue;
+    }
     found.insert(own);
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
     const auto has = [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); };

@@ -10,16 +10,18 @@
 
 namespace headroom::ops {
 
-// reference or fused, never automatic. `refusal` is why the fused version does not apply, empty when it does.
-// Throws MisuseError with that reason when fused was asked for all the same.
-Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal);
+// reference or fused, never automatic. `refusal` is why no fused version applies, empty when one does; `backend` is the
+// name of that one. Throws MisuseError with the reason when fused was asked for all the same.
+Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
+                      const std::string& backend = "");
 
 // By its name; throws MisuseError for another.
 Implementation implementation_named(std::string_view name);
 
 struct Choices {
-  std::int64_t fused = 0, reference = 0;  // calls
-  std::string refusal;                    // the last reason for a reference under `automatic`
+  std::int64_t fused = 0, reference = 0;         // calls
+  std::map<std::string, std::int64_t> backends;  // of the fused ones, by the name of what ran
+  std::string refusal;                           // the last reason for a reference under `automatic`
 };
 
 // By operator, since the start or the last forget_choices(). Calls from several threads are safe.

@@ -49,7 +49,16 @@ void try_step(const config::Config& config, at::Device device, std::optional<at:
   train::train_step(*model, model->example(1, 1), state, config.train, context);
 }
 
-// {"attention": {"cpu float32": "fused", "cpu bfloat16": "reference: only float32"}, ...}
+// "fused: " and the backends that ran.
+std::string names_of(const ops::Choices& choices) {
+  std::string text;
+  for (const auto& [backend, calls] : choices.backends) {
+    text += (text.empty() ? ": " : ", ") + backend;
+  }
+  return "fused" + text;
+}
+
+// {"attention": {"cpu fp32": "fused: kernels", "cpu bf16": "reference: kernels: only float32"}, ...}
 Json implementations(const config::Config& config) {
   Json all = Json::object();
   for (const at::Device& device : models::devices()) {
@@ -58,7 +67,7 @@ Json implementations(const config::Config& config) {
       try_step(config, device, dtype == at::kFloat ? std::nullopt : std::optional(dtype));
       const std::string where = device.str() + (dtype == at::kFloat ? " fp32" : " bf16");
       for (const auto& [op, choices] : ops::choices()) {
-        all[op][where] = choices.reference == 0 ? "fused" : "reference: " + choices.refusal;
+        all[op][where] = choices.reference == 0 ? names_of(choices) : "reference: " + choices.refusal;
       }
     }
   }

@@ -85,16 +85,16 @@ struct Stage {
   // Where those of query row i's factors and of keys from `low` on go: laid out as map_of() reads the factors.
   HeadMapGradients gradients(std::int64_t i, std::int64_t low, const ComposedWorkspace& w) const {
     HeadMapGradients to;
-    const std::int64_t uw = stage.rank * s.heads, m = s.heads / stage.groups;
+    const std::int64_t m = s.heads / stage.groups;
     if (stage.fixed != nullptr) {
       to.fixed = out.fixed + w.task * stage.groups * m * m;
     }
-    const detail::SideFactors query(out.query + (w.sequence.b * s.queries + i) * stage.factors(stage.query, s.heads),
-                                    stage.query, uw);
+    const detail::SideFactors query(out.query + (w.sequence.b * s.queries + i) * stage.query.factors(s.heads),
+                                    stage.query, s.heads);
     to.u_query = query.u;
     to.w_query = query.w;
     to.gate_query = query.gate;
-    const detail::SideFactors key(d_key.data() + low, stage.key, uw * keys.width);
+    const detail::SideFactors key(d_key.data() + low, stage.key, s.heads * keys.width);
     to.u_key = key.u;
     to.w_key = key.w;
     to.gate_key = key.gate;
@@ -169,7 +169,7 @@ void block_backward(const AttentionShape& s, const ComposedTensors& in, const Co
 
 void unpack_key_side(const AttentionShape& s, const ComposeStage& stage, const Buffer& from, std::int64_t width,
                      std::int64_t task, float* to) {
-  const std::int64_t n = stage.factors(stage.key, s.heads);
+  const std::int64_t n = stage.key.factors(s.heads);
   transpose({from.data(), width}, n, s.keys, {to + task * s.keys * n, n});
 }
 

@@ -66,7 +66,7 @@ struct PackedKeyFactors {
 
   void pack(const AttentionShape& s, const ComposeStage& stage, std::int64_t b) {
     width = padded(s.keys) + kRowGap;
-    const std::int64_t n = stage.factors(stage.key, s.heads);
+    const std::int64_t n = stage.key.factors(s.heads);
     data.make_room(n * width);
     transpose({stage.key.data + b * stage.key.batch, stage.key.row}, s.keys, n, {data.data(), width});
     for (std::int64_t f = 0; f < n; ++f) {
@@ -75,17 +75,17 @@ struct PackedKeyFactors {
   }
 };
 
-// Where u, w and the gate of one side stand, one after the other: `length` numbers for each of u and w. Null where the
-// side has no such part.
+// Where u, w and the gate of one side lie, one after the other, with `length` numbers for each rank of u and w. Null
+// where the side has no such part.
 template <class T>
 struct SideFactors {
   T *u = nullptr, *w = nullptr, *gate = nullptr;
 
   SideFactors(T* data, const ComposeSide& side, std::int64_t length) {
-    if (side.low_rank) {
+    if (side.rank > 0) {
       u = data;
-      w = data + length;
-      data += 2 * length;
+      w = data + side.rank * length;
+      data += 2 * side.rank * length;
     }
     gate = side.gate ? data : nullptr;
   }
@@ -94,15 +94,14 @@ struct SideFactors {
 // The map of query rows from i on of sequence b with the keys from `low` on.
 inline HeadMap map_of(const AttentionShape& s, const ComposeStage& stage, const PackedKeyFactors& keys, std::int64_t b,
                       std::int64_t i, std::int64_t low) {
-  HeadMap map{.heads = s.heads, .groups = stage.groups, .rank = stage.rank, .skip = stage.skip, .fixed = stage.fixed};
-  const std::int64_t uw = stage.rank * s.heads;
-  map.query_stride = stage.factors(stage.query, s.heads);
-  const SideFactors query(stage.query.data + (b * s.queries + i) * map.query_stride, stage.query, uw);
+  HeadMap map{.heads = s.heads, .groups = stage.groups, .rank = stage.rank(), .skip = stage.skip, .fixed = stage.fixed};
+  map.query_stride = stage.query.factors(s.heads);
+  const SideFactors query(stage.query.data + (b * s.queries + i) * map.query_stride, stage.query, s.heads);
   map.u_query = query.u;
   map.w_query = query.w;
   map.gate_query = query.gate;
   map.key_stride = keys.width;
-  const SideFactors key(keys.data.data() + low, stage.key, uw * keys.width);
+  const SideFactors key(keys.data.data() + low, stage.key, s.heads * keys.width);
   map.u_key = key.u;
   map.w_key = key.w;
   map.gate_key = key.gate;

@@ -70,11 +70,7 @@ bool lie_alike(const AdamWStep& s, std::size_t i) {
   return p.is_non_overlapping_and_dense() && lies_as(p, s.gradients[i]) && lies_as(p, s.m[i]) && lies_as(p, s.v[i]);
 }
 
-// It takes its factors in float32.
 std::string fused_step_refusal(const AdamWStep& s) {
-  if (s.parameters[0].scalar_type() == at::kDouble) {
-    return "float64 has the reference only";
-  }
   for (std::size_t i = 0; i < s.parameters.size(); ++i) {
     if (!lie_alike(s, i)) {
       return "a parameter, its gradient and its moments must lie in memory alike, without gaps";
@@ -83,8 +79,16 @@ std::string fused_step_refusal(const AdamWStep& s) {
   return "";
 }
 
-[[maybe_unused]] const bool kAdamWOnCpu = add_backend<AdamWStep, void>(at::kCPU, {fused_step_refusal, fused_step});
-[[maybe_unused]] const bool kAdamWOnCuda = add_backend<AdamWStep, void>(at::kCUDA, {fused_step_refusal, fused_step});
+Backends<AdamWStep, void>& adamw_backends() {
+  static Backends<AdamWStep, void> all("adamw");
+  return all;
+}
+
+// It takes its factors in float32.
+[[maybe_unused]] const bool kAdamWOnCpu =
+    adamw_backends().add({{"torch", at::kCPU, 0, all_but_float64}, fused_step_refusal, fused_step});
+[[maybe_unused]] const bool kAdamWOnCuda =
+    adamw_backends().add({{"torch", at::kCUDA, 0, all_but_float64}, fused_step_refusal, fused_step});
 
 struct AdamWCall {
   AdamWStep s;
@@ -130,7 +134,7 @@ void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at:
   }
   const at::NoGradGuard no_grad;
   const AdamWStep all{parameters, gradients, m, v, step, o};
-  if (const auto* fused = choose_backend<AdamWStep, void>("adamw", o.implementation, parameters[0].device(), all)) {
+  if (const auto* fused = adamw_backends().choose(o.implementation, parameters[0], all)) {
     return fused->run(all);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -2,7 +2,6 @@
 
 #include "headroom/core/error.h"
 #include "ops/attention/operator.h"
-#include "ops/backend.h"
 #include "ops/head_map/arguments.h"
 #include "ops/shapes.h"
 
@@ -136,9 +135,14 @@ at::Tensor attention_call(const AttentionCall& c) {
 
 }  // namespace
 
+Backends<AttentionInputs>& attention_backends() {
+  static Backends<AttentionInputs> all("attention");
+  return all;
+}
+
 at::Tensor attention(const AttentionInputs& in, Implementation implementation) {
   check(in);
-  const auto* fused = choose_backend("attention", implementation, in.q.device(), in);
+  const auto* fused = attention_backends().choose(implementation, in.q, in);
   return fused != nullptr ? fused->run(in) : attention_reference(in);
 }
 

@@ -15,9 +15,9 @@ struct StageTensors {
   at::Tensor fixed, query, key;
 };
 
-StageTensors prepared_stage(const FusedAttention::Stage& in) {
+StageTensors prepared_stage(const HeadMapArguments& in) {
   const auto floats = [](const OptionalTensor& t) { return t ? t->to(at::kFloat) : at::Tensor(); };
-  StageTensors to{floats(in.fixed), floats(in.query), floats(in.key)};
+  StageTensors to{floats(in.fixed), floats(in.query.factors), floats(in.key.factors)};
   for (at::Tensor* t : {&to.fixed, &to.query, &to.key}) {
     if (t->defined() && (t != &to.key || t->stride(2) != 1)) {
       *t = t->contiguous();
@@ -48,29 +48,27 @@ struct ComposedOperands {
       mixture.emplace(in, operands);
       tensors.mixture = &mixture->tensors;
     }
-    tensors.pre = stage(in, pre);
-    tensors.post = stage(in, post);
+    tensors.pre = stage(in.pre, pre);
+    tensors.post = stage(in.post, post);
   }
 
-  static kernels::ComposeStage stage(const AttentionArguments& in, const StageTensors& t) {
-    const auto side = [&](const at::Tensor& factors) {
+  static kernels::ComposeStage stage(const HeadMapArguments& in, const StageTensors& t) {
+    const auto side = [](const HeadMapArguments::Side& its, const at::Tensor& factors) {
       if (!factors.defined()) {
         return kernels::ComposeSide{};
       }
-      const std::int64_t per_head = factors.size(2) / in.q.size(1);
       return kernels::ComposeSide{.data = factors.const_data_ptr<float>(),
                                   .batch = factors.stride(0),
                                   .row = factors.stride(1),
-                                  .low_rank = in.rank > 0 && per_head >= 2 * in.rank,
-                                  .gate = per_head % 2 == 1};
+                                  .rank = its.rank,
+                                  .gate = its.gate};
     };
-    return {.present = t.fixed.defined() || t.query.defined() || t.key.defined(),
+    return {.present = in.given(),
             .skip = in.skip,
-            .rank = in.rank,
             .groups = in.groups,
             .fixed = data_of<const float>(t.fixed),
-            .query = side(t.query),
-            .key = side(t.key)};
+            .query = side(in.query, t.query),
+            .key = side(in.key, t.key)};
   }
 };
 
@@ -91,7 +89,7 @@ struct StageGradients {
     return {.fixed = data_of<float>(d.fixed), .query = data_of<float>(d.query), .key = data_of<float>(d.key)};
   }
   // Added up, in the types of the operator's arguments.
-  FusedAttention::Stage result(const FusedAttention::Stage& like, std::int64_t parts) const;
+  HeadMapArguments result(const HeadMapArguments& like, std::int64_t parts) const;
 };
 
 // Work for two threads even in a batch of one, and for more where a part has rows enough to be worth the gradients of
@@ -108,16 +106,16 @@ at::Tensor sum_of_parts(const at::Tensor& t, std::int64_t n_parts) {
   return n_parts == 1 ? t : t.unflatten(0, {-1, n_parts}).sum(1);
 }
 
-FusedAttention::Stage StageGradients::result(const FusedAttention::Stage& like, std::int64_t parts) const {
-  FusedAttention::Stage sums;
+HeadMapArguments StageGradients::result(const HeadMapArguments& like, std::int64_t parts) const {
+  HeadMapArguments sums;
   if (like.fixed) {
     sums.fixed = d.fixed.unflatten(0, {-1, like.fixed->size(0)}).sum(0).to(like.fixed->scalar_type());
   }
-  if (like.query) {
-    sums.query = d.query.to(like.query->scalar_type());
+  if (like.query.factors) {
+    sums.query.factors = d.query.to(like.query.factors->scalar_type());
   }
-  if (like.key) {
-    sums.key = sum_of_parts(d.key, parts).to(like.key->scalar_type());
+  if (like.key.factors) {
+    sums.key.factors = sum_of_parts(d.key, parts).to(like.key.factors->scalar_type());
   }
   return sums;
 }

@@ -2,8 +2,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "ops/backend.h"
-#include "ops/float_on_cpu.h"
+#include "headroom/kernels/cpu/bfloat16.h"
 
 namespace headroom::ops {
 
@@ -18,7 +17,7 @@ kernels::AttentionShape shape_of_call(const AttentionArguments& in) {
           .causal = in.causal,
           .window = in.window,
           .scale = static_cast<float>(in.scale),
-          .half = q.scalar_type() == at::kBFloat16 && multiplies_bfloat16()};
+          .half = q.scalar_type() == at::kBFloat16 && kernels::multiplies_bfloat16()};
 }
 
 AttentionOperands::AttentionOperands(const AttentionArguments& in)
@@ -114,7 +113,7 @@ std::string attention_refusal(const AttentionInputs& in) {
   if (refusal.empty() && (in.pre || in.post)) {
     refusal = composition_refusal(in);
   }
-  return refusal.empty() ? float_refusal(in.q) : refusal;
+  return refusal;
 }
 
 at::Tensor attention_run(const AttentionInputs& in) {
@@ -122,7 +121,7 @@ at::Tensor attention_run(const AttentionInputs& in) {
 }
 
 [[maybe_unused]] const bool kAttentionOnCpu =
-    add_backend<AttentionInputs, at::Tensor>(at::kCPU, {attention_refusal, attention_run});
+    attention_backends().add({{"kernels", at::kCPU, 0, float32_or_bfloat16}, attention_refusal, attention_run});
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 #include "ops/attention/operator.h"
 
 #include "ops/attention/row_terms.h"
-#include "ops/heads_on_cpu.h"
 #include "ops/shapes.h"
 
 namespace headroom::ops {
@@ -14,8 +13,8 @@ FusedAttention::Results attention_meta(const FusedAttention::Arguments& in) {
 FusedAttention::Arguments attention_backward_meta(const FusedAttention::Backward& back) {
   const FusedAttention::Arguments& in = back.in;
   const auto like = [](const OptionalTensor& t) { return t ? OptionalTensor(dense_like(*t)) : std::nullopt; };
-  const auto stage = [&](const FusedAttention::Stage& s) {
-    return FusedAttention::Stage{like(s.fixed), like(s.query), like(s.key)};
+  const auto stage = [&](const HeadMapArguments& s) {
+    return HeadMapArguments{like(s.fixed), {like(s.query.factors)}, {like(s.key.factors)}};
   };
   FusedAttention::Arguments d;
   d.q = empty_by_token(in.q);
@@ -117,10 +116,6 @@ void add_mixture(const AttentionInputs& in, FusedAttention::Arguments& to) {
   to.maximum = mixture.maximum;
 }
 
-FusedAttention::Stage stage_of(const HeadMap& map) {
-  return {map.fixed, optional(map.query.factors), optional(map.key.factors)};
-}
-
 }  // namespace
 
 FusedAttention::Arguments fused_arguments(const AttentionInputs& in) {
@@ -134,13 +129,11 @@ FusedAttention::Arguments fused_arguments(const AttentionInputs& in) {
   to.scale = in.scale;
   to.causal = in.mask.causal;
   to.window = in.mask.causal ? in.mask.window : 0;
-  for (const std::optional<HeadMap>* map : {&in.pre, &in.post}) {
-    if (*map) {
-      (map == &in.pre ? to.pre : to.post) = stage_of(**map);
-      to.rank = std::max({to.rank, (*map)->query.rank, (*map)->key.rank});
-      to.groups = (*map)->n_groups;
-      to.skip = (*map)->skip;
-    }
+  if (in.pre) {
+    to.pre = HeadMapArguments::of(*in.pre);
+  }
+  if (in.post) {
+    to.post = HeadMapArguments::of(*in.post);
   }
   if (in.mixture) {
     add_mixture(in, to);

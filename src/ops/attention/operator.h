@@ -1,8 +1,10 @@
-// Attention of any scores and compositions as an operator of torch's dispatcher, and its way back. Letters as in
+// Attention of any scores and compositions as an operator of torch's dispatcher, and its backward pass. Letters as in
 // attention.h.
 #pragma once
 
 #include "ops/attention/mixture_scores.h"
+#include "ops/backend.h"
+#include "ops/head_map/arguments.h"
 #include "ops/operator.h"
 
 namespace headroom::ops {
@@ -10,26 +12,10 @@ namespace headroom::ops {
 struct FusedAttention {
   static constexpr const char* kName = "attention_fused";
 
-  // One stage of composition: what is absent it does not have.
-  struct Stage {
-    OptionalTensor fixed;  // [C, m, m]
-    OptionalTensor query,
-        key;  // [B, T, F], [B, S, F]: u and w [R, H] if F / H is at least 2 R, a gate [H] if it is odd
-    bool present() const { return fixed || query || key; }
-    template <class V>
-    void visit(V& v, const std::string& name) {
-      v((name + "_fixed").c_str(), fixed);
-      v((name + "_query").c_str(), query);
-      v((name + "_key").c_str(), key);
-    }
-  };
-
   struct Arguments {
     at::Tensor q, k, v;
     OptionalTensor q_position, r, valid_keys;
-    Stage pre, post;
-    std::int64_t rank = 0, groups = 1;  // of both stages
-    bool skip = true;
+    HeadMapArguments pre, post;
     // A mixture, if `factor` [R] is given: s_r = factor_r q . k_r + query_term_r + key_term_r, the terms [B, H, R, T]
     // and [B, G, R, S]. k alone: all components share their product; else more_keys has those of 2 .. R.
     OptionalTensor factor, query_term, key_term;
@@ -40,7 +26,7 @@ struct FusedAttention {
     bool causal = true;
     std::int64_t window = 0;
 
-    bool composed() const { return pre.present() || post.present(); }
+    bool composed() const { return pre.given() || post.given(); }
     // All heads of a block are computed together.
     bool heads_together() const { return composed() || (factor && r); }
     template <class V>
@@ -51,11 +37,8 @@ struct FusedAttention {
       visitor("q_position", q_position);
       visitor("r", r);
       visitor.constant("valid_keys", valid_keys);
-      pre.visit(visitor, "pre");
-      post.visit(visitor, "post");
-      visitor("rank", rank);
-      visitor("groups", groups);
-      visitor("skip", skip);
+      pre.visit(visitor, "pre_");
+      post.visit(visitor, "post_");
       visitor.constant("factor", factor);
       visitor("query_term", query_term);
       visitor("key_term", key_term);
@@ -95,7 +78,10 @@ struct FusedAttention {
   }
 };
 
-// What the operator takes for these inputs.
+// Those of the public operator, `attention`.
+Backends<AttentionInputs>& attention_backends();
+
+// What the fused operator takes for these inputs.
 FusedAttention::Arguments fused_arguments(const AttentionInputs& in);
 
 }  // namespace headroom::ops

@@ -2,12 +2,31 @@
 // beside the products of queries and keys.
 #pragma once
 
-#include <ATen/ATen.h>
+#include "ops/backend.h"
+#include "ops/operator.h"
 
 namespace headroom::ops {
 
-// t [B, X, n, e] and directions [X, R, e], R may be 0; [B, X, 1 + R, n] float32: |t_i|^2, then t_i . direction_r.
-// Differentiable in both; CPU tensors only.
-at::Tensor row_terms(const at::Tensor& t, const at::Tensor& directions);
+struct RowTerms {
+  static constexpr const char* kName = "row_terms";
+  struct Arguments {
+    at::Tensor t, directions;
+    template <class V>
+    void visit(V& v) {
+      v("t", t);
+      v("directions", directions);
+    }
+  };
+  using Results = Single;
+  using Backward = GradAndInputs<Arguments>;
+  static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
+};
+
+Backends<RowTerms::Arguments>& row_terms_backends();
+
+// t [B, X, n, e] and directions [X, R, e], R may be 0; [B, X, 1 + R, n] in float32 (float64 for a t of float64):
+// |t_i|^2, then t_i . direction_r. Differentiable in both.
+at::Tensor row_terms(const at::Tensor& t, const at::Tensor& directions,
+                     Implementation implementation = Implementation::automatic);
 
 }  // namespace headroom::ops

@@ -1,6 +1,6 @@
 // Plain attention on a GPU by torch's own blocked kernel: no T x S matrix is kept for the backward pass.
 #include "ops/attention/mask.h"
-#include "ops/backend.h"
+#include "ops/attention/operator.h"
 
 namespace headroom::ops {
 namespace {
@@ -12,7 +12,7 @@ std::string cuda_attention_refusal(const AttentionInputs& in) {
   if (in.r || in.mask.valid_keys) {
     return "relative positions and padding are fused on the CPU only";
   }
-  return in.q.scalar_type() == at::kDouble ? "float64 has the reference only" : "";
+  return {};
 }
 
 at::Tensor scaled_dot_product(const AttentionInputs& in) {
@@ -29,8 +29,8 @@ at::Tensor scaled_dot_product(const AttentionInputs& in) {
                                           /*enable_gqa=*/in.q.size(1) != in.k.size(1));
 }
 
-[[maybe_unused]] const bool kAttentionOnCuda =
-    add_backend<AttentionInputs, at::Tensor>(at::kCUDA, {cuda_attention_refusal, scaled_dot_product});
+[[maybe_unused]] const bool kAttentionOnCuda = attention_backends().add(
+    {{"scaled_dot_product", at::kCUDA, 0, all_but_float64}, cuda_attention_refusal, scaled_dot_product});
 
 }  // namespace
 }  // namespace headroom::ops

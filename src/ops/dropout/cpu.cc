@@ -2,9 +2,7 @@
 
 #include "headroom/kernels/cpu/dropout_rows.h"
 #include "headroom/ops/random_bits.h"
-#include "ops/backend.h"
 #include "ops/dropout/operator.h"
-#include "ops/float_on_cpu.h"
 
 namespace headroom::ops {
 namespace {
@@ -62,12 +60,8 @@ FusedDropout::Arguments dropout_backward_cpu(const FusedDropout::Backward& back)
   return {result, {}};
 }
 
-std::string dropout_refusal(const FusedDropout::Arguments& in) {
-  return float_refusal(in.x);
-}
-
 [[maybe_unused]] const bool kDropoutOnCpu =
-    add_backend<FusedDropout::Arguments, at::Tensor>(at::kCPU, {dropout_refusal, run<FusedDropout>});
+    dropout_backends().add({{"kernels", at::kCPU, 0, float32_or_bfloat16}, never, run<FusedDropout>});
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 
 #include "headroom/core/error.h"
 #include "headroom/ops/random_bits.h"
-#include "ops/backend.h"
 #include "ops/dropout/operator.h"
 #include "ops/shapes.h"
 
@@ -36,12 +35,17 @@ at::Tensor dropout_call(const Call<FusedDropout::Arguments>& c) {
 
 }  // namespace
 
+Backends<FusedDropout::Arguments>& dropout_backends() {
+  static Backends<FusedDropout::Arguments> all("dropout");
+  return all;
+}
+
 at::Tensor dropout(const at::Tensor& x, const DropoutOptions& o, Implementation implementation) {
   if (!(o.p >= 0.0 && o.p < 1.0)) {
     fail("dropout: p must be at least 0 and below 1, got {}", o.p);
   }
   const FusedDropout::Arguments in{x, {o.p, static_cast<std::int64_t>(o.seed), o.relu, o.first_row}};
-  const auto* fused = choose_backend("dropout", implementation, x.device(), in);
+  const auto* fused = dropout_backends().choose(implementation, x, in);
   return fused != nullptr ? fused->run(in) : dropout_reference(x, in.rule);
 }
 

@@ -1,9 +1,10 @@
-// Dropout as an operator of torch's dispatcher, and its way back.
+// Dropout as an operator of torch's dispatcher, and its backward pass.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 
+#include "ops/backend.h"
 #include "ops/operator.h"
 
 namespace headroom::ops {
@@ -50,6 +51,8 @@ struct FusedDropout {
     return {{}, in.rule.relu ? OptionalTensor(out.result) : std::nullopt, in.rule};
   }
 };
+
+Backends<FusedDropout::Arguments>& dropout_backends();
 
 // The first axis counts the rows of the batch.
 inline std::int64_t n_rows(const at::Tensor& x) {

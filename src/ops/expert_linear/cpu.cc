@@ -1,14 +1,13 @@
-#include "ops/backend.h"
+#include "headroom/kernels/cpu/bfloat16.h"
 #include "ops/expert_linear/blocks.h"
 #include "ops/expert_linear/operator.h"
-#include "ops/float_on_cpu.h"
 
 namespace headroom::ops {
 namespace {
 
 // On CPUs that multiply bfloat16 no faster the products are those of float32.
 ExpertLinearInputs operands(const ExpertLinearInputs& in) {
-  if (in.input.scalar_type() == at::kFloat || multiplies_bfloat16()) {
+  if (in.input.scalar_type() == at::kFloat || kernels::multiplies_bfloat16()) {
     return in;
   }
   return {in.input.to(at::kFloat), in.bank.to(at::kFloat), in.index, in.weight, in.sum_heads};
@@ -31,12 +30,8 @@ FusedExpertLinear::Arguments expert_linear_backward_cpu(const FusedExpertLinear:
   return d;
 }
 
-std::string expert_linear_refusal(const FusedExpertLinear::Arguments& in) {
-  return float_refusal(in.input);
-}
-
 [[maybe_unused]] const bool kExpertLinearOnCpu =
-    add_backend<FusedExpertLinear::Arguments, at::Tensor>(at::kCPU, {expert_linear_refusal, run<FusedExpertLinear>});
+    expert_linear_backends().add({{"kernels", at::kCPU, 0, float32_or_bfloat16}, never, run<FusedExpertLinear>});
 
 }  // namespace
 

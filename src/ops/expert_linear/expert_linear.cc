@@ -1,7 +1,6 @@
 #include "headroom/ops/expert_linear.h"
 
 #include "headroom/core/error.h"
-#include "ops/backend.h"
 #include "ops/expert_linear/operator.h"
 #include "ops/expert_linear/reference.h"
 #include "ops/shapes.h"
@@ -57,10 +56,15 @@ at::Tensor expert_linear_call(const Call<FusedExpertLinear::Arguments>& c) {
 
 }  // namespace
 
+Backends<FusedExpertLinear::Arguments>& expert_linear_backends() {
+  static Backends<FusedExpertLinear::Arguments> all("expert_linear");
+  return all;
+}
+
 at::Tensor expert_linear(const ExpertLinearInputs& in, Implementation implementation) {
   check(in);
   const FusedExpertLinear::Arguments arguments{in};
-  const auto* fused = choose_backend("expert_linear", implementation, in.input.device(), arguments);
+  const auto* fused = expert_linear_backends().choose(implementation, in.input, arguments);
   return fused != nullptr ? fused->run(arguments) : expert_linear_reference(in);
 }
 

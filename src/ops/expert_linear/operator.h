@@ -1,7 +1,8 @@
-// Products with chosen matrices as an operator of torch's dispatcher, and its way back.
+// Products with chosen matrices as an operator of torch's dispatcher, and its backward pass.
 #pragma once
 
 #include "headroom/ops/expert_linear.h"
+#include "ops/backend.h"
 #include "ops/operator.h"
 
 namespace headroom::ops {
@@ -22,5 +23,7 @@ struct FusedExpertLinear {
   using Backward = GradAndInputs<Arguments>;
   static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
 };
+
+Backends<FusedExpertLinear::Arguments>& expert_linear_backends();
 
 }  // namespace headroom::ops

@@ -35,6 +35,10 @@ struct HeadMapArguments {
     named("skip", skip);
   }
 
+  static HeadMapArguments of(const HeadMap& map) {
+    const auto side = [](const HeadMapSide& s) { return Side{optional(s.factors), s.rank, s.has_gate}; };
+    return {map.fixed, side(map.query), side(map.key), map.n_groups, map.skip};
+  }
   HeadMap map() const {
     const auto side = [](const Side& s) { return HeadMapSide{s.factors.value_or(at::Tensor()), s.rank, s.gate}; };
     return {groups, skip, fixed, side(query), side(key)};

@@ -2,7 +2,6 @@
 
 #include "headroom/core/error.h"
 #include "headroom/ops/linear.h"
-#include "ops/backend.h"
 #include "ops/operator.h"
 #include "ops/shapes.h"
 
@@ -94,17 +93,16 @@ at::Tensor factors_call(const Call<FactorInputs>& c) {
 
 }  // namespace
 
+Backends<FactorInputs>& factors_backends() {
+  static Backends<FactorInputs> all("head_map_factors");
+  return all;
+}
+
 at::Tensor head_map_factors(const at::Tensor& x, const HeadMapWeights& weights, Implementation implementation) {
   const FactorInputs in{x, weights};
   check_factors(in);
-  if (implementation != Implementation::reference) {
-    const auto& own = backends<FactorInputs, at::Tensor>();
-    const auto found = own.find(x.device().type());
-    if (found != own.end() && found->second.refusal(in).empty()) {
-      return found->second.run(in);
-    }
-  }
-  return factors_by_products(in, implementation);
+  const auto* few = factors_backends().choose_inside(implementation, a_weight(weights), in);
+  return few != nullptr ? few->run(in) : factors_by_products(in, implementation);
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "headroom/ops/head_map_factors.h"
+#include "ops/backend.h"
 #include "ops/described.h"
 
 namespace headroom::ops {
@@ -23,6 +24,8 @@ struct FewFactors {
     }
   };
 };
+
+Backends<FewFactors::Arguments>& factors_backends();
 
 // One of the weights, whose type is the result's.
 inline const at::Tensor& a_weight(const HeadMapWeights& w) {

@@ -8,8 +8,6 @@
 
 #include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/vector_product.h"
-#include "ops/backend.h"
-#include "ops/float_on_cpu.h"
 #include "ops/head_map/factors.h"
 #include "ops/operator.h"
 
@@ -123,10 +121,7 @@ std::string factors_refusal(const FewFactors::Arguments& in) {
   if (!rows || *rows > kFewRows) {
     return "there are many rows";
   }
-  if (wants_gradient(in)) {
-    return "a gradient is wanted";
-  }
-  return float_refusal(a_weight(in.weights));
+  return wants_gradient(in) ? "a gradient is wanted" : "";
 }
 
 at::Tensor run_few_factors(const FewFactors::Arguments& in) {
@@ -135,7 +130,7 @@ at::Tensor run_few_factors(const FewFactors::Arguments& in) {
 }
 
 [[maybe_unused]] const bool kFactorsOnCpu =
-    add_backend<FewFactors::Arguments, at::Tensor>(at::kCPU, {factors_refusal, run_few_factors});
+    factors_backends().add({{"few_rows", at::kCPU, 0, float32_or_bfloat16}, factors_refusal, run_few_factors});
 
 }  // namespace
 

@@ -1,5 +1,3 @@
-#include "ops/backend.h"
-#include "ops/float_on_cpu.h"
 #include "ops/linear/operator.h"
 #include "ops/linear/product.h"
 
@@ -20,12 +18,8 @@ FusedLinear::Arguments linear_backward_cpu(const FusedLinear::Backward& back) {
   return d;
 }
 
-std::string linear_refusal(const FusedLinear::Arguments& in) {
-  return float_refusal(in.x);
-}
-
 [[maybe_unused]] const bool kLinearOnCpu =
-    add_backend<FusedLinear::Arguments, at::Tensor>(at::kCPU, {linear_refusal, run<FusedLinear>});
+    linear_backends().add({{"products", at::kCPU, 0, float32_or_bfloat16}, never, run<FusedLinear>});
 
 }  // namespace
 

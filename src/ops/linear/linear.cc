@@ -1,7 +1,6 @@
 #include "headroom/ops/linear.h"
 
 #include "headroom/core/error.h"
-#include "ops/backend.h"
 #include "ops/linear/operator.h"
 #include "ops/shapes.h"
 
@@ -30,6 +29,11 @@ at::Tensor linear_call(const Call<FusedLinear::Arguments>& c) {
 
 }  // namespace
 
+Backends<FusedLinear::Arguments>& linear_backends() {
+  static Backends<FusedLinear::Arguments> all("linear");
+  return all;
+}
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                   Implementation implementation) {
   if (x.dim() != 2 || w.dim() != 2 || x.sym_size(1) != w.sym_size(0) ||
@@ -38,7 +42,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<
          b ? shape_of(*b) : "-");
   }
   const FusedLinear::Arguments in{x, w, b};
-  const auto* fused = choose_backend("linear", implementation, x.device(), in);
+  const auto* fused = linear_backends().choose(implementation, x, in);
   if (fused != nullptr) {
     return fused->run(in);
   }

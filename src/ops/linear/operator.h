@@ -1,6 +1,7 @@
-// The dense product as an operator of torch's dispatcher, and its way back.
+// The dense product as an operator of torch's dispatcher, and its backward pass.
 #pragma once
 
+#include "ops/backend.h"
 #include "ops/operator.h"
 
 namespace headroom::ops {
@@ -32,5 +33,7 @@ struct FusedLinear {
   };
   static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in.x, in.w, {}}; }
 };
+
+Backends<FusedLinear::Arguments>& linear_backends();
 
 }  // namespace headroom::ops

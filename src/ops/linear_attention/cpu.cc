@@ -1,5 +1,3 @@
-#include "ops/backend.h"
-#include "ops/float_on_cpu.h"
 #include "ops/linear_attention/prefix_product.h"
 #include "ops/linear_attention/sums.h"
 
@@ -7,7 +5,7 @@ namespace headroom::ops {
 namespace {
 
 std::string linear_attention_refusal(const LinearSumsInputs& in) {
-  return in.carried != nullptr ? "a state that is carried on has the reference only" : float_refusal(in.q);
+  return in.carried != nullptr ? "a state that is carried on has the reference only" : "";
 }
 
 // A column of ones beside v: the sum of the weights comes along with that of the values.
@@ -17,8 +15,8 @@ LinearSums linear_sums_cpu(const LinearSumsInputs& in) {
   return {sums.slice(3, 0, -1), sums.select(3, -1)};
 }
 
-[[maybe_unused]] const bool kLinearAttentionOnCpu =
-    add_backend<LinearSumsInputs, LinearSums>(at::kCPU, {linear_attention_refusal, linear_sums_cpu});
+[[maybe_unused]] const bool kLinearAttentionOnCpu = linear_attention_backends().add(
+    {{"kernels", at::kCPU, 0, float32_or_bfloat16}, linear_attention_refusal, linear_sums_cpu});
 
 }  // namespace
 }  // namespace headroom::ops

@@ -1,7 +1,6 @@
 #include "headroom/ops/linear_attention.h"
 
 #include "headroom/core/error.h"
-#include "ops/backend.h"
 #include "ops/linear_attention/sums.h"
 #include "ops/operator.h"
 #include "ops/shapes.h"
@@ -105,13 +104,17 @@ LinearAttentionStepResults linear_attention_step(const LinearAttentionStep& c) {
 
 }  // namespace
 
+Backends<LinearSumsInputs, LinearSums>& linear_attention_backends() {
+  static Backends<LinearSumsInputs, LinearSums> all("linear_attention");
+  return all;
+}
+
 at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation implementation, LinearState* carried) {
   check(in);
   if (carried != nullptr) {
     check_state(*carried, in.k);
   }
-  const auto* fused = choose_backend<LinearSumsInputs, LinearSums>("linear_attention", implementation, in.q.device(),
-                                                                   {in.q, in.k, in.v, in.causal, carried});
+  const auto* fused = linear_attention_backends().choose(implementation, in.q, {in.q, in.k, in.v, in.causal, carried});
   const auto operand = [&](const at::Tensor& t) { return fused != nullptr ? t : wide(t); };
   LinearSumsInputs all{operand(in.q), operand(in.k), operand(in.v), in.causal, carried};
   if (in.valid_keys) {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "headroom/kernels/cpu/bfloat16.h"
 #include "headroom/kernels/cpu/prefix_product.h"
 #include "headroom/kernels/cpu/tile_product.h"
-#include "ops/float_on_cpu.h"
 #include "ops/heads_on_cpu.h"
 #include "ops/operator.h"
 
@@ -52,8 +52,12 @@ struct PrefixProduct {
 Single prefix_product_cpu(const PrefixProduct::Arguments& in) {
   const at::Tensor a = prepared(in.a), b = prepared(in.b), c = prepared(in.c);
   const std::int64_t heads = std::max({a.size(1), b.size(1), c.size(1)});
-  const kernels::PrefixProduct shape{
-      a.size(2), b.size(2), a.size(3), c.size(3), static_cast<Visible>(in.visible), in.half && multiplies_bfloat16()};
+  const kernels::PrefixProduct shape{a.size(2),
+                                     b.size(2),
+                                     a.size(3),
+                                     c.size(3),
+                                     static_cast<Visible>(in.visible),
+                                     in.half && kernels::multiplies_bfloat16()};
   const at::Tensor y = at::empty({a.size(0), heads, shape.rows, shape.d_value}, a.options().dtype(at::kFloat));
   const auto from = [&](const at::Tensor& t, std::int64_t batch, std::int64_t h) {
     return view(t).rows(batch, h / (heads / t.size(1)));

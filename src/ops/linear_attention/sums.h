@@ -2,6 +2,7 @@
 #pragma once
 
 #include "headroom/ops/linear_attention.h"
+#include "ops/backend.h"
 
 namespace headroom::ops {
 
@@ -17,6 +18,8 @@ struct LinearSumsInputs {
   bool causal;
   LinearState* carried;  // null: no state
 };
+
+Backends<LinearSumsInputs, LinearSums>& linear_attention_backends();
 
 LinearSums linear_sums_reference(const LinearSumsInputs& in);
 

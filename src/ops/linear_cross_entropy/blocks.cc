@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "headroom/kernels/cpu/softmax_rows.h"
-#include "ops/backend.h"
 #include "ops/linear/product.h"
 #include "ops/linear_cross_entropy/operator.h"
 
@@ -82,18 +81,14 @@ FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntr
   return {loss, d_x, d_w.to(in.w.scalar_type()), bias.defined() ? d_b.to(bias.scalar_type()) : d_b};
 }
 
-std::string cross_entropy_refusal(const FusedLinearCrossEntropy::Arguments& /*in*/) {
-  return {};
-}
-
 at::Tensor cross_entropy_run(const FusedLinearCrossEntropy::Arguments& in) {
   return call<FusedLinearCrossEntropy>(in).loss;
 }
 
 [[maybe_unused]] const bool kCrossEntropyOnCpu =
-    add_backend<FusedLinearCrossEntropy::Arguments, at::Tensor>(at::kCPU, {cross_entropy_refusal, cross_entropy_run});
+    cross_entropy_backends().add({{"blocks", at::kCPU, 0, any_type}, never, cross_entropy_run});
 [[maybe_unused]] const bool kCrossEntropyOnCuda =
-    add_backend<FusedLinearCrossEntropy::Arguments, at::Tensor>(at::kCUDA, {cross_entropy_refusal, cross_entropy_run});
+    cross_entropy_backends().add({{"blocks", at::kCUDA, 0, any_type}, never, cross_entropy_run});
 
 }  // namespace
 

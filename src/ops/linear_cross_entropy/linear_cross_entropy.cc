@@ -3,7 +3,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include "headroom/core/error.h"
-#include "ops/backend.h"
 #include "ops/linear_cross_entropy/operator.h"
 #include "ops/shapes.h"
 
@@ -63,13 +62,18 @@ at::Tensor cross_entropy_call(const CrossEntropyCall& c) {
 
 }  // namespace
 
+Backends<CrossEntropyInputs>& cross_entropy_backends() {
+  static Backends<CrossEntropyInputs> all("linear_cross_entropy");
+  return all;
+}
+
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                                 const at::Tensor& target, Implementation implementation) {
   const CrossEntropyInputs in{
       x, w, target, b,
       at::GradMode::is_enabled() && (x.requires_grad() || w.requires_grad() || (b && b->requires_grad()))};
   check(in);
-  const auto* fused = choose_backend("linear_cross_entropy", implementation, x.device(), in);
+  const auto* fused = cross_entropy_backends().choose(implementation, x, in);
   return fused != nullptr ? fused->run(in) : cross_entropy_reference(in);
 }
 

@@ -1,6 +1,7 @@
-// Output layer and cross-entropy as an operator of torch's dispatcher, and its way back.
+// Output layer and cross-entropy as an operator of torch's dispatcher, and its backward pass.
 #pragma once
 
+#include "ops/backend.h"
 #include "ops/operator.h"
 
 namespace headroom::ops {
@@ -46,12 +47,14 @@ struct FusedLinearCrossEntropy {
   static Backward save(const Arguments& in, const Results& out) {
     return {{}, out.d_x, out.d_w, in.b ? OptionalTensor(out.d_b) : std::nullopt};
   }
-  // The way back, on any device.
+  // The backward pass, on any device.
   static Arguments scaled(const Backward& back) {
     const auto scale = [&](const at::Tensor& d) { return d * back.grad.to(d.scalar_type()); };
     return {scale(back.d_x), scale(back.d_w), {}, back.d_b ? OptionalTensor(scale(*back.d_b)) : std::nullopt, true};
   }
 };
+
+Backends<FusedLinearCrossEntropy::Arguments>& cross_entropy_backends();
 
 inline at::ScalarType loss_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

@@ -52,14 +52,15 @@ at::Tensor batched_orthogonal(const Orthogonalisation& in) {
   return (tall ? x.transpose(1, 2) : x).to(in.matrices.scalar_type());
 }
 
-std::string takes_all(const Orthogonalisation& /*in*/) {
-  return "";
+Backends<Orthogonalisation>& muon_backends() {
+  static Backends<Orthogonalisation> all("muon");
+  return all;
 }
 
 [[maybe_unused]] const bool kMuonOnCpu =
-    add_backend<Orthogonalisation, at::Tensor>(at::kCPU, {takes_all, batched_orthogonal});
+    muon_backends().add({{"batched", at::kCPU, 0, any_type}, never, batched_orthogonal});
 [[maybe_unused]] const bool kMuonOnCuda =
-    add_backend<Orthogonalisation, at::Tensor>(at::kCUDA, {takes_all, batched_orthogonal});
+    muon_backends().add({{"batched", at::kCUDA, 0, any_type}, never, batched_orthogonal});
 
 struct MuonCall {
   std::vector<at::Tensor> parameters, gradients, m;
@@ -96,7 +97,7 @@ at::Tensor orthogonal(const at::Tensor& matrices, const MuonOptions& o) {
     return matrices;
   }
   const Orthogonalisation all{matrices, o.bfloat16};
-  const auto* batched = choose_backend<Orthogonalisation>("muon", o.implementation, matrices.device(), all);
+  const auto* batched = muon_backends().choose(o.implementation, matrices, all);
   return batched != nullptr ? batched->run(all) : reference_orthogonal(matrices);
 }
 

@@ -2,10 +2,11 @@
 // softmax (DCMHA); nothing of size T x S outlives its block, and the backward pass computes it again. The scores that
 // this begins with are dot products or mixtures of keys (mixture_attention.h), with or without the relative term.
 //
-// Letters as in attention.h; F numbers that a token contributes to a stage: u [R, H], w [R, H] with low rank, gates
-// [H].
+// Letters as in attention.h; F = (2 R + 1 with a gate) H numbers that a token contributes to a stage: u [R, H], w
+// [R, H], the gate [H].
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -18,17 +19,17 @@ namespace headroom::kernels {
 struct ComposeSide {
   const float* data = nullptr;      // queries [B, T, F] without gaps; keys [B, S, F]
   std::int64_t batch = 0, row = 0;  // strides
-  bool low_rank = false, gate = false;
+  std::int64_t rank = 0;            // R; 0: neither u nor w. Where both sides of a stage have some, the same
+  bool gate = false;
+  std::int64_t factors(std::int64_t heads) const { return (2 * rank + (gate ? 1 : 0)) * heads; }
 };
 
 struct ComposeStage {
   bool present = false, skip = true;
-  std::int64_t rank = 0, groups = 1;
+  std::int64_t groups = 1;
   const float* fixed = nullptr;  // [C, m, m]
   ComposeSide query, key;
-  std::int64_t factors(const ComposeSide& side, std::int64_t heads) const {
-    return (side.low_rank ? 2 * rank * heads : 0) + (side.gate ? heads : 0);
-  }
+  std::int64_t rank() const { return std::max(query.rank, key.rank); }
 };
 
 struct ComposedTensors {
