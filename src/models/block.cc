@@ -71,7 +71,8 @@ at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, co
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) const {
   const at::Tensor rows = nn::to_compute(x, context);
-  return nn::dropout((*mlp_)(rows, hidden_dropout_, context.in("ffn")), dropout_, context, "ffn");
+  const nn::Context inner = context.in("ffn");
+  return nn::dropout(inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner)), dropout_, context, "ffn");
 }
 
 at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context) const {
@@ -79,7 +80,7 @@ at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context)
   if (cross_) {
     h = cross_->norm(h + attend_across(h, input, context));
   }
-  return norm_2_(h + feed_forward(h, context));
+  return context.observe("out", norm_2_(h + feed_forward(h, context)));
 }
 
 at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
@@ -92,7 +93,7 @@ at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context
   if (cross_) {
     h = h + attend_across(cross_->norm(parallel ? input.h : h), input, context);
   }
-  return h + feed_forward(norm_2_(parallel ? input.h : h), context);
+  return context.observe("out", h + feed_forward(norm_2_(parallel ? input.h : h), context));
 }
 
 at::Tensor remembered(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep) {

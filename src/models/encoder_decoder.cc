@@ -49,7 +49,7 @@ struct EncoderDecoder::Parts {
     }
     const nn::Context inner = context.in("decoder");
     BlockInput input;
-    input.h = (*target)(tokens, first, inner);
+    input.h = inner.observe("embedding", (*target)(tokens, first, inner));
     input.source = around.source;
     if (around.target_valid.defined()) {
       input.valid_keys = around.target_valid;
@@ -62,7 +62,7 @@ struct EncoderDecoder::Parts {
       input.cross_cache = around.cross_caches != nullptr ? &(*around.cross_caches)[layer] : nullptr;
       input.h = decoder[layer](input, inner.in(fmt::format("layer{}", layer)));
     }
-    return decoder_norm ? (*decoder_norm)(input.h) : input.h;
+    return decoder_norm ? inner.observe("norm_f", (*decoder_norm)(input.h)) : input.h;
   }
 
   at::Tensor hidden(const SequencePair& pair, const nn::Context& context) const {

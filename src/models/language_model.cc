@@ -24,13 +24,13 @@ struct LanguageModel::Parts {
   std::optional<VocabularyHead> head;
 
   at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
-    return nn::dropout((*norm_f)(h), options.dropout, context, "final");
+    return nn::dropout(context.observe("norm_f", (*norm_f)(h)), options.dropout, context, "final");
   }
 
   // The final norm's result [B, T, d] for one chunk, with the memory moved on.
   at::Tensor hidden(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
     const std::int64_t keep = options.memory_length;
-    at::Tensor h = (*embedding)(inputs, 0, context);
+    at::Tensor h = context.observe("embedding", (*embedding)(inputs, 0, context));
     std::vector<at::Tensor> remembered;
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
       BlockInput input;
@@ -184,12 +184,12 @@ at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, c
     }
     const std::int64_t n = std::min(pending.size(1), o.context_length - state.in_chunk);
     const at::Tensor now = pending.narrow(1, 0, n);
-    h = (*parts_->embedding)(now, state.in_chunk, context);
+    h = context.observe("embedding", (*parts_->embedding)(now, state.in_chunk, context));
     for (std::size_t layer = 0; layer < parts_->blocks.size(); ++layer) {
       BlockInput input;
       input.h = h;
       input.cache = &state.caches[layer];
-      h = parts_->blocks[layer](input, context);
+      h = parts_->blocks[layer](input, context.in(fmt::format("layer{}", layer)));
     }
     state.tokens = at::cat({state.tokens, now}, 1);
     state.in_chunk += n;
@@ -198,8 +198,8 @@ at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, c
   if (!h.defined()) {
     fail("language model: decode needs at least one token");
   }
-  const at::Tensor last = parts_->finished(h.select(1, h.size(1) - 1), context);
-  return parts_->head->logits(last, context);
+  const at::Tensor last = parts_->finished(h.narrow(1, h.size(1) - 1, 1), context);
+  return parts_->head->logits(last.squeeze(1), context);
 }
 
 const LanguageModel& as_language_model(const Model& model, std::string_view what) {

@@ -18,19 +18,14 @@ void refuse_other_sequence(const config::AttentionOptions& o, const AttentionPla
   }
 }
 
-void trace_attention(const ops::AttentionTrace& seen, const AttentionInput& input, const Context& context) {
-  const auto note = [&](const char* name, at::Tensor value) {
-    if (value.defined()) {
-      if (input.valid_queries) {
-        value = value.masked_fill(input.valid_queries->logical_not().unsqueeze(1).unsqueeze(3), 0.0);
-      }
-      (*context.trace)[context.scope + name] = value;
-    }
-  };
-  note("scores", seen.scores);
-  note("scores_composed", seen.scores_composed);
-  note("probs", seen.probs);
-  note("probs_composed", seen.probs_composed);
+void observe_heads(Heads& heads, const Context& context) {
+  heads.q = context.observe("q", heads.q);
+  for (std::size_t r = 0; r < heads.keys.size(); ++r) {
+    heads.keys[r] = context.observe(r == 0 ? "k" : fmt::format("k{}", r + 1), heads.keys[r]);
+  }
+  if (heads.v.defined()) {
+    heads.v = context.observe("v", heads.v);
+  }
 }
 
 }  // namespace
@@ -140,24 +135,12 @@ ops::AttentionInputs Attention::assemble(const at::Tensor& q, const Seen& seen, 
   position_->add_to(in, input.cache, context);
   if (composition_ != nullptr) {
     Composition::Maps maps = composition_->maps(input.x, seen.factors, context);
+    context.show("key_map", [&] { return head_matrices(maps, MapSide::key, in.q.size(1)); });
+    context.show("query_map", [&] { return head_matrices(maps, MapSide::query, in.q.size(1)); });
     in.pre = std::move(maps.pre);
     in.post = std::move(maps.post);
-    if (context.trace != nullptr) {
-      (*context.trace)[context.scope + "key_map"] = composition_->key_maps(seen.factors);
-    }
   }
   return in;
-}
-
-at::Tensor Attention::score(ops::AttentionInputs in, ScoreCall call, const AttentionInput& input,
-                            const Context& context) const {
-  ops::AttentionTrace trace;
-  call.trace = context.trace != nullptr ? &trace : nullptr;
-  at::Tensor o = (*score_)(std::move(in), call, context);
-  if (context.trace != nullptr) {
-    trace_attention(trace, input, context);
-  }
-  return o;
 }
 
 at::Tensor Attention::operator()(const AttentionInput& input, const Context& context) const {
@@ -165,6 +148,7 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   const bool known = place_.cross && input.cache != nullptr && !input.cache->source().empty();
   Heads heads = project(input, known ? at::Tensor() : source, context);
   normalise_and_rotate(heads, input.cache, context);
+  observe_heads(heads, context);
   Seen seen{heads.keys, heads.v,
             composition_ != nullptr && !known ? composition_->key_factors(source, context) : at::Tensor()};
   ScoreCall call = call_of(input);
@@ -175,7 +159,8 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   }
   call.more_keys.assign(seen.keys.begin() + 1, seen.keys.end());
   ops::AttentionInputs in = assemble(heads.q, seen, input, context);
-  return projection_->combine(score(std::move(in), std::move(call), input, context), heads, context);
+  const at::Tensor o = context.observe("o", (*score_)(std::move(in), call, context));
+  return context.observe("out", projection_->combine(o, heads, context));
 }
 
 }  // namespace headroom::nn

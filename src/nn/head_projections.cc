@@ -141,10 +141,8 @@ class HeadProjections : public Projection {
       // The queries are the last tokens of the source, chosen for already.
       const c10::SymInt t = input.x.sym_size(1), s = input.source.sym_size(1);
       Selection same = s == t ? *on_source : on_source->narrow(input.x.sym_size(0), s - t, t);
-      if (context.trace != nullptr) {
-        (*context.trace)[context.scope + "select_out.index"] = same.index;
-        (*context.trace)[context.scope + "select_out.weight"] = same.weight;
-      }
+      same.index = context.observe("select_out.index", same.index);
+      same.weight = context.observe("select_out.weight", same.weight);
       return same;
     }
     return choose(input.x, select_out_, context, "select_out");

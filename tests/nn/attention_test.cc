@@ -203,13 +203,13 @@ TEST(Attention, PaddedKeysDoNotCount) {
 TEST(Attention, SharedSelectionWithoutMemoryChoosesOnce) {
   at::manual_seed(9);
   Layer layer(with_experts(small("none"), "vo", true), at::kFloat);
-  std::map<std::string, at::Tensor> trace;
+  Recorder recorder({"select_*.index"});
   ExpertUsage usage;
   Context context;
-  context.trace = &trace;
+  context.observer = &recorder;
   context.usage = &usage;
   layer.attention({.x = at::randn({2, 5, kWidth})}, context);
-  EXPECT_TRUE(at::equal(trace.at("select_in.index"), trace.at("select_out.index")));
+  EXPECT_TRUE(at::equal(recorder.at("select_in.index"), recorder.at("select_out.index")));
   ASSERT_EQ(usage.size(), 1U);
   EXPECT_EQ(usage.at("select_in").sum().item<std::int64_t>(), 2 * 5 * 2 * 2);  // B T H k
 }

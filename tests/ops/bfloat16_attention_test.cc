@@ -65,7 +65,23 @@ void add(at::Tensor& to, const at::Tensor& more) {
   to = to.defined() ? to + more : more;
 }
 
-OnTheWay on_the_way(const Sizes& z, const Make& make, const Tensors& exact, const AttentionTrace& trace,
+// The stages that the bounds are made of.
+struct Stages {
+  at::Tensor scores, probs_composed;
+};
+
+at::Tensor attention_with(Stages& stages, const AttentionInputs& in) {
+  return attention_reference(in, [&](AttentionStage stage, const at::Tensor& value) {
+    if (stage == AttentionStage::scores) {
+      stages.scores = value;
+    } else if (stage == AttentionStage::probs_composed) {
+      stages.probs_composed = value;
+    }
+    return value;
+  });
+}
+
+OnTheWay on_the_way(const Sizes& z, const Make& make, const Tensors& exact, const Stages& stages,
                     const at::Tensor& d_scores, const std::vector<ProductGradient>& products) {
   OnTheWay sums{.value = at::zeros_like(exact[0]), .gradients = Tensors(exact.size())};
   if (!multiplies_bfloat16()) {
@@ -76,12 +92,12 @@ OnTheWay on_the_way(const Sizes& z, const Make& make, const Tensors& exact, cons
     sizes.push_back(t.detach().abs());
   }
   const Tensors leaves = leaves_of(sizes);
-  const at::Tensor value = trace.probs_composed.detach().abs().matmul(for_heads(leaves[2], z));
+  const at::Tensor value = stages.probs_composed.detach().abs().matmul(for_heads(leaves[2], z));
   sums.value = value.detach();
   sums.gradients[2] = torch::autograd::grad({value}, {leaves[2]}, {arriving(value).abs()})[0];
   if (products.empty()) {  // sums of products of positive numbers: their gradients are the sums that are asked for
-    AttentionTrace positive;
-    attention_reference(make(leaves), &positive);
+    Stages positive;
+    attention_with(positive, make(leaves));
     const Tensors parts =
         torch::autograd::grad({positive.scores}, leaves, {d_scores.abs()}, false, false, /*allow_unused=*/true);
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -109,18 +125,18 @@ void expect_attention(const Sizes& z, const Make& make, const Tensors& inputs, c
   const Result got = run_fused(
       "attention", [&](const Tensors& x) { return attention(make(x)); }, inputs);
   const Tensors leaves = leaves_of(testing::in_double(inputs));
-  AttentionTrace trace;
+  Stages stages;
   const AttentionInputs in = make(leaves);
-  const at::Tensor o = attention_reference(in, &trace), weight = arriving(o);
+  const at::Tensor o = attention_with(stages, in), weight = arriving(o);
   const Tensors exact = torch::autograd::grad({o}, leaves, {weight}, /*retain_graph=*/true);
   const at::Tensor shift = (weight * (got.value.to(at::kDouble) - o.detach())).sum(-1);
-  const at::Tensor d_scores = torch::autograd::grad({o}, {trace.scores}, {weight}, /*retain_graph=*/true)[0];
-  const OnTheWay way = on_the_way(z, make, leaves, trace, d_scores, products);
+  const at::Tensor d_scores = torch::autograd::grad({o}, {stages.scores}, {weight}, /*retain_graph=*/true)[0];
+  const OnTheWay way = on_the_way(z, make, leaves, stages, d_scores, products);
   const bool composed = in.pre || in.post;  // there D_i is a sum over the keys
-  const Tensors moved = composed
-                            ? Tensors(leaves.size())
-                            : torch::autograd::grad({log_sums(z, trace.scores, in.mixture ? in.mixture->epsilon : 0.0)},
-                                                    leaves, {shift}, false, false, /*allow_unused=*/true);
+  const Tensors moved =
+      composed ? Tensors(leaves.size())
+               : torch::autograd::grad({log_sums(z, stages.scores, in.mixture ? in.mixture->epsilon : 0.0)}, leaves,
+                                       {shift}, false, false, /*allow_unused=*/true);
   expect_within(got.value, o.detach(),
                 {.rounded = o.detach().abs() + way.value, .moved = {}, .single = single * largest(o)},
                 what + ": value");

@@ -69,7 +69,6 @@ class Attention {
   Seen look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const;
   ops::AttentionInputs assemble(const at::Tensor& q, const Seen& seen, const AttentionInput& input,
                                 const Context& context) const;
-  at::Tensor score(ops::AttentionInputs in, ScoreCall call, const AttentionInput& input, const Context& context) const;
 
   config::AttentionOptions options_;
   AttentionPlace place_;
