@@ -120,25 +120,38 @@ std::vector<Result> run_router(const Case& c) {
   return {std::move(result)};
 }
 
+// The key maps that a layer shows, one for each row of the batch.
+struct KeyMaps : nn::Observer {
+  std::vector<at::Tensor> rows;
+  bool wants(std::string_view name) const override { return name == "key_map"; }
+  at::Tensor observe(std::string_view /*name*/, at::Tensor value) override {
+    rows.push_back(value);
+    return value;
+  }
+};
+
 // The first tokens at once, then one by one, each key's part computed once.
 Result decode_attention(const Case& c, const nn::Attention& attention, const nn::AttentionInput& input,
                         const nn::Context& given, Result result) {
   const Json& decode = c.options.at("decode");
   const auto prefill = decode.at("prefill").get<std::int64_t>(), steps = decode.at("steps").get<std::int64_t>(),
              slots = decode.at("slots").get<std::int64_t>();
-  nn::AttentionCache cache(slots, /*sliding=*/true);
+  std::vector<nn::AttentionCache> caches(static_cast<std::size_t>(input.x.size(0)),
+                                         nn::AttentionCache(slots, /*sliding=*/true));
+  std::vector<nn::AttentionCache*> each;
+  std::transform(caches.begin(), caches.end(), std::back_inserter(each), [](auto& cache) { return &cache; });
   std::vector<at::Tensor> rows, maps;
-  nn::Recorder recorder({"key_map"});
   nn::Context context = given;
-  context.observer = &recorder;
   at::Tensor held;
   for (std::int64_t at = 0; at < prefill + steps;) {
     const std::int64_t n = at == 0 ? prefill : 1;
     nn::AttentionInput step;
     step.x = input.x.narrow(1, at, n);
-    step.cache = &cache;
+    step.caches = each;
+    KeyMaps seen;
+    context.observer = &seen;
     rows.push_back(attention(step, context));
-    held = recorder.at("key_map");
+    held = at::cat(seen.rows);
     maps.push_back(held.narrow(1, held.size(1) - n, n));
     at += n;
   }

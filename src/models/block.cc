@@ -52,21 +52,27 @@ at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const Bl
   attention.source = memory.defined() ? at::cat({nn::to_compute(memory, context), attention.x}, 1) : attention.x;
   attention.valid_keys = input.valid_keys;
   attention.valid_queries = valid_queries(input);
-  attention.cache = input.cache;
+  attention.caches = input.caches;
   return nn::dropout(attention_(attention, context.in("attention")), dropout_, context, "attention");
 }
 
 at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, const nn::Context& context) const {
-  if (!input.source.defined()) {
+  const bool decodes = !input.cross_caches.empty();
+  if (!decodes && !input.source.defined()) {
     fail("block: cross-attention needs another sequence to read");
   }
   nn::AttentionInput attention;
   attention.x = nn::to_compute(h, context);
-  attention.source = nn::to_compute(input.source, context);
+  attention.source = decodes ? at::Tensor() : nn::to_compute(input.source, context);
   attention.valid_keys = input.valid_source;
   attention.valid_queries = valid_queries(input);
-  attention.cache = input.cross_cache;
+  attention.caches = input.cross_caches;
   return nn::dropout(cross_->attention(attention, context.in("cross")), dropout_, context, "cross");
+}
+
+void Block::read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid,
+                        nn::AttentionCache& cross_cache, const nn::Context& context) const {
+  cross_->attention.read_source(nn::to_compute(source, context), valid, cross_cache, context.in("cross"));
 }
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) const {

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "headroom/core/error.h"
+#include "headroom/nn/linear.h"
 #include "headroom/nn/random.h"
-#include "headroom/ops/linear.h"
 
 namespace headroom::nn {
 namespace {
@@ -51,7 +51,7 @@ at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config
 
 Selection select_experts(const at::Tensor& x, const at::Tensor& w, const SelectionOptions& options,
                          const Context& context, const std::string& name) {
-  const at::Tensor score = ops::linear(x, w.reshape({w.size(0), -1}), {}, context.implementation);
+  const at::Tensor score = product(x, w.reshape({w.size(0), -1}), {}, context);
   return choose_experts(score.view({-1, options.n_heads, options.n_experts}), options, context, name);
 }
 
@@ -65,7 +65,9 @@ Selection choose_experts(const at::Tensor& score, const SelectionOptions& option
     ranked = ranked.masked_fill(dropped, -std::numeric_limits<double>::infinity());
   }
   selection.index = context.observe(name + ".index", std::get<1>(ranked.topk(options.top_k, -1)));
-  selection.weight = gate_weights(selection.score, selection.index, options.gate);
+  selection.weight = by_rows(selection.score, context, [&](const auto& part) {
+    return gate_weights(part(selection.score), part(selection.index), options.gate);
+  });
   if (dropped.defined() && options.dropped_weigh_nothing) {
     selection.weight = selection.weight.masked_fill(dropped.gather(-1, selection.index), 0.0);
   }

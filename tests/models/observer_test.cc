@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "decode.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
@@ -65,16 +66,16 @@ void expect_same(const std::string& name, const std::vector<at::Tensor>& whole, 
 TEST(ObservedModels, ALanguageModelDecodesUnderTheNamesOfItsFullPass) {
   const at::NoGradGuard no_grad;
   const LanguageModel model(with_everything(config::ModelKind::language_model), 5);
-  const at::Tensor tokens = model.example(2, 7).at("tokens").slice(1, 0, -1);
+  const at::Tensor tokens = model.example(1, 7).at("tokens").slice(1, 0, -1);
   Everything whole, steps;
   nn::Context context;
   context.observer = &whole;
   Memory memory;
   model.logits(tokens, memory, context);
   context.observer = &steps;
-  const auto state = model.start_decoding(2);
+  std::vector<DecodeState> states(1, model.start_decoding());
   for (std::int64_t t = 0; t < tokens.size(1); ++t) {
-    model.decode(tokens.narrow(1, t, 1), *state, context);
+    testing::decode(model, tokens.narrow(1, t, 1), states, context);
   }
   ASSERT_TRUE(whole.values.contains("layer1.attention.probs_composed"));
   ASSERT_TRUE(whole.values.contains("layer0.ffn.select.weight"));
@@ -87,16 +88,16 @@ TEST(ObservedModels, ALanguageModelDecodesUnderTheNamesOfItsFullPass) {
 TEST(ObservedModels, AnEncoderDecoderDecodesUnderTheNamesOfItsFullPass) {
   const at::NoGradGuard no_grad;
   const EncoderDecoder model(with_everything(config::ModelKind::encoder_decoder), 5);
-  const Batch batch = model.example(2, 7);
+  const Batch batch = model.example(1, 7);
   const at::Tensor source = batch.at("source"), target = batch.at("target");
   Everything whole, steps;
   nn::Context context;
   context.observer = &whole;
   model.logits({.source = source, .valid_source = {}, .target = target, .valid_target = {}}, context);
   context.observer = &steps;
-  const auto state = model.start_decoding(source, {}, context);
+  auto states = model.start_decoding(source, {}, context);
   for (std::int64_t t = 0; t < target.size(1); ++t) {
-    model.decode(target.narrow(1, t, 1), *state, context);
+    testing::decode(model, target.narrow(1, t, 1), states, context);
   }
   ASSERT_TRUE(whole.values.contains("encoder.layer1.attention.probs"));
   ASSERT_TRUE(whole.values.contains("decoder.layer1.cross.probs"));
