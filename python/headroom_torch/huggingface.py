@@ -60,28 +60,25 @@ class HeadroomCache:
 
     def __init__(self, model: LanguageModel, rows: int):
         self._decoder = model.decoder(rows)
-        self._read: Optional[Tensor] = None
+        self._length = 0
 
-    def read(self, tokens: Tensor) -> Tensor:
-        """Logits [B, V] after the last of tokens [B, n]."""
-        self._read = tokens if self._read is None else torch.cat([self._read, tokens], 1)
-        return self._decoder.read(tokens)
+    def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
+        """Logits [B, V] after the last of tokens [B, n]; valid [B, n] bool: False for padding."""
+        self._length += tokens.shape[1]
+        return self._decoder.read(tokens, valid)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        return 0 if self._read is None else self._read.shape[1]
+        """Columns read, padding included."""
+        return self._length
 
     def reorder_cache(self, rows: Tensor) -> None:
-        """Row i goes on from row rows[i]: texts that are not there already are read again."""
-        texts = self._read.index_select(0, rows.to(self._read.device))
-        if not torch.equal(texts, self._read):
-            self._decoder.restart()
-            self._decoder.read(texts)
-            self._read = texts
+        """Row i goes on from row rows[i]."""
+        self._decoder.reorder(rows)
 
 
 class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):
-    """A LanguageModel, as `model`, with the interface of `transformers`. Rows of a batch are of one length: there is no
-    padding."""
+    """A LanguageModel, as `model`, with the interface of `transformers`. attention_mask says which tokens are padding, on
+    either side of a row: nothing sees it, and positions do not count it."""
 
     config_class = HeadroomConfig
     base_model_prefix = ""
@@ -117,24 +114,42 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
 
         cache, or past_key_values: what an earlier call with use_cache=True gave under the name that this version of
         `transformers` has for it; input_ids go on from there, without derivatives.
-        logits_to_keep=1: of the last token only.
+        logits_to_keep=1: of each row's last token only.
+        attention_mask [B, T], or [B, all that was read and T]: 0 for padding, whose logits mean nothing.
         """
-        if attention_mask is not None and not bool(attention_mask.all()):
-            raise ValueError("HeadroomForCausalLM: there is no padding: attention_mask must be 1 everywhere")
         loss, logits = None, None
         cache = past_key_values if cache is None else cache
+        valid = None if attention_mask is None else attention_mask[:, -input_ids.shape[1]:].bool()
+        if valid is not None and bool(valid.all()):
+            valid = None
         if labels is not None:
-            loss = _first(self.model.loss(input_ids[:, :-1], labels[:, 1:]))
+            loss = self._loss(input_ids, labels, valid)
         if use_cache or cache is not None:
             cache = HeadroomCache(self.model, input_ids.shape[0]) if cache is None else cache
-            parts = [input_ids] if logits_to_keep == 1 else input_ids.split(1, 1)
-            logits = torch.stack([cache.read(part) for part in parts], 1)
+            n = input_ids.shape[1]
+            ends = [(0, n)] if logits_to_keep == 1 else [(i, i + 1) for i in range(n)]
+            logits = torch.stack([cache.read(input_ids[:, begin:end], None if valid is None else valid[:, begin:end])
+                                  for begin, end in ends], 1)
         elif loss is None or not self.training:
-            logits = _first(self.model(input_ids))
+            logits = self._logits(input_ids, valid)
         if logits is not None:
             logits = logits[:, -logits_to_keep:]
         output = CausalLMOutputWithPast(loss=loss, logits=logits, **{_CACHE: cache})
         return output if return_dict in (None, True) else output.to_tuple()
+
+    # Nothing sees what comes after it: padding is moved to the end of its row.
+    def _logits(self, tokens: Tensor, valid: Optional[Tensor]) -> Tensor:
+        if valid is None:
+            return _first(self.model(tokens))
+        order = valid.logical_not().sort(1, stable=True).indices
+        logits = _first(self.model(tokens.gather(1, order)))
+        return logits.gather(1, order.argsort(1).unsqueeze(2).expand_as(logits))
+
+    def _loss(self, tokens: Tensor, labels: Tensor, valid: Optional[Tensor]) -> Tensor:
+        if valid is not None:
+            order = valid.logical_not().sort(1, stable=True).indices
+            tokens, labels = tokens.gather(1, order), labels.masked_fill(~valid, -100).gather(1, order)
+        return _first(self.model.loss(tokens[:, :-1], labels[:, 1:]))
 
     def save_pretrained(self, save_directory: Path, **options) -> None:
         super().save_pretrained(save_directory, **options)

@@ -188,16 +188,24 @@ class Decoder:
     """What a language model keeps of the tokens read so far; read() goes on from there.
 
     Equals the whole pass over consecutive chunks of context_length with carried memory. Without memory, a full context
-    slides: its last half is read again as the beginning of a new one. It reads the model's parameters where they lie.
+    slides: its last half is read again as the beginning of a new one. Rows may have read more or less than others, and
+    do not depend on each other. It reads the model's parameters where they lie.
     """
 
     def __init__(self, model: LanguageModel, rows: int):
         tensors = [tensor.detach() for tensor in model._tensors()]
         self._decoder = torch.classes.headroom.Decoder(model.description, tensors, rows)
 
-    def read(self, tokens: Tensor) -> Tensor:
-        """The logits [B, V] after the last of `tokens` [B, n], n at least 1."""
-        return self._decoder.read(tokens)
+    def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
+        """The logits [B, V] after the last of each row's `tokens` [B, n], n at least 1.
+
+        valid [B, n] bool: False for padding, on either side, which is not read; a row of padding alone gets zeros.
+        """
+        return self._decoder.read(tokens, valid)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i goes on from row rows[i]; a row may come several times or not at all."""
+        self._decoder.reorder(rows.tolist())
 
     def restart(self) -> None:
         """Forgets all that was read."""

@@ -28,10 +28,10 @@ class Decoding {
   Decoding(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context, at::Device device)
       : model_(options, 1, at::TensorOptions(device).dtype(at::kFloat)),
         context_(context),
-        prompt_(at::randint(options.vocabulary_size, {batch, std::min(kPrompt, options.context_length / 2)},
-                            at::TensorOptions(device).dtype(at::kLong))),
+        prompt_(
+            at::randint(options.vocabulary_size, {batch, std::min(kPrompt, options.context_length / 2)}, at::kLong)),
         token_(prompt_.narrow(1, 0, 1).contiguous()),
-        state_(model_.start_decoding(batch)) {
+        states_(static_cast<std::size_t>(batch), model_.start_decoding()) {
     if (context.compute_dtype) {
       model_.parameters().keep_products_in(*context.compute_dtype);
     }
@@ -39,9 +39,9 @@ class Decoding {
 
   void operator()() {
     if (position_ == 0) {
-      model_.decode(prompt_, *state_, context_);
+      model_.decode(models::decode_rows(prompt_, states_), context_);
     }
-    model_.decode(token_, *state_, context_);
+    model_.decode(models::decode_rows(token_, states_), context_);
     ++position_;
   }
 
@@ -81,7 +81,7 @@ class Decoding {
   models::LanguageModel model_;
   nn::Context context_;
   at::Tensor prompt_, token_;
-  std::unique_ptr<models::DecodeState, void (*)(models::DecodeState*)> state_;
+  std::vector<models::DecodeState> states_;
   std::int64_t position_ = 0;
 };
 

@@ -35,17 +35,19 @@ class Search {
 
   std::vector<Hypothesis> run(const at::Tensor& source, const at::Tensor& valid_source) {
     start(source, valid_source);
-    const auto state = model_.start_decoding(source, valid_source, context_);
-    model_.reorder(at::arange(std::ssize(live_), source.options()).repeat_interleave(beam_), *state);
-    at::Tensor tokens = at::full({std::ssize(live_) * beam_, 1}, options_.begin_id, source.options());
+    std::vector<models::DecodeState> states;
+    for (const models::DecodeState& state : model_.start_decoding(source, valid_source, context_)) {
+      states.insert(states.end(), static_cast<std::size_t>(beam_), state);
+    }
+    at::Tensor tokens = at::full({std::ssize(live_) * beam_, 1}, options_.begin_id, at::kLong);
     while (true) {
-      const at::Tensor logits = model_.decode(tokens, *state, context_);
+      const at::Tensor logits = model_.decode(models::decode_rows(tokens, states), context_);
       const std::vector<std::int64_t> rows = advance(at::log_softmax(logits.to(at::kFloat), 1));
       if (rows.empty()) {
         break;
       }
-      model_.reorder(at::tensor(rows, at::kLong).to(source.device()), *state);
-      tokens = last_tokens().to(source.device());
+      states = models::chosen_states(states, rows);
+      tokens = last_tokens();
     }
     std::vector<Hypothesis> best;
     for (Sentence& sentence : sentences_) {

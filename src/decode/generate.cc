@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -51,12 +52,6 @@ std::vector<std::int32_t> encode_prompt(const tokenizers::Tokenizer& tokenizer, 
   return ids;
 }
 
-at::Tensor to_row(const std::vector<std::int32_t>& ids, const models::LanguageModel& model) {
-  at::Tensor tensor = at::empty({1, static_cast<std::int64_t>(ids.size())}, at::kLong);
-  std::copy(ids.begin(), ids.end(), tensor.data_ptr<std::int64_t>());
-  return tensor.to(model.device());
-}
-
 std::span<const double> span_of(const at::Tensor& logits) {
   return {logits.const_data_ptr<double>(), static_cast<std::size_t>(logits.numel())};
 }
@@ -87,8 +82,12 @@ Generation generate(const models::LanguageModel& model, const tokenizers::Tokeni
   };
 
   std::vector<std::int32_t> ids = encode_prompt(tokenizer, prompt, "generate: prompt");
-  const auto state = model.start_decoding(1);
-  at::Tensor logits = model.decode(to_row(ids, model), *state, context);
+  models::DecodeState state = model.start_decoding();
+  const auto read = [&](std::span<const std::int64_t> tokens) {
+    const models::DecodeRow row{&state, tokens};
+    return model.decode({&row, 1}, context);
+  };
+  at::Tensor logits = read(std::vector<std::int64_t>(ids.begin(), ids.end()));
   TextStream stream(tokenizer, std::move(ids));
   const auto start = std::chrono::steady_clock::now();
   while (result.tokens < options.tokens && !interrupted()) {
@@ -96,11 +95,11 @@ Generation generate(const models::LanguageModel& model, const tokenizers::Tokeni
     const std::int32_t id = sample(span_of(last), how, random);
     emit(stream.push(id));
     if (++result.tokens < options.tokens) {
-      logits = model.decode(to_row({id}, model), *state, context);
+      logits = read(std::vector<std::int64_t>{id});
     }
   }
   emit(stream.finish());
-  result.cache_numbers = model.cache_numbers(*state);
+  result.cache_numbers = state.cache_numbers();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result.tokens_per_second = seconds > 0.0 ? static_cast<double>(result.tokens) / seconds : 0.0;
   return result;

@@ -196,11 +196,20 @@ void load_parameters(const Case& c, nn::Parameters& parameters, Result& result) 
   }
 }
 
-void add_trace(const std::map<std::string, at::Tensor>& trace, const std::string& scope, Result& result) {
-  for (const auto& [name, value] : trace) {
-    if (name.starts_with(scope)) {
-      result.values["mid." + name.substr(scope.size())] = value;
+nn::Recorder recorder_of(const Case& c, Implementation implementation) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : expected_under(c, "mid.")) {
+    const bool of_pairs = std::find(nn::kPairValues.begin(), nn::kPairValues.end(), name) != nn::kPairValues.end();
+    if (!of_pairs || implementation == Implementation::reference) {
+      names.push_back(name);
     }
+  }
+  return nn::Recorder(std::move(names));
+}
+
+void add_recorded(const nn::Recorder& recorder, Result& result) {
+  for (const auto& [name, value] : recorder.values) {
+    result.values["mid." + name] = value;
   }
 }
 

@@ -42,8 +42,9 @@ at::Tensor leaf(const Case& c, const std::string& name, Result& result);
 // too many, or shapes differ.
 void load_parameters(const Case& c, nn::Parameters& parameters, Result& result);
 
-// The values traced under `scope`, as "mid.<name>".
-void add_trace(const std::map<std::string, at::Tensor>& trace, const std::string& scope, Result& result);
+// Records what the case expects as "mid.<name>"; of the values of every pair nothing where the fused operators run.
+nn::Recorder recorder_of(const Case& c, Implementation implementation);
+void add_recorded(const nn::Recorder& recorder, Result& result);
 
 // Compares everything the case expects under result.prefix with what came out, and keeps the worst in `outcome`.
 void compare(const Case& c, const Result& result, Outcome& outcome);

@@ -69,13 +69,19 @@ void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, Result&
   }
 }
 
-// What a padded query chose means nothing: only the others are compared.
-void forget_padded_choices(const Case& c, const std::optional<at::Tensor>& valid, Result& result) {
+// What a padded query chose means nothing: only the others are compared, and its weights are expected to be 0.
+void disregard_padded(const Case& c, const std::optional<at::Tensor>& valid, Result& result) {
   const auto index = result.values.find("mid.select.index");
   if (valid && index != result.values.end() && c.has("mid.select.index")) {
     const at::Tensor& expected = c.at("mid.select.index");
     index->second = at::where(valid->view({-1, 1}), index->second.view({-1, expected.size(2)}),
                               expected.view({-1, expected.size(2)}));
+  }
+  for (const std::string_view name : nn::kPairValues) {
+    const auto found = result.values.find(fmt::format("mid.{}", name));
+    if (valid && found != result.values.end()) {
+      found->second = found->second.masked_fill(valid->logical_not().unsqueeze(1).unsqueeze(3), 0.0);
+    }
   }
 }
 
@@ -93,9 +99,10 @@ std::vector<Result> run_router(const Case& c) {
     choice.valid = c.at("in.mask_query").ne(0).reshape({-1});
   }
   nn::Context context;
-  std::map<std::string, at::Tensor> losses, trace;
+  std::map<std::string, at::Tensor> losses;
+  nn::Recorder recorder = recorder_of(c, Implementation::reference);
   context.losses = &losses;
-  context.trace = &trace;
+  context.observer = &recorder;
   at::Tensor score = x.reshape({-1, x.size(2)}).mm(select);
   if (o.noisy_routing) {
     const at::Tensor spread = at::softplus(x.reshape({-1, x.size(2)}).mm(leaf(c, "param.select_noise", result)));
@@ -108,10 +115,20 @@ std::vector<Result> run_router(const Case& c) {
   }
   nn::add_routing_losses(chosen, choice.valid, x.size(0), o, context);
   add_losses(c, std::move(losses), result);
-  add_trace(trace, "", result);
-  forget_padded_choices(c, choice.valid, result);
+  add_recorded(recorder, result);
+  disregard_padded(c, choice.valid, result);
   return {std::move(result)};
 }
+
+// The key maps that a layer shows, one for each row of the batch.
+struct KeyMaps : nn::Observer {
+  std::vector<at::Tensor> rows;
+  bool wants(std::string_view name) const override { return name == "key_map"; }
+  at::Tensor observe(std::string_view /*name*/, at::Tensor value) override {
+    rows.push_back(value);
+    return value;
+  }
+};
 
 // The first tokens at once, then one by one, each key's part computed once.
 Result decode_attention(const Case& c, const nn::Attention& attention, const nn::AttentionInput& input,
@@ -119,19 +136,22 @@ Result decode_attention(const Case& c, const nn::Attention& attention, const nn:
   const Json& decode = c.options.at("decode");
   const auto prefill = decode.at("prefill").get<std::int64_t>(), steps = decode.at("steps").get<std::int64_t>(),
              slots = decode.at("slots").get<std::int64_t>();
-  nn::AttentionCache cache(slots, /*sliding=*/true);
+  std::vector<nn::AttentionCache> caches(static_cast<std::size_t>(input.x.size(0)),
+                                         nn::AttentionCache(slots, /*sliding=*/true));
+  std::vector<nn::AttentionCache*> each;
+  std::transform(caches.begin(), caches.end(), std::back_inserter(each), [](auto& cache) { return &cache; });
   std::vector<at::Tensor> rows, maps;
-  std::map<std::string, at::Tensor> trace;
   nn::Context context = given;
-  context.trace = &trace;
   at::Tensor held;
   for (std::int64_t at = 0; at < prefill + steps;) {
     const std::int64_t n = at == 0 ? prefill : 1;
     nn::AttentionInput step;
     step.x = input.x.narrow(1, at, n);
-    step.cache = &cache;
+    step.caches = each;
+    KeyMaps seen;
+    context.observer = &seen;
     rows.push_back(attention(step, context));
-    held = trace.at("key_map");
+    held = at::cat(seen.rows);
     maps.push_back(held.narrow(1, held.size(1) - n, n));
     at += n;
   }
@@ -173,18 +193,19 @@ std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
   nn::Context context = given;
   // A prior that replaces itself does so in training only; there is no dropout here.
   context.training = c.has("state.prior_before");
-  std::map<std::string, at::Tensor> trace, losses;
+  std::map<std::string, at::Tensor> losses;
   nn::BufferUpdates updates;
   context.losses = &losses;
   context.updates = &updates;
   if (c.options.contains("decode") && c.options.at("decode").is_object()) {
     return {decode_attention(c, attention, input, context, std::move(result))};
   }
-  context.trace = given.implementation == Implementation::reference ? &trace : nullptr;
+  nn::Recorder recorder = recorder_of(c, given.implementation);
+  context.observer = &recorder;
   result.values["out"] = attention(input, context);
   add_losses(c, std::move(losses), result);
-  add_trace(trace, "", result);
-  forget_padded_choices(c, input.valid_queries, result);
+  add_recorded(recorder, result);
+  disregard_padded(c, input.valid_queries, result);
   if (c.has("state.prior_after")) {
     nn::apply(updates);
     result.values["state.prior_after"] = parameters.stored().back().tensor;
@@ -201,12 +222,13 @@ std::vector<Result> run_expert_ffn(const Case& c, const nn::Context& given) {
   const auto mlp = nn::make_mlp(mlp_options(c, ffn), {.d_model = c.dim("d_model")}, builder(parameters, x));
   load_parameters(c, parameters, result);
   nn::Context context = given;
-  std::map<std::string, at::Tensor> trace, losses;
-  context.trace = given.implementation == Implementation::reference ? &trace : nullptr;
+  std::map<std::string, at::Tensor> losses;
+  nn::Recorder recorder = recorder_of(c, given.implementation);
+  context.observer = &recorder;
   context.losses = &losses;
   result.values["out"] = (*mlp)(x, 0.0, context);
   add_losses(c, std::move(losses), result);
-  add_trace(trace, "", result);
+  add_recorded(recorder, result);
   return {std::move(result)};
 }
 

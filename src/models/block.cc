@@ -52,26 +52,33 @@ at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const Bl
   attention.source = memory.defined() ? at::cat({nn::to_compute(memory, context), attention.x}, 1) : attention.x;
   attention.valid_keys = input.valid_keys;
   attention.valid_queries = valid_queries(input);
-  attention.cache = input.cache;
+  attention.caches = input.caches;
   return nn::dropout(attention_(attention, context.in("attention")), dropout_, context, "attention");
 }
 
 at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, const nn::Context& context) const {
-  if (!input.source.defined()) {
+  const bool decodes = !input.cross_caches.empty();
+  if (!decodes && !input.source.defined()) {
     fail("block: cross-attention needs another sequence to read");
   }
   nn::AttentionInput attention;
   attention.x = nn::to_compute(h, context);
-  attention.source = nn::to_compute(input.source, context);
+  attention.source = decodes ? at::Tensor() : nn::to_compute(input.source, context);
   attention.valid_keys = input.valid_source;
   attention.valid_queries = valid_queries(input);
-  attention.cache = input.cross_cache;
+  attention.caches = input.cross_caches;
   return nn::dropout(cross_->attention(attention, context.in("cross")), dropout_, context, "cross");
+}
+
+void Block::read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid,
+                        nn::AttentionCache& cross_cache, const nn::Context& context) const {
+  cross_->attention.read_source(nn::to_compute(source, context), valid, cross_cache, context.in("cross"));
 }
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) const {
   const at::Tensor rows = nn::to_compute(x, context);
-  return nn::dropout((*mlp_)(rows, hidden_dropout_, context.in("ffn")), dropout_, context, "ffn");
+  const nn::Context inner = context.in("ffn");
+  return nn::dropout(inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner)), dropout_, context, "ffn");
 }
 
 at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context) const {
@@ -79,7 +86,7 @@ at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context)
   if (cross_) {
     h = cross_->norm(h + attend_across(h, input, context));
   }
-  return norm_2_(h + feed_forward(h, context));
+  return context.observe("out", norm_2_(h + feed_forward(h, context)));
 }
 
 at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
@@ -92,7 +99,7 @@ at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context
   if (cross_) {
     h = h + attend_across(cross_->norm(parallel ? input.h : h), input, context);
   }
-  return h + feed_forward(norm_2_(parallel ? input.h : h), context);
+  return context.observe("out", h + feed_forward(norm_2_(parallel ? input.h : h), context));
 }
 
 at::Tensor remembered(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep) {

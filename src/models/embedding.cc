@@ -1,5 +1,6 @@
 #include "headroom/models/embedding.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "headroom/config/attention_part.h"
@@ -37,17 +38,22 @@ Embedding::Embedding(const config::ModelOptions& o, at::Tensor matrix, const nn:
   }
 }
 
-at::Tensor Embedding::operator()(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const {
+at::Tensor Embedding::operator()(const at::Tensor& tokens, at::IntArrayRef first, const nn::Context& context) const {
   const c10::SymInt n = tokens.sym_size(1);
-  if (n + first > context_length_) {
-    fail("model: a sequence must hold at most context_length={} tokens, got {}", context_length_, c10::str(n + first));
+  const std::int64_t last = *std::max_element(first.begin(), first.end());
+  if (n + last > context_length_) {
+    fail("model: a sequence must hold at most context_length={} tokens, got {}", context_length_, c10::str(n + last));
   }
   at::Tensor h = at::embedding(embed_, tokens);
   if (scale_ != 1.0) {
     h = h * scale_;
   }
   if (position_.defined()) {
-    h = h + position_.narrow_symint(0, first, n);
+    std::vector<at::Tensor> rows;
+    for (const std::int64_t place : first) {
+      rows.push_back(position_.narrow_symint(0, place, n));
+    }
+    h = h + (rows.size() == 1 ? rows[0] : at::stack(rows));
   }
   return nn::dropout(norm_ ? (*norm_)(h) : h, dropout_, context, "embed");
 }

@@ -17,14 +17,14 @@ Encoder::Encoder(const config::ModelOptions& o, bool final_norm, const nn::Build
 
 at::Tensor Encoder::operator()(at::Tensor h, const at::Tensor& valid, const nn::Context& context) const {
   BlockInput input;
-  input.h = std::move(h);
+  input.h = context.observe("embedding", std::move(h));
   if (valid.defined()) {
     input.valid_keys = valid;
   }
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     input.h = blocks_[layer](input, context.in(fmt::format("layer{}", layer)));
   }
-  return norm_f_ ? (*norm_f_)(input.h) : input.h;
+  return norm_f_ ? context.observe("norm_f", (*norm_f_)(input.h)) : input.h;
 }
 
 void check_tokens(const char* model, const at::Tensor& tokens, const at::Tensor& valid) {

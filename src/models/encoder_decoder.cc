@@ -16,13 +16,6 @@ namespace {
 
 constexpr const char* kName = "encoder-decoder";
 
-// What decoder blocks read besides their own input.
-struct Surroundings {
-  at::Tensor target_valid;  // undefined while decoding
-  at::Tensor source, source_valid;
-  std::vector<nn::AttentionCache>*caches = nullptr, *cross_caches = nullptr;  // one a layer, while decoding
-};
-
 }  // namespace
 
 struct EncoderDecoder::Parts {
@@ -40,43 +33,76 @@ struct EncoderDecoder::Parts {
     return (*encoder)((*source)(tokens, 0, inner), valid, inner);
   }
 
-  // [B, n, d] of target tokens, the first of which stands at `first`.
-  at::Tensor write(const at::Tensor& tokens, std::int64_t first, const Surroundings& around,
-                   const nn::Context& context) const {
-    check_tokens(kName, tokens, around.target_valid);
-    if (tokens.size(0) != around.source.size(0)) {
-      fail("{}: sources and targets must be pairs, got {} and {}", kName, around.source.size(0), tokens.size(0));
+  at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
+    return decoder_norm ? context.observe("norm_f", (*decoder_norm)(h)) : h;
+  }
+
+  // [B, T, d] of target tokens.
+  at::Tensor write(const SequencePair& pair, const at::Tensor& encoded, const nn::Context& context) const {
+    check_tokens(kName, pair.target, pair.valid_target);
+    if (pair.target.size(0) != encoded.size(0)) {
+      fail("{}: sources and targets must be pairs, got {} and {}", kName, encoded.size(0), pair.target.size(0));
     }
     const nn::Context inner = context.in("decoder");
     BlockInput input;
-    input.h = (*target)(tokens, first, inner);
-    input.source = around.source;
-    if (around.target_valid.defined()) {
-      input.valid_keys = around.target_valid;
+    input.h = inner.observe("embedding", (*target)(pair.target, 0, inner));
+    input.source = encoded;
+    if (pair.valid_target.defined()) {
+      input.valid_keys = pair.valid_target;
     }
-    if (around.source_valid.defined()) {
-      input.valid_source = around.source_valid;
+    if (pair.valid_source.defined()) {
+      input.valid_source = pair.valid_source;
     }
     for (std::size_t layer = 0; layer < decoder.size(); ++layer) {
-      input.cache = around.caches != nullptr ? &(*around.caches)[layer] : nullptr;
-      input.cross_cache = around.cross_caches != nullptr ? &(*around.cross_caches)[layer] : nullptr;
       input.h = decoder[layer](input, inner.in(fmt::format("layer{}", layer)));
     }
-    return decoder_norm ? (*decoder_norm)(input.h) : input.h;
+    return finished(input.h, inner);
+  }
+
+  // A target that nothing is written of yet; padding after a source is left out.
+  DecodeState begin(at::Tensor tokens, const at::Tensor& valid, const nn::Context& context) const {
+    std::optional<at::Tensor> mask;
+    if (valid.defined()) {
+      const at::Tensor places = valid[0].nonzero();
+      const std::int64_t n = places.size(0) > 0 ? places[-1].item<std::int64_t>() + 1 : tokens.size(1);
+      tokens = tokens.narrow(1, 0, n);
+      if (places.size(0) < n) {
+        mask = valid.narrow(1, 0, n);
+      }
+    }
+    const at::Tensor encoded = encode(tokens, mask.value_or(at::Tensor()), context);
+    DecodeState state;
+    for (const Block& block : decoder) {
+      const nn::Context inner = context.in("decoder").in(fmt::format("layer{}", state.caches.size()));
+      state.caches.push_back(block.make_cache());
+      state.cross_caches.push_back(block.make_cross_cache());
+      block.read_source(encoded, mask, state.cross_caches.back(), inner);
+    }
+    return state;
+  }
+
+  // [N, 1, d] after the last token of each row, before the final norm.
+  at::Tensor read(std::span<const DecodeRow> rows, const nn::Context& context) const {
+    const nn::Context inner = context.in("decoder");
+    BlockInput input;
+    input.h = inner.observe(
+        "embedding", (*target)(tokens_of(rows, parameters.all().front().tensor.device()), positions_of(rows), inner));
+    for (std::size_t layer = 0; layer < decoder.size(); ++layer) {
+      const std::vector<nn::AttentionCache*> own = caches_of(rows, layer, &DecodeState::caches),
+                                             cross = caches_of(rows, layer, &DecodeState::cross_caches);
+      input.caches = own;
+      input.cross_caches = cross;
+      input.h = decoder[layer](input, inner.in(fmt::format("layer{}", layer)));
+    }
+    for (const DecodeRow& row : rows) {
+      row.state->position += std::ssize(row.tokens);
+    }
+    return input.h.narrow(1, input.h.size(1) - 1, 1);
   }
 
   at::Tensor hidden(const SequencePair& pair, const nn::Context& context) const {
-    const at::Tensor encoded = encode(pair.source, pair.valid_source, context);
-    return write(pair.target, 0,
-                 {.target_valid = pair.valid_target, .source = encoded, .source_valid = pair.valid_source}, context);
+    return write(pair, encode(pair.source, pair.valid_source, context), context);
   }
-};
-
-struct WritingState {
-  at::Tensor encoded, valid_source;
-  std::int64_t written = 0;  // target tokens so far
-  std::vector<nn::AttentionCache> caches, cross_caches;
-  at::Tensor sentence;  // [B] which of the first sources each row reads
 };
 
 EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::Beginning& beginning)
@@ -166,54 +192,33 @@ Loss EncoderDecoder::loss(const SequencePair& pair, const at::Tensor& next, doub
   return with_balance(std::move(cross_entropy), std::move(losses), p.options, context);
 }
 
-std::unique_ptr<WritingState, void (*)(WritingState*)> EncoderDecoder::start_decoding(
-    const at::Tensor& source, const at::Tensor& valid_source, const nn::Context& context) const {
+std::vector<DecodeState> EncoderDecoder::start_decoding(const at::Tensor& source, const at::Tensor& valid_source,
+                                                        const nn::Context& context) const {
   const at::NoGradGuard no_grad;
-  auto state =
-      std::unique_ptr<WritingState, void (*)(WritingState*)>(new WritingState, [](WritingState* p) { delete p; });
-  state->encoded = parts_->encode(source, valid_source, context);
-  state->valid_source = valid_source;
-  state->sentence = at::arange(source.size(0), source.options());
-  for (const Block& block : parts_->decoder) {
-    state->caches.push_back(block.make_cache());
-    state->cross_caches.push_back(block.make_cross_cache());
+  check_tokens(kName, source, valid_source);
+  std::vector<DecodeState> states;
+  for (std::int64_t row = 0; row < source.size(0); ++row) {
+    states.push_back(parts_->begin(source.narrow(0, row, 1),
+                                   valid_source.defined() ? valid_source.narrow(0, row, 1) : at::Tensor(), context));
   }
-  return state;
+  return states;
 }
 
-void EncoderDecoder::reorder(const at::Tensor& rows, WritingState& state) const {
+at::Tensor EncoderDecoder::decode(std::span<const DecodeRow> rows, const nn::Context& context) const {
   const at::NoGradGuard no_grad;
-  for (nn::AttentionCache& cache : state.caches) {
-    cache.reorder(rows);
+  const Parts& p = *parts_;
+  for (const DecodeRow& row : rows) {
+    if (row.state->position + std::ssize(row.tokens) > p.options.context_length) {
+      fail("{}: a target must hold at most context_length={} tokens, got {}", kName, p.options.context_length,
+           row.state->position + std::ssize(row.tokens));
+    }
   }
-  const at::Tensor sentence = state.sentence.index_select(0, rows);
-  if (sentence.equal(state.sentence)) {  // translations changed places, each with others of its own source
-    return;
-  }
-  state.sentence = sentence;
-  state.encoded = state.encoded.index_select(0, rows);
-  if (state.valid_source.defined()) {
-    state.valid_source = state.valid_source.index_select(0, rows);
-  }
-  for (nn::AttentionCache& cache : state.cross_caches) {
-    cache.reorder(rows);
-  }
-}
-
-at::Tensor EncoderDecoder::decode(const at::Tensor& tokens, WritingState& state, const nn::Context& context) const {
-  const at::NoGradGuard no_grad;
-  if (tokens.dim() != 2 || tokens.size(1) < 1) {
-    fail("{}: decode needs at least one token of each sequence", kName);
-  }
-  const at::Tensor h = parts_->write(tokens, state.written,
-                                     {.target_valid = {},
-                                      .source = state.encoded,
-                                      .source_valid = state.valid_source,
-                                      .caches = &state.caches,
-                                      .cross_caches = &state.cross_caches},
-                                     context);
-  state.written += tokens.size(1);
-  return parts_->head->logits(h.select(1, h.size(1) - 1), context);
+  const ReadRows read = [&](std::span<const DecodeRow> some, const nn::Context& inner) { return p.read(some, inner); };
+  const at::Tensor h = read_rows(
+      rows, [](const DecodeRow&) { return false; }, read, read, context);
+  nn::Context apart = context;
+  apart.rows_apart = true;
+  return p.head->logits(p.finished(h, apart.in("decoder")).squeeze(1), apart);
 }
 
 const EncoderDecoder& as_encoder_decoder(const Model& model, std::string_view what) {

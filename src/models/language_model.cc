@@ -24,13 +24,13 @@ struct LanguageModel::Parts {
   std::optional<VocabularyHead> head;
 
   at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
-    return nn::dropout((*norm_f)(h), options.dropout, context, "final");
+    return nn::dropout(context.observe("norm_f", (*norm_f)(h)), options.dropout, context, "final");
   }
 
   // The final norm's result [B, T, d] for one chunk, with the memory moved on.
   at::Tensor hidden(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
     const std::int64_t keep = options.memory_length;
-    at::Tensor h = (*embedding)(inputs, 0, context);
+    at::Tensor h = context.observe("embedding", (*embedding)(inputs, 0, context));
     std::vector<at::Tensor> remembered;
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
       BlockInput input;
@@ -58,12 +58,65 @@ struct LanguageModel::Parts {
                                                    /*label_smoothing=*/0.0, context);
     return with_balance(std::move(cross_entropy), std::move(losses), options, context);
   }
-};
 
-struct DecodeState {
-  std::int64_t in_chunk = 0;  // tokens of the current chunk already read
-  std::vector<nn::AttentionCache> caches;
-  at::Tensor tokens;  // [B, in_chunk] of this chunk, kept where a full context slides
+  // Whether the next token finds the context full and nothing that carries over.
+  bool slides(const DecodeState& state) const {
+    return options.memory_length == 0 && state.position == options.context_length;
+  }
+
+  // [N, 1, d] after the last token of each row, before the final norm: as many of each as the chunk has room for.
+  at::Tensor read(std::span<const DecodeRow> rows, const nn::Context& context) const {
+    for (const DecodeRow& row : rows) {
+      if (row.state->position == options.context_length) {
+        begin_chunk(*row.state);
+      }
+    }
+    at::Tensor h = context.observe(
+        "embedding", (*embedding)(tokens_of(rows, embedding->matrix().device()), positions_of(rows), context));
+    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      const std::vector<nn::AttentionCache*> caches = caches_of(rows, layer, &DecodeState::caches);
+      BlockInput input;
+      input.h = h;
+      input.caches = caches;
+      h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
+    }
+    for (const DecodeRow& row : rows) {
+      row.state->position += std::ssize(row.tokens);
+      if (options.memory_length == 0) {
+        row.state->chunk.insert(row.state->chunk.end(), row.tokens.begin(), row.tokens.end());
+      }
+    }
+    return h.narrow(1, h.size(1) - 1, 1);
+  }
+
+  // The same of one row and any number of tokens, chunk after chunk.
+  at::Tensor read_on(const DecodeRow& row, const nn::Context& context) const {
+    std::vector<std::int64_t> pending(row.tokens.begin(), row.tokens.end());
+    at::Tensor h;
+    for (std::int64_t read_so_far = 0; read_so_far < std::ssize(pending);) {
+      if (slides(*row.state)) {
+        // Nothing carries over: the last half of the context is read again as the beginning of a new one.
+        const std::vector<std::int64_t>& chunk = row.state->chunk;
+        pending.insert(pending.begin() + read_so_far, chunk.end() - options.context_length / 2, chunk.end());
+        begin_chunk(*row.state);
+      }
+      const std::int64_t room = options.context_length - row.state->position % options.context_length;
+      const std::int64_t n = std::min(std::ssize(pending) - read_so_far, room);
+      const DecodeRow part{
+          row.state, std::span(pending).subspan(static_cast<std::size_t>(read_so_far), static_cast<std::size_t>(n))};
+      h = read({&part, 1}, context);
+      read_so_far += n;
+    }
+    return h;
+  }
+
+  void begin_chunk(DecodeState& state) const {
+    for (nn::AttentionCache& cache : state.caches) {
+      options.memory_length > 0 ? cache.keep_last(options.memory_length) : cache.forget();
+    }
+    state.position = 0;
+    state.chunk.clear();
+  }
 };
 
 LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::Beginning& beginning)
@@ -148,58 +201,24 @@ TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& tar
   return scores;
 }
 
-std::unique_ptr<DecodeState, void (*)(DecodeState*)> LanguageModel::start_decoding(std::int64_t batch) const {
-  auto* state = new DecodeState;
+DecodeState LanguageModel::start_decoding() const {
+  DecodeState state;
   for (const Block& block : parts_->blocks) {
-    state->caches.push_back(block.make_cache());
+    state.caches.push_back(block.make_cache());
   }
-  state->tokens = at::empty({batch, 0}, at::TensorOptions(at::kLong).device(parts_->embedding->matrix().device()));
-  return {state, [](DecodeState* p) { delete p; }};
+  return state;
 }
 
-std::int64_t LanguageModel::cache_numbers(const DecodeState& state) const {
-  std::int64_t total = 0;
-  for (const nn::AttentionCache& cache : state.caches) {
-    total += cache.numbers();
-  }
-  return total;
-}
-
-at::Tensor LanguageModel::decode(const at::Tensor& tokens, DecodeState& state, const nn::Context& context) const {
+at::Tensor LanguageModel::decode(std::span<const DecodeRow> rows, const nn::Context& context) const {
   const c10::InferenceMode no_graph;
-  const config::ModelOptions& o = parts_->options;
-  at::Tensor pending = tokens, h;
-  while (pending.size(1) > 0) {
-    if (state.in_chunk == o.context_length) {
-      state.in_chunk = 0;
-      for (nn::AttentionCache& cache : state.caches) {
-        o.memory_length > 0 ? cache.keep_last(o.memory_length) : cache.forget();
-      }
-      if (o.memory_length == 0) {
-        // Nothing carries over: the last half of the context is read again as the beginning of a new one.
-        const std::int64_t half = o.context_length / 2;
-        pending = at::cat({state.tokens.narrow(1, o.context_length - half, half), pending}, 1);
-      }
-      state.tokens = state.tokens.narrow(1, 0, 0);
-    }
-    const std::int64_t n = std::min(pending.size(1), o.context_length - state.in_chunk);
-    const at::Tensor now = pending.narrow(1, 0, n);
-    h = (*parts_->embedding)(now, state.in_chunk, context);
-    for (std::size_t layer = 0; layer < parts_->blocks.size(); ++layer) {
-      BlockInput input;
-      input.h = h;
-      input.cache = &state.caches[layer];
-      h = parts_->blocks[layer](input, context);
-    }
-    state.tokens = at::cat({state.tokens, now}, 1);
-    state.in_chunk += n;
-    pending = pending.narrow(1, n, pending.size(1) - n);
-  }
-  if (!h.defined()) {
-    fail("language model: decode needs at least one token");
-  }
-  const at::Tensor last = parts_->finished(h.select(1, h.size(1) - 1), context);
-  return parts_->head->logits(last, context);
+  const Parts& p = *parts_;
+  const at::Tensor h = read_rows(
+      rows, [&](const DecodeRow& row) { return p.slides(*row.state); },
+      [&](std::span<const DecodeRow> all, const nn::Context& inner) { return p.read(all, inner); },
+      [&](std::span<const DecodeRow> one, const nn::Context& inner) { return p.read_on(one[0], inner); }, context);
+  nn::Context apart = context;
+  apart.rows_apart = true;
+  return p.head->logits(p.finished(h, apart).squeeze(1), apart);
 }
 
 const LanguageModel& as_language_model(const Model& model, std::string_view what) {

@@ -1,6 +1,7 @@
 #include "headroom/nn/attention.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -18,19 +19,16 @@ void refuse_other_sequence(const config::AttentionOptions& o, const AttentionPla
   }
 }
 
-void trace_attention(const ops::AttentionTrace& seen, const AttentionInput& input, const Context& context) {
-  const auto note = [&](const char* name, at::Tensor value) {
-    if (value.defined()) {
-      if (input.valid_queries) {
-        value = value.masked_fill(input.valid_queries->logical_not().unsqueeze(1).unsqueeze(3), 0.0);
-      }
-      (*context.trace)[context.scope + name] = value;
-    }
-  };
-  note("scores", seen.scores);
-  note("scores_composed", seen.scores_composed);
-  note("probs", seen.probs);
-  note("probs_composed", seen.probs_composed);
+void observe_heads(Heads& heads, const Context& context) {
+  if (heads.q.defined()) {
+    heads.q = context.observe("q", heads.q);
+  }
+  for (std::size_t r = 0; r < heads.keys.size(); ++r) {
+    heads.keys[r] = context.observe(r == 0 ? "k" : fmt::format("k{}", r + 1), heads.keys[r]);
+  }
+  if (heads.v.defined()) {
+    heads.v = context.observe("v", heads.v);
+  }
 }
 
 }  // namespace
@@ -68,39 +66,69 @@ Heads Attention::project(const AttentionInput& input, const at::Tensor& source, 
                               context);
 }
 
-void Attention::normalise_and_rotate(Heads& heads, const AttentionCache* cache, const Context& context) const {
+void Attention::normalise_and_rotate(Heads& heads, std::span<AttentionCache* const> caches,
+                                     const Context& context) const {
   if (q_norm_.defined()) {
-    heads.q = at::rms_norm(heads.q, q_norm_.sizes(), to_compute(q_norm_, context), options_.qk_norm_epsilon);
+    if (heads.q.defined()) {
+      heads.q = at::rms_norm(heads.q, q_norm_.sizes(), to_compute(q_norm_, context), options_.qk_norm_epsilon);
+    }
     for (at::Tensor& k : heads.keys) {
       k = at::rms_norm(k, k_norm_.sizes(), to_compute(k_norm_, context), options_.qk_norm_epsilon);
     }
   }
-  if (const std::optional<Rotary> rotary = position_->rotary()) {
-    const std::int64_t first = cache != nullptr ? cache->next_position() : 0;
-    heads.q = (*rotary)(heads.q, heads.keys[0].sym_size(2) - heads.q.sym_size(2) + first);
-    for (at::Tensor& k : heads.keys) {
-      k = (*rotary)(k, first);
+  const std::optional<Rotary> rotary = position_->rotary();
+  if (!rotary) {
+    return;
+  }
+  if (!caches.empty()) {
+    std::vector<std::int64_t> first;
+    for (const AttentionCache* cache : caches) {
+      first.push_back(cache->next_position());
     }
+    heads.q = rotary->turn_rows(heads.q, first);
+    for (at::Tensor& k : heads.keys) {
+      k = rotary->turn_rows(k, first);
+    }
+    return;
+  }
+  heads.q = (*rotary)(heads.q, heads.keys[0].sym_size(2) - heads.q.sym_size(2));
+  for (at::Tensor& k : heads.keys) {
+    k = (*rotary)(k, 0);
   }
 }
 
-ScoreCall Attention::call_of(const AttentionInput& input) const {
+ScoreCall Attention::call_of(const Queries& queries) const {
   ScoreCall call;
-  call.valid_queries = input.valid_queries;
-  if (place_.cross && !input.valid_queries) {  // the keys are no queries
+  call.valid_queries = queries.valid_queries;
+  if (place_.cross && !queries.valid_queries) {  // the keys are no queries
     call.valid_queries =
-        at::ones_symint({input.x.sym_size(0), input.x.sym_size(1)}, input.x.options().dtype(at::kBool));
+        at::ones_symint({queries.x.sym_size(0), queries.x.sym_size(1)}, queries.x.options().dtype(at::kBool));
   }
   return call;
 }
 
-Attention::Seen Attention::source_of(Seen fresh, AttentionCache& cache) {
-  std::vector<at::Tensor>& kept = cache.source();
+Attention::Seen Attention::seen_of(const Heads& heads, const at::Tensor& source, const Context& context) const {
+  return {.keys = heads.keys,
+          .v = heads.v,
+          .factors = composition_ != nullptr ? composition_->key_factors(source, context) : at::Tensor()};
+}
+
+void Attention::read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
+                            const Context& context) const {
+  Heads heads = projection_->project({.x = {}, .source = source, .source_value = source, .cross = true}, context);
+  normalise_and_rotate(heads, {}, context);
+  observe_heads(heads, context);
+  const Seen seen = seen_of(heads, source, context);
+  cache.source() = seen.keys;
+  cache.source().push_back(seen.v);
+  cache.source().push_back(seen.factors);
+  cache.valid_source() = valid;
+}
+
+Attention::Seen Attention::source_of(AttentionCache& cache) {
+  const std::vector<at::Tensor>& kept = cache.source();
   if (kept.empty()) {
-    kept = fresh.keys;
-    kept.push_back(fresh.v);
-    kept.push_back(fresh.factors);
-    return fresh;
+    fail("attention: a source must be read before queries meet it");
   }
   return {.keys = {kept.begin(), kept.end() - 2}, .v = kept[kept.size() - 2], .factors = kept.back()};
 }
@@ -133,49 +161,70 @@ Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCal
   return seen;
 }
 
-ops::AttentionInputs Attention::assemble(const at::Tensor& q, const Seen& seen, const AttentionInput& input,
-                                         const Context& context) const {
-  ops::AttentionInputs in{.q = q, .k = seen.keys[0], .v = seen.v};
-  in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = input.valid_keys};
-  position_->add_to(in, input.cache, context);
+ops::AttentionInputs Attention::assemble(const Queries& queries, const Seen& seen, const Context& context) const {
+  ops::AttentionInputs in{.q = queries.q, .k = seen.keys[0], .v = seen.v};
+  in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = queries.valid_keys};
+  position_->add_to(in, queries.cache, context);
   if (composition_ != nullptr) {
-    Composition::Maps maps = composition_->maps(input.x, seen.factors, context);
+    Composition::Maps maps = composition_->maps(queries.x, seen.factors, context);
+    context.show("key_map", [&] { return head_matrices(maps, MapSide::key, in.q.size(1)); });
+    context.show("query_map", [&] { return head_matrices(maps, MapSide::query, in.q.size(1)); });
     in.pre = std::move(maps.pre);
     in.post = std::move(maps.post);
-    if (context.trace != nullptr) {
-      (*context.trace)[context.scope + "key_map"] = composition_->key_maps(seen.factors);
-    }
   }
   return in;
 }
 
-at::Tensor Attention::score(ops::AttentionInputs in, ScoreCall call, const AttentionInput& input,
-                            const Context& context) const {
-  ops::AttentionTrace trace;
-  call.trace = context.trace != nullptr ? &trace : nullptr;
-  at::Tensor o = (*score_)(std::move(in), call, context);
-  if (context.trace != nullptr) {
-    trace_attention(trace, input, context);
+at::Tensor Attention::attend(const Queries& queries, Seen seen, const Context& context) const {
+  ScoreCall call = call_of(queries);
+  if (queries.cache != nullptr && !place_.cross) {
+    seen = look_back(std::move(seen), *queries.cache, call);
   }
-  return o;
+  call.more_keys.assign(seen.keys.begin() + 1, seen.keys.end());
+  return (*score_)(assemble(queries, seen, context), call, context);
+}
+
+at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const {
+  std::vector<at::Tensor> rows;
+  for (std::int64_t row = 0; row < input.x.size(0); ++row) {
+    const auto part = [row](const at::Tensor& t) { return t.narrow(0, row, 1); };
+    AttentionCache& cache = *input.caches[static_cast<std::size_t>(row)];
+    const Queries queries{.x = part(input.x),
+                          .q = part(heads.q),
+                          .valid_keys = place_.cross ? cache.valid_source() : std::nullopt,
+                          .valid_queries = {},
+                          .cache = &cache};
+    if (place_.cross) {
+      rows.push_back(attend(queries, source_of(cache), context));
+      continue;
+    }
+    if (const at::Tensor& offsets = input.caches[0]->offsets(); offsets.defined()) {
+      cache.offsets() = offsets;  // held once for all
+    }
+    Heads own;
+    std::transform(heads.keys.begin(), heads.keys.end(), std::back_inserter(own.keys), part);
+    own.v = part(heads.v);
+    rows.push_back(attend(queries, seen_of(own, queries.x, context), context));
+  }
+  return rows.size() == 1 ? rows[0] : at::cat(rows);
 }
 
 at::Tensor Attention::operator()(const AttentionInput& input, const Context& context) const {
-  const at::Tensor& source = input.source.defined() ? input.source : input.x;
-  const bool known = place_.cross && input.cache != nullptr && !input.cache->source().empty();
-  Heads heads = project(input, known ? at::Tensor() : source, context);
-  normalise_and_rotate(heads, input.cache, context);
-  Seen seen{heads.keys, heads.v,
-            composition_ != nullptr && !known ? composition_->key_factors(source, context) : at::Tensor()};
-  ScoreCall call = call_of(input);
-  if (place_.cross && input.cache != nullptr) {
-    seen = source_of(std::move(seen), *input.cache);
-  } else if (input.cache != nullptr) {
-    seen = look_back(std::move(seen), *input.cache, call);
+  const bool decodes = !input.caches.empty();
+  if (decodes && static_cast<std::int64_t>(input.caches.size()) != input.x.size(0)) {
+    fail("attention: decoding needs a cache for each row, got {} for {}", input.caches.size(), input.x.size(0));
   }
-  call.more_keys.assign(seen.keys.begin() + 1, seen.keys.end());
-  ops::AttentionInputs in = assemble(heads.q, seen, input, context);
-  return projection_->combine(score(std::move(in), std::move(call), input, context), heads, context);
+  const at::Tensor& source = input.source.defined() ? input.source : input.x;
+  Heads heads = project(input, decodes && place_.cross ? at::Tensor() : source, context);
+  normalise_and_rotate(heads, input.caches, context);
+  observe_heads(heads, context);
+  at::Tensor o =
+      decodes
+          ? attend_by_row(input, heads, context)
+          : attend({.x = input.x, .q = heads.q, .valid_keys = input.valid_keys, .valid_queries = input.valid_queries},
+                   seen_of(heads, source, context), context);
+  o = context.observe("o", std::move(o));
+  return context.observe("out", projection_->combine(o, heads, context));
 }
 
 }  // namespace headroom::nn

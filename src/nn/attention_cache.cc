@@ -16,6 +16,17 @@ std::vector<at::Tensor> AttentionCache::held() const {
   return ordered;
 }
 
+void AttentionCache::own() {
+  const std::int64_t used = std::min(capacity_, start_ + size_);
+  for (at::Tensor& slot : slots_) {
+    if (slot.use_count() > 1) {
+      const at::Tensor mine = at::empty_like(slot);
+      mine.narrow(2, 0, used).copy_(slot.narrow(2, 0, used));
+      slot = mine;
+    }
+  }
+}
+
 std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fresh) {
   const std::int64_t n = fresh.front().size(2);
   if (!sliding_ && size_ + n > capacity_) {
@@ -26,6 +37,7 @@ std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fr
       slots_.push_back(at::empty({t.size(0), t.size(1), capacity_, t.size(3)}, t.options()));
     }
   }
+  own();
   next_position_ += n;
   if (start_ + size_ + n <= capacity_) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -54,23 +66,9 @@ std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fr
   return seen;
 }
 
-void AttentionCache::reorder(const at::Tensor& rows) {
-  const std::vector<at::Tensor> ordered = held();
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const at::Tensor& old = slots_[i];
-    at::Tensor slot = at::empty({rows.size(0), old.size(1), capacity_, old.size(3)}, old.options());
-    slot.narrow(2, 0, size_).copy_(ordered[i].index_select(0, rows));
-    slots_[i] = std::move(slot);
-  }
-  start_ = 0;
-  const auto pick = [&](at::Tensor& t) { t = t.defined() ? t.index_select(0, rows) : t; };
-  pick(linear_.kv);
-  pick(linear_.k);
-  std::for_each(source_.begin(), source_.end(), pick);
-}
-
 void AttentionCache::keep_last(std::int64_t count) {
   if (count < size_) {
+    own();
     const std::vector<at::Tensor> ordered = held();
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       slots_[i].narrow(2, 0, count).copy_(ordered[i].narrow(2, size_ - count, count).clone());
@@ -86,11 +84,12 @@ void AttentionCache::forget() {
   size_ = start_ = next_position_ = first_index_ = 0;
   linear_ = {};
   source_.clear();
+  valid_source_.reset();
 }
 
 std::int64_t AttentionCache::numbers() const {
   std::int64_t total = 0;
-  const auto add = [&](const at::Tensor& t) { total += t.defined() ? t.numel() / t.size(0) : 0; };
+  const auto add = [&](const at::Tensor& t) { total += t.defined() ? t.numel() : 0; };
   for (const at::Tensor& slot : slots_) {
     add(slot);
   }

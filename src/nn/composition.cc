@@ -30,7 +30,6 @@ class HeadMaps : public Composition {
   // F: (2 R H + H) a stage with both low rank and gates.
   at::Tensor key_factors(const at::Tensor& source, const Context& context) const override;
   Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const override;
-  at::Tensor key_maps(const at::Tensor& key_factors) const override;
 
  private:
   struct Side {
@@ -163,26 +162,6 @@ Composition::Maps HeadMaps::maps(const at::Tensor& x, const at::Tensor& key_fact
   return maps;
 }
 
-at::Tensor HeadMaps::key_maps(const at::Tensor& key_factors) const {
-  const at::Tensor keys = key_factors.squeeze(1);  // [B, S, F]
-  const std::int64_t b = keys.size(0), s = keys.size(1), h = options_.n_heads;
-  const std::vector<const Stage*> all = stages();
-  const std::int64_t width = keys.size(2) / static_cast<std::int64_t>(all.size());
-  std::vector<at::Tensor> made;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    ops::HeadMap map = start(*all[i]);
-    map.key = map_of(all[i]->key, keys.narrow(2, static_cast<std::int64_t>(i) * width, width));
-    // Row m of the map is what it makes of a pair whose heads are all 0 but the m-th.
-    const at::Tensor unit = at::eye(h, keys.options()).view({h, 1, h, 1}).expand({h, b, h, s});
-    std::vector<at::Tensor> rows;
-    for (std::int64_t m = 0; m < h; ++m) {
-      rows.push_back(ops::apply_head_map(map, unit[m].unsqueeze(2)).squeeze(2));  // [B, H, S]
-    }
-    made.push_back(at::stack(rows, 2).permute({0, 3, 2, 1}));  // [B, S, m, n]
-  }
-  return at::stack(made, 2);
-}
-
 template <bool kDynamic>
 std::unique_ptr<Composition> make_head_maps(const config::AttentionOptions& options, std::int64_t d_model,
                                             const Builder& build) {
@@ -196,4 +175,28 @@ const Factory<MakeComposition> kStaticMap("static", make_head_maps<false>);
 const Factory<MakeComposition> kDynamicMaps("dynamic", make_head_maps<true>);
 
 }  // namespace
+
+at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64_t n_heads) {
+  const std::int64_t axis = side == MapSide::query ? 3 : 2;  // of the one token that the map's other side has
+  std::vector<at::Tensor> stages;
+  for (const std::optional<ops::HeadMap>* stage : {&maps.pre, &maps.post}) {
+    if (!*stage) {
+      continue;
+    }
+    ops::HeadMap map = **stage;
+    const at::Tensor factors = side == MapSide::query ? map.query.factors : map.key.factors;
+    ops::HeadMapSide& other = side == MapSide::query ? map.key : map.query;
+    other = ops::HeadMapSide();
+    const std::int64_t b = factors.size(0), n = factors.size(1), h = n_heads;
+    // Row m of the matrix is what the map makes of a pair whose heads are all 0 but the m-th.
+    const at::Tensor unit = at::eye(h, factors.options()).view({h, 1, h, 1}).expand({h, b, h, n});
+    std::vector<at::Tensor> rows;
+    for (std::int64_t m = 0; m < h; ++m) {
+      rows.push_back(ops::apply_head_map(map, unit[m].unsqueeze(axis)).squeeze(axis));  // [B, H, n]
+    }
+    stages.push_back(at::stack(rows, 2).permute({0, 3, 2, 1}));  // [B, n, m, H]
+  }
+  return at::stack(stages, 2);
+}
+
 }  // namespace headroom::nn

@@ -13,9 +13,9 @@ class DotScore : public Score {
         dropout_(options.dropout),
         learned_(make_scale(options, build)) {}
 
-  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
+  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& /*call*/, const Context& context) const override {
     apply_scale(in, learned_, fixed_, context);
-    return run_attention(in, dropout_, call.trace, context);
+    return run_attention(in, dropout_, context);
   }
 
  private:

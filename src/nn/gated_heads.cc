@@ -23,7 +23,9 @@ class GatedHeads : public Projection {
 
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads = heads_->project(input, context);
-    heads.destination = select_experts(input.x.flatten(0, 1), select_, choice_, context, "select");
+    if (input.x.defined()) {
+      heads.destination = select_experts(input.x.flatten(0, 1), select_, choice_, context, "select");
+    }
     return heads;
   }
 

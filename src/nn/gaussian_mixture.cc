@@ -49,13 +49,18 @@ class GaussianMixture : public Score {
     }
     in.mixture = std::move(mixture);
     if (!prior_.updates() || !context.training || context.updates == nullptr) {
-      return run_attention(in, options_.dropout, call.trace, context);
+      return run_attention(in, options_.dropout, context);
     }
     // What the prior measures needs every pair's components, which the reference hands out.
-    ops::AttentionTrace own;
-    ops::AttentionTrace* trace = call.trace != nullptr ? call.trace : &own;
-    const at::Tensor o = run_attention(in, options_.dropout, trace, context);
-    prior_.measure(trace->components, in.mask.valid_keys, call.valid_queries, context);
+    std::vector<at::Tensor> components;
+    const at::Tensor o =
+        run_attention(in, options_.dropout, context, [&](ops::AttentionStage stage, const at::Tensor& value) {
+          if (stage == ops::AttentionStage::component) {
+            components.push_back(value);
+          }
+          return value;
+        });
+    prior_.measure(components, in.mask.valid_keys, call.valid_queries, context);
     return o;
   }
 

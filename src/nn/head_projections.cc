@@ -5,7 +5,6 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/linear.h"
 #include "headroom/nn/projection.h"
-#include "headroom/ops/expert_linear.h"
 
 namespace headroom::nn {
 namespace {
@@ -35,8 +34,10 @@ class HeadProjections : public Projection {
     Heads heads;
     const bool reads_source = input.source.defined();
     const std::optional<Selection> on_source = reads_source ? select_source(input.source, context) : std::nullopt;
-    heads.destination = select_destination(input, on_source, context);
-    heads.q = apply(q_, 0, input.x, heads.destination, context);
+    if (input.x.defined()) {
+      heads.destination = select_destination(input, on_source, context);
+      heads.q = apply(q_, 0, input.x, heads.destination, context);
+    }
     if (!reads_source) {
       return heads;
     }
@@ -141,10 +142,8 @@ class HeadProjections : public Projection {
       // The queries are the last tokens of the source, chosen for already.
       const c10::SymInt t = input.x.sym_size(1), s = input.source.sym_size(1);
       Selection same = s == t ? *on_source : on_source->narrow(input.x.sym_size(0), s - t, t);
-      if (context.trace != nullptr) {
-        (*context.trace)[context.scope + "select_out.index"] = same.index;
-        (*context.trace)[context.scope + "select_out.weight"] = same.weight;
-      }
+      same.index = context.observe("select_out.index", same.index);
+      same.weight = context.observe("select_out.weight", same.weight);
       return same;
     }
     return choose(input.x, select_out_, context, "select_out");
@@ -161,12 +160,12 @@ class HeadProjections : public Projection {
   // `bank` [H, E, in, out].
   static at::Tensor grouped(const at::Tensor& bank, const at::Tensor& bias, const at::Tensor& rows,
                             const Selection& selection, bool sum_heads, const Context& context) {
-    at::Tensor y = ops::expert_linear({.input = to_compute(rows, context),
-                                       .bank = to_compute(bank, context).reshape({-1, bank.size(2), bank.size(3)}),
-                                       .index = selection.bank_index(),
-                                       .weight = selection.weight,
-                                       .sum_heads = sum_heads},
-                                      context.implementation);
+    at::Tensor y = expert_product({.input = to_compute(rows, context),
+                                   .bank = to_compute(bank, context).reshape({-1, bank.size(2), bank.size(3)}),
+                                   .index = selection.bank_index(),
+                                   .weight = selection.weight,
+                                   .sum_heads = sum_heads},
+                                  context);
     return bias.defined() ? y + to_compute(bias, context) : y;
   }
 

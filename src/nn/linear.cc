@@ -2,6 +2,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/nn/random.h"
+#include "headroom/ops/by_row.h"
 #include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"
 
@@ -9,6 +10,19 @@ namespace headroom::nn {
 
 at::Tensor to_compute(const at::Tensor& tensor, const Context& context) {
   return context.compute_dtype ? tensor.to(*context.compute_dtype) : tensor;
+}
+
+at::Tensor product(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
+                   const Context& context) {
+  return (context.rows_apart ? ops::linear_by_row : ops::linear)(rows, matrix, bias, context.implementation);
+}
+
+at::Tensor expert_product(const ops::ExpertLinearInputs& inputs, const Context& context) {
+  return (context.rows_apart ? ops::expert_linear_by_row : ops::expert_linear)(inputs, context.implementation);
+}
+
+at::Tensor plain_product(const at::Tensor& rows, const at::Tensor& matrix, const Context& context) {
+  return by_rows(rows, context, [&](const auto& part) { return part(rows).mm(matrix); });
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context,
@@ -21,7 +35,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
   const at::Tensor rows = to_compute(x, context).reshape({-1, in});
   const std::optional<at::Tensor> b =
       bias.defined() ? std::optional(to_compute(bias, context).reshape({-1})) : std::nullopt;
-  const at::Tensor y = ops::linear(rows, matrix, b, context.implementation);
+  const at::Tensor y = product(rows, matrix, b, context);
   std::vector<c10::SymInt> shape = x.sym_sizes().vec();
   shape.back() = matrix.size(1);
   return y.view_symint(shape);
@@ -48,6 +62,10 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation) {
   fail("activation: unknown");
 }
 
+at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context) {
+  return by_rows(x, context, [&](const auto& part) { return activate(part(x), activation); });
+}
+
 namespace {
 
 at::Tensor drop(const at::Tensor& x, double p, bool relu, const Context& context, std::string_view use) {
@@ -72,7 +90,7 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation, double p
   if (context.training && p > 0.0 && activation == config::Activation::relu) {
     return drop(x, p, /*relu=*/true, context, use);
   }
-  return dropout(activate(x, activation), p, context, use);
+  return dropout(activate(x, activation, context), p, context, use);
 }
 
 NormLayer::NormLayer(config::Norm kind, double epsilon, std::int64_t width, const Builder& build)

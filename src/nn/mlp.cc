@@ -3,7 +3,6 @@
 #include "headroom/nn/linear.h"
 #include "headroom/nn/routing_losses.h"
 #include "headroom/nn/selection.h"
-#include "headroom/ops/expert_linear.h"
 
 namespace headroom::nn {
 namespace {
@@ -26,7 +25,7 @@ class DenseMlp : public Mlp {
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
     at::Tensor hidden = up_(x, context);
     if (gate_.defined()) {
-      hidden = dropout(activate(gate_(x, context), activation_) * hidden, hidden_dropout, context, "hidden");
+      hidden = dropout(activate(gate_(x, context), activation_, context) * hidden, hidden_dropout, context, "hidden");
     } else {
       hidden = activate(hidden, activation_, hidden_dropout, context, "hidden");
     }
@@ -70,15 +69,14 @@ class ExpertMlp : public Mlp {
     }
     // Each chosen expert is a slot of its own: [N, 1, k] becomes [N, k, 1].
     const at::Tensor slot = chosen.index.transpose(1, 2);
-    const at::Tensor hidden =
-        ops::expert_linear({.input = to_compute(rows, context), .bank = to_compute(w_up_, context), .index = slot},
-                           context.implementation);
-    return ops::expert_linear({.input = activate(hidden, options_.activation),
-                               .bank = to_compute(w_down_, context),
-                               .index = slot,
-                               .weight = chosen.weight.transpose(1, 2),
-                               .sum_heads = true},
-                              context.implementation)
+    const at::Tensor hidden = expert_product(
+        {.input = to_compute(rows, context), .bank = to_compute(w_up_, context), .index = slot}, context);
+    return expert_product({.input = activate(hidden, options_.activation, context),
+                           .bank = to_compute(w_down_, context),
+                           .index = slot,
+                           .weight = chosen.weight.transpose(1, 2),
+                           .sum_heads = true},
+                          context)
         .view_symint(x.sym_sizes());
   }
 

@@ -1,6 +1,5 @@
 // Transformer-XL's relative positions: scores gain (q_i + v) . p(delta) W_pos, and the content term's queries become
 // q_i + u (SwitchHead section 2.2).
-#include <algorithm>
 #include <cmath>
 
 #include "headroom/config/attention_part.h"
@@ -62,14 +61,14 @@ void RelativePosition::add_to(ops::AttentionInputs& in, AttentionCache* cache, c
   if (cache == nullptr) {
     in.r = offsets(n_keys, n_offsets, context);
   } else {
-    // Offsets of a causal layer end at 0: those of fewer keys are the last of those of many.
-    const std::int64_t n = n_offsets.expect_int();
+    // Offsets of a causal layer end at 0: those of fewer keys are the last of those of many. A window's are as many as
+    // its cache has room for, but for the first of several queries.
+    const std::int64_t n = n_offsets.expect_int(), kept = cache->capacity();
     at::Tensor& known = cache->offsets();
-    if (!known.defined() || known.size(1) < n) {
-      const std::int64_t most = std::max(n, cache->capacity());
-      known = offsets(most, most, context);
+    if (n <= kept && !known.defined()) {
+      known = offsets(kept, kept, context);
     }
-    in.r = known.narrow(1, known.size(1) - n, n);
+    in.r = n <= kept ? known.narrow(1, kept - n, n) : offsets(n, n, context);
   }
   in.r = in.r->expand_symint({in.q.sym_size(1), -1, -1});
   in.q_position = in.q;

@@ -1,4 +1,6 @@
 // Rotary positions: pairs of channels turn by an angle that grows with the position (RoPE).
+#include <algorithm>
+
 #include "headroom/nn/position.h"
 #include "headroom/ops/traced.h"
 #include "position_table.h"
@@ -28,20 +30,43 @@ const Factory<MakePosition> kRotaryPosition("rope",
                                               return std::make_unique<RotaryPosition>(options);
                                             });
 
-}  // namespace
-
-at::Tensor Rotary::operator()(const at::Tensor& x, const c10::SymInt& first) const {
+// x [B, H, n, e], cosines and sines [n, channels / 2] or [B, 1, n, channels / 2].
+at::Tensor turned(const at::Tensor& x, std::int64_t channels, const at::Tensor& cos, const at::Tensor& sin) {
   const std::int64_t half = channels / 2, rest = x.sym_size(3).guard_int(__FILE__, __LINE__) - channels;
-  const at::ScalarType type = x.scalar_type(), wide = type == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor turns =
-      rows_of({make_turns, channels, base}, first, x.sym_size(2), x.options().dtype(wide), !ops::has_numbers(x));
-  const at::Tensor cos = turns[0], sin = turns[1];
+  const at::ScalarType type = x.scalar_type(), wide = cos.scalar_type();
   const at::Tensor a = x.narrow(3, 0, half).to(wide), b = x.narrow(3, half, half).to(wide);
   std::vector<at::Tensor> pieces = {(a * cos - b * sin).to(type), (b * cos + a * sin).to(type)};
   if (rest > 0) {
     pieces.push_back(x.narrow(3, channels, rest));
   }
   return at::cat(pieces, 3);
+}
+
+at::TensorOptions at_least_single(const at::Tensor& x) {
+  return x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+}  // namespace
+
+at::Tensor Rotary::operator()(const at::Tensor& x, const c10::SymInt& first) const {
+  const at::Tensor turns =
+      rows_of({make_turns, channels, base}, first, x.sym_size(2), at_least_single(x), !ops::has_numbers(x));
+  return turned(x, channels, turns[0], turns[1]);
+}
+
+at::Tensor Rotary::turn_rows(const at::Tensor& x, at::IntArrayRef first) const {
+  const auto [least, most] = std::minmax_element(first.begin(), first.end());
+  if (*least == *most) {
+    return (*this)(x, *least);
+  }
+  const std::int64_t n = x.size(2), count = *most - *least + n;
+  const at::Tensor all = rows_of({make_turns, channels, base}, *least, count, at_least_single(x), /*traced=*/false);
+  std::vector<at::Tensor> rows;
+  for (const std::int64_t position : first) {
+    rows.push_back(all.narrow(1, position - *least, n));
+  }
+  const at::Tensor turns = at::stack(rows, 1).unsqueeze(2);  // [2, B, 1, n, c]
+  return turned(x, channels, turns[0], turns[1]);
 }
 
 }  // namespace headroom::nn

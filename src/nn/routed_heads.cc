@@ -8,7 +8,6 @@
 #include "headroom/nn/projection.h"
 #include "headroom/nn/random.h"
 #include "headroom/nn/routing_losses.h"
-#include "headroom/ops/expert_linear.h"
 
 namespace headroom::nn {
 namespace {
@@ -40,19 +39,10 @@ class RoutedHeads : public Projection {
   }
 
   Heads project(const ProjectionInput& input, const Context& context) const override {
-    const at::Tensor rows = input.x.flatten(0, 1);
     Heads heads;
-    heads.destination = route(rows, input, context);
-    // Each chosen head is a slot of its own: [N, 1, k] becomes [N, k, 1].
-    const at::Tensor slots = heads.destination->index.transpose(1, 2);
-    at::Tensor q =
-        ops::expert_linear({.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots},
-                           context.implementation);
-    if (b_q_.defined()) {
-      q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
+    if (input.x.defined()) {
+      project_queries(input, heads, context);
     }
-    heads.q =
-        q.view_symint({input.x.sym_size(0), input.x.sym_size(1), options_.top_k, options_.d_head}).transpose(1, 2);
     if (!input.source.defined()) {
       return heads;
     }
@@ -67,20 +57,34 @@ class RoutedHeads : public Projection {
 
   at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
     const Selection& chosen = *heads.destination;
-    at::Tensor y = ops::expert_linear({.input = o.transpose(1, 2).flatten(0, 1),
-                                       .bank = to_compute(w_o_, context),
-                                       .index = chosen.index.transpose(1, 2),
-                                       .weight = chosen.weight.transpose(1, 2),
-                                       .sum_heads = true},
-                                      context.implementation);
+    at::Tensor y = expert_product({.input = o.transpose(1, 2).flatten(0, 1),
+                                   .bank = to_compute(w_o_, context),
+                                   .index = chosen.index.transpose(1, 2),
+                                   .weight = chosen.weight.transpose(1, 2),
+                                   .sum_heads = true},
+                                  context);
     if (b_o_.defined()) {
       const at::Tensor gate = at::zeros_like(chosen.score).scatter(-1, chosen.index, chosen.weight).squeeze(1);
-      y = y + to_compute(gate, context).mm(to_compute(b_o_, context));
+      y = y + plain_product(to_compute(gate, context), to_compute(b_o_, context), context);
     }
     return y.view_symint({o.sym_size(0), o.sym_size(2), -1});
   }
 
  private:
+  void project_queries(const ProjectionInput& input, Heads& heads, const Context& context) const {
+    const at::Tensor rows = input.x.flatten(0, 1);
+    heads.destination = route(rows, input, context);
+    // Each chosen head is a slot of its own: [N, 1, k] becomes [N, k, 1].
+    const at::Tensor slots = heads.destination->index.transpose(1, 2);
+    at::Tensor q = expert_product(
+        {.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots}, context);
+    if (b_q_.defined()) {
+      q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
+    }
+    heads.q =
+        q.view_symint({input.x.sym_size(0), input.x.sym_size(1), options_.top_k, options_.d_head}).transpose(1, 2);
+  }
+
   // [B, S, d] to [B, 1, S, e].
   static at::Tensor shared(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context) {
     return linear(x, w, bias, context).unsqueeze(1);
@@ -88,7 +92,7 @@ class RoutedHeads : public Projection {
 
   Selection route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
     const at::Tensor wide = rows.to(select_.scalar_type());
-    at::Tensor score = wide.mm(select_);
+    at::Tensor score = plain_product(wide, select_, context);
     if (select_noise_.defined() && (context.training || input.router_noise)) {
       score = score + noise(input, score, context) * (at::softplus(wide.mm(select_noise_)) + kNoiseFloor);
     }

@@ -71,7 +71,8 @@ void add_routing_losses(const Selection& chosen, const std::optional<at::Tensor>
   if (valid) {
     prob = prob.masked_fill(valid->logical_not().unsqueeze(1), 0.0);
   }
-  const at::Tensor counts = choice_counts(chosen, valid);
+  prob = context.observe("select.prob", prob);
+  const at::Tensor counts = context.observe("select.count", choice_counts(chosen, valid));
   if (options.switch_coefficient > 0.0) {
     add_loss(context, "switch", switch_loss(prob, counts));
   }
@@ -86,10 +87,6 @@ void add_routing_losses(const Selection& chosen, const std::optional<at::Tensor>
   }
   if (options.entropy_coefficient > 0.0) {
     add_loss(context, "routing_entropy", entropy_loss(score));
-  }
-  if (context.trace != nullptr) {
-    (*context.trace)[context.scope + "select.prob"] = prob;
-    (*context.trace)[context.scope + "select.count"] = counts;
   }
 }
 

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "headroom/core/error.h"
+#include "headroom/nn/linear.h"
 #include "headroom/nn/random.h"
-#include "headroom/ops/linear.h"
 
 namespace headroom::nn {
 namespace {
@@ -51,36 +51,34 @@ at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config
 
 Selection select_experts(const at::Tensor& x, const at::Tensor& w, const SelectionOptions& options,
                          const Context& context, const std::string& name) {
-  const at::Tensor score = ops::linear(x, w.reshape({w.size(0), -1}), {}, context.implementation);
+  const at::Tensor score = product(x, w.reshape({w.size(0), -1}), {}, context);
   return choose_experts(score.view({-1, options.n_heads, options.n_experts}), options, context, name);
 }
 
 Selection choose_experts(const at::Tensor& score, const SelectionOptions& options, const Context& context,
                          const std::string& name) {
   Selection selection;
-  selection.score = score;
-  at::Tensor ranked = score.detach(), dropped;
+  selection.score = context.observe(name + ".score", score);
+  at::Tensor ranked = selection.score.detach(), dropped;
   if (context.training && options.expert_dropout > 0.0) {
     dropped = uniform(ranked, context, name + ".dropout").lt(options.expert_dropout);
     ranked = ranked.masked_fill(dropped, -std::numeric_limits<double>::infinity());
   }
-  selection.index = std::get<1>(ranked.topk(options.top_k, -1));
-  selection.weight = gate_weights(score, selection.index, options.gate);
+  selection.index = context.observe(name + ".index", std::get<1>(ranked.topk(options.top_k, -1)));
+  selection.weight = by_rows(selection.score, context, [&](const auto& part) {
+    return gate_weights(part(selection.score), part(selection.index), options.gate);
+  });
   if (dropped.defined() && options.dropped_weigh_nothing) {
     selection.weight = selection.weight.masked_fill(dropped.gather(-1, selection.index), 0.0);
   }
   if (options.valid) {
     selection.weight = selection.weight.masked_fill(options.valid->logical_not().view({-1, 1, 1}), 0.0);
   }
+  selection.weight = context.observe(name + ".weight", selection.weight);
   if (context.usage != nullptr) {
     const at::Tensor index = selection.bank_index();
     count_usage(options.valid ? index.index({*options.valid}) : index, options.n_heads * options.n_experts, context,
                 context.scope + name);
-  }
-  if (context.trace != nullptr) {
-    (*context.trace)[context.scope + name + ".score"] = selection.score;
-    (*context.trace)[context.scope + name + ".index"] = selection.index;
-    (*context.trace)[context.scope + name + ".weight"] = selection.weight;
   }
   return selection;
 }

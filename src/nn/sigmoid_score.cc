@@ -26,13 +26,13 @@ class SigmoidScore : public Score {
         dropout_(options.dropout),
         learned_(make_scale(options, build)) {}
 
-  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
+  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& /*call*/, const Context& context) const override {
     ops::choose("sigmoid_attention", context.implementation, "sigmoid attention has the reference only");
     apply_scale(in, learned_, fixed_, context);
     const auto weigh_and_drop = [&](const at::Tensor& scores, const at::Tensor& visible) {
       return drop_weights(weigh(scores, visible), dropout_, context);
     };
-    return ops::weighted_attention(in, weigh_and_drop, call.trace);
+    return ops::weighted_attention(in, weigh_and_drop, pair_values(context));
   }
 
  private:

@@ -18,27 +18,70 @@ class Decoder : public torch::CustomClassHolder {
     restart();
   }
 
-  // The logits [B, V] after the last of `tokens` [B, n].
-  at::Tensor read(const at::Tensor& tokens) {
+  // The logits [B, V] after the last of each row's `tokens` [B, n]: of those that are `valid` [B, n], where it is
+  // given. A row that reads nothing gets zeros.
+  at::Tensor read(const at::Tensor& tokens, const std::optional<at::Tensor>& valid) {
+    check(tokens, valid);
+    const std::vector<std::vector<std::int64_t>> texts = texts_of(tokens, valid);
+    std::vector<models::DecodeRow> rows;
+    std::vector<std::int64_t> places;
+    for (std::size_t row = 0; row < texts.size(); ++row) {
+      if (!texts[row].empty()) {
+        rows.push_back({&states_[row], texts[row]});
+        places.push_back(static_cast<std::int64_t>(row));
+      }
+    }
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    const nn::Context context = context_of(layer_, model_.device(), /*training=*/false, "automatic");
+    const at::Tensor some = rows.empty() ? at::Tensor() : model_.decode(rows, context);
+    const c10::InferenceMode usable_in_training(false);
+    if (rows.size() == texts.size()) {
+      return some.clone();
+    }
+    const at::TensorOptions like = rows.empty() ? model_.parameters().all().front().tensor.options() : some.options();
+    at::Tensor logits = at::zeros({tokens.size(0), model_.options().vocabulary_size}, like.requires_grad(false));
+    return rows.empty() ? logits : logits.index_copy(0, at::tensor(places, at::kLong).to(logits.device()), some);
+  }
+
+  void restart() { states_.assign(static_cast<std::size_t>(rows_), model_.start_decoding()); }
+
+  // Row i goes on from row rows[i].
+  void reorder(const std::vector<std::int64_t>& rows) {
+    for (const std::int64_t row : rows) {
+      if (row < 0 || row >= std::ssize(states_)) {
+        fail("decoding: rows must be in [0, {}), got {}", states_.size(), row);
+      }
+    }
+    states_ = models::chosen_states(states_, rows);
+    rows_ = std::ssize(rows);
+  }
+
+ private:
+  void check(const at::Tensor& tokens, const std::optional<at::Tensor>& valid) const {
     if (tokens.dim() != 2 || tokens.size(0) != rows_ || tokens.size(1) < 1 || tokens.scalar_type() != at::kLong) {
       fail("decoding: tokens must be int64 [{}, 1 or more], got {} {}", rows_, c10::toString(tokens.scalar_type()),
            c10::str(tokens.sizes()));
     }
-    const nn::Context context = context_of(layer_, model_.device(), /*training=*/false, "automatic");
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    const at::Tensor logits = model_.decode(tokens.to(model_.device()), **state_, context);
-    const c10::InferenceMode usable_in_training(false);
-    return logits.clone();
+    if (valid && (valid->sizes() != tokens.sizes() || valid->scalar_type() != at::kBool)) {
+      fail("decoding: valid must be bool and shaped as the tokens, {}, got {} {}", c10::str(tokens.sizes()),
+           c10::toString(valid->scalar_type()), c10::str(valid->sizes()));
+    }
   }
 
-  void restart() { state_.emplace(model_.start_decoding(rows_)); }
+  static std::vector<std::vector<std::int64_t>> texts_of(const at::Tensor& tokens,
+                                                         const std::optional<at::Tensor>& valid) {
+    std::vector<std::vector<std::int64_t>> texts;
+    for (std::int64_t row = 0; row < tokens.size(0); ++row) {
+      const at::Tensor text = (valid ? tokens[row].masked_select((*valid)[row]) : tokens[row]).cpu().contiguous();
+      texts.emplace_back(text.const_data_ptr<std::int64_t>(), text.const_data_ptr<std::int64_t>() + text.size(0));
+    }
+    return texts;
+  }
 
- private:
-  using State = std::unique_ptr<models::DecodeState, void (*)(models::DecodeState*)>;
   const Layer& layer_;
   models::LanguageModel model_;
   std::int64_t rows_;
-  std::optional<State> state_;
+  std::vector<models::DecodeState> states_;
 };
 
 }  // namespace
@@ -48,8 +91,13 @@ TORCH_LIBRARY_FRAGMENT(headroom, library) {
       .def(torch::init([](const std::string& layer, std::vector<at::Tensor> parameters, std::int64_t rows) {
         return with_value_errors([&] { return c10::make_intrusive<Decoder>(layer, std::move(parameters), rows); });
       }))
-      .def("read", [](const c10::intrusive_ptr<Decoder>& self,
-                      const at::Tensor& tokens) { return with_value_errors([&] { return self->read(tokens); }); })
+      .def("read",
+           [](const c10::intrusive_ptr<Decoder>& self, const at::Tensor& tokens,
+              const std::optional<at::Tensor>& valid) {
+             return with_value_errors([&] { return self->read(tokens, valid); });
+           })
+      .def("reorder", [](const c10::intrusive_ptr<Decoder>& self,
+                         const std::vector<std::int64_t>& rows) { with_value_errors([&] { self->reorder(rows); }); })
       .def("restart", [](const c10::intrusive_ptr<Decoder>& self) { self->restart(); });
 }
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "decode.h"
 #include "gradients_reach.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
@@ -14,6 +15,7 @@ namespace headroom::models {
 namespace encoder_decoder_test {
 
 using config::ModelOptions;
+using testing::decode;
 using testing::relative_error;
 
 ModelOptions tiny() {
@@ -127,13 +129,13 @@ TEST(EncoderDecoder, DecodingStepByStepEqualsTheFullPass) {
     const SequencePair pair{
         .source = random_tokens(2, 7), .valid_source = first_of(7, {4, 7}), .target = random_tokens(2, 8)};
     const at::Tensor whole = model.logits(pair, {});
-    const auto state = model.start_decoding(pair.source, pair.valid_source, {});
-    EXPECT_LE(relative_error(model.decode(pair.target.narrow(1, 0, 3), *state, {}), whole.select(1, 2)), 1e-11) << name;
+    auto states = model.start_decoding(pair.source, pair.valid_source, {});
+    EXPECT_LE(relative_error(decode(model, pair.target.narrow(1, 0, 3), states), whole.select(1, 2)), 1e-11) << name;
     for (std::int64_t i = 3; i < 8; ++i) {
-      const at::Tensor step = model.decode(pair.target.narrow(1, i, 1), *state, {});
+      const at::Tensor step = decode(model, pair.target.narrow(1, i, 1), states);
       EXPECT_LE(relative_error(step, whole.select(1, i)), 1e-11) << name << " token " << i;
     }
-    EXPECT_THROW(model.decode(pair.target.narrow(1, 0, 1), *state, {}), Error) << name;  // the context is full
+    EXPECT_THROW(decode(model, pair.target.narrow(1, 0, 1), states), Error) << name;  // the context is full
   }
 }
 
@@ -151,19 +153,54 @@ TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
     at::manual_seed(3);
     const EncoderDecoder model(options, 3, at::kDouble);
     const at::Tensor source = random_tokens(2, 7), valid = first_of(7, {4, 7});
-    const auto state = model.start_decoding(source, valid, {});
+    auto states = model.start_decoding(source, valid, {});
     at::Tensor from = at::arange(2), written = random_tokens(2, 2);
-    model.decode(written, *state, {});
+    decode(model, written, states);
     for (const std::vector<std::int64_t>& rows :
          {std::vector<std::int64_t>{0, 0, 1, 1}, {1, 0, 2, 3}, {1, 1, 3, 2}, {3, 2}, {0}}) {
       const at::Tensor order = at::tensor(rows, at::kLong);
-      model.reorder(order, *state);
+      states = chosen_states(states, rows);
       from = from.index_select(0, order);
       written = at::cat({written.index_select(0, order), random_tokens(std::ssize(rows), 1)}, 1);
-      const at::Tensor step = model.decode(written.narrow(1, written.size(1) - 1, 1), *state, {});
+      const at::Tensor step = decode(model, written.narrow(1, written.size(1) - 1, 1), states);
       const at::Tensor whole = model.logits(
           {.source = source.index_select(0, from), .valid_source = valid.index_select(0, from), .target = written}, {});
       EXPECT_LE(relative_error(step, whole.select(1, written.size(1) - 1)), 1e-11) << name << " " << written.size(1);
+    }
+  }
+}
+
+// Translations of sources of other lengths, one of which is written already: bit for bit what each is alone.
+TEST(EncoderDecoder, ATranslationIsWhatItIsAlone) {
+  for (auto [name, options] : kinds()) {
+    options.d_model = 44;
+    options.attention.d_head = 22;
+    options.mlp.d_hidden = 75;
+    const EncoderDecoder model(options, 3);
+    for (const bool half : {false, true}) {
+      nn::Context context;
+      if (half) {
+        context.compute_dtype = at::kBFloat16;
+      }
+      at::manual_seed(3);
+      const at::Tensor source = random_tokens(5, 7), valid = first_of(7, {4, 7, 1, 7, 6}), target = random_tokens(5, 7);
+      auto together = model.start_decoding(source, valid, context);
+      std::vector<std::vector<DecodeState>> alone;
+      for (std::int64_t row = 0; row < 5; ++row) {
+        alone.push_back(model.start_decoding(source.narrow(0, row, 1), valid.narrow(0, row, 1), context));
+      }
+      std::vector<DecodeState> first = {together[0]};
+      decode(model, target.narrow(0, 0, 1).narrow(1, 0, 2), first, context);
+      decode(model, target.narrow(0, 0, 1).narrow(1, 0, 2), alone[0], context);
+      together[0] = first[0];
+      for (std::int64_t t = 2; t < 7; ++t) {
+        const at::Tensor now = target.narrow(1, t, 1), logits = decode(model, now, together, context);
+        for (std::int64_t row = 0; row < 5; ++row) {
+          const at::Tensor expected =
+              decode(model, now.narrow(0, row, 1), alone[static_cast<std::size_t>(row)], context);
+          ASSERT_TRUE(logits.narrow(0, row, 1).equal(expected)) << name << (half ? ", bfloat16" : "") << " row " << row;
+        }
+      }
     }
   }
 }
@@ -315,9 +352,9 @@ TEST(EncoderDecoder, BadInputIsRefused) {
   EXPECT_THROW(model.loss(pair, random_tokens(2, 7), 0.0, {}), Error);
   EXPECT_THROW(model.loss(pair, next, 1.0, {}), Error);
   EXPECT_THROW(model.loss(pair, next, -0.1, {}), Error);
-  const auto state = model.start_decoding(two, {}, {});
-  EXPECT_THROW(model.decode(at::empty({2, 0}, at::kLong), *state, {}), Error);
-  EXPECT_THROW(model.decode(random_tokens(3, 1), *state, {}), Error);
+  auto states = model.start_decoding(two, {}, {});
+  EXPECT_THROW(decode(model, at::empty({2, 0}, at::kLong), states), Error);
+  EXPECT_THROW(decode(model, random_tokens(3, 1), states), Error);
   ModelOptions other = tiny();
   other.kind = config::ModelKind::language_model;
   EXPECT_THROW(EncoderDecoder(other, 1), MisuseError);

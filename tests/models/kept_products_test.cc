@@ -1,6 +1,7 @@
 // Matrices kept in the compute type give what matrices cast for every token give, bit for bit.
 #include <gtest/gtest.h>
 
+#include "decode.h"
 #include "headroom/models/language_model.h"
 #include "tiny.h"
 
@@ -8,6 +9,7 @@ namespace headroom::models {
 namespace kept_products_test {
 
 using config::ModelOptions;
+using testing::decode;
 
 ModelOptions tiny() {
   ModelOptions o = testing::tiny_model();
@@ -80,11 +82,11 @@ TEST(KeptProducts, DecodeTheSameLogits) {
     kept.parameters().keep_products_in(at::kBFloat16);
     at::manual_seed(4);
     const at::Tensor tokens = at::randint(options.vocabulary_size, {2, 12}, at::kLong);
-    const auto a = cast.start_decoding(2), b = kept.start_decoding(2);
-    EXPECT_TRUE(cast.decode(tokens, *a, context).equal(kept.decode(tokens, *b, context))) << name;
+    std::vector<DecodeState> a(2, cast.start_decoding()), b(2, kept.start_decoding());
+    EXPECT_TRUE(decode(cast, tokens, a, context).equal(decode(kept, tokens, b, context))) << name;
     for (std::int64_t t = 0; t < 8; ++t) {
       const at::Tensor one = tokens.narrow(1, t, 1);
-      EXPECT_TRUE(cast.decode(one, *a, context).equal(kept.decode(one, *b, context))) << name << " at " << t;
+      EXPECT_TRUE(decode(cast, one, a, context).equal(decode(kept, one, b, context))) << name << " at " << t;
     }
     Memory none, same;
     const at::Tensor row = tokens.narrow(1, 0, 8);

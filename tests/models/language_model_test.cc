@@ -4,9 +4,11 @@
 
 #include <vector>
 
+#include "decode.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/cost/cache.h"
+#include "language_models.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
 #include "tiny.h"
@@ -15,80 +17,9 @@ namespace headroom::models {
 namespace language_model_test {
 
 using config::ModelOptions;
+using testing::decode;
+using testing::language_models;
 using testing::relative_error;
-
-ModelOptions tiny() {
-  ModelOptions o = testing::tiny_model();
-  o.attention.n_experts = 3;
-  return o;
-}
-
-std::vector<std::pair<std::string, ModelOptions>> kinds() {
-  std::vector<std::pair<std::string, ModelOptions>> all;
-  ModelOptions o = tiny();
-  all.emplace_back("rope", o);
-  o.arrangement = config::Arrangement::parallel;
-  o.norm = config::Norm::rms;
-  o.mlp.kind = config::MlpKind::gated;
-  all.emplace_back("parallel rms gated", o);
-  o = tiny();
-  o.norm_position = config::NormPosition::post;
-  o.attention.position = "learned";
-  o.tied_embeddings = true;
-  all.emplace_back("post learned tied", o);
-  o = tiny();
-  o.attention.position = "sinusoidal";
-  o.attention.window = 3;
-  o.attention.window_pattern = "1:1";
-  all.emplace_back("sinusoidal windows", o);
-  o = tiny();
-  o.attention.position = "relative";
-  o.memory_length = 8;
-  all.emplace_back("dense xl", o);
-  o.attention.projection = "experts";
-  o.attention.position_bias = true;
-  o.mlp.kind = config::MlpKind::experts;
-  all.emplace_back("switchall xl", o);
-  o.attention.position = "rope";
-  o.attention.position_bias = false;
-  all.emplace_back("switchall rope with memory", o);
-  o = tiny();
-  o.attention.projection = "routed_heads";
-  o.attention.position = "relative";
-  o.attention.scale = config::Scale::learned;
-  o.memory_length = 8;
-  all.emplace_back("moa xl", o);
-  o = tiny();
-  o.attention.composition = "dynamic";
-  o.attention.qk_norm = true;
-  o.attention.window = 3;
-  o.attention.window_pattern = "1:1";
-  all.emplace_back("dcformer local and global", o);
-  o = tiny();
-  o.attention.score = "gaussian_mixture";
-  o.attention.keys = config::Keys::shifted;
-  o.attention.prior = config::Prior::head_position;
-  o.memory_length = 8;
-  all.emplace_back("shifted mixture with memory", o);
-  o.attention.window = 5;
-  o.attention.keys = config::Keys::own;
-  all.emplace_back("own mixture with memory and window", o);
-  o = tiny();
-  o.attention.score = "linear";
-  o.attention.output_scale = config::OutputScale::inv_sqrt_length;
-  all.emplace_back("mixture of linear keys", o);
-  o.attention.position = "none";
-  o.attention.keys = config::Keys::single;
-  o.memory_length = 8;
-  all.emplace_back("linear with memory", o);
-  o = tiny();
-  o.attention.projection = "experts";
-  o.attention.composition = "dynamic";
-  o.attention.score = "gaussian_mixture";
-  o.adaptive_cutoffs = {5, 11};
-  all.emplace_back("composed mixture of expert heads, adaptive softmax", o);
-  return all;
-}
 
 bool has_balance_loss(const ModelOptions& o) {
   return o.mlp.kind == config::MlpKind::experts || o.attention.projection == "routed_heads";
@@ -99,7 +30,7 @@ at::Tensor random_tokens(std::int64_t batch, std::int64_t n, std::int64_t vocabu
 }
 
 TEST(LanguageModel, LossIsTheMeanCrossEntropyOfItsLogits) {
-  for (const auto& [name, options] : kinds()) {
+  for (const auto& [name, options] : language_models()) {
     at::manual_seed(1);
     const LanguageModel model(options, 3, at::kDouble);
     Memory a, b;
@@ -117,7 +48,7 @@ TEST(LanguageModel, LossIsTheMeanCrossEntropyOfItsLogits) {
 
 TEST(LanguageModel, DecodingEqualsChunksWithCarriedMemory) {
   const at::NoGradGuard no_grad;
-  for (const auto& [name, options] : kinds()) {
+  for (const auto& [name, options] : language_models()) {
     at::manual_seed(2);
     const LanguageModel model(options, 3, at::kDouble);
     const bool carries = options.memory_length > 0;
@@ -129,10 +60,10 @@ TEST(LanguageModel, DecodingEqualsChunksWithCarriedMemory) {
       chunks.push_back(model.logits(tokens.narrow(1, begin, 8), memory, {}));
     }
     const at::Tensor whole = at::cat(chunks, 1);
-    auto state = model.start_decoding(2);
-    EXPECT_LE(relative_error(model.decode(tokens.narrow(1, 0, 3), *state, {}), whole.select(1, 2)), 1e-11) << name;
+    std::vector<DecodeState> states(2, model.start_decoding());
+    EXPECT_LE(relative_error(decode(model, tokens.narrow(1, 0, 3), states), whole.select(1, 2)), 1e-11) << name;
     for (std::int64_t i = 3; i < n; ++i) {
-      const at::Tensor step = model.decode(tokens.narrow(1, i, 1), *state, {});
+      const at::Tensor step = decode(model, tokens.narrow(1, i, 1), states);
       EXPECT_LE(relative_error(step, whole.select(1, i)), 1e-11) << name << " token " << i;
     }
   }
@@ -140,20 +71,20 @@ TEST(LanguageModel, DecodingEqualsChunksWithCarriedMemory) {
 
 TEST(LanguageModel, TheCacheHoldsWhatCostSays) {
   const at::NoGradGuard no_grad;
-  for (const auto& [name, options] : kinds()) {
+  for (const auto& [name, options] : language_models()) {
     const LanguageModel model(options, 3);
-    auto state = model.start_decoding(2);
-    model.decode(random_tokens(2, 3, options.vocabulary_size), *state, {});
-    EXPECT_EQ(model.cache_numbers(*state), cost::decoding_cache_numbers(options)) << name;
+    std::vector<DecodeState> states(2, model.start_decoding());
+    decode(model, random_tokens(2, 3, options.vocabulary_size), states);
+    EXPECT_EQ(states[1].cache_numbers(), cost::decoding_cache_numbers(options)) << name;
   }
 }
 
 TEST(LanguageModel, AFullContextWithoutMemorySlides) {
   const at::NoGradGuard no_grad;
-  const LanguageModel model(tiny(), 3, at::kDouble);
+  const LanguageModel model(testing::three_experts(), 3, at::kDouble);
   const at::Tensor tokens = random_tokens(1, 9, 23);
-  auto state = model.start_decoding(1);
-  const at::Tensor after_nine = model.decode(tokens, *state, {});
+  std::vector<DecodeState> state(1, model.start_decoding());
+  const at::Tensor after_nine = decode(model, tokens, state);
   Memory none;
   // The ninth token follows the last half of the full context.
   const at::Tensor expected = model.logits(tokens.narrow(1, 4, 5), none, {}).select(1, 4);
@@ -162,7 +93,7 @@ TEST(LanguageModel, AFullContextWithoutMemorySlides) {
 
 TEST(LanguageModel, TheFutureAndOtherRowsChangeNothing) {
   const at::NoGradGuard no_grad;
-  for (const auto& [name, options] : kinds()) {
+  for (const auto& [name, options] : language_models()) {
     at::manual_seed(4);
     const LanguageModel model(options, 3, at::kDouble);
     const at::Tensor tokens = random_tokens(2, 8, options.vocabulary_size);
@@ -177,7 +108,7 @@ TEST(LanguageModel, TheFutureAndOtherRowsChangeNothing) {
 
 TEST(LanguageModel, MemoryReachesExactlyOneChunkBack) {
   const at::NoGradGuard no_grad;
-  ModelOptions options = kinds()[4].second;
+  ModelOptions options = language_models()[4].second;
   options.n_layers = 1;
   const LanguageModel model(options, 3, at::kDouble);
   const at::Tensor chunks = random_tokens(1, 24, 23);
@@ -194,7 +125,7 @@ TEST(LanguageModel, MemoryReachesExactlyOneChunkBack) {
 }
 
 TEST(LanguageModel, ASeedFixesEveryParameter) {
-  const LanguageModel a(tiny(), 5), b(tiny(), 5), c(tiny(), 6);
+  const LanguageModel a(testing::three_experts(), 5), b(testing::three_experts(), 5), c(testing::three_experts(), 6);
   bool differs = false;
   for (std::size_t i = 0; i < a.parameters().all().size(); ++i) {
     EXPECT_TRUE(at::equal(a.parameters().all()[i].tensor, b.parameters().all()[i].tensor));
@@ -204,7 +135,7 @@ TEST(LanguageModel, ASeedFixesEveryParameter) {
 }
 
 TEST(LanguageModel, Bfloat16ProductsStayNearFloat) {
-  for (const auto& [name, options] : kinds()) {
+  for (const auto& [name, options] : language_models()) {
     at::manual_seed(6);
     const LanguageModel model(options, 3);
     const at::Tensor tokens = random_tokens(2, 9, options.vocabulary_size);
@@ -224,10 +155,10 @@ TEST(LanguageModel, Bfloat16ProductsStayNearFloat) {
 }
 
 TEST(LanguageModel, TooLongAChunkAndMissingKindsAreRefused) {
-  const LanguageModel model(tiny(), 1);
+  const LanguageModel model(testing::three_experts(), 1);
   Memory memory;
   EXPECT_THROW(model.logits(random_tokens(1, 9, 23), memory, {}), Error);
-  ModelOptions other = tiny();
+  ModelOptions other = testing::three_experts();
   other.kind = config::ModelKind::vision;
   EXPECT_THROW(LanguageModel(other, 1), MisuseError);
 }

@@ -44,10 +44,10 @@ class AttentionDropout : public ::testing::TestWithParam<std::pair<const char*, 
 TEST_P(AttentionDropout, LeavesWeightsOut) {
   const Layer layer(GetParam().first, GetParam().second);
   const auto weights = [&](Context context) {
-    std::map<std::string, at::Tensor> trace;
-    context.trace = &trace;
+    Recorder recorder({"probs"});
+    context.observer = &recorder;
     (*layer.attention)({.x = input()}, context);
-    return trace.at("probs");
+    return recorder.at("probs");
   };
   const at::Tensor whole = weights(Context{}), dropped = weights(training());
   const at::Tensor seen = whole.gt(0.0), gone = dropped.eq(0.0).logical_and(seen);

@@ -167,16 +167,17 @@ TEST(Attention, StepByStepWithTheCacheEqualsTheWhole) {
       AttentionInput all;
       all.x = x;
       const at::Tensor whole = layer.attention(all, Context());
-      AttentionCache cache(7);
+      std::vector<AttentionCache> caches(2, AttentionCache(7));
+      const std::vector<AttentionCache*> rows = {&caches[0], &caches[1]};
       std::vector<at::Tensor> pieces;
       for (const auto& [begin, count] : std::vector<std::pair<int, int>>{{0, 3}, {3, 1}, {4, 1}, {5, 2}}) {
         AttentionInput piece;
         piece.x = x.narrow(1, begin, count);
-        piece.cache = &cache;
+        piece.caches = rows;
         pieces.push_back(layer.attention(piece, Context()));
       }
       EXPECT_LE(relative_error(at::cat(pieces, 1), whole), 1e-12) << name << " window " << window;
-      EXPECT_THROW(layer.attention({.x = x.narrow(1, 0, 1), .cache = &cache}, Context()), Error);
+      EXPECT_THROW(layer.attention({.x = x.narrow(1, 0, 1), .caches = rows}, Context()), Error);
     }
   }
 }
@@ -203,13 +204,13 @@ TEST(Attention, PaddedKeysDoNotCount) {
 TEST(Attention, SharedSelectionWithoutMemoryChoosesOnce) {
   at::manual_seed(9);
   Layer layer(with_experts(small("none"), "vo", true), at::kFloat);
-  std::map<std::string, at::Tensor> trace;
+  Recorder recorder({"select_*.index"});
   ExpertUsage usage;
   Context context;
-  context.trace = &trace;
+  context.observer = &recorder;
   context.usage = &usage;
   layer.attention({.x = at::randn({2, 5, kWidth})}, context);
-  EXPECT_TRUE(at::equal(trace.at("select_in.index"), trace.at("select_out.index")));
+  EXPECT_TRUE(at::equal(recorder.at("select_in.index"), recorder.at("select_out.index")));
   ASSERT_EQ(usage.size(), 1U);
   EXPECT_EQ(usage.at("select_in").sum().item<std::int64_t>(), 2 * 5 * 2 * 2);  // B T H k
 }

@@ -108,13 +108,14 @@ void expect_gradient(Layer& layer, const std::string& name) {
 void expect_decoding(const Layer& layer, const std::string& name) {
   const at::NoGradGuard no_grad;
   const at::Tensor all = tokens(layer), whole = layer.run(all);
-  AttentionCache cache = layer.attention.make_cache();
+  std::vector<AttentionCache> caches(2, layer.attention.make_cache());
+  const std::vector<AttentionCache*> each = {&caches[0], &caches[1]};
   std::vector<at::Tensor> rows;
   for (std::int64_t at = 0; at < all.size(1);) {
     const std::int64_t n = at == 0 ? 2 : at == 2 ? 3 : 1;  // several tokens at once, then one by one
     AttentionInput step;
     step.x = all.narrow(1, at, std::min(n, all.size(1) - at));
-    step.cache = &cache;
+    step.caches = each;
     rows.push_back(layer.attention(step, Context()));
     at += n;
   }

@@ -96,12 +96,12 @@ TEST(SigmoidScore, WeighsByTheKeysThatAQuerySees) {
   const at::NoGradGuard no_grad;
   const Layer layer(true, 0.0);
   const at::Tensor x = at::ones({1, kTokens, kWidth}, at::kDouble);
-  std::map<std::string, at::Tensor> trace;
+  Recorder recorder({"probs"});
   Context context;
-  context.trace = &trace;
+  context.observer = &recorder;
   layer.attention({.x = x}, context);
   for (std::int64_t i = 0; i < kTokens; ++i) {
-    const at::Tensor p = trace.at("probs")[0][0][i];
+    const at::Tensor p = recorder.at("probs")[0][0][i];
     EXPECT_NEAR(p[0].item<double>(), 1.0 / static_cast<double>(i + 2), 1e-15);
     EXPECT_NEAR(p.sum().item<double>(), static_cast<double>(i + 1) / static_cast<double>(i + 2), 1e-15);
   }

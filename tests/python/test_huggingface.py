@@ -83,6 +83,65 @@ def test_beams_and_samples(both):
     assert theirs.generate(tokens(), max_new_tokens=40, do_sample=True, top_k=5).shape == (2, 48)  # beyond the context
 
 
+def test_padding_changes_nothing(both):
+    """Texts of three lengths, padded on either side, are what each is alone: logits, loss, greedy text and beams."""
+    ours, theirs = both
+    lengths, width = (3, 8, 5), 8
+    texts = [tokens(1, n, seed=n) for n in lengths]
+    for left in (True, False):
+        ids, mask = torch.full((3, width), 7), torch.zeros((3, width), dtype=torch.long)
+        for row, text in enumerate(texts):
+            place = slice(width - text.shape[1], width) if left else slice(0, text.shape[1])
+            ids[row, place], mask[row, place] = text[0], 1
+        with torch.no_grad():
+            logits = theirs(ids, attention_mask=mask).logits
+            cached = theirs(ids, attention_mask=mask, use_cache=True).logits
+            last = theirs(ids, attention_mask=mask, use_cache=True, logits_to_keep=1).logits
+        losses = []
+        for row, text in enumerate(texts):
+            with torch.no_grad():
+                expected = theirs(text).logits[0]
+            for got in (logits, cached):
+                torch.testing.assert_close(got[row][mask[row].bool()], expected, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(last[row, 0], expected[-1], atol=1e-5, rtol=1e-4)
+            losses.append(theirs(text, labels=text).loss * (text.shape[1] - 1))
+        got = theirs(ids, attention_mask=mask, labels=ids).loss
+        torch.testing.assert_close(got, sum(losses) / (sum(lengths) - 3), atol=1e-5, rtol=1e-5)
+        if left:
+            for how in (dict(), dict(num_beams=3)):
+                for use_cache in (True, False):
+                    written = theirs.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False,
+                                              use_cache=use_cache, **how)
+                    for row, text in enumerate(texts):
+                        alone = theirs.generate(text, max_new_tokens=6, do_sample=False, **how)
+                        assert torch.equal(written[row, width:], alone[0, text.shape[1]:])
+
+
+def test_the_cache_is_reordered_without_reading_again(both, monkeypatch):
+    read = []
+    original = ht.Decoder.read
+    monkeypatch.setattr(ht.Decoder, "read", lambda self, tokens, valid=None: read.append(tokens.numel()) or
+                        original(self, tokens, valid))
+    both[1].generate(tokens(), max_new_tokens=6, do_sample=False, num_beams=3)
+    assert read == [2 * 3 * 8] + [2 * 3] * 5  # the prompts, then a token of each beam
+
+
+def test_a_decoders_rows_go_their_own_ways(both):
+    ours = both[0]
+    text = tokens(2, 6)
+    decoder = ours.decoder(2)
+    decoder.read(text, torch.tensor([[True] * 6, [False] * 2 + [True] * 4]))
+    decoder.reorder(torch.tensor([1, 0, 1]))
+    more = tokens(3, 1, seed=5)
+    got = decoder.read(more)
+    for row, before in enumerate((text[1:, 2:], text[:1], text[1:, 2:])):
+        alone = ours.decoder(1)
+        torch.testing.assert_close(got[row], alone.read(torch.cat([before, more[row:row + 1]], 1))[0], atol=1e-5, rtol=1e-4)
+    kept = decoder.read(more, torch.tensor([[True], [False], [True]]))
+    assert not kept[1].any() and kept[0].any()
+    assert_refused(lambda: decoder.reorder(torch.tensor([3])), "rows must be in [0, 3)")
+
+
 def test_training(both):
     ours, theirs = both
     theirs.train()
@@ -105,10 +164,6 @@ def test_a_new_model_begins_as_the_engine_has_it():
         assert torch.equal(value, expected[name]), name
 
 
-def test_refusals(both):
-    theirs = both[1]
+def test_refusals():
     assert_refused(lambda: hf.HeadroomConfig(["model.kind=masked_language_model"]), "those of a language model")
-    padded = torch.ones_like(tokens())
-    padded[0, 0] = 0
-    assert_refused(lambda: theirs(tokens(), attention_mask=padded), "attention_mask must be 1 everywhere")
     assert_refused(lambda: hf.HeadroomConfig(["model.n_headz=2"]), "unknown key")

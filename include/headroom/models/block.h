@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "headroom/config/model_options.h"
 #include "headroom/nn/attention.h"
@@ -15,14 +16,14 @@
 namespace headroom::models {
 
 struct BlockInput {
-  at::Tensor h;                          // [B, T, d]
-  at::Tensor memory;                     // [B, M, d] earlier inputs of this layer; undefined: none
-  std::optional<at::Tensor> valid_keys;  // [B, M + T] bool; tokens that are none are routed nowhere
-  nn::AttentionCache* cache = nullptr;   // decoding
+  at::Tensor h;                                 // [B, T, d]
+  at::Tensor memory;                            // [B, M, d] earlier inputs of this layer; undefined: none
+  std::optional<at::Tensor> valid_keys;         // [B, M + T] bool; tokens that are none are routed nowhere
+  std::span<nn::AttentionCache* const> caches;  // decoding: of each row
   // Blocks with cross-attention:
-  at::Tensor source;                          // [B, S, d] the other sequence
-  std::optional<at::Tensor> valid_source;     // [B, S] bool
-  nn::AttentionCache* cross_cache = nullptr;  // decoding: what cross-attention makes of the source
+  at::Tensor source;                                  // [B, S, d] the other sequence
+  std::optional<at::Tensor> valid_source;             // [B, S] bool
+  std::span<nn::AttentionCache* const> cross_caches;  // decoding: instead of these, what read_source() left
 };
 
 // pre, sequential:  h += attention(norm_1(h), norm_1(memory, h));  h += mlp(norm_2(h))
@@ -41,6 +42,9 @@ class Block {
   at::Tensor operator()(const BlockInput& input, const nn::Context& context) const;  // [B, T, d]
   nn::AttentionCache make_cache() const { return attention_.make_cache(); }
   nn::AttentionCache make_cross_cache() const { return cross_->attention.make_cache(); }
+  // What cross-attention makes of a source [1, S, d]; `valid` [1, S] bool, absent: all of it.
+  void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, nn::AttentionCache& cross_cache,
+                   const nn::Context& context) const;
 
  private:
   struct Cross {

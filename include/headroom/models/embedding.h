@@ -25,7 +25,11 @@ class Embedding {
   static at::Tensor make_matrix(const config::ModelOptions& options, const nn::Builder& build);  // "embed"
 
   // [B, n] tokens to [B, n, d]; the first one stands at `first` of its chunk. Throws Error beyond context_length.
-  at::Tensor operator()(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const;
+  at::Tensor operator()(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const {
+    return (*this)(tokens, at::IntArrayRef(first), context);
+  }
+  // The same with a first place for each row, or one for all.
+  at::Tensor operator()(const at::Tensor& tokens, at::IntArrayRef first, const nn::Context& context) const;
   const at::Tensor& matrix() const { return embed_; }
 
  private:

@@ -7,7 +7,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
+#include "headroom/models/decoding.h"
 #include "headroom/models/model.h"
 
 namespace headroom::models {
@@ -20,10 +23,6 @@ struct SequencePair {
   at::Tensor target;        // [B, T] int64, T up to context_length
   at::Tensor valid_target;  // [B, T] bool
 };
-
-// Incremental decoding: the encoded source with its keys and values in every layer, and keys and values of the target
-// tokens so far. Opaque to callers.
-struct WritingState;
 
 // One embedding for both sequences (and the output, with tied_embeddings); "encoder.layer0.*": blocks without causal
 // mask; "decoder.layer0.*": causal blocks with cross-attention; a norm after each stack with norm_position = "pre".
@@ -56,14 +55,13 @@ class EncoderDecoder : public Model {
   // VocabularyHead::cross_entropy().
   Loss loss(const SequencePair& pair, const at::Tensor& next, double label_smoothing, const nn::Context& context) const;
 
-  // Decoding: feed any number of target tokens [B, n], get the logits [B, V] after the last one; they equal those of
-  // logits() without target padding. Throws Error beyond context_length. The source is encoded and projected once.
-  std::unique_ptr<WritingState, void (*)(WritingState*)> start_decoding(const at::Tensor& source,
-                                                                        const at::Tensor& valid_source,
-                                                                        const nn::Context& context) const;
-  at::Tensor decode(const at::Tensor& tokens, WritingState& state, const nn::Context& context) const;
-  // Goes on with the sequences of these rows [n] int64, in this order; a row may come several times or not at all.
-  void reorder(const at::Tensor& rows, WritingState& state) const;
+  // Decoding: a state for each source of [B, S] (`valid_source` [B, S] bool, undefined: all of them), which is encoded
+  // and projected once, by itself.
+  std::vector<DecodeState> start_decoding(const at::Tensor& source, const at::Tensor& valid_source,
+                                          const nn::Context& context) const;
+  // Each row reads its target tokens, any number of them: the logits [N, V] after the last. They equal those of
+  // logits() without target padding. Throws Error beyond context_length, before anything is read.
+  at::Tensor decode(std::span<const DecodeRow> rows, const nn::Context& context) const;
 
  private:
   struct Parts;

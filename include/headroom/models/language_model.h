@@ -8,13 +8,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
+#include "headroom/models/decoding.h"
 #include "headroom/models/model.h"
 
 namespace headroom::models {
-
-// Incremental decoding: keys and values of the tokens seen so far. Opaque to callers; made by start_decoding().
-struct DecodeState;
 
 // What a model makes of given tokens, of N places.
 struct TokenScores {
@@ -50,13 +49,12 @@ class LanguageModel : public Model {
   TokenScores score(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory,
                     const nn::Context& context) const;
 
-  // Decoding: feed any number of tokens [B, n], get the logits [B, V] after the last one. Equals logits() over
-  // consecutive chunks of context_length with carried memory. Without memory, a full context slides: its last half
-  // is read again as the beginning of a new one.
-  std::unique_ptr<DecodeState, void (*)(DecodeState*)> start_decoding(std::int64_t batch) const;
-  at::Tensor decode(const at::Tensor& tokens, DecodeState& state, const nn::Context& context) const;
-  // Numbers that a state has room for, a sequence: what cost::decoding_cache_numbers() says, once decoding has begun.
-  std::int64_t cache_numbers(const DecodeState& state) const;
+  // Decoding: a sequence that nothing is known of yet.
+  DecodeState start_decoding() const;
+  // Each row reads its tokens, any number of them: the logits [N, V] after the last. Equals logits() over consecutive
+  // chunks of context_length with carried memory. Without memory, a full context slides: its last half is read again
+  // as the beginning of a new one.
+  at::Tensor decode(std::span<const DecodeRow> rows, const nn::Context& context) const;
 
  private:
   struct Parts;

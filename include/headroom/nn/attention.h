@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "headroom/config/attention_options.h"
@@ -38,9 +39,9 @@ struct AttentionInput {
   std::optional<at::Tensor> valid_queries;  // [B, T] bool: routed heads route others nowhere, their output is 0
   std::optional<at::Tensor> router_noise;   // see ProjectionInput
   std::optional<at::Tensor> router_slots;   // see ProjectionInput
-  // Decoding: x is appended to what the cache holds; cross-attention keeps there what it makes of the source in its
-  // first call and does not look at `source` in those that follow.
-  AttentionCache* cache = nullptr;
+  // Decoding: one for each row, whose sequence goes on with the row's tokens; each row sees its own. Cross-attention
+  // reads what read_source() left there, and neither `source` nor `valid_keys`.
+  std::span<AttentionCache* const> caches;
 };
 
 class Attention {
@@ -49,8 +50,12 @@ class Attention {
   // [B, T, d_model] in the compute type. Throws Error for decoding in a layer that is not causal.
   at::Tensor operator()(const AttentionInput& input, const Context& context) const;
 
-  // An empty cache for decoding one chunk of the context after its memory; of cross-attention: for one source.
+  // An empty cache for decoding one sequence: one chunk of the context after its memory; of cross-attention: one
+  // source.
   AttentionCache make_cache() const;
+  // Cross-attention: projects a source [1, S, d] into the cache; `valid` [1, S] bool, absent: all of it.
+  void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
+                   const Context& context) const;
 
  private:
   // What the queries meet: this call's tokens, or all that a cache holds, oldest first.
@@ -60,16 +65,24 @@ class Attention {
     at::Tensor factors;            // [B, 1, S, F] of the composition's key side; undefined without one
   };
 
-  // The source as cross-attention sees it, from the cache once it is there.
-  static Seen source_of(Seen fresh, AttentionCache& cache);
+  // Queries that meet the same keys: those of a whole call, or of a row whose sequence has a cache.
+  struct Queries {
+    at::Tensor x, q;  // [B, T, d], [B, H, T, e]
+    std::optional<at::Tensor> valid_keys, valid_queries;
+    AttentionCache* cache = nullptr;
+  };
+
+  static Seen source_of(AttentionCache& cache);
   Heads project(const AttentionInput& input, const at::Tensor& source, const Context& context) const;
-  void normalise_and_rotate(Heads& heads, const AttentionCache* cache, const Context& context) const;
-  ScoreCall call_of(const AttentionInput& input) const;
+  Seen seen_of(const Heads& heads, const at::Tensor& source, const Context& context) const;
+  void normalise_and_rotate(Heads& heads, std::span<AttentionCache* const> caches, const Context& context) const;
+  // Both: the heads' results [B, H, T, e].
+  at::Tensor attend(const Queries& queries, Seen seen, const Context& context) const;
+  at::Tensor attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const;
+  ScoreCall call_of(const Queries& queries) const;
   // `fresh` with what the cache holds of the past; notes in `call` where the first key stands.
   Seen look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const;
-  ops::AttentionInputs assemble(const at::Tensor& q, const Seen& seen, const AttentionInput& input,
-                                const Context& context) const;
-  at::Tensor score(ops::AttentionInputs in, ScoreCall call, const AttentionInput& input, const Context& context) const;
+  ops::AttentionInputs assemble(const Queries& queries, const Seen& seen, const Context& context) const;
 
   config::AttentionOptions options_;
   AttentionPlace place_;

@@ -29,10 +29,12 @@ class Composition {
   };
   // The maps of queries x [B, T, d] and keys with these factors [B, 1, S, F].
   virtual Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const = 0;
-
-  // Fixed map, identity and key side of each stage as matrices [B, S, stages, H, H], for checks.
-  virtual at::Tensor key_maps(const at::Tensor& key_factors) const = 0;
 };
+
+// Fixed map, identity and one side of each stage as matrices from head to head: [B, S, stages, H, H] of the key side,
+// [B, T, stages, H, H] of the query side. For `n_heads` = H and maps that have factors.
+enum class MapSide { query, key };
+at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64_t n_heads);
 
 // Null where heads do not talk.
 using MakeComposition = std::unique_ptr<Composition> (*)(const config::AttentionOptions& options, std::int64_t d_model,

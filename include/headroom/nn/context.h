@@ -7,10 +7,11 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "headroom/config/run_options.h"
 #include "headroom/nn/buffer_updates.h"
+#include "headroom/nn/observer.h"
 
 namespace headroom::nn {
 
@@ -31,17 +32,32 @@ struct Context {
   config::Implementation implementation = config::Implementation::automatic;
   // Matrix products run in this type; norms, softmax, residuals and losses stay in the parameters' type.
   std::optional<at::ScalarType> compute_dtype;
+  // Decoding: rows are sequences, and each is computed as it would be alone, bit for bit (on the CPU).
+  bool rows_apart = false;
   std::string scope;  // in front of the names below: "layer3.attention."
   // Balance losses before their coefficients, by kind ("entropy"), summed over layers; filled when set.
   std::map<std::string, at::Tensor>* losses = nullptr;
-  ExpertUsage* usage = nullptr;                        // added to when set
-  BufferUpdates* updates = nullptr;                    // added to while training when set
-  std::map<std::string, at::Tensor>* trace = nullptr;  // intermediate values by name ("probs"), for checks; slow
+  ExpertUsage* usage = nullptr;      // added to when set
+  BufferUpdates* updates = nullptr;  // added to while training when set
+  Observer* observer = nullptr;      // handed the values that it wants
 
   Context in(const std::string& child) const {
     Context inner = *this;
     inner.scope += child + ".";
     return inner;
+  }
+
+  // Whether the observer wants the value of this name in the scope.
+  bool wants(std::string_view name) const;
+  // What is used in the place of `value`: itself unless the observer wants it. Throws Error where the observer returns
+  // another shape, type or device.
+  at::Tensor observe(std::string_view name, at::Tensor value) const;
+  // The same for what nothing is made of: computed by `make` only where it is wanted.
+  template <class Make>
+  void show(std::string_view name, const Make& make) const {
+    if (wants(name)) {
+      observe(name, make());
+    }
   }
 };
 

@@ -6,15 +6,39 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "headroom/config/model_options.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
+#include "headroom/ops/expert_linear.h"
 
 namespace headroom::nn {
 
 // Both in the context's compute type; unchanged without one.
 at::Tensor to_compute(const at::Tensor& tensor, const Context& context);
+
+// Products as the context wants them: row [N, i] by row where rows are apart.
+at::Tensor product(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
+                   const Context& context);
+at::Tensor expert_product(const ops::ExpertLinearInputs& inputs, const Context& context);
+// The same by torch's own product: routers of heads have always had it.
+at::Tensor plain_product(const at::Tensor& rows, const at::Tensor& matrix, const Context& context);
+
+// make(part), [N, ...] of tensors of N rows that `make` takes by part(tensor): of all rows at once or, where rows are
+// apart, of each by itself. Functions of single numbers need it: vectors of numbers and what is left over at the end of
+// a tensor are computed in two ways.
+template <class Make>
+at::Tensor by_rows(const at::Tensor& like, const Context& context, const Make& make) {
+  if (!context.rows_apart || like.size(0) == 1) {
+    return make([](const at::Tensor& t) { return t; });
+  }
+  std::vector<at::Tensor> rows;
+  for (std::int64_t row = 0; row < like.size(0); ++row) {
+    rows.push_back(make([row](const at::Tensor& t) { return t.narrow(0, row, 1); }));
+  }
+  return at::cat(rows);
+}
 
 // x [..., i] times w, whose leading axes are folded to i and whose trailing axes are the result's: w [i, o] or
 // [d_model, H, e] with `in_axes` 1, [H, e, d_model] with 2. An undefined bias is none. Result [..., o].
@@ -39,6 +63,7 @@ struct Linear {
 };
 
 at::Tensor activate(const at::Tensor& x, config::Activation activation);
+at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context);
 
 // Zeroes elements with probability p and scales the rest, while training. Which ones follows from context.random and
 // `use`, a name of its own for each use of a scope (see nn/random.h); x begins with the batch's rows.

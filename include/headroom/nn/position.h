@@ -23,6 +23,8 @@ struct Rotary {
   double base = 10000.0;
   // `x` [B, H, n, e]; row i has position first + i.
   at::Tensor operator()(const at::Tensor& x, const c10::SymInt& first) const;
+  // The same with a first position for each of x's rows, [B].
+  at::Tensor turn_rows(const at::Tensor& x, at::IntArrayRef first) const;
 };
 
 // p [n, width], p[i, 2a] = sin(position_i * base^(-2a/width)), p[i, 2a+1] = cos(same), for consecutive positions from
@@ -36,7 +38,8 @@ class Position {
   virtual ~Position() = default;
   // What queries and keys turn by; nothing where they do not.
   virtual std::optional<Rotary> rotary() const = 0;
-  // Adds its term to the scores. With a cache, decoding: what depends on distances alone is made once and kept there.
+  // Adds its term to the scores. Decoding, with a sequence's cache: what depends on distances alone is
+  // made once and kept there.
   virtual void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const = 0;
 };
 

@@ -17,7 +17,8 @@ namespace headroom::nn {
 
 // Letters: B batch, T queries, S sources, d d_model, H heads, G key/value heads, e d_head.
 struct ProjectionInput {
-  at::Tensor x;                             // [B, T, d] queries; the last T tokens of `source` in self-attention
+  at::Tensor x;                             // [B, T, d] queries; the last T tokens of `source` in self-attention;
+                                            // undefined: keys and values alone
   at::Tensor source;                        // [B, S, d] keys; x itself without memory; undefined: queries alone
   at::Tensor source_value;                  // [B, S, d] values
   bool cross = false;                       // source is another sequence
@@ -27,7 +28,7 @@ struct ProjectionInput {
 };
 
 struct Heads {
-  at::Tensor q;                          // [B, H, T, e]
+  at::Tensor q;                          // [B, H, T, e]; undefined without queries
   std::vector<at::Tensor> keys;          // one for each key projection, [B, G, S, e]; none without a source
   at::Tensor v;                          // [B, G, S, e]; undefined without a source
   std::optional<Selection> destination;  // what the query side chose, for combine()

@@ -23,7 +23,6 @@ struct ScoreCall {
   std::int64_t first_index = 0;             // place of key 0 in the whole source (priors per key position)
   std::int64_t first_position = 0;          // and its position, for rotations
   ops::LinearState* linear = nullptr;       // decoding with a state of constant size
-  ops::AttentionTrace* trace = nullptr;     // filled where there are scores
   std::optional<at::Tensor> valid_queries;  // [B, T] bool; absent: as valid as the last keys are
 };
 
@@ -51,9 +50,12 @@ at::Tensor make_scale(const config::AttentionOptions& options, const Builder& bu
 void apply_scale(ops::AttentionInputs& in, const at::Tensor& learned, double fixed, const Context& context);
 // `weights` [B, H, T, S] with probability `p` of each to be left out while training; the others weigh 1 / (1 - p) more.
 at::Tensor drop_weights(const at::Tensor& weights, double p, const Context& context);
-// in's attention; by the reference with a trace or where weights are dropped. Throws MisuseError where they are and the
-// context asks for the fused operators.
-at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, ops::AttentionTrace* trace,
-                         const Context& context);
+// Shows the observer the values of every pair that it wants; empty where it wants none.
+ops::Visit pair_values(const Context& context);
+// in's attention; by the reference where a value of every pair is wanted, by the observer or by `visit`, or weights are
+// dropped. Throws MisuseError where the observer wants one or they are dropped and the context asks for the fused
+// operators.
+at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, const Context& context,
+                         const ops::Visit& visit = {});
 
 }  // namespace headroom::nn

@@ -46,8 +46,8 @@ struct SelectionOptions {
 //   softmax_renormalised  p_e / (sum of the chosen p + 1e-6), the sum a constant in the derivative (MoA Eq. 9)
 at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate);
 
-// The choice has no derivative, the weights have. Counts go to context.usage under `name`, score, index and weight to
-// context.trace. `score` is [N, H, E].
+// The choice has no derivative, the weights have. Counts go to context.usage under `name`, score, index and weight are
+// shown to context.observer. `score` is [N, H, E].
 Selection choose_experts(const at::Tensor& score, const SelectionOptions& options, const Context& context,
                          const std::string& name);
 

@@ -50,27 +50,28 @@ struct AttentionInputs {
   std::optional<HeadMap> pre, post;  // head composition on the scores, and on the probabilities
 };
 
-// What happened on the way, for checks and analyses: [B, H, T, S] each.
-struct AttentionTrace {
-  at::Tensor scores, scores_composed;  // neither masked
-  at::Tensor probs, probs_composed;
-  std::vector<at::Tensor> components;  // s_r of a mixture, without the relative term
-};
-
 // [B, H, T, e], differentiable in every tensor but the mask. Throws Error on shapes that do not fit.
 at::Tensor attention(const AttentionInputs& inputs, Implementation implementation = Implementation::automatic);
 
-// What happens to the probabilities p_ij [B, H, T, S] before heads compose and values are summed: dropout.
-using Alter = std::function<at::Tensor(const at::Tensor& probabilities)>;
+// What the reference computes between queries and results, [B, H, T, S] each, in this order.
+enum class AttentionStage {
+  component,        // s_r of a mixture, without the relative term: once for each r
+  scores,           // s_ij, not masked
+  scores_composed,  // a_ij; s_ij where heads do not compose
+  probs,            // p_ij
+  probs_composed,   // post(p_ij); p_ij where heads do not compose
+};
+// Returns what is used in the place of a stage's value: the value itself, or another of its shape and type.
+using Visit = std::function<at::Tensor(AttentionStage stage, at::Tensor value)>;
 
-// The same in plain tensor operations; fills `trace` when given.
-at::Tensor attention_reference(const AttentionInputs& inputs, AttentionTrace* trace = nullptr, const Alter& alter = {});
+// The same in plain tensor operations; `visit` is called at every stage.
+at::Tensor attention_reference(const AttentionInputs& inputs, const Visit& visit = {});
 
 // What becomes of scores a_ij [B, H, T, S], in at least float32: the weights p_ij, of the same shape. `visible` is
 // bool, [T, S] or [B, 1, T, S], or undefined where every query sees every key.
 using Weigh = std::function<at::Tensor(const at::Tensor& scores, const at::Tensor& visible)>;
 
 // The reference with other weights than the softmax's.
-at::Tensor weighted_attention(const AttentionInputs& inputs, const Weigh& weigh, AttentionTrace* trace = nullptr);
+at::Tensor weighted_attention(const AttentionInputs& inputs, const Weigh& weigh, const Visit& visit = {});
 
 }  // namespace headroom::ops

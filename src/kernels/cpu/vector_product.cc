@@ -38,45 +38,55 @@ HWY_INLINE void AddRows(const float* x, std::int64_t rows, Strided<const T> w, s
 }
 
 template <class T>
-HWY_INLINE void RowsOf(const float* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end,
-                       float* y) {
-  std::fill(y + begin, y + end, 0.0F);
-  for (std::int64_t i = 0; i < n; i += kRows) {
-    AddRows(x + i, std::min(kRows, n - i), Strided<const T>{w.data + i * w.stride, w.stride}, begin, end, y);
+HWY_INLINE void RowsOf(const FewRows& x, Strided<const T> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
+  for (std::int64_t r = 0; r < x.count; ++r) {
+    std::fill(y.data + r * y.stride + begin, y.data + r * y.stride + end, 0.0F);
+  }
+  for (std::int64_t i = 0; i < x.n; i += kRows) {
+    const Strided<const T> some{w.data + i * w.stride, w.stride};
+    for (std::int64_t r = 0; r < x.count; ++r) {
+      AddRows(x.data + r * x.stride + i, std::min(kRows, x.n - i), some, begin, end, y.data + r * y.stride);
+    }
   }
 }
 
 template <class T>
-HWY_INLINE void ColumnsOf(const float* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end,
-                          float* y) {
+HWY_INLINE float Dot(const float* x, std::int64_t n, const T* row) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t j = begin; j < end; ++j) {
-    const T* row = w.data + j * w.stride;
-    Vector even = hn::Zero(d), odd = hn::Zero(d);
-    for (std::int64_t i = 0; i < n; i += 2 * lanes) {
-      even = hn::MulAdd(load_part(x + i, n - i), load_part(row + i, n - i), even);
-      if (i + lanes < n) {
-        odd = hn::MulAdd(load_part(x + i + lanes, n - i - lanes), load_part(row + i + lanes, n - i - lanes), odd);
-      }
+  Vector even = hn::Zero(d), odd = hn::Zero(d);
+  for (std::int64_t i = 0; i < n; i += 2 * lanes) {
+    even = hn::MulAdd(load_part(x + i, n - i), load_part(row + i, n - i), even);
+    if (i + lanes < n) {
+      odd = hn::MulAdd(load_part(x + i + lanes, n - i - lanes), load_part(row + i + lanes, n - i - lanes), odd);
     }
-    y[j] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+}
+
+template <class T>
+HWY_INLINE void ColumnsOf(const FewRows& x, Strided<const T> w, std::int64_t begin, std::int64_t end,
+                          Strided<float> y) {
+  for (std::int64_t j = begin; j < end; ++j) {
+    for (std::int64_t r = 0; r < x.count; ++r) {
+      y.data[r * y.stride + j] = Dot(x.data + r * x.stride, x.n, w.data + j * w.stride);
+    }
   }
 }
 
-void Rows(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end, float* y) {
-  RowsOf(x, n, w, begin, end, y);
+void Rows(const FewRows& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
+  RowsOf(x, w, begin, end, y);
 }
-void Columns(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end, float* y) {
-  ColumnsOf(x, n, w, begin, end, y);
+void Columns(const FewRows& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
+  ColumnsOf(x, w, begin, end, y);
 }
-void HalfRows(const float* x, std::int64_t n, Strided<const c10::BFloat16> w, std::int64_t begin, std::int64_t end,
-              float* y) {
-  RowsOf(x, n, w, begin, end, y);
+void HalfRows(const FewRows& x, Strided<const c10::BFloat16> w, std::int64_t begin, std::int64_t end,
+              Strided<float> y) {
+  RowsOf(x, w, begin, end, y);
 }
-void HalfColumns(const float* x, std::int64_t n, Strided<const c10::BFloat16> w, std::int64_t begin, std::int64_t end,
-                 float* y) {
-  ColumnsOf(x, n, w, begin, end, y);
+void HalfColumns(const FewRows& x, Strided<const c10::BFloat16> w, std::int64_t begin, std::int64_t end,
+                 Strided<float> y) {
+  ColumnsOf(x, w, begin, end, y);
 }
 
 }  // namespace headroom::kernels::HWY_NAMESPACE
@@ -90,22 +100,21 @@ HWY_EXPORT(Columns);
 HWY_EXPORT(HalfRows);
 HWY_EXPORT(HalfColumns);
 
-void vector_times_rows(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end,
-                       float* y) {
-  HWY_DYNAMIC_DISPATCH(Rows)(x, n, w, begin, end, y);
+void rows_times_rows(const FewRows& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
+  HWY_DYNAMIC_DISPATCH(Rows)(x, w, begin, end, y);
 }
-void vector_times_columns(const float* x, std::int64_t n, Strided<const float> w, std::int64_t begin, std::int64_t end,
-                          float* y) {
-  HWY_DYNAMIC_DISPATCH(Columns)(x, n, w, begin, end, y);
+void rows_times_columns(const FewRows& x, Strided<const float> w, std::int64_t begin, std::int64_t end,
+                        Strided<float> y) {
+  HWY_DYNAMIC_DISPATCH(Columns)(x, w, begin, end, y);
 }
 
-void vector_times_rows(const float* x, std::int64_t n, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end,
-                       float* y) {
-  HWY_DYNAMIC_DISPATCH(HalfRows)(x, n, w, begin, end, y);
+void rows_times_rows(const FewRows& x, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end,
+                     Strided<float> y) {
+  HWY_DYNAMIC_DISPATCH(HalfRows)(x, w, begin, end, y);
 }
-void vector_times_columns(const float* x, std::int64_t n, Strided<const BFloat16> w, std::int64_t begin,
-                          std::int64_t end, float* y) {
-  HWY_DYNAMIC_DISPATCH(HalfColumns)(x, n, w, begin, end, y);
+void rows_times_columns(const FewRows& x, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end,
+                        Strided<float> y) {
+  HWY_DYNAMIC_DISPATCH(HalfColumns)(x, w, begin, end, y);
 }
 
 }  // namespace headroom::kernels

@@ -53,31 +53,27 @@ at::Tensor for_every_head(const at::Tensor& grouped, const c10::SymInt& n_heads)
   return groups == n_heads ? grouped : grouped.repeat_interleave_symint(n_heads / groups, 1);
 }
 
-at::Tensor mixture_scores(const AttentionInputs& in, std::vector<at::Tensor>* components) {
+at::Tensor mixture_scores(const AttentionInputs& in, const Visit& visit) {
   const Mixture& mixture = *in.mixture;
   std::vector<at::Tensor> scores;
   for (std::int64_t r = 0; r < mixture.n_components(); ++r) {
     const at::Tensor key = mixture.shift ? in.k - mixture.shift->select(0, r).to(in.k.scalar_type())
                            : r == 0      ? in.k
                                          : mixture.more_keys[static_cast<std::size_t>(r - 1)];
-    scores.push_back(component_score(in, key, r));
+    const at::Tensor score = component_score(in, key, r);
+    scores.push_back(visit ? visit(AttentionStage::component, score) : score);
   }
-  at::Tensor content;
   if (mixture.maximum) {
-    content = at::stack(scores).amax(0);
-  } else if (scores.size() == 1 && !mixture.prior) {
-    content = scores[0];
-  } else {
-    std::optional<at::Tensor> prior;
-    if (mixture.prior) {  // [R, G, S or 1] to [R, 1, H, 1, S or 1]
-      prior = at_least_float(for_every_head(*mixture.prior, in.q.sym_size(1))).unsqueeze(2).unsqueeze(1);
-    }
-    content = log_weight(scores, prior);
+    return at::stack(scores).amax(0);
   }
-  if (components != nullptr) {
-    *components = std::move(scores);
+  if (scores.size() == 1 && !mixture.prior) {
+    return scores[0];
   }
-  return content;
+  std::optional<at::Tensor> prior;
+  if (mixture.prior) {  // [R, G, S or 1] to [R, 1, H, 1, S or 1]
+    prior = at_least_float(for_every_head(*mixture.prior, in.q.sym_size(1))).unsqueeze(2).unsqueeze(1);
+  }
+  return log_weight(scores, prior);
 }
 
 }  // namespace headroom::ops

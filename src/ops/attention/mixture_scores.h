@@ -7,7 +7,7 @@ namespace headroom::ops {
 // Key and value heads repeated for the query heads that share them, along axis 1.
 at::Tensor for_every_head(const at::Tensor& grouped, const c10::SymInt& n_heads);
 
-// content_ij of a mixture, [B, H, T, S]; `components` receives every s_r when given.
-at::Tensor mixture_scores(const AttentionInputs& inputs, std::vector<at::Tensor>* components);
+// content_ij of a mixture, [B, H, T, S]; `visit`, where there is one, is shown every s_r.
+at::Tensor mixture_scores(const AttentionInputs& inputs, const Visit& visit);
 
 }  // namespace headroom::ops

@@ -39,43 +39,41 @@ at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& visible, d
   return s.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0);
 }
 
-at::Tensor content_scores(const AttentionInputs& in, AttentionTrace* trace) {
+at::Tensor content_scores(const AttentionInputs& in, const Visit& visit) {
   if (in.mixture) {
-    return mixture_scores(in, trace != nullptr ? &trace->components : nullptr);
+    return mixture_scores(in, visit);
   }
   return in.q.matmul(for_every_head(in.k, in.q.sym_size(1)).transpose(2, 3)) * in.scale;
 }
 
 }  // namespace
 
-at::Tensor attention_reference(const AttentionInputs& in, AttentionTrace* trace, const Alter& alter) {
+at::Tensor attention_reference(const AttentionInputs& in, const Visit& visit) {
   const double sink = in.mixture ? in.mixture->epsilon : 0.0;
   const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
   const auto softmax = [&](const at::Tensor& scores, const at::Tensor& visible) {
-    const at::Tensor p = masked_softmax(scores, visible, sink, may_be_blind);
-    return alter ? alter(p) : p;
+    return masked_softmax(scores, visible, sink, may_be_blind);
   };
-  return weighted_attention(in, softmax, trace);
+  return weighted_attention(in, softmax, visit);
 }
 
-at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, AttentionTrace* trace) {
+at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, const Visit& visit) {
   const c10::SymInt n_heads = in.q.sym_size(1), n_queries = in.q.sym_size(2), n_keys = in.k.sym_size(2);
-  at::Tensor scores = content_scores(in, trace);
+  const auto shown = [&](AttentionStage stage, at::Tensor value) {
+    return visit ? visit(stage, std::move(value)) : value;
+  };
+  at::Tensor scores = content_scores(in, visit);
   if (in.r) {
     scores = scores + skew(in.q_position->matmul(in.r->transpose(1, 2)), n_keys) * in.scale;
   }
   if (scores.scalar_type() == at::kBFloat16 || scores.scalar_type() == at::kHalf) {
     scores = scores.to(at::kFloat);
   }
-  const at::Tensor composed = in.pre ? apply_head_map(*in.pre, scores) : scores;
-  const at::Tensor p = weigh(composed, visible_keys(in.mask, n_queries, n_keys, in.q.device()));
-  const at::Tensor p_composed = in.post ? apply_head_map(*in.post, p) : p;
-  if (trace != nullptr) {
-    trace->scores = scores;
-    trace->scores_composed = composed;
-    trace->probs = p;
-    trace->probs_composed = p_composed;
-  }
+  scores = shown(AttentionStage::scores, scores);
+  const at::Tensor composed = shown(AttentionStage::scores_composed, in.pre ? apply_head_map(*in.pre, scores) : scores);
+  const at::Tensor p =
+      shown(AttentionStage::probs, weigh(composed, visible_keys(in.mask, n_queries, n_keys, in.q.device())));
+  const at::Tensor p_composed = shown(AttentionStage::probs_composed, in.post ? apply_head_map(*in.post, p) : p);
   return p_composed.to(in.v.scalar_type()).matmul(for_every_head(in.v, n_heads));
 }
 

@@ -155,8 +155,8 @@ at::Tensor bank_gradient(const at::Tensor& rows, const at::Tensor& grad, const a
 }
 
 template <class T>
-at::Tensor forward(const ExpertLinearInputs& in) {
-  const std::int64_t step = step_for(in);
+at::Tensor forward(const ExpertLinearInputs& in, bool by_row) {
+  const std::int64_t step = by_row ? 1 : step_for(in);
   const Routing routing = route(in, step);
   const at::Tensor rows = as_rows(in.input), bank = in.bank.contiguous();
   const std::int64_t n = in.index.size(0), heads = in.index.size(1), d_out = bank.size(2);
@@ -212,8 +212,8 @@ ExpertGradients backward(const at::Tensor& grad_in, const ExpertLinearInputs& in
 
 }  // namespace
 
-at::Tensor expert_linear_blocks(const ExpertLinearInputs& in) {
-  return in.input.scalar_type() == at::kFloat ? forward<float>(in) : forward<kernels::BFloat16>(in);
+at::Tensor expert_linear_blocks(const ExpertLinearInputs& in, bool by_row) {
+  return in.input.scalar_type() == at::kFloat ? forward<float>(in, by_row) : forward<kernels::BFloat16>(in, by_row);
 }
 
 ExpertGradients expert_linear_blocks_backward(const at::Tensor& grad, const ExpertLinearInputs& in) {

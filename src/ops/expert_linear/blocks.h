@@ -11,7 +11,11 @@ struct ExpertGradients {
   at::Tensor weight;       // float32; undefined without weights
 };
 
-at::Tensor expert_linear_blocks(const ExpertLinearInputs& in);
+// `by_row`: each row as it is alone.
+at::Tensor expert_linear_blocks(const ExpertLinearInputs& in, bool by_row = false);
+// By row, on the operands that the operator takes on this CPU: each row as it is alone, bit for bit.
+at::Tensor few_expert_products(const ExpertLinearInputs& in);
+
 ExpertGradients expert_linear_blocks_backward(const at::Tensor& grad, const ExpertLinearInputs& in);
 
 }  // namespace headroom::ops

@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "headroom/kernels/cpu/buffer.h"
 #include "headroom/kernels/cpu/transpose.h"
@@ -55,11 +56,10 @@ bool suits_one_dnn(const at::Tensor& a, const at::Tensor& b) {
          at::globalContext().userEnabledMkldnn() && one_dnn_linear();
 }
 
-bool suits_vector_product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+bool suits_few_rows(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   const at::ScalarType type = a.scalar_type();
-  return a.size(0) == 1 && (!bias || bias->scalar_type() == type) && a.is_cpu() &&
-         (type == at::kFloat || type == at::kBFloat16) && b.scalar_type() == type &&
-         (b.stride(1) == 1 || b.stride(0) == 1);
+  return (!bias || bias->scalar_type() == type) && a.is_cpu() && (type == at::kFloat || type == at::kBFloat16) &&
+         b.scalar_type() == type && (b.stride(1) == 1 || b.stride(0) == 1);
 }
 
 // In how many parts a matrix is read, by as many threads at the most: a matter of its size alone, so that what is added
@@ -73,58 +73,111 @@ std::int64_t parts_of(std::int64_t numbers) {
   return parts;
 }
 
-// Each part is read from its beginning to its end, and has a sum of its own.
+// A matrix's rows in parts, each of which has a sum of its own; they are added in their order, after the bias.
+struct Parts {
+  std::int64_t n, count, rows;
+  Parts(std::int64_t n_rows, std::int64_t columns)
+      : n(n_rows), count(parts_of(n_rows * columns)), rows((n_rows + count - 1) / count) {}
+  std::int64_t begin(std::int64_t part) const { return std::min(n, part * rows); }
+  std::int64_t size(std::int64_t part) const { return std::min(rows, n - begin(part)); }
+};
+
 template <class T>
-void add_rows(const float* x, std::int64_t n, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
-              float* y) {
-  const std::int64_t parts = parts_of(n * columns), rows = (n + parts - 1) / parts;
-  kernels::Buffer sums(parts * columns);
-  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      const std::int64_t first = std::min(n, part * rows);
-      const kernels::Strided<const T> mine{w.data + first * w.stride, w.stride};
-      kernels::vector_times_rows(x + first, std::min(rows, n - first), mine, 0, columns, sums.data() + part * columns);
-    }
-  });
-  bias != nullptr ? std::copy_n(bias, columns, y) : std::fill_n(y, columns, 0.0F);
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const float* sum = sums.data() + part * columns;
-    for (std::int64_t j = 0; j < columns; ++j) {
-      y[j] += sum[j];
-    }
+void add_part(const Parts& parts, std::int64_t part, const kernels::FewRows& x, kernels::Strided<const T> w,
+              std::int64_t columns, kernels::Strided<float> sums) {
+  const std::int64_t first = parts.begin(part);
+  kernels::rows_times_rows({x.data + first, x.count, parts.size(part), x.stride},
+                           kernels::Strided<const T>{w.data + first * w.stride, w.stride}, 0, columns, sums);
+}
+
+void add(const float* sum, std::int64_t columns, float* y) {
+  for (std::int64_t j = 0; j < columns; ++j) {
+    y[j] += sum[j];
   }
 }
 
+void begin_with(const float* bias, std::int64_t columns, float* y) {
+  bias != nullptr ? std::copy_n(bias, columns, y) : std::fill_n(y, columns, 0.0F);
+}
+
+// One row: each part is read from its beginning to its end, by a thread of its own.
 template <class T>
-void multiply_columns(const float* x, std::int64_t n, kernels::Strided<const T> w, std::int64_t columns,
-                      const float* bias, float* y) {
-  const std::int64_t parts = parts_of(n * columns);
-  at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
-    kernels::vector_times_columns(x, n, w, begin, end, y);
-    for (std::int64_t j = begin; bias != nullptr && j < end; ++j) {
-      y[j] += bias[j];
+void multiply_row(const kernels::FewRows& x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
+                  float* y) {
+  const Parts parts(x.n, columns);
+  kernels::Buffer sums(parts.count * columns);
+  at::parallel_for(0, parts.count, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      add_part(parts, part, x, w, columns, {sums.data() + part * columns, columns});
+    }
+  });
+  begin_with(bias, columns, y);
+  for (std::int64_t part = 0; part < parts.count; ++part) {
+    add(sums.data() + part * columns, columns, y);
+  }
+}
+
+// Several: the same sums, some columns after others, which stay near while the rows pass.
+template <class T>
+void multiply_rows(const kernels::FewRows& x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
+                   float* y) {
+  if (x.count == 1) {
+    return multiply_row(x, w, columns, bias, y);
+  }
+  constexpr std::int64_t kColumns = 512;
+  const Parts parts(x.n, columns);
+  at::parallel_for(0, (columns + kColumns - 1) / kColumns, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::Buffer sums(x.count * kColumns);
+    for (std::int64_t j = begin * kColumns; j < std::min(columns, end * kColumns); j += kColumns) {
+      const std::int64_t width = std::min(kColumns, columns - j);
+      for (std::int64_t part = 0; part < parts.count; ++part) {
+        add_part(parts, part, x, kernels::Strided<const T>{w.data + j, w.stride}, width, {sums.data(), kColumns});
+        for (std::int64_t r = 0; r < x.count; ++r) {
+          float* to = y + r * columns + j;
+          if (part == 0) {
+            begin_with(bias != nullptr ? bias + j : nullptr, width, to);
+          }
+          add(sums.data() + r * kColumns, width, to);
+        }
+      }
     }
   });
 }
 
-// Decoding: one row reads each weight once. Sums and bias are float32, the result is rounded once.
 template <class T>
-at::Tensor vector_product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  const at::Tensor x = a.to(at::kFloat).contiguous(), y = at::empty({1, b.size(1)}, x.options());
+void multiply_columns(const kernels::FewRows& x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
+                      float* y) {
+  const std::int64_t parts = parts_of(x.n * columns);
+  at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
+    kernels::rows_times_columns(x, w, begin, end, {y, columns});
+    for (std::int64_t r = 0; bias != nullptr && r < x.count; ++r) {
+      add(bias + begin, end - begin, y + r * columns + begin);
+    }
+  });
+}
+
+// Decoding: each weight is read once. Sums and bias are float32, the result is rounded once.
+template <class T>
+at::Tensor few_rows(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  const at::Tensor x = a.to(at::kFloat).contiguous(), y = at::empty({a.size(0), b.size(1)}, x.options());
   const at::Tensor offset = bias ? bias->to(at::kFloat).contiguous() : at::Tensor();
   const bool by_rows = b.stride(1) == 1;
-  const auto run = by_rows ? add_rows<T> : multiply_columns<T>;
-  run(x.const_data_ptr<float>(), b.size(0), {b.const_data_ptr<T>(), by_rows ? b.stride(0) : b.stride(1)}, b.size(1),
+  const auto run = by_rows ? multiply_rows<T> : multiply_columns<T>;
+  run({x.const_data_ptr<float>(), x.size(0), x.size(1), x.size(1)},
+      {b.const_data_ptr<T>(), by_rows ? b.stride(0) : b.stride(1)}, b.size(1),
       bias ? offset.const_data_ptr<float>() : nullptr, y.mutable_data_ptr<float>());
   return y.to(a.scalar_type());
+}
+
+at::Tensor few_rows_of(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  return a.scalar_type() == at::kFloat ? few_rows<float>(a, b, bias) : few_rows<kernels::BFloat16>(a, b, bias);
 }
 
 }  // namespace
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  if (suits_vector_product(a, b, bias)) {
-    return a.scalar_type() == at::kFloat ? vector_product<float>(a, b, bias)
-                                         : vector_product<kernels::BFloat16>(a, b, bias);
+  if (a.size(0) == 1 && suits_few_rows(a, b, bias)) {
+    return few_rows_of(a, b, bias);
   }
   if (!suits_one_dnn(a, b)) {
     return bias ? at::addmm(*bias, a, b) : a.mm(b);
@@ -132,6 +185,17 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional
   const std::optional<at::Tensor> dense_bias = bias ? std::optional(bias->contiguous()) : std::nullopt;
   return one_dnn_linear()->call(by_rows(a), without_gaps(b).t(), dense_bias, "none",
                                 c10::List<std::optional<at::Scalar>>(), "");
+}
+
+at::Tensor product_by_row(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  if (a.numel() > 0 && suits_few_rows(a, b, bias)) {
+    return few_rows_of(a, b, bias);
+  }
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& row : a.split(1)) {
+    rows.push_back(product(row, b, bias));
+  }
+  return at::cat(rows);
 }
 
 at::Tensor product_of_columns(const at::Tensor& x, const at::Tensor& y) {

@@ -1,0 +1,59 @@
+// Sequences that are read token by token: what is kept of each, and how several go on side by side.
+//
+// A row is a sequence of its own length, position and chunk; rows come, go, change places and are copied between calls.
+// Rows of one token share their products, and each gets the logits that it gets alone, bit for bit, on the CPU. A row
+// of more tokens is read by itself: it has rows enough for the products of whole sequences.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "headroom/nn/attention_cache.h"
+#include "headroom/nn/context.h"
+
+namespace headroom::models {
+
+// What decoding keeps of one sequence, made by a model's start_decoding(). A copy costs little: the two share what they
+// hold until one of them reads on.
+struct DecodeState {
+  std::int64_t position = 0;                     // of the next token in its chunk
+  std::vector<nn::AttentionCache> caches;        // one a layer
+  std::vector<nn::AttentionCache> cross_caches;  // of encoder-decoders: what a layer makes of the source
+  std::vector<std::int64_t> chunk;               // tokens of the chunk, where some of them may be read again
+
+  // Numbers that the caches have room for: what cost::decoding_cache_numbers() says, once decoding has begun.
+  std::int64_t cache_numbers() const;
+};
+
+// A sequence, and the tokens that it goes on with.
+struct DecodeRow {
+  DecodeState* state = nullptr;
+  std::span<const std::int64_t> tokens;
+};
+
+// `tokens` [N, n] int64 for as many states: on the CPU and contiguous, the rows point into it. Throws Error otherwise.
+std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeState> states);
+
+// Copies of the states at these places, in this order; a place may come several times or not at all.
+std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std::span<const std::int64_t> places);
+
+// What a model makes of rows: [N, 1, d] after the last token of each.
+using ReadRows = std::function<at::Tensor(std::span<const DecodeRow> rows, const nn::Context& context)>;
+
+// Rows in the way that the head of this file says: those of one token by `together`, at once, unless `alone` has
+// something against it; any other by `by_itself`. [N, 1, d]. Throws Error for no row, a row without a token, and a
+// state that comes twice.
+at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(const DecodeRow&)>& alone,
+                     const ReadRows& together, const ReadRows& by_itself, const nn::Context& context);
+
+// For the models: the rows' tokens [N, n], all of one length, and their caches of a layer.
+at::Tensor tokens_of(std::span<const DecodeRow> rows, at::Device device);
+std::vector<std::int64_t> positions_of(std::span<const DecodeRow> rows);
+std::vector<nn::AttentionCache*> caches_of(std::span<const DecodeRow> rows, std::size_t layer,
+                                           std::vector<nn::AttentionCache> DecodeState::*which);
+
+}  // namespace headroom::models

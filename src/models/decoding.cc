@@ -1,0 +1,114 @@
+#include "headroom/models/decoding.h"
+
+#include <algorithm>
+#include <set>
+
+#include "headroom/core/error.h"
+
+namespace headroom::models {
+namespace {
+
+void check_rows(std::span<const DecodeRow> rows) {
+  if (rows.empty()) {
+    fail("decoding: needs at least one sequence");
+  }
+  std::set<const DecodeState*> states;
+  for (const DecodeRow& row : rows) {
+    if (row.tokens.empty()) {
+      fail("decoding: needs at least one token of each sequence");
+    }
+    if (!states.insert(row.state).second) {
+      fail("decoding: a sequence cannot go on twice at once");
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t DecodeState::cache_numbers() const {
+  std::int64_t total = 0;
+  for (const std::vector<nn::AttentionCache>* all : {&caches, &cross_caches}) {
+    for (const nn::AttentionCache& cache : *all) {
+      total += cache.numbers();
+    }
+  }
+  return total;
+}
+
+std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeState> states) {
+  if (tokens.dim() != 2 || tokens.scalar_type() != at::kLong || !tokens.is_cpu() || !tokens.is_contiguous() ||
+      tokens.size(0) != std::ssize(states)) {
+    fail("decoding: tokens must be contiguous int64 [{}, n] on the CPU, got {} {}", states.size(),
+         at::toString(tokens.scalar_type()), c10::str(tokens.sizes()));
+  }
+  const auto n = static_cast<std::size_t>(tokens.size(1));
+  std::vector<DecodeRow> rows;
+  for (DecodeState& state : states) {
+    rows.push_back({&state, {tokens.const_data_ptr<std::int64_t>() + rows.size() * n, n}});
+  }
+  return rows;
+}
+
+std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std::span<const std::int64_t> places) {
+  std::vector<DecodeState> chosen;
+  for (const std::int64_t place : places) {
+    chosen.push_back(states[static_cast<std::size_t>(place)]);
+  }
+  return chosen;
+}
+
+at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(const DecodeRow&)>& alone,
+                     const ReadRows& together, const ReadRows& by_itself, const nn::Context& context) {
+  check_rows(rows);
+  std::vector<DecodeRow> side_by_side;
+  std::vector<at::Tensor> last(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].tokens.size() > 1 || alone(rows[i])) {
+      last[i] = by_itself(rows.subspan(i, 1), context);
+    } else {
+      side_by_side.push_back(rows[i]);
+    }
+  }
+  if (!side_by_side.empty()) {
+    nn::Context apart = context;
+    apart.rows_apart = true;
+    const at::Tensor h = together(side_by_side, apart);
+    if (side_by_side.size() == rows.size()) {
+      return h;
+    }
+    std::int64_t next = 0;
+    for (at::Tensor& row : last) {
+      row = row.defined() ? row : h.narrow(0, next++, 1);
+    }
+  }
+  return at::cat(last);
+}
+
+at::Tensor tokens_of(std::span<const DecodeRow> rows, at::Device device) {
+  const auto n = static_cast<std::int64_t>(rows[0].tokens.size());
+  const at::Tensor tokens = at::empty({std::ssize(rows), n}, at::kLong);
+  std::int64_t* to = tokens.mutable_data_ptr<std::int64_t>();
+  for (const DecodeRow& row : rows) {
+    to = std::copy(row.tokens.begin(), row.tokens.end(), to);
+  }
+  return tokens.to(device);
+}
+
+std::vector<std::int64_t> positions_of(std::span<const DecodeRow> rows) {
+  std::vector<std::int64_t> positions;
+  for (const DecodeRow& row : rows) {
+    positions.push_back(row.state->position);
+  }
+  return positions;
+}
+
+std::vector<nn::AttentionCache*> caches_of(std::span<const DecodeRow> rows, std::size_t layer,
+                                           std::vector<nn::AttentionCache> DecodeState::*which) {
+  std::vector<nn::AttentionCache*> caches;
+  for (const DecodeRow& row : rows) {
+    caches.push_back(&(row.state->*which)[layer]);
+  }
+  return caches;
+}
+
+}  // namespace headroom::models

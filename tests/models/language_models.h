@@ -1,0 +1,85 @@
+// Language models that differ in what decoding has to keep and where a chunk ends.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tiny.h"
+
+namespace headroom::testing {
+
+inline config::ModelOptions three_experts() {
+  config::ModelOptions o = tiny_model();
+  o.attention.n_experts = 3;
+  return o;
+}
+
+inline std::vector<std::pair<std::string, config::ModelOptions>> language_models() {
+  std::vector<std::pair<std::string, config::ModelOptions>> all;
+  config::ModelOptions o = three_experts();
+  all.emplace_back("rope", o);
+  o.arrangement = config::Arrangement::parallel;
+  o.norm = config::Norm::rms;
+  o.mlp.kind = config::MlpKind::gated;
+  all.emplace_back("parallel rms gated", o);
+  o = three_experts();
+  o.norm_position = config::NormPosition::post;
+  o.attention.position = "learned";
+  o.tied_embeddings = true;
+  all.emplace_back("post learned tied", o);
+  o = three_experts();
+  o.attention.position = "sinusoidal";
+  o.attention.window = 3;
+  o.attention.window_pattern = "1:1";
+  all.emplace_back("sinusoidal windows", o);
+  o = three_experts();
+  o.attention.position = "relative";
+  o.memory_length = 8;
+  all.emplace_back("dense xl", o);
+  o.attention.projection = "experts";
+  o.attention.position_bias = true;
+  o.mlp.kind = config::MlpKind::experts;
+  all.emplace_back("switchall xl", o);
+  o.attention.position = "rope";
+  o.attention.position_bias = false;
+  all.emplace_back("switchall rope with memory", o);
+  o = three_experts();
+  o.attention.projection = "routed_heads";
+  o.attention.position = "relative";
+  o.attention.scale = config::Scale::learned;
+  o.memory_length = 8;
+  all.emplace_back("moa xl", o);
+  o = three_experts();
+  o.attention.composition = "dynamic";
+  o.attention.qk_norm = true;
+  o.attention.window = 3;
+  o.attention.window_pattern = "1:1";
+  all.emplace_back("dcformer local and global", o);
+  o = three_experts();
+  o.attention.score = "gaussian_mixture";
+  o.attention.keys = config::Keys::shifted;
+  o.attention.prior = config::Prior::head_position;
+  o.memory_length = 8;
+  all.emplace_back("shifted mixture with memory", o);
+  o.attention.window = 5;
+  o.attention.keys = config::Keys::own;
+  all.emplace_back("own mixture with memory and window", o);
+  o = three_experts();
+  o.attention.score = "linear";
+  o.attention.output_scale = config::OutputScale::inv_sqrt_length;
+  all.emplace_back("mixture of linear keys", o);
+  o.attention.position = "none";
+  o.attention.keys = config::Keys::single;
+  o.memory_length = 8;
+  all.emplace_back("linear with memory", o);
+  o = three_experts();
+  o.attention.projection = "experts";
+  o.attention.composition = "dynamic";
+  o.attention.score = "gaussian_mixture";
+  o.adaptive_cutoffs = {5, 11};
+  all.emplace_back("composed mixture of expert heads, adaptive softmax", o);
+  return all;
+}
+
+}  // namespace headroom::testing

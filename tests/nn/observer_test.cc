@@ -1,0 +1,276 @@
+// What an observer sees of an attention layer, and what becomes of that which it returns.
+#include "headroom/nn/observer.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "headroom/core/error.h"
+#include "headroom/nn/attention.h"
+#include "headroom/nn/mlp.h"
+#include "headroom/ops/choice.h"
+
+namespace headroom::nn {
+namespace observer_test {
+
+constexpr std::int64_t kRows = 2, kTokens = 7, kWidth = 12, kHeads = 4, kHead = 6;
+
+using Names = std::set<std::string, std::less<>>;
+using Change = std::function<at::Tensor(std::string_view, at::Tensor)>;
+
+// Wants the names it is told and changes their values.
+struct Changes : Observer {
+  Names names;
+  Change change;
+  mutable std::int64_t asked = 0;
+  std::int64_t seen = 0;
+
+  explicit Changes(Names wanted, Change with = {}) : names(std::move(wanted)), change(std::move(with)) {}
+  bool wants(std::string_view name) const override {
+    ++asked;
+    return names.contains(name);
+  }
+  at::Tensor observe(std::string_view name, at::Tensor value) override {
+    ++seen;
+    return change ? change(name, std::move(value)) : value;
+  }
+};
+
+config::AttentionOptions small(const char* projection = "dense", const char* composition = "none") {
+  config::AttentionOptions o;
+  o.projection = projection;
+  o.composition = composition;
+  o.n_heads = kHeads;
+  o.d_head = kHead;
+  o.n_experts = 5;
+  o.top_k = 2;
+  return o;
+}
+
+struct Layer {
+  Parameters parameters;
+  std::unique_ptr<Attention> attention;
+
+  explicit Layer(const config::AttentionOptions& o, bool causal = true)
+      : attention(std::make_unique<Attention>(
+            o, AttentionPlace{.d_model = kWidth, .causal = causal, .context_length = kTokens},
+            Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), at::kFloat))) {}
+
+  at::Tensor operator()(Observer* observer, Implementation implementation = Implementation::automatic) const {
+    Context context;
+    context.observer = observer;
+    context.implementation = implementation;
+    return (*attention)({.x = input()}, context);
+  }
+  static at::Tensor input() {
+    return at::randn({kRows, kTokens, kWidth}, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4}), at::kFloat);
+  }
+};
+
+class Observed : public ::testing::Test {
+  at::NoGradGuard no_grad_;
+};
+
+TEST_F(Observed, PatternsStopAtDots) {
+  EXPECT_TRUE(matches("layer*.attention.probs", "layer12.attention.probs"));
+  EXPECT_TRUE(matches("*.*.q", "layer0.cross.q"));
+  EXPECT_TRUE(matches("*", "q"));
+  EXPECT_TRUE(matches("select*.index", "select.index"));
+  EXPECT_FALSE(matches("*.q", "layer0.cross.q"));
+  EXPECT_FALSE(matches("layer1.attention.probs", "layer12.attention.probs"));
+  EXPECT_FALSE(matches("layer*.attention.probs", "layer1.attention.probs_composed"));
+  EXPECT_FALSE(matches("", "q"));
+}
+
+// Every name of the header that a layer of this kind has, of its shape; and looking changes nothing.
+TEST_F(Observed, ValuesHaveTheirNamesAndShapes) {
+  using Shapes = std::map<std::string, std::vector<std::int64_t>>;
+  const std::vector<std::int64_t> head{kRows, kHeads, kTokens, kHead}, pair{kRows, kHeads, kTokens, kTokens};
+  const std::vector<std::int64_t> map{kRows, kTokens, 2, kHeads, kHeads}, shared{kRows, 1, kTokens, kHead};
+  const std::int64_t n = kRows * kTokens;
+  const Shapes common = {{"q", head},
+                         {"k", head},
+                         {"v", head},
+                         {"o", head},
+                         {"scores", pair},
+                         {"scores_composed", pair},
+                         {"probs", pair},
+                         {"probs_composed", pair},
+                         {"out", {kRows, kTokens, kWidth}}};
+  Shapes composed = common, experts = common, routed = common, mixture = common, linear = common;
+  composed["key_map"] = composed["query_map"] = map;
+  for (const std::string side : {"select_in", "select_out"}) {
+    experts[side + ".score"] = {n, kHeads, 5};
+    experts[side + ".index"] = experts[side + ".weight"] = {n, kHeads, 2};
+  }
+  routed["k"] = routed["v"] = shared;
+  routed["q"] = routed["o"] = {kRows, 2, kTokens, kHead};
+  for (const std::string_view name : kPairValues) {
+    routed[std::string(name)] = {kRows, 2, kTokens, kTokens};
+    linear.erase(std::string(name));
+  }
+  routed["select.score"] = {n, 1, 5};
+  routed["select.index"] = routed["select.weight"] = {n, 1, 2};
+  mixture["k2"] = linear["k2"] = head;
+  config::AttentionOptions of_routed = small("routed_heads"), of_mixture = small(), of_linear = small();
+  of_routed.n_heads = 2;
+  of_mixture.score = "gaussian_mixture";
+  of_linear.score = "linear";
+  const std::vector<std::pair<config::AttentionOptions, Shapes>> layers = {
+      {small(), common},           {small("dense", "dynamic"), composed},
+      {small("experts"), experts}, {of_routed, routed},
+      {of_mixture, mixture},       {of_linear, linear}};
+  for (const auto& [options, expected] : layers) {
+    const Layer layer(options);
+    Recorder recorder({"*", "*.*"});
+    const at::Tensor y = layer(&recorder, Implementation::reference);
+    EXPECT_TRUE(y.equal(layer(nullptr, Implementation::reference))) << options.projection.name();
+    Shapes got;
+    for (const auto& [name, value] : recorder.values) {
+      got[name] = value.sizes().vec();
+    }
+    EXPECT_EQ(got, expected) << options.projection.name() << ", " << options.score.name();
+  }
+}
+
+TEST_F(Observed, ValuesAreThoseOfTheLayer) {
+  const Layer layer(small());
+  Recorder recorder({"*"});
+  const at::Tensor y = layer(&recorder);
+  EXPECT_TRUE(y.equal(recorder.at("out")));
+  EXPECT_TRUE(at::allclose(recorder.at("probs").matmul(recorder.at("v")), recorder.at("o"), 1e-5, 1e-6));
+  const at::Tensor scores = recorder.at("q").matmul(recorder.at("k").transpose(2, 3)) / std::sqrt(double{kHead});
+  EXPECT_TRUE(at::allclose(scores, recorder.at("scores"), 1e-5, 1e-6));
+  const at::Tensor future = at::ones({kTokens, kTokens}, at::kBool).triu(1);
+  EXPECT_TRUE(at::allclose(scores.masked_fill(future, -INFINITY).softmax(-1), recorder.at("probs"), 1e-5, 1e-6));
+}
+
+TEST_F(Observed, NothingIsHandedOutThatNobodyWants) {
+  const Layer layer(small("experts", "dynamic"));
+  Changes none({});
+  ops::forget_choices();
+  const at::Tensor y = layer(&none);
+  EXPECT_EQ(ops::choices()["attention"].reference, 0);
+  EXPECT_GT(none.asked, 0);
+  EXPECT_EQ(none.seen, 0);
+  EXPECT_TRUE(y.equal(layer(nullptr)));
+  Changes one({"select_in.index"});
+  layer(&one);
+  EXPECT_EQ(one.seen, 1);
+}
+
+TEST_F(Observed, TheFusedPathStaysForWhatItHas) {
+  const Layer layer(small("experts", "dynamic"));
+  Recorder recorder({"q", "k", "v", "o", "out", "key_map", "query_map", "select*.*"});
+  ops::forget_choices();
+  EXPECT_TRUE(layer(&recorder, Implementation::fused).equal(layer(nullptr, Implementation::fused)));
+  EXPECT_EQ(ops::choices()["attention"].fused, 2);
+  EXPECT_EQ(ops::choices()["attention"].reference, 0);
+  EXPECT_EQ(recorder.values.size(), 13U);
+  Recorder pairs({"probs_composed"});
+  EXPECT_THROW(layer(&pairs, Implementation::fused), MisuseError);
+}
+
+// A head whose result is 0 is one that w_o does not read.
+TEST_F(Observed, AHeadIsSwitchedOff) {
+  for (const char* projection : {"dense", "experts", "gated_heads"}) {
+    for (std::int64_t h = 0; h < kHeads; ++h) {
+      Layer layer(small(projection));
+      Changes off({"o"}, [h](std::string_view, const at::Tensor& o) {
+        return o.clone().index_fill_(1, at::tensor({h}, at::kLong), 0.0);
+      });
+      const at::Tensor without = layer(&off), with = layer(nullptr);
+      for (const Parameter& p : layer.parameters.all()) {
+        if (p.name == "w_o") {
+          p.tensor.select(0, h).zero_();
+        }
+      }
+      EXPECT_TRUE(at::allclose(without, layer(nullptr), 1e-5, 1e-6)) << projection;
+      EXPECT_FALSE(at::allclose(without, with, 1e-3, 1e-3)) << projection;
+    }
+  }
+}
+
+// Weight 0 is what an expert's matrices of zeros give.
+TEST_F(Observed, AnExpertIsSwitchedOff) {
+  constexpr std::int64_t kOff = 2;
+  at::Tensor index;
+  Changes off({"select.index", "select.weight"}, [&](std::string_view name, at::Tensor value) {
+    if (name == "select.index") {
+      index = value;
+      return value;
+    }
+    return value.masked_fill(index.eq(kOff), 0.0);
+  });
+  Context context;
+  const auto expect_off = [&](const Parameters& parameters, const char* matrix, std::int64_t axis, const auto& run) {
+    context.observer = &off;
+    const at::Tensor without = run();
+    EXPECT_GT(index.eq(kOff).sum().template item<std::int64_t>(), 0);
+    context.observer = nullptr;
+    EXPECT_FALSE(at::allclose(without, run(), 1e-3, 1e-3));
+    for (const Parameter& p : parameters.all()) {
+      if (p.name == matrix) {
+        p.tensor.select(axis, kOff).zero_();
+      }
+    }
+    EXPECT_TRUE(at::allclose(without, run(), 1e-5, 1e-6));
+  };
+  Parameters parameters;
+  const auto mlp =
+      make_mlp({.kind = config::MlpKind::experts, .d_hidden = 8, .n_experts = 5, .top_k = 2}, {.d_model = kWidth},
+               Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), at::kFloat));
+  expect_off(parameters, "w_down", 0, [&] { return (*mlp)(Layer::input(), 0.0, context); });
+  const Layer routed(small("routed_heads"));
+  expect_off(routed.parameters, "w_o", 0, [&] { return (*routed.attention)({.x = Layer::input()}, context); });
+}
+
+// Every value that is used: with another in its place the layer's result is another.
+TEST_F(Observed, ResultsAreUsed) {
+  config::AttentionOptions mixture = small();
+  mixture.score = "gaussian_mixture";
+  config::AttentionOptions sigmoid = small();
+  sigmoid.score = "sigmoid";
+  config::AttentionOptions shared = small("experts");
+  shared.shared_selection = true;
+  std::int64_t changed = 0;
+  for (const config::AttentionOptions& options :
+       {small("experts", "dynamic"), small("routed_heads"), small("gated_heads"), mixture, sigmoid, shared}) {
+    const Layer layer(options);
+    Recorder all({"*", "*.*"});
+    const at::Tensor y = layer(&all, Implementation::reference);
+    for (const auto& [name, value] : all.values) {
+      if (name.ends_with("_map")) {
+        continue;
+      }
+      Changes change({name}, [](std::string_view, const at::Tensor& v) {
+        return at::isFloatingType(v.scalar_type()) ? v * -1.5 + v.flip(-1) : (v + 1).remainder(4);
+      });
+      EXPECT_FALSE(at::allclose(layer(&change), y, 1e-4, 1e-4)) << options.projection.name() << ": " << name;
+      ++changed;
+    }
+  }
+  EXPECT_GE(changed, 60);
+  Changes wrong({"o"}, [](std::string_view, const at::Tensor& o) { return o.narrow(1, 0, 1); });
+  const Layer layer(small());
+  EXPECT_THROW(layer(&wrong), Error);
+}
+
+// Gradients pass through what an observer puts in the place of a value.
+TEST(ObservedGradients, PassThroughChanges) {
+  const Layer layer(small());
+  Changes half({"o"}, [](std::string_view, const at::Tensor& o) { return o * 0.5; });
+  const auto gradient = [&](Observer* observer) {
+    Context context;
+    context.observer = observer;
+    const at::Tensor x = Layer::input().requires_grad_(true);
+    (*layer.attention)({.x = x}, context).sum().backward();
+    return x.grad();
+  };
+  EXPECT_TRUE(at::allclose(gradient(&half), gradient(nullptr) * 0.5, 1e-5, 1e-6));
+}
+
+}  // namespace observer_test
+}  // namespace headroom::nn
