@@ -3,18 +3,27 @@
 #include <vector>
 
 #include "headroom/ops/choice.h"
+#include "ops/backend.h"
 #include "ops/expert_linear/blocks.h"
-#include "ops/float_on_cpu.h"
 #include "ops/linear/product.h"
 
 namespace headroom::ops {
+namespace {
+
+// Whether the rows of x [n, ...] go through the products of the operator's backend for the CPU.
+bool fused_by_row(const char* op, const char* backend, Implementation wanted, const at::Tensor& x) {
+  const std::string refusal = float32_or_bfloat16(x.scalar_type()) ? "" : refusal_of(x.scalar_type());
+  return choose(op, wanted, refusal, backend) == Implementation::fused;
+}
+
+}  // namespace
 
 at::Tensor linear_by_row(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                          Implementation implementation) {
   if (!w.is_cpu() || x.size(0) == 1) {
     return linear(x, w, b, implementation);
   }
-  if (choose("linear", implementation, float_refusal(x)) == Implementation::fused) {
+  if (fused_by_row("linear", "products", implementation, x)) {
     return product_by_row(x.to(w.scalar_type()), w, b);
   }
   std::vector<at::Tensor> rows;
@@ -28,7 +37,7 @@ at::Tensor expert_linear_by_row(const ExpertLinearInputs& in, Implementation imp
   if (!in.bank.is_cpu() || in.index.size(0) == 1) {
     return expert_linear(in, implementation);
   }
-  if (choose("expert_linear", implementation, float_refusal(in.input)) == Implementation::fused) {
+  if (fused_by_row("expert_linear", "kernels", implementation, in.input)) {
     return few_expert_products(in);
   }
   std::vector<at::Tensor> rows;

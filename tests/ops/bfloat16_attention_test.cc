@@ -47,9 +47,6 @@ void add(at::Tensor& to, const at::Tensor& more) {
   to = to.defined() ? to + more : more;
 }
 
-<<<<<<< HEAD
-OnTheWay on_the_way(const AttentionCase& z, const Make& make, const Tensors& exact, const AttentionTrace& trace,
-=======
 // The stages that the bounds are made of.
 struct Stages {
   at::Tensor scores, probs_composed;
@@ -66,8 +63,7 @@ at::Tensor attention_with(Stages& stages, const AttentionInputs& in) {
   });
 }
 
-OnTheWay on_the_way(const Sizes& z, const Make& make, const Tensors& exact, const Stages& stages,
->>>>>>> 44a60704295db10c77e7d747b2d3ebc5c185dee2
+OnTheWay on_the_way(const AttentionCase& z, const Make& make, const Tensors& exact, const Stages& stages,
                     const at::Tensor& d_scores, const std::vector<ProductGradient>& products) {
   OnTheWay sums{.value = at::zeros_like(exact[0]), .gradients = Tensors(exact.size())};
   if (!kernels::multiplies_bfloat16()) {
@@ -77,13 +73,8 @@ OnTheWay on_the_way(const Sizes& z, const Make& make, const Tensors& exact, cons
   for (const at::Tensor& t : exact) {
     sizes.push_back(t.detach().abs());
   }
-<<<<<<< HEAD
   const Tensors leaves = with_gradients(sizes);
-  const at::Tensor value = trace.probs_composed.detach().abs().matmul(for_heads(leaves[2], z));
-=======
-  const Tensors leaves = leaves_of(sizes);
   const at::Tensor value = stages.probs_composed.detach().abs().matmul(for_heads(leaves[2], z));
->>>>>>> 44a60704295db10c77e7d747b2d3ebc5c185dee2
   sums.value = value.detach();
   sums.gradients[2] = torch::autograd::grad({value}, {leaves[2]}, {arriving(value).abs()})[0];
   if (products.empty()) {  // sums of products of positive numbers: their gradients are the sums that are asked for
@@ -119,13 +110,8 @@ void expect_attention(const AttentionCase& z, const AttentionInputs& given, cons
   const std::string what = z.name();
   const Result got = run_fused(
       "attention", [&](const Tensors& x) { return attention(make(x)); }, inputs);
-<<<<<<< HEAD
   const Tensors leaves = with_gradients(testing::in_double(inputs));
-  AttentionTrace trace;
-=======
-  const Tensors leaves = leaves_of(testing::in_double(inputs));
   Stages stages;
->>>>>>> 44a60704295db10c77e7d747b2d3ebc5c185dee2
   const AttentionInputs in = make(leaves);
   const at::Tensor o = attention_with(stages, in), weight = arriving(o);
   const Tensors exact = torch::autograd::grad({o}, leaves, {weight}, /*retain_graph=*/true);
@@ -134,16 +120,10 @@ void expect_attention(const AttentionCase& z, const AttentionInputs& given, cons
   const OnTheWay way = on_the_way(z, make, leaves, stages, d_scores, products);
   const bool composed = in.pre || in.post;  // there D_i is a sum over the keys
   const Tensors moved =
-<<<<<<< HEAD
-      composed
-          ? Tensors(leaves.size())
-          : torch::autograd::grad({log_sums(visible(z, in.mask), trace.scores, in.mixture ? in.mixture->epsilon : 0.0)},
-                                  leaves, {shift}, false, false, /*allow_unused=*/true);
-=======
       composed ? Tensors(leaves.size())
-               : torch::autograd::grad({log_sums(z, stages.scores, in.mixture ? in.mixture->epsilon : 0.0)}, leaves,
-                                       {shift}, false, false, /*allow_unused=*/true);
->>>>>>> 44a60704295db10c77e7d747b2d3ebc5c185dee2
+               : torch::autograd::grad(
+                     {log_sums(visible(z, in.mask), stages.scores, in.mixture ? in.mixture->epsilon : 0.0)}, leaves,
+                     {shift}, false, false, /*allow_unused=*/true);
   expect_within(got.value, o.detach(),
                 {.rounded = o.detach().abs() + way.value, .moved = {}, .single = single * largest(o)},
                 what + ": value");
