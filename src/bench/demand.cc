@@ -115,8 +115,7 @@ double products_of(const at::RecordFunction& function) {
       {"headroom::linear_cross_entropy_fused",
        [](const Arguments& a) { return (a.flag(4) ? 6.0 : 2.0) * a.numel(0) * a.size(1, -1); }},
       {"headroom::attention_fused", [](const Arguments& a) { return attention_flops(a, /*backward=*/false); }},
-      {"headroom::attention_fused_backward",
-       [](const Arguments& a) { return attention_flops(a, /*backward=*/true); }}};
+      {"headroom::attention_fused_backward", [](const Arguments& a) { return attention_flops(a, /*backward=*/true); }}};
   const auto found = kCounts.find(function.name());
   return found == kCounts.end() ? 0.0 : found->second(Arguments(function));
 }
