@@ -59,7 +59,7 @@ void read_line(const Json& line, const tasks::Task& task, History& history) {
     point.step = step;
     point.seconds = number_at(line, "seconds");
     point.figures = tasks::read_metrics(line, task.figures());
-    task.complete(point.figures);
+    tasks::complete(point.figures, task.figures());
   }
   if (line.contains("experts") && line.at("experts").is_object()) {
     history.experts.push_back(expert_use(line));

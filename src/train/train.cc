@@ -55,7 +55,7 @@ config::Config settle(config::Config config, const std::optional<Past>& past) {
 // The training data by name and, where it is not what the recipe is for, that.
 std::string corpus_of(const config::Config& config) {
   const bool its_own = config.made_for.empty() || !config.data.train.empty();
-  return data::corpus_name(config.data, data::Part::train) +
+  return data::corpus_name(config.data, data::Split::train) +
          (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
 }
 
@@ -210,13 +210,14 @@ class Run {
     if (!evaluation.complete) {
       return;
     }
+    const tasks::Figures figures = task_.figures_of(evaluation.sums);
     const tasks::FigureKind& first = task_.figures().front();
-    if (const double value = tasks::figure(evaluation.figures, first.name); !std::isfinite(value)) {
+    if (const double value = tasks::figure(figures, first.name); !std::isfinite(value)) {
       refuse(fmt::format("the validation {} is {}", first.words, value), state_.step);
     }
-    keep_if_best(before, evaluation.figures);  // first: a run killed in between validates again
-    report_->log_validation(state_, evaluation.figures, usage);
-    log_info("step {}: validation {}", state_.step, tasks::describe(evaluation.figures, task_.figures()));
+    keep_if_best(before, figures);  // first: a run killed in between validates again
+    report_->log_validation(state_, figures, usage);
+    log_info("step {}: validation {}", state_.step, tasks::describe(figures, task_.figures()));
   }
 
   // Better than the validation that best.safetensors was kept for. Where the run went on from before that one, it was
