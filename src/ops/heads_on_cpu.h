@@ -50,6 +50,11 @@ inline at::Tensor empty_by_token(const at::Tensor& like) {
       .transpose(1, 2);
 }
 
+// Room for the results of heads: as empty_by_token(q), of values' width.
+inline at::Tensor results_by_token(const at::Tensor& q, const at::Tensor& v) {
+  return at::empty_symint({q.sym_size(0), q.sym_size(2), q.sym_size(1), v.sym_size(3)}, q.options()).transpose(1, 2);
+}
+
 // Room for the gradient of `like` [B, G, rows, e] for each of `heads` heads and of `parts` of the batch: float32 if
 // that is to be added up.
 inline at::Tensor room_per_head(const at::Tensor& like, std::int64_t heads, std::int64_t parts = 1) {

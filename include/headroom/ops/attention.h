@@ -1,7 +1,8 @@
 // Softmax attention over any mask: dot products or mixtures of keys, Transformer-XL's relative term, heads composed
 // before and after the softmax.
 //
-// Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, C offsets.
+// Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, w width of a value, C
+// offsets.
 //   s_ij = content_ij + scale * p_i . r_delta,  delta = j - (S - T + i)    (Transformer-XL; SwitchHead section 2.2)
 //   content_ij = scale * q_i . k_j, or a mixture's log weight (Mixture)
 //   a_ij = pre(s_ij) across heads, p_i = softmax over visible j of a_ij, o_i = sum_j post(p_ij) v_j
@@ -39,8 +40,9 @@ struct Mixture {
 };
 
 struct AttentionInputs {
-  at::Tensor q;     // [B, H, T, e]
-  at::Tensor k, v;  // [B, G, S, e]
+  at::Tensor q;  // [B, H, T, e]
+  at::Tensor k;  // [B, G, S, e]
+  at::Tensor v;  // [B, G, S, w]
   double scale = 1.0;
   AttentionMask mask;
   // The relative term: both or neither.
@@ -57,7 +59,7 @@ struct AttentionTrace {
   std::vector<at::Tensor> components;  // s_r of a mixture, without the relative term
 };
 
-// [B, H, T, e], differentiable in every tensor but the mask. Throws Error on shapes that do not fit.
+// [B, H, T, w], differentiable in every tensor but the mask. Throws Error on shapes that do not fit.
 at::Tensor attention(const AttentionInputs& inputs, Implementation implementation = Implementation::automatic);
 
 // What happens to the probabilities p_ij [B, H, T, S] before heads compose and values are summed: dropout.

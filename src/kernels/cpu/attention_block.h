@@ -127,7 +127,7 @@ struct PackedHead {
 // sum_j p_j d_p_j of a block's rows, which is d_o . o. All rows in one loop: none of them waits for memory alone.
 inline void mean_gradients(const AttentionShape& s, const Extent& e, const Rows& d_o, const Rows& o, float* to) {
   for (std::int64_t i = 0; i < e.rows; ++i) {
-    to[i] = dot(d_o.from(i), o.from(i), s.d_head);
+    to[i] = dot(d_o.from(i), o.from(i), s.d_value);
   }
 }
 

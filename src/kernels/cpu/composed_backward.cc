@@ -23,9 +23,9 @@ struct ComposedWorkspace {
         d(s, detail::composed_rows(s)),
         p(s, kMappedRows),
         mapped(s, kMappedRows),
-        values(s.half, s.kv_heads, s.d_head, width),
+        values(s.half, s.kv_heads, s.d_value, width),
         passing(s.half),
-        d_values(s.heads * s.d_head * width) {}
+        d_values(s.heads * s.d_value * width) {}
   RawScores raw;
   RawScoreGradients gradients;
   PackedSequence sequence;
@@ -33,9 +33,9 @@ struct ComposedWorkspace {
   Tile scores, d;                // of a block: scores, later composed probabilities; gradients of either
   Tile p, mapped;                // of a few rows: probabilities, before and after composing them
   Buffer pre_sums, post_sums;    // what the maps leave for their way back
-  detail::KeptOperands values;   // [G, e, S padded]
+  detail::KeptOperands values;   // [G, w, S padded]
   detail::PassingOperands passing;
-  Buffer d_values;               // [H, e, S padded]
+  Buffer d_values;               // [H, w, S padded]
   Buffer d_pre_key, d_post_key;  // key sides, [F, S padded]
   Buffer room;                   // of results that are rounded
 };
@@ -150,17 +150,17 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
 
 void block_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
                     ComposedWorkspace& w) {
-  const std::int64_t b = w.sequence.b, room = w.width * s.d_head, stride = Tile::row_stride(e);
+  const std::int64_t b = w.sequence.b, room = w.width * s.d_value, stride = Tile::row_stride(e);
   const auto d_o = [&](std::int64_t h) { return out.attention.d_o.rows(b, h, e.row); };
   for (std::int64_t h = 0; h < s.heads; ++h) {
     w.raw.fill(e, h, {w.scores.head(e, h), stride});
-    detail::multiply({e.rows, e.columns, s.d_head}, w.passing.left(d_o(h), e.rows, s.d_head),
+    detail::multiply({e.rows, e.columns, s.d_value}, w.passing.left(d_o(h), e.rows, s.d_value),
                      w.values[h / (s.heads / s.kv_heads)].from(0, e.low), {w.d.head(e, h), stride});
   }
   detail::for_mapped_rows(s, e, [&](const MappedRows& m) { rows_backward(s, in, out, e, m, w); });
   for (std::int64_t h = 0; h < s.heads; ++h) {
-    const detail::Left columns = w.passing.left_columns(d_o(h), e.rows, s.d_head);
-    detail::multiply({s.d_head, e.columns, e.rows}, columns,
+    const detail::Left columns = w.passing.left_columns(d_o(h), e.rows, s.d_value);
+    detail::multiply({s.d_value, e.columns, e.rows}, columns,
                      w.passing.right({w.scores.head(e, h), stride}, e.rows, e.columns),
                      {w.d_values.data() + h * room + e.low, w.width}, true);
     w.gradients.add(e, h, {w.d.head(e, h), stride});
@@ -194,7 +194,7 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
     }
     w.gradients.finish();
     for (std::int64_t h = 0; h < s.heads; ++h) {
-      detail::put_transposed({w.d_values.data() + h * w.width * s.d_head, w.width}, s.d_head, s.keys,
+      detail::put_transposed({w.d_values.data() + h * w.width * s.d_value, w.width}, s.d_value, s.keys,
                              out.attention.d_v.rows(task, h), w.room);
     }
     if (in.pre.present) {

@@ -46,10 +46,10 @@ void check(const AttentionInputs& in) {
   if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4) {
     fail("attention: q, k and v must have 4 axes, got {}, {} and {}", q.dim(), k.dim(), v.dim());
   }
-  const bool fits = k.sym_sizes() == v.sym_sizes() && q.sym_size(0) == k.sym_size(0) &&
+  const bool fits = k.sym_sizes().slice(0, 3) == v.sym_sizes().slice(0, 3) && q.sym_size(0) == k.sym_size(0) &&
                     q.sym_size(3) == k.sym_size(3) && k.sym_size(1) > 0 && q.sym_size(1) % k.sym_size(1) == 0;
   if (!fits) {
-    fail("attention: k and v must be [B, G, S, e] with B={}, e={} and G dividing H={}, got {} and {}",
+    fail("attention: k must be [B, G, S, e] and v [B, G, S, w] with B={}, e={} and G dividing H={}, got {} and {}",
          text_of(q.sym_size(0)), text_of(q.sym_size(3)), text_of(q.sym_size(1)), shape_of(k), shape_of(v));
   }
   if (mask.causal && q.sym_size(2) > k.sym_size(2)) {

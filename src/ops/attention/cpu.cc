@@ -15,6 +15,7 @@ kernels::AttentionShape shape_of_call(const AttentionArguments& in) {
           .queries = q.size(2),
           .keys = k.size(2),
           .d_head = q.size(3),
+          .d_value = in.v.size(3),
           .causal = in.causal,
           .window = in.window,
           .scale = static_cast<float>(in.scale),
@@ -38,8 +39,8 @@ AttentionOperands::AttentionOperands(const AttentionArguments& in)
   }
 }
 
-AttentionRoom::AttentionRoom(const at::Tensor& q)
-    : o(empty_by_token(q)), log_sum(at::empty(q.sizes().slice(0, 3), q.options().dtype(at::kFloat))) {}
+AttentionRoom::AttentionRoom(const AttentionOperands& in)
+    : o(results_by_token(in.q, in.v)), log_sum(at::empty(in.q.sizes().slice(0, 3), in.floats())) {}
 
 namespace {
 
@@ -59,7 +60,7 @@ void plain_few_queries(const AttentionOperands& in, const AttentionRoom& to) {
 
 FusedAttention::Results attention_cpu(const AttentionArguments& in) {
   const AttentionOperands operands(in);
-  const AttentionRoom to(operands.q);
+  const AttentionRoom to(operands);
   const bool few = in.q.size(2) < kernels::kFewQueries;
   if (in.heads_together()) {
     (few ? composed_few_queries : composed_attention)(in, operands, to);

@@ -20,7 +20,7 @@ struct AttentionOperands {
 // Room for the forward pass's results.
 struct AttentionRoom {
   at::Tensor o, log_sum;
-  explicit AttentionRoom(const at::Tensor& q);
+  explicit AttentionRoom(const AttentionOperands& in);
   kernels::AttentionResult result() const { return {view_out(o), log_sum.mutable_data_ptr<float>()}; }
 };
 

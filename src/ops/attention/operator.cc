@@ -8,7 +8,8 @@ namespace headroom::ops {
 namespace {
 
 FusedAttention::Results attention_meta(const FusedAttention::Arguments& in) {
-  return {empty_by_token(in.q), at::empty_symint(in.q.sym_sizes().slice(0, 3), in.q.options().dtype(at::kFloat))};
+  return {results_by_token(in.q, in.v),
+          at::empty_symint(in.q.sym_sizes().slice(0, 3), in.q.options().dtype(at::kFloat))};
 }
 
 FusedAttention::Arguments attention_backward_meta(const FusedAttention::Backward& back) {

@@ -69,7 +69,7 @@ struct FusedAttention {
   };
 
   struct Results {
-    at::Tensor o, log_sum;  // [B, H, T, e] lying by token, [B, H, T]
+    at::Tensor o, log_sum;  // [B, H, T, w] lying by token, [B, H, T]
     template <class V>
     void visit(V& v) {
       v("o", o);
