@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "bfloat16.h"
+#include "gradients.h"
 #include "headroom/ops/attention.h"
 
 namespace headroom::testing::sequences {
@@ -81,6 +82,66 @@ inline AttentionInputs sequence(const Sizes& z, const Kind& kind, at::ScalarType
     }
   }
   return in;
+}
+
+// The floating tensors that a gradient goes to.
+inline std::vector<at::Tensor*> leaves_of(AttentionInputs& in) {
+  std::vector<at::Tensor*> all = {&in.q, &in.k, &in.v};
+  const auto add = [&](std::optional<at::Tensor>& t) {
+    if (t) {
+      all.push_back(&*t);
+    }
+  };
+  add(in.q_position);
+  add(in.r);
+  add(in.sink);
+  if (in.mixture) {
+    for (at::Tensor& key : in.mixture->more_keys) {
+      all.push_back(&key);
+    }
+  }
+  for (std::optional<HeadMap>* map : {&in.pre, &in.post}) {
+    if (*map) {
+      add((*map)->fixed);
+      all.insert(all.end(), {&(*map)->query.factors, &(*map)->key.factors});
+    }
+  }
+  return all;
+}
+
+// The result and all gradients, the leaves in `type`.
+inline Evaluated evaluate_in(AttentionInputs in, at::ScalarType type, Implementation implementation) {
+  std::vector<at::Tensor> values;
+  for (const at::Tensor* leaf : leaves_of(in)) {
+    values.push_back(leaf->to(type));
+  }
+  return evaluate(
+      [&](const std::vector<at::Tensor>& x) {
+        std::size_t i = 0;
+        for (at::Tensor* leaf : leaves_of(in)) {
+          *leaf = x[i++];
+        }
+        return ops::attention(in, implementation);
+      },
+      values);
+}
+
+// In float32 against float64. Errors count relative to the tensor's largest entry, of a gradient at least to a tenth
+// of the largest of all: some vanish by cancellation.
+inline void expect_fused_equals_reference(const AttentionInputs& in, double bound, const std::string& name) {
+  const Evaluated got = evaluate_in(in, at::kFloat, Implementation::fused),
+                  expected = evaluate_in(in, at::kDouble, Implementation::reference);
+  ASSERT_EQ(got.value.sizes(), expected.value.sizes()) << name;
+  EXPECT_LE(relative_error(got.value, expected.value), bound) << name << ": value";
+  const auto largest = [](const at::Tensor& t) { return t.abs().max().item<double>(); };
+  double all = 0.0;
+  for (const at::Tensor& gradient : expected.gradients) {
+    all = std::max(all, largest(gradient));
+  }
+  for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
+    const double scale = std::max(largest(expected.gradients[i]), 0.1 * all);
+    EXPECT_LE(largest(got.gradients[i] - expected.gradients[i]), bound * scale) << name << ": gradient " << i;
+  }
 }
 
 }  // namespace headroom::testing::sequences

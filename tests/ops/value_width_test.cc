@@ -10,42 +10,6 @@ using testing::bfloat16::Sizes;
 using testing::sequences::all_kinds;
 using testing::sequences::Kind;
 
-// What a gradient goes to: the tensors of the inputs that have one.
-std::vector<at::Tensor*> leaves_of(AttentionInputs& in) {
-  std::vector<at::Tensor*> all = {&in.q, &in.k, &in.v};
-  if (in.r) {
-    all.insert(all.end(), {&*in.q_position, &*in.r});
-  }
-  if (in.mixture) {
-    for (at::Tensor& key : in.mixture->more_keys) {
-      all.push_back(&key);
-    }
-  }
-  for (std::optional<HeadMap>* map : {&in.pre, &in.post}) {
-    if (*map) {
-      all.insert(all.end(), {&(*map)->query.factors, &(*map)->key.factors});
-    }
-  }
-  return all;
-}
-
-// The result and all gradients with the leaves in `type`.
-testing::Evaluated run(AttentionInputs in, at::ScalarType type, Implementation implementation) {
-  std::vector<at::Tensor> values;
-  for (const at::Tensor* leaf : leaves_of(in)) {
-    values.push_back(leaf->to(type));
-  }
-  return testing::evaluate(
-      [&](const std::vector<at::Tensor>& x) {
-        std::size_t i = 0;
-        for (at::Tensor* leaf : leaves_of(in)) {
-          *leaf = x[i++];
-        }
-        return implementation == Implementation::reference ? attention_reference(in) : attention(in, implementation);
-      },
-      values);
-}
-
 TEST(ValueWidth, FusedEqualsTheReference) {
   // Blocks of rows and columns of several sizes; fewer queries than are worth a block; both masks and padding.
   const std::vector<Sizes> sizes = {
@@ -59,21 +23,9 @@ TEST(ValueWidth, FusedEqualsTheReference) {
         at::manual_seed(3);
         AttentionInputs in = testing::sequences::sequence(z, kind, at::kFloat);
         in.v = testing::sequences::cached(at::randn({z.b, z.g, z.s, width}), 2);
-        // As FusedHeads.EveryCombinationEqualsTheReference.
-        const testing::Evaluated got = run(in, at::kFloat, Implementation::fused),
-                                 expected = run(in, at::kDouble, Implementation::reference);
-        const std::string name = z.name() + kind.name() + fmt::format(" width {}", width);
-        ASSERT_EQ(got.value.sizes(), (std::vector<std::int64_t>{z.b, z.h, z.s, width}));
-        EXPECT_LE(testing::relative_error(got.value, expected.value), 5e-5) << name;
-        double all = 0.0;
-        for (const at::Tensor& gradient : expected.gradients) {
-          all = std::max(all, gradient.abs().max().item<double>());
-        }
-        for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
-          const double scale = std::max(expected.gradients[i].abs().max().item<double>(), 0.1 * all);
-          EXPECT_LE((got.gradients[i] - expected.gradients[i]).abs().max().item<double>(), 5e-5 * scale)
-              << name << ": gradient " << i;
-        }
+        // The bound of FusedHeads.EveryCombinationEqualsTheReference.
+        testing::sequences::expect_fused_equals_reference(in, 5e-5,
+                                                          z.name() + kind.name() + fmt::format(" w {}", width));
       }
     }
   }

@@ -89,6 +89,9 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
     exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), log_sum[i], means[i],
                      w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
   }
+  for (std::int64_t i = 0; out.d_sink != nullptr && i < e.rows; ++i) {
+    out.d_sink[b * s.heads + h] -= detail::sink_share(in.sink, h, log_sum[i]) * means[i];
+  }
   // Rounded once, if at all, for all that it is multiplied with.
   const Left d = passing.left({w.d_scores.data(), e.columns}, e.rows, e.columns);
   std::optional<detail::OffsetGradients> placed;
@@ -118,6 +121,9 @@ void attention_backward(const AttentionShape& s, const AttentionTensors& in, con
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t b = task / s.heads, h = task % s.heads;
     pack(s, in, b, h, w);
+    if (out.d_sink != nullptr) {
+      out.d_sink[task] = 0.0F;
+    }
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       block_backward(s, in, out, detail::extent_of(s, row), w);
     }

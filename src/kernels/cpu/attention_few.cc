@@ -35,6 +35,7 @@ void query_forward(const AttentionShape& s, const AttentionTensors& in, const At
   }
   float sum = 0.0F;
   log_sum = exp_row(detail::score_row(s, in, e, b, 0, positions.data()), scores.data(), &sum);
+  detail::add_sink(in.sink, h, &log_sum, &sum);
   detail::vector_times_rows(scores.data(), n, in.v.rows(b, g, e.low), s.d_value, o.data);
   scaled_copy(o.data, sum > 0.0F ? 1.0F / sum : 0.0F, s.d_value, o.data);
   detail::put_back(o, 1, s.d_value, to);

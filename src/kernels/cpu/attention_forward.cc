@@ -22,6 +22,7 @@ void attention_forward(const AttentionShape& s, const AttentionTensors& in, cons
       for (std::int64_t i = 0; i < e.rows; ++i) {
         log_sum[i] =
             exp_row(detail::score_row(s, in, e, b, i, positions.data()), scores.data() + i * e.columns, &sums[i]);
+        detail::add_sink(in.sink, h, &log_sum[i], &sums[i]);
       }
       const RowsOut to = out.o.rows(b, h, row);
       const Strided<float> o = detail::workplace(to, e.rows, s.d_value, room);

@@ -25,7 +25,8 @@ struct ComposedWorkspace {
         mapped(s, kMappedRows),
         values(s.half, s.kv_heads, s.d_value, width),
         passing(s.half),
-        d_values(s.heads * s.d_value * width) {}
+        d_values(s.heads * s.d_value * width),
+        log_sums(s.heads * kMappedRows) {}
   RawScores raw;
   RawScoreGradients gradients;
   PackedSequence sequence;
@@ -37,6 +38,7 @@ struct ComposedWorkspace {
   detail::PassingOperands passing;
   Buffer d_values;               // [H, w, S padded]
   Buffer d_pre_key, d_post_key;  // key sides, [F, S padded]
+  Buffer log_sums;               // of a few rows, [H, rows]
   Buffer room;                   // of results that are rounded
 };
 
@@ -49,8 +51,11 @@ void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Co
   }
 }
 
-void begin_task(std::int64_t task, ComposedWorkspace& w) {
+void begin_task(const AttentionShape& s, const ComposedGradients& out, std::int64_t task, ComposedWorkspace& w) {
   w.task = task;
+  if (out.attention.d_sink != nullptr) {
+    std::fill_n(out.attention.d_sink + task * s.heads, s.heads, 0.0F);
+  }
   w.gradients.begin(task);
   w.d_values.fill(0.0F);
   w.d_pre_key.make_room(w.sequence.pre.data.size());
@@ -125,12 +130,14 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
   }
   for_rows([&](std::int64_t h, std::int64_t i, float* row) {
     const ScoreRow seen = sequence.softmax_row(s, in, e, m.first + i, m.columns);
+    float& log_sum = w.log_sums.data()[h * kMappedRows + i];
     if (s.queries < kFewQueries) {  // whose forward pass adds in another order: its sums would not fit these scores
       float sum = 0.0F;
-      detail::exp_row_of(in, seen, row, &sum);
+      log_sum = detail::exp_row_of(in, seen, h, row, &sum);
       scaled_copy(row, sum > 0.0F ? 1.0F / sum : 0.0F, m.columns, row);
     } else {
-      probability_row(seen, out.attention.log_sum[(sequence.b * s.heads + h) * s.queries + few.row + i], row);
+      log_sum = out.attention.log_sum[(sequence.b * s.heads + h) * s.queries + few.row + i];
+      probability_row(seen, log_sum, row);
     }
   });
   if (in.post.present) {
@@ -138,7 +145,12 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
     post.back(e, m, p, d, w);
   }
   for_rows([&](std::int64_t h, std::int64_t i, const float* row) {
-    softmax_backward_row(row, m.columns, 1.0F, w.d.row(e, h, m.first + i));
+    float* d_row = w.d.row(e, h, m.first + i);
+    if (out.attention.d_sink != nullptr) {
+      const float share = detail::sink_share(in.attention.sink, h, w.log_sums.data()[h * kMappedRows + i]);
+      out.attention.d_sink[w.task * s.heads + h] -= share * dot(row, d_row, m.columns);
+    }
+    softmax_backward_row(row, m.columns, 1.0F, d_row);
   });
   if (in.pre.present) {
     pre.back(e, m, scores, d, w);
@@ -183,7 +195,7 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
     if (const std::int64_t b = task / out.parts; w.sequence.b != b) {
       pack(s, in, b, w);
     }
-    begin_task(task, w);
+    begin_task(s, out, task, w);
     // Blocks are dealt to and fro: late rows of a causal sequence have more to do than early ones.
     const std::int64_t part = task % out.parts;
     for (std::int64_t first = 0; first < blocks; first += out.parts) {

@@ -68,6 +68,9 @@ void check(const AttentionInputs& in) {
   if (r && in.q_position->sym_sizes() != q.sym_sizes()) {
     fail("attention: q_position must be shaped as q, {}, got {}", shape_of(q), shape_of(*in.q_position));
   }
+  if (in.sink && (in.sink->dim() != 1 || in.sink->sym_size(0) != q.sym_size(1))) {
+    fail("attention: sink must be [H] = {}, got {}", text_of(q.sym_size(1)), shape_of(*in.sink));
+  }
   if (mask.valid_keys && (mask.valid_keys->dim() != 2 || mask.valid_keys->sym_size(0) != q.sym_size(0) ||
                           mask.valid_keys->sym_size(1) != k.sym_size(2))) {
     fail("attention: valid_keys must be [B, S] = {}x{}, got {}", text_of(q.sym_size(0)), text_of(k.sym_size(2)),
@@ -103,6 +106,7 @@ struct AttentionCall {
     v.constant("valid_keys", in.mask.valid_keys);
     v("q_position", in.q_position);
     v("r", in.r);
+    v("sink", in.sink);
     v("mixture_keys", mixture.more_keys);
     v("mixture_shift", mixture.shift);
     v("mixture_coefficient", mixture.coefficient);

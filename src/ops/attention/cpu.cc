@@ -33,6 +33,10 @@ AttentionOperands::AttentionOperands(const AttentionArguments& in)
     tensors.q_position = view(q_position);
     tensors.r = view(r);
   }
+  if (in.sink) {
+    sink = in.sink->to(at::kFloat).contiguous();
+    tensors.sink = sink.const_data_ptr<float>();
+  }
   if (in.valid_keys) {
     bias = key_bias(*in.valid_keys);
     tensors.key_bias = bias.const_data_ptr<float>();
@@ -76,7 +80,7 @@ AttentionArguments plain_attention_backward(const AttentionBackward& back, const
   const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
   const kernels::AttentionShape& s = in.shape;
   const at::Tensor d_q = empty_by_token(in.q), d_k = room_per_head(in.k, s.heads), d_v = room_per_head(in.v, s.heads);
-  at::Tensor d_position, d_r;
+  at::Tensor d_position, d_r, d_sink;
   kernels::AttentionGradients out{.d_o = view(d_o),
                                   .o = view(o),
                                   .log_sum = sums.const_data_ptr<float>(),
@@ -89,6 +93,10 @@ AttentionArguments plain_attention_backward(const AttentionBackward& back, const
     out.d_q_position = view_out(d_position);
     out.d_r = view_out(d_r);
   }
+  if (in.sink.defined()) {
+    d_sink = at::empty({s.batch, s.heads}, in.floats());
+    out.d_sink = d_sink.mutable_data_ptr<float>();
+  }
   at::parallel_for(0, s.batch * s.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::attention_backward(s, in.tensors, out, begin, end);
   });
@@ -99,6 +107,9 @@ AttentionArguments plain_attention_backward(const AttentionBackward& back, const
   if (in.r.defined()) {
     d.q_position = d_position.to(back.in.q_position->scalar_type());
     d.r = d_r.sum(0).to(back.in.r->scalar_type());
+  }
+  if (in.sink.defined()) {
+    d.sink = d_sink.sum(0).to(back.in.sink->scalar_type());
   }
   return d;
 }

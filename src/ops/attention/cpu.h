@@ -10,7 +10,7 @@ namespace headroom::ops {
 
 // Holds what the kernels' pointers point into.
 struct AttentionOperands {
-  at::Tensor q, k, v, q_position, r, bias;
+  at::Tensor q, k, v, q_position, r, bias, sink;
   kernels::AttentionShape shape;
   kernels::AttentionTensors tensors;
   explicit AttentionOperands(const FusedAttention::Arguments& in);

@@ -26,6 +26,7 @@ FusedAttention::Arguments attention_backward_meta(const FusedAttention::Backward
     d.q_position = empty_by_token(*in.q_position);
   }
   d.r = like(in.r);
+  d.sink = like(in.sink);
   d.pre = stage(in.pre);
   d.post = stage(in.post);
   d.query_term = like(in.query_term);
@@ -131,6 +132,7 @@ FusedAttention::Arguments fused_arguments(const AttentionInputs& in) {
   to.v = in.v;
   to.q_position = in.q_position;
   to.r = in.r;
+  to.sink = in.sink;
   to.valid_keys = in.mask.valid_keys;
   to.scale = in.scale;
   to.causal = in.mask.causal;

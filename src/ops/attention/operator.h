@@ -26,7 +26,7 @@ struct FusedAttention {
 
   struct Arguments {
     at::Tensor q, k, v;
-    OptionalTensor q_position, r, valid_keys;
+    OptionalTensor q_position, r, sink, valid_keys;
     Stage pre, post;
     std::int64_t rank = 0, groups = 1;  // of both stages
     bool skip = true;
@@ -50,6 +50,7 @@ struct FusedAttention {
       visitor("v", v);
       visitor("q_position", q_position);
       visitor("r", r);
+      visitor("sink", sink);
       visitor.constant("valid_keys", valid_keys);
       pre.visit(visitor, "pre");
       post.visit(visitor, "post");

@@ -26,6 +26,7 @@ struct AttentionTensors {
   Heads q_position;                 // [B, H, T, e]; not there: no relative term
   Heads r;                          // [-, H, C, e], batch stride unused
   const float* key_bias = nullptr;  // [B, S], 0 or -infinity; null: all keys are valid
+  const float* sink = nullptr;      // [H], exp(sink) is added to the sum of a row's exponentials; null: nothing is
   bool relative() const { return q_position.there(); }
 };
 
@@ -48,8 +49,9 @@ struct AttentionGradients {
   const float* log_sum;        // given
   HeadsOut d_q, d_q_position;  // written
   // Written per query head, [B, H, ...]: the caller adds up heads that share a key and, for r, the batch.
-  HeadsOut d_k, d_v;  // [B, H, S, e], [B, H, S, w]
-  HeadsOut d_r;       // [B, H, C, e]
+  HeadsOut d_k, d_v;        // [B, H, S, e], [B, H, S, w]
+  HeadsOut d_r;             // [B, H, C, e]
+  float* d_sink = nullptr;  // [B, H]
 };
 
 void attention_backward(const AttentionShape& shape, const AttentionTensors& in, const AttentionGradients& out,
