@@ -71,14 +71,14 @@ class HeadMap:
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bool = True, window: int = 0,
               valid_keys: Optional[Tensor] = None, q_position: Optional[Tensor] = None, r: Optional[Tensor] = None,
-              sink: Optional[Tensor] = None, mixture: Optional[Mixture] = None, pre: Optional[HeadMap] = None, post: Optional[HeadMap] = None,
+              bias: Optional[Tensor] = None, sink: Optional[Tensor] = None, mixture: Optional[Mixture] = None, pre: Optional[HeadMap] = None, post: Optional[HeadMap] = None,
               implementation: str = "automatic") -> Tensor:
     """Softmax attention with any score and composition of heads: [B, H, T, w].
 
     Causal, within a window, over all keys or the valid ones. Unlike torch's scaled_dot_product_attention it is causal,
     and not scaled, unless told otherwise.
 
-    s_ij = scale * q_i . k_j + scale * p_i . r_delta,  delta = j - (S - T + i)
+    s_ij = scale * q_i . k_j + scale * p_i . r_delta + bias_ij,  delta = j - (S - T + i)
     a_ij = pre(s_ij) across heads;  w_i = softmax over visible j of a_ij;  o_i = sum_j post(w_ij) v_j
 
     q [B, H, T, e]; k [B, G, S, e]; v [B, G, S, w]: float32, bfloat16 or float64, all of one type. A row that sees no key gives 0.
@@ -86,6 +86,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bo
     the query's own included; 0 for all. valid_keys [B, S] bool: False where a key is padding.
     q_position [B, H, T, e], r [H, C, e]: Transformer-XL's relative term (Dai et al., section 3.3), both or neither; row
     c of r belongs to delta = c - (S - 1), C = S when causal, else S + T - 1.
+    bias [B or 1, H, T or 1, S]: added to the scores.
     sink [H]: exp(sink) is added to the sum of a query's exponentials, a weight that goes to no value.
     mixture: scores by several keys at each position, see Mixture. pre, post: composition of heads before and after the
     softmax, see HeadMap.
@@ -100,7 +101,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bo
     if post is not None:
         more.update(post._arguments("post_"))
     return ops.attention(q, k, v, scale=scale, causal=causal, window=window, valid_keys=valid_keys,
-                         q_position=q_position, r=r, sink=sink, implementation=implementation, **more)
+                         q_position=q_position, r=r, bias=bias, sink=sink, implementation=implementation, **more)
 
 
 def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True, valid_keys: Optional[Tensor] = None,

@@ -64,6 +64,7 @@ def attention_samples():
         "window": dict(scale=0.4, window=4, valid_keys=valid_keys()),
         "both_ways": dict(causal=False, valid_keys=valid_keys()),
         "relative": relative,
+        "bias": dict(scale=0.4, bias=rand(B, H, T, S, seed=15)),
         "sink": dict(scale=0.4, sink=rand(H, seed=14)),
         "sink_relative_composed": dict(sink=rand(H, seed=14), **relative, **composed),
         "composed": composed,

@@ -94,6 +94,7 @@ inline std::vector<at::Tensor*> leaves_of(AttentionInputs& in) {
   };
   add(in.q_position);
   add(in.r);
+  add(in.bias);
   add(in.sink);
   if (in.mixture) {
     for (at::Tensor& key : in.mixture->more_keys) {

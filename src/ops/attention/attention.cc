@@ -37,6 +37,18 @@ void check_mixture(const AttentionInputs& in) {
   }
 }
 
+void check_bias(const AttentionInputs& in) {
+  const at::Tensor& bias = *in.bias;
+  const c10::SymInt b = in.q.sym_size(0), h = in.q.sym_size(1), t = in.q.sym_size(2), s = in.k.sym_size(2);
+  const auto one_or = [&](std::int64_t axis, const c10::SymInt& size) {
+    return bias.sym_size(axis) == 1 || bias.sym_size(axis) == size;
+  };
+  if (bias.dim() != 4 || !one_or(0, b) || bias.sym_size(1) != h || !one_or(2, t) || bias.sym_size(3) != s) {
+    fail("attention: bias must be [{} or 1, {}, {} or 1, {}], got {}", text_of(b), text_of(h), text_of(t), text_of(s),
+         shape_of(bias));
+  }
+}
+
 void check(const AttentionInputs& in) {
   const auto& q = in.q;
   const auto& k = in.k;
@@ -67,6 +79,9 @@ void check(const AttentionInputs& in) {
   }
   if (r && in.q_position->sym_sizes() != q.sym_sizes()) {
     fail("attention: q_position must be shaped as q, {}, got {}", shape_of(q), shape_of(*in.q_position));
+  }
+  if (in.bias) {
+    check_bias(in);
   }
   if (in.sink && (in.sink->dim() != 1 || in.sink->sym_size(0) != q.sym_size(1))) {
     fail("attention: sink must be [H] = {}, got {}", text_of(q.sym_size(1)), shape_of(*in.sink));
@@ -106,6 +121,7 @@ struct AttentionCall {
     v.constant("valid_keys", in.mask.valid_keys);
     v("q_position", in.q_position);
     v("r", in.r);
+    v("bias", in.bias);
     v("sink", in.sink);
     v("mixture_keys", mixture.more_keys);
     v("mixture_shift", mixture.shift);

@@ -122,6 +122,9 @@ AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
 }
 
 std::string attention_refusal(const AttentionInputs& in) {
+  if (in.bias) {
+    return "a bias on the scores has the reference only: it is a number for every pair, which blocks never hold";
+  }
   std::string refusal = in.mixture ? mixture_refusal(in) : "";
   if (refusal.empty() && (in.pre || in.post)) {
     refusal = composition_refusal(in);

@@ -78,6 +78,9 @@ at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, Att
   if (scores.scalar_type() == at::kBFloat16 || scores.scalar_type() == at::kHalf) {
     scores = scores.to(at::kFloat);
   }
+  if (in.bias) {
+    scores = scores + in.bias->to(scores.scalar_type());
+  }
   const at::Tensor composed = in.pre ? apply_head_map(*in.pre, scores) : scores;
   const at::Tensor p = weigh(composed, visible_keys(in.mask, n_queries, n_keys, in.q.device()));
   const at::Tensor p_composed = in.post ? apply_head_map(*in.post, p) : p;
