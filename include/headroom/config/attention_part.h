@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "headroom/config/attention_options.h"
+#include "headroom/config/balance_loss.h"
 #include "headroom/core/exact.h"
 
 namespace headroom::config {
@@ -88,6 +89,9 @@ class ProjectionPart : public AttentionPart {
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // What Transformer-XL's relative positions add to that.
   virtual PaperTerms paper_positions(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
+
+  // Those that its layer adds to nn::Context::losses.
+  virtual std::vector<BalanceLoss> balance_losses(const AttentionOptions& options) const = 0;
 
   virtual std::string heads_text(const AttentionOptions& options) const = 0;  // "2 (3/5 experts)", for tables
   virtual std::int64_t d_head_step() const = 0;                               // matching (cost/match.h): its unit

@@ -35,6 +35,8 @@ class HeadProjections : public ProjectionPart {
   PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const override;
   PaperTerms paper_positions(const AttentionOptions& options, const PaperSizes& sizes) const override;
 
+  std::vector<BalanceLoss> balance_losses(const AttentionOptions&) const override { return {}; }
+
   std::int64_t d_head_step() const override { return 4; }  // the papers' kernels take experts' heads in fours
   void set_heads(AttentionOptions& options, std::int64_t n_heads) const override { options.n_heads = n_heads; }
   std::vector<AttentionOptions> trials(const AttentionOptions&, std::int64_t) const override { return {}; }

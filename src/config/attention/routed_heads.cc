@@ -82,6 +82,14 @@ class RoutedHeads : public ProjectionPart {
     return {.macs = z.s * 2 * z.d * a.d_head, .memory = z.t * 2 * a.d_head};
   }
 
+  std::vector<BalanceLoss> balance_losses(const AttentionOptions& a) const override {
+    return {{"switch", a.switch_coefficient},
+            {"switch_slots", a.switch_slots_coefficient},
+            {"cv", a.cv_coefficient},
+            {"z", a.z_coefficient},
+            {"routing_entropy", a.entropy_coefficient}};
+  }
+
   bool starts_truncated() const override { return false; }
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} of {}", a.n_heads, a.n_experts);
