@@ -41,6 +41,10 @@ std::int64_t AttentionOptions::computed_kv_heads() const {
   return projection->kv_heads(*this);
 }
 
+std::int64_t AttentionOptions::value_width() const {
+  return projection->value_width(*this);
+}
+
 AttentionOptions AttentionOptions::across_sequences() const {
   AttentionOptions across = *this;
   if (position->has_distances()) {

@@ -33,6 +33,13 @@ void trace_attention(const ops::AttentionTrace& seen, const AttentionInput& inpu
   note("probs_composed", seen.probs_composed);
 }
 
+// Heads' results [B, H, T, w], by token.
+void trace_results(const at::Tensor& o, const char* name, const Context& context) {
+  if (context.trace != nullptr) {
+    (*context.trace)[context.scope + name] = o.transpose(1, 2);
+  }
+}
+
 }  // namespace
 
 Attention::Attention(const config::AttentionOptions& options, const AttentionPlace& place, const Builder& build)
@@ -94,6 +101,19 @@ ScoreCall Attention::call_of(const AttentionInput& input) const {
   return call;
 }
 
+std::vector<at::Tensor*> Attention::Seen::tensors() {
+  std::vector<at::Tensor*> all;
+  for (at::Tensor& key : keys) {
+    all.push_back(&key);
+  }
+  for (at::Tensor* tensor : {&v, &factors}) {
+    if (tensor->defined()) {
+      all.push_back(tensor);
+    }
+  }
+  return all;
+}
+
 Attention::Seen Attention::source_of(Seen fresh, AttentionCache& cache) {
   std::vector<at::Tensor>& kept = cache.source();
   if (kept.empty()) {
@@ -109,7 +129,7 @@ Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCal
   if (!place_.causal) {
     fail("attention: only causal layers decode token by token");
   }
-  const std::int64_t n = fresh.v.size(2);
+  const std::int64_t n = fresh.keys[0].size(2);
   if (options_.score->state_numbers(options_) && place_.memory_length == 0) {
     call.first_position = call.first_index = cache.next_position();
     call.linear = &cache.linear();
@@ -117,25 +137,23 @@ Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCal
     return fresh;
   }
   const std::int64_t read = cache.next_position() + n, known = cache.first_index() + cache.size() + n;
-  std::vector<at::Tensor> all = fresh.keys;
-  all.push_back(fresh.v);
-  if (fresh.factors.defined()) {
-    all.push_back(fresh.factors);
+  const std::vector<at::Tensor*> tensors = fresh.tensors();
+  std::vector<at::Tensor> all;
+  for (const at::Tensor* tensor : tensors) {
+    all.push_back(*tensor);
   }
   all = cache.append(all);
-  const std::size_t n_keys = fresh.keys.size();
-  Seen seen;
-  seen.keys.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n_keys));
-  seen.v = all[n_keys];
-  seen.factors = fresh.factors.defined() ? all[n_keys + 1] : at::Tensor();
-  call.first_position = read - seen.v.size(2);
-  call.first_index = known - seen.v.size(2);
-  return seen;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    *tensors[i] = all[i];
+  }
+  call.first_position = read - fresh.keys[0].size(2);
+  call.first_index = known - fresh.keys[0].size(2);
+  return fresh;
 }
 
-ops::AttentionInputs Attention::assemble(const at::Tensor& q, const Seen& seen, const AttentionInput& input,
+ops::AttentionInputs Attention::assemble(const Heads& heads, const Seen& seen, const AttentionInput& input,
                                          const Context& context) const {
-  ops::AttentionInputs in{.q = q, .k = seen.keys[0], .v = seen.v};
+  ops::AttentionInputs in{.q = heads.q, .k = heads.keys[0], .v = heads.v};
   in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = input.valid_keys};
   position_->add_to(in, input.cache, context);
   if (composition_ != nullptr) {
@@ -173,9 +191,18 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   } else if (input.cache != nullptr) {
     seen = look_back(std::move(seen), *input.cache, call);
   }
-  call.more_keys.assign(seen.keys.begin() + 1, seen.keys.end());
-  ops::AttentionInputs in = assemble(heads.q, seen, input, context);
-  return projection_->combine(score(std::move(in), std::move(call), input, context), heads, context);
+  heads.keys = seen.keys;
+  heads.v = seen.v;
+  projection_->expand(heads, context);
+  call.more_keys.assign(heads.keys.begin() + 1, heads.keys.end());
+  at::Tensor o = score(assemble(heads, seen, input, context), std::move(call), input, context);
+  o = projection_->results(o, heads, context);
+  trace_results(o, "value_sum", context);
+  if (heads.gate.defined()) {
+    o = o * heads.gate;
+    trace_results(o, "gated", context);
+  }
+  return projection_->combine(o, heads, context);
 }
 
 }  // namespace headroom::nn

@@ -108,6 +108,8 @@ struct AttentionOptions {
   // Routed heads share one key and one value.
   std::int64_t computed_kv_heads() const;
   bool composes(const std::string& stage) const;  // a composition at "pre" or "post"
+  // Channels of a value, and so of a head's result.
+  std::int64_t value_width() const;
   // Channels of a head that rotate: even, at most d_head.
   std::int64_t rope_channels() const;
   // The same layer between two sequences, which knows no distances between their tokens.

@@ -53,11 +53,12 @@ class Attention {
   AttentionCache make_cache() const;
 
  private:
-  // What the queries meet: this call's tokens, or all that a cache holds, oldest first.
+  // What is known of each source token: of this call's, or of all that a cache holds, oldest first.
   struct Seen {
-    std::vector<at::Tensor> keys;  // one for each key projection, [B, G, S, e]
-    at::Tensor v;                  // [B, G, S, e]
+    std::vector<at::Tensor> keys;  // of Heads
+    at::Tensor v;                  // of Heads
     at::Tensor factors;            // [B, 1, S, F] of the composition's key side; undefined without one
+    std::vector<at::Tensor*> tensors();  // those that are there
   };
 
   // The source as cross-attention sees it, from the cache once it is there.
@@ -67,7 +68,7 @@ class Attention {
   ScoreCall call_of(const AttentionInput& input) const;
   // `fresh` with what the cache holds of the past; notes in `call` where the first key stands.
   Seen look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const;
-  ops::AttentionInputs assemble(const at::Tensor& q, const Seen& seen, const AttentionInput& input,
+  ops::AttentionInputs assemble(const Heads& heads, const Seen& seen, const AttentionInput& input,
                                 const Context& context) const;
   at::Tensor score(ops::AttentionInputs in, ScoreCall call, const AttentionInput& input, const Context& context) const;
 
