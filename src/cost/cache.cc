@@ -16,7 +16,7 @@ Exact layer_numbers(const AttentionOptions& a, std::int64_t tokens, bool memory)
   if (state && !memory) {
     return *state;
   }
-  return (a.projection->cache_numbers(a) + a.composition->cache_numbers(a)) * tokens;
+  return (a.projection->cache_numbers(a) + a.composition->cache_numbers(a) + a.position->cache_numbers(a)) * tokens;
 }
 
 }  // namespace

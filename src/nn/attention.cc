@@ -106,12 +106,19 @@ std::vector<at::Tensor*> Attention::Seen::tensors() {
   for (at::Tensor& key : keys) {
     all.push_back(&key);
   }
-  for (at::Tensor* tensor : {&v, &factors}) {
+  for (at::Tensor* tensor : {&v, &factors, &marks}) {
     if (tensor->defined()) {
       all.push_back(tensor);
     }
   }
   return all;
+}
+
+Attention::Seen Attention::seen_of(const Heads& heads, const at::Tensor& source, const Context& context) const {
+  return {.keys = heads.keys,
+          .v = heads.v,
+          .factors = composition_ != nullptr ? composition_->key_factors(source, context) : at::Tensor(),
+          .marks = position_->marks(source, context)};
 }
 
 Attention::Seen Attention::source_of(Seen fresh, AttentionCache& cache) {
@@ -122,7 +129,7 @@ Attention::Seen Attention::source_of(Seen fresh, AttentionCache& cache) {
     kept.push_back(fresh.factors);
     return fresh;
   }
-  return {.keys = {kept.begin(), kept.end() - 2}, .v = kept[kept.size() - 2], .factors = kept.back()};
+  return {.keys = {kept.begin(), kept.end() - 2}, .v = kept[kept.size() - 2], .factors = kept.back(), .marks = {}};
 }
 
 Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const {
@@ -155,7 +162,7 @@ ops::AttentionInputs Attention::assemble(const Heads& heads, const Seen& seen, c
                                          const Context& context) const {
   ops::AttentionInputs in{.q = heads.q, .k = heads.keys[0], .v = heads.v};
   in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = input.valid_keys};
-  position_->add_to(in, input.cache, context);
+  position_->add_to(in, seen.marks, input.cache, context);
   if (composition_ != nullptr) {
     Composition::Maps maps = composition_->maps(input.x, seen.factors, context);
     in.pre = std::move(maps.pre);
@@ -183,8 +190,7 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   const bool known = place_.cross && input.cache != nullptr && !input.cache->source().empty();
   Heads heads = project(input, known ? at::Tensor() : source, context);
   normalise_and_rotate(heads, input.cache, context);
-  Seen seen{heads.keys, heads.v,
-            composition_ != nullptr && !known ? composition_->key_factors(source, context) : at::Tensor()};
+  Seen seen = known ? Seen() : seen_of(heads, source, context);
   ScoreCall call = call_of(input);
   if (place_.cross && input.cache != nullptr) {
     seen = source_of(std::move(seen), *input.cache);

@@ -5,8 +5,8 @@
 // that ends with
 //   const Registration<MyScore> kMyScore;
 // Symbols: T queries, S = M + T sources with M tokens of memory, C = S / T, d d_model, H n_heads, G key/value heads as
-// computed, e d_head, w the width of a value, E n_experts, k top_k, n_sel selection matrices, R keys at a position. Every count is exact, and
-// throws MisuseError where it does not fit 63 bits.
+// computed, e d_head, w the width of a value, E n_experts, k top_k, n_sel selection matrices, R keys at a position.
+// Every count is exact, and throws MisuseError where it does not fit 63 bits.
 #pragma once
 
 #include <cstdint>
@@ -79,11 +79,11 @@ class ProjectionPart : public AttentionPart {
  public:
   virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;  // G, as computed
   virtual std::int64_t position_heads(
-      const AttentionOptions& options) const = 0;  // with relative positions of their own
-  virtual std::int64_t value_width(const AttentionOptions& options) const = 0;      // w
+      const AttentionOptions& options) const = 0;                               // with relative positions of their own
+  virtual std::int64_t value_width(const AttentionOptions& options) const = 0;  // w
   virtual std::int64_t rotary_channels(const AttentionOptions& options) const = 0;  // of a head, the first of them
-  virtual bool starts_truncated() const = 0;       // the layer's matrices begin truncated normal, else normal
-  virtual bool has_fixed_heads() const = 0;        // every token uses the same heads, as maps between heads need
+  virtual bool starts_truncated() const = 0;  // the layer's matrices begin truncated normal, else normal
+  virtual bool has_fixed_heads() const = 0;   // every token uses the same heads, as maps between heads need
 
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;
   virtual Exact matrices(const AttentionOptions& options, Exact d_model) const = 0;  // of those, q's, k's, v's and o's
@@ -147,6 +147,7 @@ class PositionPart : public AttentionPart {
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // Distances that occur and are projected, d e for each of position_heads(), and met by every query, e a head.
   virtual Exact offsets(const Span& span) const = 0;
+  virtual Exact cache_numbers(const AttentionOptions& options) const = 0;  // kept of each token while decoding
 };
 
 // Makes a part known for as long as the program runs.

@@ -55,12 +55,14 @@ class Attention {
  private:
   // What is known of each source token: of this call's, or of all that a cache holds, oldest first.
   struct Seen {
-    std::vector<at::Tensor> keys;  // of Heads
-    at::Tensor v;                  // of Heads
-    at::Tensor factors;            // [B, 1, S, F] of the composition's key side; undefined without one
+    std::vector<at::Tensor> keys;        // of Heads
+    at::Tensor v;                        // of Heads
+    at::Tensor factors;                  // [B, 1, S, F] of the composition's key side; undefined without one
+    at::Tensor marks;                    // [B, 1, S, F] of the position scheme; undefined: none
     std::vector<at::Tensor*> tensors();  // those that are there
   };
 
+  Seen seen_of(const Heads& heads, const at::Tensor& source, const Context& context) const;
   // The source as cross-attention sees it, from the cache once it is there.
   static Seen source_of(Seen fresh, AttentionCache& cache);
   Heads project(const AttentionInput& input, const at::Tensor& source, const Context& context) const;

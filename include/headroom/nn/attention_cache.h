@@ -10,7 +10,8 @@
 
 namespace headroom::nn {
 
-// A ring of the last `capacity` tokens' tensors (keys, values, composition factors), or linear attention's state.
+// A ring of the last `capacity` tokens' tensors (keys, values, composition factors, marks), or linear attention's
+// state.
 class AttentionCache {
  public:
   // Room for `capacity` tokens. A `sliding` cache drops the oldest when it is full, another one refuses.
