@@ -42,6 +42,8 @@ Kept block_numbers(const ModelOptions& model, const Stack& stack) {
     const Span& span = stack.spans[i];
     const Exact keys = Exact(a.d_head) * a.key_projections();
     kept.in_products += span.queries * a.n_heads * (Exact(a.d_head) + a.value_width());
+    const std::int64_t gates = a.gate_output->gates(a);
+    kept.in_products += span.queries * a.n_heads * (gates > 0 ? Exact(gates) + a.value_width() : 0);
     kept.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
   }
   return kept;

@@ -56,6 +56,7 @@ Attention::Attention(const config::AttentionOptions& options, const AttentionPla
     k_norm_ = build.constant("k_norm", {options.d_head}, 1.0);
   }
   composition_ = factory_of<MakeComposition>(options.composition.name())(options, place.d_model, build);
+  gate_ = factory_of<MakeOutputGate>(options.gate_output.name())(options, {place.d_model, place.n_layers}, build);
 }
 
 AttentionCache Attention::make_cache() const {
@@ -65,14 +66,19 @@ AttentionCache Attention::make_cache() const {
 }
 
 Heads Attention::project(const AttentionInput& input, const at::Tensor& source, const Context& context) const {
-  return projection_->project({.x = input.x,
-                               .source = source,
-                               .source_value = input.source_value.defined() ? input.source_value : source,
-                               .cross = place_.cross,
-                               .valid_queries = input.valid_queries,
-                               .router_noise = input.router_noise,
-                               .router_slots = input.router_slots},
-                              context);
+  Heads heads = projection_->project({.x = input.x,
+                                      .source = source,
+                                      .source_value = input.source_value.defined() ? input.source_value : source,
+                                      .cross = place_.cross,
+                                      .valid_queries = input.valid_queries,
+                                      .router_noise = input.router_noise,
+                                      .router_slots = input.router_slots},
+                                     context);
+  if (gate_ != nullptr) {
+    const at::Tensor gate = (*gate_)(input.x, heads, context);
+    heads.gate = heads.gate.defined() ? heads.gate * gate : gate;
+  }
+  return heads;
 }
 
 void Attention::normalise_and_rotate(Heads& heads, const AttentionCache* cache, const Context& context) const {

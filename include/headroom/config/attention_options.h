@@ -1,4 +1,4 @@
-// What an attention layer is made of: projection x score x composition x position x mask.
+// What an attention layer is made of: projection x score x composition x position x mask, and a gate of the output.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@ class ProjectionPart;
 class ScorePart;
 class CompositionPart;
 class PositionPart;
+class OutputGatePart;
 
 enum class Gate { sigmoid, softmax_top_k, softmax, softmax_renormalised };
 enum class Keys { own, shifted, single };
@@ -85,6 +86,7 @@ struct AttentionOptions {
   bool position_bias = false;
   double rope_fraction = 1.0;
   double rope_base = 10000.0;
+  PartName<OutputGatePart> gate_output = "none";
   Scale scale = Scale::inv_sqrt;
   bool qk_norm = false;
   double qk_norm_epsilon = 1e-6;

@@ -80,6 +80,7 @@ class ProjectionPart : public AttentionPart {
   virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;  // G, as computed
   virtual std::int64_t position_heads(
       const AttentionOptions& options) const = 0;                               // with relative positions of their own
+  virtual std::int64_t all_heads(const AttentionOptions& options) const = 0;    // that a token may use
   virtual std::int64_t value_width(const AttentionOptions& options) const = 0;  // w
   virtual std::int64_t rotary_channels(const AttentionOptions& options) const = 0;  // of a head, the first of them
   virtual bool starts_truncated() const = 0;  // the layer's matrices begin truncated normal, else normal
@@ -150,11 +151,18 @@ class PositionPart : public AttentionPart {
   virtual Exact cache_numbers(const AttentionOptions& options) const = 0;  // kept of each token while decoding
 };
 
+// What multiplies the heads' results before the output projection.
+class OutputGatePart : public AttentionPart {
+ public:
+  virtual std::int64_t gates(const AttentionOptions& options) const = 0;  // of a head and token: 0, 1 or w
+};
+
 // Makes a part known for as long as the program runs.
 void add_part(const ProjectionPart& part);
 void add_part(const ScorePart& part);
 void add_part(const CompositionPart& part);
 void add_part(const PositionPart& part);
+void add_part(const OutputGatePart& part);
 
 template <class Part>
 class Registration {

@@ -12,6 +12,7 @@
 #include "headroom/nn/attention_cache.h"
 #include "headroom/nn/composition.h"
 #include "headroom/nn/context.h"
+#include "headroom/nn/output_gate.h"
 #include "headroom/nn/parameters.h"
 #include "headroom/nn/position.h"
 #include "headroom/nn/projection.h"
@@ -81,6 +82,7 @@ class Attention {
   std::unique_ptr<Score> score_;
   at::Tensor q_norm_, k_norm_;                // [e]
   std::unique_ptr<Composition> composition_;  // null: heads do not talk
+  std::unique_ptr<OutputGate> gate_;          // null: none
 };
 
 }  // namespace headroom::nn

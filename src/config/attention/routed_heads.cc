@@ -53,6 +53,7 @@ class RoutedHeads : public ProjectionPart {
   std::int64_t position_heads(const AttentionOptions&) const override { return 1; }
   std::int64_t value_width(const AttentionOptions& a) const override { return a.d_head; }
   std::int64_t rotary_channels(const AttentionOptions& a) const override { return detail::share_that_rotates(a); }
+  std::int64_t all_heads(const AttentionOptions& a) const override { return a.n_experts; }
   bool has_fixed_heads() const override { return false; }
 
   // Each head brings an output bias of its own.
