@@ -2,6 +2,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "headroom/core/error.h"
 #include "headroom/nn/adaptive_softmax.h"
@@ -113,37 +114,65 @@ std::vector<Result> run_router(const Case& c) {
   return {std::move(result)};
 }
 
-// The first tokens at once, then one by one, each key's part computed once.
-Result decode_attention(const Case& c, const nn::Attention& attention, const nn::AttentionInput& input,
-                        const nn::Context& given, Result result) {
+// The first tokens at once, then one by one; calls on_step(n) after each n tokens. All rows of the result.
+at::Tensor decode_in_steps(const Case& c, const nn::Attention& attention, const at::Tensor& x,
+                           const nn::Context& context, const std::function<void(std::int64_t)>& on_step = {}) {
   const Json& decode = c.options.at("decode");
-  const auto prefill = decode.at("prefill").get<std::int64_t>(), steps = decode.at("steps").get<std::int64_t>(),
-             slots = decode.at("slots").get<std::int64_t>();
-  nn::AttentionCache cache(slots, /*sliding=*/true);
-  std::vector<at::Tensor> rows, maps;
-  std::map<std::string, at::Tensor> trace;
-  nn::Context context = given;
-  context.trace = &trace;
-  at::Tensor held;
+  const auto prefill = decode.at("prefill").get<std::int64_t>(), steps = decode.at("steps").get<std::int64_t>();
+  nn::AttentionCache cache(decode.at("slots").get<std::int64_t>(), /*sliding=*/true);
+  std::vector<at::Tensor> rows;
   for (std::int64_t at = 0; at < prefill + steps;) {
     const std::int64_t n = at == 0 ? prefill : 1;
     nn::AttentionInput step;
-    step.x = input.x.narrow(1, at, n);
+    step.x = x.narrow(1, at, n);
     step.cache = &cache;
     rows.push_back(attention(step, context));
-    held = trace.at("key_map");
-    maps.push_back(held.narrow(1, held.size(1) - n, n));
+    if (on_step) {
+      on_step(n);
+    }
     at += n;
   }
-  result.values["out"] = at::cat(rows, 1);
-  result.values["mid.key_map"] = at::cat(maps, 1);
-  const std::int64_t total = prefill + steps, kept = std::min(total, slots);
-  at::Tensor after = at::zeros_like(c.at("state.key_map_after"));
-  for (std::int64_t token = total - kept; token < total; ++token) {
-    after.select(1, token % slots).copy_(held.select(1, held.size(1) - (total - token)));
+  return at::cat(rows, 1);
+}
+
+// What is cached besides keys and values: the names of the case's "state.<name>_after".
+std::vector<std::string> cached_names(const Case& c) {
+  std::vector<std::string> names;
+  for (const auto& [tensor, value] : c.tensors) {
+    if (tensor.starts_with("state.") && tensor.ends_with("_after")) {
+      names.push_back(tensor.substr(6, tensor.size() - 12));
+    }
   }
-  result.values["state.key_map_after"] = after;
-  return result;
+  return names;
+}
+
+// A layer notes what its cache holds under these names: token t is expected in slot t mod slots.
+void add_cached(const Case& c, const nn::Attention& attention, const at::Tensor& x, const nn::Context& given,
+                Result& result) {
+  const std::vector<std::string> names = cached_names(c);
+  std::map<std::string, at::Tensor> trace;
+  std::map<std::string, std::vector<at::Tensor>> fresh;
+  nn::Context context = given;
+  context.trace = &trace;
+  if (names.empty()) {
+    return;
+  }
+  decode_in_steps(c, attention, x, context, [&](std::int64_t n) {
+    for (const std::string& name : names) {
+      const at::Tensor& held = trace.at(name);
+      fresh[name].push_back(held.narrow(1, held.size(1) - n, n));
+    }
+  });
+  const std::int64_t total = x.size(1), slots = c.options.at("decode").at("slots").get<std::int64_t>();
+  for (const std::string& name : names) {
+    const at::Tensor& held = trace.at(name);
+    at::Tensor after = at::zeros_like(c.at("state." + name + "_after"));
+    for (std::int64_t token = total - std::min(total, slots); token < total; ++token) {
+      after.select(1, token % slots).copy_(held.select(1, held.size(1) - (total - token)));
+    }
+    result.values["state." + name + "_after"] = after;
+    result.values["mid." + name] = at::cat(fresh[name], 1);
+  }
 }
 
 }  // namespace
@@ -178,7 +207,9 @@ std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
   context.losses = &losses;
   context.updates = &updates;
   if (c.options.contains("decode") && c.options.at("decode").is_object()) {
-    return {decode_attention(c, attention, input, context, std::move(result))};
+    result.values["out"] = decode_in_steps(c, attention, input.x, context);
+    add_cached(c, attention, input.x, context, result);
+    return {std::move(result)};
   }
   context.trace = given.implementation == Implementation::reference ? &trace : nullptr;
   result.values["out"] = attention(input, context);
@@ -226,17 +257,14 @@ std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& conte
 }
 
 Runner find_runner(const std::string& family) {
-  static const std::map<std::string, Runner> kRunners = {{"dense", run_attention},
-                                                         {"switchhead", run_attention},
-                                                         {"moa", run_attention},
-                                                         {"dcmha", run_attention},
-                                                         {"mgk", run_attention},
-                                                         {"linear", run_attention},
-                                                         {"expert_ffn", run_expert_ffn},
+  static const std::map<std::string, Runner> kRunners = {{"expert_ffn", run_expert_ffn},
                                                          {"block", run_block},
                                                          {"language_model", run_language_model},
                                                          {"classifier", run_classifier},
                                                          {"adaptive_softmax", run_adaptive_softmax}};
+  if (is_attention_family(family)) {
+    return run_attention;
+  }
   const auto found = kRunners.find(family);
   return found == kRunners.end() ? nullptr : found->second;
 }
