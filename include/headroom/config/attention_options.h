@@ -53,6 +53,7 @@ struct AttentionOptions {
   double entropy_coefficient = 0.0;
 
   PartName<ScorePart> score = "dot";
+  bool sink = false;
   Keys keys = Keys::own;
   std::int64_t n_mixtures = 2;
   Mixing mixing = Mixing::sum;
