@@ -205,7 +205,7 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   }
   heads.keys = seen.keys;
   heads.v = seen.v;
-  projection_->expand(heads, context);
+  projection_->expand(heads, /*decoding=*/input.cache != nullptr, context);
   call.more_keys.assign(heads.keys.begin() + 1, heads.keys.end());
   at::Tensor o = score(assemble(heads, seen, input, context), std::move(call), input, context);
   o = projection_->results(o, heads, context);

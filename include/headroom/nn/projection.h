@@ -43,7 +43,8 @@ class Projection {
   // `keys` and `v` are what decoding keeps of each source token.
   virtual Heads project(const ProjectionInput& input, const Context& context) const = 0;
   // From what is kept of all tokens that are seen to the queries, keys and values that meet. By default they are kept.
-  virtual void expand(Heads& /*heads*/, const Context& /*context*/) const {}
+  // `decoding`: it comes from a cache, so that work for every key would be done again for every query.
+  virtual void expand(Heads& /*heads*/, bool /*decoding*/, const Context& /*context*/) const {}
   // The heads' results [B, H, T, w], of the sums over the values that expand() gave.
   virtual at::Tensor results(const at::Tensor& o, const Heads& /*heads*/, const Context& /*context*/) const {
     return o;
