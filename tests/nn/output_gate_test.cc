@@ -39,11 +39,12 @@ std::map<std::string, at::Tensor> trace_of(const Layer& layer, const at::Tensor&
 // [B, T, H, 1 or w], token by token.
 at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, const at::Tensor& x,
                        const std::map<std::string, at::Tensor>& trace) {
-  at::Tensor w = layer.parameters.at("w_gate"), b = layer.parameters.at("b_gate");
-  const std::int64_t n = x.size(1), gates = o.gate_output == "head" ? 1 : o.d_head;
+  const std::int64_t n = x.size(1), gates = o.gate_output == "head" ? 1 : o.value_width();
+  at::Tensor w = layer.parameters.at("w_gate");
+  const at::Tensor b =
+      o.bias ? layer.parameters.at("b_gate").view({-1, gates}) : at::zeros({w.size(1), 1}, w.options());
   const bool chosen = o.projection == "routed_heads";
   w = chosen ? w : w.view({x.size(2), o.n_heads, gates}).transpose(0, 1);  // [X, d, c]
-  b = b.view({-1, gates});
   at::Tensor gate = at::empty({x.size(0), n, o.n_heads, gates}, x.options());
   for (std::int64_t s = 0; s < x.size(0); ++s) {
     for (std::int64_t i = 0; i < n; ++i) {
@@ -65,6 +66,7 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
       projection.set(m);
       m.attention.gate_output = gate;
       m.attention.bias = true;
+      m.attention.bias = testing::refusal(m).empty();  // there are projections without
       const std::string name = projection.name + " / " + gate;
       ASSERT_EQ(testing::refusal(m), "") << name;
       const Layer layer(m, at::kDouble);
