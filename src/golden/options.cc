@@ -193,12 +193,28 @@ void set_named(const Case& c, const Json& options, config::AttentionOptions& o) 
   }
 }
 
+// Widths are dims, and the rotating channels are counted instead of being a share of the head.
+void set_latent(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.projection = "latent";
+  o.kv_rank = c.dim("R_kv");
+  o.q_rank = c.dim("R_q");
+  o.d_rotary = c.dim("d_rotary");
+  o.d_value = c.dim("d_value");
+  o.rope_fraction = 1.0;
+  if (!is_null(options, "rope")) {
+    require_built_in(options.at("rope"), "channels", static_cast<double>(o.d_rotary));
+  }
+  require_among(options.at("latent_norm"), "kind", {"rms"});
+  o.qk_norm_epsilon = options.at("latent_norm").at("epsilon").get<double>();
+}
+
 using Set = void (*)(const Case&, const Json&, config::AttentionOptions&);
 
 const std::map<std::string, Set>& attention_families() {
   static const std::map<std::string, Set> kFamilies = {
-      {"dense", nullptr},   {"switchhead", set_experts}, {"moa", set_routing}, {"dcmha", set_composition},
-      {"mgk", set_mixture}, {"linear", set_linear},      {"gated", set_named}, {"sink", set_named}};
+      {"dense", nullptr},         {"switchhead", set_experts}, {"moa", set_routing},
+      {"dcmha", set_composition}, {"mgk", set_mixture},        {"linear", set_linear},
+      {"gated", set_named},       {"sink", set_named},         {"mla", set_latent}};
   return kFamilies;
 }
 

@@ -51,6 +51,10 @@ struct AttentionOptions {
   double cv_coefficient = 0.0;
   double z_coefficient = 0.001;
   double entropy_coefficient = 0.0;
+  std::int64_t kv_rank = 64;
+  std::int64_t q_rank = 0;    // 0: queries are not compressed
+  std::int64_t d_rotary = 0;  // 0: half of d_head
+  std::int64_t d_value = 0;   // 0: d_head
 
   PartName<ScorePart> score = "dot";
   bool sink = false;
