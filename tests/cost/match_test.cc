@@ -81,6 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Printed{"zoo/switchhead", "zoo/dense", 0}, Printed{"zoo/switchall", "zoo/dense", 0},
                     Printed{"zoo/moa", "zoo/dense", 0}, Printed{"zoo/dcmha", "zoo/dense", 0},
                     Printed{"zoo/mgk", "zoo/dense", 0}, Printed{"zoo/smgk", "zoo/dense", 0},
+                    Printed{"zoo/gated", "zoo/dense", 0}, Printed{"zoo/sink", "zoo/dense", 0},
+                    Printed{"zoo/mla", "zoo/dense", 0},
                     Printed{"switchhead/wt103_47m_gated_heads", "switchhead/wt103_47m_dense_h10", 0}),
     name_of_case);
 
