@@ -80,6 +80,9 @@ AttentionArguments mixture_attention_backward(const AttentionBackward& back, con
 
 std::string mixture_refusal(const AttentionInputs& in) {
   const Mixture& mixture = *in.mixture;
+  if (in.sink) {
+    return "a sink is fused with dot products, not with mixtures of keys";
+  }
   if (mixture.n_components() > kernels::kMostComponents) {
     return fmt::format("mixtures of keys are fused up to {} components", kernels::kMostComponents);
   }
