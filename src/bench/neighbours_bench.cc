@@ -80,14 +80,16 @@ Work decoding_steps(const AttentionOptions& o, std::int64_t held, std::int64_t d
   const at::Tensor x = at::randn({1, held, d_model}, type_of(options)), next = x.narrow(1, 0, 1).contiguous();
   nn::AttentionInput prompt;
   prompt.x = x;
-  prompt.cache = cache.get();
+  nn::AttentionCache* row = cache.get();
+  prompt.caches = {&row, 1};
   built->layer(prompt, built->context);
   return [=] {
     const at::NoGradGuard none;
     for (std::int64_t step = 0; step < kSteps; ++step) {
       nn::AttentionInput input;
       input.x = next;
-      input.cache = cache.get();
+      nn::AttentionCache* one = cache.get();
+      input.caches = {&one, 1};
       built->layer(input, built->context);
     }
   };

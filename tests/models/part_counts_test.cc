@@ -23,9 +23,9 @@ void expect_counts(config::ModelOptions m, const std::string& name) {
   }
   EXPECT_EQ(cost::count_parameters(m), model.parameters().count()) << name;
   EXPECT_EQ(cost::count_hidden_matrices(m), hidden) << name;
-  const auto state = model.start_decoding(1);
-  model.decode(at::zeros({1, 1}, at::kLong), *state, {});
-  EXPECT_EQ(cost::decoding_cache_numbers(m), model.cache_numbers(*state)) << name;
+  DecodeState state = model.start_decoding();
+  testing::decode(model, at::zeros({1}, at::kLong), state);
+  EXPECT_EQ(cost::decoding_cache_numbers(m), state.cache_numbers()) << name;
 }
 
 int count_all(const std::vector<std::vector<Choice>>& axes) {

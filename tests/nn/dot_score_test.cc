@@ -9,6 +9,7 @@
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
+#include "row_caches.h"
 
 namespace headroom::nn {
 namespace dot_score_test {
@@ -77,17 +78,14 @@ TEST(DotScore, DecodingWithASinkEqualsTheWhole) {
   for (const std::string position : {"none", "rope", "relative"}) {
     const Layer layer(position, at::kFloat);
     const at::Tensor all = tokens(at::kFloat);
-    AttentionCache cache = layer.attention.make_cache();
+    RowCaches cache(layer.attention, all.size(0));
     Context fused, reference;
     fused.implementation = Implementation::fused;
     reference.implementation = Implementation::reference;
     std::vector<at::Tensor> rows;
     for (std::int64_t at = 0; at < all.size(1);) {
       const std::int64_t n = at == 0 ? 3 : 1;
-      AttentionInput step;
-      step.x = all.narrow(1, at, n);
-      step.cache = &cache;
-      rows.push_back(layer.attention(step, fused));
+      rows.push_back(cache.read(layer.attention, all.narrow(1, at, n), fused));
       at += n;
     }
     EXPECT_LE(relative_error(at::cat(rows, 1).narrow(1, kMemory, kTokens), whole(layer, all, reference)), 1e-5)

@@ -11,6 +11,7 @@
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
+#include "row_caches.h"
 
 namespace headroom::nn {
 namespace latent_heads_test {
@@ -61,14 +62,11 @@ at::Tensor whole(const Layer& layer, const at::Tensor& all, std::int64_t n = kTo
 }
 
 // One token after the other, `first` of them at once.
-at::Tensor decoded(const Layer& layer, const at::Tensor& all, std::int64_t first, AttentionCache& cache) {
+at::Tensor decoded(const Layer& layer, const at::Tensor& all, std::int64_t first, RowCaches& cache) {
   std::vector<at::Tensor> rows;
   for (std::int64_t at = 0; at < all.size(1);) {
     const std::int64_t n = at == 0 ? first : 1;
-    AttentionInput step;
-    step.x = all.narrow(1, at, n);
-    step.cache = &cache;
-    rows.push_back(layer.attention(step, {}));
+    rows.push_back(cache.read(layer.attention, all.narrow(1, at, n)));
     at += n;
   }
   return at::cat(rows, 1);
@@ -142,7 +140,7 @@ TEST(LatentHeads, DecodingEqualsTheWhole) {
       for (const std::int64_t first : {1, 2, 5}) {
         const Layer layer(options(kQueryRank), kWidth, type, window);
         const at::Tensor all = tokens(kMemory + kTokens, kWidth, type);
-        AttentionCache cache = layer.attention.make_cache();
+        RowCaches cache(layer.attention, all.size(0));
         const at::Tensor rows = decoded(layer, all, first, cache).narrow(1, kMemory, kTokens);
         EXPECT_LE(relative_error(rows, whole(layer, all)), type == at::kDouble ? 1e-13 : 1e-5) << window << first;
         EXPECT_EQ(cache.numbers(), (window > 0 ? window : kMemory + kTokens) * (kRank + kRotary));
@@ -166,14 +164,11 @@ TEST(LatentHeads, AStepNeverMakesTheHeadsKeys) {
   const at::NoGradGuard no_grad;
   const Layer layer(options(kQueryRank), kWidth, at::kDouble);
   const at::Tensor all = tokens(kMemory + kTokens, kWidth, at::kDouble);
-  AttentionCache cache = layer.attention.make_cache();
+  RowCaches cache(layer.attention, all.size(0));
   decoded(layer, all.narrow(1, 0, 8), 7, cache);
-  AttentionInput step;
-  step.x = all.narrow(1, 8, 1);
-  step.cache = &cache;
   counted = 0;
   const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count_product).needsInputs(true));
-  layer.attention(step, {});
+  cache.read(layer.attention, all.narrow(1, 8, 1));
   at::removeCallback(handle);
   const std::int64_t rest = kHead - kRotary, keys = 9;
   const std::int64_t expected = kWidth * kQueryRank + kQueryRank * kHeads * kHead + kWidth * (kRank + kRotary) +
@@ -198,7 +193,7 @@ TEST(LatentHeads, OfDeepSeekV3) {
   const at::NoGradGuard no_grad;
   const Layer layer(o, 32, at::kFloat);
   const at::Tensor all = tokens(kMemory + kTokens, 32, at::kFloat);
-  AttentionCache cache = layer.attention.make_cache();
+  RowCaches cache(layer.attention, all.size(0));
   // Latents of 512 numbers: scores are sums of 576 products.
   EXPECT_LE(relative_error(decoded(layer, all, 3, cache).narrow(1, kMemory, kTokens), whole(layer, all)), 1e-4);
   EXPECT_EQ(cache.numbers(), (kMemory + kTokens) * 576);

@@ -29,11 +29,11 @@ struct Layer {
 };
 
 std::map<std::string, at::Tensor> trace_of(const Layer& layer, const at::Tensor& x, at::Tensor* y) {
-  std::map<std::string, at::Tensor> trace;
+  Recorder recorder({"*", "*.*"});
   Context context;
-  context.trace = &trace;
+  context.observer = &recorder;
   *y = layer.attention({.x = x}, context);
-  return trace;
+  return {recorder.values.begin(), recorder.values.end()};
 }
 
 // [B, T, H, 1 or w], token by token.

@@ -7,6 +7,7 @@
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
+#include "row_caches.h"
 
 namespace headroom::nn {
 namespace position_marks_test {
@@ -126,13 +127,10 @@ TEST(PositionMarks, AreKeptWhileDecoding) {
   for (const std::int64_t window : {0, 4}) {
     const Layer layer(window);
     const at::Tensor all = tokens();
-    AttentionCache cache = layer.attention.make_cache();
+    RowCaches cache(layer.attention, all.size(0));
     std::vector<at::Tensor> rows;
     for (std::int64_t at = 0; at < all.size(1); ++at) {
-      AttentionInput step;
-      step.x = all.narrow(1, at, 1);
-      step.cache = &cache;
-      rows.push_back(layer.attention(step, {}));
+      rows.push_back(cache.read(layer.attention, all.narrow(1, at, 1)));
     }
     EXPECT_LE(relative_error(at::cat(rows, 1).narrow(1, kMemory, kTokens), whole(layer, all)), 1e-13) << window;
     EXPECT_EQ(cache.numbers(), (window > 0 ? window : kMemory + kTokens) * (2 * 4 + kHeads));
