@@ -2,6 +2,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "headroom/core/error.h"
 #include "headroom/nn/adaptive_softmax.h"
