@@ -2,7 +2,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
-#include <functional>
+#include <iterator>
 
 #include "headroom/core/error.h"
 #include "headroom/nn/adaptive_softmax.h"

@@ -6,7 +6,6 @@
 
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/linear.h"
-#include "headroom/ops/expert_linear.h"
 
 namespace headroom::nn {
 namespace {
@@ -35,16 +34,17 @@ class SigmoidGate : public OutputGate {
   at::Tensor operator()(const at::Tensor& x, const Heads& heads, const Context& context) const override {
     const at::Tensor score = fixed_heads_ ? linear(x, w_, b_, context) : of_chosen(x, *heads.destination, context);
     const c10::SymInt b = x.sym_size(0), t = x.sym_size(1);
-    return score.sigmoid().view_symint({b, t, -1, gates_}).transpose(1, 2);
+    return by_rows(score, context, [&](const auto& part) { return part(score).sigmoid(); })
+        .view_symint({b, t, -1, gates_})
+        .transpose(1, 2);
   }
 
  private:
   // Each chosen head is a slot of its own: [N, 1, k] becomes [N, k, 1].
   at::Tensor of_chosen(const at::Tensor& x, const Selection& chosen, const Context& context) const {
     const at::Tensor slots = chosen.index.transpose(1, 2);
-    const at::Tensor score = ops::expert_linear(
-        {.input = to_compute(x.flatten(0, 1), context), .bank = to_compute(w_, context), .index = slots},
-        context.implementation);
+    const at::Tensor score = expert_product(
+        {.input = to_compute(x.flatten(0, 1), context), .bank = to_compute(w_, context), .index = slots}, context);
     return b_.defined() ? score + to_compute(b_, context).index({slots.squeeze(2)}) : score;
   }
 

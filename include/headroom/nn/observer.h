@@ -2,7 +2,8 @@
 //
 // A value has a name, preceded by where it is: "layer3.", in an encoder-decoder "encoder.layer3." or "decoder.layer3.".
 // Only those that an observer wants are handed to it, and what it returns is used in their place. While decoding the
-// names are the same, and T counts the call's tokens.
+// names are the same, and T counts the call's tokens. Sequences that are decoded side by side share a value; scores,
+// probabilities and head maps come once for each, in their order, as does everything of one that reads several tokens.
 //
 // Letters: B batch, T queries, S keys, d d_model, H heads, G key/value heads, e d_head, E experts, K chosen.
 //   embedding                        [B, T, d] what the first layer reads

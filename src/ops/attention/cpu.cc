@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "headroom/kernels/cpu/bfloat16.h"
 
 namespace headroom::ops {
@@ -45,6 +47,11 @@ AttentionOperands::AttentionOperands(const AttentionArguments& in)
 AttentionRoom::AttentionRoom(const AttentionOperands& in)
     : o(results_by_token(in.q, in.v)), log_sum(at::empty(in.q.sizes().slice(0, 3), in.floats())) {}
 
+std::int64_t few_queries_grain(const kernels::AttentionShape& s) {
+  constexpr std::int64_t kNumbers = 1 << 17;  // multiplied for scores and values
+  return std::max<std::int64_t>(1, kNumbers / std::max<std::int64_t>(1, 2 * s.queries * s.keys * s.d_head));
+}
+
 namespace {
 
 void plain_attention(const AttentionOperands& in, const AttentionRoom& to) {
@@ -56,7 +63,8 @@ void plain_attention(const AttentionOperands& in, const AttentionRoom& to) {
 
 void plain_few_queries(const AttentionOperands& in, const AttentionRoom& to) {
   const kernels::AttentionResult out = to.result();
-  at::parallel_for(0, in.shape.batch * in.shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t n = in.shape.batch * in.shape.heads;
+  at::parallel_for(0, n, few_queries_grain(in.shape), [&](std::int64_t begin, std::int64_t end) {
     kernels::attention_few_queries(in.shape, in.tensors, out, begin, end);
   });
 }

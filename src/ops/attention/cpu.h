@@ -41,6 +41,9 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
 void mixture_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);
 AttentionArguments mixture_attention_backward(const AttentionBackward& back, const AttentionOperands& operands);
 
+// Heads of few queries that a thread takes at least: over few keys they are done sooner than a thread is called.
+std::int64_t few_queries_grain(const kernels::AttentionShape& shape);
+
 // Forward, of fewer than kFewQueries queries.
 void composed_few_queries(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);
 void mixture_few_queries(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);
