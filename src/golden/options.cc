@@ -181,7 +181,7 @@ void set_named(const Case& c, const Json& options, config::AttentionOptions& o) 
   config::Fields fields;
   config::describe(fields, o);
   for (const auto& [key, value] : options.items()) {
-    if (kShared.contains(key)) {
+    if (kShared.contains(key) || value.is_null()) {
       continue;
     }
     const auto field = std::find_if(fields.fields().begin(), fields.fields().end(),

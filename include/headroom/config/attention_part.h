@@ -77,12 +77,13 @@ struct ProjectionProducts {
 // How queries, keys, values and the output are made.
 class ProjectionPart : public AttentionPart {
  public:
-  virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;  // G, as computed
-  virtual std::int64_t position_heads(
-      const AttentionOptions& options) const = 0;                               // with relative positions of their own
-  virtual std::int64_t all_heads(const AttentionOptions& options) const = 0;    // that a token may use
-  virtual std::int64_t value_width(const AttentionOptions& options) const = 0;  // w
-  virtual std::int64_t rotary_channels(const AttentionOptions& options) const = 0;  // of a head, the first of them
+  // Heads: G, as computed; those with relative positions of their own; those that a token may choose from.
+  virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;
+  virtual std::int64_t position_heads(const AttentionOptions& options) const = 0;
+  virtual std::int64_t all_heads(const AttentionOptions& options) const = 0;
+  // Channels: w; and the first of a head's, which rotate.
+  virtual std::int64_t value_width(const AttentionOptions& options) const = 0;
+  virtual std::int64_t rotary_channels(const AttentionOptions& options) const = 0;
   virtual bool starts_truncated() const = 0;  // the layer's matrices begin truncated normal, else normal
   virtual bool has_fixed_heads() const = 0;   // every token uses the same heads, as maps between heads need
 
