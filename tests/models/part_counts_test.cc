@@ -2,6 +2,7 @@
 // built models.
 #include <gtest/gtest.h>
 
+#include "decode.h"
 #include "headroom/cost/cache.h"
 #include "headroom/cost/cost.h"
 #include "headroom/models/language_model.h"
@@ -23,9 +24,9 @@ void expect_counts(config::ModelOptions m, const std::string& name) {
   }
   EXPECT_EQ(cost::count_parameters(m), model.parameters().count()) << name;
   EXPECT_EQ(cost::count_hidden_matrices(m), hidden) << name;
-  DecodeState state = model.start_decoding();
-  testing::decode(model, at::zeros({1}, at::kLong), state);
-  EXPECT_EQ(cost::decoding_cache_numbers(m), state.cache_numbers()) << name;
+  std::vector<DecodeState> states = {model.start_decoding()};
+  testing::decode(model, at::zeros({1, 1}, at::kLong), states, {});
+  EXPECT_EQ(cost::decoding_cache_numbers(m), states[0].cache_numbers()) << name;
 }
 
 int count_all(const std::vector<std::vector<Choice>>& axes) {
