@@ -244,10 +244,8 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
           ? attend_by_row(input, heads, context)
           : attend({.x = input.x, .q = heads.q, .valid_keys = input.valid_keys, .valid_queries = input.valid_queries},
                    seen_of(heads, source, context), context);
-  context.show("value_sum", [&] { return o.transpose(1, 2); });
   if (heads.gate.defined()) {
-    o = o * heads.gate;
-    context.show("gated", [&] { return o.transpose(1, 2); });
+    o = context.observe("value_sum", std::move(o)) * heads.gate;
   }
   o = context.observe("o", std::move(o));
   return context.observe("out", projection_->combine(o, heads, context));

@@ -74,13 +74,13 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
       const at::Tensor x = at::randn({2, 5, m.d_model}, at::kDouble);
       at::Tensor y;
       const auto trace = trace_of(layer, x, &y);
-      at::Tensor expected = trace.at("value_sum") * written_out(layer, m.attention, x, trace);
+      at::Tensor expected = trace.at("value_sum").transpose(1, 2) * written_out(layer, m.attention, x, trace);
       if (m.attention.projection == "gated_heads") {  // the gates of whole heads come on top
         const at::Tensor weights =
             at::zeros_like(trace.at("select.score")).scatter(-1, trace.at("select.index"), trace.at("select.weight"));
         expected = expected * weights.view({2, 5, m.attention.n_heads, 1});
       }
-      EXPECT_LE(relative_error(trace.at("gated"), expected), 1e-14) << name;
+      EXPECT_LE(relative_error(trace.at("o").transpose(1, 2), expected), 1e-14) << name;
       if (m.attention.projection == "dense") {
         const at::Tensor out = at::einsum("bthe,hed->btd", {expected, layer.parameters.at("w_o")});
         EXPECT_LE(relative_error(y, out + layer.parameters.at("b_o")), 1e-13) << name;

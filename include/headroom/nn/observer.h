@@ -18,8 +18,7 @@
 //     key_map, query_map             [B, S, stages, H, H], [B, T, stages, H, H] head maps with one side's part alone,
 //                                    from head, to head; the result is not used
 //     o                              [B, H, T, w] the heads' results; with 0 for a head, it is switched off
-//     value_sum, gated               [B, T, H, w] the heads' results by token, before and after an output gate; the
-//                                    result is not used
+//     value_sum                      [B, H, T, w] o before its gate, in layers that have one
 //     rotary, latent                 [B, S, p], [B, S, r] what latent heads keep of each token; the result is not used
 //     out                            [B, T, d]
 //     select_in., select_out.        choices of the source's and the queries' tokens among the experts of each head:
