@@ -53,6 +53,11 @@ struct PretendedHooks final : CUDAHooksInterface {
   void setCurrentDevice(DeviceIndex /*device*/) const override {}
   DeviceIndex exchangeDevice(DeviceIndex /*device*/) const override { return 0; }
   DeviceIndex maybeExchangeDevice(DeviceIndex /*device*/) const override { return 0; }
+  // Numbers are drawn by the host's generators, of which this is one more.
+  const Generator& getDefaultGenerator(DeviceIndex /*device*/) const override {
+    static const auto* one = new Generator(make_generator<CPUGeneratorImpl>());
+    return *one;
+  }
   Allocator* getCUDADeviceAllocator() const override { return headroom::pretended_cuda::allocator(); }
   std::string showConfig() const override { return "a pretended device: computed on the host"; }
   void deviceSynchronize(DeviceIndex /*device*/) const override { headroom::pretended_cuda::count_wait("the device"); }

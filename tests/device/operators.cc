@@ -127,7 +127,9 @@ class HostCall {
         return host;
       }
     }
-    at::Tensor host = tensor_of(storage_on_host(t.storage()), c10::DispatchKey::CPU, t);
+    at::Tensor host = shaped(at::detail::make_tensor<c10::TensorImpl>(
+                                 storage_on_host(t), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype()),
+                             t);
     if (t.unsafeGetTensorImpl()->is_wrapped_number()) {
       host.unsafeGetTensorImpl()->set_wrapped_number(true);
     }
@@ -136,7 +138,8 @@ class HostCall {
   }
 
   // One for each storage, so that the operators see what overlaps.
-  at::Storage storage_on_host(const at::Storage& device) {
+  at::Storage storage_on_host(const at::Tensor& t) {
+    const at::Storage& device = t.storage();
     const auto found = hosts_.find(device.unsafeGetStorageImpl());
     if (found != hosts_.end()) {
       return found->second;
@@ -145,7 +148,7 @@ class HostCall {
     at::Storage host(at::Storage::use_byte_size_t(), device.nbytes(), at::DataPtr(address, at::kCPU),
                      at::GetAllocator(at::kCPU), /*resizable=*/true);
     hosts_.emplace(device.unsafeGetStorageImpl(), host);
-    devices_.emplace(host.unsafeGetStorageImpl(), device);
+    devices_.emplace(host.unsafeGetStorageImpl(), t);
     return host;
   }
 
@@ -165,11 +168,16 @@ class HostCall {
     }
     const auto view_of = devices_.find(t.storage().unsafeGetStorageImpl());
     if (view_of != devices_.end()) {
-      return tensor_of(view_of->second, c10::DispatchKey::CUDA, t);
+      const at::Tensor& base = view_of->second;
+      return shaped(at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, at::Storage(base.storage()),
+                                                             base.key_set(), t.dtype()),
+                    t);
     }
     at::Storage storage(at::Storage::use_byte_size_t(), t.storage().nbytes(), moved(t.storage()), allocator(),
                         /*resizable=*/true);
-    return tensor_of(std::move(storage), c10::DispatchKey::CUDA, t);
+    return shaped(at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
+                                                           c10::DispatchKeySet(c10::DispatchKey::CUDA), t.dtype()),
+                  t);
   }
 
   static at::DataPtr moved(const at::Storage& host) {
@@ -180,17 +188,17 @@ class HostCall {
     return memory;
   }
 
-  static at::Tensor tensor_of(at::Storage storage, c10::DispatchKey key, const at::Tensor& like) {
-    at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+  static at::Tensor shaped(at::Tensor t, const at::Tensor& like) {
     t.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
     return t;
   }
 
   std::string name_;
   bool copies_, mask_ = false, host_written_ = false, host_read_ = false;
-  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;  // device, host
-  std::vector<at::Tensor> passed_;                        // tensors of the host
-  std::unordered_map<c10::StorageImpl*, at::Storage> hosts_, devices_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;       // device, host
+  std::vector<at::Tensor> passed_;                             // tensors of the host
+  std::unordered_map<c10::StorageImpl*, at::Storage> hosts_;   // by the device's
+  std::unordered_map<c10::StorageImpl*, at::Tensor> devices_;  // by the host's
 };
 
 void on_host_instead(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
