@@ -240,7 +240,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("empty.memory_format", empty);
   library.impl("empty_strided", empty_strided);
   // These have kernels in a CUDA build, and elsewhere a loop over others or a table without this device's.
-  for (const char* name : {"copy_", "_foreach_norm.Scalar"}) {
+  for (const char* name : {"copy_", "_foreach_norm.Scalar", "native_layer_norm"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&on_host_instead>());
   }
 }
