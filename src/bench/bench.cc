@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "headroom/core/error.h"
 #include "headroom/core/system.h"
@@ -61,6 +62,9 @@ std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOp
   std::vector<std::vector<double>> times(work.size());
   for (std::int64_t round = -2; round < options.repeats; ++round) {  // two rounds to warm up
     for (std::size_t i = 0; i < work.size(); ++i) {
+      if (!work[i]) {
+        continue;
+      }
       const double seconds = seconds_of(work[i], device);
       if (round >= 0) {
         times[i].push_back(seconds);
@@ -69,7 +73,7 @@ std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOp
   }
   std::vector<double> result;
   for (std::vector<double>& each : times) {
-    result.push_back(median(std::move(each)));
+    result.push_back(each.empty() ? NAN : median(std::move(each)));
   }
   return result;
 }
@@ -105,7 +109,10 @@ std::vector<Row> run(const std::string& name, const BenchOptions& options) {
 Json to_json(const std::vector<Row>& rows) {
   Json all = Json::array();
   for (const Row& row : rows) {
-    Json json = {{"name", row.name}, {"seconds", row.seconds}, {"gflops", row.gflops}};
+    Json json = {{"name", row.name}, {"seconds", Json()}, {"gflops", row.gflops}};
+    if (!row.none_here()) {
+      json["seconds"] = row.seconds;
+    }
     json["ratio_to_reference"] = row.ratio_to_reference ? Json(*row.ratio_to_reference) : Json();
     json["fraction_of_limit"] = row.fraction_of_limit ? Json(*row.fraction_of_limit) : Json();
     if (row.peak_memory_bytes) {
@@ -128,7 +135,8 @@ std::string to_table(const std::vector<Row>& rows) {
     const auto optional = [](const std::optional<double>& value, const char* format) {
       return value ? fmt::format(fmt::runtime(format), *value) : std::string("-");
     };
-    text += fmt::format("{:<52} {:>10.2f} {:>9} {:>12} {:>9} {:>12}\n", row.name, row.seconds * 1e3,
+    text += fmt::format("{:<52} {:>10} {:>9} {:>12} {:>9} {:>12}\n", row.name,
+                        row.none_here() ? std::string("none here") : fmt::format("{:.2f}", row.seconds * 1e3),
                         row.gflops > 0.0 ? fmt::format("{:.1f}", row.gflops) : "-",
                         optional(row.ratio_to_reference, "{:.2f}"), optional(row.fraction_of_limit, "{:.2f}"),
                         row.moved_bytes         ? mib(*row.moved_bytes)

@@ -3,6 +3,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include "headroom/ops/choice.h"
 #include "ops/cases.h"
 #include "timing.h"
 
@@ -22,6 +23,15 @@ inline Work forward_backward(ops::Problem problem, Implementation implementation
   return [problem = std::move(problem), implementation, weight] {
     torch::autograd::grad({problem.run(problem.leaves, implementation)}, problem.leaves, {weight});
   };
+}
+
+// The same with the fused version; nothing to do where there is none for the problem here.
+inline Work fused_forward_backward(const ops::Problem& problem) {
+  try {
+    return forward_backward(problem, Implementation::fused);
+  } catch (const ops::NoFusedError& /*why*/) {
+    return {};
+  }
 }
 
 }  // namespace headroom::bench

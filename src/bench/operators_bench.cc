@@ -16,6 +16,9 @@ namespace headroom::bench {
 namespace {
 
 Row compare(std::string name, double seconds, double reference, double flops, const BenchOptions& options) {
+  if (std::isnan(seconds)) {
+    return {.name = std::move(name), .seconds = seconds};
+  }
   const double gflops = flops / seconds * 1e-9;
   return {.name = std::move(name),
           .seconds = seconds,
@@ -26,8 +29,7 @@ Row compare(std::string name, double seconds, double reference, double flops, co
 
 void attention_rows(const ops::AttentionCase& z, const BenchOptions& options, std::vector<Row>& rows) {
   const ops::Problem problem = z.problem(setting_of(options));
-  std::vector<Work> work = {forward_backward(problem, Implementation::reference),
-                            forward_backward(problem, Implementation::fused)};
+  std::vector<Work> work = {forward_backward(problem, Implementation::reference), fused_forward_backward(problem)};
   if (!z.relative) {
     const at::TensorOptions device = problem.leaves[0].options();
     const std::optional<at::Tensor> mask =
@@ -71,10 +73,10 @@ std::vector<Row> expert_linear(const BenchOptions& options) {
     const ops::Problem dense{
         {draw.activation({z.n * z.heads * z.choices, z.d_in}), draw.activation({z.d_in, z.d_out})},
         [](const std::vector<at::Tensor>& x, Implementation /*its own*/) { return ops::linear(x[0], x[1]); }};
-    const std::vector<double> times = medians_in_turn(
-        {forward_backward(problem, Implementation::reference), forward_backward(problem, Implementation::fused),
-         forward_backward(dense, Implementation::automatic)},
-        options);
+    const std::vector<double> times =
+        medians_in_turn({forward_backward(problem, Implementation::reference), fused_forward_backward(problem),
+                         forward_backward(dense, Implementation::automatic)},
+                        options);
     const double flops = 6.0 * static_cast<double>(z.n * z.heads * z.choices * z.d_in * z.d_out);
     rows.push_back(compare(fmt::format("{}: reference", z.label), times[0], times[0], flops, options));
     rows.push_back(compare(fmt::format("{}: fused", z.label), times[1], times[0], flops, options));
@@ -88,8 +90,7 @@ std::vector<Row> cross_entropy(const BenchOptions& options) {
   for (const ops::CrossEntropyCase& z : ops::cross_entropy_cases(ops::Role::timed)) {
     const ops::Problem problem = z.problem(setting_of(options));
     const std::vector<double> times = medians_in_turn(
-        {forward_backward(problem, Implementation::reference), forward_backward(problem, Implementation::fused)},
-        options);
+        {forward_backward(problem, Implementation::reference), fused_forward_backward(problem)}, options);
     const double flops = 6.0 * static_cast<double>(z.n * z.d * z.v);
     const std::string name = fmt::format("N{} d{} V{}", z.n, z.d, z.v);
     rows.push_back(compare(name + ": reference", times[0], times[0], flops, options));

@@ -23,7 +23,8 @@ using models::synchronize;
 // Until the device has done it all.
 double seconds_of(const Work& work, at::Device device = at::kCPU);
 
-// Medians of several pieces of work run in turn, A B A B ..., so that a machine whose speed drifts favours none.
+// Medians of several pieces of work run in turn, A B A B ..., so that a machine whose speed drifts favours none; NaN
+// for one that is empty.
 std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOptions& options);
 
 // What the device can do at most, measured once with the threads in force.

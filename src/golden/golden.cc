@@ -70,6 +70,9 @@ Outcome run_case(const fs::path& json, const Options& options) {
     }
     outcome.implementation = what_ran();
     outcome.passed = outcome.error <= outcome.limit && !outcome.worst_tensor.empty();
+  } catch (const ops::NoFusedError& problem) {
+    outcome.reason = problem.what();
+    outcome.none_here = !options.device.is_cpu();  // where every operator has a fused version a refusal is a failure
   } catch (const c10::Error& problem) {
     outcome.reason = problem.what_without_backtrace();
   } catch (const std::exception& problem) {
@@ -95,6 +98,7 @@ std::vector<Outcome> run_cases(const std::vector<fs::path>& paths, const Options
 
 Json outcomes_json(const std::vector<Outcome>& outcomes) {
   const auto passed = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.passed; });
+  const auto none_here = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.none_here; });
   Json cases = Json::array();
   for (const Outcome& o : outcomes) {
     Json row = {{"case", o.name},
@@ -109,11 +113,15 @@ Json outcomes_json(const std::vector<Outcome>& outcomes) {
     }
     cases.push_back(std::move(row));
   }
-  return {{"passed", passed}, {"failed", static_cast<std::int64_t>(outcomes.size()) - passed}, {"cases", cases}};
+  return {{"passed", passed},
+          {"failed", static_cast<std::int64_t>(outcomes.size()) - passed - none_here},
+          {"none_here", none_here},
+          {"cases", cases}};
 }
 
 std::string outcome_line(const Outcome& o) {
-  const std::string head = fmt::format("{} {}/{} ({})", o.passed ? "pass" : "FAIL", o.family, o.name, o.implementation);
+  const char* verdict = o.passed ? "pass" : o.none_here ? "none" : "FAIL";
+  const std::string head = fmt::format("{} {}/{} ({})", verdict, o.family, o.name, o.implementation);
   if (!o.reason.empty()) {
     return fmt::format("{}: {}", head, o.reason);
   }

@@ -47,7 +47,7 @@ Batch Batch::narrow(std::int64_t begin, std::int64_t count) const {
 Batch Batch::to(at::Device device) const {
   Batch moved = *this;
   for (auto& [name, tensor] : moved.tensors) {
-    tensor = tensor.to(device);
+    tensor = tensor.to(device, /*non_blocking=*/true);  // the host goes on once it may be changed
   }
   return moved;
 }

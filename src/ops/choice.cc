@@ -18,7 +18,7 @@ std::map<std::string, Choices>& record() {
 Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
                       const std::string& backend) {
   if (wanted == Implementation::fused && !refusal.empty()) {
-    misuse("{}: no fused implementation here: {}", op, refusal);
+    throw NoFusedError(detail::message("{}: no fused implementation here: {}", fmt::make_format_args(op, refusal)));
   }
   const bool fused = wanted != Implementation::reference && refusal.empty();
   const std::lock_guard lock(mutex);

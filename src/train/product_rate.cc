@@ -38,16 +38,20 @@ at::Tensor random_matrix(std::int64_t n, config::Precision precision, at::Device
   return at::randn({n, n}).to(at::TensorOptions(device).dtype(type));
 }
 
-// A size that fills the device. Some CPUs multiply bf16 a thousand times as slowly as others: theirs is smaller.
+// A size that fills the device: as large as its kind may need, unless a smaller one takes long already. Some CPUs
+// multiply bf16 a thousand times as slowly as others.
 std::int64_t large_enough(config::Precision precision, at::Device device) {
   constexpr std::int64_t kSmallest = 128, kOfCpus = 1024, kOfGpus = 8192;
   constexpr double kLongEnough = 0.005;
-  std::int64_t n = device.is_cpu() ? kSmallest : kOfGpus;
-  for (double seconds = 0.0; n < kOfCpus && seconds < kLongEnough; n *= 2) {
+  const std::int64_t largest = device.is_cpu() ? kOfCpus : kOfGpus;
+  std::int64_t n = device.is_cpu() ? kSmallest : kOfCpus;
+  for (double seconds = 0.0; n < largest && seconds < kLongEnough; n *= 2) {
     const at::Tensor a = random_matrix(n, precision, device);
     a.mm(a);  // warms up
+    models::synchronize(device);
     const auto start = std::chrono::steady_clock::now();
     a.mm(a);
+    models::synchronize(device);
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   return n;

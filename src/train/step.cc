@@ -1,6 +1,7 @@
 #include "headroom/train/step.h"
 
 #include <cmath>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,32 @@ std::vector<at::Tensor> gradients_of(const nn::Parameters& parameters) {
   return gradients;
 }
 
+// Of micro-batches, kept on the device until all are under way: to read a number is to wait for it.
+class LossSum {
+ public:
+  void add(const models::Loss& loss, double share) {
+    add(cross_entropy_, loss.cross_entropy, share);
+    if (loss.regulariser.defined()) {
+      add(regulariser_, loss.regulariser, share);
+    }
+  }
+  // Cross-entropy, and the regulariser or 0.
+  std::pair<double, double> read() const {
+    if (!regulariser_.defined()) {
+      return {cross_entropy_.item<double>(), 0.0};
+    }
+    const at::Tensor both = at::stack({cross_entropy_, regulariser_}).cpu();
+    return {both[0].item<double>(), both[1].item<double>()};
+  }
+
+ private:
+  static void add(at::Tensor& sum, const at::Tensor& value, double share) {
+    const at::Tensor part = value.detach().to(at::kDouble) * share;
+    sum = sum.defined() ? sum + part : part;
+  }
+  at::Tensor cross_entropy_, regulariser_;  // float64
+};
+
 }  // namespace
 
 bool StepOutcome::finite() const {
@@ -38,6 +65,7 @@ StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainSt
   context.updates = &updates;
   StepOutcome outcome{.learning_rate = learning_rate(options, state.step)};
   std::vector<models::Memory> memories;
+  LossSum sum;
   for (std::int64_t i = 0; i < options.accumulate; ++i) {
     context.random = {.seed = seed, .first_row = i * rows, .rows = rows};
     memories.push_back(state.memory.narrow(i * rows, rows));
@@ -45,9 +73,9 @@ StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainSt
     const models::Loss loss = model.loss(micro, memories.back(), context);
     const double share = static_cast<double>(micro.n_targets()) / all_targets;
     loss.total().mul(share).backward();
-    outcome.loss += loss.cross_entropy.item<double>() * share;
-    outcome.regulariser += loss.regulariser.defined() ? loss.regulariser.item<double>() * share : 0.0;
+    sum.add(loss, share);
   }
+  std::tie(outcome.loss, outcome.regulariser) = sum.read();
   std::vector<at::Tensor> gradients = gradients_of(model.parameters());
   outcome.gradient_norm = ops::global_norm(gradients);
   if (outcome.finite()) {

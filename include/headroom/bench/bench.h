@@ -1,6 +1,7 @@
 // Benchmarks, each against its yardsticks in the same run: the reference, PyTorch, the machine's own limit.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,12 +22,13 @@ struct BenchOptions {
 
 struct Row {
   std::string name;
-  double seconds = 0.0;                      // median
+  double seconds = 0.0;                      // median; NaN: there is no such implementation here
   double gflops = 0.0;                       // 10^9 floating-point operations a second (2 a MAC); 0: not counted
   std::optional<double> ratio_to_reference;  // reference's time / this time; above 1 is faster
   std::optional<double> fraction_of_limit;   // of the machine's measured product rate or memory bandwidth
   std::optional<std::int64_t> peak_memory_bytes;
   std::optional<double> moved_bytes;  // at least: what is read and written, each once
+  bool none_here() const { return std::isnan(seconds); }
 };
 
 // The names that run() knows, with a line of explanation each.

@@ -25,6 +25,7 @@ struct Outcome {
   std::string name, family;
   std::string implementation;  // what ran: "fused", "reference", or "mixed" when operators differed
   bool passed = false;
+  bool none_here = false;    // fused was asked for, and the device has no such version: neither passed nor failed
   std::string worst_tensor;  // the one nearest to its limit, or furthest beyond
   double error = 0.0, limit = 0.0;
   std::string reason;  // why a case could not be run at all; else empty
@@ -35,7 +36,7 @@ struct Outcome {
 std::vector<Outcome> run_cases(const std::vector<std::filesystem::path>& paths, const Options& options,
                                const std::function<void(const Outcome&)>& on_case = {});
 
-// "passed", "failed", "cases": [...].
+// "passed", "failed", "none_here", "cases": [...].
 Json outcomes_json(const std::vector<Outcome>& outcomes);
 
 // One line for a person.

@@ -25,7 +25,8 @@ void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at:
                 const std::vector<at::Tensor>& m, const std::vector<at::Tensor>& v, std::int64_t step,
                 const AdamWOptions& options);
 
-// Euclidean norm of all gradients taken together; the same for every number of threads.
+// Euclidean norm of all gradients taken together; on the CPU the same for every number of threads. Waits for the device
+// once.
 double global_norm(const std::vector<at::Tensor>& gradients);
 
 }  // namespace headroom::ops

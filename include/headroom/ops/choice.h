@@ -6,12 +6,19 @@
 #include <string>
 #include <string_view>
 
+#include "headroom/core/error.h"
 #include "headroom/core/implementation.h"
 
 namespace headroom::ops {
 
+// Fused was asked for, and no fused version takes what was handed in here.
+class NoFusedError : public MisuseError {
+ public:
+  using MisuseError::MisuseError;
+};
+
 // reference or fused, never automatic. `refusal` is why no fused version applies, empty when one does; `backend` is the
-// name of that one. Throws MisuseError with the reason when fused was asked for all the same.
+// name of that one. Throws NoFusedError with the reason when fused was asked for all the same.
 Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
                       const std::string& backend = "");
 

@@ -125,6 +125,7 @@ int run(const Doctor& command, const EngineRequest& request) {
       {"memory", format_bytes(memory)},
       {"allocator", allocator()},
       {"devices", names},
+      {"cuda", "computed on the host by the tests, not yet seen on a GPU"},
       {"precision_auto", config::name_of(models::resolve(config::Precision::automatic, models::resolve("auto")))},
       {"recipes", home_folder() + "/recipes"},
       {"cache", cache_or_why()},

@@ -18,7 +18,9 @@ int run(const Golden& command, const EngineRequest& request) {
       paths, options, [&](const golden::Outcome& outcome) { output.text(golden::outcome_line(outcome) + "\n"); });
   const Json document = golden::outcomes_json(outcomes);
   const auto failed = document.at("failed").get<std::int64_t>();
-  output.text(fmt::format("{} passed, {} failed\n", document.at("passed").get<std::int64_t>(), failed));
+  const auto none_here = document.at("none_here").get<std::int64_t>();
+  output.text(fmt::format("{} passed, {} failed{}\n", document.at("passed").get<std::int64_t>(), failed,
+                          none_here > 0 ? fmt::format(", {} without a fused version here", none_here) : ""));
   output.document(document);
   return failed == 0 ? 0 : 1;
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "headroom/core/error.h"
@@ -23,6 +24,17 @@ at::Tensor square_sum(const at::Tensor& gradient) {
   const at::Tensor blocks = at::linalg_vector_norm(head, 2, at::IntArrayRef{1}).to(at::kDouble).square();
   const at::Tensor rest = at::linalg_vector_norm(tail, 2).to(at::kDouble).square().view({1});
   return at::cat({blocks, rest}).cumsum(0).select(0, -1);  // a running sum has one order
+}
+
+// Of another device than the CPU: one operator for all norms, and one read.
+double norm_of_norms(const std::vector<at::Tensor>& gradients) {
+  std::vector<at::Tensor> given;
+  for (const at::Tensor& gradient : gradients) {
+    if (gradient.defined()) {
+      given.push_back(gradient);
+    }
+  }
+  return given.empty() ? 0.0 : at::stack(at::_foreach_norm(given, 2)).to(at::kDouble).norm().item<double>();
 }
 
 void reference_step(const at::Tensor& parameter, const at::Tensor& gradient, const at::Tensor& m, const at::Tensor& v,
@@ -144,6 +156,10 @@ void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at:
 
 double global_norm(const std::vector<at::Tensor>& gradients) {
   const at::NoGradGuard no_grad;
+  const auto elsewhere = [](const at::Tensor& gradient) { return gradient.defined() && !gradient.is_cpu(); };
+  if (std::any_of(gradients.begin(), gradients.end(), elsewhere)) {
+    return norm_of_norms(gradients);
+  }
   double sum = 0.0;
   for (const at::Tensor& gradient : gradients) {
     if (gradient.defined()) {

@@ -34,6 +34,11 @@ Backends<FusedLinear::Arguments>& linear_backends() {
   return all;
 }
 
+at::Tensor linear_reference(const FusedLinear::Arguments& in) {
+  const at::Tensor rows = in.x.to(in.w.scalar_type());
+  return in.b ? at::addmm(*in.b, rows, in.w) : rows.mm(in.w);
+}
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                   Implementation implementation) {
   if (x.dim() != 2 || w.dim() != 2 || x.sym_size(1) != w.sym_size(0) ||
@@ -43,11 +48,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<
   }
   const FusedLinear::Arguments in{x, w, b};
   const auto* fused = linear_backends().choose(implementation, x, in);
-  if (fused != nullptr) {
-    return fused->run(in);
-  }
-  const at::Tensor rows = x.to(w.scalar_type());
-  return b ? at::addmm(*b, rows, w) : rows.mm(w);
+  return fused != nullptr ? fused->run(in) : linear_reference(in);
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {

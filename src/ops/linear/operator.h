@@ -35,5 +35,6 @@ struct FusedLinear {
 };
 
 Backends<FusedLinear::Arguments>& linear_backends();
+at::Tensor linear_reference(const FusedLinear::Arguments& in);
 
 }  // namespace headroom::ops

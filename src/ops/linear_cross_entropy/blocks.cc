@@ -52,7 +52,9 @@ FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntr
   const at::ScalarType type = loss_type(x);
   const at::TensorOptions wide = x.options().dtype(type);
   const std::int64_t n = x.size(0), step = rows_in_block(in.w.size(1));
-  const double count = static_cast<double>(std::max<std::int64_t>(in.target.ge(0).sum().item<std::int64_t>(), 1));
+  // Only on the CPU is their number at hand: on other devices sums become means at the end.
+  const at::Tensor counted = in.target.ge(0).sum().clamp_min(1);
+  const double count = x.is_cpu() ? static_cast<double>(counted.item<std::int64_t>()) : 1.0;
   const at::Tensor loss = at::zeros({}, wide);
   at::Tensor d_x = at::empty({0}, x.options()), d_w = at::empty({0}, x.options()), d_b = at::empty({0}, x.options());
   if (in.with_gradients) {
@@ -77,6 +79,12 @@ FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntr
   }
   if (!d_w.defined()) {
     d_w = at::zeros(in.w.sizes(), wide);
+  }
+  if (!x.is_cpu()) {
+    const at::Tensor share = counted.to(type).reciprocal();
+    for (at::Tensor sum : {loss, d_x, d_w, d_b}) {
+      sum.mul_(share);
+    }
   }
   return {loss, d_x, d_w.to(in.w.scalar_type()), bias.defined() ? d_b.to(bias.scalar_type()) : d_b};
 }

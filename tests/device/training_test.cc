@@ -1,0 +1,215 @@
+// Runs on the pretended device: every task's losses are the CPU's, and what follows training works there.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "headroom/core/json.h"
+#include "headroom/decode/generate.h"
+#include "headroom/store/open_model.h"
+#include "headroom/store/run_folder.h"
+#include "headroom/tasks/task.h"
+#include "headroom/train/train.h"
+#include "store/tiny.h"
+
+namespace headroom::pretended_cuda {
+namespace training_test {
+
+namespace fs = std::filesystem;
+
+class Training : public ::testing::Test {
+ protected:
+  Training() {
+    write_text_file(folder_ / "train.txt", tiny::text(1500));
+    write_text_file(folder_ / "validation.txt", tiny::text(400, 2));
+    config_ = tiny::config();
+    config_.data.train = {(folder_ / "train.txt").string()};
+    config_.data.validation = {(folder_ / "validation.txt").string()};
+    config_.train.steps = 2;
+  }
+
+  // What a run on the device logs, a line a step and validation.
+  struct Logged {
+    train::TrainResult result;
+    std::vector<double> losses, norms;
+  };
+  Logged run(const std::string& name, const std::string& device, bool resume = false) {
+    config::Config config = config_;
+    config.train.device = device;
+    Logged logged{train::train(
+        {.config = config, .out = folder_ / name, .resume = resume, .cache = folder_ / "cache", .title = name})};
+    std::ifstream file(folder_ / name / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      const Json json = parse_json(line, "metrics");
+      if (json.contains("loss")) {
+        logged.losses.push_back(json.at("loss"));
+        logged.norms.push_back(json.at("gradient_norm"));
+      }
+    }
+    return logged;
+  }
+
+  // Single precision, in another order of sums.
+  void expect_the_cpus(double limit = 1e-5) {
+    const Logged here = run("here", "cpu"), there = run("there", "cuda");
+    ASSERT_EQ(there.losses.size(), static_cast<std::size_t>(config_.train.steps));
+    ASSERT_EQ(here.losses.size(), there.losses.size());
+    for (std::size_t i = 0; i < here.losses.size(); ++i) {
+      EXPECT_NEAR(there.losses[i], here.losses[i], limit * here.losses[i]) << "step " << i + 1;
+      EXPECT_NEAR(there.norms[i], here.norms[i], 20.0 * limit * here.norms[i]) << "step " << i + 1;
+    }
+    const tasks::Figures expected = here.result.figures();
+    EXPECT_FALSE(expected.empty());
+    for (const auto& [figure, value] : there.result.figures()) {
+      EXPECT_NEAR(value, expected.at(figure), 100.0 * limit * std::abs(expected.at(figure))) << figure;
+    }
+  }
+
+  tiny::Folder folder_;
+  config::Config config_;
+};
+
+TEST_F(Training, LanguageModelsWithMemoryExpertsAndDropout) {
+  expect_the_cpus();
+}
+
+TEST_F(Training, LanguageModelsInMicroBatchesWithAnAdaptiveSoftmax) {
+  config_.train.accumulate = 2;
+  config_.model.adaptive_cutoffs = {50, 120};
+  config_.model.mlp.kind = config::MlpKind::experts;
+  config_.model.mlp.n_experts = 3;
+  config_.model.mlp.top_k = 2;
+  expect_the_cpus();
+}
+
+TEST_F(Training, MaskedLanguageModelsWithRoutedHeads) {
+  config_.model.kind = config::ModelKind::masked_language_model;
+  config_.model.vocabulary_size = 258;
+  config_.model.memory_length = 0;
+  config_.model.context_length = 24;
+  config_.model.attention.projection = "routed_heads";
+  config_.model.attention.position = "learned";
+  config_.model.attention.switch_coefficient = 0.1;
+  config_.model.attention.z_coefficient = 0.1;
+  expect_the_cpus();
+}
+
+TEST_F(Training, ClassifiersOfSequencesWithMixturesOfKeys) {
+  config_.data = {};
+  config_.data.generator = config::Generator::listops;
+  config_.data.generated_train = 20;
+  config_.data.generated_validation = 10;
+  config_.model.kind = config::ModelKind::classifier;
+  config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 16;
+  config_.model.context_length = 50;
+  config_.model.memory_length = 0;
+  config_.model.n_classes = 10;
+  config_.model.attention.projection = "dense";
+  config_.model.attention.score = "gaussian_mixture";
+  config_.model.attention.expert_dropout = 0.0;
+  expect_the_cpus();
+}
+
+TEST_F(Training, ClassifiersOfPicturesWithComposedHeads) {
+  config_.model.kind = config::ModelKind::vision;
+  config_.model.image_size = 4;
+  config_.model.patch_size = 2;
+  config_.model.image_channels = 1;
+  config_.model.context_length = 4;
+  config_.model.memory_length = 0;
+  config_.model.n_classes = 3;
+  config_.model.attention.projection = "dense";
+  config_.model.attention.composition = "dynamic";
+  config_.model.attention.expert_dropout = 0.0;
+  config_.model.attention.position = "sinusoidal";
+  std::string images("\0\0\x08\x03\0\0\0\x14\0\0\0\x04\0\0\0\x04", 16), labels("\0\0\x08\x01\0\0\0\x14", 8);
+  Random random(1);
+  for (int i = 0; i < 20; ++i) {
+    labels += static_cast<char>(random.below(3));
+    for (int pixel = 0; pixel < 16; ++pixel) {
+      images += static_cast<char>(random.below(250));
+    }
+  }
+  write_text_file(folder_ / "images", images);
+  write_text_file(folder_ / "labels", labels);
+  config_.data.train = config_.data.validation = {(folder_ / "images").string(), (folder_ / "labels").string()};
+  expect_the_cpus();
+}
+
+TEST_F(Training, Translation) {
+  std::string pairs;
+  Random random(1);
+  for (int i = 0; i < 100; ++i) {
+    for (const char between : {'\t', '\n'}) {
+      for (std::uint64_t words = 1 + random.below(4); words > 0; --words) {
+        constexpr const char* kWords[] = {"eins", "zwei", "three", "rot", "blue", "house"};
+        pairs += fmt::format("{}{}", kWords[random.below(std::size(kWords))], words > 1 ? ' ' : between);
+      }
+    }
+  }
+  write_text_file(folder_ / "pairs.tsv", pairs);
+  write_text_file(folder_ / "held_out.tsv", "eins zwei\tone two\nrot\tred\n");
+  config_.data.train = {(folder_ / "pairs.tsv").string()};
+  config_.data.validation = {(folder_ / "held_out.tsv").string()};
+  config_.decoding.beam = 2;
+  config_.model.kind = config::ModelKind::encoder_decoder;
+  config_.tokenizer = {};
+  config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 280;
+  config_.model.context_length = 16;
+  config_.model.memory_length = 0;
+  config_.model.attention.position = "sinusoidal";
+  config_.train.label_smoothing = 0.1;
+  expect_the_cpus();
+}
+
+TEST_F(Training, CompositionOfHeadsOnItsOwnTask) {
+  config_.model.memory_length = 0;
+  config_.model.context_length = 256;
+  config_.model.attention.projection = "dense";
+  config_.model.attention.composition = "dynamic";
+  config_.model.attention.expert_dropout = 0.0;
+  config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
+  config_.vocabulary_follows_tokenizer = true;
+  config_.data = {};
+  config_.data.generator = config::Generator::composition;
+  config_.data.generated_train = 200;
+  config_.data.generated_validation = 6;
+  config_.data.batching = config::Batching::chunks;
+  expect_the_cpus();
+}
+
+// Losses in bfloat16 are only near: products are rounded to 8 bits.
+TEST_F(Training, Bfloat16MuonAndDropout) {
+  config_.train.precision = config::Precision::bf16;
+  config_.train.optimizer = config::Optimizer::muon;
+  config_.model.attention.projection = "dense";
+  expect_the_cpus(2e-3);
+}
+
+TEST_F(Training, ARunGoesOnWhereItWas) {
+  config_.train.steps = 6;
+  config_.train.checkpoint_every = 3;
+  const Logged whole = run("whole", "cuda");
+  fs::create_directories(folder_ / "part" / "checkpoints");
+  fs::copy(folder_ / "whole" / "checkpoints" / "step_3.safetensors", folder_ / "part" / "checkpoints");
+  EXPECT_EQ(run("part", "cuda", /*resume=*/true).result.parameters_sha256, whole.result.parameters_sha256);
+}
+
+TEST_F(Training, ATrainedModelWritesAndIsEvaluatedThere) {
+  config_.train.sample_every = 1;
+  run("run", "cuda");
+  const auto opened = [&](const std::string& device) {
+    return store::open_model((folder_ / "run").string(), {.device = device, .writes = true});
+  };
+  const store::OpenedModel there = opened("cuda"), here = opened("cpu");
+  const auto text = [](const store::OpenedModel& model, double temperature) {
+    return decode::generate(models::as_language_model(*model.model, "test"), *model.checkpoint.tokenizer, "the head",
+                            {.tokens = 20, .temperature = temperature, .context = model.context})
+        .text;
+  };
+  for (const double temperature : {0.0, 1.0}) {
+    EXPECT_EQ(text(there, temperature), text(here, temperature));
+  }
+}
+
+}  // namespace training_test
+}  // namespace headroom::pretended_cuda

@@ -1,0 +1,68 @@
+// How often a training step waits for the device, and how many kernels it launches: what does not depend on the
+// machine.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "device/pretended_cuda.h"
+#include "headroom/config/config.h"
+#include "headroom/models/compute.h"
+#include "headroom/train/step.h"
+#include "one_thread.h"
+
+namespace headroom::pretended_cuda {
+namespace waits_test {
+
+// The zoo's layers, on fewer tokens.
+config::Config of_the_zoo(const std::string& name) {
+  return config::load_config("zoo/" + name, {"model.context_length=16", "train.device=cuda"});
+}
+
+// A step as the trainer makes it, its batch coming from the host.
+Counts step_counts(const config::Config& config) {
+  const at::Device device = models::resolve(config.train.device);
+  const auto model = models::make_model(config.model, 1, at::TensorOptions(at::kFloat).device(device));
+  const models::Batch batch = models::make_model(config.model, 1)->example(2, 1);
+  train::TrainState state = train::fresh_state(model->parameters(), config.train.optimizer);
+  const nn::Context context = models::make_context(config.train, device);
+  for (int step = 0; step < 2; ++step) {  // the first makes what later ones find
+    reset_counts();
+    EXPECT_TRUE(train::train_step(*model, batch.to(device), state, config.train, context).finite());
+  }
+  return counts();
+}
+
+std::string described(const std::map<std::string, std::int64_t>& counts) {
+  std::vector<std::pair<std::int64_t, std::string>> order;
+  for (const auto& [name, count] : counts) {
+    order.emplace_back(-count, name);
+  }
+  std::sort(order.begin(), order.end());
+  std::string text;
+  for (const auto& [count, name] : order) {
+    text += fmt::format("{} {}, ", -count, name);
+  }
+  return text;
+}
+
+// The operators that a step takes now: it may take fewer.
+struct Expected {
+  const char* recipe;
+  std::int64_t most_operators;
+};
+
+class Waits : public ::testing::TestWithParam<Expected> {};
+
+TEST_P(Waits, AStepWaitsAFewTimes) {
+  const Counts counts = step_counts(of_the_zoo(GetParam().recipe));
+  fmt::print("{}: {} waits, {} operators a step\n", GetParam().recipe, counts.all_waits(), counts.all_operators());
+  EXPECT_LE(counts.all_waits(), 5) << described(counts.waits);
+  EXPECT_LE(counts.all_operators(), GetParam().most_operators) << described(counts.operators);
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, Waits,
+                         ::testing::Values(Expected{"dense", 658}, Expected{"switchhead", 1090},
+                                           Expected{"dcmha", 1918}, Expected{"moa", 1213}, Expected{"mgk", 1202}),
+                         [](const auto& test) { return std::string(test.param.recipe); });
+
+}  // namespace waits_test
+}  // namespace headroom::pretended_cuda
