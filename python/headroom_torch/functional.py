@@ -71,21 +71,23 @@ class HeadMap:
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bool = True, window: int = 0,
               valid_keys: Optional[Tensor] = None, q_position: Optional[Tensor] = None, r: Optional[Tensor] = None,
-              mixture: Optional[Mixture] = None, pre: Optional[HeadMap] = None, post: Optional[HeadMap] = None,
+              bias: Optional[Tensor] = None, sink: Optional[Tensor] = None, mixture: Optional[Mixture] = None, pre: Optional[HeadMap] = None, post: Optional[HeadMap] = None,
               implementation: str = "automatic") -> Tensor:
-    """Softmax attention with any score and composition of heads: [B, H, T, e].
+    """Softmax attention with any score and composition of heads: [B, H, T, w].
 
     Causal, within a window, over all keys or the valid ones. Unlike torch's scaled_dot_product_attention it is causal,
     and not scaled, unless told otherwise.
 
-    s_ij = scale * q_i . k_j + scale * p_i . r_delta,  delta = j - (S - T + i)
+    s_ij = scale * q_i . k_j + scale * p_i . r_delta + bias_ij,  delta = j - (S - T + i)
     a_ij = pre(s_ij) across heads;  w_i = softmax over visible j of a_ij;  o_i = sum_j post(w_ij) v_j
 
-    q [B, H, T, e]; k, v [B, G, S, e]: float32, bfloat16 or float64, all of one type. A row that sees no key gives 0.
+    q [B, H, T, e]; k [B, G, S, e]; v [B, G, S, w]: float32, bfloat16 or float64, all of one type. A row that sees no key gives 0.
     causal: key j is visible to query i iff j <= S - T + i; needs S >= T. window: causal only, at most so many keys,
     the query's own included; 0 for all. valid_keys [B, S] bool: False where a key is padding.
     q_position [B, H, T, e], r [H, C, e]: Transformer-XL's relative term (Dai et al., section 3.3), both or neither; row
     c of r belongs to delta = c - (S - 1), C = S when causal, else S + T - 1.
+    bias [B or 1, H, T or 1, S]: added to the scores.
+    sink [H]: exp(sink) is added to the sum of a query's exponentials, a weight that goes to no value.
     mixture: scores by several keys at each position, see Mixture. pre, post: composition of heads before and after the
     softmax, see HeadMap.
     """
@@ -99,17 +101,17 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bo
     if post is not None:
         more.update(post._arguments("post_"))
     return ops.attention(q, k, v, scale=scale, causal=causal, window=window, valid_keys=valid_keys,
-                         q_position=q_position, r=r, implementation=implementation, **more)
+                         q_position=q_position, r=r, bias=bias, sink=sink, implementation=implementation, **more)
 
 
 def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True, valid_keys: Optional[Tensor] = None,
                      factor: float = 1.0, output_factor: float = 1.0, normalise: bool = True, epsilon: float = 0.0,
                      implementation: str = "automatic") -> Tensor:
-    """Linear attention (Katharopoulos et al., "Transformers are RNNs"): [B, H, T, e] without a T x S matrix.
+    """Linear attention (Katharopoulos et al., "Transformers are RNNs"): [B, H, T, w] without a T x S matrix.
 
     a_ij = factor * q_i . k_j over visible j;  o_i = output_factor * sum_j a_ij v_j / (sum_j a_ij + epsilon)
 
-    q [B, H, T, e], k, v [B, G, S, e]: features already (elu + 1, say), in a floating type; valid_keys [B, S] bool.
+    q [B, H, T, e], k [B, G, S, e], v [B, G, S, w]: features already (elu + 1, say), in a floating type; valid_keys [B, S] bool.
     Without `normalise` there is no division. A query whose sum is 0 gives 0.
     """
     return ops.linear_attention(q, k, v, valid_keys, causal=causal, factor=factor, output_factor=output_factor,
@@ -121,7 +123,7 @@ def linear_attention_step(q: Tensor, k: Tensor, v: Tensor, state: Optional[tuple
                           epsilon: float = 0.0) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Causal linear attention that goes on from `state`, what the keys before these add up to: result and new state.
 
-    state: (sum_j k_j v_j^T [B, G, e, e], sum_j k_j [B, G, e]); None before the first. For the rest see
+    state: (sum_j k_j v_j^T [B, G, e, w], sum_j k_j [B, G, e]); None before the first. For the rest see
     linear_attention(), whose result over the whole sequence this equals.
     """
     kv, total = state if state is not None else (None, None)

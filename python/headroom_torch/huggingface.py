@@ -141,13 +141,13 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
     def _logits(self, tokens: Tensor, valid: Optional[Tensor]) -> Tensor:
         if valid is None:
             return _first(self.model(tokens))
-        order = valid.logical_not().sort(1, stable=True).indices
+        order = valid.logical_not().sort(dim=1, stable=True).indices
         logits = _first(self.model(tokens.gather(1, order)))
         return logits.gather(1, order.argsort(1).unsqueeze(2).expand_as(logits))
 
     def _loss(self, tokens: Tensor, labels: Tensor, valid: Optional[Tensor]) -> Tensor:
         if valid is not None:
-            order = valid.logical_not().sort(1, stable=True).indices
+            order = valid.logical_not().sort(dim=1, stable=True).indices
             tokens, labels = tokens.gather(1, order), labels.masked_fill(~valid, -100).gather(1, order)
         return _first(self.model.loss(tokens[:, :-1], labels[:, 1:]))
 

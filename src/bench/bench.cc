@@ -26,6 +26,7 @@ const std::vector<Entry>& entries() {
       {"composition", "attention with composed heads against the reference and plain attention", composition},
       {"mixture", "two Gaussian keys and half the heads against the reference and plain attention", mixture},
       {"linear_attention", "causal linear attention against the reference and softmax attention", linear_attention},
+      {"neighbours", "gated, sunk and latent layers against plain and grouped ones", neighbours},
       {"expert_linear", "the grouped product against one dense product with the same MACs", expert_linear},
       {"cross_entropy", "output layer and loss against the reference", cross_entropy},
       {"adamw", "the optimizer's step against the reference", adamw},

@@ -1,5 +1,6 @@
 #include "demand.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 
@@ -39,7 +40,13 @@ const void* storage_of(const at::Tensor& tensor) {
 // The arguments of a call by their places in the operator's schema.
 class Arguments {
  public:
-  explicit Arguments(const at::RecordFunction& function) : values_(function.inputs()) {}
+  explicit Arguments(const at::RecordFunction& function)
+      : name_(*function.operator_name()), values_(function.inputs()) {}
+  // Of the argument of that name.
+  std::size_t place(const char* name) const {
+    const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name_.name.c_str(), "");
+    return static_cast<std::size_t>(op.schema().argumentIndexWithName(name).value());
+  }
   const at::Tensor& tensor(std::size_t i) const { return values_.at(i).toTensor(); }
   double size(std::size_t i, std::int64_t axis) const { return static_cast<double>(tensor(i).size(axis)); }
   double numel(std::size_t i) const { return static_cast<double>(tensor(i).numel()); }
@@ -57,15 +64,16 @@ class Arguments {
   }
 
  private:
+  c10::OperatorName name_;
   c10::ArrayRef<const c10::IValue> values_;
 };
 
 // Products over every visible pair of a query and a key: forward with each key and with the value, and with a relative
-// term; backward the scores again, and two for each of them. `first` is the place of q, `flags` that of `causal`.
-double attention_flops(const Arguments& a, std::size_t first, std::size_t more_keys, bool backward) {
-  const at::Tensor& q = a.tensor(first);
-  const std::int64_t t = q.size(2), s = a.tensor(first + 1).size(2), window = a.integer(more_keys + 5);
-  const bool causal = a.flag(more_keys + 4);
+// term; backward the scores again, and two for each of them.
+double attention_flops(const Arguments& a, bool backward) {
+  const at::Tensor& q = a.tensor(a.place("q"));
+  const std::int64_t t = q.size(2), s = a.tensor(a.place("k")).size(2), window = a.integer(a.place("window"));
+  const bool causal = a.flag(a.place("causal"));
   double pairs = static_cast<double>(t) * static_cast<double>(s);
   if (causal) {
     pairs = 0.0;
@@ -74,7 +82,8 @@ double attention_flops(const Arguments& a, std::size_t first, std::size_t more_k
       pairs += static_cast<double>(window > 0 ? std::min(window, seen) : seen);
     }
   }
-  const double scores = 1.0 + static_cast<double>(a.count(more_keys)) + (a.given(first + 4) ? 1.0 : 0.0);
+  const double keys = 1.0 + static_cast<double>(a.count(a.place("more_keys")));
+  const double scores = keys + (a.given(a.place("r")) ? 1.0 : 0.0);
   const double products = backward ? 3.0 * scores + 2.0 : scores + 1.0;
   return 2.0 * products * pairs * static_cast<double>(q.size(0) * q.size(1) * q.size(3));
 }
@@ -105,9 +114,8 @@ double products_of(const at::RecordFunction& function) {
        }},
       {"headroom::linear_cross_entropy_fused",
        [](const Arguments& a) { return (a.flag(4) ? 6.0 : 2.0) * a.numel(0) * a.size(1, -1); }},
-      {"headroom::attention_fused", [](const Arguments& a) { return attention_flops(a, 0, 18, /*backward=*/false); }},
-      {"headroom::attention_fused_backward",
-       [](const Arguments& a) { return attention_flops(a, 2, 20, /*backward=*/true); }}};
+      {"headroom::attention_fused", [](const Arguments& a) { return attention_flops(a, /*backward=*/false); }},
+      {"headroom::attention_fused_backward", [](const Arguments& a) { return attention_flops(a, /*backward=*/true); }}};
   const auto found = kCounts.find(function.name());
   return found == kCounts.end() ? 0.0 : found->second(Arguments(function));
 }

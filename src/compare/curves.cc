@@ -16,7 +16,7 @@ namespace {
 // So many points show all that a chart can: of more, means of neighbours.
 constexpr std::size_t kMostPoints = 200;
 
-draw::Line training_loss_of(const std::vector<TrainingPoint>& logged) {
+draw::Line training_loss_of(const std::vector<train::TrainingPoint>& logged) {
   draw::Line line;
   const std::size_t together = (logged.size() + kMostPoints - 1) / kMostPoints;
   for (std::size_t begin = 0; begin < logged.size(); begin += together) {
@@ -31,13 +31,18 @@ draw::Line training_loss_of(const std::vector<TrainingPoint>& logged) {
   return line;
 }
 
-draw::Line expert_use_of(const std::vector<ExpertUse>& uses) {
+// How evenly tokens spread over the experts of each bank, 0 (one takes all) to 1.
+draw::Line expert_use_of(const std::vector<train::ValidationPoint>& validations) {
   draw::Line line;
-  for (const ExpertUse& use : uses) {
-    if (!use.evenness.empty()) {
-      const auto [least, most] = std::minmax_element(use.evenness.begin(), use.evenness.end());
-      const auto step = static_cast<double>(use.step);
-      line.points.push_back({step, mean(use.evenness)});
+  for (const train::ValidationPoint& point : validations) {
+    std::vector<double> evenness;
+    for (const auto& [bank, balance] : point.experts) {
+      evenness.push_back(balance.entropy);
+    }
+    if (!evenness.empty()) {
+      const auto [least, most] = std::minmax_element(evenness.begin(), evenness.end());
+      const auto step = static_cast<double>(point.step);
+      line.points.push_back({step, mean(evenness)});
       line.band.push_back({step, *least, *most});
     }
   }
@@ -112,7 +117,7 @@ Curves curves_of(const ComparedRun& run, std::size_t style) {
     const double loss = tasks::figure(point.figures, run.task().figures().front().name);
     curves.validation_loss.points.push_back({static_cast<double>(point.step), loss});
   }
-  curves.expert_use = expert_use_of(first.history.experts);
+  curves.expert_use = expert_use_of(first.history.validation);
   for (draw::Line* line :
        {&curves.over_steps, &curves.over_seconds, &curves.training_loss, &curves.validation_loss, &curves.expert_use}) {
     line->name = label_of(run);

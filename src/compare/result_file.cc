@@ -85,7 +85,7 @@ TrainedRun read_result(const std::filesystem::path& file, const tasks::Task& tas
           read.figures[kind.name] = number(point.at(kind.name));
         }
       }
-      task.complete(read.figures);
+      tasks::complete(read.figures, task.figures());
     }
     if (!r.validation.empty()) {  // which may hold fewer figures of each point than of the last
       r.validation.back().figures.merge(tasks::read_metrics(json, task.figures()));

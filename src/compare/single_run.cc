@@ -27,11 +27,11 @@ CompareResult single_run(const std::filesystem::path& folder) {
   result.validation = trained.history.validation;
   result.parameters = cost::count_parameters(run.config.model);
   if (!trained.history.training.empty()) {
-    const TrainingPoint& last = trained.history.training.back();
+    const train::TrainingPoint& last = trained.history.training.back();
     result.steps = last.step;
     result.train_loss = last.loss;
     result.seconds = last.seconds;
-    result.tokens_per_second = last.seconds > 0.0 ? last.tokens / last.seconds : 0.0;
+    result.tokens_per_second = last.seconds > 0.0 ? static_cast<double>(last.tokens) / last.seconds : 0.0;
   }
   add_costs(run);
   CompareResult shown{.kind = Kind::run, .title = "Training of " + run.name};

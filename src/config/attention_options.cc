@@ -41,6 +41,10 @@ std::int64_t AttentionOptions::computed_kv_heads() const {
   return projection->kv_heads(*this);
 }
 
+std::int64_t AttentionOptions::value_width() const {
+  return projection->value_width(*this);
+}
+
 AttentionOptions AttentionOptions::across_sequences() const {
   AttentionOptions across = *this;
   if (position->has_distances()) {
@@ -83,6 +87,7 @@ void describe(Fields& fields, AttentionOptions& o) {
   describe_parts(fields, "score", o.score, o, "how a query scores a key");
   describe_parts(fields, "composition", o.composition, o, "how heads talk");
   describe_parts(fields, "position", o.position, o, "position scheme");
+  describe_parts(fields, "gate_output", o.gate_output, o, "what heads' results pass before the output projection");
   fields.add("scale", o.scale, "factor of the scores: 1/sqrt(d_head), or a scalar learned per layer from there");
   fields.add("qk_norm", o.qk_norm, "normalise queries and keys per head before they meet");
   fields.add("qk_norm_epsilon", o.qk_norm_epsilon, above(0), "added under that norm's square root");

@@ -34,10 +34,12 @@ void check_attention(const ModelOptions& model, Origin origin) {
   a.score->check(check, model);
   a.composition->check(check, model);
   a.position->check(check, model);
+  a.gate_output->check(check, model);
   check_absent(check, a.projection, a);
   check_absent(check, a.score, a);
   check_absent(check, a.composition, a);
   check_absent(check, a.position, a);
+  check_absent(check, a.gate_output, a);
   check_scores(check, a);
 }
 

@@ -67,6 +67,11 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.table("mlp", o.mlp, "the MLP after every attention layer");
 }
 
+std::vector<BalanceLoss> MlpOptions::balance_losses() const {
+  return kind == MlpKind::experts ? std::vector<BalanceLoss>{{"entropy", entropy_coefficient}}
+                                  : std::vector<BalanceLoss>{};
+}
+
 std::int64_t ModelOptions::patches() const {
   if (!has_whole_patches()) {
     misuse("model.patch_size: must divide image_size = {}, got {}", image_size, patch_size);

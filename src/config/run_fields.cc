@@ -15,7 +15,7 @@ void describe(Fields& fields, TokenizerOptions& o) {
       "model", o.model,
       "an existing tokenizer: a file of `tokenizer train`, a SentencePiece model, words (.txt, one a line), a "
       "tokenizer.json, a vocab.json with merges.txt beside it, or their folder; \"\": the tokenizer is made from the "
-      "training part");
+      "training split");
   fields.add("keep_whitespace", o.keep_whitespace,
              "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
   fields.add("split_digits", o.split_digits, "sentencepiece: every digit is a piece of its own");
@@ -27,7 +27,7 @@ void describe(Fields& fields, TokenizerOptions& o) {
 void describe(Fields& fields, DataOptions& o) {
   fields.add_paths("train", o.train,
                    "files or patterns: text, .gz, JSON lines or one prepared token file; []: the built-in corpus");
-  fields.add_paths("validation", o.validation, "the same for the validation part");
+  fields.add_paths("validation", o.validation, "the same for the validation split");
   fields.add("json_field", o.json_field, "JSON lines: the key whose value is the document's text");
   fields.add("separator", o.separator, "text put between documents");
   fields.add("batching", o.batching,
@@ -63,7 +63,7 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add_paths(
       "train_target", o.train_target,
       "translation: files whose lines translate those of train; []: train is tab-separated and holds both sides");
-  fields.add_paths("validation_target", o.validation_target, "the same for the validation part");
+  fields.add_paths("validation_target", o.validation_target, "the same for the validation split");
   fields.add("pair_columns", o.pair_columns, between(1, 1 << 16),
              "translation: columns of the source and the target in tab-separated files, counted from 1");
   fields.add(
@@ -114,7 +114,7 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("checkpoint_every", o.checkpoint_every, between(0, 1e12), "steps between checkpoints; 0: only at the end");
   fields.add("keep_checkpoints", o.keep_checkpoints, between(1, 1e6), "newest checkpoints kept");
   fields.add("evaluate_every", o.evaluate_every, between(0, 1e12),
-             "steps between evaluations on the validation part; 0: only at the end");
+             "steps between evaluations on the validation split; 0: only at the end");
   fields.add("evaluate_tokens", o.evaluate_tokens, between(0, 1e15),
              "predictions that an evaluation while training makes at most, from the beginning on; 0: all");
   fields.add("keep_best", o.keep_best,
@@ -123,7 +123,7 @@ void describe(Fields& fields, TrainOptions& o) {
       "sample_every", o.sample_every, between(0, 1e12),
       "language_model: steps between samples of what the model writes, in the log and in samples.jsonl; 0: none");
   fields.add("sample_prompt", o.sample_prompt,
-             "language_model: what samples begin with; \"\": the beginning of the validation part");
+             "language_model: what samples begin with; \"\": the beginning of the validation split");
 }
 
 void describe(Fields& fields, DecodingOptions& o) {

@@ -16,8 +16,7 @@ Exact layer_numbers(const AttentionOptions& a, std::int64_t tokens, bool memory)
   if (state && !memory) {
     return *state;
   }
-  const Exact keys_and_value = Exact(a.computed_kv_heads()) * a.d_head * (a.key_projections() + 1);
-  return (keys_and_value + a.composition->cache_numbers(a)) * tokens;
+  return (a.projection->cache_numbers(a) + a.composition->cache_numbers(a) + a.position->cache_numbers(a)) * tokens;
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
     const Exact layers = stack.layers * sequences_of(model);
     for (std::size_t i = 0; i < stack.spans.size(); ++i) {
       const AttentionProducts products = attention_products(stack.attentions[i], d, stack.spans[i]);
-      attention += layers * (products.projections + products.selection + products.scores + products.composition);
+      attention += layers * (products.projections + products.gates + products.selection + products.scores +
+                             products.composition);
       positions += layers * products.positions;
       noise += layers * products.noise;
     }

@@ -39,15 +39,16 @@ template <class Count>
 void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Count count) {
   std::int64_t& d_head = model.attention.d_head;
   const std::int64_t step = model.attention.projection->d_head_step();
+  const std::int64_t least = model.attention.projection->least_d_head(model.attention);
   const auto fits = [&](std::int64_t width) {
     d_head = width;
     return count(model) <= target;
   };
-  if (!fits(step)) {
-    require_fit(count(model), target, "model.attention.d_head", step, what);
+  if (!fits(least)) {
+    require_fit(count(model), target, "model.attention.d_head", least, what);
   }
-  d_head = largest(step, step, fits);
-  while (!model.attention.position->fits_width(model.attention) && d_head > step) {
+  d_head = largest(least, step, fits);
+  while (!model.attention.position->fits_width(model.attention) && d_head > least) {
     d_head -= step;
   }
 }

@@ -40,8 +40,11 @@ Kept block_numbers(const ModelOptions& model, const Stack& stack) {
   for (std::size_t i = 0; i < stack.spans.size(); ++i) {
     const AttentionOptions& a = stack.attentions[i];
     const Span& span = stack.spans[i];
-    kept.in_products += span.queries * 2 * a.n_heads * a.d_head;
-    kept.in_products += span.sources * (a.key_projections() + 1) * a.computed_kv_heads() * a.d_head;
+    const Exact keys = Exact(a.d_head) * a.key_projections();
+    kept.in_products += span.queries * a.n_heads * (Exact(a.d_head) + a.value_width());
+    const std::int64_t gates = a.gate_output->gates(a);
+    kept.in_products += span.queries * a.n_heads * (gates > 0 ? Exact(gates) + a.value_width() : 0);
+    kept.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
   }
   return kept;
 }

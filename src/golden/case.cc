@@ -196,12 +196,21 @@ void load_parameters(const Case& c, nn::Parameters& parameters, Result& result) 
   }
 }
 
+namespace {
+
+// The cases' names of the heads' results, [B, T, H, w]; layers show them as "o", [B, H, T, w].
+bool means_results(std::string_view name) {
+  return name == "gated" || name == "value_sum";
+}
+
+}  // namespace
+
 nn::Recorder recorder_of(const Case& c, Implementation implementation) {
   std::vector<std::string> names;
   for (const auto& [name, value] : expected_under(c, "mid.")) {
     const bool of_pairs = std::find(nn::kPairValues.begin(), nn::kPairValues.end(), name) != nn::kPairValues.end();
     if (!of_pairs || implementation == Implementation::reference) {
-      names.push_back(name);
+      names.push_back(means_results(name) ? "o" : name);
     }
   }
   return nn::Recorder(std::move(names));
@@ -209,7 +218,11 @@ nn::Recorder recorder_of(const Case& c, Implementation implementation) {
 
 void add_recorded(const nn::Recorder& recorder, Result& result) {
   for (const auto& [name, value] : recorder.values) {
-    result.values["mid." + name] = value;
+    if (name == "o") {
+      result.values["mid.gated"] = result.values["mid.value_sum"] = value.transpose(1, 2);
+    } else {
+      result.values["mid." + name] = value;
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "headroom/core/error.h"
 #include "headroom/nn/adaptive_softmax.h"
@@ -120,50 +121,72 @@ std::vector<Result> run_router(const Case& c) {
   return {std::move(result)};
 }
 
-// The key maps that a layer shows, one for each row of the batch.
-struct KeyMaps : nn::Observer {
-  std::vector<at::Tensor> rows;
-  bool wants(std::string_view name) const override { return name == "key_map"; }
-  at::Tensor observe(std::string_view /*name*/, at::Tensor value) override {
-    rows.push_back(value);
+// What a layer shows of these values, call by call, in the order of the rows.
+struct RowValues : nn::Observer {
+  std::map<std::string, std::vector<at::Tensor>, std::less<>> rows;
+  explicit RowValues(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      rows[name];
+    }
+  }
+  bool wants(std::string_view name) const override { return rows.contains(name); }
+  at::Tensor observe(std::string_view name, at::Tensor value) override {
+    rows.find(name)->second.push_back(value);
     return value;
   }
 };
 
-// The first tokens at once, then one by one, each key's part computed once.
-Result decode_attention(const Case& c, const nn::Attention& attention, const nn::AttentionInput& input,
-                        const nn::Context& given, Result result) {
+// What is cached besides keys and values: the names of the case's "state.<name>_after".
+std::vector<std::string> cached_names(const Case& c) {
+  std::vector<std::string> names;
+  for (const auto& [tensor, value] : c.tensors) {
+    if (tensor.starts_with("state.") && tensor.ends_with("_after")) {
+      names.push_back(tensor.substr(6, tensor.size() - 12));
+    }
+  }
+  return names;
+}
+
+// The first tokens at once, then one by one, each kept value computed once. A layer shows what its cache holds under
+// cached_names(): token t is expected in slot t mod slots.
+void decode_attention(const Case& c, const nn::Attention& attention, const at::Tensor& x, const nn::Context& given,
+                      Result& result) {
   const Json& decode = c.options.at("decode");
   const auto prefill = decode.at("prefill").get<std::int64_t>(), steps = decode.at("steps").get<std::int64_t>(),
              slots = decode.at("slots").get<std::int64_t>();
-  std::vector<nn::AttentionCache> caches(static_cast<std::size_t>(input.x.size(0)),
+  std::vector<nn::AttentionCache> caches(static_cast<std::size_t>(x.size(0)),
                                          nn::AttentionCache(slots, /*sliding=*/true));
   std::vector<nn::AttentionCache*> each;
   std::transform(caches.begin(), caches.end(), std::back_inserter(each), [](auto& cache) { return &cache; });
-  std::vector<at::Tensor> rows, maps;
+  const std::vector<std::string> names = cached_names(c);
+  std::vector<at::Tensor> rows;
+  std::map<std::string, at::Tensor> held;
+  std::map<std::string, std::vector<at::Tensor>> fresh;
   nn::Context context = given;
-  at::Tensor held;
   for (std::int64_t at = 0; at < prefill + steps;) {
     const std::int64_t n = at == 0 ? prefill : 1;
     nn::AttentionInput step;
-    step.x = input.x.narrow(1, at, n);
+    step.x = x.narrow(1, at, n);
     step.caches = each;
-    KeyMaps seen;
+    RowValues seen(names);
     context.observer = &seen;
     rows.push_back(attention(step, context));
-    held = at::cat(seen.rows);
-    maps.push_back(held.narrow(1, held.size(1) - n, n));
+    for (const std::string& name : names) {
+      held[name] = at::cat(seen.rows.at(name));
+      fresh[name].push_back(held[name].narrow(1, held[name].size(1) - n, n));
+    }
     at += n;
   }
   result.values["out"] = at::cat(rows, 1);
-  result.values["mid.key_map"] = at::cat(maps, 1);
-  const std::int64_t total = prefill + steps, kept = std::min(total, slots);
-  at::Tensor after = at::zeros_like(c.at("state.key_map_after"));
-  for (std::int64_t token = total - kept; token < total; ++token) {
-    after.select(1, token % slots).copy_(held.select(1, held.size(1) - (total - token)));
+  const std::int64_t total = prefill + steps;
+  for (const std::string& name : names) {
+    at::Tensor after = at::zeros_like(c.at("state." + name + "_after"));
+    for (std::int64_t token = total - std::min(total, slots); token < total; ++token) {
+      after.select(1, token % slots).copy_(held[name].select(1, held[name].size(1) - (total - token)));
+    }
+    result.values["state." + name + "_after"] = after;
+    result.values["mid." + name] = at::cat(fresh[name], 1);
   }
-  result.values["state.key_map_after"] = after;
-  return result;
 }
 
 }  // namespace
@@ -198,7 +221,8 @@ std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
   context.losses = &losses;
   context.updates = &updates;
   if (c.options.contains("decode") && c.options.at("decode").is_object()) {
-    return {decode_attention(c, attention, input, context, std::move(result))};
+    decode_attention(c, attention, input.x, context, result);
+    return {std::move(result)};
   }
   nn::Recorder recorder = recorder_of(c, given.implementation);
   context.observer = &recorder;
@@ -248,17 +272,14 @@ std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& conte
 }
 
 Runner find_runner(const std::string& family) {
-  static const std::map<std::string, Runner> kRunners = {{"dense", run_attention},
-                                                         {"switchhead", run_attention},
-                                                         {"moa", run_attention},
-                                                         {"dcmha", run_attention},
-                                                         {"mgk", run_attention},
-                                                         {"linear", run_attention},
-                                                         {"expert_ffn", run_expert_ffn},
+  static const std::map<std::string, Runner> kRunners = {{"expert_ffn", run_expert_ffn},
                                                          {"block", run_block},
                                                          {"language_model", run_language_model},
                                                          {"classifier", run_classifier},
                                                          {"adaptive_softmax", run_adaptive_softmax}};
+  if (is_attention_family(family)) {
+    return run_attention;
+  }
   const auto found = kRunners.find(family);
   return found == kRunners.end() ? nullptr : found->second;
 }

@@ -1,6 +1,7 @@
 // The cases' options as this library's.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "headroom/core/error.h"
 #include "headroom/nn/prior.h"
@@ -154,7 +155,74 @@ void set_linear(const Case& c, const Json& options, config::AttentionOptions& o)
   o.output_scale = value_of(options, "output_scale", config::OutputScale::none);
 }
 
+void set_field(const config::Field& field, const Json& value) {
+  std::visit(
+      [&]<class Slot>(const Slot& slot) {
+        if constexpr (std::is_same_v<Slot, config::Choice>) {
+          const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
+          if (std::find(slot.names.begin(), slot.names.end(), name) == slot.names.end()) {
+            misuse("options.{}: {} is not known here", field.key, value.dump());
+          }
+          slot.set(name);
+        } else {
+          *slot = value.get<std::remove_pointer_t<Slot>>();
+        }
+      },
+      field.slot);
+}
+
+// Families whose own switches are keys of [model.attention], under the same names.
+void set_named(const Case& c, const Json& options, config::AttentionOptions& o) {
+  static const std::set<std::string> kShared = {"causal", "window",  "position", "rope",   "scale",
+                                                "bias",   "qk_norm", "padding",  "decode", "objective"};
+  if (c.dims.contains("G")) {
+    o.n_kv_heads = c.dim("G");
+  }
+  config::Fields fields;
+  config::describe(fields, o);
+  for (const auto& [key, value] : options.items()) {
+    if (kShared.contains(key) || value.is_null()) {
+      continue;
+    }
+    const auto field = std::find_if(fields.fields().begin(), fields.fields().end(),
+                                    [&key = key](const config::Field& f) { return f.key == key; });
+    if (field == fields.fields().end()) {
+      misuse("options.{}: is not known here", key);
+    }
+    set_field(*field, value);
+  }
+}
+
+// Widths are dims, and the rotating channels are counted instead of being a share of the head.
+void set_latent(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.projection = "latent";
+  o.kv_rank = c.dim("R_kv");
+  o.q_rank = c.dim("R_q");
+  o.d_rotary = c.dim("d_rotary");
+  o.d_value = c.dim("d_value");
+  o.rope_fraction = 1.0;
+  if (!is_null(options, "rope")) {
+    require_built_in(options.at("rope"), "channels", static_cast<double>(o.d_rotary));
+  }
+  require_among(options.at("latent_norm"), "kind", {"rms"});
+  o.qk_norm_epsilon = options.at("latent_norm").at("epsilon").get<double>();
+}
+
+using Set = void (*)(const Case&, const Json&, config::AttentionOptions&);
+
+const std::map<std::string, Set>& attention_families() {
+  static const std::map<std::string, Set> kFamilies = {
+      {"dense", nullptr},         {"switchhead", set_experts}, {"moa", set_routing},
+      {"dcmha", set_composition}, {"mgk", set_mixture},        {"linear", set_linear},
+      {"gated", set_named},       {"sink", set_named},         {"mla", set_latent}};
+  return kFamilies;
+}
+
 }  // namespace
+
+bool is_attention_family(const std::string& family) {
+  return attention_families().contains(family);
+}
 
 bool is_null(const Json& options, const char* key) {
   return !options.contains(key) || options.at(key).is_null();
@@ -200,12 +268,8 @@ nn::AttentionPlace place_of(const Case& c, const Json& options) {
 }
 
 config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options) {
-  using Set = void (*)(const Case&, const Json&, config::AttentionOptions&);
-  static const std::map<std::string, Set> kFamilies = {{"dense", nullptr},   {"switchhead", set_experts},
-                                                       {"moa", set_routing}, {"dcmha", set_composition},
-                                                       {"mgk", set_mixture}, {"linear", set_linear}};
-  const auto found = kFamilies.find(family);
-  if (found == kFamilies.end()) {
+  const auto found = attention_families().find(family);
+  if (found == attention_families().end()) {
     misuse("attention of family {} has no implementation yet", family);
   }
   config::AttentionOptions o;

@@ -23,6 +23,8 @@ std::vector<Result> run_language_model(const Case& c, const nn::Context& context
 std::vector<Result> run_classifier(const Case& c, const nn::Context& context);
 std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& context);
 
+// Whether attention_options() knows the family.
+bool is_attention_family(const std::string& family);
 // The options as this library's. Throw MisuseError for one it does not know.
 config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options);
 nn::AttentionPlace place_of(const Case& c, const Json& attention);

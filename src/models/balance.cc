@@ -1,21 +1,17 @@
 #include "balance.h"
 
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
 namespace headroom::models {
 namespace {
 
 double balance_coefficient(const config::ModelOptions& o, const std::string& kind) {
-  const config::AttentionOptions& a = o.attention;
-  const std::pair<const char*, double> known[] = {{"entropy", o.mlp.entropy_coefficient},
-                                                  {"routing_entropy", a.entropy_coefficient},
-                                                  {"switch", a.switch_coefficient},
-                                                  {"switch_slots", a.switch_slots_coefficient},
-                                                  {"cv", a.cv_coefficient},
-                                                  {"z", a.z_coefficient}};
-  for (const auto& [name, coefficient] : known) {
-    if (kind == name) {
-      return coefficient;
+  for (const auto& losses : {o.attention.projection->balance_losses(o.attention), o.mlp.balance_losses()}) {
+    for (const config::BalanceLoss& loss : losses) {
+      if (kind == loss.name) {
+        return loss.coefficient;
+      }
     }
   }
   fail("balance loss {}: no coefficient belongs to it", kind);

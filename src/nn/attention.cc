@@ -47,6 +47,7 @@ Attention::Attention(const config::AttentionOptions& options, const AttentionPla
     k_norm_ = build.constant("k_norm", {options.d_head}, 1.0);
   }
   composition_ = factory_of<MakeComposition>(options.composition.name())(options, place.d_model, build);
+  gate_ = factory_of<MakeOutputGate>(options.gate_output.name())(options, {place.d_model, place.n_layers}, build);
 }
 
 AttentionCache Attention::make_cache() const {
@@ -56,14 +57,19 @@ AttentionCache Attention::make_cache() const {
 }
 
 Heads Attention::project(const AttentionInput& input, const at::Tensor& source, const Context& context) const {
-  return projection_->project({.x = input.x,
-                               .source = source,
-                               .source_value = input.source_value.defined() ? input.source_value : source,
-                               .cross = place_.cross,
-                               .valid_queries = input.valid_queries,
-                               .router_noise = input.router_noise,
-                               .router_slots = input.router_slots},
-                              context);
+  Heads heads = projection_->project({.x = input.x,
+                                      .source = source,
+                                      .source_value = input.source_value.defined() ? input.source_value : source,
+                                      .cross = place_.cross,
+                                      .valid_queries = input.valid_queries,
+                                      .router_noise = input.router_noise,
+                                      .router_slots = input.router_slots},
+                                     context);
+  if (gate_ != nullptr) {
+    const at::Tensor gate = (*gate_)(input.x, heads, context);
+    heads.gate = heads.gate.defined() ? heads.gate * gate : gate;
+  }
+  return heads;
 }
 
 void Attention::normalise_and_rotate(Heads& heads, std::span<AttentionCache* const> caches,
@@ -107,10 +113,24 @@ ScoreCall Attention::call_of(const Queries& queries) const {
   return call;
 }
 
+std::vector<at::Tensor*> Attention::Seen::tensors() {
+  std::vector<at::Tensor*> all;
+  for (at::Tensor& key : keys) {
+    all.push_back(&key);
+  }
+  for (at::Tensor* tensor : {&v, &factors, &marks}) {
+    if (tensor->defined()) {
+      all.push_back(tensor);
+    }
+  }
+  return all;
+}
+
 Attention::Seen Attention::seen_of(const Heads& heads, const at::Tensor& source, const Context& context) const {
   return {.keys = heads.keys,
           .v = heads.v,
-          .factors = composition_ != nullptr ? composition_->key_factors(source, context) : at::Tensor()};
+          .factors = composition_ != nullptr ? composition_->key_factors(source, context) : at::Tensor(),
+          .marks = position_->marks(source, context)};
 }
 
 void Attention::read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
@@ -130,14 +150,14 @@ Attention::Seen Attention::source_of(AttentionCache& cache) {
   if (kept.empty()) {
     fail("attention: a source must be read before queries meet it");
   }
-  return {.keys = {kept.begin(), kept.end() - 2}, .v = kept[kept.size() - 2], .factors = kept.back()};
+  return {.keys = {kept.begin(), kept.end() - 2}, .v = kept[kept.size() - 2], .factors = kept.back(), .marks = {}};
 }
 
 Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const {
   if (!place_.causal) {
     fail("attention: only causal layers decode token by token");
   }
-  const std::int64_t n = fresh.v.size(2);
+  const std::int64_t n = fresh.keys[0].size(2);
   if (options_.score->state_numbers(options_) && place_.memory_length == 0) {
     call.first_position = call.first_index = cache.next_position();
     call.linear = &cache.linear();
@@ -145,26 +165,25 @@ Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCal
     return fresh;
   }
   const std::int64_t read = cache.next_position() + n, known = cache.first_index() + cache.size() + n;
-  std::vector<at::Tensor> all = fresh.keys;
-  all.push_back(fresh.v);
-  if (fresh.factors.defined()) {
-    all.push_back(fresh.factors);
+  const std::vector<at::Tensor*> tensors = fresh.tensors();
+  std::vector<at::Tensor> all;
+  for (const at::Tensor* tensor : tensors) {
+    all.push_back(*tensor);
   }
   all = cache.append(all);
-  const std::size_t n_keys = fresh.keys.size();
-  Seen seen;
-  seen.keys.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n_keys));
-  seen.v = all[n_keys];
-  seen.factors = fresh.factors.defined() ? all[n_keys + 1] : at::Tensor();
-  call.first_position = read - seen.v.size(2);
-  call.first_index = known - seen.v.size(2);
-  return seen;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    *tensors[i] = all[i];
+  }
+  call.first_position = read - fresh.keys[0].size(2);
+  call.first_index = known - fresh.keys[0].size(2);
+  return fresh;
 }
 
-ops::AttentionInputs Attention::assemble(const Queries& queries, const Seen& seen, const Context& context) const {
-  ops::AttentionInputs in{.q = queries.q, .k = seen.keys[0], .v = seen.v};
+ops::AttentionInputs Attention::assemble(const Queries& queries, const Heads& met, const Seen& seen,
+                                         const Context& context) const {
+  ops::AttentionInputs in{.q = met.q, .k = met.keys[0], .v = met.v};
   in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = queries.valid_keys};
-  position_->add_to(in, queries.cache, context);
+  position_->add_to(in, seen.marks, queries.cache, context);
   if (composition_ != nullptr) {
     Composition::Maps maps = composition_->maps(queries.x, seen.factors, context);
     context.show("key_map", [&] { return head_matrices(maps, MapSide::key, in.q.size(1)); });
@@ -180,8 +199,10 @@ at::Tensor Attention::attend(const Queries& queries, Seen seen, const Context& c
   if (queries.cache != nullptr && !place_.cross) {
     seen = look_back(std::move(seen), *queries.cache, call);
   }
-  call.more_keys.assign(seen.keys.begin() + 1, seen.keys.end());
-  return (*score_)(assemble(queries, seen, context), call, context);
+  Heads met{.q = queries.q, .keys = seen.keys, .v = seen.v};
+  projection_->expand(met, /*decoding=*/queries.cache != nullptr, context);
+  call.more_keys.assign(met.keys.begin() + 1, met.keys.end());
+  return projection_->results((*score_)(assemble(queries, met, seen, context), call, context), met, context);
 }
 
 at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const {
@@ -203,7 +224,7 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
     }
     Heads own;
     std::transform(heads.keys.begin(), heads.keys.end(), std::back_inserter(own.keys), part);
-    own.v = part(heads.v);
+    own.v = heads.v.defined() ? part(heads.v) : at::Tensor();
     rows.push_back(attend(queries, seen_of(own, queries.x, context), context));
   }
   return rows.size() == 1 ? rows[0] : at::cat(rows);
@@ -223,6 +244,9 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
           ? attend_by_row(input, heads, context)
           : attend({.x = input.x, .q = heads.q, .valid_keys = input.valid_keys, .valid_queries = input.valid_queries},
                    seen_of(heads, source, context), context);
+  if (heads.gate.defined()) {
+    o = context.observe("value_sum", std::move(o)) * heads.gate;
+  }
   o = context.observe("o", std::move(o));
   return context.observe("out", projection_->combine(o, heads, context));
 }

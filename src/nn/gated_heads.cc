@@ -24,17 +24,16 @@ class GatedHeads : public Projection {
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads = heads_->project(input, context);
     if (input.x.defined()) {
-      heads.destination = select_experts(input.x.flatten(0, 1), select_, choice_, context, "select");
+      const Selection chosen = select_experts(input.x.flatten(0, 1), select_, choice_, context, "select");
+      const at::Tensor gate = at::zeros_like(chosen.score).scatter(-1, chosen.index, chosen.weight);  // [B T, 1, H]
+      const c10::SymInt b = input.x.sym_size(0), t = input.x.sym_size(1);
+      heads.gate = to_compute(gate.view_symint({b, t, -1}).transpose(1, 2).unsqueeze(3), context);
     }
     return heads;
   }
 
   at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
-    const Selection& chosen = *heads.destination;
-    const at::Tensor gate = at::zeros_like(chosen.score).scatter(-1, chosen.index, chosen.weight);  // [B T, 1, H]
-    const at::Tensor by_head =
-        gate.view_symint({o.sym_size(0), o.sym_size(2), o.sym_size(1)}).transpose(1, 2).unsqueeze(3);
-    return heads_->combine(o * to_compute(by_head, context), heads, context);
+    return heads_->combine(o, heads, context);
   }
 
  private:

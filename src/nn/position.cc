@@ -9,7 +9,7 @@ namespace {
 class OutsidePosition : public Position {
  public:
   std::optional<Rotary> rotary() const override { return std::nullopt; }
-  void add_to(ops::AttentionInputs&, AttentionCache*, const Context&) const override {}
+  void add_to(ops::AttentionInputs&, const at::Tensor&, AttentionCache*, const Context&) const override {}
 };
 
 std::unique_ptr<Position> make_outside_position(const config::AttentionOptions&, const LayerInit&, const Builder&) {

@@ -17,7 +17,8 @@ class RelativePosition : public Position {
   // Parameters "w_pos" [d, H, e] (shared: [d, e]), and "u", "v" [H, e] (shared: [1, e]) with position_bias.
   RelativePosition(const config::AttentionOptions& options, const LayerInit& init, const Builder& build);
   std::optional<Rotary> rotary() const override { return std::nullopt; }
-  void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const override;
+  void add_to(ops::AttentionInputs& in, const at::Tensor& marks, AttentionCache* cache,
+              const Context& context) const override;
 
  private:
   at::Tensor offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const;
@@ -56,7 +57,8 @@ at::Tensor RelativePosition::offsets(const c10::SymInt& n_keys, const c10::SymIn
   return linear(p, w_pos_, {}, context).view_symint({n, -1, options_.d_head}).transpose(0, 1);
 }
 
-void RelativePosition::add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const {
+void RelativePosition::add_to(ops::AttentionInputs& in, const at::Tensor& /*marks*/, AttentionCache* cache,
+                              const Context& context) const {
   const c10::SymInt n_keys = in.k.sym_size(2), n_offsets = in.mask.causal ? n_keys : n_keys + in.q.sym_size(2) - 1;
   if (cache == nullptr) {
     in.r = offsets(n_keys, n_offsets, context);

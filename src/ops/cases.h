@@ -54,7 +54,8 @@ struct Precision {
   double bound;
 };
 
-// What reads a case.
+// What a case is for: the comparison of every backend with the reference; whole sequences, for what feeds them token by
+// token; the bounds of bfloat16, number by number, at sizes that fill tiles; the benchmark.
 enum class Role { tested, sequence, bfloat16, timed };
 
 }  // namespace headroom::ops

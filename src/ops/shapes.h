@@ -39,6 +39,11 @@ inline at::Tensor empty_by_token(const at::Tensor& like) {
       .transpose(1, 2);
 }
 
+// Room for the results of heads: as empty_by_token(q), of values' width.
+inline at::Tensor results_by_token(const at::Tensor& q, const at::Tensor& v) {
+  return at::empty_symint({q.sym_size(0), q.sym_size(2), q.sym_size(1), v.sym_size(3)}, q.options()).transpose(1, 2);
+}
+
 // What callers in Python hand over: throw Error naming operator and argument.
 inline void require_type(const char* op, const char* name, const at::Tensor& t, at::ScalarType type) {
   if (t.scalar_type() != type) {

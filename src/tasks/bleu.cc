@@ -11,7 +11,7 @@
 namespace headroom::tasks {
 namespace {
 
-constexpr std::size_t kOrders = 4;
+constexpr std::size_t kOrders = std::tuple_size_v<decltype(BleuCounts::all)>;
 
 using Ngrams = std::unordered_map<std::string, std::int64_t>;
 
@@ -120,12 +120,8 @@ Ngrams count_ngrams(const std::vector<std::string>& tokens, std::size_t order) {
   return counts;
 }
 
-struct Counts {
-  std::array<std::int64_t, kOrders> right = {}, all = {};
-};
-
 void add_sentence(const std::vector<std::string>& translation, const std::vector<std::string>& reference,
-                  Counts& counts) {
+                  BleuCounts& counts) {
   for (std::size_t order = 1; order <= kOrders; ++order) {
     const Ngrams wanted = count_ngrams(reference, order);
     for (const auto& [ngram, count] : count_ngrams(translation, order)) {
@@ -142,20 +138,23 @@ std::vector<std::string> bleu_tokens(std::string_view text, BleuTokens tokens) {
   return tokens == BleuTokens::mteval_13a ? tokens_13a(text) : split_at_blanks(text);
 }
 
-Bleu corpus_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
-                 const BleuOptions& options) {
+BleuCounts count_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
+                      BleuTokens tokens) {
   if (translations.size() != references.size()) {
     fail("bleu: each translation must have a reference, got {} and {}", translations.size(), references.size());
   }
-  Bleu bleu;
-  Counts counts;
+  BleuCounts counts;
   for (std::size_t i = 0; i < translations.size(); ++i) {
-    const auto translation = bleu_tokens(translations[i], options.tokens),
-               reference = bleu_tokens(references[i], options.tokens);
-    bleu.tokens += std::ssize(translation);
-    bleu.reference_tokens += std::ssize(reference);
+    const auto translation = bleu_tokens(translations[i], tokens), reference = bleu_tokens(references[i], tokens);
+    counts.tokens += std::ssize(translation);
+    counts.reference_tokens += std::ssize(reference);
     add_sentence(translation, reference, counts);
   }
+  return counts;
+}
+
+Bleu bleu_of(const BleuCounts& counts, const BleuOptions& options) {
+  Bleu bleu{.tokens = counts.tokens, .reference_tokens = counts.reference_tokens};
   if (bleu.tokens < bleu.reference_tokens) {
     const double ratio = static_cast<double>(bleu.reference_tokens) / static_cast<double>(bleu.tokens);
     bleu.brevity_penalty = bleu.tokens == 0 ? 0.0 : std::exp(1.0 - ratio);
@@ -179,6 +178,11 @@ Bleu corpus_bleu(const std::vector<std::string>& translations, const std::vector
   }
   bleu.score = bleu.brevity_penalty * std::exp(log_sum / static_cast<double>(kOrders));
   return bleu;
+}
+
+Bleu corpus_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
+                 const BleuOptions& options) {
+  return bleu_of(count_bleu(translations, references, options.tokens), options);
 }
 
 }  // namespace headroom::tasks

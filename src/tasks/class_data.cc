@@ -1,16 +1,11 @@
 #include "class_data.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
-#include <chrono>
 #include <numeric>
-#include <optional>
 
+#include "add_up.h"
 #include "headroom/core/error.h"
-#include "headroom/core/log.h"
 #include "headroom/core/random.h"
-#include "headroom/core/system.h"
 #include "headroom/models/class_model.h"
 
 namespace headroom::tasks {
@@ -49,17 +44,16 @@ class ClassTraining : public TrainingData {
   data::ExampleOrder order_;
 };
 
-struct Score {
-  double cross_entropy = 0.0;
-  std::int64_t right = 0;
-};
+constexpr const char* kRightClasses = "right";  // examples whose likeliest class is the right one
 
-Score score(const models::ClassModel& model, const models::Batch& batch, const nn::Context& context) {
+Sums score(const models::ClassModel& model, const models::Batch& batch, const nn::Context& context) {
   const at::Tensor logits = model.class_logits(batch, context);
   const at::Tensor wide = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
   const at::Tensor label = batch.at("label");
-  return {.cross_entropy = at::cross_entropy_loss(wide, label, {}, at::Reduction::Sum).item<double>(),
-          .right = wide.argmax(1).eq(label).sum().item<std::int64_t>()};
+  const double loss = at::cross_entropy_loss(wide, label, {}, at::Reduction::Sum).item<double>();
+  const auto right = static_cast<double>(wide.argmax(1).eq(label).sum().item<std::int64_t>());
+  return {{std::string(kCrossEntropy), {.sum = loss, .count = batch.rows()}},
+          {kRightClasses, {.sum = right, .count = batch.rows()}}};
 }
 
 class ClassEvaluation : public EvaluationData {
@@ -71,34 +65,19 @@ class ClassEvaluation : public EvaluationData {
     if (chooser == nullptr) {
       fail("classification: the model puts nothing into classes");
     }
-    const at::NoGradGuard no_grad;
-    const auto start = std::chrono::steady_clock::now();
     const std::vector<std::int64_t> order = by_length(options.most_tokens);
     const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
-    std::optional<Progress> progress;
-    if (options.show_progress) {
-      progress.emplace("evaluate", std::ssize(order), "example");
-    }
-    nn::Context context = options.context;
-    context.training = false;
-
-    Evaluation result;
-    Score sum;
-    for (std::size_t begin = 0; result.complete && begin < order.size(); begin += rows) {
-      const auto part = std::span(order).subspan(begin, std::min(rows, order.size() - begin));
-      const Score one = score(*chooser, examples_->batch(part).to(model.device()), context);
-      sum.cross_entropy += one.cross_entropy;
-      sum.right += one.right;
-      result.tokens += std::ssize(part);
-      result.complete = !interrupted();
-      if (progress) {
-        progress->update(result.tokens);
-      }
-    }
-    const auto n = static_cast<double>(result.tokens);
-    result.figures = {{"loss", sum.cross_entropy / n}, {"accuracy", static_cast<double>(sum.right) / n}};
-    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return result;
+    std::size_t done = 0;
+    return add_up(options, {.unit = "example", .units = std::ssize(order), .shows_loss = false},
+                  [&](const nn::Context& context) -> std::optional<Measured> {
+                    if (done == order.size()) {
+                      return std::nullopt;
+                    }
+                    const auto chosen = std::span(order).subspan(done, std::min(rows, order.size() - done));
+                    done += chosen.size();
+                    return Measured{.sums = score(*chooser, examples_->batch(chosen).to(model.device()), context),
+                                    .done = static_cast<std::int64_t>(done)};
+                  });
   }
 
  private:
@@ -117,7 +96,7 @@ class ClassEvaluation : public EvaluationData {
 
 }  // namespace
 
-const std::vector<FigureKind>& class_figures() {
+const std::vector<FigureKind>& ClassTask::figures() const {
   static const std::vector<FigureKind> kFigures = {
       {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats an example", .decimals = 4},
       {.name = "accuracy",
@@ -128,6 +107,10 @@ const std::vector<FigureKind>& class_figures() {
        .shown = Shown::headline,
        .decimals = 4}};
   return kFigures;
+}
+
+Figures ClassTask::figures_of(const Sums& sums) const {
+  return {{"loss", mean(sums, kCrossEntropy)}, {"accuracy", mean(sums, kRightClasses)}};
 }
 
 std::unique_ptr<TrainingData> train_on(std::shared_ptr<const ClassExamples> examples, const config::Config& config) {

@@ -28,7 +28,13 @@ class ClassExamples {
   }
 };
 
-const std::vector<FigureKind>& class_figures();
+// A task of choosing a class: its figures.
+class ClassTask : public Task {
+ public:
+  const std::vector<FigureKind>& figures() const override;
+  Figures figures_of(const Sums& sums) const override;
+};
+
 std::unique_ptr<TrainingData> train_on(std::shared_ptr<const ClassExamples> examples, const config::Config& config);
 std::unique_ptr<EvaluationData> evaluate_on(std::shared_ptr<const ClassExamples> examples);
 

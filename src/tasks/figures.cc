@@ -17,8 +17,16 @@ FigureKind perplexity_kind(Shown shown, const std::string& words) {
   return {.name = "perplexity", .metric = "validation_perplexity", .words = words, .unit = "", .shown = shown};
 }
 
-void add_perplexity(Figures& figures) {
-  if (const auto loss = figures.find("loss"); loss != figures.end()) {
+Figures loss_and_perplexity(const Sums& sums) {
+  const double loss = mean(sums, kCrossEntropy);
+  return {{"loss", loss}, {"perplexity", std::exp(loss)}};
+}
+
+void complete(Figures& figures, const std::vector<FigureKind>& kinds) {
+  const auto loss = figures.find("loss");
+  const bool has_one =
+      std::any_of(kinds.begin(), kinds.end(), [](const FigureKind& kind) { return kind.name == "perplexity"; });
+  if (has_one && loss != figures.end()) {
     figures["perplexity"] = std::exp(loss->second);
   }
 }

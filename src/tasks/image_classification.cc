@@ -61,10 +61,9 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
                                          config);
 }
 
-class ImageClassification : public Task {
+class ImageClassification : public ClassTask {
  public:
   std::string_view name() const override { return "image classification"; }
-  const std::vector<FigureKind>& figures() const override { return class_figures(); }
   std::string_view protocol() const override {
     return "accuracy is the fraction of the validation pictures whose likeliest class is the right one; loss is their "
            "mean cross-entropy; validation pictures are not augmented";

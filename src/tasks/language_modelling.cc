@@ -23,7 +23,7 @@ class TextTraining : public TrainingData {
 
  private:
   std::string identity_;
-  std::unique_ptr<data::Batches> batches_;
+  std::unique_ptr<data::TokenBatches> batches_;
 };
 
 class TextEvaluation : public EvaluationData {
@@ -76,7 +76,7 @@ class LanguageModelling : public Task {
            "byte count the bytes of that text, those of words that the tokenizer does not know at 8 bits each";
   }
 
-  void complete(Figures& figures) const override { add_perplexity(figures); }
+  Figures figures_of(const Sums& sums) const override { return text_figures(sums); }
 
   TaskData open(const config::Config& config, const std::filesystem::path& cache) const override {
     TextData text = open_text_data(config, cache);

@@ -1,15 +1,12 @@
 #include "headroom/tasks/masked_language_modelling.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
-#include <chrono>
+#include <numeric>
 
+#include "add_up.h"
 #include "headroom/config/special_tokens.h"
 #include "headroom/core/error.h"
-#include "headroom/core/log.h"
 #include "headroom/core/random.h"
-#include "headroom/core/system.h"
 #include "headroom/data/shuffle.h"
 #include "headroom/tasks/language_modelling.h"
 #include "text_data.h"
@@ -140,37 +137,20 @@ class MaskedEvaluation : public EvaluationData {
   explicit MaskedEvaluation(MaskedText text) : text_(std::move(text)) {}
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
-    const at::NoGradGuard no_grad;
-    const auto start = std::chrono::steady_clock::now();
     const std::int64_t rows = rows_to_read(options.most_tokens),
                        at_once = std::max<std::int64_t>(options.batch_size, 1);
-    std::optional<Progress> progress;
-    if (options.show_progress) {
-      progress.emplace("evaluate", rows, "row");
-    }
-    nn::Context context = options.context;
-    context.training = false;
     models::Memory memory;
-    double sum = 0.0;
-    Evaluation result;
-    for (std::int64_t begin = 0; result.complete && begin < rows; begin += at_once) {
-      std::vector<std::int64_t> now;
-      for (std::int64_t row = begin; row < std::min(rows, begin + at_once); ++row) {
-        now.push_back(row);
+    std::int64_t done = 0;
+    return add_up(options, {.unit = "row", .units = rows}, [&](const nn::Context& context) -> std::optional<Measured> {
+      std::vector<std::int64_t> now(static_cast<std::size_t>(std::min(at_once, rows - done)));
+      if (now.empty()) {
+        return std::nullopt;
       }
+      std::iota(now.begin(), now.end(), done);
+      done += std::ssize(now);
       const models::Batch batch = text_.batch(now, kValidationSeed);
-      const models::Loss loss = model.loss(batch.to(model.device()), memory, context);
-      sum += loss.cross_entropy.item<double>() * static_cast<double>(batch.n_targets());
-      result.tokens += batch.n_targets();
-      result.complete = !interrupted();
-      if (progress) {
-        progress->update(begin + std::ssize(now), fmt::format("loss {:.4f}", sum / static_cast<double>(result.tokens)));
-      }
-    }
-    result.figures = {{"loss", sum / static_cast<double>(result.tokens)}};
-    masked_language_modelling().complete(result.figures);
-    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return result;
+      return Measured{.sums = cross_entropy(model, batch, batch.n_targets(), memory, context), .done = done};
+    });
   }
 
  private:
@@ -205,7 +185,7 @@ class MaskedLanguageModelling : public Task {
            "every model";
   }
 
-  void complete(Figures& figures) const override { add_perplexity(figures); }
+  Figures figures_of(const Sums& sums) const override { return loss_and_perplexity(sums); }
 
   TaskData open(const config::Config& config, const std::filesystem::path& cache) const override {
     const TextData text = open_text_data(config, cache);

@@ -95,10 +95,9 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
                      config);
 }
 
-class SequenceClassification : public Task {
+class SequenceClassification : public ClassTask {
  public:
   std::string_view name() const override { return "classification"; }
-  const std::vector<FigureKind>& figures() const override { return class_figures(); }
   std::string_view protocol() const override {
     return "accuracy is the fraction of the validation examples whose likeliest class is the right one; loss is their "
            "mean cross-entropy";

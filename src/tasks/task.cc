@@ -2,9 +2,9 @@
 
 #include "headroom/core/error.h"
 #include "headroom/tasks/classification.h"
-#include "headroom/tasks/composition.h"
 #include "headroom/tasks/language_modelling.h"
 #include "headroom/tasks/masked_language_modelling.h"
+#include "headroom/tasks/puzzles.h"
 #include "headroom/tasks/translation.h"
 
 namespace headroom::tasks {
@@ -19,7 +19,7 @@ bool validates_on_rows(const config::DataOptions& data) {
 const Task& task_for(const config::Config& config, std::string_view what) {
   switch (config.model.kind) {
     case config::ModelKind::language_model:
-      return validates_on_rows(config.data) ? composition() : language_modelling();
+      return validates_on_rows(config.data) ? puzzles() : language_modelling();
     case config::ModelKind::encoder_decoder:
       return translation();
     case config::ModelKind::classifier:

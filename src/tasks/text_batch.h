@@ -7,6 +7,6 @@
 namespace headroom::tasks {
 
 // "tokens" [batch, length + 1] int64, on the CPU.
-models::Batch to_batch(const data::Batch& batch);
+models::Batch to_batch(const data::TokenBatch& batch);
 
 }  // namespace headroom::tasks

@@ -73,10 +73,10 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
   }
   const data::Content content = data::content_for(request.tokenizer->kind());
   const std::unique_ptr<tokenizers::TextSource> text = request.files.empty()
-                                                           ? data::open_part(options, data::Part::validation, content)
+                                                           ? data::open_split(options, data::Split::validation, content)
                                                            : data::open_text(request.files, options, content);
   const std::string name =
-      request.files.empty() ? data::corpus_name(options, data::Part::validation) : data::named_together(request.files);
+      request.files.empty() ? data::corpus_name(options, data::Split::validation) : data::named_together(request.files);
   return encode(*text, *request.tokenizer, request.cache, name);
 }
 

@@ -1,4 +1,4 @@
-// What the tasks that read plain text share: its parts as token files of one tokenizer.
+// What the tasks that read plain text share: its splits as token files of one tokenizer.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +14,13 @@ struct TextData {
   std::shared_ptr<const data::TokenFile> train, validation;
 };
 
-// Both parts of a run, made first where need be. Throws MisuseError, also where the model's vocabulary does not fit.
+// Both splits of a run, made first where need be. Throws MisuseError, also where the model's vocabulary does not fit.
 TextData open_text_data(const config::Config& config, const std::filesystem::path& cache);
 
 // The text that a trained model is to be evaluated on, in its tokenizer's tokens. Throws MisuseError.
 std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request);
+
+// What sums of evaluate_text() tell.
+Figures text_figures(const Sums& sums);
 
 }  // namespace headroom::tasks

@@ -1,22 +1,20 @@
 // How well a model predicts a text.
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
-#include <chrono>
 #include <numbers>
-#include <optional>
 #include <span>
 
+#include "add_up.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/core/log.h"
-#include "headroom/core/system.h"
 #include "headroom/models/language_model.h"
 #include "headroom/tasks/language_modelling.h"
 #include "text_batch.h"
+#include "text_data.h"
 
 namespace headroom::tasks {
 namespace {
+
+constexpr const char *kTextBytes = "text_bytes", *kUnknownBytes = "unknown_bytes", *kUnknownTokens = "unknown_tokens";
 
 at::Tensor to_tensor(const std::vector<std::int32_t>& ids, std::int64_t rows) {
   const at::Tensor tensor = at::empty({rows, static_cast<std::int64_t>(ids.size()) / rows}, at::kLong);
@@ -32,25 +30,15 @@ models::Batch to_batch(const data::EvaluationBatch& batch) {
   return made;
 }
 
-// `sum` of the cross-entropies of result.tokens predictions.
-void set_figures(Evaluation& result, double sum, const data::TokenFile& tokens) {
-  if (result.tokens == 0) {
-    misuse("{}: holds {} tokens, too few to predict one", tokens.name(), tokens.size());
-  }
-  const auto predicted = static_cast<double>(result.tokens);
-  const double share = predicted / static_cast<double>(tokens.size());
-  const double bytes = static_cast<double>(tokens.text_bytes()) * share;
-  result.figures = {{"loss", sum / predicted}};
+// What is known of the text itself, over its tokens.
+Sums text_sums(const data::TokenFile& tokens) {
+  const auto over_tokens = [&](std::int64_t n) { return Sum{.sum = static_cast<double>(n), .count = tokens.size()}; };
+  Sums sums = {{kTextBytes, over_tokens(tokens.text_bytes())}};
   if (const std::optional<tokenizers::Unknown>& unknown = tokens.unknown()) {
-    // A model that predicts "unknown" has not said which: as if each such byte were then guessed, at log2(256) bits.
-    constexpr double kBitsOfAByte = 8.0;
-    const double spelling = kBitsOfAByte * static_cast<double>(unknown->bytes) * share;
-    result.figures["bits_per_byte"] = (sum / std::numbers::ln2 + spelling) / bytes;
-    if (unknown->tokens > 0) {
-      result.figures["unknown_share"] = static_cast<double>(unknown->tokens) / static_cast<double>(tokens.size());
-    }
+    sums[kUnknownBytes] = over_tokens(unknown->bytes);
+    sums[kUnknownTokens] = over_tokens(unknown->tokens);
   }
-  language_modelling().complete(result.figures);
+  return sums;
 }
 
 // Windows that overlap: window w ends with prediction min(length + w stride, all).
@@ -90,8 +78,8 @@ class Windows {
   std::int64_t stride_, all_, length_ = 0;
 };
 
-Evaluation evaluate_windows(const models::LanguageModel& model, const data::TokenFile& tokens,
-                            const EvaluateOptions& options) {
+Evaluation add_up_windows(const models::LanguageModel& model, const data::TokenFile& tokens,
+                          const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
   if (o.memory_length > 0) {
     misuse("evaluate: --stride: must be 0 with model.memory_length = {}: memory carries what came before",
@@ -99,34 +87,52 @@ Evaluation evaluate_windows(const models::LanguageModel& model, const data::Toke
   }
   const Windows windows(tokens, o.context_length, options);
   const std::int64_t at_once = std::max<std::int64_t>(options.batch_size, 1);
-  std::optional<Progress> progress;
-  if (options.show_progress) {
-    progress.emplace("evaluate", windows.count(), "window");
-  }
-  nn::Context context = options.context;
-  context.training = false;
   models::Memory memory;
-  double sum = 0.0;
-  Evaluation result;
-  for (std::int64_t done = 0; result.complete && done < windows.count();) {
+  std::int64_t done = 0;
+  const auto next = [&](const nn::Context& context) -> std::optional<Measured> {
+    if (done == windows.count()) {
+      return std::nullopt;
+    }
     const models::Batch batch = windows.batch(done, std::min(at_once, windows.count() - done));
     const models::Batch there = batch.to(model.device());
     // The vocabulary's scores are needed for what counts only.
-    sum -= model.score(there.at("tokens"), there.at("targets"), memory, context).log_probability.sum().item<double>();
-    result.tokens += batch.n_targets();
+    const at::Tensor log_probability =
+        model.score(there.at("tokens"), there.at("targets"), memory, context).log_probability;
     done += batch.rows();
-    result.complete = !interrupted();
-    if (progress) {
-      progress->update(done, fmt::format("loss {:.4f}", sum / static_cast<double>(result.tokens)));
+    const Sum loss{.sum = -log_probability.sum().item<double>(), .count = batch.n_targets()};
+    return Measured{.sums = {{std::string(kCrossEntropy), loss}}, .done = done};
+  };
+  return add_up(options, {.unit = "window", .units = windows.count()}, next);
+}
+
+// The file as streams side by side.
+Evaluation add_up_streams(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
+                          const EvaluateOptions& options) {
+  const config::ModelOptions& o = model.options();
+  // A layer's memory depends on the one below it a chunk earlier, and so on down to the embedding.
+  data::EvaluationPass pass(std::move(tokens), {.batch = std::max<std::int64_t>(options.batch_size, 1),
+                                                .length = o.context_length,
+                                                .warming = o.memory_length > 0 ? o.n_layers : 0,
+                                                .most_predictions = options.most_tokens});
+  models::Memory memory;
+  data::EvaluationBatch batch;
+  std::int64_t done = 0;
+  const auto next = [&](const nn::Context& context) -> std::optional<Measured> {
+    if (!pass.next(batch)) {
+      return std::nullopt;
     }
-  }
-  set_figures(result, sum, tokens);
-  return result;
+    if (batch.starts_afresh) {
+      memory.forget();
+    }
+    memory = memory.narrow(0, batch.batch);
+    return Measured{.sums = cross_entropy(model, to_batch(batch), batch.valid, memory, context), .done = ++done};
+  };
+  return add_up(options, {.unit = "batch", .units = pass.batches()}, next);
 }
 
 }  // namespace
 
-models::Batch to_batch(const data::Batch& batch) {
+models::Batch to_batch(const data::TokenBatch& batch) {
   models::Batch made;
   made.tensors["tokens"] = to_tensor(batch.tokens, batch.batch);
   made.targets.assign(static_cast<std::size_t>(batch.batch), batch.length);
@@ -142,45 +148,31 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
     misuse("{}: holds tokens of {} with {} ids, but the model's vocabulary_size is {}", tokens->name(),
            tokens->tokenizer_name(), tokens->vocabulary_size(), o.vocabulary_size);
   }
-  const at::NoGradGuard no_grad;
-  const auto start = std::chrono::steady_clock::now();
-  if (options.stride > 0) {
-    Evaluation result = evaluate_windows(models::as_language_model(model, "evaluate --stride"), *tokens, options);
-    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return result;
+  Evaluation result = options.stride > 0
+                          ? add_up_windows(models::as_language_model(model, "evaluate --stride"), *tokens, options)
+                          : add_up_streams(model, tokens, options);
+  if (result.predictions() == 0) {
+    misuse("{}: holds {} tokens, too few to predict one", tokens->name(), tokens->size());
   }
-  // A layer's memory depends on the one below it a chunk earlier, and so on down to the embedding.
-  data::EvaluationPass pass(tokens, {.batch = std::max<std::int64_t>(options.batch_size, 1),
-                                     .length = o.context_length,
-                                     .warming = o.memory_length > 0 ? o.n_layers : 0,
-                                     .most_predictions = options.most_tokens});
-  std::optional<Progress> progress;
-  if (options.show_progress) {
-    progress.emplace("evaluate", pass.batches(), "batch");
-  }
-  nn::Context context = options.context;
-  context.training = false;
-
-  models::Memory memory;
-  data::EvaluationBatch batch;
-  double sum = 0.0;
-  Evaluation result;
-  for (std::int64_t done = 1; result.complete && pass.next(batch); ++done) {
-    if (batch.starts_afresh) {
-      memory.forget();
-    }
-    memory = memory.narrow(0, batch.batch);
-    const models::Loss loss = model.loss(to_batch(batch).to(model.device()), memory, context);
-    sum += loss.cross_entropy.item<double>() * static_cast<double>(batch.valid);
-    result.tokens += batch.valid;
-    result.complete = !interrupted();
-    if (progress) {
-      progress->update(done, fmt::format("loss {:.4f}", sum / static_cast<double>(result.tokens)));
-    }
-  }
-  set_figures(result, sum, *tokens);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  add(result.sums, text_sums(*tokens));
   return result;
+}
+
+Figures text_figures(const Sums& sums) {
+  Figures figures = loss_and_perplexity(sums);
+  const Sum loss = sum_of(sums, kCrossEntropy), text = sum_of(sums, kTextBytes),
+            unknown_bytes = sum_of(sums, kUnknownBytes), unknown_tokens = sum_of(sums, kUnknownTokens);
+  if (text.count > 0 && unknown_bytes.count == text.count) {  // older files do not say what is unknown
+    const double share = static_cast<double>(loss.count) / static_cast<double>(text.count);
+    // A model that predicts "unknown" has not said which: as if each such byte were then guessed, at log2(256) bits.
+    constexpr double kBitsOfAByte = 8.0;
+    const double spelling = kBitsOfAByte * unknown_bytes.sum * share;
+    figures["bits_per_byte"] = (loss.sum / std::numbers::ln2 + spelling) / (text.sum * share);
+    if (unknown_tokens.sum > 0.0) {
+      figures["unknown_share"] = mean(sums, kUnknownTokens);
+    }
+  }
+  return figures;
 }
 
 std::string data_identity(const data::TokenFile& tokens) {

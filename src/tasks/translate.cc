@@ -58,11 +58,11 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
   const auto length = [&](std::size_t i) { return sources[order[i]].size(); };
   for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
     end = batch_end(begin, order.size(), limits, length);
-    std::vector<Tokens> part;
+    std::vector<Tokens> together;
     for (std::size_t i = begin; i < end; ++i) {
-      part.push_back(sources[order[i]]);
+      together.push_back(sources[order[i]]);
     }
-    Sources batch = source_batch(part, ends);
+    Sources batch = source_batch(together, ends);
     batch.tokens = batch.tokens.to(model.device());
     batch.valid = batch.valid.defined() ? batch.valid.to(model.device()) : batch.valid;
     const std::vector<decode::Hypothesis> found =

@@ -1,14 +1,11 @@
 #include "headroom/tasks/translation.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
 #include <chrono>
-#include <optional>
 
+#include "add_up.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
-#include "headroom/core/system.h"
 #include "headroom/data/pair_batches.h"
 #include "headroom/tasks/bleu.h"
 #include "pair_batch.h"
@@ -61,6 +58,43 @@ class PairTraining : public TrainingData {
   data::PairBatches batches_;
 };
 
+struct BleuFigure {
+  const char* name;
+  BleuOptions options;
+};
+constexpr BleuFigure kBleuFigures[] = {{"bleu", {}},
+                                       {"tokenised_bleu", {.tokens = BleuTokens::blanks, .smooth = false}}};
+
+std::string ngrams_of(const char* figure, std::size_t order) {
+  return fmt::format("{}.{}grams", figure, order);
+}
+std::string tokens_of(const char* figure) {
+  return fmt::format("{}.tokens", figure);
+}
+
+// Of the n-grams of each order, those that are right and all; tokens of the translations and of the references.
+Sums to_sums(const char* figure, const BleuCounts& counts) {
+  Sums sums;
+  for (std::size_t n = 0; n < counts.all.size(); ++n) {
+    sums[ngrams_of(figure, n + 1)] = {.sum = static_cast<double>(counts.right[n]), .count = counts.all[n]};
+  }
+  sums[tokens_of(figure)] = {.sum = static_cast<double>(counts.tokens), .count = counts.reference_tokens};
+  return sums;
+}
+
+BleuCounts bleu_counts(const char* figure, const Sums& sums) {
+  BleuCounts counts;
+  for (std::size_t n = 0; n < counts.all.size(); ++n) {
+    const Sum ngrams = sum_of(sums, ngrams_of(figure, n + 1));
+    counts.right[n] = static_cast<std::int64_t>(ngrams.sum);
+    counts.all[n] = ngrams.count;
+  }
+  const Sum tokens = sum_of(sums, tokens_of(figure));
+  counts.tokens = static_cast<std::int64_t>(tokens.sum);
+  counts.reference_tokens = tokens.count;
+  return counts;
+}
+
 class PairEvaluation : public EvaluationData {
  public:
   PairEvaluation(std::vector<data::TextPair> pairs, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
@@ -81,11 +115,9 @@ class PairEvaluation : public EvaluationData {
       misuse("translation: tokenizer {} has {} ids, but the model's vocabulary_size is {}", tokenizer_->name(),
              tokenizer_->vocabulary_size(), model.options().vocabulary_size);
     }
-    const at::NoGradGuard no_grad;
     const auto start = std::chrono::steady_clock::now();
     const std::size_t pairs = first_pairs(options.most_tokens);
-    Evaluation result;
-    measure_loss(model, pairs, options, result);
+    Evaluation result = measure_loss(model, pairs, options);
     if (result.complete) {
       measure_bleu(translator, pairs, options, result);
     }
@@ -103,38 +135,27 @@ class PairEvaluation : public EvaluationData {
     return count;
   }
 
-  void measure_loss(const models::Model& model, std::size_t pairs, const EvaluateOptions& options,
-                    Evaluation& result) const {
+  Evaluation measure_loss(const models::Model& model, std::size_t pairs, const EvaluateOptions& options) const {
     const std::vector<std::size_t> order = fitting(pairs, model.options().context_length);
-    std::optional<Progress> progress;
-    if (options.show_progress) {
-      progress.emplace("evaluate", std::ssize(order), "pair");
-    }
-    nn::Context context = options.context;
-    context.training = false;
     const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
     const auto length = [&](std::size_t i) { return longer(order[i]); };
-    double sum = 0.0;
-    for (std::size_t begin = 0, end = 0; begin < order.size() && result.complete; begin = end) {
-      end = batch_end(begin, order.size(), limits, length);
+    std::size_t done = 0;
+    const auto next = [&](const nn::Context& context) -> std::optional<Measured> {
+      if (done == order.size()) {
+        return std::nullopt;
+      }
+      const std::size_t end = batch_end(done, order.size(), limits, length);
       std::vector<Tokens> sources, targets;
-      for (std::size_t i = begin; i < end; ++i) {
-        sources.push_back(sources_[order[i]]);
-        targets.push_back(targets_[order[i]]);
+      for (; done < end; ++done) {
+        sources.push_back(sources_[order[done]]);
+        targets.push_back(targets_[order[done]]);
       }
       const models::Batch batch = pair_batch(sources, targets, ends_);
       models::Memory none;
-      const models::Loss loss = model.loss(batch.to(model.device()), none, context);
-      sum += loss.cross_entropy.item<double>() * static_cast<double>(batch.n_targets());
-      result.tokens += batch.n_targets();
-      result.complete = !interrupted();
-      if (progress) {
-        progress->update(static_cast<std::int64_t>(end),
-                         fmt::format("loss {:.4f}", sum / static_cast<double>(result.tokens)));
-      }
-    }
-    result.figures["loss"] = sum / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
-    translation().complete(result.figures);
+      return Measured{.sums = cross_entropy(model, batch, batch.n_targets(), none, context),
+                      .done = static_cast<std::int64_t>(done)};
+    };
+    return add_up(options, {.unit = "pair", .units = std::ssize(order)}, next);
   }
 
   // The first pairs whose sides fit the context, by length.
@@ -178,9 +199,9 @@ class PairEvaluation : public EvaluationData {
                                                       .texts;
     result.complete = translations.size() == references.size();
     if (result.complete) {
-      result.figures["bleu"] = corpus_bleu(translations, references).score;
-      result.figures["tokenised_bleu"] =
-          corpus_bleu(translations, references, {.tokens = BleuTokens::blanks, .smooth = false}).score;
+      for (const BleuFigure& figure : kBleuFigures) {
+        add(result.sums, to_sums(figure.name, count_bleu(translations, references, figure.options.tokens)));
+      }
     }
   }
 
@@ -219,7 +240,15 @@ class Translation : public Task {
            "perplexity is exp(cross-entropy a target token) without label smoothing";
   }
 
-  void complete(Figures& figures) const override { add_perplexity(figures); }
+  Figures figures_of(const Sums& sums) const override {
+    Figures figures = loss_and_perplexity(sums);
+    for (const BleuFigure& figure : kBleuFigures) {
+      if (sums.contains(tokens_of(figure.name))) {
+        figures[figure.name] = bleu_of(bleu_counts(figure.name, sums), figure.options).score;
+      }
+    }
+    return figures;
+  }
 
   TaskData open(const config::Config& config, const fs::path& cache) const override {
     if (config.data.train.empty()) {

@@ -5,40 +5,18 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/train/history.h"
 
 namespace headroom::train {
-namespace {
 
-// The lines of `path` that are whole and not after `last_step`.
-std::vector<Json> read_history(const std::filesystem::path& path, std::int64_t last_step) {
-  std::vector<Json> history;
-  std::ifstream file(path, std::ios::binary);
-  for (std::string line; std::getline(file, line);) {
-    try {
-      Json point = parse_json(line, path.string());
-      if (point.is_object() && point.contains("step") && point["step"].is_number_integer() &&
-          point["step"].get<std::int64_t>() <= last_step) {
-        history.push_back(std::move(point));
-      }
-    } catch (const MisuseError&) {
-      // A line torn by a kill or by a full disk: its step is run again.
-    }
-  }
-  return history;
-}
-
-}  // namespace
-
-MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step)
-    : path_(std::move(path)), history_(read_history(path_, last_step)) {
+MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step) : path_(std::move(path)) {
   std::string text;
-  for (const Json& point : history_) {
+  for (const Json& point : lines_until(path_, last_step)) {
     text += to_json_line(point) + "\n";
   }
   write_text_file(path_, text);
@@ -52,7 +30,7 @@ MetricsLog::~MetricsLog() {
   close(descriptor_);
 }
 
-void MetricsLog::append(Json line) {
+void MetricsLog::append(const Json& line) {
   const std::string text = to_json_line(line) + "\n";
   for (std::size_t written = 0; written < text.size();) {
     const ssize_t count = ::write(descriptor_, text.data() + written, text.size() - written);
@@ -61,7 +39,6 @@ void MetricsLog::append(Json line) {
     }
     written += count > 0 ? static_cast<std::size_t>(count) : 0;
   }
-  history_.push_back(std::move(line));
 }
 
 void MetricsLog::sync() {

@@ -1,9 +1,8 @@
-// A run's history: `metrics.jsonl`, one JSON object a line.
+// A file of JSON objects, one a line, each of a step: metrics.jsonl, samples.jsonl.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <vector>
 
 #include "headroom/core/json.h"
 
@@ -13,20 +12,18 @@ namespace headroom::train {
 // the next opening drops). Throws Error naming the file and the reason when it cannot be written.
 class MetricsLog {
  public:
-  // Keeps what an earlier run wrote up to and including `last_step` and forgets the rest (rewritten at once): a
+  // Keeps what an earlier run wrote up to and including `last_step` and discards the rest (rewritten at once): a
   // resumed run writes those steps again, and no step stands twice.
   MetricsLog(std::filesystem::path path, std::int64_t last_step);
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
-  const std::vector<Json>& history() const { return history_; }  // what was kept, then what was appended
-  void append(Json line);
+  void append(const Json& line);
   void sync();  // to the disk, before a checkpoint that says these lines are there
 
  private:
   std::filesystem::path path_;
-  std::vector<Json> history_;
   int descriptor_ = -1;
 };
 

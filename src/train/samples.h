@@ -1,35 +1,31 @@
-// What a language model writes while it learns: a line of the log, and of the run's samples.jsonl ("step", "prompt",
-// "text").
+// What a language model writes while it learns.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <string>
 
 #include "headroom/models/model.h"
 #include "headroom/nn/context.h"
 #include "headroom/tokenizers/tokenizer.h"
-#include "metrics.h"
 
 namespace headroom::train {
 
 class Samples {
  public:
-  struct Writer {
-    const models::Model& model;
-    const tokenizers::Tokenizer& tokenizer;
-    nn::Context context;
-  };
-  // Of a run that stands at `step`: what its file says of later steps is forgotten. Throws MisuseError where the writer
-  // cannot continue the prompt.
-  Samples(const std::filesystem::path& folder, std::int64_t step, std::string prompt, const Writer& writer);
+  static constexpr std::int64_t kTokens = 60;
 
-  void write(std::int64_t step, const Writer& writer);
-  void sync() { file_.sync(); }
+  // Throws MisuseError where the model cannot continue the prompt.
+  Samples(std::string prompt, std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const models::Model& model,
+          const nn::Context& context);
+
+  const std::string& prompt() const { return prompt_; }
+  // The prompt's continuation, drawn with the same seed each time.
+  std::string draw(const models::Model& model, const nn::Context& context) const;
 
  private:
   std::string prompt_;
-  MetricsLog file_;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
 };
 
 }  // namespace headroom::train

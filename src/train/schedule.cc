@@ -12,8 +12,8 @@ namespace {
 constexpr double kOneCycleStart = 1.0 / 25.0;
 constexpr double kOneCyclePeak = 0.3;
 
-double between(double from, double to, double part) {
-  return from + (to - from) * std::clamp(part, 0.0, 1.0);
+double between(double from, double to, double share) {
+  return from + (to - from) * std::clamp(share, 0.0, 1.0);
 }
 
 double one_cycle(const config::TrainOptions& o, std::int64_t step) {
@@ -38,14 +38,14 @@ double learning_rate(const config::TrainOptions& o, std::int64_t step) {
   }
   const bool whole = o.schedule == config::Schedule::cosine && o.cosine_period == config::CosinePeriod::steps;
   const std::int64_t period = whole ? o.steps : std::max(o.steps - o.warmup_steps, std::int64_t{1});
-  const double part = static_cast<double>(step - o.warmup_steps) / static_cast<double>(period);
+  const double share = static_cast<double>(step - o.warmup_steps) / static_cast<double>(period);
   double factor = 1.0;
   switch (o.schedule) {
     case config::Schedule::cosine:
-      factor = between(o.final_learning_rate, 1.0, 0.5 + 0.5 * std::cos(std::numbers::pi * std::min(part, 1.0)));
+      factor = between(o.final_learning_rate, 1.0, 0.5 + 0.5 * std::cos(std::numbers::pi * std::min(share, 1.0)));
       break;
     case config::Schedule::linear:
-      factor = between(1.0, o.final_learning_rate, part);
+      factor = between(1.0, o.final_learning_rate, share);
       break;
     case config::Schedule::inverse_sqrt: {
       const auto peak = static_cast<double>(std::max(o.warmup_steps, std::int64_t{1}));

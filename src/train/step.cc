@@ -66,10 +66,10 @@ StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainSt
   StepOutcome outcome{.learning_rate = learning_rate(options, state.step)};
   std::vector<models::Memory> memories;
   LossSum sum;
-  for (std::int64_t part = 0; part < options.accumulate; ++part) {
-    context.random = {.seed = seed, .first_row = part * rows, .rows = rows};
-    memories.push_back(state.memory.narrow(part * rows, rows));
-    const models::Batch micro = batch.narrow(part * rows, rows);
+  for (std::int64_t i = 0; i < options.accumulate; ++i) {
+    context.random = {.seed = seed, .first_row = i * rows, .rows = rows};
+    memories.push_back(state.memory.narrow(i * rows, rows));
+    const models::Batch micro = batch.narrow(i * rows, rows);
     const models::Loss loss = model.loss(micro, memories.back(), context);
     const double share = static_cast<double>(micro.n_targets()) / all_targets;
     loss.total().mul(share).backward();

@@ -1,11 +1,9 @@
-// A training run from top to bottom.
+// From a request to a run and its folder; the loop is in run.cc.
 #include "headroom/train/train.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -18,24 +16,16 @@
 #include "headroom/data/text.h"
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
-#include "headroom/store/open_model.h"
-#include "headroom/store/run_folder.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
-#include "headroom/train/step.h"
-#include "report.h"
 #include "resume.h"
-#include "samples.h"
+#include "run.h"
+#include "writer.h"
 
 namespace headroom::train {
 namespace {
-
-namespace fs = std::filesystem;
-
-// Steps at the beginning of a process that do not count as its speed: caches and allocators are cold.
-constexpr std::int64_t kWarmingSteps = 3;
 
 // The request's config with everything decided that depends on the machine or on the run's past.
 config::Config settle(config::Config config, const std::optional<Past>& past) {
@@ -56,7 +46,7 @@ config::Config settle(config::Config config, const std::optional<Past>& past) {
 // The training data by name and, where it is not what the recipe is for, that.
 std::string corpus_of(const config::Config& config) {
   const bool its_own = config.made_for.empty() || !config.data.train.empty();
-  return data::corpus_name(config.data, data::Part::train) +
+  return data::corpus_name(config.data, data::Split::train) +
          (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
 }
 
@@ -85,230 +75,37 @@ Speed speed_of(const config::Config& config) {
           .machine_gflops = product_rate(config.train.precision, models::resolve(config.train.device))};
 }
 
-std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past) {
-  const at::Device device = models::resolve(config.train.device);
-  return past ? store::build_trainable(past->checkpoint, device)
-              : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
-                                   at::TensorOptions(at::kFloat).device(device));
+// What the past of a run in this folder left of its history.
+History history_of(const std::filesystem::path& folder, const std::optional<Past>& past,
+                   const std::vector<tasks::FigureKind>& kinds) {
+  History history = read_history(folder, past ? past->checkpoint.step : 0, kinds);
+  history.best_step = store::step_in(best_file(folder));
+  if (past) {
+    history.saved_step = past->checkpoint.step;
+  }
+  return history;
 }
 
-class Run {
- public:
-  Run(const TrainRequest& request, config::Config config, tasks::TaskData data, const std::optional<Past>& past,
-      const Speed& speed)
-      : folder_(request.out),
-        config_(std::move(config)),
-        task_(tasks::task_for(config_, "train")),
-        data_(std::move(data)),
-        model_(model_of(config_, past)),
-        state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string())
-                    : fresh_state(model_->parameters(), config_.train.optimizer)),
-        context_(models::make_context(config_.train, model_->device())),
-        saved_(past ? past->file : fs::path()),
-        saved_step_(past ? past->checkpoint.step : -1) {
-    data_.training->seek(state_.position);
-    write_text_file(folder_ / "config.toml", config::to_toml(config_, /*sources=*/true));
-    log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} thread{}", request.title,
-             format_count(static_cast<double>(model_->parameters().count())),
-             format_bytes(static_cast<double>(cost::step_memory(config_).total)), corpus_of(config_),
-             data_.training->identity(), config::name_of(config_.train.precision), model_->device().str(),
-             at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
-    warn_of_seen_data(config_.data);
-    report_.emplace(Report::Place{.folder = folder_,
-                                  .title = request.title,
-                                  .step = state_.step,
-                                  .steps = config_.train.steps,
-                                  .step_gflop = speed.step_gflop,
-                                  .machine_gflops = speed.machine_gflops},
-                    task_.figures());
-    if (config_.train.sample_every > 0) {
-      const std::string& prompt = config_.train.sample_prompt;
-      samples_.emplace(folder_, state_.step, prompt.empty() ? data_.validation->beginning() : prompt, writer());
-    }
-  }
-
-  TrainResult finish() {
-    const config::TrainOptions& options = config_.train;
-    const auto due = [this](std::int64_t every) { return every > 0 && state_.step > 0 && state_.step % every == 0; };
-    while (state_.step < options.steps && !interrupted()) {
-      if (due(options.evaluate_every)) {
-        validate();  // before the step, not after it: a run killed while it validated owes it when resumed
-        if (interrupted()) {
-          break;
-        }
-      }
-      advance();
-      if (due(options.sample_every)) {
-        samples_->write(state_.step, writer());
-      }
-      if (due(options.checkpoint_every)) {
-        save();
-      }
-    }
-    save();
-    if (!interrupted()) {
-      validate();
-      remark();
-    }
-    return result();
-  }
-
- private:
-  // One step, timed and logged.
-  void advance() {
-    const auto start = std::chrono::steady_clock::now();
-    const models::Batch batch = data_.training->next();
-    if (batch.starts_afresh) {
-      state_.memory.forget();
-    }
-    const StepOutcome outcome = train_step(*model_, batch.to(model_->device()), state_, config_.train, context_);
-    if (!outcome.finite()) {
-      const auto figure = [](double value) {
-        return std::isnan(value) ? std::string("nan") : fmt::format("{}", value);
-      };
-      refuse(
-          fmt::format("the loss is {} and the gradient norm {}", figure(outcome.loss), figure(outcome.gradient_norm)),
-          state_.step + 1);
-    }
-    state_.position = data_.training->position();
-    count(outcome, batch.tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    if (state_.step % config_.train.log_every == 0 || state_.step == config_.train.steps) {
-      report_->log_interval(state_, outcome);
-    }
-  }
-
-  void count(const StepOutcome& outcome, std::int64_t tokens, double seconds) {
-    state_.tokens += tokens;
-    state_.seconds += seconds;
-    if (++steps_here_ > kWarmingSteps) {
-      state_.steady_tokens += tokens;
-      state_.steady_seconds += seconds;
-    }
-    Interval& interval = state_.interval;
-    interval.steps += 1;
-    interval.tokens += tokens;
-    interval.seconds += seconds;
-    interval.loss += outcome.loss;
-    interval.regulariser += outcome.regulariser;
-    report_->progress(state_, outcome);
-  }
-
-  // A resumed run finds the validation of its last step in the metrics, if it came so far.
-  void validate() {
-    const std::vector<ValidationPoint> before = report_->validations();
-    if (!before.empty() && before.back().step == state_.step) {
-      return;
-    }
-    report_->note(state_, "validating");
-    nn::ExpertUsage usage;
-    tasks::EvaluateOptions options{.batch_size = config_.train.batch_size,
-                                   .batch_tokens = config_.train.batch_tokens / config_.train.accumulate,
-                                   .most_tokens = config_.train.evaluate_tokens,
-                                   .context = context_,
-                                   .show_progress = true};
-    options.context.usage = &usage;
-    const tasks::Evaluation evaluation = data_.validation->evaluate(*model_, options);
-    if (!evaluation.complete) {
-      return;
-    }
-    const tasks::FigureKind& first = task_.figures().front();
-    if (const double value = tasks::figure(evaluation.figures, first.name); !std::isfinite(value)) {
-      refuse(fmt::format("the validation {} is {}", first.words, value), state_.step);
-    }
-    keep_if_best(before, evaluation.figures);  // first: a run killed in between validates again
-    report_->log_validation(state_, evaluation.figures, usage);
-    log_info("step {}: validation {}", state_.step, tasks::describe(evaluation.figures, task_.figures()));
-  }
-
-  // Better than the validation that best.safetensors was kept for. Where the run went on from before that one, it was
-  // none of this run's, and the file makes way.
-  void keep_if_best(const std::vector<ValidationPoint>& before, const tasks::Figures& figures) const {
-    if (!config_.train.keep_best) {
-      return;
-    }
-    const fs::path file = folder_ / "checkpoints" / "best.safetensors";
-    const std::optional<std::int64_t> kept = store::step_in(file);
-    const auto then =
-        std::find_if(before.begin(), before.end(), [&](const ValidationPoint& point) { return point.step == kept; });
-    const tasks::FigureKind& kind = tasks::headline(task_.figures());
-    const double now = tasks::figure(figures, kind.name);
-    const double best = then == before.end() ? NAN : tasks::figure(then->figures, kind.name);
-    const bool stays = kind.better == tasks::Better::higher ? best >= now : best <= now;
-    if (!stays) {
-      make_folder(file.parent_path());
-      write_state([&](const store::Checkpoint& checkpoint) { store::save_checkpoint(checkpoint, file); });
-    }
-  }
-
-  void save() {
-    if (saved_step_ == state_.step) {
-      return;
-    }
-    report_->sync();
-    if (samples_) {
-      samples_->sync();
-    }
-    write_state([&](const store::Checkpoint& checkpoint) {
-      saved_ = store::write_checkpoint(checkpoint, folder_ / "checkpoints", config_.train.keep_checkpoints);
-    });
-    saved_step_ = state_.step;
-  }
-
-  template <class Write>
-  void write_state(const Write& write) const {
-    try {
-      write(to_checkpoint(state_, *model_, config_, data_.tokenizer, data_.training->identity()));
-    } catch (const store::NotFiniteError& error) {
-      refuse(error.what(), state_.step);
-    }
-  }
-
-  Samples::Writer writer() const { return {*model_, *data_.tokenizer, context_}; }
-
-  // A model that has learnt nothing, or unlearnt it, is said to have.
-  void remark() const {
-    const config::ModelOptions& o = config_.model;
-    const double guessing = std::log(static_cast<double>(o.has_classes() ? o.n_classes : o.vocabulary_size));
-    if (const std::string said = remark_on(report_->first_loss(), report_->train_loss(), guessing); !said.empty()) {
-      log_warning("{}", said);
-    }
-  }
-
-  [[noreturn]] void refuse(std::string_view what, std::int64_t step) const {
-    throw DivergedError(fmt::format(
-        "train: {} at step {}: training stopped; the last good checkpoint is {}; try a lower train.learning_rate, "
-        "more train.warmup_steps, a smaller train.clip_norm or train.precision = \"fp32\"",
-        what, step, saved_.empty() ? std::string("none") : saved_.string()));
-  }
-
-  TrainResult result() const {
-    const bool steady = state_.steady_seconds > 0.0;
-    const auto tokens = static_cast<double>(steady ? state_.steady_tokens : state_.tokens);
-    const double seconds = steady ? state_.steady_seconds : state_.seconds;
-    return {.steps = state_.step,
-            .train_loss = report_->train_loss(),
-            .tokens_per_second = seconds > 0.0 ? tokens / seconds : 0.0,
-            .seconds = state_.seconds,
-            .peak_memory_bytes = peak_memory_bytes(),
-            .parameters = model_->parameters().count(),
-            .parameters_sha256 = parameters_sha256(model_->parameters()),
-            .interrupted = interrupted(),
-            .validation = report_->validations()};
-  }
-
-  fs::path folder_;
-  config::Config config_;
-  const tasks::Task& task_;
-  tasks::TaskData data_;
-  std::unique_ptr<models::Model> model_;
-  TrainState state_;
-  nn::Context context_;
-  std::optional<Report> report_;
-  std::optional<Samples> samples_;  // where train.sample_every asks for them
-  fs::path saved_;                  // the last checkpoint
-  std::int64_t saved_step_;         // its step, -1 before any
-  std::int64_t steps_here_ = 0;     // done by this process
-};
+// Writes the config, says what begins, and opens the run's other files.
+std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& run, const Speed& speed) {
+  const config::Config& config = run.config();
+  write_text_file(request.out / "config.toml", config::to_toml(config, /*sources=*/true));
+  log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} thread{}", request.title,
+           format_count(static_cast<double>(run.model().parameters().count())),
+           format_bytes(static_cast<double>(cost::step_memory(config).total)), corpus_of(config),
+           run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
+           at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
+  warn_of_seen_data(config.data);
+  return write_into({.folder = request.out,
+                     .title = request.title,
+                     .step = run.state().step,
+                     .steps = config.train.steps,
+                     .keep_checkpoints = config.train.keep_checkpoints,
+                     .samples = config.train.sample_every > 0,
+                     .step_gflop = speed.step_gflop,
+                     .machine_gflops = speed.machine_gflops},
+                    run.task().figures());
+}
 
 }  // namespace
 
@@ -331,9 +128,10 @@ TrainResult train(const TrainRequest& request) {
   const Speed speed = speed_of(config);  // before memory counts as the run's
   catch_interrupts();
   reset_peak_memory();
-  Run run(request, std::move(config), std::move(data), past, speed);
+  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()));
   past.reset();  // the run has its own copies
-  return run.finish();
+  const std::unique_ptr<Writer> writer = begin_writing(request, run, speed);
+  return run.finish(*writer);
 }
 
 }  // namespace headroom::train

@@ -27,7 +27,7 @@ inline ComparedRun example_run(std::string name, double perplexity, std::int64_t
     const double excess = std::exp(-static_cast<double>(step) / 30.0);
     result.validation.push_back(
         {step, 0.6 * static_cast<double>(step), {{"loss", std::log(perplexity) + excess}, {"bits_per_byte", 1.5}}});
-    run.task().complete(result.validation.back().figures);
+    tasks::complete(result.validation.back().figures, run.task().figures());
   }
   result.validation.back().figures["perplexity"] = perplexity;
   return run;

@@ -90,10 +90,12 @@ TEST(Report, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
 TEST(Report, ShowsLossesExpertsAndQualityAgainstCost) {
   CompareResult result = example();
   for (ComparedRun& run : result.runs) {
-    run.trained[0].history.training = {{10, 1.0, 3.0, 100.0}, {100, 10.0, 2.0, 1000.0}};
+    run.trained[0].history.training = {{.step = 10, .loss = 3.0}, {.step = 100, .loss = 2.0}};
   }
   result.runs[1].executed["step_macs"] = 9000;
-  result.runs[1].trained[0].history.experts = {{20, {0.9, 0.5}}, {100, {0.8, 0.0}}};
+  result.runs[1].trained[0].history.validation = {
+      {.step = 20, .experts = {{"a", {.entropy = 0.9}}, {"b", {.entropy = 0.5}}}},
+      {.step = 100, .experts = {{"a", {.entropy = 0.8}}, {"b", {.entropy = 0.0}}}}};
   const std::string html = render_report(result);
   expect_well_formed(html);
   EXPECT_EQ(count(html, "<svg class='chart'"), 11u) << "losses, experts, a scatter";

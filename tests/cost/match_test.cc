@@ -76,13 +76,15 @@ INSTANTIATE_TEST_SUITE_P(Demo, FoundExactly,
                                          Printed{"demo/switchhead_h2", "demo/dense_h8", 0}),
                          name_of_case);
 
-INSTANTIATE_TEST_SUITE_P(
-    Zoo, FoundExactly,
-    testing::Values(Printed{"zoo/switchhead", "zoo/dense", 0}, Printed{"zoo/switchall", "zoo/dense", 0},
-                    Printed{"zoo/moa", "zoo/dense", 0}, Printed{"zoo/dcmha", "zoo/dense", 0},
-                    Printed{"zoo/mgk", "zoo/dense", 0}, Printed{"zoo/smgk", "zoo/dense", 0},
-                    Printed{"switchhead/wt103_47m_gated_heads", "switchhead/wt103_47m_dense_h10", 0}),
-    name_of_case);
+INSTANTIATE_TEST_SUITE_P(Zoo, FoundExactly,
+                         testing::Values(Printed{"zoo/switchhead", "zoo/dense", 0},
+                                         Printed{"zoo/switchall", "zoo/dense", 0}, Printed{"zoo/moa", "zoo/dense", 0},
+                                         Printed{"zoo/dcmha", "zoo/dense", 0}, Printed{"zoo/mgk", "zoo/dense", 0},
+                                         Printed{"zoo/smgk", "zoo/dense", 0}, Printed{"zoo/gated", "zoo/dense", 0},
+                                         Printed{"zoo/sink", "zoo/dense", 0}, Printed{"zoo/mla", "zoo/dense", 0},
+                                         Printed{"switchhead/wt103_47m_gated_heads", "switchhead/wt103_47m_dense_h10",
+                                                 0}),
+                         name_of_case);
 
 // d_head as printed, d_hidden not: the authors stopped short of the last unit that fits (Enwik8, both rotary rows,
 // C4 262M, three kinds of experts), used one width for all rows with two kinds (vk, qo), or went over the target

@@ -22,7 +22,7 @@ class BatchesTest : public FolderTest {
   }
 };
 
-std::int32_t token(const Batch& batch, std::int64_t row, std::int64_t column) {
+std::int32_t token(const TokenBatch& batch, std::int64_t row, std::int64_t column) {
   return batch.tokens[static_cast<std::size_t>(row * (batch.length + 1) + column)];
 }
 
@@ -33,7 +33,7 @@ TEST_F(BatchesTest, EveryRowContinuesTheOneBefore) {
     std::vector<std::int32_t> last;
     for (std::int64_t step = 0; step < 33; ++step) {
       EXPECT_EQ(batches->position(), (DataPosition{.epoch = epoch, .step = step}));
-      const Batch batch = batches->next();
+      const TokenBatch batch = batches->next();
       EXPECT_EQ(batch.starts_afresh, step == 0);
       ASSERT_EQ(batch.tokens.size(), 33U);
       for (std::int64_t row = 0; row < 3; ++row) {
@@ -60,7 +60,7 @@ TEST_F(BatchesTest, ChunksCoverTheFileInANewOrderEveryEpoch) {
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<std::int32_t> begins;
     for (int step = 0; step < 25; ++step) {
-      const Batch batch = batches->next();
+      const TokenBatch batch = batches->next();
       EXPECT_TRUE(batch.starts_afresh);
       for (std::int64_t row = 0; row < 4; ++row) {
         begins.push_back(token(batch, row, 0));
@@ -77,7 +77,7 @@ TEST_F(BatchesTest, ChunksCoverTheFileInANewOrderEveryEpoch) {
   const auto other = make_batches(file, {.batch = 4, .length = 10}, config::Batching::chunks, 6);
   std::vector<std::int32_t> begins;
   for (int step = 0; step < 25; ++step) {
-    const Batch batch = other->next();
+    const TokenBatch batch = other->next();
     for (std::int64_t row = 0; row < 4; ++row) {
       begins.push_back(token(batch, row, 0));
     }
@@ -120,7 +120,7 @@ TEST_F(BatchesTest, ASavedPositionContinuesExactly) {
     const BatchShape shape{.batch = 5, .length = 7};
     const auto all = make_batches(file, shape, batching, 11);
     std::vector<DataPosition> positions;
-    std::vector<Batch> expected;
+    std::vector<TokenBatch> expected;
     for (std::int64_t i = 0; i < 3 * all->per_epoch(); ++i) {
       positions.push_back(all->position());
       expected.push_back(all->next());
@@ -131,7 +131,7 @@ TEST_F(BatchesTest, ASavedPositionContinuesExactly) {
       again->seek(positions[at]);
       EXPECT_EQ(again->position(), positions[at]);
       for (int ahead = 0; ahead < 3 && at < expected.size(); ++ahead, ++at) {
-        const Batch batch = again->next();
+        const TokenBatch batch = again->next();
         ASSERT_EQ(batch.tokens, expected[at].tokens);
         ASSERT_EQ(batch.starts_afresh, expected[at].starts_afresh);
       }

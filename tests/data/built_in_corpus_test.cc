@@ -23,7 +23,7 @@ class BuiltInCorpusTest : public FolderTest {
   ~BuiltInCorpusTest() override {
     before_.empty() ? ::unsetenv("HEADROOM_TORCH_DIR") : ::setenv("HEADROOM_TORCH_DIR", before_.c_str(), 1);
   }
-  static std::string text(Part part) { return text_of(*open_built_in_corpus(part)); }
+  static std::string text(Split split) { return text_of(*open_built_in_corpus(split)); }
   std::string before_;
 };
 
@@ -37,8 +37,8 @@ std::vector<std::string> sorted_lines(const std::string& text) {
 }
 
 TEST_F(BuiltInCorpusTest, SplitsByFileInAFixedOrder) {
-  const std::string train = text(Part::train), validation = text(Part::validation);
-  EXPECT_EQ(train, text(Part::train));
+  const std::string train = text(Split::train), validation = text(Split::validation);
+  EXPECT_EQ(train, text(Split::train));
   // Sorted by name: folder 0 (0, 3, 6, ...), 1 and 2, twenty each; the last of each is the 20th, 40th and 60th.
   EXPECT_EQ(sorted_lines(validation), (std::vector<std::string>{"text 57", "text 58", "text 59"}));
   std::vector<std::string> all = sorted_lines(train + validation);
@@ -49,38 +49,38 @@ TEST_F(BuiltInCorpusTest, SplitsByFileInAFixedOrder) {
 }
 
 TEST_F(BuiltInCorpusTest, LeavesOutWhatIsNoSource) {
-  const std::string before = text(Part::train) + text(Part::validation);
-  const std::string print = open_built_in_corpus(Part::train)->fingerprint();
+  const std::string before = text(Split::train) + text(Split::validation);
+  const std::string print = open_built_in_corpus(Split::train)->fingerprint();
   write("torch/lib/big.so", "binary");
   write("torch/data.json", "{}");
   fs::create_symlink(at("torch/0/f00.py"), at("torch/link.py"));
   fs::create_directory_symlink(at("torch/0"), at("torch/again"));
-  EXPECT_EQ(text(Part::train) + text(Part::validation), before);
-  EXPECT_EQ(open_built_in_corpus(Part::train)->fingerprint(), print);
+  EXPECT_EQ(text(Split::train) + text(Split::validation), before);
+  EXPECT_EQ(open_built_in_corpus(Split::train)->fingerprint(), print);
   write("torch/z/empty.py", "");
   write("torch/z/latin.py", "caf\xe9\n");
   write("torch/z/binary.h", std::string("a\0b\n", 4));
-  EXPECT_EQ(text(Part::train) + text(Part::validation), before);
-  EXPECT_NE(open_built_in_corpus(Part::train)->fingerprint(), print);
+  EXPECT_EQ(text(Split::train) + text(Split::validation), before);
+  EXPECT_NE(open_built_in_corpus(Split::train)->fingerprint(), print);
   write("torch/z/no_end.hpp", "int no_end;");
-  EXPECT_EQ(sorted_lines(text(Part::train)).front(), "int no_end;");
+  EXPECT_EQ(sorted_lines(text(Split::train)).front(), "int no_end;");
 }
 
 TEST_F(BuiltInCorpusTest, ValidationIsBounded) {
   for (int i = 0; i < 400; ++i) {  // ahead of the others by name: every 20th is a large one
     write(fmt::format("torch/00/g{:03}.py", i), std::string(i % 20 == 19 ? 100000 : 10, 'x') + "\n");
   }
-  const std::size_t size = text(Part::validation).size();
+  const std::size_t size = text(Split::validation).size();
   EXPECT_GT(size, 900000U);
   EXPECT_LE(size, std::size_t{1} << 20);
   write("torch/00/g019.py", std::string(200000, 'y'));
-  EXPECT_EQ(text(Part::validation).find('y'), std::string::npos);
+  EXPECT_EQ(text(Split::validation).find('y'), std::string::npos);
 }
 
 TEST_F(BuiltInCorpusTest, SaysWhereItLooked) {
   ::setenv("HEADROOM_TORCH_DIR", at("nowhere").c_str(), 1);
   try {
-    open_built_in_corpus(Part::train);
+    open_built_in_corpus(Split::train);
     FAIL() << "no error";
   } catch (const MisuseError&) {
     FAIL() << "the user did nothing wrong";
@@ -90,12 +90,12 @@ TEST_F(BuiltInCorpusTest, SaysWhereItLooked) {
   }
   fs::create_directory(at("empty"));
   ::setenv("HEADROOM_TORCH_DIR", at("empty").c_str(), 1);
-  EXPECT_THROW(open_built_in_corpus(Part::train), Error);
+  EXPECT_THROW(open_built_in_corpus(Split::train), Error);
 }
 
 TEST_F(BuiltInCorpusTest, IsWhatARunReadsWithoutFiles) {
-  EXPECT_EQ(text_of(*open_part({}, Part::train)), text(Part::train));
-  EXPECT_EQ(text_of(*open_part({}, Part::validation)), text(Part::validation));
+  EXPECT_EQ(text_of(*open_split({}, Split::train)), text(Split::train));
+  EXPECT_EQ(text_of(*open_split({}, Split::validation)), text(Split::validation));
   const PreparedData prepared =
       prepare_data({}, {.kind = config::TokenizerKind::words, .vocabulary_size = 0}, folder_ / "cache");
   EXPECT_EQ(TokenFile(prepared.train).size(), 57 * 3);
@@ -104,8 +104,8 @@ TEST_F(BuiltInCorpusTest, IsWhatARunReadsWithoutFiles) {
 
 // The one that was built with: a corpus large enough for a demo.
 TEST(InstalledTorch, HasACorpus) {
-  EXPECT_GT(open_built_in_corpus(Part::train)->bytes_total(), std::int64_t{16} << 20);
-  const auto source = open_built_in_corpus(Part::validation);
+  EXPECT_GT(open_built_in_corpus(Split::train)->bytes_total(), std::int64_t{16} << 20);
+  const auto source = open_built_in_corpus(Split::validation);
   EXPECT_GT(source->bytes_total(), std::int64_t{900} << 10);
   std::string block;
   ASSERT_TRUE(source->next(block));

@@ -114,13 +114,13 @@ TEST(ListOpsGenerator, ShortOnesKeepTheirBounds) {
   std::set<std::string> seen;
   std::array<int, kClasses> classes{};
   std::set<int> depths, numbers;
-  for (const LabelledSequences* part : {&made.train, &made.validation}) {
-    for (std::int64_t i = 0; i < part->size(); ++i) {
-      const auto symbols = part->first.at(i);
+  for (const LabelledSequences* split : {&made.train, &made.validation}) {
+    for (std::int64_t i = 0; i < split->size(); ++i) {
+      const auto symbols = split->first.at(i);
       EXPECT_LE(symbols.size(), 50U);
-      EXPECT_EQ(part->labels[static_cast<std::size_t>(i)], value(to_text(symbols)));
+      EXPECT_EQ(split->labels[static_cast<std::size_t>(i)], value(to_text(symbols)));
       EXPECT_TRUE(seen.insert(to_text(symbols)).second) << to_text(symbols);
-      ++classes[static_cast<std::size_t>(part->labels[static_cast<std::size_t>(i)])];
+      ++classes[static_cast<std::size_t>(split->labels[static_cast<std::size_t>(i)])];
       depths.insert(depth(symbols));
       for (const int n : arguments(symbols)) {
         numbers.insert(n);

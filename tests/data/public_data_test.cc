@@ -1,7 +1,7 @@
 // Public data sets in their own formats; absent, their tests are skipped.
 #include "headroom/core/json.h"
-#include "headroom/data/composition.h"
 #include "headroom/data/documents.h"
+#include "headroom/data/puzzles.h"
 #include "headroom/data/token_file.h"
 #include "support.h"
 
@@ -26,9 +26,9 @@ TEST_F(PublicDataTest, WikiText2HasTheKnownNumberOfWords) {
   const auto train = open_text({data("wikitext-2/train.txt.gz")}, {});
   const auto tokenizer = tokenizers::train_tokenizer({.kind = TokenizerKind::words, .vocabulary_size = 0}, *train);
   EXPECT_EQ(tokenizer->vocabulary_size(), 33278);
-  const auto tokens = [&](const std::string& part) {
-    const std::string path = at(part + ".tokens");
-    write_token_file(*open_text({data("wikitext-2/" + part + ".txt.gz")}, {}), *tokenizer, path);
+  const auto tokens = [&](const std::string& split) {
+    const std::string path = at(split + ".tokens");
+    write_token_file(*open_text({data("wikitext-2/" + split + ".txt.gz")}, {}), *tokenizer, path);
     const TokenFile file(path);
     return file.size();
   };
@@ -82,17 +82,17 @@ TEST_F(PublicDataTest, LambadaIsJsonLines) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\x1e') + 1, 5153);
 }
 
-TEST_F(PublicDataTest, CompositionRowsHaveSixAnswersEach) {
+TEST_F(PublicDataTest, PuzzlesHaveSixAnswersEach) {
   int rows = 0;
   for (const Document& document : read_documents(data("synthetic_composition/synthetic_dataset.jsonl.gz"), {})) {
     for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
       const Json row = parse_json(line, document.name);
       EXPECT_EQ(row["task_id"], fmt::format("task{}", rows / 12));
-      EXPECT_EQ(parse_composition(row["texts"].get<std::string>(), "row").answers.size(), 6U) << number;
+      EXPECT_EQ(parse_puzzle(row["texts"].get<std::string>(), "row").answers.size(), 6U) << number;
       ++rows;
     });
   }
-  EXPECT_EQ(rows, 12 * kCompositionTasks);
+  EXPECT_EQ(rows, 12 * kPuzzleTasks);
 }
 
 TEST_F(PublicDataTest, BlimpHas67SubsetsInItsArchive) {

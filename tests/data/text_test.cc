@@ -138,15 +138,15 @@ TEST_F(TextTest, FingerprintFollowsTheFiles) {
 
 TEST_F(TextTest, APartThatIsNotGivenIsNamed) {
   const std::string file = write("a.txt", "one\n");
-  EXPECT_HAS(misuse_of([&] { open_part({.train = {file}, .validation_share = 0.0}, Part::validation); }),
+  EXPECT_HAS(misuse_of([&] { open_split({.train = {file}, .validation_share = 0.0}, Split::validation); }),
              "data.validation: must name");
-  EXPECT_HAS(misuse_of([&] { open_part({.validation = {file}}, Part::train); }), "data.train: must name");
+  EXPECT_HAS(misuse_of([&] { open_split({.validation = {file}}, Split::train); }), "data.train: must name");
 }
 
 TEST_F(TextTest, TheLastLinesAreHeldOut) {
   const auto parts_of = [&](const std::string& text, double share) {
     const config::DataOptions data{.train = {write("whole.txt", text)}, .validation_share = share};
-    const auto train = open_part(data, Part::train), validation = open_part(data, Part::validation);
+    const auto train = open_split(data, Split::train), validation = open_split(data, Split::validation);
     const std::string first = text_of(*train), last = text_of(*validation);
     EXPECT_EQ(first + last, text);
     EXPECT_EQ(text_of(*train), first);  // once more, after rewind()

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-MODELS = pathlib.Path(__file__).resolve().parents[1] / "eval" / "huggingface"
+MODELS = pathlib.Path(__file__).resolve().parents[1] / "store" / "huggingface"
 
 
 def test_info_says_what_is_there(headroom, trained):

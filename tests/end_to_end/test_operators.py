@@ -64,6 +64,9 @@ def attention_samples():
         "window": dict(scale=0.4, window=4, valid_keys=valid_keys()),
         "both_ways": dict(causal=False, valid_keys=valid_keys()),
         "relative": relative,
+        "bias": dict(scale=0.4, bias=rand(B, H, T, S, seed=15)),
+        "sink": dict(scale=0.4, sink=rand(H, seed=14)),
+        "sink_relative_composed": dict(sink=rand(H, seed=14), **relative, **composed),
         "composed": composed,
         "post_only": dict(post_fixed=rand(1, H, H, seed=13)),
         "mixture": mixture,
@@ -117,6 +120,7 @@ def samples():
 
 
 SAMPLES = {name: (operator, arguments) for name, operator, arguments in samples()}
+UNFUSED = {"head_map", "attention bias"}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -166,7 +170,7 @@ def test_fused_factors_of_few_tokens():
         opcheck(func, args, kwargs, test_utils=BACKWARD)
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "head_map"])
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name not in UNFUSED])
 def test_fused_operators_and_their_ways_back(name):
     """What the public operator calls: meta kernels give the strides and types of the real ones."""
     calls = calls_of(name)
@@ -176,7 +180,7 @@ def test_fused_operators_and_their_ways_back(name):
             opcheck(func, args, kwargs, test_utils=BACKWARD)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "attention bias"])
 def test_fused_is_near_the_reference(name):
     operator, arguments = SAMPLES[name]
     if "implementation" not in {argument.name for argument in operator.default._schema.arguments}:

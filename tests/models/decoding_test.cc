@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "decode.h"
@@ -85,10 +86,10 @@ std::vector<Sequence> company(std::int64_t count, std::int64_t vocabulary) {
 
 // Wide enough for vectors of numbers, with some left over.
 config::ModelOptions wider(config::ModelOptions o) {
-  o.vocabulary_size = 61;
-  o.d_model = 44;
-  o.attention.d_head = 22;
-  o.mlp.d_hidden = 75;
+  o.vocabulary_size = 301;
+  o.d_model = 132;
+  o.attention.d_head = 66;
+  o.mlp.d_hidden = 275;
   return o;
 }
 

@@ -67,6 +67,13 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   o = tiny();
   o.attention.score = "linear";
   all.emplace_back("linear", o);
+  o = tiny();
+  o.attention.projection = "latent";
+  o.attention.kv_rank = 5;
+  o.attention.position = "rope";
+  o.attention.gate_output = "element";
+  o.attention.sink = true;
+  all.emplace_back("latent, gated, sink", o);
   return all;
 }
 
@@ -173,9 +180,9 @@ TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
 // Translations of sources of other lengths, one of which is written already: bit for bit what each is alone.
 TEST(EncoderDecoder, ATranslationIsWhatItIsAlone) {
   for (auto [name, options] : kinds()) {
-    options.d_model = 44;
-    options.attention.d_head = 22;
-    options.mlp.d_hidden = 75;
+    options.d_model = 132;
+    options.attention.d_head = 66;
+    options.mlp.d_hidden = 275;
     const EncoderDecoder model(options, 3);
     for (const bool half : {false, true}) {
       nn::Context context;

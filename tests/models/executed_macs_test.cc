@@ -85,6 +85,18 @@ TEST(ExecutedMacs, AreThoseOfTheProductsThatRun) {
   }
 }
 
+TEST(ExecutedMacs, OfOutputGates) {
+  for (const testing::Choice& projection : testing::gated_projections()) {
+    for (const std::int64_t memory : {0, 5}) {
+      config::ModelOptions m = testing::small_model();
+      projection.set(m);
+      m.memory_length = memory;
+      ASSERT_EQ(testing::refusal(m), "");
+      EXPECT_EQ(executed(m), claimed(m)) << projection.name << " memory " << memory;
+    }
+  }
+}
+
 TEST(ExecutedMacs, CoverLongLinearChunksAndExpertMlps) {
   config::ModelOptions m = testing::small_model();
   m.context_length = 150;  // more than two chunks of linear attention

@@ -62,6 +62,13 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   o = tiny();
   o.attention.score = "linear";
   all.emplace_back("linear", o);
+  o = tiny();
+  o.attention.projection = "latent";
+  o.attention.kv_rank = 6;
+  o.attention.q_rank = 10;
+  o.attention.gate_output = "element";
+  o.attention.sink = true;
+  all.emplace_back("latent, gated, sink", o);
   return all;
 }
 

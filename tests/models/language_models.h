@@ -79,6 +79,27 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.attention.score = "gaussian_mixture";
   o.adaptive_cutoffs = {5, 11};
   all.emplace_back("composed mixture of expert heads, adaptive softmax", o);
+  o = tiny_model();
+  o.attention.projection = "latent";
+  o.attention.kv_rank = 5;
+  o.attention.q_rank = 6;
+  o.attention.d_rotary = 2;
+  o.attention.d_value = 3;
+  all.emplace_back("latent", o);
+  o.attention.gate_output = "element";
+  o.attention.sink = true;
+  o.attention.composition = "dynamic";
+  o.memory_length = 8;
+  o.attention.window = 5;
+  all.emplace_back("latent, gated, sink, composed, with memory and window", o);
+  o = tiny_model();
+  o.attention.n_experts = 3;
+  o.attention.projection = "experts";
+  o.attention.position = "relative";
+  o.attention.gate_output = "head";
+  o.attention.sink = true;
+  o.memory_length = 8;
+  all.emplace_back("gated switchhead xl with a sink", o);
   return all;
 }
 

@@ -52,6 +52,25 @@ inline const std::vector<Choice>& positions() {
   return kAll;
 }
 
+inline const std::vector<Choice>& output_gates() {
+  static const std::vector<Choice> kAll = choices_of(&config::AttentionOptions::gate_output);
+  return kAll;
+}
+
+// Output gates stand behind all else: every projection with every one of them, and dot products, stands for the rest.
+inline std::vector<Choice> gated_projections() {
+  std::vector<Choice> all;
+  for (const Choice& projection : projections()) {
+    for (const Choice& gate : output_gates()) {
+      all.push_back({projection.name + " / " + gate.name, [&projection, &gate](config::ModelOptions& m) {
+                       projection.set(m);
+                       gate.set(m);
+                     }});
+    }
+  }
+  return all;
+}
+
 inline const std::vector<Choice>& masks() {
   static const std::vector<Choice> kAll = {
       {"causal", [](config::ModelOptions&) {}},

@@ -188,6 +188,7 @@ class Page {
     for (const auto& [projections, table] : merged(testing::projections(), [&](auto p) { return tables(p); })) {
       page << "\n## Projection: " << projections << table;
     }
+    page << "\n## Output gates\n\nWith dot products, rotary positions and every mask.\n\n" << gates();
     page << "\n## Why not\n";
     for (std::size_t i = 0; i < sentences_.size(); ++i) {
       page << i + 1 << ". " << sentences_[i] << "\n";
@@ -196,6 +197,25 @@ class Page {
   }
 
  private:
+  std::string gates() const {
+    std::string head = "| projection |", rule = "|---|", rows;
+    for (const Choice& gate : testing::output_gates()) {
+      head += fmt::format(" {} |", gate.name);
+      rule += "---|";
+    }
+    const auto row = [&](const std::string& projection) {
+      std::string cells;
+      for (const Choice& gate : testing::output_gates()) {
+        cells += fmt::format(" {} |", cells_.at(projection + " / " + gate.name));
+      }
+      return cells;
+    };
+    for (const auto& [projections, cells] : merged(testing::projections(), row)) {
+      rows += fmt::format("| {} |{}\n", projections, cells);
+    }
+    return head + "\n" + rule + "\n" + rows;
+  }
+
   std::string tables(const std::string& projection) const {
     std::string all;
     for (const auto& [scores, table] :
@@ -275,9 +295,21 @@ void check_all(Page& page) {
   }
 }
 
+void check_gates(Page& page) {
+  for (const Choice& projection : testing::gated_projections()) {
+    for (const Choice& mask : testing::masks()) {
+      config::ModelOptions model = testing::small_model();
+      projection.set(model);
+      mask.set(model);
+      page.set(projection.name, check_combination(model, projection.name + " / " + mask.name, page));
+    }
+  }
+}
+
 TEST(Combinations, EachWorksOrIsRefusedWithASentence) {
   Page page;
   check_all(page);
+  check_gates(page);
   const std::string file = std::string(HEADROOM_SOURCE_DIR) + "/docs/combinations.md";
   if (std::getenv("HEADROOM_WRITE_DOCS") != nullptr) {
     std::ofstream(file) << page.text();

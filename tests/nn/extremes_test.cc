@@ -12,7 +12,7 @@ namespace extremes_test {
 
 using testing::Choice;
 
-// Every legal projection x score x composition without positions, for encoders.
+// Every legal projection x score x composition, and every output gate, without positions, for encoders.
 std::vector<std::pair<std::string, config::ModelOptions>> layers() {
   std::vector<std::pair<std::string, config::ModelOptions>> all;
   for (const Choice& projection : testing::projections()) {
@@ -30,6 +30,16 @@ std::vector<std::pair<std::string, config::ModelOptions>> layers() {
           all.emplace_back(projection.name + " / " + score.name + " / " + composition.name, m);
         }
       }
+    }
+  }
+  for (const Choice& projection : testing::gated_projections()) {
+    config::ModelOptions m = testing::small_model();
+    m.kind = config::ModelKind::classifier;
+    m.n_classes = 2;
+    m.attention.position = "none";
+    projection.set(m);
+    if (testing::refusal(m).empty()) {
+      all.emplace_back(projection.name, m);
     }
   }
   return all;

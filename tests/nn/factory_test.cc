@@ -20,6 +20,7 @@ TEST(Factory, EveryPartHasALayer) {
   expect_layers<config::ScorePart, MakeScore>();
   expect_layers<config::CompositionPart, MakeComposition>();
   expect_layers<config::PositionPart, MakePosition>();
+  expect_layers<config::OutputGatePart, MakeOutputGate>();
   EXPECT_THROW(factory_of<MakeScore>("liner"), Error);
 }
 

@@ -7,6 +7,8 @@
 // largest number as in the tests of float32 itself, and second-order terms, for which the bound is 2% wider.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <map>

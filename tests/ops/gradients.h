@@ -39,8 +39,7 @@ inline Evaluated evaluate(const std::function<at::Tensor(const std::vector<at::T
   Evaluated result;
   result.value = op(leaves);
   const at::Tensor weight =
-      at::cos(at::arange(result.value.numel(), result.value.options().dtype(at::kDouble).requires_grad(false)))
-          .view(result.value.sizes());
+      at::cos(at::arange(result.value.numel(), at::kDouble)).view(result.value.sizes()).to(result.value.device());
   const at::Tensor objective = (result.value.to(at::kDouble) * weight).sum();
   result.gradients = torch::autograd::grad({objective}, leaves, {}, false, false, /*allow_unused=*/true);
   result.value = result.value.detach();

@@ -139,7 +139,7 @@ def test_a_decoders_rows_go_their_own_ways(both):
         torch.testing.assert_close(got[row], alone.read(torch.cat([before, more[row:row + 1]], 1))[0], atol=1e-5, rtol=1e-4)
     kept = decoder.read(more, torch.tensor([[True], [False], [True]]))
     assert not kept[1].any() and kept[0].any()
-    assert_refused(lambda: decoder.reorder(torch.tensor([3])), "rows must be in [0, 3)")
+    assert_refused(lambda: decoder.reorder(torch.tensor([3])), "rows must be in")
 
 
 def test_training(both):

@@ -13,6 +13,10 @@
 namespace headroom::tasks {
 namespace classification_test {
 
+Figures figures_of(const Evaluation& evaluation) {
+  return sequence_classification().figures_of(evaluation.sums);
+}
+
 // A few hundred short expressions and a model that has every dropout on.
 config::Config listops() {
   config::Config config = tiny::config();
@@ -104,7 +108,7 @@ TEST(Classification, EvaluationIsTheMeanOverExamplesInAnyBatches) {
   const auto model = models::make_model(config.model, 5);
   const TaskData data = sequence_classification().open(config, folder.path());
   const Evaluation alone = data.validation->evaluate(*model, {.batch_size = 1});
-  EXPECT_EQ(alone.tokens, 70);
+  EXPECT_EQ(alone.predictions(), 70);
   // By definition.
   const at::NoGradGuard no_grad;
   const data::listops::Generated made = data::listops::generate(config.data);
@@ -120,14 +124,14 @@ TEST(Classification, EvaluationIsTheMeanOverExamplesInAnyBatches) {
     loss -= logp[label].item<double>() / 70.0;
     right += logp.argmax().item<std::int64_t>() == label ? 1.0 / 70.0 : 0.0;
   }
-  EXPECT_NEAR(alone.figures.at("loss"), loss, 1e-5);
-  EXPECT_NEAR(alone.figures.at("accuracy"), right, 1e-12);
+  EXPECT_NEAR(figures_of(alone).at("loss"), loss, 1e-5);
+  EXPECT_NEAR(figures_of(alone).at("accuracy"), right, 1e-12);
   for (const std::int64_t batch : {7, 64, 1000}) {
     const Evaluation result = data.validation->evaluate(*model, {.batch_size = batch});
-    EXPECT_NEAR(result.figures.at("loss"), loss, 1e-5) << batch;
-    EXPECT_NEAR(result.figures.at("accuracy"), right, 1e-12) << batch;
+    EXPECT_NEAR(figures_of(result).at("loss"), loss, 1e-5) << batch;
+    EXPECT_NEAR(figures_of(result).at("accuracy"), right, 1e-12) << batch;
   }
-  EXPECT_EQ(data.validation->evaluate(*model, {.batch_size = 8, .most_tokens = 30}).tokens, 30);
+  EXPECT_EQ(data.validation->evaluate(*model, {.batch_size = 8, .most_tokens = 30}).predictions(), 30);
 }
 
 bool same(const models::Batch& a, const models::Batch& b) {
@@ -174,7 +178,7 @@ TEST(Classification, AugmentsTrainingPicturesAlone) {
   const TaskData plain = image_classification().open(config, folder.path());
   EXPECT_TRUE(at::allclose(brightness(plain), brightness(plain)));
   const auto model = models::make_model(config.model, 5);
-  EXPECT_EQ(plain.validation->evaluate(*model, {}).figures, augmented.validation->evaluate(*model, {}).figures);
+  EXPECT_EQ(figures_of(plain.validation->evaluate(*model, {})), figures_of(augmented.validation->evaluate(*model, {})));
 }
 
 TEST(Classification, ReadsTextsAndPairsOfThem) {
@@ -203,11 +207,11 @@ TEST(Classification, EvaluatesAFile) {
   const auto model = models::make_model(config.model, 5);
   const auto data = sequence_classification().open_evaluation(
       {.config = config, .tokenizer = nullptr, .files = {(folder / "some.tsv").string()}, .cache = folder.path()});
-  EXPECT_EQ(data->evaluate(*model, {}).tokens, 2);
+  EXPECT_EQ(data->evaluate(*model, {}).predictions(), 2);
   const auto own = sequence_classification().open_evaluation(
       {.config = config, .tokenizer = nullptr, .files = {}, .cache = folder.path()});
   const TaskData opened = sequence_classification().open(config, folder.path());
-  EXPECT_EQ(own->evaluate(*model, {}).figures, opened.validation->evaluate(*model, {}).figures);
+  EXPECT_EQ(figures_of(own->evaluate(*model, {})), figures_of(opened.validation->evaluate(*model, {})));
 }
 
 std::string refusal(const config::Config& config) {

@@ -14,6 +14,10 @@
 namespace headroom::tasks {
 namespace language_modelling_test {
 
+Figures figures_of(const Evaluation& evaluation) {
+  return language_modelling().figures_of(evaluation.sums);
+}
+
 struct Sum {
   double cross_entropy = 0.0;
   std::int64_t tokens = 0;
@@ -49,11 +53,11 @@ TEST(EvaluateText, IsTheMeanCrossEntropyOfOneStream) {
   const Evaluation result = evaluate_text(model, tokens, {.batch_size = 1});
   const double loss = expected.cross_entropy / static_cast<double>(expected.tokens);
   EXPECT_TRUE(result.complete);
-  EXPECT_EQ(result.tokens, 202);
-  EXPECT_EQ(result.tokens, expected.tokens);
-  EXPECT_NEAR(result.figures.at("loss"), loss, 1e-5);
-  EXPECT_NEAR(result.figures.at("perplexity"), std::exp(loss), 1e-2);
-  EXPECT_NEAR(result.figures.at("bits_per_byte"), loss / std::numbers::ln2, 1e-5) << "a byte a token";
+  EXPECT_EQ(result.predictions(), 202);
+  EXPECT_EQ(result.predictions(), expected.tokens);
+  EXPECT_NEAR(figures_of(result).at("loss"), loss, 1e-5);
+  EXPECT_NEAR(figures_of(result).at("perplexity"), std::exp(loss), 1e-2);
+  EXPECT_NEAR(figures_of(result).at("bits_per_byte"), loss / std::numbers::ln2, 1e-5) << "a byte a token";
 }
 
 // The text is one stream, however many are read side by side.
@@ -65,13 +69,14 @@ TEST(EvaluateText, DoesNotDependOnTheBatchSize) {
     options.memory_length = memory;
     const models::LanguageModel model(options, 5);
     const Evaluation alone = evaluate_text(model, tokens, {.batch_size = 1});
-    EXPECT_EQ(alone.tokens, 1002);
+    EXPECT_EQ(alone.predictions(), 1002);
     for (const std::int64_t batch : {2, 3, 7, 64, 5000}) {
       const Evaluation result = evaluate_text(model, tokens, {.batch_size = batch});
-      EXPECT_EQ(result.tokens, 1002) << batch;
+      EXPECT_EQ(result.predictions(), 1002) << batch;
       // Sums of float32 losses of a few thousand predictions, in another order.
-      EXPECT_NEAR(result.figures.at("loss"), alone.figures.at("loss"), 1e-5) << batch << " with memory " << memory;
-      EXPECT_NEAR(result.figures.at("bits_per_byte"), result.figures.at("loss") / std::numbers::ln2, 1e-6);
+      EXPECT_NEAR(figures_of(result).at("loss"), figures_of(alone).at("loss"), 1e-5)
+          << batch << " with memory " << memory;
+      EXPECT_NEAR(figures_of(result).at("bits_per_byte"), figures_of(result).at("loss") / std::numbers::ln2, 1e-6);
     }
   }
 }
@@ -83,8 +88,8 @@ TEST(EvaluateText, ReadsTheBeginningWhereThatIsEnough) {
              beginning = tiny::token_file(folder, "part", text.substr(0, 301));
   const models::LanguageModel model(tiny::config().model, 5);
   const Evaluation part = evaluate_text(model, all, {.batch_size = 4, .most_tokens = 300});
-  EXPECT_EQ(part.tokens, 300);
-  EXPECT_NEAR(part.figures.at("loss"), evaluate_text(model, beginning, {}).figures.at("loss"), 1e-5);
+  EXPECT_EQ(part.predictions(), 300);
+  EXPECT_NEAR(figures_of(part).at("loss"), figures_of(evaluate_text(model, beginning, {})).at("loss"), 1e-5);
 }
 
 // The model is asked to expect an unknown word, no more: what that leaves open counts as if guessed byte by byte.
@@ -102,11 +107,11 @@ TEST(EvaluateText, BitsPerByteCountUnknownWords) {
   config::ModelOptions options = tiny::config().model;
   options.vocabulary_size = 4;
   const Evaluation result = evaluate_text(models::LanguageModel(options, 5), tokens, {});
-  EXPECT_DOUBLE_EQ(result.figures.at("unknown_share"), 0.25);
+  EXPECT_DOUBLE_EQ(figures_of(result).at("unknown_share"), 0.25);
   const double share = 39.0 / 40.0, spelling = 8.0 * 5.0 * 10.0 * share;
-  const double bits = result.figures.at("loss") * 39.0 / std::numbers::ln2 + spelling;
-  EXPECT_NEAR(result.figures.at("bits_per_byte"), bits / (static_cast<double>(text.size()) * share), 1e-6);
-  EXPECT_GT(result.figures.at("bits_per_byte"), 40.0 / 16.0);
+  const double bits = figures_of(result).at("loss") * 39.0 / std::numbers::ln2 + spelling;
+  EXPECT_NEAR(figures_of(result).at("bits_per_byte"), bits / (static_cast<double>(text.size()) * share), 1e-6);
+  EXPECT_GT(figures_of(result).at("bits_per_byte"), 40.0 / 16.0);
 }
 
 TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
@@ -134,12 +139,13 @@ TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
     }
     for (const std::int64_t batch : {1, 5, 100}) {
       const Evaluation result = evaluate_text(model, tokens, {.batch_size = batch, .stride = stride});
-      EXPECT_EQ(result.tokens, last);
-      EXPECT_NEAR(result.figures.at("loss"), sum / static_cast<double>(last), 1e-5) << stride << ", batch " << batch;
+      EXPECT_EQ(result.predictions(), last);
+      EXPECT_NEAR(figures_of(result).at("loss"), sum / static_cast<double>(last), 1e-5)
+          << stride << ", batch " << batch;
     }
   }
   const Evaluation part = evaluate_text(model, tokens, {.batch_size = 4, .most_tokens = 20, .stride = 1});
-  EXPECT_EQ(part.tokens, 20);
+  EXPECT_EQ(part.predictions(), 20);
   EXPECT_THROW(evaluate_text(model, tokens, {.stride = 9}), MisuseError);
   options.memory_length = 8;
   EXPECT_THROW(evaluate_text(models::LanguageModel(options, 5), tokens, {.stride = 1}), MisuseError);
@@ -151,7 +157,7 @@ TEST(EvaluateText, LeavesDropoutOut) {
   const models::LanguageModel model(tiny::config().model, 5);
   EvaluateOptions options;
   options.context.training = true;  // without random numbers a dropout would fail
-  EXPECT_EQ(evaluate_text(model, tokens, options).figures, evaluate_text(model, tokens, {}).figures);
+  EXPECT_EQ(figures_of(evaluate_text(model, tokens, options)), figures_of(evaluate_text(model, tokens, {})));
 }
 
 TEST(EvaluateText, RefusesAnotherVocabulary) {

@@ -284,7 +284,7 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   EXPECT_NE(refusal("piqa", "e.jsonl", "\n").find("holds no questions"), std::string::npos);
 }
 
-TEST_F(ZeroShot, CompositionScoresTheAnswers) {
+TEST_F(ZeroShot, PuzzlesScoreTheAnswers) {
   const std::string text = "\\n< a b >. who? cd\\n< e f >. who? [ gh ]\\n< i j >. who? [ kl ]\\n";
   const std::string rows =
       "{\"task_id\": \"task6\", \"texts\": \"" + text + "\"}\n{\"task_id\": \"task57\", \"texts\": \"x [ y ]\"}\n";

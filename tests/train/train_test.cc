@@ -99,8 +99,8 @@ TEST_F(Train, LearnsAndWritesItsFolder) {
   const auto model = store::build_model(checkpoint);
   EXPECT_EQ(model->parameters().count(), result.parameters);
   const auto validation = tiny::token_file(folder_, "check", tiny::text(400, 2));
-  EXPECT_NEAR(tasks::evaluate_text(*model, validation, {.batch_size = 4}).figures.at("loss"),
-              result.figures().at("loss"), 1e-9);
+  const tasks::Evaluation again = tasks::evaluate_text(*model, validation, {.batch_size = 4});
+  EXPECT_NEAR(tasks::mean(again.sums, tasks::kCrossEntropy), result.figures().at("loss"), 1e-9);
 }
 
 TEST_F(Train, ResumedFromAnyStepIsTheSameRun) {

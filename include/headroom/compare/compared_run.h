@@ -23,20 +23,6 @@ struct Variation {
 // Keys with the value that a run has of each, in the spelling of config::flatten.
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// A logged interval of a training: its mean loss.
-struct TrainingPoint {
-  std::int64_t step = 0;
-  double seconds = 0.0;
-  double loss = 0.0;
-  double tokens = 0.0;  // so far
-};
-
-// How evenly tokens spread over the experts of each bank, 0 (one takes all) to 1.
-struct ExpertUse {
-  std::int64_t step = 0;
-  std::vector<double> evenness;
-};
-
 // What a model wrote while it trained.
 struct WrittenSample {
   std::int64_t step = 0;
@@ -44,10 +30,9 @@ struct WrittenSample {
 };
 
 struct History {
-  std::vector<TrainingPoint> training;
-  std::vector<train::ValidationPoint> validation;
-  std::vector<ExpertUse> experts;
-  std::vector<WrittenSample> samples;
+  std::vector<train::TrainingPoint> training = {};
+  std::vector<train::ValidationPoint> validation = {};
+  std::vector<WrittenSample> samples = {};
 };
 
 // One training of a model.

@@ -1,4 +1,4 @@
-// What an attention layer is made of: projection x score x composition x position x mask.
+// What an attention layer is made of: projection x score x composition x position x mask, and a gate of the output.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@ class ProjectionPart;
 class ScorePart;
 class CompositionPart;
 class PositionPart;
+class OutputGatePart;
 
 enum class Gate { sigmoid, softmax_top_k, softmax, softmax_renormalised };
 enum class Keys { own, shifted, single };
@@ -50,8 +51,13 @@ struct AttentionOptions {
   double cv_coefficient = 0.0;
   double z_coefficient = 0.001;
   double entropy_coefficient = 0.0;
+  std::int64_t kv_rank = 64;
+  std::int64_t q_rank = 0;    // 0: queries are not compressed
+  std::int64_t d_rotary = 0;  // 0: half of d_head
+  std::int64_t d_value = 0;   // 0: d_head
 
   PartName<ScorePart> score = "dot";
+  bool sink = false;
   Keys keys = Keys::own;
   std::int64_t n_mixtures = 2;
   Mixing mixing = Mixing::sum;
@@ -85,6 +91,7 @@ struct AttentionOptions {
   bool position_bias = false;
   double rope_fraction = 1.0;
   double rope_base = 10000.0;
+  PartName<OutputGatePart> gate_output = "none";
   Scale scale = Scale::inv_sqrt;
   bool qk_norm = false;
   double qk_norm_epsilon = 1e-6;
@@ -108,6 +115,8 @@ struct AttentionOptions {
   // Routed heads share one key and one value.
   std::int64_t computed_kv_heads() const;
   bool composes(const std::string& stage) const;  // a composition at "pre" or "post"
+  // Channels of a value, and so of a head's result.
+  std::int64_t value_width() const;
   // Channels of a head that rotate: even, at most d_head.
   std::int64_t rope_channels() const;
   // The same layer between two sequences, which knows no distances between their tokens.

@@ -5,8 +5,8 @@
 // that ends with
 //   const Registration<MyScore> kMyScore;
 // Symbols: T queries, S = M + T sources with M tokens of memory, C = S / T, d d_model, H n_heads, G key/value heads as
-// computed, e d_head, E n_experts, k top_k, n_sel selection matrices, R keys at a position. Every count is exact, and
-// throws MisuseError where it does not fit 63 bits.
+// computed, e d_head, w the width of a value, E n_experts, k top_k, n_sel selection matrices, R keys at a position.
+// Every count is exact, and throws MisuseError where it does not fit 63 bits.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "headroom/config/attention_options.h"
+#include "headroom/config/balance_loss.h"
 #include "headroom/core/exact.h"
 
 namespace headroom::config {
@@ -76,11 +77,15 @@ struct ProjectionProducts {
 // How queries, keys, values and the output are made.
 class ProjectionPart : public AttentionPart {
  public:
-  virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;  // G, as computed
-  virtual std::int64_t position_heads(
-      const AttentionOptions& options) const = 0;  // with relative positions of their own
-  virtual bool starts_truncated() const = 0;       // the layer's matrices begin truncated normal, else normal
-  virtual bool has_fixed_heads() const = 0;        // every token uses the same heads, as maps between heads need
+  // Heads: G, as computed; those with relative positions of their own; those that a token may choose from.
+  virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;
+  virtual std::int64_t position_heads(const AttentionOptions& options) const = 0;
+  virtual std::int64_t all_heads(const AttentionOptions& options) const = 0;
+  // Channels: w; and the first of a head's, which rotate.
+  virtual std::int64_t value_width(const AttentionOptions& options) const = 0;
+  virtual std::int64_t rotary_channels(const AttentionOptions& options) const = 0;
+  virtual bool starts_truncated() const = 0;  // the layer's matrices begin truncated normal, else normal
+  virtual bool has_fixed_heads() const = 0;   // every token uses the same heads, as maps between heads need
 
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;
   virtual Exact matrices(const AttentionOptions& options, Exact d_model) const = 0;  // of those, q's, k's, v's and o's
@@ -88,9 +93,15 @@ class ProjectionPart : public AttentionPart {
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // What Transformer-XL's relative positions add to that.
   virtual PaperTerms paper_positions(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
+  virtual Exact cache_numbers(const AttentionOptions& options) const = 0;  // kept of each token while decoding
+
+  // Those that its layer adds to nn::Context::losses.
+  virtual std::vector<BalanceLoss> balance_losses(const AttentionOptions& options) const = 0;
 
   virtual std::string heads_text(const AttentionOptions& options) const = 0;  // "2 (3/5 experts)", for tables
-  virtual std::int64_t d_head_step() const = 0;                               // matching (cost/match.h): its unit
+  // Matching (cost/match.h) tries widths d_head in these steps, from this one on.
+  virtual std::int64_t d_head_step() const = 0;
+  virtual std::int64_t least_d_head(const AttentionOptions& options) const = 0;
   virtual void set_heads(AttentionOptions& options, std::int64_t n_heads) const = 0;  // matching by MACs
   // The settings that the part's paper tries when it matches a model of `n_heads` dense heads, in its order.
   virtual std::vector<AttentionOptions> trials(const AttentionOptions& options, std::int64_t n_heads) const = 0;
@@ -103,6 +114,8 @@ class ScorePart : public AttentionPart {
   virtual std::int64_t key_projections(const AttentionOptions& options) const = 0;  // of those, projected by themselves
   // Whether each query has a score for each key, which relative positions, windows and maps between heads change.
   virtual bool has_scores() const = 0;
+  // Whether queries and keys meet in dot products alone, so that a matrix may be moved from the keys to the queries.
+  virtual bool is_bilinear() const = 0;
 
   virtual Exact parameters(const AttentionOptions& options, Exact sources) const = 0;   // sources: of the whole context
   virtual Exact products(const AttentionOptions& options, const Span& span) const = 0;  // with keys and with values
@@ -136,6 +149,13 @@ class PositionPart : public AttentionPart {
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // Distances that occur and are projected, d e for each of position_heads(), and met by every query, e a head.
   virtual Exact offsets(const Span& span) const = 0;
+  virtual Exact cache_numbers(const AttentionOptions& options) const = 0;  // kept of each token while decoding
+};
+
+// What multiplies the heads' results before the output projection.
+class OutputGatePart : public AttentionPart {
+ public:
+  virtual std::int64_t gates(const AttentionOptions& options) const = 0;  // of a head and token: 0, 1 or w
 };
 
 // Makes a part known for as long as the program runs.
@@ -143,6 +163,7 @@ void add_part(const ProjectionPart& part);
 void add_part(const ScorePart& part);
 void add_part(const CompositionPart& part);
 void add_part(const PositionPart& part);
+void add_part(const OutputGatePart& part);
 
 template <class Part>
 class Registration {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "headroom/config/attention_options.h"
+#include "headroom/config/balance_loss.h"
 #include "headroom/config/field.h"
 
 namespace headroom::config {
@@ -27,6 +28,9 @@ struct MlpOptions {
   std::int64_t top_k = 4;
   double expert_dropout = 0.0;
   double entropy_coefficient = 1e-4;
+
+  // Those that the layer of this kind adds to nn::Context::losses.
+  std::vector<BalanceLoss> balance_losses() const;
 };
 
 struct ModelOptions {

@@ -8,7 +8,7 @@
 
 namespace headroom::config {
 
-// Part: ProjectionPart, ScorePart, CompositionPart or PositionPart.
+// Part: ProjectionPart, ScorePart, CompositionPart, PositionPart or OutputGatePart.
 template <class Part>
 class PartName {
  public:

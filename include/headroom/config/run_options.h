@@ -26,7 +26,7 @@ inline constexpr std::int64_t kByteValues = 256;
 struct TokenizerOptions {
   TokenizerKind kind = TokenizerKind::sentencepiece;
   std::int64_t vocabulary_size = 8000;  // sentencepiece: pieces to train; words: most frequent kept, 0 = all
-  std::string model;                    // an existing tokenizer file; empty: made from the training part
+  std::string model;                    // an existing tokenizer file; empty: made from the training split
   bool keep_whitespace = false;         // sentencepiece: runs of blanks and line ends survive a round trip
   bool split_digits = true;             // sentencepiece
   double character_coverage = 0.9995;   // sentencepiece: share of the text's characters with a piece of their own
@@ -84,10 +84,10 @@ struct TrainOptions {
   std::int64_t checkpoint_every = 0;  // 0: only at the end
   std::int64_t keep_checkpoints = 2;
   std::int64_t evaluate_every = 0;   // 0: only at the end
-  std::int64_t evaluate_tokens = 0;  // of the validation part at most; 0: all
+  std::int64_t evaluate_tokens = 0;  // of the validation split at most; 0: all
   bool keep_best = false;            // the checkpoint of the best validation as well
   std::int64_t sample_every = 0;     // steps between samples of what the model writes; 0: none
-  std::string sample_prompt;         // empty: the beginning of the validation part
+  std::string sample_prompt;         // empty: the beginning of the validation split
 };
 
 // How a translation is searched for.

@@ -11,7 +11,7 @@
 namespace headroom::data {
 
 // [batch, length+1] ids, row-major: inputs are columns 0..length-1, targets columns 1..length.
-struct Batch {
+struct TokenBatch {
   std::int64_t batch = 0, length = 0;
   std::vector<std::int32_t> tokens;
   bool starts_afresh = false;  // no row continues the previous batch's: any carried memory must be forgotten
@@ -28,10 +28,10 @@ struct BatchShape {
   std::int64_t batch = 1, length = 1;
 };
 
-class Batches {
+class TokenBatches {
  public:
-  virtual ~Batches() = default;
-  virtual Batch next() = 0;  // endless: starts the next epoch by itself
+  virtual ~TokenBatches() = default;
+  virtual TokenBatch next() = 0;  // endless: starts the next epoch by itself
   virtual std::int64_t per_epoch() const = 0;
   // After an epoch's last batch: the beginning of the next epoch.
   virtual DataPosition position() const = 0;
@@ -45,8 +45,8 @@ class Batches {
 // starts_afresh.
 // What is left over at the end of the file, less than a batch, is not used. Throws MisuseError when the file holds
 // less than one batch, naming context_length and batch_size.
-std::unique_ptr<Batches> make_batches(const std::shared_ptr<const TokenFile>& file, BatchShape shape,
-                                      config::Batching batching, std::uint64_t seed);
+std::unique_ptr<TokenBatches> make_batches(const std::shared_ptr<const TokenFile>& file, BatchShape shape,
+                                           config::Batching batching, std::uint64_t seed);
 
 struct EvaluationShape {
   std::int64_t batch = 1, length = 1;  // most streams read side by side, tokens of a chunk

@@ -34,12 +34,12 @@ struct Generated {
   LabelledSequences train, validation;
 };
 
-// What the options' generator and generator_seed give; no example comes twice, in either part. Depth counts the levels
+// What the options' generator and generator_seed give; no example comes twice, in either split. Depth counts the levels
 // of a tree, digits included.
 //   listops       as in SwitchHead's analysis: at most 50 symbols, depth 2 to 6, 2 to 5 arguments, each an operator
 //                 with probability 0.3
 //   listops_long  as in the Long Range Arena: 500 to 2000 symbols, depth up to 10, 2 to 10 arguments, 0.25
-// The validation part does not depend on generated_train, and `with_train` false leaves the other empty. Shows
+// The validation split does not depend on generated_train, and `with_train` false leaves the other empty. Shows
 // progress; throws Error on Ctrl-C, MisuseError when no more examples can be found.
 Generated generate(const config::DataOptions& options, bool with_train = true);
 

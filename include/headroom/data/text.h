@@ -28,26 +28,26 @@ std::unique_ptr<tokenizers::TextSource> open_text(const std::vector<std::string>
 // The files that such patterns name, in order. Throws MisuseError for a pattern without a match.
 std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string>& patterns);
 
-enum class Part { train, validation };
+enum class Split { train, validation };
 
-// What messages call the data of one part: its files, what is generated, "the built-in corpus".
-std::string corpus_name(const config::DataOptions& options, Part part);
+// What messages call the data of one split: its files, what is generated, "the built-in corpus".
+std::string corpus_name(const config::DataOptions& options, Split split);
 // "a.txt", "a.txt and 3 more".
 std::string named_together(const std::vector<std::string>& files);
 
 // The corpus that is always there: the Python sources and C++ headers of the installed torch (folder
 // $HEADROOM_TORCH_DIR, else the one that Headroom was built with). Of the files sorted by name, every 20th is for
-// validation; of those, as many of at most 128 KiB are used as make up 1 MiB. Inside a part they stand in the order of
+// validation; of those, as many of at most 128 KiB are used as make up 1 MiB. Inside a split they stand in the order of
 // a hash of their names, so that any stretch of it is a mixture of all kinds. Files that are empty, over 16 MiB or not
 // valid UTF-8 are left out, symbolic links not followed. Throws Error when torch's folder cannot be found or holds no
 // such file.
-std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Part part);
+std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split);
 
-// The text of one part of a run: options.train / options.validation; where only the first names files, their last
-// lines, options.validation_share of the bytes, are the validation part; when both are empty, what options.generator
-// makes (composition), or the built-in corpus. Throws MisuseError naming data.train when only data.validation is given,
+// The text of one split of a run: options.train / options.validation; where only the first names files, their last
+// lines, options.validation_share of the bytes, are the validation split; when both are empty, what options.generator
+// makes (puzzles), or the built-in corpus. Throws MisuseError naming data.train when only data.validation is given,
 // data.validation when nothing can be held out.
-std::unique_ptr<tokenizers::TextSource> open_part(const config::DataOptions& options, Part part,
-                                                  Content content = Content::utf8);
+std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& options, Split split,
+                                                   Content content = Content::utf8);
 
 }  // namespace headroom::data

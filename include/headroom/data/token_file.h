@@ -56,7 +56,7 @@ void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer&
 // Joins token files of one tokenizer to one. Throws MisuseError naming both when two tokenizers differ.
 void join_token_files(const std::vector<std::filesystem::path>& files, const std::filesystem::path& path);
 
-// What a run reads: its tokenizer and both parts as token files, made on first use and kept under `cache_folder`
+// What a run reads: its tokenizer and both splits as token files, made on first use and kept under `cache_folder`
 // by a name that changes with the text and the tokenizer's options.
 struct PreparedData {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
@@ -65,9 +65,9 @@ struct PreparedData {
 };
 
 // The tokenizer is that of the file `tokenizer.model`, else that of the token files among data.train and
-// data.validation, else it is trained on the training part. Several processes may prepare the same data at once: each
+// data.validation, else it is trained on the training split. Several processes may prepare the same data at once: each
 // file appears whole. Throws MisuseError naming both tokenizers when token files differ from each other or from
-// `tokenizer.model`, and when a part mixes text and token files.
+// `tokenizer.model`, and when a split mixes text and token files.
 PreparedData prepare_data(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
                           const std::filesystem::path& cache_folder);
 

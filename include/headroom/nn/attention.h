@@ -13,6 +13,7 @@
 #include "headroom/nn/attention_cache.h"
 #include "headroom/nn/composition.h"
 #include "headroom/nn/context.h"
+#include "headroom/nn/output_gate.h"
 #include "headroom/nn/parameters.h"
 #include "headroom/nn/position.h"
 #include "headroom/nn/projection.h"
@@ -58,11 +59,13 @@ class Attention {
                    const Context& context) const;
 
  private:
-  // What the queries meet: this call's tokens, or all that a cache holds, oldest first.
+  // What is known of each source token: of this call's, or of all that a cache holds, oldest first.
   struct Seen {
-    std::vector<at::Tensor> keys;  // one for each key projection, [B, G, S, e]
-    at::Tensor v;                  // [B, G, S, e]
-    at::Tensor factors;            // [B, 1, S, F] of the composition's key side; undefined without one
+    std::vector<at::Tensor> keys;        // of Heads
+    at::Tensor v;                        // of Heads
+    at::Tensor factors;                  // [B, 1, S, F] of the composition's key side; undefined without one
+    at::Tensor marks;                    // [B, 1, S, F] of the position scheme; undefined: none
+    std::vector<at::Tensor*> tensors();  // those that are there
   };
 
   // Queries that meet the same keys: those of a whole call, or of a row whose sequence has a cache.
@@ -76,13 +79,15 @@ class Attention {
   Heads project(const AttentionInput& input, const at::Tensor& source, const Context& context) const;
   Seen seen_of(const Heads& heads, const at::Tensor& source, const Context& context) const;
   void normalise_and_rotate(Heads& heads, std::span<AttentionCache* const> caches, const Context& context) const;
-  // Both: the heads' results [B, H, T, e].
+  // Both: the heads' results [B, H, T, w].
   at::Tensor attend(const Queries& queries, Seen seen, const Context& context) const;
   at::Tensor attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const;
   ScoreCall call_of(const Queries& queries) const;
   // `fresh` with what the cache holds of the past; notes in `call` where the first key stands.
   Seen look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const;
-  ops::AttentionInputs assemble(const Queries& queries, const Seen& seen, const Context& context) const;
+  // `met`: the queries, keys and values that meet.
+  ops::AttentionInputs assemble(const Queries& queries, const Heads& met, const Seen& seen,
+                                const Context& context) const;
 
   config::AttentionOptions options_;
   AttentionPlace place_;
@@ -91,6 +96,7 @@ class Attention {
   std::unique_ptr<Score> score_;
   at::Tensor q_norm_, k_norm_;                // [e]
   std::unique_ptr<Composition> composition_;  // null: heads do not talk
+  std::unique_ptr<OutputGate> gate_;          // null: none
 };
 
 }  // namespace headroom::nn

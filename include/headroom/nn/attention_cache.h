@@ -11,8 +11,8 @@
 
 namespace headroom::nn {
 
-// A ring of the last `capacity` tokens' tensors (keys, values, composition factors), or linear attention's state. A
-// copy costs little: the two share what they hold until one of them reads on.
+// A ring of the last `capacity` tokens' tensors (keys, values, composition factors, marks), or linear attention's
+// state. A copy costs little: the two share what they hold until one of them reads on.
 class AttentionCache {
  public:
   // Room for `capacity` tokens. A `sliding` cache drops the oldest when it is full, another one refuses.

@@ -2,7 +2,8 @@
 //
 // A value has a name, preceded by where it is: "layer3.", in an encoder-decoder "encoder.layer3." or "decoder.layer3.".
 // Only those that an observer wants are handed to it, and what it returns is used in their place. While decoding the
-// names are the same, and T counts the call's tokens.
+// names are the same, and T counts the call's tokens. Sequences that are decoded side by side share a value; scores,
+// probabilities and head maps come once for each, in their order, as does everything of one that reads several tokens.
 //
 // Letters: B batch, T queries, S keys, d d_model, H heads, G key/value heads, e d_head, E experts, K chosen.
 //   embedding                        [B, T, d] what the first layer reads
@@ -16,7 +17,9 @@
 //     probs, probs_composed          [B, H, T, S] the weights, before and after heads compose
 //     key_map, query_map             [B, S, stages, H, H], [B, T, stages, H, H] head maps with one side's part alone,
 //                                    from head, to head; the result is not used
-//     o                              [B, H, T, e] the heads' results; with 0 for a head, it is switched off
+//     o                              [B, H, T, w] the heads' results; with 0 for a head, it is switched off
+//     value_sum                      [B, H, T, w] o before its gate, in layers that have one
+//     rotary, latent                 [B, S, p], [B, S, r] what latent heads keep of each token; the result is not used
 //     out                            [B, T, d]
 //     select_in., select_out.        choices of the source's and the queries' tokens among the experts of each head:
 //       score, index, weight         [B S or B T, H, E], [.., H, K], [.., H, K], in this order; with weight 0 an

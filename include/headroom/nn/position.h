@@ -38,9 +38,13 @@ class Position {
   virtual ~Position() = default;
   // What queries and keys turn by; nothing where they do not.
   virtual std::optional<Rotary> rotary() const = 0;
-  // Adds its term to the scores. Decoding, with a sequence's cache: what depends on distances alone is
-  // made once and kept there.
-  virtual void add_to(ops::AttentionInputs& in, AttentionCache* cache, const Context& context) const = 0;
+  // What its term needs to know of each source token x [B, n, d], [B, 1, n, F]: made once a token and kept while
+  // decoding. By default nothing, undefined.
+  virtual at::Tensor marks(const at::Tensor& /*x*/, const Context& /*context*/) const { return {}; }
+  // Adds its term to the scores of queries and keys with these marks [B, 1, S, F]. Decoding, with a sequence's cache:
+  // what depends on distances alone is made once and kept there.
+  virtual void add_to(ops::AttentionInputs& in, const at::Tensor& marks, AttentionCache* cache,
+                      const Context& context) const = 0;
 };
 
 using MakePosition = std::unique_ptr<Position> (*)(const config::AttentionOptions& options, const LayerInit& init,

@@ -1,10 +1,13 @@
 // Softmax attention over any mask: dot products or mixtures of keys, Transformer-XL's relative term, heads composed
 // before and after the softmax.
 //
-// Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, C offsets.
-//   s_ij = content_ij + scale * p_i . r_delta,  delta = j - (S - T + i)    (Transformer-XL; SwitchHead section 2.2)
+// Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, w width of a value, C
+// offsets.
+//   s_ij = content_ij + scale * p_i . r_delta + bias_ij,  delta = j - (S - T + i)    (Transformer-XL; SwitchHead
+//   section 2.2)
 //   content_ij = scale * q_i . k_j, or a mixture's log weight (Mixture)
 //   a_ij = pre(s_ij) across heads, p_i = softmax over visible j of a_ij, o_i = sum_j post(p_ij) v_j
+//   with a sink b of the head: p_ij = exp(a_ij) / (exp(b) + sum over visible j of exp(a_ij))
 // A row without a visible key gives 0.
 #pragma once
 
@@ -39,18 +42,21 @@ struct Mixture {
 };
 
 struct AttentionInputs {
-  at::Tensor q;     // [B, H, T, e]
-  at::Tensor k, v;  // [B, G, S, e]
+  at::Tensor q;  // [B, H, T, e]
+  at::Tensor k;  // [B, G, S, e]
+  at::Tensor v;  // [B, G, S, w]
   double scale = 1.0;
   AttentionMask mask;
   // The relative term: both or neither.
   std::optional<at::Tensor> q_position;  // p, [B, H, T, e]
-  std::optional<at::Tensor> r;  // [H, C, e], row c belongs to delta = c - (S - 1); C = S when causal, else S + T - 1
+  std::optional<at::Tensor> r;     // [H, C, e], row c belongs to delta = c - (S - 1); C = S when causal, else S + T - 1
+  std::optional<at::Tensor> bias;  // added to the scores, [B or 1, H, T or 1, S]
+  std::optional<at::Tensor> sink;  // b, [H]: a weight that goes to no value
   std::optional<Mixture> mixture;
   std::optional<HeadMap> pre, post;  // head composition on the scores, and on the probabilities
 };
 
-// [B, H, T, e], differentiable in every tensor but the mask. Throws Error on shapes that do not fit.
+// [B, H, T, w], differentiable in every tensor but the mask. Throws Error on shapes that do not fit.
 at::Tensor attention(const AttentionInputs& inputs, Implementation implementation = Implementation::automatic);
 
 // What the reference computes between queries and results, [B, H, T, S] each, in this order.

@@ -1,7 +1,8 @@
 // Linear attention: weights that are products of feature vectors, summed through a state whose size does not grow with
 // the sequence; no T x S matrix is ever formed.
 //
-// Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head.
+// Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, w width of a
+// value.
 //   a_ij = factor * q_i . k_j over visible j;  o_i = output_factor * sum_j a_ij v_j / (sum_j a_ij + epsilon)
 // q and k are feature vectors already (elu + 1 of Katharopoulos et al., mixtures of Transformer-MGK Eq. 13). A query
 // whose sum is 0 gives 0.
@@ -18,7 +19,7 @@ namespace headroom::ops {
 
 struct LinearAttentionInputs {
   at::Tensor q;                          // [B, H, T, e]
-  at::Tensor k, v;                       // [B, G, S, e]
+  at::Tensor k, v;                       // [B, G, S, e], [B, G, S, w]
   bool causal = true;                    // key j is visible to query i iff j <= S - T + i
   std::optional<at::Tensor> valid_keys;  // [B, S] bool
   double factor = 1.0, output_factor = 1.0;
@@ -28,11 +29,11 @@ struct LinearAttentionInputs {
 
 // What the keys seen so far add up to; undefined before the first.
 struct LinearState {
-  at::Tensor kv;  // sum_j k_j v_j^T [B, G, e, e]
+  at::Tensor kv;  // sum_j k_j v_j^T [B, G, e, w]
   at::Tensor k;   // sum_j k_j [B, G, e]
 };
 
-// [B, H, T, e] in v's dtype, differentiable in q, k and v. Causal with a `state`: what it holds precedes the keys
+// [B, H, T, w] in v's dtype, differentiable in q, k and v. Causal with a `state`: what it holds precedes the keys
 // given, and it is moved on past them. Sums are kept in at least float32. Throws Error on shapes that do not fit.
 at::Tensor linear_attention(const LinearAttentionInputs& inputs,
                             Implementation implementation = Implementation::automatic, LinearState* state = nullptr);

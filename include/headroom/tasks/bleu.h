@@ -21,6 +21,12 @@ struct BleuOptions {
   bool smooth = true;
 };
 
+// What the score of a corpus is made of; the counts of its parts add up to its own.
+struct BleuCounts {
+  std::array<std::int64_t, 4> right = {}, all = {};  // n-grams of the translations, n from 1 to 4
+  std::int64_t tokens = 0, reference_tokens = 0;
+};
+
 struct Bleu {
   double score = 0.0;                     // 100 is a perfect match
   std::array<double, 4> precisions = {};  // of 1-grams to 4-grams, in per cent
@@ -33,6 +39,11 @@ struct Bleu {
 // to sacreBLEU's corpus_bleu with one reference. Throws Error when there is not one reference for each translation.
 Bleu corpus_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
                  const BleuOptions& options = {});
+
+// The same in two steps.
+BleuCounts count_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
+                      BleuTokens tokens);
+Bleu bleu_of(const BleuCounts& counts, const BleuOptions& options = {});
 
 // The tokens that BLEU compares.
 std::vector<std::string> bleu_tokens(std::string_view text, BleuTokens tokens);

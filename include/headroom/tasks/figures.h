@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "headroom/core/json.h"
+#include "headroom/tasks/sums.h"
 
 namespace headroom::tasks {
 
@@ -42,8 +43,12 @@ double figure(const Figures& figures, const std::string& name);
 const FigureKind& headline(const std::vector<FigureKind>& kinds);
 std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds);  // the headline among them
 
-// "perplexity" from "loss", where there is one.
-void add_perplexity(Figures& figures);
+// Of the tasks that predict tokens: "loss", the mean cross-entropy, and "perplexity".
+Figures loss_and_perplexity(const Sums& sums);
+
+// Fills in what follows from other figures, and files do not always hold: "perplexity", of the kinds that have one,
+// from "loss".
+void complete(Figures& figures, const std::vector<FigureKind>& kinds);
 
 // "loss 5.0519, perplexity 156.322": in the order of `kinds`.
 std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds);

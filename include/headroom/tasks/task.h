@@ -13,15 +13,17 @@
 #include "headroom/data/batches.h"
 #include "headroom/models/model.h"
 #include "headroom/tasks/figures.h"
+#include "headroom/tasks/sums.h"
 #include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tasks {
 
 struct Evaluation {
-  Figures figures;
-  std::int64_t tokens = 0;  // predictions that the figures are means over
+  Sums sums;
   double seconds = 0.0;
   bool complete = true;  // false: Ctrl-C (core/system.h) ended it early, and it speaks of the predictions until then
+
+  std::int64_t predictions() const { return sum_of(sums, kCrossEntropy).count; }
 };
 
 struct EvaluateOptions {
@@ -49,7 +51,7 @@ class TrainingData {
 class EvaluationData {
  public:
   virtual ~EvaluationData() = default;
-  // Throws MisuseError when the data does not fit the model.
+  // What the model's predictions of this data add up to. Throws MisuseError when the data does not fit the model.
   virtual Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const = 0;
   // A beginning that a model of this task may continue, for samples; empty where models do not write text.
   virtual std::string beginning() const { return {}; }
@@ -77,8 +79,8 @@ class Task {
   virtual const std::vector<FigureKind>& figures() const = 0;
   // How they are measured, a sentence or two.
   virtual std::string_view protocol() const = 0;
-  // Fills in figures that follow from others.
-  virtual void complete(Figures& /*figures*/) const {}
+  // What such sums of an evaluation, of the whole data or added over its parts, tell; NaN where nothing was counted.
+  virtual Figures figures_of(const Sums& sums) const = 0;
   // Opens what the config names, making what is to be made of it first (tokenizers, token files), which is kept in
   // `cache`. Throws MisuseError for unusable data.
   virtual TaskData open(const config::Config& config, const std::filesystem::path& cache) const = 0;

@@ -5,7 +5,7 @@
 // log-probabilities, which must be higher for the grammatical one. CBT: the log-probability a token of the answer and
 // the rest of its sentence, which must be above that of every other candidate. Multiple choice: the highest sum of an
 // answer's log-probabilities ("acc"), and the highest sum a character ("acc_norm"), as in lm-evaluation-harness.
-// Composition: each answer must be what greedy decoding writes. A tie is no win.
+// Puzzles ("composition"): each answer must be what greedy decoding writes. A tie is no win.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace headroom::tasks {
 struct ZeroShotRequest {
   std::string task;            // one of zero_shot_tasks()
   std::filesystem::path data;  // a file, a folder or a tar archive
-  config::DataOptions run;     // composition, where `data` is empty: the validation rows that such a run generates
+  config::DataOptions run;     // "composition", where `data` is empty: the validation rows that such a run generates
   std::int64_t shots = 0;      // solved examples in front of each question, drawn from the other questions of the file
   EvaluateOptions options;
 };

@@ -12,6 +12,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/tasks/figures.h"
+#include "headroom/train/history.h"
 
 namespace headroom::train {
 
@@ -27,13 +28,6 @@ struct TrainRequest {
   bool resume = false;          // go on from out's newest checkpoint if there is one
   std::filesystem::path cache;  // prepared data
   std::string title = "train";  // in front of the progress bar
-};
-
-// A point of a run's history, as in metrics.jsonl.
-struct ValidationPoint {
-  std::int64_t step = 0;
-  double seconds = 0.0;  // of training, evaluation and checkpoints not counted
-  tasks::Figures figures;
 };
 
 struct TrainResult {

@@ -106,17 +106,18 @@ int run(const Evaluate& command, const EngineRequest& request) {
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {
-    log_info("interrupted after {} predictions", result.tokens);
+    log_info("interrupted after {} predictions", result.predictions());
     return kInterrupted;
   }
+  const tasks::Figures figures = task.figures_of(result.sums);
   const std::string read =
-      files.empty() ? data::corpus_name(checkpoint.config.data, data::Part::validation) : data::named_together(files);
+      files.empty() ? data::corpus_name(checkpoint.config.data, data::Split::validation) : data::named_together(files);
   request.output.text(fmt::format("{}: {} over {} predictions of {}, {}\n", opened.name,
-                                  tasks::describe(result.figures, task.figures()), result.tokens, printable(read),
+                                  tasks::describe(figures, task.figures()), result.predictions(), printable(read),
                                   format_duration(result.seconds)));
-  Json document = result.figures;
+  Json document = figures;
   document["data"] = read;
-  document["tokens"] = result.tokens;
+  document["tokens"] = result.predictions();
   document["seconds"] = result.seconds;
   document["checkpoint"] = opened.name;
   document["step"] = checkpoint.step;

@@ -46,7 +46,7 @@ struct Input {
   config::DataOptions options;
 
   std::unique_ptr<tokenizers::TextSource> open(config::TokenizerKind kind) const {
-    return files.empty() ? data::open_built_in_corpus(data::Part::train)
+    return files.empty() ? data::open_built_in_corpus(data::Split::train)
                          : data::open_text(files, options, data::content_for(kind));
   }
 };

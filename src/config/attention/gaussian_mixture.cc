@@ -62,6 +62,7 @@ class GaussianMixture : public detail::ScoreMatrix {
              }}};
   }
 
+  bool is_bilinear() const override { return false; }
   std::int64_t key_components(const AttentionOptions& a) const override { return detail::components_of(a); }
   std::int64_t key_projections(const AttentionOptions& a) const override {
     return a.keys == Keys::own ? detail::components_of(a) : 1;

@@ -56,6 +56,7 @@ class LinearScore : public ScorePart {
     return a.keys == Keys::own ? detail::components_of(a) : 1;
   }
   bool has_scores() const override { return false; }
+  bool is_bilinear() const override { return false; }
 
   Exact parameters(const AttentionOptions& a, Exact sources) const override {
     return detail::key_mixture_parameters(a, sources);

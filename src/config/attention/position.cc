@@ -20,6 +20,7 @@ class NoPosition : public PositionPart {
   Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
   PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
   Exact offsets(const Span&) const override { return 0; }
+  Exact cache_numbers(const AttentionOptions&) const override { return 0; }
 };
 
 class LearnedPosition : public NoPosition {

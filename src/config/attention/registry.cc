@@ -27,6 +27,11 @@ struct Kind<PositionPart> {
   static constexpr std::string_view kKey = "position";
 };
 
+template <>
+struct Kind<OutputGatePart> {
+  static constexpr std::string_view kKey = "gate_output";
+};
+
 // Parts register themselves before the program begins, whichever file's turn is first.
 template <class Part>
 std::vector<const Part*>& known() {
@@ -75,10 +80,12 @@ template class PartName<ProjectionPart>;
 template class PartName<ScorePart>;
 template class PartName<CompositionPart>;
 template class PartName<PositionPart>;
+template class PartName<OutputGatePart>;
 template const std::vector<const ProjectionPart*>& all_parts();
 template const std::vector<const ScorePart*>& all_parts();
 template const std::vector<const CompositionPart*>& all_parts();
 template const std::vector<const PositionPart*>& all_parts();
+template const std::vector<const OutputGatePart*>& all_parts();
 
 std::vector<Example> AttentionPart::examples() const {
   return {{std::string(name()), [](AttentionOptions&) {}}};
@@ -94,6 +101,9 @@ void add_part(const CompositionPart& part) {
   add(part);
 }
 void add_part(const PositionPart& part) {
+  add(part);
+}
+void add_part(const OutputGatePart& part) {
   add(part);
 }
 

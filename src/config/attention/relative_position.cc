@@ -45,6 +45,7 @@ class RelativePosition : public PositionPart {
   Exact offsets(const Span& span) const override {
     return !span.self ? 0 : span.causal ? span.sources : span.sources + (span.queries.value() - 1);
   }
+  Exact cache_numbers(const AttentionOptions&) const override { return 0; }
 };
 
 const Registration<RelativePosition> kRelativePosition;

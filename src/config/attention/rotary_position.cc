@@ -5,9 +5,9 @@
 namespace headroom::config {
 namespace {
 
-// Before they are paired. A fraction such as 0.1 is a little off: 0.1 * 30 must still give 3 channels.
+// Before they are paired.
 std::int64_t rotating_channels(const AttentionOptions& a) {
-  return static_cast<std::int64_t>(a.rope_fraction * static_cast<double>(a.d_head) + 1e-9);
+  return a.projection->rotary_channels(a);
 }
 
 class RotaryPosition : public PositionPart {
@@ -39,6 +39,7 @@ class RotaryPosition : public PositionPart {
   Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
   PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
   Exact offsets(const Span&) const override { return 0; }
+  Exact cache_numbers(const AttentionOptions&) const override { return 0; }
 };
 
 const Registration<RotaryPosition> kRotaryPosition;

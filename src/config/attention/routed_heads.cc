@@ -51,6 +51,9 @@ class RoutedHeads : public ProjectionPart {
 
   std::int64_t kv_heads(const AttentionOptions&) const override { return 1; }
   std::int64_t position_heads(const AttentionOptions&) const override { return 1; }
+  std::int64_t value_width(const AttentionOptions& a) const override { return a.d_head; }
+  std::int64_t rotary_channels(const AttentionOptions& a) const override { return detail::share_that_rotates(a); }
+  std::int64_t all_heads(const AttentionOptions& a) const override { return a.n_experts; }
   bool has_fixed_heads() const override { return false; }
 
   // Each head brings an output bias of its own.
@@ -82,11 +85,22 @@ class RoutedHeads : public ProjectionPart {
     return {.macs = z.s * 2 * z.d * a.d_head, .memory = z.t * 2 * a.d_head};
   }
 
+  Exact cache_numbers(const AttentionOptions& a) const override { return detail::keys_and_value(a); }
+
+  std::vector<BalanceLoss> balance_losses(const AttentionOptions& a) const override {
+    return {{"switch", a.switch_coefficient},
+            {"switch_slots", a.switch_slots_coefficient},
+            {"cv", a.cv_coefficient},
+            {"z", a.z_coefficient},
+            {"routing_entropy", a.entropy_coefficient}};
+  }
+
   bool starts_truncated() const override { return false; }
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} of {}", a.n_heads, a.n_experts);
   }
   std::int64_t d_head_step() const override { return 4; }
+  std::int64_t least_d_head(const AttentionOptions&) const override { return d_head_step(); }
   void set_heads(AttentionOptions& a, std::int64_t n_heads) const override {
     a.n_heads = a.top_k = std::min(n_heads, a.n_experts);
   }

@@ -60,13 +60,13 @@ std::string hash_of(const std::string& name) {
 
 }  // namespace
 
-std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Part part) {
+std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split) {
   const fs::path folder = torch_folder();
   const std::vector<std::string> names = source_names(folder);
   std::vector<std::pair<std::string, std::string>> chosen;  // by hash
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool validates = i % kEveryForValidation == kEveryForValidation - 1;
-    if (validates == (part == Part::validation)) {
+    if (validates == (split == Split::validation)) {
       chosen.emplace_back(hash_of(names[i]), names[i]);
     }
   }
@@ -80,7 +80,7 @@ std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Part part) {
     std::error_code ignored;
     const std::uintmax_t known = fs::file_size(folder / name, ignored);
     const std::int64_t size = ignored ? 0 : static_cast<std::int64_t>(known);
-    if (part == Part::validation && (size > kLargestForValidation || total + size > kValidationBytes)) {
+    if (split == Split::validation && (size > kLargestForValidation || total + size > kValidationBytes)) {
       continue;
     }
     inputs.push_back({.path = folder / name, .kind = FileKind::lenient, .size = size});

@@ -8,7 +8,7 @@
 #include "data/texts/file_sequence.h"
 #include "data/texts/text_share.h"
 #include "headroom/core/error.h"
-#include "headroom/data/composition.h"
+#include "headroom/data/puzzles.h"
 
 namespace headroom::data {
 namespace {
@@ -94,8 +94,8 @@ std::string named_together(const std::vector<std::string>& files) {
   return files.size() == 1 ? files.front() : fmt::format("{} and {} more", files.at(0), files.size() - 1);
 }
 
-std::string corpus_name(const config::DataOptions& options, Part part) {
-  const std::vector<std::string>& files = part == Part::train ? options.train : options.validation;
+std::string corpus_name(const config::DataOptions& options, Split split) {
+  const std::vector<std::string>& files = split == Split::train ? options.train : options.validation;
   if (!files.empty()) {
     return named_together(files);
   }
@@ -106,23 +106,23 @@ std::string corpus_name(const config::DataOptions& options, Part part) {
                                : fmt::format("a share of {}", named_together(options.train));
 }
 
-std::unique_ptr<tokenizers::TextSource> open_part(const config::DataOptions& options, Part part, Content content) {
+std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& options, Split split, Content content) {
   if (options.train.empty() && options.validation.empty()) {
     if (options.generator == config::Generator::composition) {
-      return composition_text(composition_rows(options, part));
+      return puzzle_text(puzzle_rows(options, split));
     }
-    return open_built_in_corpus(part);
+    return open_built_in_corpus(split);
   }
   if (options.train.empty()) {
     misuse("data.train: must name at least one file when data.validation does");
   }
   if (!options.validation.empty()) {
-    return open_text(part == Part::train ? options.train : options.validation, options, content);
+    return open_text(split == Split::train ? options.train : options.validation, options, content);
   }
   if (!(options.validation_share > 0.0)) {
     misuse("data.validation: must name at least one file when data.validation_share is 0");
   }
-  return open_share(open_text(options.train, options, content), options.validation_share, part,
+  return open_share(open_text(options.train, options, content), options.validation_share, split,
                     named_together(options.train));
 }
 

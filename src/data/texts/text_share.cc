@@ -35,12 +35,12 @@ std::int64_t line_end_near(tokenizers::TextSource& text, std::int64_t wanted, st
 
 class TextShare : public tokenizers::TextSource {
  public:
-  TextShare(std::unique_ptr<tokenizers::TextSource> whole, double share, Part part, std::string name)
-      : whole_(std::move(whole)), share_(share), part_(part), name_(std::move(name)) {}
+  TextShare(std::unique_ptr<tokenizers::TextSource> whole, double share, Split split, std::string name)
+      : whole_(std::move(whole)), share_(share), split_(split), name_(std::move(name)) {}
 
   bool next(std::string& block) override {
     find_cut();
-    const bool train = part_ == Part::train;
+    const bool train = split_ == Split::train;
     while ((!train || at_ < cut_) && whole_->next(block)) {
       const auto before = static_cast<std::size_t>(std::clamp<std::int64_t>(cut_ - at_, 0, std::ssize(block)));
       at_ += std::ssize(block);
@@ -59,7 +59,7 @@ class TextShare : public tokenizers::TextSource {
   std::int64_t bytes_total() const override { return whole_->bytes_total(); }
   std::string fingerprint() const override {
     return fmt::format("{}\n{} held out, {}", whole_->fingerprint(), share_,
-                       part_ == Part::train ? "without them" : "they alone");
+                       split_ == Split::train ? "without them" : "they alone");
   }
 
  private:
@@ -77,7 +77,7 @@ class TextShare : public tokenizers::TextSource {
 
   std::unique_ptr<tokenizers::TextSource> whole_;
   double share_;
-  Part part_;
+  Split split_;
   std::string name_;
   std::int64_t cut_ = 0, at_ = 0;  // bytes of the whole text
 };
@@ -85,8 +85,8 @@ class TextShare : public tokenizers::TextSource {
 }  // namespace
 
 std::unique_ptr<tokenizers::TextSource> open_share(std::unique_ptr<tokenizers::TextSource> whole, double share,
-                                                   Part part, std::string name) {
-  return std::make_unique<TextShare>(std::move(whole), share, part, std::move(name));
+                                                   Split split, std::string name) {
+  return std::make_unique<TextShare>(std::move(whole), share, split, std::move(name));
 }
 
 }  // namespace headroom::data

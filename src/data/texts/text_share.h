@@ -7,11 +7,11 @@
 
 namespace headroom::data {
 
-// One part of `whole`, cut at a line end: for validation about `share` of its bytes (0 < share < 1) at the end, for
-// training what stands before them. Whichever share, both parts have a line. The place is found at the first next(),
+// One split of `whole`, cut at a line end: for validation about `share` of its bytes (0 < share < 1) at the end, for
+// training what stands before them. Whichever share, both splits have a line. The place is found at the first next(),
 // which reads the text twice more and throws MisuseError where there is a single line; `name` stands for the text
 // there.
 std::unique_ptr<tokenizers::TextSource> open_share(std::unique_ptr<tokenizers::TextSource> whole, double share,
-                                                   Part part, std::string name);
+                                                   Split split, std::string name);
 
 }  // namespace headroom::data

@@ -16,7 +16,7 @@ void check_shape(BatchShape shape) {
 }
 
 // What both orders share: counting batches and epochs, and rows copied from places in the file.
-class FileBatches : public Batches {
+class FileBatches : public TokenBatches {
  public:
   FileBatches(std::shared_ptr<const TokenFile> file, BatchShape shape, std::int64_t per_epoch)
       : file_(std::move(file)), shape_(shape), per_epoch_(per_epoch) {
@@ -29,8 +29,8 @@ class FileBatches : public Batches {
     }
   }
 
-  Batch next() override {
-    Batch batch{
+  TokenBatch next() override {
+    TokenBatch batch{
         .batch = shape_.batch, .length = shape_.length, .tokens = {}, .starts_afresh = starts_afresh(position_)};
     const std::int64_t width = shape_.length + 1;
     batch.tokens.resize(static_cast<std::size_t>(shape_.batch * width));
@@ -97,8 +97,8 @@ class Chunks : public FileBatches {
 
 }  // namespace
 
-std::unique_ptr<Batches> make_batches(const std::shared_ptr<const TokenFile>& file, BatchShape shape,
-                                      config::Batching batching, std::uint64_t seed) {
+std::unique_ptr<TokenBatches> make_batches(const std::shared_ptr<const TokenFile>& file, BatchShape shape,
+                                           config::Batching batching, std::uint64_t seed) {
   check_shape(shape);
   if (batching == config::Batching::chunks) {
     return std::make_unique<Chunks>(file, shape, seed);

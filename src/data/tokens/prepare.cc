@@ -38,26 +38,26 @@ class Agreement {
   std::string where_, name_;
 };
 
-// One part as it is given: either token files or text.
-struct PartInput {
+// One split as it is given: either token files or text.
+struct SplitInput {
   std::vector<fs::path> token_files;
   std::unique_ptr<tokenizers::TextSource> text;
 };
 
-PartInput open_input(const config::DataOptions& data, Part part, Content content) {
+SplitInput open_input(const config::DataOptions& data, Split split, Content content) {
   const bool shared =
       data.validation.empty() && std::any_of(data.train.begin(), data.train.end(), config::is_token_file);
-  if (part == Part::validation && shared) {
+  if (split == Split::validation && shared) {
     misuse("data.validation: must name a token file, as data.train does: nothing is held out of one");
   }
-  const std::vector<std::string>& patterns = part == Part::train ? data.train : data.validation;
+  const std::vector<std::string>& patterns = split == Split::train ? data.train : data.validation;
   const auto tokens = std::count_if(patterns.begin(), patterns.end(), config::is_token_file);
   if (tokens == 0) {
-    return {.token_files = {}, .text = open_part(data, part, content)};
+    return {.token_files = {}, .text = open_split(data, split, content)};
   }
   if (tokens != std::ssize(patterns)) {
     misuse("{}: must name either text or token files, not both",
-           part == Part::train ? "data.train" : "data.validation");
+           split == Split::train ? "data.train" : "data.validation");
   }
   return {.token_files = expand_patterns(patterns), .text = nullptr};
 }
@@ -75,16 +75,17 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
   return given;
 }
 
-// The one `given` by options.model or that of the parts' token files, which must all agree; null when there is neither.
+// The one `given` by options.model or that of the splits' token files, which must all agree; null when there is
+// neither.
 std::shared_ptr<const tokenizers::Tokenizer> find_tokenizer(const config::TokenizerOptions& options,
                                                             std::shared_ptr<const tokenizers::Tokenizer> found,
-                                                            const std::vector<const PartInput*>& parts) {
+                                                            const std::vector<const SplitInput*>& splits) {
   Agreement agreement;
   if (found) {
     agreement.add("tokenizer.model " + options.model, found->name());
   }
-  for (const PartInput* part : parts) {
-    for (const fs::path& path : part->token_files) {
+  for (const SplitInput* split : splits) {
+    for (const fs::path& path : split->token_files) {
       const TokenFile file(path);
       agreement.add(path.string(), file.tokenizer_name());
       if (!found) {
@@ -95,16 +96,16 @@ std::shared_ptr<const tokenizers::Tokenizer> find_tokenizer(const config::Tokeni
   return found;
 }
 
-// The part as one token file, made now if need be.
-fs::path token_file_of(PartInput& part, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder) {
-  if (part.token_files.size() == 1) {
-    return part.token_files.front();
+// The split as one token file, made now if need be.
+fs::path token_file_of(SplitInput& split, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder) {
+  if (split.token_files.size() == 1) {
+    return split.token_files.front();
   }
-  const std::string content = part.text ? part.text->fingerprint() : fingerprint(part.token_files);
+  const std::string content = split.text ? split.text->fingerprint() : fingerprint(split.token_files);
   fs::path path = cache_folder / (cache_name(content + "\n" + tokenizer.name()) + ".tokens");
   const auto names_it = [&](const fs::path& file) { return TokenFile(file).tokenizer_name() == tokenizer.name(); };
   if (!open_cached(path, names_it).value_or(false)) {
-    part.text ? write_token_file(*part.text, tokenizer, path) : join_token_files(part.token_files, path);
+    split.text ? write_token_file(*split.text, tokenizer, path) : join_token_files(split.token_files, path);
     const TokenFile made(path);
     log_info("data: {} tokens from {} of text, kept in {}", format_count(static_cast<double>(made.size())),
              format_bytes(static_cast<double>(made.text_bytes())), path.string());
@@ -118,7 +119,7 @@ PreparedData prepare_data(const config::DataOptions& data, const config::Tokeniz
                           const fs::path& cache_folder) {
   const std::shared_ptr<const tokenizers::Tokenizer> given = given_tokenizer(tokenizer);
   const Content content = content_for(given ? given->kind() : tokenizer.kind);
-  PartInput train = open_input(data, Part::train, content), validation = open_input(data, Part::validation, content);
+  SplitInput train = open_input(data, Split::train, content), validation = open_input(data, Split::validation, content);
   make_folder(cache_folder);
   remove_leftovers(cache_folder);
   PreparedData prepared;
@@ -127,8 +128,8 @@ PreparedData prepare_data(const config::DataOptions& data, const config::Tokeniz
     prepared.tokenizer = trained_tokenizer(tokenizer, *train.text, cache_folder);
   }
   prepared.train = token_file_of(train, *prepared.tokenizer, cache_folder);
-  prepared.train_name = corpus_name(data, Part::train);
-  prepared.validation_name = corpus_name(data, Part::validation);
+  prepared.train_name = corpus_name(data, Split::train);
+  prepared.validation_name = corpus_name(data, Split::validation);
   prepared.validation = token_file_of(validation, *prepared.tokenizer, cache_folder);
   return prepared;
 }

@@ -12,6 +12,7 @@ using detail::Left;
 using detail::multiply;
 using detail::padded;
 using detail::Right;
+using detail::TileSize;
 using detail::workplace;
 
 // One thread's buffers. Gradients of keys, values and offsets grow with their rows as columns, so that every product
@@ -23,11 +24,11 @@ struct AttentionWorkspace {
         head(s, relative),
         keys(s.half, 1, key_width, detail::row_width(s.d_head)),
         offsets(s.half, relative ? 1 : 0, offset_width + offset_width % 2, detail::row_width(s.d_head)),
-        values(s.half, 1, s.d_head, key_width) {
+        values(s.half, 1, s.d_value, key_width) {
     scores.make_room(kBlockRows * padded(s.keys));
     d_scores.make_room(scores.size());
     d_keys.make_room(s.d_head * key_width);
-    d_values.make_room(d_keys.size());
+    d_values.make_room(s.d_value * key_width);
     if (relative) {
       positions.make_room(kBlockRows * (padded(s.keys) + 2 * kColumnStep));
       d_offsets.make_room(s.d_head * offset_width);
@@ -38,8 +39,8 @@ struct AttentionWorkspace {
   Buffer scores, d_scores;             // [rows, columns]: p and its gradient
   Buffer positions;                    // [rows, offset columns]: position scores, then their gradient
   detail::KeptOperands keys, offsets;  // [S padded, e], [C padded, e]
-  detail::KeptOperands values;         // [e, S padded]
-  Buffer d_keys, d_values, d_offsets;  // [e, S or C padded]
+  detail::KeptOperands values;         // [w, S padded]
+  Buffer d_keys, d_values, d_offsets;  // [e, w or e, S or C padded]
   Buffer room;                         // of results that are rounded
 };
 
@@ -56,11 +57,10 @@ void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, s
   }
 }
 
-// sum [e, columns] += from^T [e, rows] block [rows, columns].
-void add_transposed(const AttentionShape& s, const Extent& e, const Rows& from, const Right& block,
-                    std::int64_t columns, Strided<float> sum, AttentionWorkspace& w) {
-  const Left turned = w.head.passing.left_columns(from, e.rows, s.d_head);
-  multiply({s.d_head, columns, e.rows}, turned, block, sum, true);
+// sum [width, columns] += from^T [width, rows] block [rows, columns].
+void add_transposed(const TileSize& size, const Rows& from, const Right& block, Strided<float> sum,
+                    AttentionWorkspace& w) {
+  multiply(size, w.head.passing.left_columns(from, size.k, size.m), block, sum, true);
 }
 
 void position_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
@@ -70,7 +70,7 @@ void position_backward(const AttentionShape& s, const AttentionTensors& in, cons
   const Strided<float> d_q = workplace(to, e.rows, s.d_head, w.room);
   multiply({e.rows, s.d_head, d.n}, d.rows, w.offsets[0].from(d.first, 0), d_q);
   detail::put_back(d_q, e.rows, s.d_head, to);
-  add_transposed(s, e, in.q_position.rows(b, h, e.row), w.head.passing.right(d.rows, e.rows, d.n), d.n,
+  add_transposed({s.d_head, d.n, e.rows}, in.q_position.rows(b, h, e.row), w.head.passing.right(d.rows, e.rows, d.n),
                  {w.d_offsets.data() + d.first, w.offset_width}, w);
 }
 
@@ -83,11 +83,14 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
   float means[kBlockRows];
   detail::mean_gradients(s, e, d_o, o, means);
   w.head.scores(s, in, e, w.scores.data(), w.positions.data());
-  multiply({e.rows, e.columns, s.d_head}, passing.left(d_o, e.rows, s.d_head), w.values[0].from(0, e.low),
+  multiply({e.rows, e.columns, s.d_value}, passing.left(d_o, e.rows, s.d_value), w.values[0].from(0, e.low),
            {w.d_scores.data(), e.columns});
   for (std::int64_t i = 0; i < e.rows; ++i) {
     exp_row_backward(detail::score_row(s, in, e, b, i, w.positions.data()), log_sum[i], means[i],
                      w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
+  }
+  for (std::int64_t i = 0; out.d_sink != nullptr && i < e.rows; ++i) {
+    out.d_sink[b * s.heads + h] -= detail::sink_share(in.sink, h, log_sum[i]) * means[i];
   }
   // Rounded once, if at all, for all that it is multiplied with.
   const Left d = passing.left({w.d_scores.data(), e.columns}, e.rows, e.columns);
@@ -99,11 +102,11 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
   const Strided<float> d_q = workplace(to, e.rows, s.d_head, w.room);
   multiply({e.rows, s.d_head, e.columns}, d, w.keys[0].from(e.low, 0), d_q);
   detail::put_back(d_q, e.rows, s.d_head, to);
-  add_transposed(s, e, in.q.rows(b, h, e.row), passing.right(d, e.rows, e.columns), e.columns,
+  add_transposed({s.d_head, e.columns, e.rows}, in.q.rows(b, h, e.row), passing.right(d, e.rows, e.columns),
                  {w.d_keys.data() + e.low, w.key_width}, w);
   const Strided<const float> p{w.scores.data(), e.columns};
-  add_transposed(s, e, d_o, passing.right(p, e.rows, e.columns), e.columns, {w.d_values.data() + e.low, w.key_width},
-                 w);
+  add_transposed({s.d_value, e.columns, e.rows}, d_o, passing.right(p, e.rows, e.columns),
+                 {w.d_values.data() + e.low, w.key_width}, w);
   if (placed) {
     position_backward(s, in, out, e, *placed, w);
   }
@@ -118,11 +121,14 @@ void attention_backward(const AttentionShape& s, const AttentionTensors& in, con
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t b = task / s.heads, h = task % s.heads;
     pack(s, in, b, h, w);
+    if (out.d_sink != nullptr) {
+      out.d_sink[task] = 0.0F;
+    }
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       block_backward(s, in, out, detail::extent_of(s, row), w);
     }
     detail::put_transposed({w.d_keys.data(), w.key_width}, s.d_head, s.keys, out.d_k.rows(b, h), w.room);
-    detail::put_transposed({w.d_values.data(), w.key_width}, s.d_head, s.keys, out.d_v.rows(b, h), w.room);
+    detail::put_transposed({w.d_values.data(), w.key_width}, s.d_value, s.keys, out.d_v.rows(b, h), w.room);
     if (relative) {
       detail::put_transposed({w.d_offsets.data(), w.offset_width}, s.d_head, s.offsets(), out.d_r.rows(b, h), w.room);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "headroom/kernels/cpu/attention.h"
@@ -124,10 +125,27 @@ struct PackedHead {
   }
 };
 
+// Adds a head's sink to the sum of exponentials of a row, if it sees anything. Where the sum overflows, the row's
+// weights are 0.
+inline void add_sink(const float* sink, std::int64_t h, float* log_sum, float* sum) {
+  if (sink == nullptr || !(*sum > 0.0F)) {
+    return;
+  }
+  const float most = *log_sum - std::log(*sum);  // what the exponentials are relative to
+  *sum += std::exp(sink[h] - most);
+  *log_sum = std::max(*log_sum, sink[h]) + std::log1p(std::exp(-std::abs(*log_sum - sink[h])));
+}
+
+// The sink's own share of a row, to which its gradient is proportional: minus this times sum_j p_j d_p_j. 0 in a row
+// that sees nothing.
+inline float sink_share(const float* sink, std::int64_t h, float log_sum) {
+  return std::exp(sink[h] - log_sum);
+}
+
 // sum_j p_j d_p_j of a block's rows, which is d_o . o. All rows in one loop: none of them waits for memory alone.
 inline void mean_gradients(const AttentionShape& s, const Extent& e, const Rows& d_o, const Rows& o, float* to) {
   for (std::int64_t i = 0; i < e.rows; ++i) {
-    to[i] = dot(d_o.from(i), o.from(i), s.d_head);
+    to[i] = dot(d_o.from(i), o.from(i), s.d_value);
   }
 }
 

@@ -19,11 +19,11 @@ void query_forward(const AttentionShape& s, const AttentionTensors& in, const At
   const Extent e = detail::extent_of(s, row, 1);
   const std::int64_t n = e.visible_high(s, 0);
   const RowsOut to = out.o.rows(b, h, row);
-  const Strided<float> o = detail::workplace(to, 1, s.d_head, result);
+  const Strided<float> o = detail::workplace(to, 1, s.d_value, result);
   float& log_sum = out.log_sum[task * s.queries + row];
   if (n <= 0) {
-    std::fill_n(o.data, s.d_head, 0.0F);
-    detail::put_back(o, 1, s.d_head, to);
+    std::fill_n(o.data, s.d_value, 0.0F);
+    detail::put_back(o, 1, s.d_value, to);
     log_sum = std::numeric_limits<float>::infinity();
     return;
   }
@@ -35,9 +35,10 @@ void query_forward(const AttentionShape& s, const AttentionTensors& in, const At
   }
   float sum = 0.0F;
   log_sum = exp_row(detail::score_row(s, in, e, b, 0, positions.data()), scores.data(), &sum);
-  detail::vector_times_rows(scores.data(), n, in.v.rows(b, g, e.low), s.d_head, o.data);
-  scaled_copy(o.data, sum > 0.0F ? 1.0F / sum : 0.0F, s.d_head, o.data);
-  detail::put_back(o, 1, s.d_head, to);
+  detail::add_sink(in.sink, h, &log_sum, &sum);
+  detail::vector_times_rows(scores.data(), n, in.v.rows(b, g, e.low), s.d_value, o.data);
+  scaled_copy(o.data, sum > 0.0F ? 1.0F / sum : 0.0F, s.d_value, o.data);
+  detail::put_back(o, 1, s.d_value, to);
 }
 
 }  // namespace

@@ -23,9 +23,10 @@ struct ComposedWorkspace {
         d(s, detail::composed_rows(s)),
         p(s, kMappedRows),
         mapped(s, kMappedRows),
-        values(s.half, s.kv_heads, s.d_head, width),
+        values(s.half, s.kv_heads, s.d_value, width),
         passing(s.half),
-        d_values(s.heads * s.d_head * width) {}
+        d_values(s.heads * s.d_value * width),
+        log_sums(s.heads * kMappedRows) {}
   RawScores raw;
   RawScoreGradients gradients;
   PackedSequence sequence;
@@ -33,10 +34,11 @@ struct ComposedWorkspace {
   Tile scores, d;                // of a block: scores, later composed probabilities; gradients of either
   Tile p, mapped;                // of a few rows: probabilities, before and after composing them
   Buffer pre_sums, post_sums;    // what the maps leave for their way back
-  detail::KeptOperands values;   // [G, e, S padded]
+  detail::KeptOperands values;   // [G, w, S padded]
   detail::PassingOperands passing;
-  Buffer d_values;               // [H, e, S padded]
+  Buffer d_values;               // [H, w, S padded]
   Buffer d_pre_key, d_post_key;  // key sides, [F, S padded]
+  Buffer log_sums;               // of a few rows, [H, rows]
   Buffer room;                   // of results that are rounded
 };
 
@@ -49,8 +51,11 @@ void pack(const AttentionShape& s, const ComposedTensors& in, std::int64_t b, Co
   }
 }
 
-void begin_task(std::int64_t task, ComposedWorkspace& w) {
+void begin_task(const AttentionShape& s, const ComposedGradients& out, std::int64_t task, ComposedWorkspace& w) {
   w.task = task;
+  if (out.attention.d_sink != nullptr) {
+    std::fill_n(out.attention.d_sink + task * s.heads, s.heads, 0.0F);
+  }
   w.gradients.begin(task);
   w.d_values.fill(0.0F);
   w.d_pre_key.make_room(w.sequence.pre.data.size());
@@ -125,12 +130,14 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
   }
   for_rows([&](std::int64_t h, std::int64_t i, float* row) {
     const ScoreRow seen = sequence.softmax_row(s, in, e, m.first + i, m.columns);
+    float& log_sum = w.log_sums.data()[h * kMappedRows + i];
     if (s.queries < kFewQueries) {  // whose forward pass adds in another order: its sums would not fit these scores
       float sum = 0.0F;
-      detail::exp_row_of(in, seen, row, &sum);
+      log_sum = detail::exp_row_of(in, seen, h, row, &sum);
       scaled_copy(row, sum > 0.0F ? 1.0F / sum : 0.0F, m.columns, row);
     } else {
-      probability_row(seen, out.attention.log_sum[(sequence.b * s.heads + h) * s.queries + few.row + i], row);
+      log_sum = out.attention.log_sum[(sequence.b * s.heads + h) * s.queries + few.row + i];
+      probability_row(seen, log_sum, row);
     }
   });
   if (in.post.present) {
@@ -138,7 +145,12 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
     post.back(e, m, p, d, w);
   }
   for_rows([&](std::int64_t h, std::int64_t i, const float* row) {
-    softmax_backward_row(row, m.columns, 1.0F, w.d.row(e, h, m.first + i));
+    float* d_row = w.d.row(e, h, m.first + i);
+    if (out.attention.d_sink != nullptr) {
+      const float share = detail::sink_share(in.attention.sink, h, w.log_sums.data()[h * kMappedRows + i]);
+      out.attention.d_sink[w.task * s.heads + h] -= share * dot(row, d_row, m.columns);
+    }
+    softmax_backward_row(row, m.columns, 1.0F, d_row);
   });
   if (in.pre.present) {
     pre.back(e, m, scores, d, w);
@@ -150,17 +162,17 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
 
 void block_backward(const AttentionShape& s, const ComposedTensors& in, const ComposedGradients& out, const Extent& e,
                     ComposedWorkspace& w) {
-  const std::int64_t b = w.sequence.b, room = w.width * s.d_head, stride = Tile::row_stride(e);
+  const std::int64_t b = w.sequence.b, room = w.width * s.d_value, stride = Tile::row_stride(e);
   const auto d_o = [&](std::int64_t h) { return out.attention.d_o.rows(b, h, e.row); };
   for (std::int64_t h = 0; h < s.heads; ++h) {
     w.raw.fill(e, h, {w.scores.head(e, h), stride});
-    detail::multiply({e.rows, e.columns, s.d_head}, w.passing.left(d_o(h), e.rows, s.d_head),
+    detail::multiply({e.rows, e.columns, s.d_value}, w.passing.left(d_o(h), e.rows, s.d_value),
                      w.values[h / (s.heads / s.kv_heads)].from(0, e.low), {w.d.head(e, h), stride});
   }
   detail::for_mapped_rows(s, e, [&](const MappedRows& m) { rows_backward(s, in, out, e, m, w); });
   for (std::int64_t h = 0; h < s.heads; ++h) {
-    const detail::Left columns = w.passing.left_columns(d_o(h), e.rows, s.d_head);
-    detail::multiply({s.d_head, e.columns, e.rows}, columns,
+    const detail::Left columns = w.passing.left_columns(d_o(h), e.rows, s.d_value);
+    detail::multiply({s.d_value, e.columns, e.rows}, columns,
                      w.passing.right({w.scores.head(e, h), stride}, e.rows, e.columns),
                      {w.d_values.data() + h * room + e.low, w.width}, true);
     w.gradients.add(e, h, {w.d.head(e, h), stride});
@@ -183,7 +195,7 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
     if (const std::int64_t b = task / out.parts; w.sequence.b != b) {
       pack(s, in, b, w);
     }
-    begin_task(task, w);
+    begin_task(s, out, task, w);
     // Blocks are dealt to and fro: late rows of a causal sequence have more to do than early ones.
     const std::int64_t part = task % out.parts;
     for (std::int64_t first = 0; first < blocks; first += out.parts) {
@@ -194,7 +206,7 @@ void composed_attention_backward(const AttentionShape& s, const ComposedTensors&
     }
     w.gradients.finish();
     for (std::int64_t h = 0; h < s.heads; ++h) {
-      detail::put_transposed({w.d_values.data() + h * w.width * s.d_head, w.width}, s.d_head, s.keys,
+      detail::put_transposed({w.d_values.data() + h * w.width * s.d_value, w.width}, s.d_value, s.keys,
                              out.attention.d_v.rows(task, h), w.room);
     }
     if (in.pre.present) {

@@ -147,9 +147,10 @@ struct PackedSequence {
   }
 };
 
-// exp_row() with a mixture's epsilon in the sum.
-inline float exp_row_of(const ComposedTensors& in, const ScoreRow& row, float* scores, float* sum) {
-  const float log_sum = exp_row(row, scores, sum);
+// exp_row() of head h with its sink, or a mixture's epsilon, in the sum.
+inline float exp_row_of(const ComposedTensors& in, const ScoreRow& row, std::int64_t h, float* scores, float* sum) {
+  float log_sum = exp_row(row, scores, sum);
+  add_sink(in.attention.sink, h, &log_sum, sum);
   if (in.mixture == nullptr || in.mixture->epsilon == 0.0F || !(*sum > 0.0F)) {
     return log_sum;
   }
@@ -178,7 +179,7 @@ struct Composing {
         float sum = 0.0F;
         const ScoreRow row = sequence.softmax_row(s, in, e, m.first + i, e.columns);
         out.log_sum[(b * s.heads + h) * s.queries + e.row + m.first + i] =
-            exp_row_of(in, row, tile.row(e, h, m.first + i), &sum);
+            exp_row_of(in, row, h, tile.row(e, h, m.first + i), &sum);
         inverse[i * s.heads + h] = sum > 0.0F ? 1.0F / sum : 0.0F;
       }
     }

@@ -58,12 +58,12 @@ struct FewComposed {
     Buffer room;
     for (std::int64_t i = 0; i < e.rows; ++i) {
       const RowsOut to = out.o.rows(b, h, i);
-      const Strided<float> o = detail::workplace(to, 1, s.d_head, room);
-      detail::vector_times_rows(tile.row(e, h, i), keys(), in.attention.v.rows(b, g, e.low), s.d_head, o.data);
+      const Strided<float> o = detail::workplace(to, 1, s.d_value, room);
+      detail::vector_times_rows(tile.row(e, h, i), keys(), in.attention.v.rows(b, g, e.low), s.d_value, o.data);
       if (!in.post.present) {
-        scaled_copy(o.data, inverse[i * s.heads + h], s.d_head, o.data);
+        scaled_copy(o.data, inverse[i * s.heads + h], s.d_value, o.data);
       }
-      detail::put_back(o, 1, s.d_head, to);
+      detail::put_back(o, 1, s.d_value, to);
     }
   }
 };

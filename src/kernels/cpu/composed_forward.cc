@@ -10,10 +10,10 @@ using detail::PassingOperands;
 using detail::RawScores;
 using detail::Tile;
 
-// Values of every key/value head, [G, S padded, e padded].
+// Values of every key/value head, [G, S padded, w padded].
 void pack_values(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, KeptOperands& values) {
   for (std::int64_t g = 0; g < s.kv_heads; ++g) {
-    values.set_rows(g, in.v.rows(b, g), s.keys, s.d_head);
+    values.set_rows(g, in.v.rows(b, g), s.keys, s.d_value);
   }
 }
 
@@ -28,13 +28,13 @@ struct Forward : detail::Composing {
     block(e, inverse.data());
     for (std::int64_t h = 0; h < s.heads; ++h) {
       const RowsOut to = out.o.rows(b, h, e.row);
-      const Strided<float> o = detail::workplace(to, e.rows, s.d_head, room);
+      const Strided<float> o = detail::workplace(to, e.rows, s.d_value, room);
       const detail::Left a = passing.left({tile.head(e, h), Tile::row_stride(e)}, e.rows, e.columns);
-      detail::multiply({e.rows, s.d_head, e.columns}, a, values[h / (s.heads / s.kv_heads)].from(e.low, 0), o);
+      detail::multiply({e.rows, s.d_value, e.columns}, a, values[h / (s.heads / s.kv_heads)].from(e.low, 0), o);
       for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
-        scaled_copy(o.data + i * o.stride, inverse.data()[i * s.heads + h], s.d_head, o.data + i * o.stride);
+        scaled_copy(o.data + i * o.stride, inverse.data()[i * s.heads + h], s.d_value, o.data + i * o.stride);
       }
-      detail::put_back(o, e.rows, s.d_head, to);
+      detail::put_back(o, e.rows, s.d_value, to);
     }
   }
 };
@@ -50,7 +50,7 @@ void composed_attention_forward(const AttentionShape& s, const ComposedTensors& 
                                 std::int64_t begin, std::int64_t step) {
   Tile tile(s, detail::composed_rows(s));
   PackedSequence sequence;
-  KeptOperands values(s.half, s.kv_heads, detail::padded(s.keys), detail::row_width(s.d_head));
+  KeptOperands values(s.half, s.kv_heads, detail::padded(s.keys), detail::row_width(s.d_value));
   PassingOperands passing(s.half);
   const std::int64_t blocks = composed_blocks(s), rows = detail::composed_rows(s);
   RawScores scores(s, in, rows);

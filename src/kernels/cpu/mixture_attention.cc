@@ -58,15 +58,15 @@ struct MixtureWorkspace {
       : block(s, in),
         p(kBlockRows * padded(s.keys)),
         d_p(p.size()),
-        values(s.half, 1, s.d_head, block.width),
+        values(s.half, 1, s.d_value, block.width),
         keys(s.half, block.products, block.width, detail::row_width(s.d_head)),
-        d_values(s.d_head * block.width),
+        d_values(s.d_value * block.width),
         d_keys(block.products * s.d_head * block.width) {}
   Block block;
   Buffer p, d_p;                // [rows, columns]
-  detail::KeptOperands values;  // [e, width]
+  detail::KeptOperands values;  // [w, width]
   detail::KeptOperands keys;    // [P, width, e padded]
-  Buffer d_values, d_keys;      // [e, width], [P, e, width]
+  Buffer d_values, d_keys;      // [w, width], [P, e, width]
   Buffer room;                  // of results that are rounded
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
@@ -79,11 +79,11 @@ struct MixtureWorkspace {
     d_keys.fill(0.0F);
   }
 
-  // sum [e, columns] += from^T [e, n] tile [n, columns]
-  void add_transposed(const AttentionShape& s, const Extent& e, const Rows& from, const Rows& tile, float* sum) {
+  // sum [width, columns] += from^T [width, n] tile [n, columns]
+  void add_transposed(std::int64_t width, const Extent& e, const Rows& from, const Rows& tile, float* sum) {
     const detail::Right right = block.passing.right(tile, e.rows, e.columns);
-    const detail::Left turned = block.passing.left_columns(from, e.rows, s.d_head);
-    multiply({s.d_head, e.columns, e.rows}, turned, right, {sum + e.low, block.width}, true);
+    const detail::Left turned = block.passing.left_columns(from, e.rows, width);
+    multiply({width, e.columns, e.rows}, turned, right, {sum + e.low, block.width}, true);
   }
 };
 
@@ -95,7 +95,7 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
   float means[kBlockRows];
   detail::mean_gradients(s, e, d_o, o, means);
   block.multiply_all(s, in, e);
-  multiply({e.rows, e.columns, s.d_head}, block.passing.left(d_o, e.rows, s.d_head), w.values[0].from(0, e.low),
+  multiply({e.rows, e.columns, s.d_value}, block.passing.left(d_o, e.rows, s.d_value), w.values[0].from(0, e.low),
            {w.d_p.data(), e.columns});
   for (std::int64_t i = 0; i < e.rows; ++i) {
     const MixtureBackwardRow back{.log_sum = out.log_sum[task * s.queries + e.row + i],
@@ -114,10 +114,10 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
     const float* d_scores = block.scores.data() + i * block.stride;
     const detail::Left d = block.passing.left({d_scores, e.columns}, e.rows, e.columns);
     multiply({e.rows, s.d_head, e.columns}, d, w.keys[i].from(e.low, 0), d_q, i > 0);
-    w.add_transposed(s, e, q, d, w.d_keys.data() + i * room);
+    w.add_transposed(s.d_head, e, q, d, w.d_keys.data() + i * room);
   }
   detail::put_back(d_q, e.rows, s.d_head, to);
-  w.add_transposed(s, e, d_o, {w.p.data(), nullptr, e.columns}, w.d_values.data());
+  w.add_transposed(s.d_value, e, d_o, {w.p.data(), nullptr, e.columns}, w.d_values.data());
 }
 
 }  // namespace
@@ -125,11 +125,11 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
 void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in, const AttentionResult& out,
                                std::int64_t begin, std::int64_t end) {
   Block block(s, in);
-  detail::KeptOperands values(s.half, 1, padded(s.keys), detail::row_width(s.d_head));
+  detail::KeptOperands values(s.half, 1, padded(s.keys), detail::row_width(s.d_value));
   Buffer room;
   for (std::int64_t task = begin; task < end; ++task) {
     block.pack(s, in, task);
-    values.set_rows(0, in.v.rows(block.b, block.g), s.keys, s.d_head);
+    values.set_rows(0, in.v.rows(block.b, block.g), s.keys, s.d_value);
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       const Extent e = detail::extent_of(s, row);
       float inverse[kBlockRows];
@@ -143,13 +143,13 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
         out.log_sum[task * s.queries + row + i] = sum.log_sum;
       }
       const RowsOut to = out.o.rows(block.b, block.h, row);
-      const Strided<float> o = detail::workplace(to, e.rows, s.d_head, room);
+      const Strided<float> o = detail::workplace(to, e.rows, s.d_value, room);
       const detail::Left p = block.passing.left({block.scores.data(), e.columns}, e.rows, e.columns);
-      multiply({e.rows, s.d_head, e.columns}, p, values[0].from(e.low, 0), o);
+      multiply({e.rows, s.d_value, e.columns}, p, values[0].from(e.low, 0), o);
       for (std::int64_t i = 0; i < e.rows; ++i) {
-        scaled_copy(o.data + i * o.stride, inverse[i], s.d_head, o.data + i * o.stride);
+        scaled_copy(o.data + i * o.stride, inverse[i], s.d_value, o.data + i * o.stride);
       }
-      detail::put_back(o, e.rows, s.d_head, to);
+      detail::put_back(o, e.rows, s.d_value, to);
     }
   }
   tile_product_done();
@@ -168,7 +168,7 @@ void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& i
       detail::put_transposed({w.d_keys.data() + i * s.d_head * w.block.width, w.block.width}, s.d_head, s.keys,
                              out.d_keys[static_cast<std::size_t>(i)].rows(b, h), w.room);
     }
-    detail::put_transposed({w.d_values.data(), w.block.width}, s.d_head, s.keys, out.d_v.rows(b, h), w.room);
+    detail::put_transposed({w.d_values.data(), w.block.width}, s.d_value, s.keys, out.d_v.rows(b, h), w.room);
   }
   tile_product_done();
 }

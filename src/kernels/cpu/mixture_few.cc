@@ -19,10 +19,10 @@ void mixture_attention_few_queries(const AttentionShape& s, const MixtureTensors
         mixture_exp_row(visible, detail::mixture_row(s, in, at, {products.data(), stride}), &most, products.data());
     const detail::MixtureSum sum(seen, most, in.epsilon);
     const RowsOut to = out.o.rows(at.b, at.h, row);
-    const Strided<float> o = detail::workplace(to, 1, s.d_head, room);
-    detail::vector_times_rows(products.data(), n, in.v.rows(at.b, at.group(s), e.low), s.d_head, o.data);
-    scaled_copy(o.data, sum.inverse, s.d_head, o.data);
-    detail::put_back(o, 1, s.d_head, to);
+    const Strided<float> o = detail::workplace(to, 1, s.d_value, room);
+    detail::vector_times_rows(products.data(), n, in.v.rows(at.b, at.group(s), e.low), s.d_value, o.data);
+    scaled_copy(o.data, sum.inverse, s.d_value, o.data);
+    detail::put_back(o, 1, s.d_value, to);
     out.log_sum[query] = sum.log_sum;
   }
 }

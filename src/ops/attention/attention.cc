@@ -36,6 +36,18 @@ void check_mixture(const AttentionInputs& in) {
   }
 }
 
+void check_bias(const AttentionInputs& in) {
+  const at::Tensor& bias = *in.bias;
+  const c10::SymInt b = in.q.sym_size(0), h = in.q.sym_size(1), t = in.q.sym_size(2), s = in.k.sym_size(2);
+  const auto one_or = [&](std::int64_t axis, const c10::SymInt& size) {
+    return bias.sym_size(axis) == 1 || bias.sym_size(axis) == size;
+  };
+  if (bias.dim() != 4 || !one_or(0, b) || bias.sym_size(1) != h || !one_or(2, t) || bias.sym_size(3) != s) {
+    fail("attention: bias must be [{} or 1, {}, {} or 1, {}], got {}", text_of(b), text_of(h), text_of(t), text_of(s),
+         shape_of(bias));
+  }
+}
+
 void check(const AttentionInputs& in) {
   const auto& q = in.q;
   const auto& k = in.k;
@@ -45,10 +57,10 @@ void check(const AttentionInputs& in) {
   if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4) {
     fail("attention: q, k and v must have 4 axes, got {}, {} and {}", q.dim(), k.dim(), v.dim());
   }
-  const bool fits = k.sym_sizes() == v.sym_sizes() && q.sym_size(0) == k.sym_size(0) &&
+  const bool fits = k.sym_sizes().slice(0, 3) == v.sym_sizes().slice(0, 3) && q.sym_size(0) == k.sym_size(0) &&
                     q.sym_size(3) == k.sym_size(3) && k.sym_size(1) > 0 && q.sym_size(1) % k.sym_size(1) == 0;
   if (!fits) {
-    fail("attention: k and v must be [B, G, S, e] with B={}, e={} and G dividing H={}, got {} and {}",
+    fail("attention: k must be [B, G, S, e] and v [B, G, S, w] with B={}, e={} and G dividing H={}, got {} and {}",
          text_of(q.sym_size(0)), text_of(q.sym_size(3)), text_of(q.sym_size(1)), shape_of(k), shape_of(v));
   }
   if (mask.causal && q.sym_size(2) > k.sym_size(2)) {
@@ -66,6 +78,12 @@ void check(const AttentionInputs& in) {
   }
   if (r && in.q_position->sym_sizes() != q.sym_sizes()) {
     fail("attention: q_position must be shaped as q, {}, got {}", shape_of(q), shape_of(*in.q_position));
+  }
+  if (in.bias) {
+    check_bias(in);
+  }
+  if (in.sink && (in.sink->dim() != 1 || in.sink->sym_size(0) != q.sym_size(1))) {
+    fail("attention: sink must be [H] = {}, got {}", text_of(q.sym_size(1)), shape_of(*in.sink));
   }
   if (mask.valid_keys && (mask.valid_keys->dim() != 2 || mask.valid_keys->sym_size(0) != q.sym_size(0) ||
                           mask.valid_keys->sym_size(1) != k.sym_size(2))) {
@@ -102,6 +120,8 @@ struct AttentionCall {
     v.constant("valid_keys", in.mask.valid_keys);
     v("q_position", in.q_position);
     v("r", in.r);
+    v("bias", in.bias);
+    v("sink", in.sink);
     v("mixture_keys", mixture.more_keys);
     v("mixture_shift", mixture.shift);
     v("mixture_coefficient", mixture.coefficient);

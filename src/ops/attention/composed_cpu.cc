@@ -163,12 +163,16 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
     d_keys.push_back(room_per_head(i == 0 ? in.k : in.more_keys[i - 1], s.heads, parts));
     out.d_keys.push_back(view_out(d_keys.back()));
   }
-  at::Tensor d_position, d_r, d_query_term, d_key_term;
+  at::Tensor d_position, d_r, d_sink, d_query_term, d_key_term;
   if (in.r) {
     d_position = empty_by_token(operands.q_position);
     d_r = at::empty({tasks, s.heads, s.offsets(), s.d_head}, floats);
     out.attention.d_q_position = view_out(d_position);
     out.attention.d_r = view_out(d_r);
+  }
+  if (in.sink) {
+    d_sink = at::empty({tasks, s.heads}, floats);
+    out.attention.d_sink = d_sink.mutable_data_ptr<float>();
   }
   if (in.factor) {
     d_query_term = at::empty(composed.mixture->query_term.sizes(), floats);
@@ -189,6 +193,9 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
   if (in.r) {
     d.q_position = d_position.to(in.q_position->scalar_type());
     d.r = d_r.sum(0).to(in.r->scalar_type());
+  }
+  if (in.sink) {
+    d.sink = d_sink.sum(0).to(in.sink->scalar_type());
   }
   if (in.factor) {
     d.query_term = d_query_term.to(in.query_term->scalar_type());

@@ -10,7 +10,7 @@ namespace headroom::ops {
 
 // Holds what the kernels' pointers point into.
 struct AttentionOperands {
-  at::Tensor q, k, v, q_position, r, bias;
+  at::Tensor q, k, v, q_position, r, bias, sink;
   kernels::AttentionShape shape;
   kernels::AttentionTensors tensors;
   explicit AttentionOperands(const FusedAttention::Arguments& in);
@@ -20,7 +20,7 @@ struct AttentionOperands {
 // Room for the forward pass's results.
 struct AttentionRoom {
   at::Tensor o, log_sum;
-  explicit AttentionRoom(const at::Tensor& q);
+  explicit AttentionRoom(const AttentionOperands& in);
   kernels::AttentionResult result() const { return {view_out(o), log_sum.mutable_data_ptr<float>()}; }
 };
 
@@ -40,6 +40,9 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
 
 void mixture_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);
 AttentionArguments mixture_attention_backward(const AttentionBackward& back, const AttentionOperands& operands);
+
+// Heads of few queries that a thread takes at least: over few keys they are done sooner than a thread is called.
+std::int64_t few_queries_grain(const kernels::AttentionShape& shape);
 
 // Forward, of fewer than kFewQueries queries.
 void composed_few_queries(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to);

@@ -28,7 +28,8 @@ MixtureOperands::MixtureOperands(const AttentionArguments& in, const AttentionOp
 void mixture_few_queries(const AttentionArguments& in, const AttentionOperands& operands, const AttentionRoom& to) {
   const MixtureOperands mixture(in, operands);
   const kernels::AttentionResult out = to.result();
-  at::parallel_for(0, operands.shape.batch * operands.shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t n = operands.shape.batch * operands.shape.heads;
+  at::parallel_for(0, n, few_queries_grain(operands.shape), [&](std::int64_t begin, std::int64_t end) {
     kernels::mixture_attention_few_queries(operands.shape, mixture.tensors, out, begin, end);
   });
 }
@@ -80,6 +81,9 @@ AttentionArguments mixture_attention_backward(const AttentionBackward& back, con
 
 std::string mixture_refusal(const AttentionInputs& in) {
   const Mixture& mixture = *in.mixture;
+  if (in.sink) {
+    return "a sink is fused with dot products, not with mixtures of keys";
+  }
   if (mixture.n_components() > kernels::kMostComponents) {
     return fmt::format("mixtures of keys are fused up to {} components", kernels::kMostComponents);
   }

@@ -7,7 +7,8 @@ namespace headroom::ops {
 namespace {
 
 FusedAttention::Results attention_meta(const FusedAttention::Arguments& in) {
-  return {empty_by_token(in.q), at::empty_symint(in.q.sym_sizes().slice(0, 3), in.q.options().dtype(at::kFloat))};
+  return {results_by_token(in.q, in.v),
+          at::empty_symint(in.q.sym_sizes().slice(0, 3), in.q.options().dtype(at::kFloat))};
 }
 
 FusedAttention::Arguments attention_backward_meta(const FusedAttention::Backward& back) {
@@ -24,6 +25,7 @@ FusedAttention::Arguments attention_backward_meta(const FusedAttention::Backward
     d.q_position = empty_by_token(*in.q_position);
   }
   d.r = like(in.r);
+  d.sink = like(in.sink);
   d.pre = stage(in.pre);
   d.post = stage(in.post);
   d.query_term = like(in.query_term);
@@ -125,6 +127,7 @@ FusedAttention::Arguments fused_arguments(const AttentionInputs& in) {
   to.v = in.v;
   to.q_position = in.q_position;
   to.r = in.r;
+  to.sink = in.sink;
   to.valid_keys = in.mask.valid_keys;
   to.scale = in.scale;
   to.causal = in.mask.causal;

@@ -14,7 +14,7 @@ struct FusedAttention {
 
   struct Arguments {
     at::Tensor q, k, v;
-    OptionalTensor q_position, r, valid_keys;
+    OptionalTensor q_position, r, sink, valid_keys;
     HeadMapArguments pre, post;
     // A mixture, if `factor` [R] is given: s_r = factor_r q . k_r + query_term_r + key_term_r, the terms [B, H, R, T]
     // and [B, G, R, S]. k alone: all components share their product; else more_keys has those of 2 .. R.
@@ -36,6 +36,7 @@ struct FusedAttention {
       visitor("v", v);
       visitor("q_position", q_position);
       visitor("r", r);
+      visitor("sink", sink);
       visitor.constant("valid_keys", valid_keys);
       pre.visit(visitor, "pre_");
       post.visit(visitor, "post_");
@@ -52,7 +53,7 @@ struct FusedAttention {
   };
 
   struct Results {
-    at::Tensor o, log_sum;  // [B, H, T, e] lying by token, [B, H, T]
+    at::Tensor o, log_sum;  // [B, H, T, w] lying by token, [B, H, T]
     template <class V>
     void visit(V& v) {
       v("o", o);

@@ -20,16 +20,28 @@ at::Tensor skew(const at::Tensor& by_offset, const c10::SymInt& n_keys) {
       .narrow_symint(3, 0, n_keys);
 }
 
-// Softmax over visible keys, with `sink` added to the sum of exponentials. A row that sees nothing gives 0.
-at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& visible, double sink, bool may_be_blind) {
+// The logarithm of what is added to a query's sum of exponentials, [1, H or 1, 1, 1]; undefined: nothing.
+at::Tensor sink_of(const AttentionInputs& in, const at::TensorOptions& type) {
+  const double epsilon = in.mixture ? in.mixture->epsilon : 0.0;
+  const at::Tensor constant = epsilon > 0.0 ? at::full({1, 1, 1, 1}, std::log(epsilon), type) : at::Tensor();
+  if (!in.sink) {
+    return constant;
+  }
+  const at::Tensor learned = in.sink->to(type).view_symint({1, in.sink->sym_size(0), 1, 1});
+  return constant.defined() ? at::logaddexp(learned, constant) : learned;
+}
+
+// Softmax over visible keys, with exp(sink) added to the sum of exponentials. A row that sees nothing gives 0.
+at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& visible, const at::Tensor& sink,
+                          bool may_be_blind) {
   at::Tensor s = scores;
   if (visible.defined()) {
     s = s.masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity());
   }
-  if (sink > 0.0) {
+  if (sink.defined()) {
     std::vector<c10::SymInt> column = s.sym_sizes().vec();
     column.back() = 1;
-    return at::cat({s, at::full_symint(column, std::log(sink), s.options())}, -1).softmax(-1).slice(-1, 0, -1);
+    return at::cat({s, sink.expand_symint(column)}, -1).softmax(-1).slice(-1, 0, -1);
   }
   if (!may_be_blind) {
     return s.softmax(-1);
@@ -49,10 +61,9 @@ at::Tensor content_scores(const AttentionInputs& in, const Visit& visit) {
 }  // namespace
 
 at::Tensor attention_reference(const AttentionInputs& in, const Visit& visit) {
-  const double sink = in.mixture ? in.mixture->epsilon : 0.0;
   const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
   const auto softmax = [&](const at::Tensor& scores, const at::Tensor& visible) {
-    return masked_softmax(scores, visible, sink, may_be_blind);
+    return masked_softmax(scores, visible, sink_of(in, scores.options()), may_be_blind);
   };
   return weighted_attention(in, softmax, visit);
 }
@@ -68,6 +79,9 @@ at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, con
   }
   if (scores.scalar_type() == at::kBFloat16 || scores.scalar_type() == at::kHalf) {
     scores = scores.to(at::kFloat);
+  }
+  if (in.bias) {
+    scores = scores + in.bias->to(scores.scalar_type());
   }
   scores = shown(AttentionStage::scores, scores);
   const at::Tensor composed = shown(AttentionStage::scores_composed, in.pre ? apply_head_map(*in.pre, scores) : scores);

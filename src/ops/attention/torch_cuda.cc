@@ -9,8 +9,11 @@ std::string cuda_attention_refusal(const AttentionInputs& in) {
   if (in.mixture || in.pre || in.post) {
     return "mixtures of keys and composed heads are fused on the CPU only";
   }
-  if (in.r || in.mask.valid_keys) {
-    return "relative positions and padding are fused on the CPU only";
+  if (in.bias) {
+    return "a bias on the scores has the reference only";
+  }
+  if (in.r || in.sink || in.mask.valid_keys) {
+    return "relative positions, sinks and padding are fused on the CPU only";
   }
   return {};
 }

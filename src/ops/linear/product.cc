@@ -124,20 +124,23 @@ void multiply_rows(const kernels::FewRows& x, kernels::Strided<const T> w, std::
   if (x.count == 1) {
     return multiply_row(x, w, columns, bias, y);
   }
-  constexpr std::int64_t kColumns = 512;
+  // An eighth of the columns at a time, or as many as have room near the core.
+  constexpr std::int64_t kLeast = 64, kNear = 1 << 16;
   const Parts parts(x.n, columns);
-  at::parallel_for(0, (columns + kColumns - 1) / kColumns, 1, [&](std::int64_t begin, std::int64_t end) {
-    kernels::Buffer sums(x.count * kColumns);
-    for (std::int64_t j = begin * kColumns; j < std::min(columns, end * kColumns); j += kColumns) {
-      const std::int64_t width = std::min(kColumns, columns - j);
+  const std::int64_t most = std::max(kLeast, kNear / x.count / kLeast * kLeast);
+  const std::int64_t wide = std::clamp((columns / 8 + kLeast - 1) / kLeast * kLeast, kLeast, most);
+  at::parallel_for(0, (columns + wide - 1) / wide, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::Buffer sums(x.count * wide);
+    for (std::int64_t j = begin * wide; j < std::min(columns, end * wide); j += wide) {
+      const std::int64_t width = std::min(wide, columns - j);
       for (std::int64_t part = 0; part < parts.count; ++part) {
-        add_part(parts, part, x, kernels::Strided<const T>{w.data + j, w.stride}, width, {sums.data(), kColumns});
+        add_part(parts, part, x, kernels::Strided<const T>{w.data + j, w.stride}, width, {sums.data(), wide});
         for (std::int64_t r = 0; r < x.count; ++r) {
           float* to = y + r * columns + j;
           if (part == 0) {
             begin_with(bias != nullptr ? bias + j : nullptr, width, to);
           }
-          add(sums.data() + r * kColumns, width, to);
+          add(sums.data() + r * wide, width, to);
         }
       }
     }

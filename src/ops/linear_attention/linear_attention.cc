@@ -14,12 +14,15 @@ at::Tensor wide(const at::Tensor& t) {
 
 void check(const LinearAttentionInputs& in) {
   const at::Tensor &q = in.q, &k = in.k;
-  const bool fits = q.dim() == 4 && k.dim() == 4 && k.sym_sizes() == in.v.sym_sizes() &&
-                    q.sym_size(0) == k.sym_size(0) && q.sym_size(3) == k.sym_size(3) && q.sym_size(1) > 0 &&
-                    k.sym_size(1) > 0 && q.sym_size(1) % k.sym_size(1) == 0;
+  const bool fits = q.dim() == 4 && k.dim() == 4 && in.v.dim() == 4 &&
+                    k.sym_sizes().slice(0, 3) == in.v.sym_sizes().slice(0, 3) && q.sym_size(0) == k.sym_size(0) &&
+                    q.sym_size(3) == k.sym_size(3) && q.sym_size(1) > 0 && k.sym_size(1) > 0 &&
+                    q.sym_size(1) % k.sym_size(1) == 0;
   if (!fits) {
-    fail("linear attention: q must be [B, H, T, e], k and v [B, G, S, e] with G dividing H, got {}, {} and {}",
-         shape_of(q), shape_of(k), shape_of(in.v));
+    fail(
+        "linear attention: q must be [B, H, T, e], k [B, G, S, e] and v [B, G, S, w] with G dividing H, got {}, {} and "
+        "{}",
+        shape_of(q), shape_of(k), shape_of(in.v));
   }
   if (in.valid_keys && (in.valid_keys->dim() != 2 || in.valid_keys->sym_size(0) != k.sym_size(0) ||
                         in.valid_keys->sym_size(1) != k.sym_size(2))) {
@@ -33,12 +36,12 @@ void check(const LinearAttentionInputs& in) {
 }
 
 // Both sums or neither, of these heads.
-void check_state(const LinearState& state, const at::Tensor& k) {
+void check_state(const LinearState& state, const at::Tensor& k, const at::Tensor& v) {
   if (!state.kv.defined() && !state.k.defined()) {
     return;
   }
   const c10::SymInt b = k.sym_size(0), g = k.sym_size(1), e = k.sym_size(3);
-  const std::vector<c10::SymInt> of_products = {b, g, e, e}, of_keys = {b, g, e};
+  const std::vector<c10::SymInt> of_products = {b, g, e, v.sym_size(3)}, of_keys = {b, g, e};
   if (!state.kv.defined() || !state.k.defined() || state.kv.sym_sizes() != at::SymIntArrayRef(of_products) ||
       state.k.sym_sizes() != at::SymIntArrayRef(of_keys)) {
     fail("linear attention: the state must be {} and {}, got {} and {}", shape_of(of_products), shape_of(of_keys),
@@ -112,7 +115,7 @@ Backends<LinearSumsInputs, LinearSums>& linear_attention_backends() {
 at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation implementation, LinearState* carried) {
   check(in);
   if (carried != nullptr) {
-    check_state(*carried, in.k);
+    check_state(*carried, in.k, in.v);
   }
   const auto* fused = linear_attention_backends().choose(implementation, in.q, {in.q, in.k, in.v, in.causal, carried});
   const auto operand = [&](const at::Tensor& t) { return fused != nullptr ? t : wide(t); };

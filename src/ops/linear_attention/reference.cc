@@ -15,7 +15,7 @@ void remember(LinearState& state, const at::Tensor& k, const at::Tensor& v) {
 
 // Sums over keys of a_ij v_j and of a_ij.
 struct GroupedSums {
-  at::Tensor values;   // [B, G, h, t, e], h query heads a key head
+  at::Tensor values;   // [B, G, h, t, w], h query heads a key head
   at::Tensor weights;  // [B, G, h, t]
 };
 

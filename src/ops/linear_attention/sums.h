@@ -8,7 +8,7 @@ namespace headroom::ops {
 
 // Over keys, of a_ij v_j and of a_ij, without the factor.
 struct LinearSums {
-  at::Tensor values;   // [B, H, T, e]
+  at::Tensor values;   // [B, H, T, w]
   at::Tensor weights;  // [B, H, T]
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -30,6 +31,18 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
     tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->kinds().front(), obstacle);
   }
   misuse("{}: is no model of Hugging Face that is known here: it differs from {}", origin, tried);
+}
+
+// A parameter that no tensor of the architecture is made of would be lost.
+void require_links(const Checkpoint& checkpoint, const std::vector<Link>& links, const std::string& origin) {
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    const bool linked = !name.starts_with("model.") || std::any_of(links.begin(), links.end(), [&](const Link& link) {
+      return name == "model." + link.parameter;
+    });
+    if (!linked) {
+      misuse("{}: parameter {}: no model of Hugging Face that is known here has it", origin, name.substr(6));
+    }
+  }
 }
 
 // Every tensor of the file, zeros where the model has no such parameter.
@@ -70,7 +83,9 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
                                const std::string& origin) {
   const config::ModelOptions& o = checkpoint.config.model;
   const Architecture& architecture = architecture_of(o, origin);
-  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, architecture.links(o));
+  const std::vector<Link> links = architecture.links(o);
+  require_links(checkpoint, links, origin);
+  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, links);
 
   make_folder(folder);
   require_own(folder);

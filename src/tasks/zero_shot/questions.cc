@@ -138,7 +138,7 @@ QuestionSets read_cbt(const std::vector<Document>& documents) {
   QuestionSets sets;
   for (const Document& document : documents) {
     if (any_test && !is_test(document)) {
-      continue;  // the training and validation parts of the same kind of word
+      continue;  // the training and validation splits of the same kind of word
     }
     std::vector<Question>& questions = sets[document.stem];
     Story story;

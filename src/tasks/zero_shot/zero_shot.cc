@@ -6,13 +6,13 @@
 #include <chrono>
 #include <cmath>
 
-#include "composition.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/nearest.h"
 #include "headroom/core/random.h"
 #include "headroom/core/utf8.h"
 #include "headroom/tasks/scoring.h"
+#include "puzzles.h"
 #include "questions.h"
 
 namespace headroom::tasks {
@@ -24,7 +24,7 @@ using zero_shot::Question;
 using zero_shot::QuestionSets;
 using zero_shot::Test;
 
-constexpr std::string_view kComposition = "composition";
+constexpr std::string_view kPuzzles = "composition";
 
 const Test& test_named(const std::string& name) {
   const std::vector<Test>& all = zero_shot::tests();
@@ -191,12 +191,12 @@ std::vector<std::string> zero_shot_tasks() {
   for (const Test& test : zero_shot::tests()) {
     names.emplace_back(test.name);
   }
-  names.emplace_back(kComposition);
+  names.emplace_back(kPuzzles);
   return names;
 }
 
 void check_zero_shot_task(const std::string& name) {
-  if (name != kComposition) {
+  if (name != kPuzzles) {
     test_named(name);
   }
 }
@@ -204,8 +204,8 @@ void check_zero_shot_task(const std::string& name) {
 ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request) {
   const auto start = std::chrono::steady_clock::now();
-  ZeroShotResult result = request.task == kComposition ? zero_shot::evaluate_composition(model, tokenizer, request)
-                                                       : evaluate_questions(model, tokenizer, request);
+  ZeroShotResult result = request.task == kPuzzles ? zero_shot::evaluate_puzzles(model, tokenizer, request)
+                                                   : evaluate_questions(model, tokenizer, request);
   if (result.truncated > 0) {
     log_warning("{} of {} texts are longer than the model's context of {} tokens: their beginnings were left out",
                 result.truncated, result.texts, model.options().context_length);

@@ -61,7 +61,7 @@ struct ComposeStageGradients {  // added to; null where the stage has no such pa
 // own, for the caller to add up: what is summed with what does not depend on the threads.
 struct ComposedGradients {
   std::int64_t parts = 1;
-  AttentionGradients attention;   // d_v and d_r [B * P, ...]; o and d_k are not used
+  AttentionGradients attention;   // d_v, d_r and d_sink [B * P, ...]; o and d_k are not used
   std::vector<HeadsOut> d_keys;   // [B * P, H, S, e] for each product
   float* d_query_term = nullptr;  // of a mixture, [B, H, R, T], written
   float* d_key_term = nullptr;    // [B * P, H, R, S], added to

@@ -15,7 +15,7 @@ namespace headroom::kernels {
 
 struct MixtureTensors {
   Heads q;                          // [B, H, T, e]
-  Heads v;                          // [B, G, S, e]
+  Heads v;                          // [B, G, S, w]
   std::vector<Heads> keys;          // P of [B, G, S, e]
   std::vector<float> factor;        // R
   const float* query_term;          // [B, H, R, T]

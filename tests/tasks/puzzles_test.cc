@@ -1,20 +1,24 @@
-#include "headroom/tasks/composition.h"
+#include "headroom/tasks/puzzles.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "headroom/data/composition.h"
+#include "headroom/data/puzzles.h"
 #include "headroom/tasks/language_modelling.h"
 #include "headroom/tasks/zero_shot.h"
 #include "store/tiny.h"
 
 namespace headroom::tasks {
-namespace composition_test {
+namespace puzzles_test {
 
-class CompositionTask : public ::testing::Test {
+Figures figures_of(const Evaluation& evaluation) {
+  return puzzles().figures_of(evaluation.sums);
+}
+
+class PuzzlesTask : public ::testing::Test {
  protected:
-  CompositionTask() {
+  PuzzlesTask() {
     config_ = tiny::config();
     config_.model.memory_length = 0;
     config_.model.context_length = 256;
@@ -53,7 +57,7 @@ class CompositionTask : public ::testing::Test {
   config::Config config_;
 };
 
-TEST_F(CompositionTask, ValidatesWithItsAnswers) {
+TEST_F(PuzzlesTask, ValidatesWithItsAnswers) {
   config_.data.generated_validation = 60;
   const TaskData data = open();
   const auto model = ada(*data.tokenizer);
@@ -62,29 +66,29 @@ TEST_F(CompositionTask, ValidatesWithItsAnswers) {
   EXPECT_EQ(expected.questions, 360);
   std::int64_t named_ada = 0;
   for (std::int64_t i = 0; i < 60; ++i) {
-    const data::GeneratedRow row = data::generated_row(data::composition_rows(config_.data, data::Part::validation), i);
-    const data::CompositionRow parsed = data::parse_composition(row.text, "test");
+    const data::GeneratedRow row = data::generated_row(data::puzzle_rows(config_.data, data::Split::validation), i);
+    const data::PuzzleRow parsed = data::parse_puzzle(row.text, "test");
     for (const auto& answer : parsed.answers) {
       named_ada += parsed.text.substr(answer.begin, answer.end - answer.begin) == "Ada" ? 1 : 0;
     }
   }
   EXPECT_GT(named_ada, 0);
   EXPECT_EQ(expected.right, named_ada);
-  EXPECT_EQ(figure(evaluation.figures, "accuracy"), static_cast<double>(named_ada) / 360.0);
-  EXPECT_NEAR(std::log(figure(evaluation.figures, "answer_perplexity")), -expected.log_probability / 360.0, 1e-3);
-  EXPECT_FALSE(std::isnan(figure(evaluation.figures, "bits_per_byte")));
-  EXPECT_EQ(data.validation->evaluate(*model, {.batch_size = 3}).figures.at("accuracy"),
-            evaluation.figures.at("accuracy"));
+  EXPECT_EQ(figure(figures_of(evaluation), "accuracy"), static_cast<double>(named_ada) / 360.0);
+  EXPECT_NEAR(std::log(figure(figures_of(evaluation), "answer_perplexity")), -expected.log_probability / 360.0, 1e-3);
+  EXPECT_FALSE(std::isnan(figure(figures_of(evaluation), "bits_per_byte")));
+  EXPECT_EQ(figures_of(data.validation->evaluate(*model, {.batch_size = 3})).at("accuracy"),
+            figures_of(evaluation).at("accuracy"));
   const EvaluationRequest request{.config = config_, .tokenizer = data.tokenizer, .files = {}, .cache = folder_.path()};
-  EXPECT_EQ(composition().open_evaluation(request)->evaluate(*model, {}).figures, evaluation.figures);
+  EXPECT_EQ(figures_of(puzzles().open_evaluation(request)->evaluate(*model, {})), figures_of(evaluation));
 }
 
-TEST_F(CompositionTask, ReadsABoundedNumberOfRows) {
+TEST_F(PuzzlesTask, ReadsABoundedNumberOfRows) {
   const auto perplexity = [&](std::int64_t rows, std::int64_t most_tokens) {
     config_.data.generated_validation = rows;
     const TaskData data = open();
     const auto model = ada(*data.tokenizer);
-    return figure(data.validation->evaluate(*model, {.batch_size = 64, .most_tokens = most_tokens}).figures,
+    return figure(figures_of(data.validation->evaluate(*model, {.batch_size = 64, .most_tokens = most_tokens})),
                   "answer_perplexity");
   };
   const double first = perplexity(1, 0);
@@ -93,8 +97,8 @@ TEST_F(CompositionTask, ReadsABoundedNumberOfRows) {
   EXPECT_EQ(perplexity(300, 0), perplexity(256, 0));
 }
 
-TEST_F(CompositionTask, ComparesModelsByAccuracy) {
-  const std::vector<FigureKind>& kinds = composition().figures();
+TEST_F(PuzzlesTask, ComparesModelsByAccuracy) {
+  const std::vector<FigureKind>& kinds = puzzles().figures();
   EXPECT_EQ(headline(kinds).name, "accuracy");
   EXPECT_EQ(headline(kinds).better, Better::higher);
   EXPECT_EQ(kinds.front().name, "loss") << "what training makes smaller";
@@ -103,18 +107,18 @@ TEST_F(CompositionTask, ComparesModelsByAccuracy) {
   EXPECT_EQ(&task_for(config_, "test"), &language_modelling()) << "text of files has no rows";
 }
 
-TEST_F(CompositionTask, OtherTextHasNoAnswers) {
+TEST_F(PuzzlesTask, OtherTextHasNoAnswers) {
   const TaskData data = open();
   const auto model = ada(*data.tokenizer);
   write_text_file(folder_ / "other.txt", tiny::text(500));
-  const auto other = composition().open_evaluation({.config = config_,
-                                                    .tokenizer = data.tokenizer,
-                                                    .files = {(folder_ / "other.txt").string()},
-                                                    .cache = folder_.path()});
-  const Figures figures = other->evaluate(*model, {}).figures;
+  const auto other = puzzles().open_evaluation({.config = config_,
+                                                .tokenizer = data.tokenizer,
+                                                .files = {(folder_ / "other.txt").string()},
+                                                .cache = folder_.path()});
+  const Figures figures = figures_of(other->evaluate(*model, {}));
   EXPECT_TRUE(figures.contains("perplexity"));
   EXPECT_FALSE(figures.contains("accuracy"));
 }
 
-}  // namespace composition_test
+}  // namespace puzzles_test
 }  // namespace headroom::tasks

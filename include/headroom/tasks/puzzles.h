@@ -1,4 +1,4 @@
-// Language modelling on rows of DCFormer's synthetic composition tasks (section 4.3), judged by their answers.
+// Language modelling on DCFormer's puzzles (data/puzzles.h; named "composition" by users), judged by their answers.
 #pragma once
 
 #include "headroom/tasks/task.h"
@@ -10,6 +10,6 @@ namespace headroom::tasks {
 // "answer_perplexity": exp(-mean log-probability of an answer). Both over the first validation rows, at most 256 of
 // them and, with EvaluateOptions::most_tokens, as many as have so many tokens together (one at least). Text from files
 // has no rows: there it is language modelling and nothing more.
-const Task& composition();
+const Task& puzzles();
 
 }  // namespace headroom::tasks

@@ -1,4 +1,4 @@
-#include "headroom/data/composition.h"
+#include "headroom/data/puzzles.h"
 
 #include <fmt/ranges.h>
 
@@ -6,7 +6,7 @@
 #include <cctype>
 #include <functional>
 
-#include "data/generators/composition_words.h"
+#include "data/generators/puzzle_words.h"
 #include "headroom/core/error.h"
 
 namespace headroom::data {
@@ -246,13 +246,13 @@ Example odd_example(int task, Random& random) {
 
 class GeneratedText : public tokenizers::TextSource {
  public:
-  explicit GeneratedText(const CompositionRows& rows) : rows_(rows) {}
+  explicit GeneratedText(const PuzzleRows& rows) : rows_(rows) {}
 
   bool next(std::string& block) override {
     constexpr std::size_t kEnough = std::size_t{64} << 10;
     block.clear();
     for (; row_ < rows_.rows && block.size() < kEnough; ++row_) {
-      block += parse_composition(generated_row(rows_, row_).text, "composition").text;
+      block += parse_puzzle(generated_row(rows_, row_).text, "composition").text;
     }
     return !block.empty();
   }
@@ -265,15 +265,15 @@ class GeneratedText : public tokenizers::TextSource {
 
  private:
   static constexpr std::int64_t kBytesARow = 650;  // about: for progress
-  CompositionRows rows_;
+  PuzzleRows rows_;
   std::int64_t row_ = 0;
 };
 
 }  // namespace
 
-CompositionTask composition_task(int number) {
-  if (number < 0 || number >= kCompositionTasks) {
-    fail("composition: there are tasks 0 to {}, got {}", kCompositionTasks - 1, number);
+PuzzleTask puzzle_task(int number) {
+  if (number < 0 || number >= kPuzzleTasks) {
+    fail("composition: there are tasks 0 to {}, got {}", kPuzzleTasks - 1, number);
   }
   if (number < kFactTasks) {
     return {kBlockNames[number / (kPatterns * kForms)], kPatternNames[number / kForms % kPatterns]};
@@ -282,9 +282,9 @@ CompositionTask composition_task(int number) {
   return {kOddNames[(number - kFactTasks) / kForms], number % kForms == 0 ? "which_not" : "which_different"};
 }
 
-CompositionRow parse_composition(std::string_view text, std::string_view where) {
+PuzzleRow parse_puzzle(std::string_view text, std::string_view where) {
   constexpr std::string_view kOpen = "[ ", kClose = " ]";
-  CompositionRow row;
+  PuzzleRow row;
   while (!text.empty()) {
     const std::size_t open = text.find('[');
     row.text += text.substr(0, open);
@@ -314,7 +314,7 @@ CompositionRow parse_composition(std::string_view text, std::string_view where) 
   return row;
 }
 
-std::string generate_composition(int task, Random& random) {
+std::string generate_puzzle(int task, Random& random) {
   std::string text = "\n";
   for (int shot = 0; shot < kShots; ++shot) {
     const Example example = task < kFactTasks ? fact_example(task, random) : odd_example(task, random);
@@ -324,9 +324,9 @@ std::string generate_composition(int task, Random& random) {
   return text;
 }
 
-CompositionRows composition_rows(const config::DataOptions& options, Part part) {
+PuzzleRows puzzle_rows(const config::DataOptions& options, Split split) {
   constexpr std::int64_t kTrain = 50'000, kValidation = 888;  // the authors have as many to evaluate on
-  const bool train = part == Part::train;
+  const bool train = split == Split::train;
   const std::int64_t wanted = train ? options.generated_train : options.generated_validation;
   return {.rows = wanted > 0 ? wanted
                   : train    ? kTrain
@@ -334,13 +334,13 @@ CompositionRows composition_rows(const config::DataOptions& options, Part part) 
           .seed = mix(static_cast<std::uint64_t>(options.generator_seed), train ? "train" : "validation")};
 }
 
-GeneratedRow generated_row(const CompositionRows& rows, std::int64_t row) {
+GeneratedRow generated_row(const PuzzleRows& rows, std::int64_t row) {
   Random random(mix(rows.seed, static_cast<std::uint64_t>(row)));
-  const int task = static_cast<int>(random.below(kCompositionTasks));
-  return {.task = task, .text = generate_composition(task, random)};
+  const int task = static_cast<int>(random.below(kPuzzleTasks));
+  return {.task = task, .text = generate_puzzle(task, random)};
 }
 
-std::unique_ptr<tokenizers::TextSource> composition_text(const CompositionRows& rows) {
+std::unique_ptr<tokenizers::TextSource> puzzle_text(const PuzzleRows& rows) {
   return std::make_unique<GeneratedText>(rows);
 }
 

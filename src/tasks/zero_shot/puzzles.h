@@ -1,11 +1,11 @@
-// The composition tasks' rows as texts whose answers are scored, and as a test without training.
+// Puzzles as texts whose answers are scored, and as a test without training, --task composition.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "headroom/config/config.h"
-#include "headroom/data/composition.h"
+#include "headroom/data/puzzles.h"
 #include "headroom/tasks/scoring.h"
 #include "headroom/tasks/zero_shot.h"
 #include "headroom/tokenizers/tokenizer.h"
@@ -20,11 +20,11 @@ struct AnswersReader {
 
 // The row's answers, to be scored in their order: in one sequence as far as the model's context reaches, a sequence
 // each beyond that, so that each has all the context that there is room for.
-std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersReader& reader);
+std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader& reader);
 
 // Rows {"task_id": "task12", "texts": "..."} with the answers in brackets. An answer is right where greedy decoding
 // would write it. Subsets are "block/pattern".
-ZeroShotResult evaluate_composition(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
-                                    const ZeroShotRequest& request);
+ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
+                                const ZeroShotRequest& request);
 
 }  // namespace headroom::tasks::zero_shot

@@ -1,4 +1,4 @@
-#include "composition.h"
+#include "puzzles.h"
 
 #include <algorithm>
 #include <charconv>
@@ -13,7 +13,7 @@ namespace {
 
 struct NamedRow {
   std::string subset;
-  data::CompositionRow row;
+  data::PuzzleRow row;
   std::string where;
 };
 
@@ -23,8 +23,8 @@ int number_in(const Json& row, const std::string& where) {
   int number = -1;
   const char* const end = id.data() + id.size();
   const bool fits = id.starts_with(kPrefix) && std::from_chars(id.data() + kPrefix.size(), end, number).ptr == end;
-  if (!fits || number < 0 || number >= data::kCompositionTasks) {
-    misuse("{}: field \"task_id\" must be task0 to task{}, got \"{}\"", where, data::kCompositionTasks - 1, id);
+  if (!fits || number < 0 || number >= data::kPuzzleTasks) {
+    misuse("{}: field \"task_id\" must be task0 to task{}, got \"{}\"", where, data::kPuzzleTasks - 1, id);
   }
   return number;
 }
@@ -33,9 +33,9 @@ std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
   std::vector<NamedRow> rows;
   for (const data::Document& document : documents) {
     for_each_row(document, [&](const Json& row, const std::string& where) {
-      const data::CompositionTask task = data::composition_task(number_in(row, where));
+      const data::PuzzleTask task = data::puzzle_task(number_in(row, where));
       rows.push_back({.subset = task.block + "/" + task.pattern,
-                      .row = data::parse_composition(text_in(row, "texts", where), where),
+                      .row = data::parse_puzzle(text_in(row, "texts", where), where),
                       .where = where});
     });
   }
@@ -47,14 +47,14 @@ std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
   if (options.generator != config::Generator::composition) {
     misuse("evaluate: --task composition needs --data: the run was not trained on data.generator = \"composition\"");
   }
-  const data::CompositionRows generated = data::composition_rows(options, data::Part::validation);
+  const data::PuzzleRows generated = data::puzzle_rows(options, data::Split::validation);
   std::vector<NamedRow> rows;
   for (std::int64_t i = 0; i < generated.rows; ++i) {
     const data::GeneratedRow row = data::generated_row(generated, i);
-    const data::CompositionTask task = data::composition_task(row.task);
+    const data::PuzzleTask task = data::puzzle_task(row.task);
     const std::string where = fmt::format("generated row {}", i);
     rows.push_back(
-        {.subset = task.block + "/" + task.pattern, .row = data::parse_composition(row.text, where), .where = where});
+        {.subset = task.block + "/" + task.pattern, .row = data::parse_puzzle(row.text, where), .where = where});
   }
   return rows;
 }
@@ -94,7 +94,7 @@ void add_together(std::span<const Sequence> answers, std::vector<Sequence>& all)
 
 }  // namespace
 
-std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersReader& reader) {
+std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader& reader) {
   std::vector<Sequence> answers;
   for (const auto& answer : row.answers) {
     const std::string_view text = row.text;
@@ -112,8 +112,8 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
   return all;
 }
 
-ZeroShotResult evaluate_composition(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
-                                    const ZeroShotRequest& request) {
+ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
+                                const ZeroShotRequest& request) {
   if (request.shots != 0) {
     misuse("evaluate: --shots: must be 0 with --task composition, whose rows have their own, got {}", request.shots);
   }

@@ -1,13 +1,13 @@
-#include "headroom/tasks/composition.h"
+#include "headroom/tasks/puzzles.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
 #include "headroom/core/error.h"
-#include "headroom/data/composition.h"
+#include "headroom/data/puzzles.h"
 #include "headroom/tasks/language_modelling.h"
-#include "zero_shot/composition.h"
+#include "zero_shot/puzzles.h"
 
 namespace headroom::tasks {
 namespace {
@@ -17,10 +17,10 @@ class AnswerRows {
  public:
   AnswerRows(const config::Config& config, const tokenizers::Tokenizer& tokenizer) {
     constexpr std::int64_t kMostRows = 256;  // 1536 answers: an accuracy's standard error is at most 0.013
-    const data::CompositionRows generated = data::composition_rows(config.data, data::Part::validation);
+    const data::PuzzleRows generated = data::puzzle_rows(config.data, data::Split::validation);
     for (std::int64_t i = 0; i < std::min(generated.rows, kMostRows); ++i) {
       const std::string where = fmt::format("generated row {}", i);
-      rows_.push_back(zero_shot::answers_of(data::parse_composition(data::generated_row(generated, i).text, where),
+      rows_.push_back(zero_shot::answers_of(data::parse_puzzle(data::generated_row(generated, i).text, where),
                                             {.tokenizer = tokenizer, .model = config.model, .where = where}));
     }
   }
@@ -45,6 +45,19 @@ class AnswerRows {
   std::vector<std::vector<Sequence>> rows_;
 };
 
+constexpr const char *kRightAnswers = "right_answers", *kAnswerLogProbability = "answer_log_probability";
+
+Sums to_sums(const Scores& scores) {
+  Sum right, log_probability;
+  for (const std::vector<SpanScore>& sequence : scores.spans) {
+    for (const SpanScore& answer : sequence) {
+      right.add(answer.likeliest ? 1.0 : 0.0);
+      log_probability.add(answer.log_probability);
+    }
+  }
+  return {{kRightAnswers, right}, {kAnswerLogProbability, log_probability}};
+}
+
 class AnswerEvaluation : public EvaluationData {
  public:
   AnswerEvaluation(std::unique_ptr<EvaluationData> text, AnswerRows rows)
@@ -60,19 +73,9 @@ class AnswerEvaluation : public EvaluationData {
     for_answers.context.usage = nullptr;  // experts are counted on the text
     const Scores scores = score(models::as_language_model(model, "composition"), rows_.within(options.most_tokens),
                                 for_answers, "answers");
-    double log_probability = 0.0;
-    std::int64_t answers = 0, right = 0;
-    for (const std::vector<SpanScore>& sequence : scores.spans) {
-      for (const SpanScore& answer : sequence) {
-        log_probability += answer.log_probability;
-        right += answer.likeliest ? 1 : 0;
-        ++answers;
-      }
-    }
     result.complete = scores.complete;
     if (scores.complete) {
-      result.figures["accuracy"] = static_cast<double>(right) / static_cast<double>(answers);
-      result.figures["answer_perplexity"] = std::exp(-log_probability / static_cast<double>(answers));
+      add(result.sums, to_sums(scores));
     }
     result.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
@@ -105,7 +108,7 @@ std::vector<FigureKind> kinds() {
   return all;
 }
 
-class Composition : public Task {
+class Puzzles : public Task {
  public:
   std::string_view name() const override { return "composition"; }
   const std::vector<FigureKind>& figures() const override {
@@ -117,7 +120,14 @@ class Composition : public Task {
            "their perplexity exp(-mean log-probability of an answer); perplexity is exp(cross-entropy a token) over "
            "the whole validation text";
   }
-  void complete(Figures& figures) const override { language_modelling().complete(figures); }
+  Figures figures_of(const Sums& sums) const override {
+    Figures figures = language_modelling().figures_of(sums);
+    if (sums.contains(kRightAnswers)) {  // other text has no answers
+      figures["accuracy"] = mean(sums, kRightAnswers);
+      figures["answer_perplexity"] = std::exp(-mean(sums, kAnswerLogProbability));
+    }
+    return figures;
+  }
 
   TaskData open(const config::Config& config, const std::filesystem::path& cache) const override {
     TaskData data = language_modelling().open(config, cache);
@@ -140,8 +150,8 @@ class Composition : public Task {
 
 }  // namespace
 
-const Task& composition() {
-  static const Composition kTask;
+const Task& puzzles() {
+  static const Puzzles kTask;
   return kTask;
 }
 

@@ -1,0 +1,33 @@
+// The loop that all evaluations share: batch after batch is measured and added up, in order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "headroom/tasks/task.h"
+
+namespace headroom::tasks {
+
+// What a batch adds, and how far the pass has come with it, in the units of its progress bar.
+struct Measured {
+  Sums sums;
+  std::int64_t done = 0;
+};
+
+struct Pass {
+  std::string unit;
+  std::int64_t units = 0;  // of all batches
+  bool shows_loss = true;
+};
+
+// Calls `next`, without gradients and with the context to evaluate in, until it returns nothing or Ctrl-C.
+Evaluation add_up(const EvaluateOptions& options, const Pass& pass,
+                  const std::function<std::optional<Measured>(const nn::Context& context)>& next);
+
+// What `model` loses on a batch that is on the CPU: a sum over its predictions.
+Sums cross_entropy(const models::Model& model, const models::Batch& batch, std::int64_t predictions,
+                   models::Memory& memory, const nn::Context& context);
+
+}  // namespace headroom::tasks

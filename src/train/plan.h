@@ -1,0 +1,52 @@
+// What a run does next. All of it follows from the run's options, the step that it stands at and its history, so that
+// processes that train one model together decide alike, whichever of them writes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "headroom/config/config.h"
+#include "headroom/tasks/figures.h"
+#include "headroom/train/history.h"
+#include "headroom/train/step.h"
+
+namespace headroom::train {
+
+class Plan {
+ public:
+  // `kinds`: the figures of the run's validations.
+  Plan(const config::Config& config, std::vector<tasks::FigureKind> kinds);
+
+  bool finished(std::int64_t step) const { return step >= options_.steps; }
+  // Of a run that did `step` steps: is it to be validated before the next one? A resumed run finds the validation of
+  // its last step in its history, if it came so far.
+  bool validates(std::int64_t step, const History& history) const;
+  // After that step.
+  bool logs(std::int64_t step) const;
+  bool samples(std::int64_t step) const { return due(options_.sample_every, step); }
+  bool saves(std::int64_t step) const { return due(options_.checkpoint_every, step); }
+
+  // Whether a model of these figures is to be kept as the best. Where the run went on from before the validation that
+  // the best so far was kept for, that one was none of this run's, and it makes way.
+  bool keeps_as_best(const tasks::Figures& figures, const History& history) const;
+
+  // Why training cannot go on after such a step, or such a validation; empty: it can.
+  static std::string diverged(const StepOutcome& outcome);
+  std::string diverged(const tasks::Figures& figures) const;
+
+  // What is to be said of the finished run: that it has learnt nothing, or unlearnt it. Empty: nothing.
+  std::string remark(const History& history) const;
+
+ private:
+  static bool due(std::int64_t every, std::int64_t step) { return every > 0 && step > 0 && step % every == 0; }
+
+  config::TrainOptions options_;
+  std::vector<tasks::FigureKind> kinds_;
+  double guessing_;  // the loss of a model that knows nothing
+};
+
+// What is to be said of a finished run whose mean losses these were, `guessing` that of a model that knows nothing;
+// empty: nothing. A loss that rose a little is no divergence: it must have left that of guessing far behind as well.
+std::string remark_on(double first_loss, double last_loss, double guessing);
+
+}  // namespace headroom::train

@@ -1,0 +1,200 @@
+#include "run.h"
+
+#include <chrono>
+#include <utility>
+
+#include "balance.h"
+#include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
+#include "headroom/models/compute.h"
+#include "headroom/store/open_model.h"
+
+namespace headroom::train {
+namespace {
+
+// Steps at the beginning of a process that do not count as its speed: caches and allocators are cold.
+constexpr std::int64_t kWarmingSteps = 3;
+
+std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past) {
+  const at::Device device = models::resolve(config.train.device);
+  return past ? store::build_trainable(past->checkpoint, device)
+              : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
+                                   at::TensorOptions(at::kFloat).device(device));
+}
+
+}  // namespace
+
+Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history)
+    : config_(std::move(config)),
+      task_(tasks::task_for(config_, "train")),
+      plan_(config_, task_.figures()),
+      data_(std::move(data)),
+      model_(model_of(config_, past)),
+      state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string())
+                  : fresh_state(model_->parameters(), config_.train.optimizer)),
+      context_(models::make_context(config_.train, model_->device())),
+      history_(std::move(history)),
+      checkpoint_(past ? past->file : std::filesystem::path()) {
+  data_.training->seek(state_.position);
+  if (config_.train.sample_every > 0) {
+    const std::string& prompt = config_.train.sample_prompt;
+    samples_.emplace(prompt.empty() ? data_.validation->beginning() : prompt, data_.tokenizer, *model_, context_);
+  }
+}
+
+TrainResult Run::finish(Writer& writer) {
+  while (!plan_.finished(state_.step) && !interrupted()) {
+    if (plan_.validates(state_.step, history_)) {
+      validate(writer);  // before the step, not after it: a run killed while it validated owes it when resumed
+      if (interrupted()) {
+        break;
+      }
+    }
+    const StepOutcome outcome = advance(writer);
+    if (plan_.logs(state_.step)) {
+      log(outcome, writer);
+    }
+    if (plan_.samples(state_.step)) {
+      sample(writer);
+    }
+    if (plan_.saves(state_.step)) {
+      save(writer);
+    }
+  }
+  if (history_.saved_step != state_.step) {
+    save(writer);
+  }
+  if (!interrupted()) {
+    if (plan_.validates(state_.step, history_)) {
+      validate(writer);
+    }
+    if (const std::string said = plan_.remark(history_); !said.empty()) {
+      writer.warning(said);
+    }
+  }
+  return result();
+}
+
+// One step, timed.
+StepOutcome Run::advance(Writer& writer) {
+  const auto start = std::chrono::steady_clock::now();
+  const models::Batch batch = data_.training->next();
+  if (batch.starts_afresh) {
+    state_.memory.forget();
+  }
+  const StepOutcome outcome = train_step(*model_, batch.to(model_->device()), state_, config_.train, context_);
+  if (const std::string why = Plan::diverged(outcome); !why.empty()) {
+    refuse(why, state_.step + 1);
+  }
+  state_.position = data_.training->position();
+  count(outcome, batch.tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  writer.step(state_.step, outcome.loss, state_.interval);
+  return outcome;
+}
+
+void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds) {
+  state_.tokens += tokens;
+  state_.seconds += seconds;
+  if (++steps_here_ > kWarmingSteps) {
+    state_.steady_tokens += tokens;
+    state_.steady_seconds += seconds;
+  }
+  Interval& interval = state_.interval;
+  interval.steps += 1;
+  interval.tokens += tokens;
+  interval.seconds += seconds;
+  interval.loss += outcome.loss;
+  interval.regulariser += outcome.regulariser;
+}
+
+// Ends the interval.
+void Run::log(const StepOutcome& outcome, Writer& writer) {
+  const Interval interval = std::exchange(state_.interval, {});
+  const auto steps = static_cast<double>(interval.steps);
+  history_.training.push_back(
+      {.step = state_.step,
+       .seconds = state_.seconds,
+       .loss = interval.loss / steps,
+       .regulariser = interval.regulariser / steps,
+       .learning_rate = outcome.learning_rate,
+       .gradient_norm = outcome.gradient_norm,
+       .tokens = state_.tokens,
+       .tokens_per_second = interval.seconds > 0.0 ? static_cast<double>(interval.tokens) / interval.seconds : 0.0});
+  writer.training(history_.training.back());
+}
+
+void Run::validate(Writer& writer) {
+  writer.note(state_.step, "validating");
+  nn::ExpertUsage usage;
+  tasks::EvaluateOptions options{.batch_size = config_.train.batch_size,
+                                 .batch_tokens = config_.train.batch_tokens / config_.train.accumulate,
+                                 .most_tokens = config_.train.evaluate_tokens,
+                                 .context = context_,
+                                 .show_progress = writer.writes()};
+  options.context.usage = &usage;
+  const tasks::Evaluation evaluation = data_.validation->evaluate(*model_, options);
+  if (!evaluation.complete) {
+    return;
+  }
+  const tasks::Figures figures = task_.figures_of(evaluation.sums);
+  if (const std::string why = plan_.diverged(figures); !why.empty()) {
+    refuse(why, state_.step);
+  }
+  if (plan_.keeps_as_best(figures, history_)) {  // first: a run killed in between validates again
+    write_state([&](const store::Checkpoint& checkpoint) { writer.best(checkpoint); });
+    history_.best_step = state_.step;
+  }
+  history_.validations.push_back({.step = state_.step,
+                                  .seconds = state_.seconds,
+                                  .figures = figures,
+                                  .tokens = state_.tokens,
+                                  .experts = balance_of(usage)});
+  writer.validation(history_.validations.back());
+}
+
+// Nothing but the file depends on it.
+void Run::sample(Writer& writer) const {
+  if (writer.writes()) {
+    const Progress pause("sample", Samples::kTokens, "tokens");  // the time that it takes is none of the training's
+    writer.sample(state_.step, samples_->prompt(), samples_->draw(*model_, context_));
+  }
+}
+
+void Run::save(Writer& writer) {
+  write_state([&](const store::Checkpoint& checkpoint) { checkpoint_ = writer.checkpoint(checkpoint); });
+  history_.saved_step = state_.step;
+}
+
+template <class Write>
+void Run::write_state(const Write& write) const {
+  try {
+    write(to_checkpoint(state_, *model_, config_, data_.tokenizer, data_.training->identity()));
+  } catch (const store::NotFiniteError& error) {
+    refuse(error.what(), state_.step);
+  }
+}
+
+void Run::refuse(std::string_view what, std::int64_t step) const {
+  throw DivergedError(fmt::format(
+      "train: {} at step {}: training stopped; the last good checkpoint is {}; try a lower train.learning_rate, "
+      "more train.warmup_steps, a smaller train.clip_norm or train.precision = \"fp32\"",
+      what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string()));
+}
+
+TrainResult Run::result() const {
+  const bool steady = state_.steady_seconds > 0.0;
+  const auto tokens = static_cast<double>(steady ? state_.steady_tokens : state_.tokens);
+  const double seconds = steady ? state_.steady_seconds : state_.seconds;
+  return {.steps = state_.step,
+          .train_loss = history_.last_loss(),
+          .tokens_per_second = seconds > 0.0 ? tokens / seconds : 0.0,
+          .seconds = state_.seconds,
+          .peak_memory_bytes = peak_memory_bytes(),
+          .parameters = model_->parameters().count(),
+          .parameters_sha256 = parameters_sha256(model_->parameters()),
+          .interrupted = interrupted(),
+          .validation = history_.validations};
+}
+
+}  // namespace headroom::train

@@ -1,0 +1,63 @@
+// The training loop.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "headroom/config/config.h"
+#include "headroom/models/model.h"
+#include "headroom/tasks/task.h"
+#include "headroom/train/history.h"
+#include "headroom/train/state.h"
+#include "headroom/train/step.h"
+#include "headroom/train/train.h"
+#include "plan.h"
+#include "resume.h"
+#include "samples.h"
+#include "writer.h"
+
+namespace headroom::train {
+
+class Run {
+ public:
+  // Goes on from `past`, or begins. `config` is settled: what it leaves open is decided.
+  Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history);
+
+  // All steps that are left, unless Ctrl-C comes first.
+  TrainResult finish(Writer& writer);
+
+  const config::Config& config() const { return config_; }
+  const tasks::Task& task() const { return task_; }
+  const tasks::TaskData& data() const { return data_; }
+  const models::Model& model() const { return *model_; }
+  const TrainState& state() const { return state_; }
+  const History& history() const { return history_; }
+
+ private:
+  StepOutcome advance(Writer& writer);
+  void count(const StepOutcome& outcome, std::int64_t tokens, double seconds);
+  void log(const StepOutcome& outcome, Writer& writer);
+  void validate(Writer& writer);
+  void sample(Writer& writer) const;
+  void save(Writer& writer);
+  [[noreturn]] void refuse(std::string_view what, std::int64_t step) const;
+  template <class Write>
+  void write_state(const Write& write) const;
+  TrainResult result() const;
+
+  config::Config config_;
+  const tasks::Task& task_;
+  Plan plan_;
+  tasks::TaskData data_;
+  std::unique_ptr<models::Model> model_;
+  TrainState state_;
+  nn::Context context_;
+  History history_;
+  std::optional<Samples> samples_;    // where train.sample_every asks for them
+  std::filesystem::path checkpoint_;  // the last one; empty before any
+  std::int64_t steps_here_ = 0;       // done by this process
+};
+
+}  // namespace headroom::train
