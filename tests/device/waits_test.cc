@@ -1,6 +1,7 @@
 // How often a training step waits for the device, and how many kernels it launches: what does not depend on the
 // machine.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "device/pretended_cuda.h"
@@ -14,12 +15,12 @@ namespace waits_test {
 
 // The zoo's layers, on fewer tokens.
 config::Config of_the_zoo(const std::string& name) {
-  return config::load_config("zoo/" + name, {"model.context_length=16", "train.device=cuda"});
+  return config::load_config("zoo/" + name, {"model.context_length=16"});
 }
 
 // A step as the trainer makes it, its batch coming from the host.
 Counts step_counts(const config::Config& config) {
-  const at::Device device = models::resolve(config.train.device);
+  const at::Device device = models::resolve("cuda");
   const auto model = models::make_model(config.model, 1, at::TensorOptions(at::kFloat).device(device));
   const models::Batch batch = models::make_model(config.model, 1)->example(2, 1);
   train::TrainState state = train::fresh_state(model->parameters(), config.train.optimizer);
@@ -57,6 +58,22 @@ TEST_P(Waits, AStepWaitsAFewTimes) {
   fmt::print("{}: {} waits, {} operators a step\n", GetParam().recipe, counts.all_waits(), counts.all_operators());
   EXPECT_LE(counts.all_waits(), 5) << described(counts.waits);
   EXPECT_LE(counts.all_operators(), GetParam().most_operators) << described(counts.operators);
+}
+
+TEST(WaitsOfTasks, AreFewWhateverIsTrained) {
+  const std::vector<std::string> all[] = {{"small/listops_mgk_h2"},
+                                          {"small/mnist_dcvit"},
+                                          {"small/masked_moa", "train.optimizer=muon"},
+                                          {"small/translation_moa", "model.context_length=16"},
+                                          {"zoo/switchall", "model.context_length=16", "train.accumulate=2"},
+                                          {"zoo/smgk", "model.context_length=16", "train.precision=bf16"}};
+  for (const std::vector<std::string>& recipe : all) {
+    const config::Config config = config::load_config(recipe[0], {recipe.begin() + 1, recipe.end()});
+    const Counts counts = step_counts(config);
+    fmt::print("{}: {} waits, {} operators a step\n", fmt::join(recipe, " "), counts.all_waits(),
+               counts.all_operators());
+    EXPECT_LE(counts.all_waits(), 5) << recipe[0] << ": " << described(counts.waits);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, Waits,
