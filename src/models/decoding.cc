@@ -71,7 +71,7 @@ at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(c
   }
   if (!side_by_side.empty()) {
     nn::Context apart = context;
-    apart.rows_apart = true;
+    apart.rows_apart = !context.rows_together;
     const at::Tensor h = together(side_by_side, apart);
     if (side_by_side.size() == rows.size()) {
       return h;

@@ -217,7 +217,7 @@ at::Tensor EncoderDecoder::decode(std::span<const DecodeRow> rows, const nn::Con
   const at::Tensor h = read_rows(
       rows, [](const DecodeRow&) { return false; }, read, read, context);
   nn::Context apart = context;
-  apart.rows_apart = true;
+  apart.rows_apart = !context.rows_together;
   return p.head->logits(p.finished(h, apart.in("decoder")).squeeze(1), apart);
 }
 

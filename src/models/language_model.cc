@@ -217,7 +217,7 @@ at::Tensor LanguageModel::decode(std::span<const DecodeRow> rows, const nn::Cont
       [&](std::span<const DecodeRow> all, const nn::Context& inner) { return p.read(all, inner); },
       [&](std::span<const DecodeRow> one, const nn::Context& inner) { return p.read_on(one[0], inner); }, context);
   nn::Context apart = context;
-  apart.rows_apart = true;
+  apart.rows_apart = !context.rows_together;
   return p.head->logits(p.finished(h, apart).squeeze(1), apart);
 }
 

@@ -34,6 +34,9 @@ struct Context {
   std::optional<at::ScalarType> compute_dtype;
   // Decoding: rows are sequences, and each is computed as it would be alone, bit for bit (on the CPU).
   bool rows_apart = false;
+  // Decoding several sequences at once: products of all rows together instead, which are faster for many rows, while
+  // rounding depends on how many there are.
+  bool rows_together = false;
   std::string scope;  // in front of the names below: "layer3.attention."
   // Balance losses before their coefficients, by kind ("entropy"), summed over layers; filled when set.
   std::map<std::string, at::Tensor>* losses = nullptr;
