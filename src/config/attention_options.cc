@@ -9,7 +9,7 @@
 namespace headroom::config {
 
 bool AttentionOptions::has_experts(char which) const {
-  return projection == "experts" && std::find(experts.begin(), experts.end(), std::string(1, which)) != experts.end();
+  return projection->is_bank(*this, which);
 }
 
 bool AttentionOptions::selects_source() const {

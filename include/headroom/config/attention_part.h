@@ -84,7 +84,9 @@ class ProjectionPart : public AttentionPart {
   // Channels: w; and the first of a head's, which rotate.
   virtual std::int64_t value_width(const AttentionOptions& options) const = 0;
   virtual std::int64_t rotary_channels(const AttentionOptions& options) const = 0;
-  virtual bool starts_truncated() const = 0;  // the layer's matrices begin truncated normal, else normal
+  // Whether the projection `which` ('q', 'k', 'v' or 'o') is a bank of experts for every head.
+  virtual bool is_bank(const AttentionOptions& options, char which) const = 0;
+  virtual bool starts_truncated() const = 0;  // the layer's matrices are initialised truncated normal, else normal
   virtual bool has_fixed_heads() const = 0;   // every token uses the same heads, as maps between heads need
 
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;

@@ -76,6 +76,7 @@ class LatentHeads : public ProjectionPart {
     return a.d_rotary > 0 ? a.d_rotary : a.d_head / 4 * 2;
   }
   bool starts_truncated() const override { return true; }
+  bool is_bank(const AttentionOptions&, char) const override { return false; }
   bool has_fixed_heads() const override { return true; }
 
   Exact matrices(const AttentionOptions& a, Exact d) const override {
