@@ -103,7 +103,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         return False  # forward() makes its own
 
     def _init_weights(self, module) -> None:
-        """They begin as the engine has them begin."""
+        """Initialised by the engine."""
 
     def forward(self, input_ids: Tensor, attention_mask: Optional[Tensor] = None,
                 past_key_values: Optional[HeadroomCache] = None, labels: Optional[Tensor] = None,

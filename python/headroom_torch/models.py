@@ -56,7 +56,7 @@ class _Model(Layer):
                         step: Optional[int] = None) -> None:
         """Writes a file that `headroom evaluate`, `generate` and from_checkpoint() read, parameters in float32.
 
-        tokenizer: a Tokenizer, or a file or folder that holds one; absent: the model's own. Models that choose a class
+        tokenizer: a Tokenizer, or a file or folder that holds one; without it: the model's own. Models that choose a class
         have none. The config is that of the checkpoint the model came from, if any, with the model as it is here. Sharded
         parameters (FSDP2) are gathered: every rank calls this, and the first one writes.
         """
@@ -208,7 +208,7 @@ class Decoder:
         self._decoder.reorder(rows.tolist())
 
     def restart(self) -> None:
-        """Forgets all that was read."""
+        """Discards all that was read."""
         self._decoder.restart()
 
 

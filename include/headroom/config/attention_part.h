@@ -67,7 +67,7 @@ class AttentionPart {
   virtual std::vector<Example> examples() const;  // by default the part with its defaults
 };
 
-// Multiply-accumulates of the matrix products that the reference layer carries out, forward.
+// Multiply-accumulates of the matrix products that the reference layer executes, forward.
 struct ProjectionProducts {
   Exact projections = 0;  // q, k, v, o
   Exact selection = 0;    // scores of experts, heads or gates
@@ -127,7 +127,7 @@ class ScorePart : public AttentionPart {
   virtual bool keeps_width() const = 0;  // matching by parameters leaves d_head as it is, as the part's paper does
 };
 
-// How heads talk.
+// How heads mix.
 class CompositionPart : public AttentionPart {
  public:
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;

@@ -14,10 +14,10 @@ namespace headroom::data {
 struct TokenBatch {
   std::int64_t batch = 0, length = 0;
   std::vector<std::int32_t> tokens;
-  bool starts_afresh = false;  // no row continues the previous batch's: any carried memory must be forgotten
+  bool starts_afresh = false;  // no row continues the previous batch's: any carried memory must be discarded
 };
 
-// Where a source of batches stands: all that a checkpoint needs to go on.
+// The position of a source of batches: all that a checkpoint needs to go on.
 struct DataPosition {
   std::int64_t epoch = 0;
   std::int64_t step = 0;  // batches of this epoch already handed out

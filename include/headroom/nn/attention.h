@@ -54,7 +54,7 @@ class Attention {
   // An empty cache for decoding one sequence: one chunk of the context after its memory; of cross-attention: one
   // source.
   AttentionCache make_cache() const;
-  // Cross-attention: projects a source [1, S, d] into the cache; `valid` [1, S] bool, absent: all of it.
+  // Cross-attention: projects a source [1, S, d] into the cache; `valid` [1, S] bool; without it: all tokens.
   void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
                    const Context& context) const;
 
@@ -83,7 +83,7 @@ class Attention {
   at::Tensor attend(const Queries& queries, Seen seen, const Context& context) const;
   at::Tensor attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const;
   ScoreCall call_of(const Queries& queries) const;
-  // `fresh` with what the cache holds of the past; notes in `call` where the first key stands.
+  // `fresh` with what the cache holds of the past; notes in `call` the first key's position.
   Seen look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const;
   // `met`: the queries, keys and values that meet.
   ops::AttentionInputs assemble(const Queries& queries, const Heads& met, const Seen& seen,
@@ -95,7 +95,7 @@ class Attention {
   std::unique_ptr<Position> position_;
   std::unique_ptr<Score> score_;
   at::Tensor q_norm_, k_norm_;                // [e]
-  std::unique_ptr<Composition> composition_;  // null: heads do not talk
+  std::unique_ptr<Composition> composition_;  // null: heads do not mix
   std::unique_ptr<OutputGate> gate_;          // null: none
 };
 

@@ -1,4 +1,4 @@
-// What a forward pass is told and what it tells back, besides its tensors.
+// What a forward pass takes and what it reports, besides its tensors.
 #pragma once
 
 #include <ATen/ATen.h>

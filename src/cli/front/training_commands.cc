@@ -130,7 +130,7 @@ void add_evaluate(Program& program) {
   program.add_threads(command);
 }
 
-// What stands behind "=" is what a model of language does where the option is not given.
+// What follows "=" is what a language model does where the option is not given.
 void add_sampling(CLI::App& command, Sampling& sampling) {
   command.add_option("--tokens", sampling.tokens, "tokens to add")
       ->default_str("100")
