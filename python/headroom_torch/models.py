@@ -185,7 +185,7 @@ def _draw(logits: Tensor, temperature: float, top_k: int, top_p: float, generato
 
 
 class Decoder:
-    """What a language model keeps of the tokens read so far; read() goes on from there.
+    """What a language model keeps of the tokens read so far; read() continues from there.
 
     Equals the whole pass over consecutive chunks of context_length with carried memory. Without memory, a full context
     slides: its last half is read again as the beginning of a new one. Rows may have read more or less than others, and
@@ -204,7 +204,7 @@ class Decoder:
         return self._decoder.read(tokens, valid)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i goes on from row rows[i]; a row may come several times or not at all."""
+        """Row i continues row rows[i]; a row may come several times or not at all."""
         self._decoder.reorder(rows.tolist())
 
     def restart(self) -> None:

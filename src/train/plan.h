@@ -30,7 +30,7 @@ class Plan {
   // the best so far was kept for, that one belonged to another run, and is removed.
   bool keeps_as_best(const tasks::Figures& figures, const History& history) const;
 
-  // Why training cannot go on after such a step, or such a validation; empty: it can.
+  // Why training cannot continue after such a step, or such a validation; empty: it can.
   static std::string diverged(const StepOutcome& outcome);
   std::string diverged(const tasks::Figures& figures) const;
 

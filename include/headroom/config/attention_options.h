@@ -1,4 +1,4 @@
-// What an attention layer is made of: projection x score x composition x position x mask, and a gate of the output.
+// The parts of an attention layer: projection x score x composition x position x mask, and a gate of the output.
 #pragma once
 
 #include <cstdint>

@@ -116,7 +116,8 @@ class ScorePart : public AttentionPart {
   virtual std::int64_t key_projections(const AttentionOptions& options) const = 0;  // of those, projected by themselves
   // Whether each query has a score for each key, which relative positions, windows and maps between heads change.
   virtual bool has_scores() const = 0;
-  // Whether queries and keys meet in dot products alone, so that a matrix may be moved from the keys to the queries.
+  // Whether queries and keys are compared by dot products alone, so that a matrix may be moved from the keys to the
+  // queries.
   virtual bool is_bilinear() const = 0;
 
   virtual Exact parameters(const AttentionOptions& options, Exact sources) const = 0;   // sources: of the whole context
@@ -149,7 +150,7 @@ class PositionPart : public AttentionPart {
 
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;  // of one attention layer
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
-  // Distances that occur and are projected, d e for each of position_heads(), and met by every query, e a head.
+  // Distances that occur and are projected, d e for each of position_heads(), and multiplied by every query, e a head.
   virtual Exact offsets(const Span& span) const = 0;
   virtual Exact cache_numbers(const AttentionOptions& options) const = 0;  // kept of each token while decoding
 };

@@ -47,7 +47,7 @@ class Observer {
   virtual ~Observer() = default;
   // Whether this value is asked for. It may not depend on when it is called.
   virtual bool wants(std::string_view name) const = 0;
-  // `value` itself, or what the forward pass is to go on with: of the same shape, type and device.
+  // `value` itself, or what the forward pass is to continue with: of the same shape, type and device.
   virtual at::Tensor observe(std::string_view name, at::Tensor value) = 0;
 };
 

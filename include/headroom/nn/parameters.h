@@ -90,7 +90,7 @@ class Builder {
   at::Tensor embedding(std::string_view name, at::IntArrayRef shape, const Start& scaled) const;  // [n, d_model]
   at::Tensor bias(std::string_view name, at::IntArrayRef shape, std::int64_t fan_in,
                   const std::optional<Start>& scaled = {}) const;
-  // Whatever the rule is.
+  // Independent of the rule.
   at::Tensor started(std::string_view name, at::IntArrayRef shape, const Start& start) const;
   at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
   // What make() gives, moved to the device.

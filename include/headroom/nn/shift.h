@@ -13,7 +13,7 @@ namespace headroom::nn {
 
 class KeyShift {
  public:
-  // Parameter "shift" [R, G, e] with keys = "shifted", nothing else. The first starts at 0, the others normal.
+  // Parameter "shift" [R, G, e] with keys = "shifted", nothing else. The first is initialised to 0, the others normal.
   KeyShift(const config::AttentionOptions& options, const Builder& build);
 
   // [R, G, 1 or n_keys, e] to subtract from keys at positions `first_position` and up, rotated by `rotary`;

@@ -11,7 +11,7 @@
 namespace headroom::ops {
 
 // reference or fused, never automatic. `refusal` is why no fused version applies, empty when one does; `backend` is the
-// name of that one. Throws MisuseError with the reason when fused was asked for all the same.
+// name of that one. Throws MisuseError with the reason when fused was asked for nevertheless.
 Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
                       const std::string& backend = "");
 

@@ -1,4 +1,4 @@
-// What a byte-level BPE tokenizer is made of, and the files that hold one.
+// The contents of a byte-level BPE tokenizer, and the files that hold one.
 #pragma once
 
 #include <cstdint>
