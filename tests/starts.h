@@ -1,4 +1,4 @@
-// What a model's parameters start as, held to a table that names every one of them.
+// How a model's parameters are initialised, held to a table that names every one of them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -66,8 +66,8 @@ inline void expect_start(const std::string& name, const at::Tensor& value, const
   }
 }
 
-// Every parameter and buffer whose name begins with `prefix` is in the table and starts as it says, and all of the
-// table is there.
+// Every parameter and buffer whose name begins with `prefix` is in the table and is initialised as it says, and all of
+// the table is there.
 inline void expect_starts(const nn::Parameters& parameters, const Starts& expected, const std::string& what,
                           const std::string& prefix = "") {
   std::size_t found = 0;

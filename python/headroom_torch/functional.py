@@ -121,7 +121,7 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True, va
 def linear_attention_step(q: Tensor, k: Tensor, v: Tensor, state: Optional[tuple[Tensor, Tensor]] = None, *,
                           factor: float = 1.0, output_factor: float = 1.0, normalise: bool = True,
                           epsilon: float = 0.0) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Causal linear attention that goes on from `state`, what the keys before these add up to: result and new state.
+    """Causal linear attention that continues from `state`, what the keys before these add up to: result and new state.
 
     state: (sum_j k_j v_j^T [B, G, e, w], sum_j k_j [B, G, e]); None before the first. For the rest see
     linear_attention(), whose result over the whole sequence this equals.

@@ -72,7 +72,7 @@ class HeadroomCache:
         return self._length
 
     def reorder_cache(self, rows: Tensor) -> None:
-        """Row i goes on from row rows[i]."""
+        """Row i continues row rows[i]."""
         self._decoder.reorder(rows)
 
 
@@ -103,7 +103,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         return False  # forward() makes its own
 
     def _init_weights(self, module) -> None:
-        """They begin as the engine has them begin."""
+        """Initialised by the engine."""
 
     def forward(self, input_ids: Tensor, attention_mask: Optional[Tensor] = None,
                 past_key_values: Optional[HeadroomCache] = None, labels: Optional[Tensor] = None,
@@ -113,7 +113,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         loss, which the balance losses are part of, and in training no logits.
 
         cache, or past_key_values: what an earlier call with use_cache=True gave under the name that this version of
-        `transformers` has for it; input_ids go on from there, without derivatives.
+        `transformers` has for it; input_ids continue from there, without derivatives.
         logits_to_keep=1: of each row's last token only.
         attention_mask [B, T], or [B, all that was read and T]: 0 for padding, whose logits mean nothing.
         """

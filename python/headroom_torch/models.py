@@ -56,7 +56,7 @@ class _Model(Layer):
                         step: Optional[int] = None) -> None:
         """Writes a file that `headroom evaluate`, `generate` and from_checkpoint() read, parameters in float32.
 
-        tokenizer: a Tokenizer, or a file or folder that holds one; absent: the model's own. Models that choose a class
+        tokenizer: a Tokenizer, or a file or folder that holds one; without it: the model's own. Models that choose a class
         have none. The config is that of the checkpoint the model came from, if any, with the model as it is here. Sharded
         parameters (FSDP2) are gathered: every rank calls this, and the first one writes.
         """
@@ -185,7 +185,7 @@ def _draw(logits: Tensor, temperature: float, top_k: int, top_p: float, generato
 
 
 class Decoder:
-    """What a language model keeps of the tokens read so far; read() goes on from there.
+    """What a language model keeps of the tokens read so far; read() continues from there.
 
     Equals the whole pass over consecutive chunks of context_length with carried memory. Without memory, a full context
     slides: its last half is read again as the beginning of a new one. Rows may have read more or less than others, and
@@ -204,11 +204,11 @@ class Decoder:
         return self._decoder.read(tokens, valid)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i goes on from row rows[i]; a row may come several times or not at all."""
+        """Row i continues row rows[i]; a row may come several times or not at all."""
         self._decoder.reorder(rows.tolist())
 
     def restart(self) -> None:
-        """Forgets all that was read."""
+        """Discards all that was read."""
         self._decoder.restart()
 
 

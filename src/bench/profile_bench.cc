@@ -1,5 +1,5 @@
 // Where the time of training steps and of decoded tokens goes: the time inside each operator that is not inside
-// another, added up by name, beside the time that its memory and its products need at the machine's best.
+// another, added up by name, next to the time that its memory and its products need at the machine's best.
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 

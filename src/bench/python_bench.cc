@@ -26,7 +26,7 @@ struct LayerSize {
 };
 
 std::vector<std::string> worker_command(const LayerSize& size, const char* layer) {
-  // The package stands beside this program.
+  // The package is in this program's folder.
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
   std::vector<std::string> command = python_yardstick("python", "python_layer.py");
   command.insert(command.end(), {"--package", program.parent_path().parent_path() / "python", "--layer", layer,

@@ -1,4 +1,4 @@
-// A model of its own in a process of its own, so that two can be timed in turn and their memory told apart. It answers
+// A model of its own in a process of its own, so that two can be timed in turn and their memory kept apart. It answers
 // lines as bench/pytorch_step.py does: "run N" with the seconds of N pieces of work, "memory" with the bytes that
 // building and running it has added at the peak, "bandwidth" with that of the weights, "quit".
 #pragma once

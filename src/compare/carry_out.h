@@ -17,7 +17,7 @@ struct Outcome {
 };
 
 // Trains what has not finished, seed by seed: each model's choices with the first seed, then for each other seed every
-// model with its best. A model that diverged with the first seed has no others; the rest are trained all the same.
+// model with its best. A model that diverged with the first seed has no others; the rest are trained nevertheless.
 Outcome carry_out(const Plan& plan, Runs& runs, const tasks::Task& task);
 
 }  // namespace headroom::compare

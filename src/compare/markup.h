@@ -15,7 +15,7 @@ using draw::plain_number;
 using draw::short_number;
 using draw::shorten;
 
-// What stands in tables and charts for a figure that is not known.
+// What tables and charts show for a figure that is not known.
 inline constexpr const char* kUnknown = "\u2013";
 
 // "7.37", or with the deviation of several values "7.370 ± 0.052": two digits of it, as many decimals of the mean.

@@ -1,4 +1,4 @@
-// The table, what stands under it, and what was tuned.
+// The table, the notes under it, and what was tuned.
 #include <fmt/format.h>
 
 #include <algorithm>

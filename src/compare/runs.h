@@ -24,7 +24,7 @@ class Runs {
   Runs(const tasks::Task& task, std::filesystem::path cache) : task_(task), cache_(std::move(cache)) {}
 
   // The finished run, one that was interrupted, as result.interrupted says, or one that diverged, as `diverged` does.
-  // `title` stands in front of the progress bar.
+  // `title` is in front of the progress bar.
   const TrainedRun& train(const PlannedRun& run, const std::string& title);
   // The run in this folder if it has finished or was trained here, else null.
   const TrainedRun* find(const PlannedRun& run);

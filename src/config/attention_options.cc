@@ -9,7 +9,7 @@
 namespace headroom::config {
 
 bool AttentionOptions::has_experts(char which) const {
-  return projection == "experts" && std::find(experts.begin(), experts.end(), std::string(1, which)) != experts.end();
+  return projection->is_bank(*this, which);
 }
 
 bool AttentionOptions::selects_source() const {
@@ -85,14 +85,14 @@ void describe(Fields& fields, AttentionOptions& o) {
 
   describe_parts(fields, "projection", o.projection, o, "how projections are made");
   describe_parts(fields, "score", o.score, o, "how a query scores a key");
-  describe_parts(fields, "composition", o.composition, o, "how heads talk");
+  describe_parts(fields, "composition", o.composition, o, "how heads mix");
   describe_parts(fields, "position", o.position, o, "position scheme");
   describe_parts(fields, "gate_output", o.gate_output, o, "what heads' results pass before the output projection");
   fields.add("scale", o.scale, "factor of the scores: 1/sqrt(d_head), or a scalar learned per layer from there");
-  fields.add("qk_norm", o.qk_norm, "normalise queries and keys per head before they meet");
+  fields.add("qk_norm", o.qk_norm, "normalise queries and keys per head before their product");
   fields.add("qk_norm_epsilon", o.qk_norm_epsilon, above(0), "added under that norm's square root");
   fields.add("dropout", o.dropout, at_least_below(0, 1),
-             "probability that a weight of a key is left out while training (by the reference: keeps T x S numbers)");
+             "probability that an attention weight is dropped while training (by the reference: keeps T x S numbers)");
   fields.add("window", o.window, between(0, 1 << 30), "keys that a local layer's query sees, its own included; 0: all");
   fields.add("window_pattern", o.window_pattern,
              "local:global layers: \"1:0\" all local, \"1:1\" alternating from local on, \"3:1\" the second of every 4 "

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kIndent = 36, kColumns = 110;
 
-// Continues `line` with the words of `text`, broken at kColumns and indented below its first one. What stands in the
+// Continues `line` with the words of `text`, broken at kColumns and indented below its first one. What is in the
 // last parentheses stays together where it can.
 void wrap(std::string line, std::string_view text, std::string& out) {
   const std::size_t last = text.ends_with(')') ? text.rfind('(') : std::string_view::npos;
@@ -49,7 +49,7 @@ std::string range_help(const Range& range) {
                      short_number(range.high));
 }
 
-// What may stand there, where the default does not show it.
+// The values allowed, where the default does not show them.
 std::string allowed(const Field& field) {
   if (const Choice* const choice = std::get_if<Choice>(&field.slot)) {
     return fmt::format(" ({})", fmt::join(choice->names, " | "));

@@ -35,11 +35,11 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("norm_epsilon", o.norm_epsilon, above(0), "added under the norms' square roots");
   fields.add(
       "initialisation", o.initialisation,
-      "what matrices start as; scaled: deviation sqrt(2 / (n_layers fan_in)), as SwitchHead's; normal: deviation "
+      "how matrices are initialised; scaled: deviation sqrt(2 / (n_layers fan_in)), as SwitchHead's; normal: deviation "
       "initialisation_std everywhere; glorot: by fan in and out (MoA, Vaswani et al.); torch: as PyTorch's layers");
   fields.add("initialisation_std", o.initialisation_std, above(0), "normal: standard deviation");
   fields.add("embedding_std", o.embedding_std, at_least(0),
-             "standard deviation that embeddings and learned positions start with; 0: as initialisation says");
+             "initial standard deviation of embeddings and learned positions; 0: as initialisation says");
   fields.add("tied_embeddings", o.tied_embeddings, "the head's matrix is the embedding's");
   fields.add("scaled_embeddings", o.scaled_embeddings,
              "token embeddings are multiplied by sqrt(d_model) (encoder_decoder: always)");

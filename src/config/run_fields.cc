@@ -14,7 +14,7 @@ void describe(Fields& fields, TokenizerOptions& o) {
   fields.add_path(
       "model", o.model,
       "an existing tokenizer: a file of `tokenizer train`, a SentencePiece model, words (.txt, one a line), a "
-      "tokenizer.json, a vocab.json with merges.txt beside it, or their folder; \"\": the tokenizer is made from the "
+      "tokenizer.json, a vocab.json with merges.txt next to it, or their folder; \"\": the tokenizer is made from the "
       "training split");
   fields.add("keep_whitespace", o.keep_whitespace,
              "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
@@ -54,9 +54,9 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("skip_bad_rows", o.skip_bad_rows,
              "leave out rows that cannot be used and say how many, instead of stopping");
   fields.add("pixel_mean", o.pixel_mean, {},
-             "vision: mean of each channel (or one for all), pixels being 0 to 1, that is taken away; []: 0.5");
+             "vision: mean of each channel (or one for all) to subtract, pixels being 0 to 1; []: 0.5");
   fields.add("pixel_deviation", o.pixel_deviation, above(0),
-             "vision: standard deviation of each channel (or one for all) that is divided by; []: 0.5");
+             "vision: standard deviation of each channel (or one for all) to divide by; []: 0.5");
   fields.add("augment_shift", o.augment_shift, between(0, 1 << 16),
              "vision: training pictures are moved by up to so many pixels each way; what comes in is black");
   fields.add("augment_flip", o.augment_flip, "vision: half of the training pictures are mirrored, left to right");
@@ -78,14 +78,14 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("learning_rate", o.learning_rate, above_up_to(0, 1e30), "highest learning rate of the schedule");
   fields.add("schedule", o.schedule, "how the learning rate goes from its highest to its final value");
   fields.add("cosine_period", o.cosine_period,
-             "cosine: the fall takes the steps after the warm-up, or as long as all steps, so that the last one stands "
+             "cosine: the fall takes the steps after the warm-up, or as long as all steps, so that the last one is "
              "above final_learning_rate (SwitchHead's large models)");
   fields.add("warmup_steps", o.warmup_steps, between(0, 1e12), "steps during which the rate rises linearly from 0");
   fields.add("final_learning_rate", o.final_learning_rate, between(0, 1),
              "rate at the end as a fraction of learning_rate");
   fields.add("optimizer", o.optimizer,
              "Adam with decoupled weight decay; or muon: the layers' projections and MLPs by momentum whose singular "
-             "values are made equal, the rest as adamw");
+             "values are equalised, the rest as adamw");
   fields.add("betas", o.betas, at_least_below(0, 1), "decay of the running means of gradient and squared gradient");
   fields.add("epsilon", o.epsilon, above_up_to(0, 1e6), "added to the root of the squared gradients' mean");
   fields.add("weight_decay", o.weight_decay, at_least(0), "decoupled weight decay, multiplied by the learning rate");
@@ -93,7 +93,8 @@ void describe(Fields& fields, TrainOptions& o) {
              "muon: highest learning rate of the matrices that it moves itself, whose updates are as large as adamw's "
              "usually are; 0: learning_rate");
   fields.add("muon_momentum", o.muon_momentum, at_least_below(0, 1), "muon: decay of the running mean of gradients");
-  fields.add("clip_norm", o.clip_norm, between(0, 1e12), "longest gradient, all parameters together; 0: no clipping");
+  fields.add("clip_norm", o.clip_norm, between(0, 1e12),
+             "largest norm of the gradient, all parameters together; 0: no clipping");
   fields.add("label_smoothing", o.label_smoothing, at_least_below(0, 1),
              "encoder_decoder, classifier, vision: share of the target's probability that training spreads evenly");
   fields.add("batch_tokens", o.batch_tokens, between(0, 1 << 30),
@@ -127,7 +128,7 @@ void describe(Fields& fields, TrainOptions& o) {
 }
 
 void describe(Fields& fields, DecodingOptions& o) {
-  fields.add("beam", o.beam, between(1, 1024), "translations kept side by side; 1: always the likeliest token");
+  fields.add("beam", o.beam, between(1, 1024), "hypotheses kept side by side; 1: always the likeliest token");
   fields.add("length_penalty", o.length_penalty, between(-10, 10),
              "a translation's log-probability is divided by its length to this power");
   fields.add("extra_length", o.extra_length, between(0, 1 << 24),

@@ -1,4 +1,4 @@
-// Printed figures and the counts that they stand for.
+// Printed figures and the counts that they round.
 #include "figures.h"
 
 #include <algorithm>

@@ -19,7 +19,7 @@ Exact compose_parameters(const ModelOptions& model) {
 }
 
 // Table 2. The printed ratios are those of the last row's formulas, which leave out terms of the order of R / e; what
-// the shapes and products of our layers make in full is told next to them.
+// the shapes and products of our layers make in full is said next to them.
 void add_ratios(Figures& figures) {
   struct Row {
     const char* name;

@@ -18,7 +18,7 @@ void check_rows(std::span<const DecodeRow> rows) {
       fail("decoding: needs at least one token of each sequence");
     }
     if (!states.insert(row.state).second) {
-      fail("decoding: a sequence cannot go on twice at once");
+      fail("decoding: a sequence cannot be continued twice at once");
     }
   }
 }

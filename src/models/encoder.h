@@ -1,5 +1,5 @@
 // The blocks that see a whole sequence, both ways: what classifiers, masked language models, vision Transformers and
-// the reading half of an encoder-decoder are made of.
+// the reading half of an encoder-decoder are built on.
 #pragma once
 
 #include <optional>

@@ -71,7 +71,7 @@ class HeadProjections : public Projection {
     at::Tensor bias_of(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
   };
 
-  // A layer of experts starts normal in all its projections, any other truncated normal: composed layers start as the
+  // A layer of experts is initialised normal in all its projections, any other truncated normal: composed layers as the
   // dense ones that they are compared with.
   at::Tensor initialise(std::string_view name, const std::vector<std::int64_t>& shape, const LayerInit& init,
                         const Fan& fan, const Builder& build) const {

@@ -56,7 +56,8 @@ class LatentHeads : public Projection {
       return heads;
     }
     if (!input.source_value.is_same(input.source)) {
-      fail("attention: with projection = \"latent\" keys and values are made of one latent, not of two sources");
+      fail(
+          "attention: with projection = \"latent\" keys and values are computed from one latent, not from two sources");
     }
     const at::Tensor latent = normalised(linear(input.source, w_kv_down_, {}, context), kv_norm_, context);
     heads.keys = {at::cat({linear(input.source, w_k_rotary_, {}, context), latent}, 2).unsqueeze(1)};

@@ -187,7 +187,7 @@ at::Tensor Builder::bias(std::string_view name, at::IntArrayRef shape, std::int6
                          const std::optional<Start>& scaled) const {
   const std::optional<Start> start = initialisation_.bias(scaled, fan_in);
   Builder build = *this;
-  build.hidden_.reset();  // no matrix, whatever it stands beside
+  build.hidden_.reset();  // no matrix, whatever its neighbours are
   return start ? build.started(name, shape, *start) : build.constant(name, shape, 0.0);
 }
 

@@ -40,7 +40,7 @@ struct Draw {
   at::ScalarType parameter_type() const { return setting.type == at::kDouble ? at::kDouble : at::kFloat; }
 };
 
-// A case with numbers in it. Without a derivative, `leaves` are what the result is made of all the same.
+// A case with numbers in it. Without a derivative, `leaves` are still what the result is computed from.
 struct Problem {
   std::vector<at::Tensor> leaves;  // everything that a gradient goes to
   std::function<at::Tensor(const std::vector<at::Tensor>& leaves, Implementation implementation)> run;

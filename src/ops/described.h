@@ -160,7 +160,7 @@ struct Count : All<Count> {
   }
 };
 
-// An undefined tensor stands for one that is absent.
+// An undefined tensor means that there is none.
 struct PushResults : Results {
   Stack& stack;
   explicit PushResults(Stack& to) : stack(to) {}

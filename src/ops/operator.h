@@ -7,8 +7,8 @@
 //   Backward            what the backward pass takes: `grad`, and what the forward pass keeps for it
 //   save(arguments, results) -> Backward, without `grad`
 // and the backward pass gives an `Arguments` whose tensors are the gradients of those: undefined where there is none. A
-// Backward with a member `wanted` is told which of the tensors want one. Op::gradients(Backward), where there is one,
-// makes them of other operators instead.
+// Backward's member `wanted`, if it has one, is set to which of the tensors need one. Op::gradients(Backward), where
+// there is one, makes them of other operators instead.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -243,7 +243,7 @@ void public_boxed(const c10::OperatorHandle& op, Stack* stack) {
   }
 }
 
-// A public entry point, made of operators that have derivatives.
+// A public entry point, composed of operators that have derivatives.
 template <class Struct, auto kFunction>
 void offer(torch::Library& library, const std::string& name) {
   library.def(schema_of<Struct, ResultOf<Struct, kFunction>>(name).c_str());

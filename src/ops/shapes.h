@@ -60,7 +60,7 @@ inline void require_floating(const char* op, const char* names, at::TensorList t
   }
 }
 
-// What an optimizer's step takes beside the parameters: a tensor of the same shape for each.
+// What an optimizer's step takes besides the parameters: a tensor of the same shape for each.
 inline void require_alike(const char* op, const char* names, at::TensorList tensors, at::TensorList parameters) {
   if (tensors.size() != parameters.size()) {
     fail("{}: {} must be one for each of {} parameters, got {}", op, names, parameters.size(), tensors.size());

@@ -45,7 +45,7 @@ class Decoder : public torch::CustomClassHolder {
 
   void restart() { states_.assign(static_cast<std::size_t>(rows_), model_.start_decoding()); }
 
-  // Row i goes on from row rows[i].
+  // Row i continues row rows[i].
   void reorder(const std::vector<std::int64_t>& rows) {
     for (const std::int64_t row : rows) {
       if (row < 0 || row >= std::ssize(states_)) {

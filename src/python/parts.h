@@ -1,4 +1,4 @@
-// The kinds of layers that Python has, each with what it is made of and what it computes.
+// The kinds of layers that Python has, each with its parameters and what it computes.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,7 @@ struct Part {
                                  const nn::Context& context);
 };
 
-// Throws MisuseError for a kind that there is not.
+// Throws MisuseError for an unknown kind.
 const Part& part_of(const Layer& layer);
 
 }  // namespace headroom::python

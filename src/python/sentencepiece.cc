@@ -1,4 +1,4 @@
-// Stands in for SentencePiece, whose library the package is without: its models are carried along, and neither trained
+// Replaces SentencePiece, whose library the package lacks: its models are carried along, and neither trained
 // nor run.
 #include "headroom/core/error.h"
 #include "tokenizers/kinds.h"

@@ -53,7 +53,7 @@ std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Dev
 OpenedModel open_model(const std::string& run_or_checkpoint, const OpenOptions& options) {
   const auto on = [&](const std::string& device) { return models::resolve(device); };
   OpenedModel opened;
-  // A device that is not there is told before anything is read.
+  // A device that is not there is reported before anything is read.
   std::optional<at::Device> device;
   if (!options.device.empty()) {
     device = on(options.device);

@@ -1,4 +1,4 @@
-// Rows of a masked language model: which tokens stand in them, and which of those are hidden.
+// Rows of a masked language model: which tokens they hold, and which of those are hidden.
 #include <algorithm>
 #include <cmath>
 

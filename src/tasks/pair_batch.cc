@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kNoTarget = -1;  // does not count in the loss
 
-// Rows of sentences with `before` in front (below 0: nothing), `after` behind, and filled up.
+// Rows of sentences, each between the tokens `before` (below 0: nothing) and `after`, padded.
 at::Tensor rows_of(const std::vector<Tokens>& sentences, std::int64_t before, std::int64_t after, std::int64_t fill) {
   std::size_t longest = 0;
   for (const Tokens& sentence : sentences) {

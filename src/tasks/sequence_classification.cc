@@ -64,7 +64,7 @@ void check_model(const config::Config& config) {
            listops ? "symbols of ListOps" : "values of a byte", model.vocabulary_size);
   }
   if (model.padding_token != 0) {
-    misuse("model.padding_token: must be 0, which stands for nothing else in this data, got {}", model.padding_token);
+    misuse("model.padding_token: must be 0, which means nothing else in this data, got {}", model.padding_token);
   }
   if (listops && (model.paired || model.n_classes < data::listops::kClasses)) {
     misuse("data.generator: ListOps has single sequences of {} classes, but model.paired = {}, model.n_classes = {}",

@@ -30,7 +30,7 @@ void remark(const data::TokenFile& file) {
   }
 }
 
-// A folder that a file of this length of life may stand in: the cache or, where nothing can be written there, the
+// A folder for a file of this lifetime: the cache or, where nothing can be written there, the
 // system's for temporary files.
 fs::path writable(const fs::path& cache) {
   try {

@@ -10,7 +10,7 @@ namespace {
 
 using config::kByteValues;
 constexpr std::int32_t kNone = -1;
-constexpr char kOther = '\xff';  // stands for every byte without an id of its own; no UTF-8 holds it
+constexpr char kOther = '\xff';  // for every byte without an id of its own; no UTF-8 holds it
 
 class Bytes : public Tokenizer {
  public:

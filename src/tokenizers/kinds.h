@@ -17,15 +17,15 @@ std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_vie
 
 std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin);
-// A vocabulary from elsewhere: a word a line, from the most frequent on, its count behind it or not. "<unk>" and
-// "<eos>" come first, wherever they stand in it. Throws MisuseError naming the line.
+// A vocabulary from elsewhere: a word a line, from the most frequent on, followed by its count or not. "<unk>" and
+// "<eos>" come first, wherever they are in it. Throws MisuseError naming the line.
 std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);
 
 // Byte-level BPE comes from files alone: a tokenizer.json, or a vocabulary and merges. Ids to spare make it up to
-// `least_size` if need be; they stand for no text.
+// `least_size` if need be; they have no text.
 std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin,
                                        std::int64_t least_size = 0);
 std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,

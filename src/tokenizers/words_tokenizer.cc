@@ -169,14 +169,14 @@ std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_vi
     }
     const bool counted = parts.size() == 2 && parts[1].find_first_not_of("0123456789") == std::string_view::npos;
     if ((parts.size() != 1 && !counted) || !is_utf8(parts[0])) {
-      misuse("{}: line {}: a vocabulary has a word a line, in UTF-8, and may have its count behind it", origin, line);
+      misuse("{}: line {}: a vocabulary has a word a line, in UTF-8, which its count may follow", origin, line);
     }
     const auto [found, is_new] = seen.try_emplace(parts[0], line);
     if (is_new) {
       lines += parts[0];
       lines += '\n';
     } else if (found->second != 0) {
-      misuse("{}: line {}: \"{}\" stands on line {} already", origin, line, parts[0], found->second);
+      misuse("{}: line {}: \"{}\" is on line {} already", origin, line, parts[0], found->second);
     } else {
       found->second = line;
     }
@@ -194,7 +194,7 @@ std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_vie
   }
   auto words = std::make_unique<Words>(std::move(serialised));
   if (words->has_duplicates()) {
-    misuse("{}: is no tokenizer of words: a word stands in it twice", origin);
+    misuse("{}: is no tokenizer of words: a word is in it twice", origin);
   }
   return words;
 }

@@ -1,4 +1,4 @@
-// What a run does next. All of it follows from the run's options, the step that it stands at and its history, so that
+// What a run does next. All of it follows from the run's options, the step that it is at and its history, so that
 // processes that train one model together decide alike, whichever of them writes.
 #pragma once
 
@@ -27,10 +27,10 @@ class Plan {
   bool saves(std::int64_t step) const { return due(options_.checkpoint_every, step); }
 
   // Whether a model of these figures is to be kept as the best. Where the run went on from before the validation that
-  // the best so far was kept for, that one was none of this run's, and it makes way.
+  // the best so far was kept for, that one belonged to another run, and is removed.
   bool keeps_as_best(const tasks::Figures& figures, const History& history) const;
 
-  // Why training cannot go on after such a step, or such a validation; empty: it can.
+  // Why training cannot continue after such a step, or such a validation; empty: it can.
   static std::string diverged(const StepOutcome& outcome);
   std::string diverged(const tasks::Figures& figures) const;
 
@@ -46,7 +46,7 @@ class Plan {
 };
 
 // What is to be said of a finished run whose mean losses these were, `guessing` that of a model that knows nothing;
-// empty: nothing. A loss that rose a little is no divergence: it must have left that of guessing far behind as well.
+// empty: nothing. A loss that rose a little is no divergence: it must also have been far below that of guessing.
 std::string remark_on(double first_loss, double last_loss, double guessing);
 
 }  // namespace headroom::train

@@ -30,7 +30,7 @@ std::optional<Past> open_run(const TrainRequest& request) {
   remove_leftovers(request.out / "checkpoints");
   if (!holds_checkpoints) {
     if (fs::exists(request.out / "config.toml", error)) {
-      log_info("{}: holds no checkpoint to go on from: the run begins anew", request.out.string());
+      log_info("{}: holds no checkpoint to continue from: the run starts again", request.out.string());
     }
     return std::nullopt;
   }

@@ -13,7 +13,7 @@ struct Past {
   store::Checkpoint checkpoint;
 };
 
-// The checkpoint to go on from, if any; clears away what a killed process left half-written. The caller holds the
+// The checkpoint to continue from, if any; clears away what a killed process left half-written. The caller holds the
 // folder's lock. Throws MisuseError when the folder holds a run although nobody asked to resume it, only unreadable
 // checkpoints, or a comparison.
 std::optional<Past> open_run(const TrainRequest& request);

@@ -8,7 +8,7 @@
 namespace headroom::train {
 namespace {
 
-// How PyTorch's OneCycleLR begins and where its peak lies unless told otherwise: the papers' runs used it.
+// How PyTorch's OneCycleLR begins and where its peak lies by default: the papers' runs used it.
 constexpr double kOneCycleStart = 1.0 / 25.0;
 constexpr double kOneCyclePeak = 0.3;
 

@@ -18,7 +18,7 @@ struct Scalar {
 };
 
 // One `events.out.tfevents.<time>.<pid>.headroom` file. A resumed run opens a new one and TensorBoard shows both as
-// one curve: the session mark at the beginning makes readers forget what an earlier file said of later steps.
+// one curve: the session mark at the beginning makes readers discard what an earlier file said of later steps.
 class EventWriter {
  public:
   // Throws Error naming the file that cannot be made.

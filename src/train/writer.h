@@ -14,7 +14,7 @@
 
 namespace headroom::train {
 
-// Writes nothing: that of a process which trains beside the one that writes.
+// Writes nothing: that of a process which trains along with the one that writes.
 class Writer {
  public:
   virtual ~Writer() = default;
@@ -46,7 +46,7 @@ struct Place {
 };
 
 // metrics.jsonl, samples.jsonl, TensorBoard's events, checkpoints/ and a progress bar. Opens the files of a run that
-// stands at place.step: what they say of later steps is discarded. `kinds` are the figures of its validations.
+// is at place.step: what they say of later steps is discarded. `kinds` are the figures of its validations.
 std::unique_ptr<Writer> write_into(const Place& place, const std::vector<tasks::FigureKind>& kinds);
 
 // The file of the best parameters so far.

@@ -68,7 +68,7 @@ TEST(Demand, InPlaceReadsAndWrites) {
   EXPECT_EQ(demands([&] { a.copy_(b); }).at("aten::copy_").bytes, 80.0);
 }
 
-// Two products for every pair that the mask lets through, and their five of the way back.
+// Two products for every pair that the mask lets through, and their five of the backward pass.
 TEST(Demand, AttentionCountsVisiblePairs) {
   const std::int64_t b = 2, h = 3, t = 9, e = 8;
   const at::Tensor q = at::randn({b, h, t, e}).requires_grad_(true), k = at::randn({b, h, t, e}),

@@ -18,7 +18,7 @@ struct Printed {
   std::int64_t d_hidden;  // what the procedure gives; equal to the recipe's where it finds the printed row
 };
 
-// Forgets the widths of the recipe and has them found again.
+// Discards the widths of the recipe and has them found again.
 MatchResult rematch(const Printed& row) {
   config::Config config = recipe(row.recipe);
   if (config.model.attention.composition == "none" && config.model.attention.score != "gaussian_mixture") {

@@ -1,4 +1,4 @@
-// Every shipped recipe loads, says which row it stands for, and has the size that the row has.
+// Every shipped recipe loads, says which row it reproduces, and has the size that the row has.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -56,7 +56,7 @@ def test_export_replaces_nothing_that_a_run_goes_on_from(headroom, trained, tmp_
     copy = tmp_path / "copy.safetensors"
     shutil.copy(whole, copy)
     before = whole.read_bytes()
-    assert "training can go on from" in headroom.refusal("checkpoint", "export", trained, "--out", copy)
+    assert "training can continue from" in headroom.refusal("checkpoint", "export", trained, "--out", copy)
     for inside in (whole, whole.parent / "step_7.safetensors", trained / "checkpoints" / ".." / "checkpoints" / "x"):
         assert "folder of a run's checkpoints" in headroom.refusal("checkpoint", "export", copy, "--out", inside)
     assert whole.read_bytes() == copy.read_bytes() == before and not (whole.parent / "step_7.safetensors").exists()

@@ -159,7 +159,7 @@ def test_what_is_wrong_with_the_pairs_is_said(headroom, run):
 
     (run / "short.en").write_text("one\n")
     files = ["--set", f'data.train=["{run}/test.de"]', "--set", f'data.train_target=["{run}/short.en"]']
-    assert f"{run}/short.en:1: must be followed by another line, as its parallel file goes on with {run}/test.de:2" in \
+    assert f"{run}/short.en:1: must be followed by another line, as its parallel file continues with {run}/test.de:2" in \
         refusal(*files)
     (run / "bad.tsv").write_text("one\teins\ntwo\n")
     bad = ["--set", f'data.train=["{run}/bad.tsv"]']

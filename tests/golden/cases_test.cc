@@ -42,12 +42,10 @@ Outcome run(const std::string& name, Implementation implementation, at::ScalarTy
 
 // Routers alone: these cases call no operator, so that nothing is fused or refused.
 const std::set<std::string> kWithoutOperators = {"moa/loss_combined", "moa/loss_cv", "moa/loss_switch", "moa/loss_z"};
-// Cases that the fused operators refuse in single precision, with a sentence that says why.
-const std::set<std::string> kRefused = {};
 
 // What must have run where fused operators are wanted.
 const char* fastest(const std::string& name) {
-  return kWithoutOperators.contains(name) || kRefused.contains(name) ? "reference" : "fused";
+  return kWithoutOperators.contains(name) ? "reference" : "fused";
 }
 
 class Cases : public ::testing::TestWithParam<std::string> {};
@@ -66,10 +64,6 @@ TEST_P(Cases, Float32Reference) {
 
 TEST_P(Cases, Float32Fused) {
   const Outcome outcome = run(GetParam(), Implementation::fused, at::kFloat);
-  if (kRefused.contains(GetParam())) {
-    EXPECT_NE(outcome.reason, "") << "no longer refused";
-    return;
-  }
   EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
   EXPECT_EQ(outcome.implementation, fastest(GetParam()));
 }

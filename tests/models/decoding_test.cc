@@ -1,4 +1,4 @@
-// Sequences side by side: what each gets is what it gets alone, whoever comes and goes.
+// Sequences side by side: what each gets is what it gets alone, whichever others come and go.
 #include "headroom/models/decoding.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What models start as around and inside their layers.
+// How models are initialised around and inside their layers.
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"

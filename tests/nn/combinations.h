@@ -57,7 +57,7 @@ inline const std::vector<Choice>& output_gates() {
   return kAll;
 }
 
-// Output gates stand behind all else: every projection with every one of them, and dot products, stands for the rest.
+// Output gates come after all else: every projection with every one of them, by dot products, covers the rest.
 inline std::vector<Choice> gated_projections() {
   std::vector<Choice> all;
   for (const Choice& projection : projections()) {

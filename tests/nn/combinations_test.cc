@@ -180,7 +180,7 @@ class Page {
             "and\n"
             "checked in float64: its gradient against finite differences, decoding step by step against the whole, "
             "that\n"
-            "padding and later tokens change nothing. A number stands for the sentence that refuses the combination\n"
+            "padding and later tokens change nothing. A number refers to the sentence that refuses the combination\n"
             "when a config is read. The page is written by the test that does the checking\n"
             "(`HEADROOM_WRITE_DOCS=1`, program `nn_test`). \"both ways\" is the attention of encoders, without a "
             "causal\n"

@@ -1,5 +1,5 @@
-// What every part of a layer starts as. Letters: L layers, d d_model, H heads, e d_head, E experts, R rank or mixture
-// keys, m heads of a group.
+// How every part of a layer is initialised. Letters: L layers, d d_model, H heads, e d_head, E experts, R rank or
+// mixture keys, m heads of a group.
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "headroom/nn/attention.h"
@@ -161,7 +161,7 @@ TEST(Initialisation, RulesOfWholeModels) {
   EXPECT_FALSE(Initialisation{.rule = config::Initialisation::glorot}.bias(nn::Start::uniform(1.0), 16).has_value());
 }
 
-// The maps start as DCMHA's; q, k, v and o as in the layer without them, dense or of experts.
+// The maps are initialised as DCMHA's; q, k, v and o as in the layer without them, dense or of experts.
 TEST(Initialisation, ComposedLayers) {
   AttentionOptions o = base();
   o.composition = "static";

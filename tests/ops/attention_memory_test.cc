@@ -1,4 +1,4 @@
-// The fused operators keep no matrix of queries x keys, neither forward nor for the way back.
+// The fused operators keep no matrix of queries x keys, neither forward nor for backward.
 #include "gradients.h"
 #include "headroom/core/system.h"
 #include "one_thread.h"
@@ -38,7 +38,7 @@ TEST(AttentionMemory, NoMatrixOfQueriesAndKeysIsKept) {
   { const at::Tensor touched = at::ones({4 * kMatrix / std::int64_t{sizeof(float)}}); }
   reset_peak_memory();
   if (peak_memory_bytes() - resident_memory_bytes() > kMatrix) {
-    GTEST_SKIP() << "this system does not forget the peak of memory";
+    GTEST_SKIP() << "this system cannot reset the peak of memory";
   }
   at::manual_seed(1);
   for (const AttentionCase& c : {case_of(false, false, false), case_of(true, false, false), case_of(false, true, false),

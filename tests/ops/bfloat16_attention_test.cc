@@ -30,8 +30,8 @@ at::Tensor for_heads(const at::Tensor& t, const AttentionCase& z) {
   return t.repeat_interleave(z.h / z.g, 1);
 }
 
-// What is rounded on the way where products are those of bfloat16: probabilities before they meet values or dO, and
-// gradients of scores before they meet queries, keys and offsets.
+// Which intermediate values are rounded where products are those of bfloat16: probabilities before they meet values or
+// dO, and gradients of scores before they meet queries, keys and offsets.
 struct OnTheWay {
   at::Tensor value;
   Tensors gradients;  // undefined: nothing

@@ -359,7 +359,7 @@ TEST_F(BpeTest, BytesWithoutATokenAreTold) {
   EXPECT_EQ(ids_of(json, "ab"), (Ids{0, 1}));
   EXPECT_HAS(misuse_of([&] { ids_of(json, "abc"); }), "the byte 0x63, which is not in its vocabulary");
   json["model"]["unk_token"] = "b";
-  EXPECT_HAS(misuse_of([&] { tokenizer(json); }), "model.unk_token stands for bytes without a token");
+  EXPECT_HAS(misuse_of([&] { tokenizer(json); }), "model.unk_token replaces bytes without a token");
 }
 
 }  // namespace bpe_test

@@ -51,7 +51,7 @@ TEST_F(TokenizerTest, FewerBytesAreThoseOfTheText) {
   EXPECT_HAS(misuse_of([&] { tokenizer->encode("abc"); }), "the byte 0x63");
   EXPECT_HAS(refusal(four, "bananas\n"), "tokenizer.vocabulary_size: must be at least 5");
 
-  // Ids to spare stand for all other bytes.
+  // Spare ids are for all other bytes.
   const auto spare = train({.kind = TokenizerKind::bytes, .vocabulary_size = 6}, "banana\n");
   EXPECT_EQ(spare->vocabulary_size(), 6);
   EXPECT_EQ(spare->encode("axz\n"), (Ids{1, 4, 4, 0}));
@@ -110,7 +110,7 @@ TEST_F(TokenizerTest, RestoresOnlyWhatATokenizerCouldHaveWritten) {
     return misuse_of([&] { restore_tokenizer(kind, bytes, "x.tokens"); });
   };
   EXPECT_HAS(refused(TokenizerKind::words, ""), "x.tokens: is no tokenizer of words");
-  EXPECT_HAS(refused(TokenizerKind::words, "<unk>\n<eos>\na\na\n"), "stands in it twice");
+  EXPECT_HAS(refused(TokenizerKind::words, "<unk>\n<eos>\na\na\n"), "is in it twice");
   for (const char* lines : {"<eos>\n<unk>\n", "<unk>\n<eos>\na", "<unk>\n<eos>\n\na\n", "<unk>\n<eos>\na b\n",
                             "<unk>\n<eos>\n\xff\n", "<unk>\n<eos>\na\tb\n"}) {
     refused(TokenizerKind::words, lines);
@@ -140,8 +140,8 @@ TEST_F(TokenizerTest, VocabulariesAreWordsInTheirOrder) {
   EXPECT_HAS(refused("a\nb c\n"), "v.txt: line 2: a vocabulary has a word a line");
   EXPECT_HAS(refused("a 1 2\n"), "v.txt: line 1: a vocabulary has a word a line");
   EXPECT_HAS(refused("a\n\xff\n"), "v.txt: line 2: a vocabulary has a word a line");
-  EXPECT_HAS(refused("a\n\nb\na 3\n"), "v.txt: line 4: \"a\" stands on line 1 already");
-  EXPECT_HAS(refused("<unk>\n<unk>\n"), "v.txt: line 2: \"<unk>\" stands on line 1 already");
+  EXPECT_HAS(refused("a\n\nb\na 3\n"), "v.txt: line 4: \"a\" is on line 1 already");
+  EXPECT_HAS(refused("<unk>\n<unk>\n"), "v.txt: line 2: \"<unk>\" is on line 1 already");
   EXPECT_HAS(refused(" \n<unk>\n"), "v.txt: holds no words");
 }
 

@@ -15,7 +15,7 @@ struct BenchOptions {
   std::int64_t repeats = 7;          // timed runs, after warming up; the median counts
   std::int64_t threads = 0;          // 0: all physical cores
   std::string precision = "fp32";    // fp32 | bf16, where a benchmark has both
-  std::string device = "cpu";        // torch's name of one that is there; memory is told of the CPU only
+  std::string device = "cpu";        // torch's name of one that is there; memory is reported for the CPU only
   std::string plots;                 // a folder for drawings; empty: none
   std::vector<std::string> configs;  // of `profile`: whose training steps; empty: those of some models of the papers
 };

@@ -14,7 +14,7 @@
 
 namespace headroom::cli {
 
-// Whoever read standard output has gone away: there is nobody left to tell.
+// The reader of standard output has closed it: there is nobody left to tell.
 class NoReaderError : public Error {
  public:
   using Error::Error;

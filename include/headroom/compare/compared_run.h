@@ -94,7 +94,7 @@ struct CompareResult {
   std::string conclusion;
   std::filesystem::path report;
   std::string failure;       // the first run that diverged and may not, with what befell it; empty: none
-  bool interrupted = false;  // Ctrl-C: the same request goes on where it was; no report yet
+  bool interrupted = false;  // Ctrl-C: the same request continues where it was; no report yet
 };
 
 }  // namespace headroom::compare

@@ -23,7 +23,7 @@ struct DemoRequest {
 // parameters as the first.
 std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides = {});
 
-// compare() of the three, which goes on where an interrupted one stopped. Throws what compare() throws.
+// compare() of the three, which continues where an interrupted one stopped. Throws what compare() throws.
 CompareResult demo(const DemoRequest& request);
 
 // The demo's sentence: the third run (SwitchHead) against the first two (dense with many heads, with as few).

@@ -1,4 +1,4 @@
-// What an attention layer is made of: projection x score x composition x position x mask, and a gate of the output.
+// The parts of an attention layer: projection x score x composition x position x mask, and a gate of the output.
 #pragma once
 
 #include <cstdint>
@@ -100,7 +100,7 @@ struct AttentionOptions {
   std::string window_pattern = "1:0";
 
   std::int64_t kv_heads() const { return n_kv_heads == 0 ? n_heads : n_kv_heads; }
-  // Whether the projection `which` ('q', 'k', 'v' or 'o') is a bank of experts.
+  // ProjectionPart::is_bank() of the chosen projection.
   bool has_experts(char which) const;
   // Selection matrices needed: one a side that has an expert bank, one in all when shared.
   bool selects_source() const;       // k or v is a bank

@@ -67,7 +67,7 @@ class AttentionPart {
   virtual std::vector<Example> examples() const;  // by default the part with its defaults
 };
 
-// Multiply-accumulates of the matrix products that the reference layer carries out, forward.
+// Multiply-accumulates of the matrix products that the reference layer executes, forward.
 struct ProjectionProducts {
   Exact projections = 0;  // q, k, v, o
   Exact selection = 0;    // scores of experts, heads or gates
@@ -84,7 +84,9 @@ class ProjectionPart : public AttentionPart {
   // Channels: w; and the first of a head's, which rotate.
   virtual std::int64_t value_width(const AttentionOptions& options) const = 0;
   virtual std::int64_t rotary_channels(const AttentionOptions& options) const = 0;
-  virtual bool starts_truncated() const = 0;  // the layer's matrices begin truncated normal, else normal
+  // Whether the projection `which` ('q', 'k', 'v' or 'o') is a bank of experts for every head.
+  virtual bool is_bank(const AttentionOptions& options, char which) const = 0;
+  virtual bool starts_truncated() const = 0;  // the layer's matrices are initialised truncated normal, else normal
   virtual bool has_fixed_heads() const = 0;   // every token uses the same heads, as maps between heads need
 
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;
@@ -114,7 +116,8 @@ class ScorePart : public AttentionPart {
   virtual std::int64_t key_projections(const AttentionOptions& options) const = 0;  // of those, projected by themselves
   // Whether each query has a score for each key, which relative positions, windows and maps between heads change.
   virtual bool has_scores() const = 0;
-  // Whether queries and keys meet in dot products alone, so that a matrix may be moved from the keys to the queries.
+  // Whether queries and keys are compared by dot products alone, so that a matrix may be moved from the keys to the
+  // queries.
   virtual bool is_bilinear() const = 0;
 
   virtual Exact parameters(const AttentionOptions& options, Exact sources) const = 0;   // sources: of the whole context
@@ -125,7 +128,7 @@ class ScorePart : public AttentionPart {
   virtual bool keeps_width() const = 0;  // matching by parameters leaves d_head as it is, as the part's paper does
 };
 
-// How heads talk.
+// How heads mix.
 class CompositionPart : public AttentionPart {
  public:
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;
@@ -147,7 +150,7 @@ class PositionPart : public AttentionPart {
 
   virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;  // of one attention layer
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
-  // Distances that occur and are projected, d e for each of position_heads(), and met by every query, e a head.
+  // Distances that occur and are projected, d e for each of position_heads(), and multiplied by every query, e a head.
   virtual Exact offsets(const Span& span) const = 0;
   virtual Exact cache_numbers(const AttentionOptions& options) const = 0;  // kept of each token while decoding
 };

@@ -40,7 +40,7 @@ struct Config {
 void describe(Fields& fields, Config& config);
 
 // Every error below is a MisuseError of one line that names the key, the value, what was expected, the file and
-// line it stands in and, for an unknown key, the nearest known one.
+// line it is on and, for an unknown key, the nearest known one.
 
 // TOML text; `origin` names it in messages. Keys that are absent keep their defaults, but for vocabulary sizes: of
 // model.vocabulary_size and tokenizer.vocabulary_size one decides the other. Not yet checked as a whole.

@@ -1,4 +1,4 @@
-// An answer to one of the questions that an attention layer is made of, held by name. The answers are listed nowhere:
+// An answer to one of the questions that define an attention layer, held by name. The answers are listed nowhere:
 // each registers itself from its own file (attention_part.h).
 #pragma once
 

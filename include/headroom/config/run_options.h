@@ -35,7 +35,7 @@ struct TokenizerOptions {
 struct DataOptions {
   std::vector<std::string> train;  // files or patterns; empty: the built-in corpus
   std::vector<std::string> validation;
-  std::string json_field = "text";  // JSON lines: where the document stands
+  std::string json_field = "text";  // JSON lines: the key of the document
   std::string separator = "\n";     // put between documents
   Batching batching = Batching::streams;
   // What the examples are, and what makes them where train and validation name no files.
@@ -45,7 +45,7 @@ struct DataOptions {
   std::int64_t generator_seed = 1;
   // classifier: columns of CSV and TSV files, by the name in their first line or by number from 1.
   std::string label_column = "label", text_column = "text", second_column = "text2";
-  std::vector<std::string> classes;  // classifier: names that stand for the labels 0, 1, ...
+  std::vector<std::string> classes;  // classifier: names of the labels 0, 1, ...
   bool skip_bad_rows = false;
   std::vector<double> pixel_mean, pixel_deviation;  // vision: of each channel, or one for all; empty: 0.5
   std::int64_t augment_shift = 0;                   // vision: pixels by which training pictures are moved at most

@@ -6,7 +6,7 @@
 
 namespace headroom {
 
-// Queries that meet each other directly; what came before their chunk reaches them through the state.
+// Queries and keys that are compared directly; what came before their chunk reaches them through the state.
 constexpr std::int64_t kLinearChunk = 64;
 
 }  // namespace headroom

@@ -1,4 +1,4 @@
-// Text of strangers (keys and values of files, arguments, names of files) as it may stand in a message.
+// Untrusted text (keys and values of files, arguments, names of files), made safe for a message.
 #pragma once
 
 #include <cstddef>

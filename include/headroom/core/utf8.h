@@ -11,7 +11,7 @@ namespace headroom {
 
 // What some programs begin a file with; no part of its text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-// U+FFFD: what stands for bytes that are no character.
+// U+FFFD: replaces bytes that are no character.
 inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 // Checks text that comes in pieces, cut anywhere.

@@ -1,4 +1,4 @@
-// The shipped configurations and the rows of the papers' tables that they stand for.
+// The shipped configurations and the rows of the papers' tables that they reproduce.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace headroom::cost {
 
 // From the first lines of a recipe: "# paper: ...", "# table: ...", "# row: ...", "# about: ...". Empty where absent.
 struct Recipe {
-  std::string name;  // "switchhead/wt103_47m": what stands for the file wherever a config is expected
+  std::string name;  // "switchhead/wt103_47m": accepted for the file wherever a config is expected
   std::filesystem::path file;
   std::string paper, table, row, about;
 };

@@ -14,10 +14,10 @@ namespace headroom::data {
 struct TokenBatch {
   std::int64_t batch = 0, length = 0;
   std::vector<std::int32_t> tokens;
-  bool starts_afresh = false;  // no row continues the previous batch's: any carried memory must be forgotten
+  bool starts_afresh = false;  // no row continues the previous batch's: any carried memory must be discarded
 };
 
-// Where a source of batches stands: all that a checkpoint needs to go on.
+// The position of a source of batches: all that a checkpoint needs to continue.
 struct DataPosition {
   std::int64_t epoch = 0;
   std::int64_t step = 0;  // batches of this epoch already handed out
@@ -41,7 +41,7 @@ class TokenBatches {
 // streams: the file is cut into `batch` contiguous streams of equal length; batch p holds chunk p of each, so row b
 // of one batch continues row b of the one before (its first input is the target that ended it); starts_afresh marks a
 // new epoch.
-// chunks: pieces of length+1 tokens that begin `length` tokens apart, shuffled anew every epoch from `seed`; always
+// chunks: pieces of length+1 tokens that begin `length` tokens apart, shuffled again every epoch from `seed`; always
 // starts_afresh.
 // What is left over at the end of the file, less than a batch, is not used. Throws MisuseError when the file holds
 // less than one batch, naming context_length and batch_size.

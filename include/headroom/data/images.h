@@ -14,7 +14,7 @@ struct ImageReading {
   std::int64_t size = 0, channels = 1;  // what the pictures must have
   std::int64_t n_classes = 0;
   std::vector<std::string> classes;  // names of the folders, in the order of their classes; empty: sorted
-  bool skip_bad = false;             // files of a folder that cannot be read are counted and told of in a warning
+  bool skip_bad = false;             // files of a folder that cannot be read are counted, and a warning says so
 };
 
 class ImageSet {
@@ -40,7 +40,7 @@ class ImageSet {
 
 // Files, which may be gzip, or folders:
 //   idx     by its first bytes: unsigned bytes with 3 axes are pictures of one channel, with 1 axis labels. The labels
-//           of "train-images-idx3-ubyte" stand in "train-labels-idx1-ubyte" next to it (also with a dot before "idx"),
+//           of "train-images-idx3-ubyte" are in "train-labels-idx1-ubyte" next to it (also with a dot before "idx"),
 //           unless the file named after it holds labels.
 //   .bin    CIFAR's binary files: a label (with 20 or 100 classes a coarse and a fine one), then 3 planes of 32 x 32.
 //   folder  holds a folder for each class, and these PNG and JPEG files; hidden ones are left out. Their middle square

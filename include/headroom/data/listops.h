@@ -45,7 +45,7 @@ Generated generate(const config::DataOptions& options, bool with_train = true);
 
 struct Reading {
   std::int64_t most_symbols = 0;  // of an expression
-  bool skip_bad_rows = false;     // they are counted and told of in a warning
+  bool skip_bad_rows = false;     // they are counted, and a warning says so
 };
 
 // Files of lines "label<TAB>expression", also gzip; a first line "Source<TAB>Target" turns the columns round, as in the

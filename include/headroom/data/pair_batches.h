@@ -17,7 +17,7 @@ struct BatchLimits {
   std::int64_t multiple = 1;  // rows come in multiples of this
 };
 
-// Where the batch ends that begins with `begin` of `count` sentences whose lengths, with their ends, ascend: length(i)
+// The end of the batch that begins with `begin` of `count` sentences whose lengths, with their ends, ascend: length(i)
 // of the i-th.
 template <class Length>
 std::int64_t batch_end(std::int64_t begin, std::int64_t count, const BatchLimits& limits, const Length& length) {
@@ -40,9 +40,9 @@ struct PairBatchOptions {
 };
 
 // Pairs are sorted by the length of their longer side, an end token included, and cut into batches as large as may be;
-// in every epoch pairs of one length are mixed anew, and the batches come in another order. Fewer pairs than `multiple`
-// are left over, another part of the longest in each epoch. Nothing of an epoch is kept: any place of it is computed
-// when it is asked for.
+// in every epoch pairs of one length are shuffled again, and the batches come in another order. Fewer pairs than
+// `multiple` are left over, another part of the longest in each epoch. Nothing of an epoch is kept: any place of it is
+// computed when it is asked for.
 class PairBatches {
  public:
   // Throws MisuseError naming the file's identity when it holds less than one batch.

@@ -26,7 +26,7 @@ struct PairFiles {
 
 // Pairs from the first to the last. A bad row (not UTF-8, a NUL byte, an empty side, too few columns) is a MisuseError
 // naming file and line or, with options.skip_bad_rows, left out and counted. Parallel files of different lengths are
-// always a MisuseError: nobody can tell which lines belong together.
+// always a MisuseError: the lines that belong together are unknown.
 class PairReader {
  public:
   PairReader(const PairFiles& files, const config::DataOptions& options);

@@ -22,7 +22,7 @@ class Sequences {
   std::vector<std::size_t> ends_;
 };
 
-// Examples with the number of their class; of pairs, the second sequences stand in `second`.
+// Examples with the number of their class; of pairs, the second sequences are in `second`.
 struct LabelledSequences {
   Sequences first, second;
   std::vector<std::int32_t> labels;

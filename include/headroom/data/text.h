@@ -37,7 +37,7 @@ std::string named_together(const std::vector<std::string>& files);
 
 // The corpus that is always there: the Python sources and C++ headers of the installed torch (folder
 // $HEADROOM_TORCH_DIR, else the one that Headroom was built with). Of the files sorted by name, every 20th is for
-// validation; of those, as many of at most 128 KiB are used as make up 1 MiB. Inside a split they stand in the order of
+// validation; of those, as many of at most 128 KiB are used as make up 1 MiB. Inside a split they are in the order of
 // a hash of their names, so that any stretch of it is a mixture of all kinds. Files that are empty, over 16 MiB or not
 // valid UTF-8 are left out, symbolic links not followed. Throws Error when torch's folder cannot be found or holds no
 // such file.

@@ -13,7 +13,7 @@ namespace headroom::draw {
 // Runs keep their colour and line style through all charts: number `style % kStyles`.
 inline constexpr std::size_t kStyles = 8;
 
-// Characters of a name beside what it names; longer ones are shortened.
+// Characters of a label next to what it names; longer ones are shortened.
 inline constexpr std::size_t kNameRoom = 14;
 
 struct Spread {
@@ -25,7 +25,7 @@ struct Line {
   std::vector<Point> points;  // x ascending
   std::vector<Spread> band;   // shaded around the line; x ascending, or empty
   std::size_t style = 0;
-  bool faint = false;  // thin and without a label: what stands beside another line of its style
+  bool faint = false;  // thin and without a label: a companion of another line in its style
 };
 
 // Values over x, on a logarithmic scale: what perplexity asks for, since its logarithm is the loss.
@@ -35,7 +35,7 @@ struct LineChart {
   bool linear = false;                // shares instead: from 0 to 1 on a linear scale
   bool logarithmic_x = false;         // x above 0, ticks at the powers of two: how something grows
   std::size_t name_room = kNameRoom;  // at the end of a line
-  std::vector<std::string> x_names;   // names that stand at x = 0, 1, ... instead of numbers
+  std::vector<std::string> x_names;   // names shown at x = 0, 1, ... instead of numbers
 };
 
 struct ScatterPoint {

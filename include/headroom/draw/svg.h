@@ -8,7 +8,7 @@
 
 namespace headroom::draw {
 
-// `text` made safe to stand in HTML and SVG, in elements and in quoted attributes: markup characters as entities,
+// `text` made safe for HTML and SVG, in elements and in quoted attributes: markup characters as entities,
 // invalid UTF-8 and control characters other than tab and line end as U+FFFD.
 std::string escape(std::string_view text);
 

@@ -42,7 +42,7 @@ class Block {
   at::Tensor operator()(const BlockInput& input, const nn::Context& context) const;  // [B, T, d]
   nn::AttentionCache make_cache() const { return attention_.make_cache(); }
   nn::AttentionCache make_cross_cache() const { return cross_->attention.make_cache(); }
-  // What cross-attention makes of a source [1, S, d]; `valid` [1, S] bool, absent: all of it.
+  // What cross-attention makes of a source [1, S, d]; `valid` [1, S] bool; without it: all tokens.
   void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, nn::AttentionCache& cross_cache,
                    const nn::Context& context) const;
 

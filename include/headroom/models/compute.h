@@ -24,8 +24,8 @@ at::Device resolve(const std::string& device);
 // alike elsewhere.
 config::Precision resolve(config::Precision precision, at::Device device);
 
-// What every forward pass of a run is told, whether it trains, evaluates or writes: the implementation, and the type of
-// the products, bf16 or the parameters' own fp32. Parameters, optimizer state, norms, softmax and losses are fp32 in
+// The context of every forward pass of a run, whether it trains, evaluates or writes: the implementation, and the type
+// of the products, bf16 or the parameters' own fp32. Parameters, optimizer state, norms, softmax and losses are fp32 in
 // both.
 nn::Context make_context(const config::TrainOptions& options, at::Device device);
 

@@ -1,4 +1,4 @@
-// Sequences that are read token by token: what is kept of each, and how several go on side by side.
+// Sequences that are read token by token: what is kept of each, and how several are decoded side by side.
 //
 // A row is a sequence of its own length, position and chunk; rows come, go, change places and are copied between calls.
 // Rows of one token share their products, and each gets the logits that it gets alone, bit for bit, on the CPU. A row
@@ -29,7 +29,7 @@ struct DecodeState {
   std::int64_t cache_numbers() const;
 };
 
-// A sequence, and the tokens that it goes on with.
+// A sequence, and the tokens that continue it.
 struct DecodeRow {
   DecodeState* state = nullptr;
   std::span<const std::int64_t> tokens;

@@ -24,7 +24,7 @@ class Embedding {
   Embedding(const config::ModelOptions& options, at::Tensor matrix, const nn::Builder& build);
   static at::Tensor make_matrix(const config::ModelOptions& options, const nn::Builder& build);  // "embed"
 
-  // [B, n] tokens to [B, n, d]; the first one stands at `first` of its chunk. Throws Error beyond context_length.
+  // [B, n] tokens to [B, n, d]; the first is token `first` of its chunk. Throws Error beyond context_length.
   at::Tensor operator()(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const {
     return (*this)(tokens, at::IntArrayRef(first), context);
   }

@@ -42,7 +42,7 @@ class EncoderDecoder : public Model {
   const nn::Parameters& parameters() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
 
-  // Batch: "source", "valid_source" (absent: all are tokens), "target", "valid_target", "next", as below, and its
+  // Batch: "source", "valid_source" (without it: all are tokens), "target", "valid_target", "next", as below, and its
   // label_smoothing.
   Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
 

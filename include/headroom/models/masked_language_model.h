@@ -1,4 +1,4 @@
-// The masked language model of MoA's tables, an encoder in the manner of RoBERTa: tokens that were hidden are told from
+// The masked language model of MoA's tables, an encoder in the manner of RoBERTa: hidden tokens are predicted from
 // those on both sides.
 //
 // Shapes: B batch, T tokens, d d_model, V vocabulary.
@@ -30,14 +30,15 @@ class MaskedLanguageModel : public Model {
   const nn::Parameters& parameters() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
 
-  // Batch: "tokens", "valid" (absent: all are), "hidden" [B, T] int64: what stood at the hidden places, -1 elsewhere.
+  // Batch: "tokens", "valid" (without it: all are), "hidden" [B, T] int64: the original tokens of hidden places, -1
+  // elsewhere.
   Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
 
   // `tokens` [B, T] int64, T up to context_length; `valid` [B, T] bool, undefined: all are tokens, none is padding.
   // Logits [B, T, V]. Throws Error on other shapes.
   at::Tensor logits(const at::Tensor& tokens, const at::Tensor& valid, const nn::Context& context) const;
-  // `targets` [B, T] int64: what stood at the hidden places, below 0 everywhere else. Scores are computed for hidden
-  // places only.
+  // `targets` [B, T] int64: the original tokens of hidden places, below 0 everywhere else. Scores are computed for
+  // hidden places only.
   Loss loss(const at::Tensor& tokens, const at::Tensor& valid, const at::Tensor& targets,
             const nn::Context& context) const;
 

@@ -17,13 +17,13 @@
 
 namespace headroom::models {
 
-// Examples, a row each: the first axis of every tensor. Which tensors a model reads stands at its loss().
+// Examples, a row each: the first axis of every tensor. Which tensors a model reads is described at its loss().
 struct Batch {
   std::map<std::string, at::Tensor, std::less<>> tensors;
   std::vector<std::int64_t> targets;  // predictions of each row that the loss is a mean over
   std::int64_t tokens = 0;            // positions that the model reads, all rows together: what its speed counts
   double label_smoothing = 0.0;       // share of each target's probability that the loss spreads evenly
-  bool starts_afresh = false;         // no row continues the previous batch's: any carried memory must be forgotten
+  bool starts_afresh = false;         // no row continues the previous batch's: any carried memory must be discarded
 
   const at::Tensor& at(std::string_view name) const;  // throws Error naming it
   at::Tensor find(std::string_view name) const;       // undefined where there is none

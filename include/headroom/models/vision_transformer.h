@@ -14,7 +14,7 @@ namespace headroom::models {
 
 // Patches, row by row, times "patch.w" [C P P, d] plus "patch.b"; positions: fixed sines and cosines of row and column
 // with position = "sinusoidal", a table "position" [N, d] with "learned"; blocks without causal mask, final norm, mean
-// over patches; with d_head_hidden tanh(x W + b); a head that begins at 0.
+// over patches; with d_head_hidden tanh(x W + b); a head initialised to 0.
 class VisionTransformer : public ClassModel {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model, patches that do not fill the picture,

@@ -40,7 +40,7 @@ struct AttentionInput {
   std::optional<at::Tensor> valid_queries;  // [B, T] bool: routed heads route others nowhere, their output is 0
   std::optional<at::Tensor> router_noise;   // see ProjectionInput
   std::optional<at::Tensor> router_slots;   // see ProjectionInput
-  // Decoding: one for each row, whose sequence goes on with the row's tokens; each row sees its own. Cross-attention
+  // Decoding: one for each row, whose sequence continues with the row's tokens; each row sees its own. Cross-attention
   // reads what read_source() left there, and neither `source` nor `valid_keys`.
   std::span<AttentionCache* const> caches;
 };
@@ -54,7 +54,7 @@ class Attention {
   // An empty cache for decoding one sequence: one chunk of the context after its memory; of cross-attention: one
   // source.
   AttentionCache make_cache() const;
-  // Cross-attention: projects a source [1, S, d] into the cache; `valid` [1, S] bool, absent: all of it.
+  // Cross-attention: projects a source [1, S, d] into the cache; `valid` [1, S] bool; without it: all tokens.
   void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
                    const Context& context) const;
 
@@ -68,7 +68,7 @@ class Attention {
     std::vector<at::Tensor*> tensors();  // those that are there
   };
 
-  // Queries that meet the same keys: those of a whole call, or of a row whose sequence has a cache.
+  // Queries with the same keys: those of a whole call, or of a row whose sequence has a cache.
   struct Queries {
     at::Tensor x, q;  // [B, T, d], [B, H, T, e]
     std::optional<at::Tensor> valid_keys, valid_queries;
@@ -83,9 +83,9 @@ class Attention {
   at::Tensor attend(const Queries& queries, Seen seen, const Context& context) const;
   at::Tensor attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const;
   ScoreCall call_of(const Queries& queries) const;
-  // `fresh` with what the cache holds of the past; notes in `call` where the first key stands.
+  // `fresh` with what the cache holds of the past; notes in `call` the first key's position.
   Seen look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const;
-  // `met`: the queries, keys and values that meet.
+  // `met`: the operands, queries, keys and values.
   ops::AttentionInputs assemble(const Queries& queries, const Heads& met, const Seen& seen,
                                 const Context& context) const;
 
@@ -95,7 +95,7 @@ class Attention {
   std::unique_ptr<Position> position_;
   std::unique_ptr<Score> score_;
   at::Tensor q_norm_, k_norm_;                // [e]
-  std::unique_ptr<Composition> composition_;  // null: heads do not talk
+  std::unique_ptr<Composition> composition_;  // null: heads do not mix
   std::unique_ptr<OutputGate> gate_;          // null: none
 };
 

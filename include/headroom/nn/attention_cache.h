@@ -38,7 +38,7 @@ class AttentionCache {
   // Cross-attention: the other sequence's keys, values and composition factors [1, *, S, *], projected once; empty
   // until the layer leaves them here. An undefined tensor: there are none.
   std::vector<at::Tensor>& source() { return source_; }
-  std::optional<at::Tensor>& valid_source() { return valid_source_; }  // [1, S] bool; absent: all of its tokens
+  std::optional<at::Tensor>& valid_source() { return valid_source_; }  // [1, S] bool; without it: all of its tokens
 
   void keep_last(std::int64_t count);  // a new chunk begins: the sequence now starts `count` tokens back
   void forget();

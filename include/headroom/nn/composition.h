@@ -1,4 +1,4 @@
-// How heads talk: maps across heads, fixed or computed from the tokens, before and after the softmax (DCMHA Eq. 3-8,
+// How heads mix: maps across heads, fixed or computed from the tokens, before and after the softmax (DCMHA Eq. 3-8,
 // App. D).
 #pragma once
 
@@ -36,7 +36,7 @@ class Composition {
 enum class MapSide { query, key };
 at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64_t n_heads);
 
-// Null where heads do not talk.
+// Null where heads do not mix.
 using MakeComposition = std::unique_ptr<Composition> (*)(const config::AttentionOptions& options, std::int64_t d_model,
                                                          const Builder& build);
 

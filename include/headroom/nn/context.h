@@ -1,4 +1,4 @@
-// What a forward pass is told and what it tells back, besides its tensors.
+// What a forward pass takes and what it reports, besides its tensors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -55,7 +55,7 @@ struct Context {
   // What is used in the place of `value`: itself unless the observer wants it. Throws Error where the observer returns
   // another shape, type or device.
   at::Tensor observe(std::string_view name, at::Tensor value) const;
-  // The same for what nothing is made of: computed by `make` only where it is wanted.
+  // The same for values that nothing else uses: computed by `make` only where it is wanted.
   template <class Make>
   void show(std::string_view name, const Make& make) const {
     if (wants(name)) {

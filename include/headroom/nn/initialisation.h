@@ -1,4 +1,4 @@
-// What matrices start as: the rule of a whole model, `model.initialisation`.
+// How matrices are initialised: the rule of a whole model, `model.initialisation`.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,18 @@ struct Start {
   static Start uniform(double bound) { return {Law::uniform, bound}; }
 };
 
-// How many numbers a product with the matrix sums up, and how many it makes; all heads and experts that stand in for
-// one matrix count together.
+// How many numbers a product with the matrix sums up, and how many it makes; all heads and experts that
+// replace one matrix count together.
 struct Fan {
   std::int64_t in = 1, out = 1;
   double gain = 1.0;  // glorot: multiplies the bound
 };
 
-// Queries, keys and values start as three parts of one matrix: Glorot's bound of [d, 3d] is that of [d, d] by 1/sqrt 2.
+// Queries, keys and values are initialised as three parts of one matrix: Glorot's bound of [d, 3d] is that of [d, d] by
+// 1/sqrt 2.
 inline constexpr double kThirdOfAMatrix = 0.70710678118654752;
 
-// Under `scaled` each part says itself how it starts; any other rule decides for all of them:
+// Under `scaled` each part has its own initialisation; any other rule decides for all of them:
 //
 //            matrices                       biases            embeddings, learned positions   the head's bias
 //   normal   N(0, std^2)                    0                 N(0, std^2)                     0
@@ -42,7 +43,7 @@ struct Initialisation {
 
   Start matrix(const Start& scaled, const Fan& fan) const;
   Start embedding(const Start& scaled, std::int64_t d_model) const;
-  // Absent: zeros.
+  // Without it: zeros.
   std::optional<Start> bias(const std::optional<Start>& scaled, std::int64_t fan_in) const;
 };
 

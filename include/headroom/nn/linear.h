@@ -45,7 +45,7 @@ at::Tensor by_rows(const at::Tensor& like, const Context& context, const Make& m
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context,
                   std::int64_t in_axes = 1);
 
-// A matrix and a bias with the product that they stand for: parameters "w<suffix>" [in, out] and "b<suffix>" [out].
+// A matrix and a bias with their product: parameters "w<suffix>" [in, out] and "b<suffix>" [out].
 struct Linear {
   struct Options {
     std::int64_t in = 0, out = 0;

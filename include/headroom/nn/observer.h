@@ -1,4 +1,5 @@
-// Looking into a forward pass, and changing it on the way: recording, counting, switching a head or an expert off.
+// Looking into a forward pass, and changing its intermediate values: recording, counting, switching a head or an
+// expert off.
 //
 // A value has a name, preceded by where it is: "layer3.", in an encoder-decoder "encoder.layer3." or "decoder.layer3.".
 // Only those that an observer wants are handed to it, and what it returns is used in their place. While decoding the
@@ -46,14 +47,14 @@ class Observer {
   virtual ~Observer() = default;
   // Whether this value is asked for. It may not depend on when it is called.
   virtual bool wants(std::string_view name) const = 0;
-  // `value` itself, or what the forward pass is to go on with: of the same shape, type and device.
+  // `value` itself, or what the forward pass is to continue with: of the same shape, type and device.
   virtual at::Tensor observe(std::string_view name, at::Tensor value) = 0;
 };
 
 // The values of every pair of query and key.
 inline constexpr std::array<std::string_view, 4> kPairValues = {"scores", "scores_composed", "probs", "probs_composed"};
 
-// Whether `name` fits `pattern`, in which * stands for any characters but dots: "layer*.attention.probs".
+// Whether `name` fits `pattern`, in which * matches any characters but dots: "layer*.attention.probs".
 bool matches(std::string_view pattern, std::string_view name);
 
 // Keeps the values that fit one of its patterns, the last of each name.

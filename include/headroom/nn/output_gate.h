@@ -1,4 +1,4 @@
-// What multiplies the heads' results before the output projection, made of the queries' tokens.
+// What multiplies the heads' results before the output projection, computed from the queries' tokens.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Named parameters and how they begin. Names follow the golden cases: `layer0.attention.w_q`, matrices [in, out].
+// Named parameters and their initialisation. Names follow the golden cases: `layer0.attention.w_q`, matrices [in, out].
 #pragma once
 
 #include <ATen/ATen.h>
@@ -28,8 +28,8 @@ struct Parameter {
   std::optional<MatrixAxes> hidden = {};  // matrices from one hidden vector of a layer to another
 };
 
-// What a model's parameters begin as: a seed's random numbers of some type on some device, or given tensors, which must
-// be those that the model makes, in their order and all of one type on one device.
+// How a model's parameters are initialised: by a seed's random numbers of some type on some device, or by given
+// tensors, which must be those that the model makes, in their order and all of one type on one device.
 struct Beginning {
   explicit Beginning(std::uint64_t with_seed, at::TensorOptions of = at::kFloat) : seed(with_seed), options(of) {}
   explicit Beginning(std::vector<at::Tensor> tensors);
@@ -48,11 +48,11 @@ class Parameters {
   std::vector<Parameter> stored() const;  // parameters, then buffers: what a checkpoint holds
   // Parameters and buffers in the order they were made.
   const std::vector<Parameter>& made() const { return made_; }
-  // A tensor that is somebody else's, as it is.
+  // A tensor that somebody else owns, unchanged.
   at::Tensor adopt(Parameter parameter);
   at::Tensor at(std::string_view name) const;  // throws Error naming it
   std::int64_t count() const;                  // numbers, all together
-  void zero_grad();                            // forgets gradients
+  void zero_grad();                            // discards gradients
   // A copy for products of a parameter that is read in its own type as well (a tied embedding): empty until
   // keep_products_in() fills it.
   at::Tensor add_copy(const at::Tensor& parameter);
@@ -90,7 +90,7 @@ class Builder {
   at::Tensor embedding(std::string_view name, at::IntArrayRef shape, const Start& scaled) const;  // [n, d_model]
   at::Tensor bias(std::string_view name, at::IntArrayRef shape, std::int64_t fan_in,
                   const std::optional<Start>& scaled = {}) const;
-  // Whatever the rule is.
+  // Independent of the rule.
   at::Tensor started(std::string_view name, at::IntArrayRef shape, const Start& start) const;
   at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
   // What make() gives, moved to the device.
@@ -128,7 +128,7 @@ class Builder {
   std::optional<MatrixAxes> hidden_;
 };
 
-// Where a layer stands, which its parts' first values depend on.
+// A layer's place in the model, on which its parts' initialisation depends.
 struct LayerInit {
   std::int64_t d_model = 0;
   std::int64_t n_layers = 1;

@@ -36,7 +36,7 @@ at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_
 class Position {
  public:
   virtual ~Position() = default;
-  // What queries and keys turn by; nothing where they do not.
+  // What queries and keys are rotated by; nothing where they are not.
   virtual std::optional<Rotary> rotary() const = 0;
   // What its term needs to know of each source token x [B, n, d], [B, 1, n, F]: made once a token and kept while
   // decoding. By default nothing, undefined.

@@ -27,8 +27,8 @@ class MixturePrior {
   std::optional<at::Tensor> weights(std::int64_t first_index, const c10::SymInt& n_keys) const;
 
   // soft-E: reports to context.updates what replaces the buffer, the mean responsibilities pi_r exp(s_r) / sum of a
-  // call's components s_r [B, H, T, S], whose keys begin at the source's first. Queries [B, T] are as valid as the last
-  // keys [B, S] unless told otherwise.
+  // call's components s_r [B, H, T, S], whose keys begin at the source's first. Without `valid_queries`
+  // [B, T], they are the last T of the keys' [B, S].
   void measure(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
                const std::optional<at::Tensor>& valid_queries, const Context& context) const;
   bool updates() const { return update_ == config::PriorUpdate::soft_e && kind_ != config::Prior::none; }

@@ -1,4 +1,4 @@
-// How queries, keys and values are made of tokens, and the layer's output of the heads' results.
+// How queries, keys and values are computed from tokens, and the layer's output from the heads' results.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -43,7 +43,8 @@ class Projection {
   virtual ~Projection() = default;
   // `keys` and `v` are what decoding keeps of each source token.
   virtual Heads project(const ProjectionInput& input, const Context& context) const = 0;
-  // From what is kept of all tokens that are seen to the queries, keys and values that meet. By default they are kept.
+  // From what is kept of all visible tokens to the operands of attention: queries, keys and values. By default these
+  // are what is kept.
   // `decoding`: it comes from a cache, so that work for every key would be done again for every query.
   virtual void expand(Heads& /*heads*/, bool /*decoding*/, const Context& /*context*/) const {}
   // The heads' results [B, H, T, w], of the sums over the values that expand() gave.
@@ -57,7 +58,7 @@ class Projection {
 using MakeProjection = std::unique_ptr<Projection> (*)(const config::AttentionOptions& options, const LayerInit& init,
                                                        const Builder& build);
 
-// Dense and expert heads, which gated heads are made of.
+// Dense and expert heads, on which gated heads are built.
 std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const LayerInit& init,
                                                   const Builder& build);
 

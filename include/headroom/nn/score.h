@@ -17,13 +17,13 @@
 
 namespace headroom::nn {
 
-// What a score is told of its call besides queries, keys and values.
+// What a score knows of its call besides queries, keys and values.
 struct ScoreCall {
   std::vector<at::Tensor> more_keys;        // own keys: components 2 .. R, [B, G, S, e] each
   std::int64_t first_index = 0;             // place of key 0 in the whole source (priors per key position)
   std::int64_t first_position = 0;          // and its position, for rotations
   ops::LinearState* linear = nullptr;       // decoding with a state of constant size
-  std::optional<at::Tensor> valid_queries;  // [B, T] bool; absent: as valid as the last keys are
+  std::optional<at::Tensor> valid_queries;  // [B, T] bool; without it: taken from the last T keys
 };
 
 class Score {

@@ -35,7 +35,7 @@ struct SelectionOptions {
   std::int64_t n_heads = 1, n_experts = 1, top_k = 1;
   config::Gate gate = config::Gate::sigmoid;
   double expert_dropout = 0.0;
-  bool dropped_weigh_nothing = false;  // sigma-MoE: a dropped expert that is chosen all the same has weight 0
+  bool dropped_weigh_nothing = false;  // sigma-MoE: a dropped expert that is chosen nevertheless has weight 0
   std::optional<at::Tensor> valid;     // [N] bool: other tokens choose nothing, their weights are 0
 };
 

@@ -13,10 +13,10 @@ namespace headroom::nn {
 
 class KeyShift {
  public:
-  // Parameter "shift" [R, G, e] with keys = "shifted", nothing else. The first starts at 0, the others normal.
+  // Parameter "shift" [R, G, e] with keys = "shifted", nothing else. The first is initialised to 0, the others normal.
   KeyShift(const config::AttentionOptions& options, const Builder& build);
 
-  // [R, G, 1 or n_keys, e] to subtract from keys that stand at `first_position` on and were turned by `rotary`;
+  // [R, G, 1 or n_keys, e] to subtract from keys at positions `first_position` and up, rotated by `rotary`;
   // nothing where keys are not shifted.
   std::optional<at::Tensor> of_keys(const c10::SymInt& n_keys, std::int64_t first_position,
                                     const std::optional<Rotary>& rotary) const;

@@ -34,8 +34,8 @@ struct AttentionMask {
 struct Mixture {
   std::vector<at::Tensor> more_keys;      // own keys: components 2 .. R, shaped as k
   std::optional<at::Tensor> shift;        // shifted keys: k_jr = k_j - shift[r], [R, G, S or 1, e]
-  std::optional<at::Tensor> coefficient;  // c_r, [R]; absent: the scaled dot product
-  std::optional<at::Tensor> prior;        // [R, G, S or 1], at least 0; absent: 1
+  std::optional<at::Tensor> coefficient;  // c_r, [R]; without it: the scaled dot product
+  std::optional<at::Tensor> prior;        // [R, G, S or 1], at least 0; without it: 1
   bool maximum = false;                   // the best component alone, no prior
   double epsilon = 0.0;                   // added to the sum of a query's weights sum_j exp(content_ij)
   std::int64_t n_components() const;

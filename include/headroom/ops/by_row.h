@@ -1,5 +1,5 @@
 // Products for decoding, where rows are sequences that come and go: on the CPU each row is what it is alone, bit for
-// bit, whatever the rows beside it. Ordinary products take their kernels, and the order of their sums, by the number of
+// bit, whatever the other rows are. Ordinary products take their kernels, and the order of their sums, by the number of
 // rows. Not differentiable.
 #pragma once
 

@@ -18,7 +18,7 @@ class NoFusedError : public MisuseError {
 };
 
 // reference or fused, never automatic. `refusal` is why no fused version applies, empty when one does; `backend` is the
-// name of that one. Throws NoFusedError with the reason when fused was asked for all the same.
+// name of that one. Throws NoFusedError with the reason when fused was asked for nevertheless.
 Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
                       const std::string& backend = "");
 

@@ -18,7 +18,7 @@ struct ExpertLinearInputs {
   at::Tensor input;                  // [N, d_in] the same for every head, or [N, H, d_in]
   at::Tensor bank;                   // [X, d_in, d_out], same dtype as input
   at::Tensor index;                  // [N, H, K] int64 in [0, X); the K of one (n, h) differ from each other
-  std::optional<at::Tensor> weight;  // [N, H, K] in any floating type; absent: all 1
+  std::optional<at::Tensor> weight;  // [N, H, K] in any floating type; without it: all 1
   bool sum_heads = false;            // result [N, d_out] instead of [N, H, d_out]
 };
 

@@ -27,9 +27,9 @@ struct HeadMapWeights {
 // gate). Differentiable in x and all weights, which have one dtype, the result's; x is converted to it.
 //
 // `implementation` is that of the products of x with the weights of all stages at once, and decides what linear()
-// (linear.h) takes. In decoding, where 16 rows at the most want no gradient, another way that reads the weights where
-// they lie is taken instead (CPU, float32 or bfloat16), unless the reference is asked for. Throws Error on shapes that
-// do not fit.
+// (linear.h) takes. In decoding, where at most 16 rows need no gradient, another implementation that reads the weights
+// where they lie is taken instead (CPU, float32 or bfloat16), unless the reference is asked for. Throws Error on shapes
+// that do not fit.
 at::Tensor head_map_factors(const at::Tensor& x, const HeadMapWeights& weights,
                             Implementation implementation = Implementation::automatic);
 

@@ -1,4 +1,4 @@
-// Whether a tensor is one to compute with, or stands for those that a compiled function will meet.
+// Whether a tensor has numbers, or is a tracer's placeholder for those that a compiled function will get.
 #pragma once
 
 #include <ATen/ATen.h>

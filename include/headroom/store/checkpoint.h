@@ -1,4 +1,4 @@
-// Checkpoints: one safetensors file that is enough to rebuild a model, evaluate it, and go on training.
+// Checkpoints: one safetensors file that is enough to rebuild a model, evaluate it, and continue training.
 //
 // Tensors: "model.<parameter>" (F32), "tokenizer" (U8: Tokenizer::serialised()), and whatever the trainer adds under
 // "optimizer." and "memory.". Metadata: format "headroom.checkpoint.1", config (TOML), tokenizer_kind,

@@ -25,7 +25,7 @@ struct OpenOptions {
   std::int64_t average = 1;                    // more than 1: the mean of so many newest checkpoints of a run folder
   std::string device;                          // as train.device; empty: the run's
   std::int64_t threads = 0;                    // 0: as many as the run's config says
-  std::optional<config::Precision> precision;  // absent: the run's
+  std::optional<config::Precision> precision;  // without it: the run's
   bool writes = false;                         // text, token by token
 };
 

@@ -21,7 +21,7 @@ struct BleuOptions {
   bool smooth = true;
 };
 
-// What the score of a corpus is made of; the counts of its parts add up to its own.
+// What the score of a corpus is computed from; the counts of its parts add up to its own.
 struct BleuCounts {
   std::array<std::int64_t, 4> right = {}, all = {};  // n-grams of the translations, n from 1 to 4
   std::int64_t tokens = 0, reference_tokens = 0;

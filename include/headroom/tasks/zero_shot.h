@@ -63,7 +63,7 @@ void check_zero_shot_task(const std::string& name);
 ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request);
 
-// "task", "accuracy", "subsets" (name -> accuracy), ..., and beside them what lm-evaluation-harness writes: "results",
+// "task", "accuracy", "subsets" (name -> accuracy), ..., and also what lm-evaluation-harness writes: "results",
 // "groups", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples".
 Json to_json(const ZeroShotResult& result);
 

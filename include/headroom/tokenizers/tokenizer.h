@@ -18,14 +18,14 @@ namespace headroom::tokenizers {
 
 // What a text holds that a tokenizer has no spelling for.
 struct Unknown {
-  std::int64_t tokens = 0;  // ids that stand for it
+  std::int64_t tokens = 0;  // its ids
   std::int64_t bytes = 0;   // of the text
 };
 
 // Encoding and decoding may be called from several threads at once.
 //
 // bytes: an id a byte; with a vocabulary of less than 256 only the byte values that the training text held (Enwik8 has
-// 205), where any ids to spare stand for all others and decode to 0xff. Decoding ids of a language model may give text
+// 205), where spare ids take all others and decode to 0xff. Decoding ids of a language model may give text
 // that is not UTF-8.
 //
 // words: "<unk>" is 0, "<eos>" is 1, then the training text's words from the most frequent on, ties in byte order.
@@ -85,7 +85,7 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
                                              std::string_view origin);
 
 // A file holding a tokenizer, as save_tokenizer() writes it, a SentencePiece .model, a vocabulary of words (.txt, a
-// word a line), a tokenizer.json, a vocab.json (encoder.json) with merges.txt (vocab.bpe) beside it, or the folder of
+// word a line), a tokenizer.json, a vocab.json (encoder.json) with merges.txt (vocab.bpe) next to it, or the folder of
 // the latter two, .gz or not. Throws MisuseError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 // The same, for a model that knows `least_size` tokens: a bpe tokenizer of fewer gets ids to spare.

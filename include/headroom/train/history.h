@@ -63,7 +63,7 @@ void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, His
 // there is no file.
 std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t last_step);
 
-// Of a run in `folder` that stands at `last_step`: what its metrics say until then.
+// Of a run in `folder` whose last step was `last_step`: what its metrics say until then.
 History read_history(const std::filesystem::path& folder, std::int64_t last_step,
                      const std::vector<tasks::FigureKind>& kinds);
 

@@ -1,4 +1,4 @@
-// Whether this machine can carry out a run, as far as that can be told before it begins.
+// Whether this machine can do a run, as far as that can be known before it begins.
 #pragma once
 
 #include "headroom/config/config.h"

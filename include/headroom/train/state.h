@@ -37,7 +37,7 @@ struct TrainState {
 
 TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer = config::Optimizer::adamw);
 
-// `data` is the training data's identity: a run never goes on with other data.
+// `data` is the training data's identity: a run never continues with other data.
 store::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,
                                 std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const std::string& data);
 

@@ -25,7 +25,7 @@ class DivergedError : public Error {
 struct TrainRequest {
   config::Config config;
   std::filesystem::path out;    // run folder
-  bool resume = false;          // go on from out's newest checkpoint if there is one
+  bool resume = false;          // continue from out's newest checkpoint if there is one
   std::filesystem::path cache;  // prepared data
   std::string title = "train";  // in front of the progress bar
 };

@@ -89,7 +89,7 @@ std::string to_text(const std::string& name, const store::Checkpoint& checkpoint
   return text;
 }
 
-// What a run would go on from: it holds the optimizer's state.
+// What a run would continue from: it holds the optimizer's state.
 bool is_resumable(const SafetensorsFile& file) {
   const auto& tensors = file.tensors();
   return std::any_of(tensors.begin(), tensors.end(),
@@ -118,7 +118,8 @@ void require_replaceable(const std::string& out, const char* command) {
     misuse("{}: --out: {} is there and is no checkpoint: choose another name", command, printable(out));
   }
   if (resumable) {
-    misuse("{}: --out: {} is a checkpoint that training can go on from: choose another name", command, printable(out));
+    misuse("{}: --out: {} is a checkpoint that training can continue from: choose another name", command,
+           printable(out));
   }
 }
 

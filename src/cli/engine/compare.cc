@@ -13,7 +13,7 @@ namespace {
 int print(const compare::CompareResult& result, const Output& output) {
   output.document(compare::to_json(result));
   if (result.interrupted) {
-    log_info("interrupted: the same command goes on from here");
+    log_info("interrupted: the same command continues from here");
     return kInterrupted;
   }
   output.text(compare::render_table(result) + "\n");

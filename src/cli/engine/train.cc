@@ -31,7 +31,7 @@ int run(const Train& command, const EngineRequest& request) {
                           format_bytes(static_cast<double>(result.peak_memory_bytes))));
   output.document(compare::to_json(result, task));
   if (result.interrupted) {
-    log_info("interrupted at step {}, checkpoint written: --resume goes on from there", result.steps);
+    log_info("interrupted at step {}, checkpoint written: --resume continues from there", result.steps);
     return kInterrupted;
   }
   return 0;

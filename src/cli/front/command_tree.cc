@@ -7,7 +7,7 @@ namespace headroom::cli {
 
 namespace {
 
-// "a|b|c" names all there are, unless one of them stands for many ("cuda:N").
+// "a|b|c" names all there are, unless one of them means many ("cuda:N").
 std::vector<std::string> choices_of(const std::string& value) {
   if (value.find('|') == std::string::npos) {
     return {};

@@ -68,7 +68,7 @@ struct TokenizerTrain {
   std::string kind = "sentencepiece", out;
 };
 
-// A sentence about keys of a config, about the options that stand for them here.
+// A sentence about keys of a config, about the options that set them here.
 std::string about_options(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> kOptions[] = {
       {"tokenizer.vocabulary_size", "--vocabulary-size"},
@@ -168,7 +168,7 @@ void add_tokenizer_encode(Program& program, CLI::App& group) {
       });
   command
       .add_option("TOKENIZER", options->tokenizer,
-                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or "
+                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json next to merges.txt, or "
                   "their folder")
       ->required()
       ->type_name("");
@@ -191,7 +191,7 @@ void add_tokenizer_decode(Program& program, CLI::App& group) {
                                   });
   command
       .add_option("TOKENIZER", options->tokenizer,
-                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or "
+                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json next to merges.txt, or "
                   "their folder")
       ->required()
       ->type_name("");
@@ -237,7 +237,7 @@ void add_prepare(Program& program, CLI::App& group) {
   add_input(command, options->input);
   command
       .add_option("--tokenizer", options->tokenizer,
-                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or "
+                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json next to merges.txt, or "
                   "their folder")
       ->required()
       ->type_name("FILE");

@@ -11,7 +11,7 @@ namespace headroom::cli {
 namespace {
 
 // Threads that wait for each other's work spin for a few dozen microseconds, which bridges what lies between two
-// parallel loops, and then sleep. libgomp's own choice, milliseconds, takes the cores from whoever else computes here
+// parallel loops, and then sleep. libgomp's own choice, milliseconds, takes the cores from other programs
 // and, with fewer cores free than threads, from the very thread that is waited for. It reads this when it is loaded.
 void bound_spinning() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) {

@@ -1,4 +1,4 @@
-// completion, man: the command line told to shells and to man.
+// completion, man: the command line described for shells and for man.
 #include <memory>
 
 #include "completion.h"

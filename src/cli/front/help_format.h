@@ -1,4 +1,4 @@
-// How --help is laid out: descriptions stand in a column of their own, wrapped at the terminal's width.
+// How --help is laid out: descriptions are in a column of their own, wrapped at the terminal's width.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@ namespace headroom::cli {
 std::size_t help_width();
 
 // The words of `text` in lines of at most `columns`; lines but the first begin with `indent` blanks, and the first is
-// taken to begin behind so many. Lines of the text that begin with a blank stay as they are. A word that is longer has
+// taken to begin after so many. Lines of the text that begin with a blank stay as they are. A word that is longer has
 // a line of its own.
 std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent);
 

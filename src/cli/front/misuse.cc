@@ -1,4 +1,4 @@
-// A mistyped command line, told in one line.
+// A mistyped command line, reported in one line.
 #include "headroom/core/nearest.h"
 #include "headroom/core/printable.h"
 #include "program.h"

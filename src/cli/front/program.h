@@ -1,4 +1,4 @@
-// The command line: commands with their options, what they do, and how mistakes are told.
+// The command line: commands with their options, what they do, and how mistakes are reported.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,7 +19,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Exit status; everything that goes wrong is told on stderr in one line.
+  // Exit status; everything that goes wrong is reported on stderr in one line.
   int run(int argc, const char* const* argv);
 
   // A command below `parent`, with an example for its help; `run` is called when the command line names it.

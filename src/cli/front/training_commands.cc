@@ -33,7 +33,8 @@ void add_train(Program& program) {
   command.add_flag_callback(
       "--skip-bad-rows", [options] { options->set.emplace_back("data.skip_bad_rows=true"); },
       "leave out rows of the data that cannot be used and say how many");
-  command.add_flag("--resume", options->resume, "go on from the newest checkpoint in the run folder, if there is one");
+  command.add_flag("--resume", options->resume,
+                   "continue from the newest checkpoint in the run folder, if there is one");
   program.add_threads(command);
   command.add_flag("--help-config", options->help_config, "explain every key of a config and exit");
 }
@@ -130,7 +131,7 @@ void add_evaluate(Program& program) {
   program.add_threads(command);
 }
 
-// What stands behind "=" is what a model of language does where the option is not given.
+// What follows "=" is what a language model does where the option is not given.
 void add_sampling(CLI::App& command, Sampling& sampling) {
   command.add_option("--tokens", sampling.tokens, "tokens to add")
       ->default_str("100")

@@ -1,4 +1,4 @@
-// composition: how heads talk. "none"; "static", one learned map between heads (talking heads); "dynamic", maps
+// composition: how heads mix. "none"; "static", one learned map between heads (talking heads); "dynamic", maps
 // computed from the tokens, with or without a static one (DCMHA).
 #include <algorithm>
 

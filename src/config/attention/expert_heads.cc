@@ -1,5 +1,7 @@
 // projection = "experts": any of q, k, v and o is a bank of experts for every head, k of them chosen for each token
 // (SwitchHead).
+#include <algorithm>
+
 #include "config/checker.h"
 #include "head_projections.h"
 
@@ -45,6 +47,10 @@ class ExpertHeads : public detail::HeadProjections {
                                                           o.experts = {"q", "k", "v", "o"};
                                                           o.shared_selection = true;
                                                         }}};
+  }
+
+  bool is_bank(const AttentionOptions& a, char which) const override {
+    return std::find(a.experts.begin(), a.experts.end(), std::string(1, which)) != a.experts.end();
   }
 
   // The selection: d E H for each side.

@@ -18,7 +18,7 @@ void describe_key_mixture(Fields& fields, AttentionOptions& o) {
              "how the prior is learned: fixed (none), by gradient, or from responsibilities (soft_e)");
   fields.add("prior_clamp", o.prior_clamp, "keep a prior learned by gradient between 0 and 1");
   fields.add("shift_deviation", o.shift_deviation, at_least(0),
-             "keys = shifted: standard deviation of the shifts at the start (the first one is 0)");
+             "keys = shifted: initial standard deviation of the shifts (the first one is 0)");
 }
 
 void check_no_key_mixture(const Checker& check, const AttentionOptions& a) {

@@ -1,5 +1,5 @@
-// projection = "latent": the keys and values of all heads are made of one small vector a token, which is what decoding
-// keeps, and of a rotating key that all heads share (multi-head latent attention, DeepSeek-V2).
+// projection = "latent": the keys and values of all heads are computed from one small vector per token, which is what
+// decoding keeps, and of a rotating key that all heads share (multi-head latent attention, DeepSeek-V2).
 //
 // Symbols besides those of attention_part.h: r kv_rank, q q_rank, p channels that rotate, n = e - p those that do not.
 #include "config/checker.h"
@@ -11,12 +11,13 @@ namespace {
 class LatentHeads : public ProjectionPart {
  public:
   std::string_view name() const override { return "latent"; }
-  std::string_view about() const override { return "keys and values of all heads made of one latent (MLA)"; }
+  std::string_view about() const override { return "keys and values of all heads from one latent (MLA)"; }
 
   void describe(Fields& fields, AttentionOptions& o) const override {
-    fields.add("kv_rank", o.kv_rank, between(1, 65536), "latent: numbers that a token's keys and values are made of");
+    fields.add("kv_rank", o.kv_rank, between(1, 65536),
+               "latent: channels of the vector that a token's keys and values are computed from");
     fields.add("q_rank", o.q_rank, between(0, 65536),
-               "latent: numbers that its queries are made of; 0: they are made of the token itself");
+               "latent: the same for its queries; 0: they are computed from the token itself");
     fields.add("d_rotary", o.d_rotary, between(0, 65536),
                "latent: first channels of each head, which rotate and whose keys all heads share; 0: half of d_head");
     fields.add("d_value", o.d_value, between(0, 65536), "latent: channels of a value; 0: d_head");
@@ -27,17 +28,18 @@ class LatentHeads : public ProjectionPart {
     const std::string projection = detail::setting("projection", a.projection);
     const std::int64_t p = rotary_channels(a);
     check.require(p >= 2 && p % 2 == 0 && p < a.d_head, "d_rotary",
-                  "must be pairs of channels and leave some of d_head = {} to keys that are made of the latent, got {}",
+                  "must be pairs of channels and leave some of d_head = {} to keys computed from the latent, got {}",
                   a.d_head, p);
     check.require(a.rope_fraction == 1.0, "rope_fraction", "must be 1 with {}, whose d_rotary says what rotates",
                   projection);
     check.require(a.n_kv_heads == 0 || a.n_kv_heads == a.n_heads, "n_kv_heads",
-                  "must be 0 with {}, each head of which makes keys and values of its own from the latent, got {}",
+                  "must be 0 with {}, each head of which computes its own keys and values from the latent, got {}",
                   projection, a.n_kv_heads);
     check.require(!a.bias, "bias", "must be false with {}, whose matrices are multiplied together while decoding",
                   projection);
     check.require(!a.qk_norm, "qk_norm",
-                  "must be false with {}, whose latents are normalised before any head's keys are made", projection);
+                  "must be false with {}, whose latents are normalised before any head's keys are computed",
+                  projection);
     check.require(
         a.score->is_bilinear(), "score",
         "must be \"dot\" or another score of dot products with {}, whose decoding multiplies the keys' matrix "
@@ -76,6 +78,7 @@ class LatentHeads : public ProjectionPart {
     return a.d_rotary > 0 ? a.d_rotary : a.d_head / 4 * 2;
   }
   bool starts_truncated() const override { return true; }
+  bool is_bank(const AttentionOptions&, char) const override { return false; }
   bool has_fixed_heads() const override { return true; }
 
   Exact matrices(const AttentionOptions& a, Exact d) const override {

@@ -48,7 +48,7 @@ struct Open {
   }
 };
 
-// Words between blanks; brackets and parentheses that touch others stand for themselves.
+// Words between blanks; brackets and parentheses that touch others are words of their own.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}

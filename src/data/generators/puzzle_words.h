@@ -1,4 +1,4 @@
-// The words of the generated puzzles: each stands in one list only.
+// The words of the generated puzzles: each is in one list only.
 #pragma once
 
 #include <array>

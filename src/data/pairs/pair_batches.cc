@@ -60,7 +60,7 @@ std::vector<std::int64_t> PairBatches::next() {
   const auto batch = static_cast<std::size_t>(batches(static_cast<std::uint64_t>(position_.step)));
   std::vector<std::int64_t> pairs;
   for (std::int64_t place = cuts_[batch]; place < cuts_[batch + 1]; ++place) {
-    // The length whose pairs stand here, and which of them comes.
+    // The length of the pairs at this place, and which of them comes.
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), place);
     const std::int64_t first = *(after - 1), count = *after - first;
     const auto length = static_cast<std::uint64_t>(after - starts_.begin());

@@ -76,7 +76,7 @@ struct PairReader::Parts {
     }
     if (target->next(other) != more) {
       const LineReader &shorter = more ? *target : *source, &longer = more ? *source : *target;
-      misuse("{}: must be followed by another line, as its parallel file goes on with {}", shorter.place(),
+      misuse("{}: must be followed by another line, as its parallel file continues with {}", shorter.place(),
              longer.place());
     }
     return more;

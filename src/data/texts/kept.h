@@ -1,4 +1,4 @@
-// What is made of data once and kept: names of cached files, and tokenizers.
+// What is made from data once and kept: names of cached files, and tokenizers.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace headroom::data {
 
-// The name of a file that is made of what `text` describes.
+// The name of a file made from what `text` describes.
 std::string cache_name(std::string_view text);
 
 // A cached file that is there and whole; a damaged one is made again.
@@ -33,7 +33,7 @@ auto open_cached(const std::filesystem::path& path, Open&& open) -> std::optiona
   }
 }
 
-// A tokenizer trained on the text, or the one that was made of it before.
+// A tokenizer trained on the text, or the one that was made from it before.
 std::shared_ptr<const tokenizers::Tokenizer> trained_tokenizer(const config::TokenizerOptions& options,
                                                                tokenizers::TextSource& text,
                                                                const std::filesystem::path& cache_folder);

@@ -14,7 +14,7 @@ bool is_number(const std::string& column) {
   return !column.empty() && column.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// Where a column stands in the rows: told by its number, or found in a file's first line.
+// A column's place in the rows: given by its number, or found in a file's first line.
 class Column {
  public:
   Column(std::string key, std::string name) : key_(std::move(key)), name_(std::move(name)) {

@@ -76,7 +76,7 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) 
     const std::string path = file_.path().string();
     misuse("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
            begin + count - 1, vocabulary_size_,
-           name_ == path ? "" : fmt::format("; it was made of {} and is made again where it is missing", name_));
+           name_ == path ? "" : fmt::format("; it was made from {} and is made again where it is missing", name_));
   }
 }
 

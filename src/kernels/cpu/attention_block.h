@@ -33,7 +33,7 @@ struct Extent {
   std::int64_t visible_high(const AttentionShape& s, std::int64_t i) const {
     return (s.causal ? std::min(s.keys, s.keys - s.queries + row + i + 1) : s.keys) - low;
   }
-  // Row i's entry j of the position scores stands at first_offset(i) + j of the block's offsets.
+  // Row i's entry j of the position scores is at first_offset(i) + j of the block's offsets.
   std::int64_t shift(std::int64_t i) const { return rows - 1 - i; }
   // The block's offsets are [low + T - 1 - (row + rows - 1), ... + offset_columns), one more than it needs.
   std::int64_t first_offset(const AttentionShape& s) const { return low + s.queries - row - rows; }

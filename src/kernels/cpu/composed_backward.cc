@@ -33,7 +33,7 @@ struct ComposedWorkspace {
   std::int64_t width, task = 0;  // of keys as columns; sequence * P + part
   Tile scores, d;                // of a block: scores, later composed probabilities; gradients of either
   Tile p, mapped;                // of a few rows: probabilities, before and after composing them
-  Buffer pre_sums, post_sums;    // what the maps leave for their way back
+  Buffer pre_sums, post_sums;    // what the maps leave for their backward pass
   detail::KeptOperands values;   // [G, w, S padded]
   detail::PassingOperands passing;
   Buffer d_values;               // [H, w, S padded]

@@ -1,4 +1,4 @@
-// The way back through mapped heads, in three passes over some keys that stay in the first-level cache: sums over
+// The backward pass through mapped heads, in three passes over some keys that stay in the first-level cache: sums over
 // heads, gradients of the query's factors, gradients of the keys' factors and of the rows themselves.
 #include <algorithm>
 
@@ -93,7 +93,7 @@ struct QuerySums {
   HWY_INLINE void clear(const G& g) { std::fill_n(v, g.m * (2 * g.rank() + 1), hn::Zero(Tag())); }
 };
 
-// Adds the keys for `Heads` heads and `Count` ranks; the gates beside rank 0.
+// Adds the keys for `Heads` heads and `Count` ranks; the gates along with rank 0.
 template <int Heads, int Count, class G>
 HWY_INLINE void SumOverKeys(const G& g, const Keys& keys, const Place place, const Round<G>& round,
                             QuerySums<G>& sums) {

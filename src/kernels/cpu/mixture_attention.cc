@@ -52,7 +52,7 @@ struct Block {
   }
 };
 
-// What the backward pass needs beside the block; gradients of keys and values grow with their rows as columns.
+// What the backward pass needs besides the block; gradients of keys and values grow with their rows as columns.
 struct MixtureWorkspace {
   MixtureWorkspace(const AttentionShape& s, const MixtureTensors& in)
       : block(s, in),

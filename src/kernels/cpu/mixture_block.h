@@ -31,7 +31,7 @@ inline MixtureRow mixture_row(const AttentionShape& s, const MixtureTensors& in,
           .key_stride = s.keys};
 }
 
-// Every column of a block that stands for a key, visible or not: composition reads them all.
+// Every column of a block that belongs to a key, visible or not: composition reads them all.
 inline ScoreRow key_columns(const AttentionShape& s, const Extent& e) {
   return {.low = 0,
           .high = std::min(e.columns, s.keys - e.low),

@@ -98,7 +98,7 @@ HWY_INLINE float ExpOf(const ScoreRow row, const MixtureRow mixture, float* most
   return hn::GetLane(hn::SumOfLanes(d, total));
 }
 
-// The way back of each component's score.
+// The backward pass of each component's score.
 template <class S>
 struct Spread {
   const MixtureRow& mixture;

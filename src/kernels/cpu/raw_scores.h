@@ -1,4 +1,4 @@
-// Scores of one head in a block of rows before anything is made of them, and their gradients' way back: dot products or
+// Scores of one head in a block of rows before any use, and their backward pass: dot products or
 // mixtures of keys, with or without the relative term.
 #pragma once
 

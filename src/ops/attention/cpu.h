@@ -24,7 +24,7 @@ struct AttentionRoom {
   kernels::AttentionResult result() const { return {view_out(o), log_sum.mutable_data_ptr<float>()}; }
 };
 
-// What a mixture has beside.
+// What a mixture also has.
 struct MixtureOperands {
   at::Tensor query_term, key_term;
   std::vector<at::Tensor> more_keys;

@@ -8,7 +8,7 @@
 namespace headroom::ops {
 namespace {
 
-// From columns that stand for offsets delta = c - (S - 1) to columns that stand for keys: entry (i, j) of the result
+// From columns of offsets delta = c - (S - 1) to columns of keys: entry (i, j) of the result
 // is entry (i, j + T - 1 - i) of `by_offset` [B, H, T, C]. One more column turns the shift of each row into a reshape.
 at::Tensor skew(const at::Tensor& by_offset, const c10::SymInt& n_keys) {
   const c10::SymInt b = by_offset.sym_size(0), h = by_offset.sym_size(1), t = by_offset.sym_size(2);

@@ -1,5 +1,5 @@
 // Squared lengths of rows and their products with a few directions, in one pass: what a mixture of Gaussian keys needs
-// beside the products of queries and keys.
+// besides the products of queries and keys.
 #pragma once
 
 #include "ops/backend.h"

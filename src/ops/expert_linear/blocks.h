@@ -1,4 +1,4 @@
-// The grouped product: blocks of rows are gathered, multiplied and forgotten, on all threads at once. Operands in
+// The grouped product: blocks of rows are gathered, multiplied and discarded, on all threads at once. Operands in
 // float32 or bfloat16, sums in float32.
 #pragma once
 

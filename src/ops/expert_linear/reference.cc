@@ -5,7 +5,7 @@ namespace headroom::ops {
 at::Tensor expert_linear_reference(const ExpertLinearInputs& in) {
   const std::int64_t n = in.index.size(0), heads = in.index.size(1), choices = in.index.size(2);
   const std::int64_t d_out = in.bank.size(2);
-  // One row a (token, head); a choice c of row r stands at r * choices + c.
+  // One row a (token, head); a choice c of row r is at r * choices + c.
   const at::Tensor rows = in.input.dim() == 3
                               ? in.input.reshape({n * heads, in.input.size(2)})
                               : in.input.unsqueeze(1).expand({n, heads, in.input.size(1)}).reshape({n * heads, -1});

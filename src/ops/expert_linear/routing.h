@@ -13,7 +13,7 @@ namespace headroom::ops {
 
 struct Routing {
   std::vector<std::int64_t> begin;   // [X+1] where each matrix's choices start, multiples of the step
-  std::vector<std::int64_t> choice;  // [begin[X]] what stands there; kernels::kNoChoice fills up to the step
+  std::vector<std::int64_t> choice;  // [begin[X]] its choice; kernels::kNoChoice fills up to the step
   std::vector<std::int64_t> place;   // [A] where each choice stands
   std::int64_t per_input_row, per_output_row;
   at::Tensor weight;  // [A] float32, undefined: all 1

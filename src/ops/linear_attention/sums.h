@@ -1,4 +1,4 @@
-// The sums that linear attention is made of, which its implementations compute each in its own way.
+// The sums that linear attention consists of, which its implementations compute each in its own way.
 #pragma once
 
 #include "headroom/ops/linear_attention.h"

@@ -34,7 +34,7 @@ struct Link {
   at::Tensor in(const at::Tensor& tensor_of_file) const;
 };
 
-// What keeps options from being of an architecture: the first that stands in the way is named.
+// What keeps options from being of an architecture: the first obstacle is named.
 struct Obstacle {
   bool stands = false;
   const char* option = nullptr;  // "attention.window"

@@ -33,7 +33,7 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
   misuse("{}: is no model of Hugging Face that is known here: it differs from {}", origin, tried);
 }
 
-// A parameter that no tensor of the architecture is made of would be lost.
+// A parameter that no tensor of the architecture is made from would be lost.
 void require_links(const Checkpoint& checkpoint, const std::vector<Link>& links, const std::string& origin) {
   for (const auto& [name, tensor] : checkpoint.tensors) {
     const bool linked = !name.starts_with("model.") || std::any_of(links.begin(), links.end(), [&](const Link& link) {

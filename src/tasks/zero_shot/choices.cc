@@ -110,7 +110,7 @@ Question piqa(const Row& row) {
                       row.place("label", 2));
 }
 
-// Its texts are from WikiHow, whose headings stand in brackets.
+// Its texts are from WikiHow, whose headings are in brackets.
 Question hellaswag(const Row& row) {
   const auto clean = [](const std::string& text) {
     static const std::regex kTitle(" ?\\[title\\]"), kMark("\\[.*?\\]"), kBlanks("  +");

@@ -1,4 +1,4 @@
-// GPT-2's table: printable bytes of Latin-1 stand for themselves, the others for U+0100 and up, in order.
+// GPT-2's table: printable bytes of Latin-1 are spelled as themselves, the others as U+0100 and up, in order.
 #include <array>
 #include <unordered_map>
 

@@ -54,7 +54,7 @@ std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::stri
       return restore_bpe_pair(text, read_whole(merges), vocabulary.string(), merges.string(), least_size);
     }
   }
-  misuse("{}: is a vocabulary, but neither {} nor {} is beside it", vocabulary.string(), kPairs[0].second,
+  misuse("{}: is a vocabulary, but neither {} nor {} is next to it", vocabulary.string(), kPairs[0].second,
          kPairs[1].second);
 }
 

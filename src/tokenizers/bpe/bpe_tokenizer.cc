@@ -27,7 +27,7 @@ class Bpe : public Tokenizer {
         bytes_(model.tokens.size()),
         size_(std::ssize(model.tokens) + model.spare_ids) {
     for (std::size_t id = 0; id < model.tokens.size(); ++id) {
-      // What is not spelled in bytes stands for its own text.
+      // What is not spelled in bytes is its own text.
       if (std::string bytes; spelled_bytes(model.tokens[id], bytes) && !bytes.empty()) {
         bytes_[id] = bytes;
         if (model.whole_words_first) {

@@ -13,7 +13,7 @@ struct Merge {
 
 class Merges {
  public:
-  // In the order in which they were learnt. A pair that stands in it twice counts as the later one.
+  // In the order in which they were learnt. A pair that occurs twice counts as the later one.
   explicit Merges(const std::vector<Merge>& merges);
 
   // Merges the symbols of a word until no pair of neighbours is known; of equal pairs the leftmost first. In time

@@ -1,4 +1,4 @@
-// What a byte-level BPE tokenizer is made of, and the files that hold one.
+// The contents of a byte-level BPE tokenizer, and the files that hold one.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct AddedToken {
   std::int32_t id = 0;
   std::string content;
   bool normalised = false;  // looked for after normalisation rather than before
-  bool special = false;     // of no meaning here; kept for whoever reads the file
+  bool special = false;     // of no meaning here; kept for other readers of the file
 };
 
 struct BpeModel {
@@ -45,7 +45,7 @@ BpeModel parse_vocabulary_and_merges(std::string_view vocabulary, std::string_vi
 // As a tokenizer.json, always the same text for the same model; parse_tokenizer_json() gives the model back.
 std::string to_tokenizer_json(const BpeModel& model);
 
-// The byte that each character of a token stands for; false where one stands for none.
+// The byte that each character of a token spells; false where one spells none.
 bool spelled_bytes(std::string_view token, std::string& bytes);
 std::string character_of_byte(unsigned char byte);
 

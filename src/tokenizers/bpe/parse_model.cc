@@ -277,7 +277,7 @@ void read_model(const Setting& part, ModelReader& reader) {
   part["dropout"].require_unset("random merges are");
   part["continuing_subword_prefix"].require_unset("marks inside words are");
   part["end_of_word_suffix"].require_unset("marks at the end of words are");
-  part["byte_fallback"].require_unset("pieces for single bytes beside others are");
+  part["byte_fallback"].require_unset("pieces for single bytes next to others are");
   reader.model().whole_words_first = part["ignore_merges"].flag(false);
   reader.vocabulary(part["vocab"]);
   read_merges(part["merges"], reader);
@@ -290,7 +290,7 @@ void require_no_unknown(const Setting& part, const ModelReader& reader) {
   }
   for (int byte = 0; byte < config::kByteValues; ++byte) {
     if (reader.find(character_of_byte(static_cast<unsigned char>(byte))) < 0) {
-      part.refuse(fmt::format("stands for bytes without a token, such as 0x{:02x}, which is not supported", byte));
+      part.refuse(fmt::format("replaces bytes without a token, such as 0x{:02x}, which is not supported", byte));
     }
   }
 }

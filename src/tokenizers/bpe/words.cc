@@ -32,7 +32,7 @@ std::size_t run_end(std::string_view text, std::size_t at, CharacterClass kind, 
   return at;
 }
 
-// Lower case, for the letters that contractions are made of; U+017F is an s in any case.
+// Lower case, for the letters of contractions; U+017F is an s in any case.
 char32_t folded(char32_t code) {
   return code == 0x17f ? 's' : code >= 'A' && code <= 'Z' ? code + ('a' - 'A') : code;
 }

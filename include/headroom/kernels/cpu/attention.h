@@ -1,4 +1,4 @@
-// Blocked softmax attention on the CPU: rows of scores live in a block that is computed, used and forgotten; the
+// Blocked softmax attention on the CPU: rows of scores live in a block that is computed, used and discarded; the
 // backward pass computes them again.
 //
 // Letters: B batch, H heads, G key/value heads, T queries, S keys, e d_head, w d_value, C offsets (= S when causal,

@@ -17,7 +17,7 @@ struct DropoutRule {
 template <class T>
 void dropout(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64_t end, T* y);
 
-// The gradient's way back: dx = dy * scale, 0 where dropped, with relu 0 where the forward result `y` is 0. `y` may be
+// The backward pass: dx = dy * scale, 0 where dropped, with relu 0 where the forward result `y` is 0. `y` may be
 // null without relu.
 template <class T>
 void dropout_backward(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t begin, std::int64_t end, T* d_x);

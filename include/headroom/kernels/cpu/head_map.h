@@ -30,8 +30,8 @@ struct HeadRows {
   std::int64_t head_stride, row_stride, rows;
 };
 
-// What a map leaves for its way back: sum_m a_m u_rm with the factors of the query (side 0) and of the key (side 1).
-// Null: not kept.
+// What a map leaves for its backward pass: sum_m a_m u_rm with the factors of the query (side 0) and of the key (side
+// 1). Null: not kept.
 struct HeadSums {
   float* data = nullptr;
   std::int64_t stride = 0;  // at least n

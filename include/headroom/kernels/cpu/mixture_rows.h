@@ -35,8 +35,8 @@ struct MixtureBackwardRow {
   std::int64_t key_stride;
 };
 
-// One row's way back. With d_s_r = p_r (d_p - mean), p_r = exp(s_r - log_sum), row r of `d_product` (they may be the
-// products) becomes factor_r d_s_r, summed over r if there is one product for all; `p` becomes the sum of p_r. Of a
+// One row's backward pass. With d_s_r = p_r (d_p - mean), p_r = exp(s_r - log_sum), row r of `d_product` (they may be
+// the products) becomes factor_r d_s_r, summed over r if there is one product for all; `p` becomes the sum of p_r. Of a
 // maximum, those s_r that reach it share its p evenly, and the others have none. Invisible entries become 0 in both.
 void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
                           float* d_product, float* p);
@@ -45,7 +45,7 @@ void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const 
 // the others become 0. `to` may not be a product.
 void mixture_content_row(const ScoreRow& row, const MixtureRow& mixture, float* to);
 
-// Its way back: back.d_p holds the contents' gradients, log_sum and mean are not used. `d_product` as above.
+// Its backward pass: back.d_p holds the contents' gradients, log_sum and mean are not used. `d_product` as above.
 void mixture_content_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
                                   float* d_product);
 

@@ -1,5 +1,5 @@
-// y_i = sum over the visible j of (a_i . b_j) c_j, chunk by chunk: entries of a chunk meet directly, those before it
-// through the state sum_j b_j c_j^T. The whole of causal linear attention and of its gradients.
+// y_i = sum over the visible j of (a_i . b_j) c_j, chunk by chunk: entries of a chunk are compared directly, those
+// before it through the state sum_j b_j c_j^T. The whole of causal linear attention and of its gradients.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a Gaussian's exponent needs of each row beside the product of query and key: its squared length and its products
-// with a few directions (Transformer-MGK, Eq. 7-13, shifted keys).
+// What a Gaussian's exponent needs of each row besides the product of query and key: its squared length and its
+// products with a few directions (Transformer-MGK, Eq. 7-13, shifted keys).
 //
 // Letters: n rows of e numbers, R directions.
 #pragma once

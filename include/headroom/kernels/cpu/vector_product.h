@@ -1,5 +1,5 @@
 // A row, or a few, times a matrix: every weight is read once, so the memory's rate is what counts. What a row gives
-// does not depend on the rows beside it: it is that of the row alone, bit for bit.
+// does not depend on the other rows: it is that of the row alone, bit for bit.
 #pragma once
 
 #include <cstdint>
