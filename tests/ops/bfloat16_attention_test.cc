@@ -1,4 +1,5 @@
-// Fused attention in bfloat16 (bfloat16.h): plain, with relative positions, with composed heads, with mixtures of keys.
+// Fused attention in bfloat16 (bfloat16.h): plain, with relative positions, with composed heads, with mixtures of keys,
+// with sinks.
 #include <limits>
 
 #include "bfloat16.h"
@@ -119,11 +120,12 @@ void expect_attention(const AttentionCase& z, const AttentionInputs& given, cons
   const at::Tensor d_scores = torch::autograd::grad({o}, {stages.scores}, {weight}, /*retain_graph=*/true)[0];
   const OnTheWay way = on_the_way(z, make, leaves, stages, d_scores, products);
   const bool composed = in.pre || in.post;  // there D_i is a sum over the keys
-  const Tensors moved =
-      composed ? Tensors(leaves.size())
-               : torch::autograd::grad(
-                     {log_sums(visible(z, in.mask), stages.scores, in.mixture ? in.mixture->epsilon : 0.0)}, leaves,
-                     {shift}, false, false, /*allow_unused=*/true);
+  at::Tensor sums = log_sums(visible(z, in.mask), stages.scores, in.mixture ? in.mixture->epsilon : 0.0);
+  if (in.sink) {
+    sums = at::logaddexp(sums, in.sink->view({1, z.h, 1}));
+  }
+  const Tensors moved = composed ? Tensors(leaves.size())
+                                 : torch::autograd::grad({sums}, leaves, {shift}, false, false, /*allow_unused=*/true);
   expect_within(got.value, o.detach(),
                 {.rounded = o.detach().abs() + way.value, .moved = {}, .single = single * largest(o)},
                 what + ": value");
