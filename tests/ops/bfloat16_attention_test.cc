@@ -66,7 +66,7 @@ at::Tensor attention_with(Stages& stages, const AttentionInputs& in) {
 
 OnTheWay on_the_way(const AttentionCase& z, const Make& make, const Tensors& exact, const Stages& stages,
                     const at::Tensor& d_scores, const std::vector<ProductGradient>& products) {
-  OnTheWay sums{.value = at::zeros_like(exact[0]), .gradients = Tensors(exact.size())};
+  OnTheWay sums{.value = at::zeros({}, at::kDouble), .gradients = Tensors(exact.size())};
   if (!kernels::multiplies_bfloat16()) {
     return sums;
   }
