@@ -55,7 +55,8 @@ struct Precision {
 };
 
 // What a case is for: the comparison of every backend with the reference; whole sequences, for what feeds them token by
-// token; the bounds of bfloat16, number by number, at sizes that fill tiles; the benchmark.
-enum class Role { tested, sequence, bfloat16, timed };
+// token; the bounds of bfloat16, number by number, at sizes that fill tiles; the benchmark; or, where every backend
+// refuses, the reference alone.
+enum class Role { tested, sequence, bfloat16, timed, reference_only };
 
 }  // namespace headroom::ops

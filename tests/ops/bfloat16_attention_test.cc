@@ -1,4 +1,5 @@
-// Fused attention in bfloat16 (bfloat16.h): plain, with relative positions, with composed heads, with mixtures of keys.
+// Fused attention in bfloat16 (bfloat16.h): plain, with relative positions, with composed heads, with mixtures of keys,
+// with sinks.
 #include <limits>
 
 #include "bfloat16.h"
@@ -65,7 +66,7 @@ at::Tensor attention_with(Stages& stages, const AttentionInputs& in) {
 
 OnTheWay on_the_way(const AttentionCase& z, const Make& make, const Tensors& exact, const Stages& stages,
                     const at::Tensor& d_scores, const std::vector<ProductGradient>& products) {
-  OnTheWay sums{.value = at::zeros_like(exact[0]), .gradients = Tensors(exact.size())};
+  OnTheWay sums{.value = at::zeros({}, at::kDouble), .gradients = Tensors(exact.size())};
   if (!kernels::multiplies_bfloat16()) {
     return sums;
   }
@@ -119,11 +120,12 @@ void expect_attention(const AttentionCase& z, const AttentionInputs& given, cons
   const at::Tensor d_scores = torch::autograd::grad({o}, {stages.scores}, {weight}, /*retain_graph=*/true)[0];
   const OnTheWay way = on_the_way(z, make, leaves, stages, d_scores, products);
   const bool composed = in.pre || in.post;  // there D_i is a sum over the keys
-  const Tensors moved =
-      composed ? Tensors(leaves.size())
-               : torch::autograd::grad(
-                     {log_sums(visible(z, in.mask), stages.scores, in.mixture ? in.mixture->epsilon : 0.0)}, leaves,
-                     {shift}, false, false, /*allow_unused=*/true);
+  at::Tensor sums = log_sums(visible(z, in.mask), stages.scores, in.mixture ? in.mixture->epsilon : 0.0);
+  if (in.sink) {
+    sums = at::logaddexp(sums, in.sink->view({1, z.h, 1}));
+  }
+  const Tensors moved = composed ? Tensors(leaves.size())
+                                 : torch::autograd::grad({sums}, leaves, {shift}, false, false, /*allow_unused=*/true);
   expect_within(got.value, o.detach(),
                 {.rounded = o.detach().abs() + way.value, .moved = {}, .single = single * largest(o)},
                 what + ": value");

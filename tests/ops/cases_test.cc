@@ -130,6 +130,21 @@ TEST(CaseTables, EveryOperatorWithBackendsHasOne) {
   EXPECT_EQ(with_cases, with_backends);
 }
 
+TEST(CaseTables, WhatNoBackendTakesHasTheReference) {
+  int compared = 0;
+  for (const AttentionCase& c : attention_cases(Role::reference_only)) {
+    SCOPED_TRACE(c.name());
+    at::manual_seed(1);
+    const Problem problem = c.problem({});
+    EXPECT_THROW(problem.run(problem.leaves, Implementation::fused), MisuseError);
+    expect_near(evaluate(problem, problem.leaves, Implementation::automatic),
+                evaluate(problem, testing::in_double(problem.leaves), Implementation::reference),
+                c.precisions()[0].bound, 0.1);
+    ++compared;
+  }
+  EXPECT_GT(compared, 5);
+}
+
 // Of each operator the first case with numbers in it, which no backend refuses for another reason than their type.
 Problem first_problem(const std::string& op, const Setting& setting) {
   for (const OperatorCase& c : testing::operator_cases()) {

@@ -57,6 +57,13 @@ const std::vector<AttentionCase> kTiles = {
     {2, 2, 1, 71, 131, 41},       {1, 4, 4, 127, 127, 24, true, 29},
     {2, 4, 4, 67, 97, 17, false}, {2, 2, 2, 101, 101, 24, true, 0, AttentionCase::holes}};
 
+// For sinks, and for values of another width: blocks of several sizes, windows, few queries, rows that see nothing.
+const std::vector<AttentionCase> kMixedSizes = {{2, 4, 2, 83, 83, 13},
+                                                {1, 4, 4, 70, 70, 8, true, 30},
+                                                {2, 2, 1, 5, 5, 16},
+                                                {2, 4, 2, 3, 131, 17, true, 40},
+                                                {2, 3, 3, 67, 67, 7, false, 0, AttentionCase::blind}};
+
 const ComposedCase kTimedMaps{.fixed = false};
 const MixtureCase kTimedMixture{.coefficient = 0.06, .prior = MixtureCase::one};
 const std::vector<AttentionCase> kTimed = {
@@ -149,7 +156,8 @@ void add_combinations(const AttentionCase& size, Role role, Table& to) {
         c.composed = composed ? std::optional(ComposedCase{}) : std::nullopt;
         c.relative = relative;
         c.mixture = mixture;
-        if (role != Role::tested || !too_many_for_the_best(c)) {
+        const bool fused = !mixture || !c.sink;
+        if (fused && (role != Role::tested || !too_many_for_the_best(c))) {
           to.add(c, role);
         }
       }
@@ -167,6 +175,9 @@ void add_bfloat16(AttentionCase size, Table& to) {
     c.composed = ComposedCase{.pre = pre, .post = post};
     to.add(c, Role::bfloat16);
   }
+  if (size.sink) {
+    return;  // beside a mixture: the reference alone
+  }
   // Coefficients are exact in bfloat16.
   for (const MixtureCase& kind :
        {MixtureCase{.n = 1}, MixtureCase{.n = 2}, MixtureCase{.n = 2, .keys = MixtureCase::shifted, .epsilon = 0.5},
@@ -177,6 +188,53 @@ void add_bfloat16(AttentionCase size, Table& to) {
     c.mixture->prior = MixtureCase::one;
     c.mixture->coefficient = kind.coefficient > 0.0 ? 1.0 / 16 : 0.0;
     to.add(c, Role::bfloat16);
+  }
+}
+
+AttentionCase with_values(AttentionCase c, std::int64_t d_value, bool sink) {
+  c.w = d_value;
+  c.sink = sink;
+  return c;
+}
+
+void add_widths_and_sinks(Table& to) {
+  for (const AttentionCase& size : kMixedSizes) {
+    for (const std::int64_t w : {1, 5, 40}) {
+      add_combinations(with_values(size, w, false), Role::tested, to);
+    }
+    for (const std::int64_t w : {0, 3}) {
+      add_combinations(with_values(size, w, true), Role::tested, to);
+    }
+  }
+  for (std::size_t i = 0; i < kSequences.size(); ++i) {
+    add_combinations(with_values(kSequences[i], i % 2 == 0 ? 0 : 19, true), Role::sequence, to);
+    if (i < 2) {
+      add_combinations(with_values(kSequences[i], 19, false), Role::sequence, to);
+    }
+  }
+  for (std::size_t i = 0; i < kTiles.size(); ++i) {
+    add_bfloat16(with_values(kTiles[i], i % 2 == 0 ? 0 : 19, true), to);
+    if (i < 3) {
+      add_bfloat16(with_values(kTiles[i], i == 0 ? 48 : 19, false), to);
+    }
+  }
+}
+
+// Biases, and sinks beside a mixture.
+void add_reference_only(Table& to) {
+  for (AttentionCase c : {AttentionCase{2, 4, 2, 5, 7, 3}, {2, 4, 4, 5, 7, 3, false}}) {
+    for (const bool per_batch : {false, true}) {
+      for (const bool per_query : {false, true}) {
+        c.bias = BiasCase{.per_batch = per_batch, .per_query = per_query};
+        to.add(c, Role::reference_only);
+      }
+    }
+  }
+  AttentionCase c{1, 2, 1, 6, 6, 4};
+  c.sink = true;
+  for (const double epsilon : {0.0, 0.5}) {
+    c.mixture = MixtureCase{.epsilon = epsilon};
+    to.add(c, Role::reference_only);
   }
 }
 
@@ -199,6 +257,8 @@ std::vector<AttentionCase> make_table() {
   for (const AttentionCase& size : kTiles) {
     add_bfloat16(size, table);
   }
+  add_widths_and_sinks(table);
+  add_reference_only(table);
   for (const AttentionCase& c : kTimed) {
     table.add(c, Role::timed);
   }
@@ -255,6 +315,8 @@ void for_leaves(AttentionInputs& in, const Body& body) {
   };
   maybe(in.q_position);
   maybe(in.r);
+  maybe(in.bias);
+  maybe(in.sink);
   if (in.mixture) {
     std::for_each(in.mixture->more_keys.begin(), in.mixture->more_keys.end(), body);
     maybe(in.mixture->shift);
@@ -270,6 +332,10 @@ void for_leaves(AttentionInputs& in, const Body& body) {
       }
     }
   }
+}
+
+std::string name_of(const BiasCase& c) {
+  return fmt::format(" bias of {}{}", c.per_query ? "pairs" : "keys", c.per_batch ? "" : " for the whole batch");
 }
 
 std::string name_of(const ComposedCase& c) {
@@ -296,17 +362,18 @@ std::string name_of(const MixtureCase& c) {
 
 std::string AttentionCase::name() const {
   constexpr std::array kPaddings = {"", " holes", " blind"};
-  return fmt::format("B{} H{} G{} T{} S{} e{}{}{}{}{}{}{}{}", b, h, g, t, s, e, causal ? "" : " both ways",
+  return fmt::format("B{} H{} G{} T{} S{} e{}{}{}{}{}{}{}{}{}{}{}", b, h, g, t, s, e,
+                     w > 0 ? fmt::format(" w{}", w) : "", causal ? "" : " both ways",
                      window > 0 ? fmt::format(" window {}", window) : "", kPaddings[padding],
                      relative ? " relative" : "", composed ? name_of(*composed) : "", mixture ? name_of(*mixture) : "",
-                     ops::name_of(layout));
+                     sink ? " sink" : "", bias ? name_of(*bias) : "", ops::name_of(layout));
 }
 
 AttentionInputs AttentionCase::inputs(const Setting& setting) const {
   const Draw draw{setting, layout};
   AttentionInputs in{.q = draw.activation({b, h, t, e}),
                      .k = draw.activation({b, g, s, e}),
-                     .v = draw.activation({b, g, s, e}),
+                     .v = draw.activation({b, g, s, d_value()}),
                      .scale = 0.7 / std::sqrt(static_cast<double>(e)),
                      .mask = {.causal = causal, .window = window, .valid_keys = {}}};
   if (padding == holes) {
@@ -327,6 +394,12 @@ AttentionInputs AttentionCase::inputs(const Setting& setting) const {
   }
   if (composed && composed->post) {
     in.post = head_map(*this, draw);
+  }
+  if (sink) {  // about as large as the scores
+    in.sink = draw.parameter({h}, 2.0);
+  }
+  if (bias) {
+    in.bias = draw.activation({bias->per_batch ? b : 1, h, bias->per_query ? t : 1, s});
   }
   return in;
 }

@@ -1,4 +1,5 @@
-// The cases of attention: masks, relative positions, composed heads and mixtures of keys at even and odd sizes.
+// The cases of attention: masks, relative positions, composed heads, mixtures of keys, sinks, biases and values of
+// another width than keys, at even and odd sizes.
 #pragma once
 
 #include "headroom/ops/attention.h"
@@ -23,6 +24,10 @@ struct MixtureCase {
   bool maximum = false;
 };
 
+struct BiasCase {
+  bool per_batch = true, per_query = true;
+};
+
 struct AttentionCase {
   enum Padding { none, holes, blind };  // blind: besides holes, the first two keys are not valid
   std::int64_t b, h, g, t, s, e;
@@ -34,7 +39,11 @@ struct AttentionCase {
   std::optional<MixtureCase> mixture = {};
   Layout layout = Layout::dense;
   Role role = Role::tested;
+  std::int64_t w = 0;  // width of a value; 0: e
+  bool sink = false;
+  std::optional<BiasCase> bias = {};
 
+  std::int64_t d_value() const { return w > 0 ? w : e; }
   std::string name() const;
   AttentionInputs inputs(const Setting& setting) const;
   Problem problem(const Setting& setting) const;
@@ -44,8 +53,8 @@ struct AttentionCase {
 const std::vector<AttentionCase>& attention_cases();
 std::vector<AttentionCase> attention_cases(Role role);
 
-// Everything that a gradient goes to: q, k, v, then what else there is of q_position, r, more keys, shift, prior, and
-// of each composition the fixed map and both sides' factors.
+// Everything that a gradient goes to: q, k, v, then what else there is of q_position, r, bias, sink, more keys, shift,
+// prior, and of each composition the fixed map and both sides' factors.
 std::vector<at::Tensor> leaves_of(AttentionInputs in);
 // The same call of other tensors in that order.
 AttentionInputs with_leaves(AttentionInputs in, const std::vector<at::Tensor>& leaves);

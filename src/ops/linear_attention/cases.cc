@@ -20,23 +20,29 @@ std::vector<LinearAttentionCase> linear_attention_cases(Role role) {
       }
     }
   }
+  for (const std::int64_t w : {1, 11}) {
+    for (const bool causal : {true, false}) {
+      all.push_back({2, 4, 2, 70, 70, 6, causal, true, false, kLayouts[all.size() % kLayouts.size()], role, w});
+    }
+  }
   return all;
 }
 
 std::string LinearAttentionCase::name() const {
-  return fmt::format("B{} H{} G{} T{} S{} e{}{}{}{}{}", b, h, g, t, s, e, causal ? "" : " both ways",
-                     normalise ? "" : " not normalised", padded ? " padded" : "", name_of(layout));
+  return fmt::format("B{} H{} G{} T{} S{} e{}{}{}{}{}{}", b, h, g, t, s, e, w > 0 ? fmt::format(" w{}", w) : "",
+                     causal ? "" : " both ways", normalise ? "" : " not normalised", padded ? " padded" : "",
+                     name_of(layout));
 }
 
 LinearAttentionInputs LinearAttentionCase::inputs(const Setting& setting) const {
   const Draw draw{setting, layout};
-  const auto positive = [&](std::int64_t heads, std::int64_t n) {
-    return draw.placed(at::rand({b, heads, n, e}).add(0.1), setting.type);
+  const auto positive = [&](std::int64_t heads, std::int64_t n, std::int64_t width) {
+    return draw.placed(at::rand({b, heads, n, width}).add(0.1), setting.type);
   };
   LinearAttentionInputs in;
-  in.q = positive(h, t);
-  in.k = positive(g, s);
-  in.v = positive(g, s);
+  in.q = positive(h, t, e);
+  in.k = positive(g, s, e);
+  in.v = positive(g, s, w > 0 ? w : e);
   in.causal = causal;
   in.normalise = normalise;
   in.factor = 0.7;

@@ -1,4 +1,5 @@
-// The cases of linear attention: one query, equal and unequal lengths, within a block and across.
+// The cases of linear attention: one query, equal and unequal lengths, within a block and across, values of another
+// width than keys.
 #pragma once
 
 #include "headroom/ops/linear_attention.h"
@@ -11,6 +12,7 @@ struct LinearAttentionCase {
   bool causal = true, normalise = true, padded = true;
   Layout layout = Layout::by_token;
   Role role = Role::tested;
+  std::int64_t w = 0;  // width of a value; 0: e
 
   std::string name() const;
   // With an epsilon as large as the sum of the weights, about.
