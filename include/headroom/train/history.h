@@ -56,7 +56,7 @@ struct History {
 
 Json to_json(const TrainingPoint& point);
 Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds);
-// Adds the point that the line tells of, if any.
+// Adds the point that the line describes, if any.
 void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, History& history);
 
 // The lines of a metrics.jsonl, or a samples.jsonl, that are whole and of a step not after `last_step`; none where
