@@ -3,7 +3,7 @@
 # is the package as a wheel holds it, for PYTHONPATH.
 set(HEADROOM_PACKAGE "${CMAKE_BINARY_DIR}/python/headroom_torch")
 
-headroom_map_floor(python yes "layers, models and checkpoints as operators, which the package in `python/headroom_torch/` is made of" store)
+headroom_map_floor(python yes "layers, models and checkpoints as operators, of which the package in `python/headroom_torch/` consists" store)
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/python/*.cc")
 add_library(headroom_python OBJECT ${sources})
 target_include_directories(headroom_python PRIVATE "${CMAKE_SOURCE_DIR}/src")

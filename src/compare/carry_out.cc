@@ -24,7 +24,7 @@ class Training {
     return runs_.train(run, fmt::format("{}{}{} ({}/{})", model.name, values, seed, ++begun_, total_));
   }
 
-  // Whether the model's run is one to go on from. The first that is not is remembered.
+  // Whether the model's run is one to continue from. The first that is not is remembered.
   bool accept(const PlannedModel& model, const TrainedRun& run) {
     const bool accepted = plan_.may_diverge || run.diverged.empty();
     if (!accepted && failure_.empty()) {

@@ -1,4 +1,4 @@
-// What a run's metrics.jsonl and samples.jsonl tell of its course.
+// What a run's metrics.jsonl and samples.jsonl say about its course.
 #pragma once
 
 #include <filesystem>

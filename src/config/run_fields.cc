@@ -58,7 +58,7 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("pixel_deviation", o.pixel_deviation, above(0),
              "vision: standard deviation of each channel (or one for all) to divide by; []: 0.5");
   fields.add("augment_shift", o.augment_shift, between(0, 1 << 16),
-             "vision: training pictures are moved by up to so many pixels each way; what comes in is black");
+             "vision: training pictures are moved by up to so many pixels each way, with black at the margin");
   fields.add("augment_flip", o.augment_flip, "vision: half of the training pictures are mirrored, left to right");
   fields.add_paths(
       "train_target", o.train_target,

@@ -76,7 +76,7 @@ class Search {
     }
   }
 
-  // One token more for every sentence that is not done. The rows to go on with, of those that were decoded.
+  // One token more for every sentence that is not done. The rows to continue, of those that were decoded.
   std::vector<std::int64_t> advance(const at::Tensor& log_probability) {
     const std::int64_t vocabulary = log_probability.size(1), n = std::ssize(live_);
     at::Tensor all = log_probability.view({n, beam_, vocabulary}) + so_far(log_probability);

@@ -19,7 +19,7 @@ class CarriedSentencePiece : public Tokenizer {
 
  private:
   [[noreturn]] static void refuse() {
-    misuse("tokenizer: a SentencePiece model is only carried along here: let the package sentencepiece have its bytes");
+    misuse("tokenizer: a SentencePiece model is only stored here: give its bytes to the package sentencepiece");
   }
   std::string model_;
   std::int64_t size_;

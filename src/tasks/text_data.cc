@@ -67,7 +67,7 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
   const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
   if (std::any_of(files.begin(), files.end(), config::is_token_file)) {
     if (files.size() > 1) {
-      misuse("evaluate: --data: a prepared token file must stand alone, got {} files", files.size());
+      misuse("evaluate: --data: a prepared token file must be the only file, got {} files", files.size());
     }
     return std::make_shared<const data::TokenFile>(files.front());
   }

@@ -53,7 +53,8 @@ std::string corpus_of(const config::Config& config) {
 void warn_of_seen_data(const config::DataOptions& data) {
   for (const std::string& file : data.validation) {
     if (std::find(data.train.begin(), data.train.end(), file) != data.train.end()) {
-      log_warning("data.validation: {} is training data too: what is measured there says nothing of unseen data", file);
+      log_warning("data.validation: {} is training data too: what is measured there says nothing about unseen data",
+                  file);
       return;
     }
   }

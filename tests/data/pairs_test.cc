@@ -76,7 +76,8 @@ TEST_F(PairsTest, ParallelFilesMustMatch) {
     const auto complaint = [&](std::vector<std::string> source, std::vector<std::string> target) {
       return misuse_of([&] { read_pairs({.source = std::move(source), .target = std::move(target)}, options); });
     };
-    const std::string parted = two + ":2: must be followed by another line, as its parallel file goes on with " + three;
+    const std::string parted =
+        two + ":2: must be followed by another line, as its parallel file continues with " + three;
     EXPECT_EQ(complaint({three}, {two}), parted + ":3");
     EXPECT_EQ(complaint({two}, {three}), parted + ":3");
     EXPECT_HAS(complaint({three, three}, {three}), "is one of 2 files of sources, but there are 1 of targets");

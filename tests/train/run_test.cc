@@ -90,7 +90,7 @@ TEST_F(RunTest, IsTheSameWhoeverWrites) {
       written.history());
 }
 
-// A process that goes on from the checkpoint and the metrics that another one wrote, but writes nothing itself.
+// A process that continues from the checkpoint and the metrics that another one wrote, but writes nothing itself.
 TEST_F(RunTest, GoesOnAlikeWhoeverWrites) {
   train::Run whole = run();
   whole.finish(*writer(whole));

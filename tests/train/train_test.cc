@@ -264,7 +264,7 @@ TEST_F(Train, ClearsAwayWhatAKillLeft) {
   const fs::path torn = folder_ / "run" / "checkpoints" / "step_9.safetensors.tmp-123";
   write_text_file(torn, "half");
   write_text_file(folder_ / "run" / "checkpoints" / "step_8.safetensors", "torn");
-  EXPECT_EQ(train(request("run", true)).steps, 8) << "goes on from step 4";
+  EXPECT_EQ(train(request("run", true)).steps, 8) << "continues from step 4";
   EXPECT_FALSE(fs::exists(torn));
   EXPECT_NO_THROW(store::read_checkpoint(folder_ / "run" / "checkpoints" / "step_8.safetensors"));
 }

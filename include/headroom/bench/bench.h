@@ -38,7 +38,7 @@ std::vector<std::pair<std::string, std::string>> names();
 // Python is missing).
 std::vector<Row> run(const std::string& name, const BenchOptions& options);
 
-// This process works for another's benchmark: answers questions on standard input until "quit". Returns the exit
+// This process serves another's benchmark: answers questions on standard input until "quit". Returns the exit
 // status.
 int serve(const std::string& spec);
 

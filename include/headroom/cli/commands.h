@@ -1,4 +1,4 @@
-// What the program asks of the engine: one plain struct a command, filled from the command line.
+// The program's requests to the engine: one plain struct a command, filled from the command line.
 //
 // The program itself holds no tensor code. It loads libheadroom_engine.so, and with it torch, only for these.
 #pragma once
@@ -128,7 +128,7 @@ struct EngineRequest {
   Output output{false};
 };
 
-// The engine's one door, an extern "C" symbol of this name and type. Returns the exit status; throws Error.
+// The engine's one entry point, an extern "C" symbol of this name and type. Returns the exit status; throws Error.
 using EngineEntry = int (*)(const EngineRequest&);
 inline constexpr const char* kEngineEntry = "headroom_engine_run";
 

@@ -19,7 +19,7 @@ struct NamedConfig {
 };
 
 // config::load_config for each, named by file ("recipes/demo/dense_h8.toml" and "demo/dense_h8" are "dense_h8";
-// files of one name in several folders keep what tells them apart: "a.dense", "b.dense").
+// files of one name in several folders keep what distinguishes them: "a.dense", "b.dense").
 std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_recipes,
                                       const std::vector<std::string>& overrides = {});
 

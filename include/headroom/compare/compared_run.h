@@ -75,7 +75,7 @@ struct ComparedRun {
   double peak_memory_bytes() const;                            // the highest of the seeds
 };
 
-// What the runs are to each other, and so what is shown and said of them.
+// How the runs are related, and so what is shown and said of them.
 enum class Kind {
   comparison,  // models
   demo,        // the demo's three models (demo.h)
@@ -90,10 +90,10 @@ struct CompareResult {
   std::vector<Variation> variations;  // keys that were tuned or varied, with their values
   std::vector<std::string> prompts;
   std::string sampling;            // how the sample texts were drawn
-  std::vector<std::string> notes;  // sentences: in what the runs were not treated alike
+  std::vector<std::string> notes;  // sentences: how the runs' conditions differed
   std::string conclusion;
   std::filesystem::path report;
-  std::string failure;       // the first run that diverged and may not, with what befell it; empty: none
+  std::string failure;       // the first run that diverged and may not, with what happened; empty: none
   bool interrupted = false;  // Ctrl-C: the same request continues where it was; no report yet
 };
 

@@ -1,4 +1,4 @@
-// What a model keeps of each sequence while it writes token by token.
+// What a model keeps of each sequence while decoding token by token.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ struct PaperCost {
 };
 PaperCost paper_cost(const config::ModelOptions& model);
 
-// "Executed accounting": the MACs of the matrix products that the reference layers really carry out, forward, over
+// "Executed accounting": the MACs of the matrix products that the reference layers really execute, forward, over
 // all layers, for one sequence of T tokens whose memory is full. Each part of an attention layer says its products at
 // products() in src/config/attention/; invisible entries are included. Relative positions are projected once for a
 // whole batch, and for each sequence of its pairs. mlp: 2 or 3 (gated) products, experts: router and k experts. head: T

@@ -30,7 +30,7 @@ struct MatchResult {
 // By parameters: n_heads, n_experts, top_k of `config` stay. d_hidden starts at the target's where both have the
 // same kind of MLP; d_head becomes the largest (a multiple of 4 for experts and routed heads) that keeps the count
 // at or below the target's; then d_hidden grows (by 1; expert MLPs by 4) as long as the count does not exceed it.
-// The papers stop within 100k parameters of the target; going on to the last unit that fits is within that for all
+// The papers stop within 100k parameters of the target; continuing to the last unit that fits is within that for all
 // their models and as close as can be for small ones.
 //
 // Composed heads (DCMHA) keep their width, since the composition comes on top of heads as they are, and so do heads

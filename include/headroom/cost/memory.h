@@ -7,7 +7,7 @@
 
 namespace headroom::cost {
 
-// Bytes that the step cannot do without, float32 unless said otherwise. A step that keeps less does not exist here;
+// Bytes that the step needs at least, float32 unless said otherwise: no step here keeps less, and
 // what is left out makes the real one larger: blocks of logits and of attention weights, temporary tensors, the program
 // itself (some 150 MiB), parts of the token file, and everything that the plain reference operators keep.
 struct StepMemory {
@@ -20,8 +20,8 @@ struct StepMemory {
   // precision = "bf16" what products read at 2 bytes, and a copy of the matrices in that type. The carried memory of
   // the last chunk and of this one, for all sequences.
   std::int64_t activations = 0;
-  // Gradients come while activations go: parameters + moments + the larger of the two; with train.accumulate > 1, whose
-  // gradients wait for the next micro-batch, the sum of all.
+  // Gradients appear while activations are freed: parameters + moments + the larger of the two; with train.accumulate >
+  // 1, whose gradients wait for the next micro-batch, the sum of all.
   std::int64_t total = 0;
 };
 

@@ -7,7 +7,7 @@
 
 namespace headroom::cost {
 
-// From the first lines of a recipe: "# paper: ...", "# table: ...", "# row: ...", "# about: ...". Empty where absent.
+// From the first lines of a recipe: "# paper: ...", "# table: ...", "# row: ...", "# about: ...". Empty without one.
 struct Recipe {
   std::string name;  // "switchhead/wt103_47m": accepted for the file wherever a config is expected
   std::filesystem::path file;

@@ -48,7 +48,7 @@ struct Reading {
   bool skip_bad_rows = false;     // they are counted, and a warning says so
 };
 
-// Files of lines "label<TAB>expression", also gzip; a first line "Source<TAB>Target" turns the columns round, as in the
+// Files of lines "label<TAB>expression", also gzip; a first line "Source<TAB>Target" swaps the columns, as in the
 // Long Range Arena's files. Empty lines are skipped. Throws MisuseError naming file and line.
 LabelledSequences read(const std::vector<std::string>& patterns, const Reading& reading);
 

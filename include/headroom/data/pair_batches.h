@@ -39,10 +39,10 @@ struct PairBatchOptions {
   std::uint64_t seed = 0;
 };
 
-// Pairs are sorted by the length of their longer side, an end token included, and cut into batches as large as may be;
-// in every epoch pairs of one length are shuffled again, and the batches come in another order. Fewer pairs than
-// `multiple` are left over, another part of the longest in each epoch. Nothing of an epoch is kept: any place of it is
-// computed when it is asked for.
+// Pairs are sorted by the length of their longer side, an end token included, and cut into batches as large as
+// possible; in every epoch pairs of one length are shuffled again, and the batches come in another order. Fewer pairs
+// than `multiple` are left over, another part of the longest in each epoch. Nothing of an epoch is kept: any place of
+// it is computed when it is asked for.
 class PairBatches {
  public:
   // Throws MisuseError naming the file's identity when it holds less than one batch.

@@ -11,7 +11,7 @@
 
 namespace headroom::data {
 
-// UTF-8 text, also gzip, a byte order mark at its beginning left out. Names ending in .csv (or .csv.gz) hold commas and
+// UTF-8 text, also gzip, a byte order mark at its beginning skipped. Names ending in .csv (or .csv.gz) hold commas and
 // quoted fields as in RFC 4180: a quoted field may span lines, a quote in it is doubled. In all others tabs separate
 // fields and a quote is a character like any other. Lines end with LF or CRLF; empty ones are skipped.
 class TableReader {
@@ -22,7 +22,7 @@ class TableReader {
 
   // False at the end. Throws MisuseError naming file and line: a quote that is never closed, characters next to a
   // quoted field, a row of more than 64 MiB, a NUL byte, text that is not UTF-8. After a complaint about a row, next()
-  // goes on with the following one.
+  // continues with the following one.
   bool next(std::vector<std::string>& row);
   // "file:12", of the row read last.
   std::string place() const;
@@ -33,14 +33,14 @@ class TableReader {
 };
 
 struct RowUse {
-  // Whether the first row of a file names the columns, rather than being one of them; what it throws is never left out.
+  // Whether the first row of a file names the columns, rather than being one of them; its errors are never skipped.
   std::function<bool(const std::vector<std::string>& row)> header;
   std::function<void(const std::vector<std::string>& row)> row;
   bool skip_bad_rows = false;
 };
 
 // Every row of the files, in order. What `use` throws as a MisuseError says what is wrong with a row: the message
-// becomes "file:12: ..." and leaves this function or, with skip_bad_rows, is counted, and a warning tells how many rows
+// becomes "file:12: ..." and leaves this function or, with skip_bad_rows, is counted, and a warning says how many rows
 // were left out and why the first was. Throws MisuseError when no row of a file is left.
 void for_each_row(const std::vector<std::string>& patterns, const RowUse& use);
 

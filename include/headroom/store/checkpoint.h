@@ -50,7 +50,7 @@ enum class Check { shapes, contents };
 // them, never write to them. Throws MisuseError naming the file and what is wrong.
 Checkpoint read_checkpoint(const std::filesystem::path& file, Check check = Check::contents);
 
-// The step of a checkpoint file, its tensors unread; none where there is no such file or it tells none.
+// The step of a checkpoint file, its tensors unread; none where there is no such file or it has none.
 std::optional<std::int64_t> step_in(const std::filesystem::path& file);
 
 }  // namespace headroom::store

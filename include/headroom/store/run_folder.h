@@ -14,7 +14,7 @@ std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::
                                        std::int64_t keep);
 
 // A checkpoint file, or of a run folder (or the folder of its checkpoints) the checkpoint that `latest` names; where
-// that one is missing or does not describe a model, the newest that does (with a warning); the only one there is
+// that one is missing or does not describe a model, the newest that does (with a warning); a single one
 // whatever it is like. Throws MisuseError.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
 

@@ -27,7 +27,7 @@ struct FigureKind {
   Better better = Better::lower;
   Shown shown = Shown::files;
   int decimals = 3;
-  bool always = true;  // null where there is none, rather than not mentioned
+  bool always = true;  // null where there is none, rather than left out
 };
 
 // What tasks that predict tokens have in common: the cross-entropy a `token` ("token", "hidden token"), and its
@@ -53,8 +53,8 @@ void complete(Figures& figures, const std::vector<FigureKind>& kinds);
 // "loss 5.0519, perplexity 156.322": in the order of `kinds`.
 std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds);
 
-// The figures under their kinds' metric keys, and back; what is absent becomes null, or nothing where it
-// is not always there; null or absent stays absent.
+// The figures under their kinds' metric keys, and back; a missing figure becomes null, or is left out
+// where it is not always there; null or missing stays missing.
 void add_metrics(const Figures& figures, const std::vector<FigureKind>& kinds, Json& object);
 Figures read_metrics(const Json& object, const std::vector<FigureKind>& kinds);
 

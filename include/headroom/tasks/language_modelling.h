@@ -24,7 +24,7 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
                          const EvaluateOptions& options);
 
 // "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...": tokenizer, length and a hash of 64 stretches of the
-// file, which tells another corpus without reading all of a large one.
+// file, which identifies a corpus without reading all of a large one.
 std::string data_identity(const data::TokenFile& tokens);
 
 }  // namespace headroom::tasks

@@ -1,4 +1,4 @@
-// Telling hidden tokens from those on both sides, as RoBERTa is trained (Liu et al. 2019, "full sentences", dynamic
+// Predicting hidden tokens from those on both sides, as RoBERTa is trained (Liu et al. 2019, "full sentences", dynamic
 // masking) and MoA's masked language models are: cross-entropy and perplexity of the hidden tokens.
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace headroom::tasks {
 
-// Training reads rows in a new order every epoch, with 15% of each row's tokens hidden anew: of these, 80% are replaced
-// by <mask>, 10% by a random token, 10% stay. What is hidden follows from train.seed, the epoch and the row's place in
-// the file, never from the batch. Validation hides what a seed of its own says, the same in every run.
+// Training reads rows in a new order every epoch, with another 15% of each row's tokens hidden: of these, 80% are
+// replaced by <mask>, 10% by a random token, 10% stay. What is hidden follows from train.seed, the epoch and the row's
+// place in the file, never from the batch. What validation hides follows from a seed of its own, the same in every run.
 // Figures: "loss" in nats a hidden token, "perplexity" exp(loss).
 const Task& masked_language_modelling();
 
@@ -39,7 +39,7 @@ struct MaskingTokens {
       : words(vocabulary_size - 2), separator(vocabulary_size - 2), mask(vocabulary_size - 1) {}
 };
 
-// <separator>, the tokens with some hidden, <separator>; `hidden`: what stood at the hidden places, -1 elsewhere.
+// <separator>, the tokens with some hidden, <separator>; `hidden`: the original tokens of hidden places, -1 elsewhere.
 struct MaskedRow {
   std::vector<std::int64_t> tokens, hidden;
 };

@@ -9,7 +9,7 @@ namespace headroom::tasks {
 // share of the answers that greedy decoding would write, each after all that precedes it in its row, and
 // "answer_perplexity": exp(-mean log-probability of an answer). Both over the first validation rows, at most 256 of
 // them and, with EvaluateOptions::most_tokens, as many as have so many tokens together (one at least). Text from files
-// has no rows: there it is language modelling and nothing more.
+// has no rows: there it is language modelling alone.
 const Task& puzzles();
 
 }  // namespace headroom::tasks

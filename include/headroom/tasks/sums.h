@@ -23,10 +23,10 @@ using Sums = std::map<std::string, Sum, std::less<>>;
 // In every task: the cross-entropies in nats, and the number of predictions.
 inline constexpr std::string_view kCrossEntropy = "cross_entropy";
 
-// Adds name by name. Rounding depends on the order: who wants the same bits adds the same sums in the same order.
+// Adds name by name. Rounding depends on the order: the same bits need the same sums in the same order.
 void add(Sums& sums, const Sums& more);
 
-// Of a name that is not there: nothing summed, nothing counted.
+// Of an unknown name: nothing summed, nothing counted.
 Sum sum_of(const Sums& sums, std::string_view name);
 // sum / count; NaN where nothing was counted.
 double mean(const Sums& sums, std::string_view name);

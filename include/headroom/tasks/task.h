@@ -21,7 +21,7 @@ namespace headroom::tasks {
 struct Evaluation {
   Sums sums;
   double seconds = 0.0;
-  bool complete = true;  // false: Ctrl-C (core/system.h) ended it early, and it speaks of the predictions until then
+  bool complete = true;  // false: Ctrl-C (core/system.h) ended it early, and it covers the predictions until then
 
   std::int64_t predictions() const { return sum_of(sums, kCrossEntropy).count; }
 };
@@ -44,7 +44,7 @@ class TrainingData {
   virtual models::Batch next() = 0;  // on the CPU
   virtual data::DataPosition position() const = 0;
   virtual void seek(data::DataPosition position) = 0;  // throws MisuseError when out of range
-  // Tells this data from any other, in words: "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
+  // Identifies this data, in words: "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
   virtual const std::string& identity() const = 0;
 };
 
@@ -75,13 +75,13 @@ class Task {
  public:
   virtual ~Task() = default;
   virtual std::string_view name() const = 0;
-  // The first is what training makes smaller; one of them is the headline.
+  // The first is what training minimises; one of them is the headline.
   virtual const std::vector<FigureKind>& figures() const = 0;
   // How they are measured, a sentence or two.
   virtual std::string_view protocol() const = 0;
-  // What such sums of an evaluation, of the whole data or added over its parts, tell; NaN where nothing was counted.
+  // The figures of an evaluation's sums, of the whole data or added over its parts; NaN where nothing was counted.
   virtual Figures figures_of(const Sums& sums) const = 0;
-  // Opens what the config names, making what is to be made of it first (tokenizers, token files), which is kept in
+  // Opens what the config names, after preparing what it needs (tokenizers, token files), which is kept in
   // `cache`. Throws MisuseError for unusable data.
   virtual TaskData open(const config::Config& config, const std::filesystem::path& cache) const = 0;
   virtual std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const = 0;

@@ -16,7 +16,7 @@
 
 namespace headroom::train {
 
-// The steps since the point before: means over them, but for what is said of the last of them.
+// The steps since the previous point: means over them, unless a comment says the last.
 struct TrainingPoint {
   std::int64_t step = 0;  // the last
   double seconds = 0.0;   // of training so far, evaluation and checkpoints not counted
@@ -56,14 +56,14 @@ struct History {
 
 Json to_json(const TrainingPoint& point);
 Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds);
-// Adds the point that the line tells of, if any.
+// Adds the point that the line describes, if any.
 void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, History& history);
 
 // The lines of a metrics.jsonl, or a samples.jsonl, that are whole and of a step not after `last_step`; none where
 // there is no file.
 std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t last_step);
 
-// Of a run in `folder` whose last step was `last_step`: what its metrics say until then.
+// Of a run in `folder` whose last step was `last_step`: its metrics until then.
 History read_history(const std::filesystem::path& folder, std::int64_t last_step,
                      const std::vector<tasks::FigureKind>& kinds);
 

@@ -6,11 +6,11 @@
 
 namespace headroom::train {
 
-// Throws MisuseError where train.device is not there, or where the system would end the run for want of memory.
+// Throws MisuseError where train.device does not exist, or where the system would end the run for lack of memory.
 void check_machine(const config::Config& config);
 
 // Of a config that leaves its vocabulary to the tokenizer, the one that a run with this tokenizer has, checked again on
-// this machine; any other as it is. `tokenizer`: null where the task reads no text.
+// this machine; any other unchanged. `tokenizer`: null where the task reads no text.
 config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer);
 
 }  // namespace headroom::train

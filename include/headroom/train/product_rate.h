@@ -1,4 +1,4 @@
-// How fast matrix products can be here: what a step's own rate is held against.
+// How fast matrix products can be here: what a step's own rate is compared with.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -9,13 +9,13 @@
 
 namespace headroom::train {
 
-// 10^9 floating-point operations (two for each multiply-accumulate) a second that the device does at most in products
-// of this precision, with the threads in force: the best of torch's product of large matrices and, in fp32 on a CPU, of
-// many tiles that stay in the caches. Measured when it is first asked for, in some 0.2 s, and known to the process from
-// then on. `automatic` counts as it is resolved on the device.
+// 10^9 floating-point operations (two for each multiply-accumulate) a second that the device reaches at most in
+// products of this precision, with the threads in force: the best of torch's product of large matrices and, in fp32 on
+// a CPU, of many tiles that stay in the caches. Measured on the first call, in some 0.2 s, and remembered by the
+// process. `automatic` counts as it is resolved on the device.
 double product_rate(config::Precision precision, at::Device device);
 
-// Of the torch product of two n x n matrices, and of tiles (float32, on the CPU) alone; measured anew.
+// Of the torch product of two n x n matrices, and of tiles (float32, on the CPU) alone; measured at each call.
 double large_product_rate(std::int64_t n, config::Precision precision, at::Device device);
 double tile_product_rate();
 

@@ -1,5 +1,5 @@
-// Everything that changes while a run goes on, apart from the parameters: with them it is what a checkpoint writes
-// whole. The random state needs no place here: random numbers follow from (train.seed, step, place).
+// Everything that changes during a run, apart from the parameters, with which it makes up a whole
+// checkpoint. The random state needs no place here: random numbers follow from (train.seed, step, place).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -30,7 +30,7 @@ struct TrainState {
   models::Memory memory;           // of all rows of the batch
   std::int64_t tokens = 0;         // trained on so far
   double seconds = 0.0;            // of training alone, over all processes that worked on the run
-  std::int64_t steady_tokens = 0;  // the same without the first steps of each process, which warm caches up
+  std::int64_t steady_tokens = 0;  // the same without the first steps of each process, which warm the caches up
   double steady_seconds = 0.0;
   Interval interval;
 };

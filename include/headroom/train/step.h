@@ -1,5 +1,5 @@
-// One optimizer step: loss and gradients over the micro-batches, clipping, the optimizer. The trainer's, and that of
-// whoever measures or tries one.
+// One optimizer step: loss and gradients over the micro-batches, clipping, the optimizer. For the trainer, and for
+// benchmarks and trials of a single step.
 #pragma once
 
 #include "headroom/config/run_options.h"
@@ -16,8 +16,8 @@ struct StepOutcome {
   bool finite() const;
 };
 
-// Trains on `batch`, whose rows `options.accumulate` divides; moves parameters, state.moments, state.memory
-// and state.step on. When loss or gradient is not finite, parameters and moments stay as they were. `context` says
+// Trains on `batch`, whose rows `options.accumulate` divides; updates parameters, state.moments, state.memory
+// and state.step. When loss or gradient is not finite, parameters and moments stay as they were. `context` says
 // precision and implementation.
 StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context);
