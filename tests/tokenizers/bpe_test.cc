@@ -202,7 +202,7 @@ TEST_F(BpeTest, APairOfFilesIsTheSame) {
     EXPECT_EQ(bpe->name(), load_tokenizer(at("a"))->name());
   }
   write("c/vocab.json", tokens.dump());
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("c")); }), "neither merges.txt nor vocab.bpe is beside it");
+  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("c")); }), "neither merges.txt nor vocab.bpe is next to it");
   write("c/merges.txt", lines + "h  e\n");
   EXPECT_HAS(misuse_of([&] { load_tokenizer(at("c")); }), "merges.txt: line 10: must be two tokens");
   write("c/merges.txt", lines + "h zz\n");
