@@ -1,5 +1,6 @@
 // Attention layers that people compare with: gated, with a sink, and latent, against plain and grouped ones.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
