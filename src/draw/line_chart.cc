@@ -133,6 +133,7 @@ std::string axes(const Frame& frame, const LineChart& chart) {
 std::string band_of(const Frame& frame, const Line& line) {
   const std::vector<Spread> band = drawable_band(line, !frame.y.logarithmic);
   std::vector<Point> outline;
+  outline.reserve(2 * band.size());
   for (const Spread& at : band) {
     outline.push_back({frame.x(at.x), frame.y(at.high)});
   }
@@ -210,11 +211,11 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
 
 std::vector<double> logarithmic_ticks(double low, double high) {
   constexpr double kMost = 8.0;
-  const std::vector<std::vector<double>> kMantissas = {{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}};
+  const std::vector<std::vector<double>> choices = {{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}};
   low = std::max(low, std::numeric_limits<double>::min());
   high = std::min(high, std::numeric_limits<double>::max());
   const double stride = std::max(1.0, std::ceil((std::log10(high) - std::log10(low)) / kMost));
-  for (const auto& mantissas : kMantissas) {
+  for (const auto& mantissas : choices) {
     std::vector<double> ticks;
     for (double power = std::floor(std::log10(low)); power <= std::log10(high); power += stride) {
       for (const double mantissa : mantissas) {

@@ -58,6 +58,7 @@ std::string scatter_chart(const ScatterChart& chart) {
   x.widen(0.12, 0.01);
   y.widen(0.12, 0.01);
   std::vector<double> heights;
+  heights.reserve(points.size());
   for (const ScatterPoint& point : points) {
     heights.push_back(y(point.at.y));
   }

@@ -30,7 +30,7 @@ int decimals(double number) {
 }  // namespace
 
 std::string shorten(std::string_view text, std::size_t characters) {
-  const std::string whole = repair_utf8(text);
+  std::string whole = repair_utf8(text);
   std::vector<std::size_t> starts;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     if (!continues_character(whole[i])) {
