@@ -57,23 +57,27 @@ std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std:
   return chosen;
 }
 
+nn::Context side_by_side(const nn::Context& context) {
+  nn::Context rows = context;
+  rows.rows_apart = !context.rows_together;
+  return rows;
+}
+
 at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(const DecodeRow&)>& alone,
                      const ReadRows& together, const ReadRows& by_itself, const nn::Context& context) {
   check_rows(rows);
-  std::vector<DecodeRow> side_by_side;
+  std::vector<DecodeRow> single;
   std::vector<at::Tensor> last(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].tokens.size() > 1 || alone(rows[i])) {
       last[i] = by_itself(rows.subspan(i, 1), context);
     } else {
-      side_by_side.push_back(rows[i]);
+      single.push_back(rows[i]);
     }
   }
-  if (!side_by_side.empty()) {
-    nn::Context apart = context;
-    apart.rows_apart = !context.rows_together;
-    const at::Tensor h = together(side_by_side, apart);
-    if (side_by_side.size() == rows.size()) {
+  if (!single.empty()) {
+    const at::Tensor h = together(single, side_by_side(context));
+    if (single.size() == rows.size()) {
       return h;
     }
     std::int64_t next = 0;

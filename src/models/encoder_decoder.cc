@@ -216,8 +216,7 @@ at::Tensor EncoderDecoder::decode(std::span<const DecodeRow> rows, const nn::Con
   const ReadRows read = [&](std::span<const DecodeRow> some, const nn::Context& inner) { return p.read(some, inner); };
   const at::Tensor h = read_rows(
       rows, [](const DecodeRow&) { return false; }, read, read, context);
-  nn::Context apart = context;
-  apart.rows_apart = !context.rows_together;
+  const nn::Context apart = side_by_side(context);
   return p.head->logits(p.finished(h, apart.in("decoder")).squeeze(1), apart);
 }
 

@@ -216,8 +216,7 @@ at::Tensor LanguageModel::decode(std::span<const DecodeRow> rows, const nn::Cont
       rows, [&](const DecodeRow& row) { return p.slides(*row.state); },
       [&](std::span<const DecodeRow> all, const nn::Context& inner) { return p.read(all, inner); },
       [&](std::span<const DecodeRow> one, const nn::Context& inner) { return p.read_on(one[0], inner); }, context);
-  nn::Context apart = context;
-  apart.rows_apart = !context.rows_together;
+  const nn::Context apart = side_by_side(context);
   return p.head->logits(p.finished(h, apart).squeeze(1), apart);
 }
 

@@ -51,12 +51,11 @@ std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Dev
 }
 
 OpenedModel open_model(const std::string& run_or_checkpoint, const OpenOptions& options) {
-  const auto on = [&](const std::string& device) { return models::resolve(device); };
   OpenedModel opened;
   // A device that is not there is reported before anything is read.
   std::optional<at::Device> device;
   if (!options.device.empty()) {
-    device = on(options.device);
+    device = models::resolve(options.device);
   }
   if (options.average > 1) {
     opened.name = fmt::format("{} (mean of {} checkpoints)", run_or_checkpoint, options.average);
@@ -68,7 +67,7 @@ OpenedModel open_model(const std::string& run_or_checkpoint, const OpenOptions& 
   }
   config::TrainOptions& train = opened.checkpoint.config.train;
   train.precision = options.precision.value_or(train.precision);
-  const at::Device where = device ? *device : on(train.device);
+  const at::Device where = device ? *device : models::resolve(train.device);
   models::set_threads(options.threads > 0 ? options.threads : train.threads);
   opened.context = models::make_context(train, where);
   opened.model = build_model(opened.checkpoint, where, options.writes ? opened.context.compute_dtype : std::nullopt);

@@ -1,8 +1,9 @@
 // Sequences that are read token by token: what is kept of each, and how several are decoded side by side.
 //
 // A row is a sequence of its own length, position and chunk; rows come, go, change places and are copied between calls.
-// Rows of one token share their products, and each gets the logits that it gets alone, bit for bit, on the CPU. A row
-// of more tokens is read by itself: it has rows enough for the products of whole sequences.
+// Rows of one token share their products, and each gets the logits that it gets alone, bit for bit, on the CPU, unless
+// the context wants rows_together. A row of more tokens is read by itself: it has rows enough for the products of whole
+// sequences.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -40,6 +41,9 @@ std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeSta
 
 // Copies of the states at these places, in this order; a place may come several times or not at all.
 std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std::span<const std::int64_t> places);
+
+// The context of what is computed of rows that share their products.
+nn::Context side_by_side(const nn::Context& context);
 
 // What a model makes of rows: [N, 1, d] after the last token of each.
 using ReadRows = std::function<at::Tensor(std::span<const DecodeRow> rows, const nn::Context& context)>;
