@@ -23,9 +23,9 @@ Enum value_of(const Json& options, const char* key, Enum otherwise) {
   if (is_null(options, key)) {
     return otherwise;
   }
-  for (const auto& [candidate, name] : config::Names<Enum>::kNames) {
-    if (options.at(key).is_string() && own_name(options.at(key).get<std::string>()) == name) {
-      return candidate;
+  if (options.at(key).is_string()) {
+    if (const auto value = config::value_named<Enum>(own_name(options.at(key).get<std::string>()))) {
+      return *value;
     }
   }
   misuse("options.{}: {} is not known here", key, options.at(key).dump());

@@ -12,8 +12,8 @@
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/core/safetensors.h"
+#include "headroom/core/whole_number.h"
 #include "stored_tensor.h"
-#include "whole_number.h"
 
 namespace headroom::store {
 namespace {

@@ -42,11 +42,11 @@ class Plan {
 
   config::TrainOptions options_;
   std::vector<tasks::FigureKind> kinds_;
-  double guessing_;  // the loss of a model that knows nothing
+  double guessing_;  // the loss of guessing every class or token alike
 };
 
-// What is to be said of a finished run whose mean losses these were, `guessing` that of a model that knows nothing;
-// empty: nothing. A loss that rose a little is no divergence: it must also have been far below that of guessing.
+// What is to be said of a finished run whose mean losses these were, `guessing` that of guessing every class or token
+// alike; empty: nothing. A loss that rose a little is no divergence: it must also have been far below that of guessing.
 std::string remark_on(double first_loss, double last_loss, double guessing);
 
 }  // namespace headroom::train

@@ -156,7 +156,7 @@ void Run::validate(Writer& writer) {
 // Nothing but the file depends on it.
 void Run::sample(Writer& writer) const {
   if (writer.writes()) {
-    const Progress pause("sample", Samples::kTokens, "tokens");  // the time that it takes is none of the training's
+    const Progress pause("sample", Samples::kTokens, "tokens");  // its time is not counted as training
     writer.sample(state_.step, samples_->prompt(), samples_->draw(*model_, context_));
   }
 }

@@ -92,8 +92,7 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.memory_length = 8;
   o.attention.window = 5;
   all.emplace_back("latent, gated, sink, composed, with memory and window", o);
-  o = tiny_model();
-  o.attention.n_experts = 3;
+  o = three_experts();
   o.attention.projection = "experts";
   o.attention.position = "relative";
   o.attention.gate_output = "head";

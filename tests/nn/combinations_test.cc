@@ -14,6 +14,7 @@
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
+#include "row_caches.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -108,15 +109,11 @@ void expect_gradient(Layer& layer, const std::string& name) {
 void expect_decoding(const Layer& layer, const std::string& name) {
   const at::NoGradGuard no_grad;
   const at::Tensor all = tokens(layer), whole = layer.run(all);
-  std::vector<AttentionCache> caches(2, layer.attention.make_cache());
-  const std::vector<AttentionCache*> each = {&caches[0], &caches[1]};
+  RowCaches caches(layer.attention, all.size(0));
   std::vector<at::Tensor> rows;
   for (std::int64_t at = 0; at < all.size(1);) {
     const std::int64_t n = at == 0 ? 2 : at == 2 ? 3 : 1;  // several tokens at once, then one by one
-    AttentionInput step;
-    step.x = all.narrow(1, at, std::min(n, all.size(1) - at));
-    step.caches = each;
-    rows.push_back(layer.attention(step, Context()));
+    rows.push_back(caches.read(layer.attention, all.narrow(1, at, std::min(n, all.size(1) - at))));
     at += n;
   }
   const at::Tensor stepped = at::cat(rows, 1);

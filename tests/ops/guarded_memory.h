@@ -1,5 +1,5 @@
-// Memory that shows who reads or writes what is not theirs: while it is in force, every tensor on the CPU begins as
-// NaNs and lies between guards, which are looked at when it goes.
+// Memory that shows who reads or writes what is not theirs: while it is in force, every tensor on the CPU is
+// initialised to NaNs and lies between guards, which are looked at when it goes.
 #pragma once
 
 #include <c10/core/CPUAllocator.h>

@@ -1,4 +1,4 @@
-"""Installs the package as its users do, into a virtual environment that knows nothing of this repository.
+"""Installs the package as its users do, into a virtual environment without this repository.
 
     python tests/python/make_environment.py BUILD ENVIRONMENT
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,6 +58,17 @@ std::string_view name_of(Enum value) {
     }
   }
   return "?";
+}
+
+// The value of that name; none where no value has it.
+template <class Enum>
+std::optional<Enum> value_named(std::string_view text) {
+  for (const auto& [candidate, name] : Names<Enum>::kNames) {
+    if (name == text) {
+      return candidate;
+    }
+  }
+  return std::nullopt;
 }
 
 // An enum seen as text.
@@ -123,13 +135,7 @@ class Fields {
       choice.names.emplace_back(name);
     }
     choice.get = [&value] { return std::string(name_of(value)); };
-    choice.set = [&value](const std::string& text) {
-      for (const auto& [candidate, name] : Names<Enum>::kNames) {
-        if (name == text) {
-          value = candidate;
-        }
-      }
-    };
+    choice.set = [&value](const std::string& text) { value = value_named<Enum>(text).value_or(value); };
     add(std::move(key), std::move(choice), std::move(about));
   }
   void add(std::string key, Choice choice, std::string about) {

@@ -15,24 +15,16 @@ void refuse_foreign(const GivenOption& option, config::ModelKind kind) {
   }
 }
 
-std::optional<config::Precision> precision_named(const std::string& name) {
-  for (const auto& [precision, its_name] : config::Names<config::Precision>::kNames) {
-    if (name == its_name) {
-      return precision;
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 store::OpenedModel open_model(const Opening& opening, const EngineRequest& request) {
   const ModelChoice& choice = opening.choice;
-  store::OpenedModel opened = store::open_model(choice.run, {.average = choice.average,
-                                                             .device = choice.device,
-                                                             .threads = request.threads,
-                                                             .precision = precision_named(choice.precision),
-                                                             .writes = opening.writes});
+  store::OpenedModel opened =
+      store::open_model(choice.run, {.average = choice.average,
+                                     .device = choice.device,
+                                     .threads = request.threads,
+                                     .precision = config::value_named<config::Precision>(choice.precision),
+                                     .writes = opening.writes});
   const config::ModelKind kind = opened.config().model.kind;
   constexpr config::ModelKind kTranslates = config::ModelKind::encoder_decoder;
   refuse_foreign({"--beam", choice.decoding.beam.has_value(), kTranslates}, kind);

@@ -1,10 +1,9 @@
 #include "headroom/data/table.h"
 
-#include <charconv>
-
 #include "data/texts/text_file.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
+#include "headroom/core/whole_number.h"
 #include "headroom/data/text.h"
 
 namespace headroom::data {
@@ -224,13 +223,12 @@ void for_each_row(const std::vector<std::string>& patterns, const RowUse& use) {
 }
 
 std::int64_t parse_index(std::string_view text, std::int64_t end, std::string_view what) {
-  std::int64_t value = -1;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || rest != text.data() + text.size() || value < 0 || value >= end) {
+  const std::optional<std::int64_t> value = whole_number(text);
+  if (!value || *value >= end) {
     constexpr std::size_t kShown = 40;
     misuse("{} must be a number from 0 to {}, got \"{}\"", what, end - 1, text.substr(0, kShown));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace headroom::data

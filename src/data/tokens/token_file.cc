@@ -1,10 +1,10 @@
 #include "headroom/data/token_file.h"
 
-#include <charconv>
 #include <cstring>
 
 #include "data/tokens/token_format.h"
 #include "headroom/core/error.h"
+#include "headroom/core/whole_number.h"
 
 namespace headroom::data {
 namespace {
@@ -12,13 +12,12 @@ namespace {
 // A whole number from `low` to `high` in the metadata.
 std::int64_t number_at(const SafetensorsFile& file, const std::string& key, std::int64_t low, std::int64_t high) {
   const std::string& text = file.metadata_at(key);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+  const std::optional<std::int64_t> value = whole_number(text);
+  if (!value || *value < low || *value > high) {
     misuse("{}: metadata \"{}\" must be a number from {} to {}, got \"{}\"", file.path().string(), key, low, high,
            text);
   }
-  return value;
+  return *value;
 }
 
 // Widens to 32 bits; true when every id is below `limit`.

@@ -1,4 +1,4 @@
-// A step as file names and metadata spell it.
+// Counts as file names, metadata and tables spell them.
 #pragma once
 
 #include <charconv>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-namespace headroom::store {
+namespace headroom {
 
 // The number of at least 0 that `text` is as a whole; none where it is anything else.
 inline std::optional<std::int64_t> whole_number(std::string_view text) {
@@ -18,4 +18,4 @@ inline std::optional<std::int64_t> whole_number(std::string_view text) {
   return number;
 }
 
-}  // namespace headroom::store
+}  // namespace headroom
