@@ -13,6 +13,7 @@
 #include "headroom/core/files.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/folder.h"
+#include "headroom/train/start.h"
 #include "markup.h"
 #include "record.h"
 #include "samples.h"
@@ -144,7 +145,7 @@ std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_r
       name = (fs::path(path).parent_path().filename() / stem).string();
       std::replace(name.begin(), name.end(), '/', '.');
     }
-    configs.push_back({.name = std::move(name), .config = config::load_config(path, overrides)});
+    configs.push_back({.name = std::move(name), .config = train::with_start(config::load_config(path, overrides))});
   }
   return configs;
 }

@@ -9,12 +9,29 @@
 namespace headroom::tasks {
 namespace {
 
+using TokenFiles = std::vector<std::shared_ptr<const data::TokenFile>>;
+
+// The corpora, each with its weight in a mixture.
+std::string identity_of(const TokenFiles& files, const std::vector<double>& weights) {
+  std::string all = weights.empty() ? data_identity(*files.front()) : "";
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    all += fmt::format("{}{} of {}", all.empty() ? "" : "; ", weights[i], data_identity(*files[i]));
+  }
+  return all;
+}
+
+std::unique_ptr<data::TokenBatches> batches_of(const TokenFiles& files, const config::Config& config) {
+  const data::BatchShape shape = {.batch = config.train.batch_size, .length = config.model.context_length};
+  const auto seed = static_cast<std::uint64_t>(config.train.seed);
+  return config.data.mixture.empty()
+             ? data::make_batches(files.front(), shape, config.data.batching, seed)
+             : data::mix_batches({.files = files, .weights = config.data.mixture}, shape, config.data.batching, seed);
+}
+
 class TextTraining : public TrainingData {
  public:
-  TextTraining(const std::shared_ptr<const data::TokenFile>& tokens, const config::Config& config)
-      : identity_(data_identity(*tokens)),
-        batches_(data::make_batches(tokens, {.batch = config.train.batch_size, .length = config.model.context_length},
-                                    config.data.batching, static_cast<std::uint64_t>(config.train.seed))) {}
+  TextTraining(const TokenFiles& files, const config::Config& config)
+      : identity_(identity_of(files, config.data.mixture)), batches_(batches_of(files, config)) {}
 
   models::Batch next() override { return to_batch(batches_->next()); }
   data::DataPosition position() const override { return batches_->position(); }

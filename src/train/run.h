@@ -16,14 +16,17 @@
 #include "plan.h"
 #include "resume.h"
 #include "samples.h"
+#include "start.h"
 #include "writer.h"
 
 namespace headroom::train {
 
 class Run {
  public:
-  // Goes on from `past`, or begins. `config` is settled: what it leaves open is decided.
-  Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history);
+  // Goes on from `past`, or begins, with the parameters of `start` where there is one. `config` is settled: what it
+  // leaves open is decided.
+  Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
+      const std::optional<Start>& start = {});
 
   // All steps that are left, unless Ctrl-C comes first.
   TrainResult finish(Writer& writer);

@@ -22,13 +22,19 @@
 #include "headroom/train/state.h"
 #include "resume.h"
 #include "run.h"
+#include "start.h"
 #include "writer.h"
 
 namespace headroom::train {
 namespace {
 
-// The request's config with everything decided that depends on the machine or on the run's past.
-config::Config settle(config::Config config, const std::optional<Past>& past) {
+// The request's config with everything decided that depends on the machine, on the run's past or on its beginning.
+config::Config settle(config::Config config, const std::optional<Past>& past, const std::optional<Start>& start) {
+  if (start) {
+    config = begin_with(std::move(config), *start);
+  } else if (past && !config.train.start_from.empty()) {
+    config = go_on_with(std::move(config), *past);
+  }
   config::Precision& precision = config.train.precision;
   if (past && precision == config::Precision::automatic) {
     precision = past->checkpoint.config.train.precision;
@@ -41,6 +47,15 @@ config::Config settle(config::Config config, const std::optional<Past>& past) {
     check_resumable(*past, config);
   }
   return config;
+}
+
+tasks::TaskData open_data(const tasks::Task& task, const config::Config& config, const std::optional<Past>& past,
+                          const std::optional<Start>& start, const std::filesystem::path& cache) {
+  if (start) {
+    return task.open(with_tokenizer_in(config, start->checkpoint, start->file), cache);
+  }
+  const bool started = past && !config.train.start_from.empty();
+  return task.open(started ? with_tokenizer_in(config, past->checkpoint, past->file) : config, cache);
 }
 
 // The training data by name and, where it is not what the recipe is for, that.
@@ -115,9 +130,10 @@ TrainResult train(const TrainRequest& request) {
   const tasks::Task& task = tasks::task_for(request.config, "train");
   const FolderLock lock(request.out);
   std::optional<Past> past = open_run(request);
-  config::Config config = settle(request.config, past);
+  std::optional<Start> start = past ? std::nullopt : open_start(request.config);
+  config::Config config = settle(request.config, past, start);
   check_machine(config);
-  tasks::TaskData data = task.open(config, request.cache);
+  tasks::TaskData data = open_data(task, config, past, start, request.cache);
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
@@ -129,8 +145,13 @@ TrainResult train(const TrainRequest& request) {
   const Speed speed = speed_of(config);  // before memory counts as the run's
   catch_interrupts();
   reset_peak_memory();
-  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()));
+  if (start) {
+    log_info("{}: begins with the parameters of {} (step {}, {})", request.title, start->file.string(),
+             start->checkpoint.step, start->parameters_sha256.substr(0, 16));
+  }
+  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()), start);
   past.reset();  // the run has its own copies
+  start.reset();
   const std::unique_ptr<Writer> writer = begin_writing(request, run, speed);
   return run.finish(*writer);
 }
