@@ -1,7 +1,10 @@
 #include "headroom/tasks/language_modelling.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
+#include "headroom/core/log.h"
 #include "headroom/core/utf8.h"
 #include "text_batch.h"
 #include "text_data.h"
@@ -23,9 +26,16 @@ std::string identity_of(const TokenFiles& files, const std::vector<double>& weig
 std::unique_ptr<data::TokenBatches> batches_of(const TokenFiles& files, const config::Config& config) {
   const data::BatchShape shape = {.batch = config.train.batch_size, .length = config.model.context_length};
   const auto seed = static_cast<std::uint64_t>(config.train.seed);
-  return config.data.mixture.empty()
-             ? data::make_batches(files.front(), shape, config.data.batching, seed)
-             : data::mix_batches({.files = files, .weights = config.data.mixture}, shape, config.data.batching, seed);
+  const std::vector<double>& weights = config.data.mixture;
+  if (weights.empty()) {
+    return data::make_batches(files.front(), shape, config.data.batching, seed);
+  }
+  auto batches = data::mix_batches({.files = files, .weights = weights}, shape, config.data.batching, seed);
+  if (config.data.batching == config::Batching::streams) {
+    log_info("data.mixture: of the {} rows of a batch {} are those of the {} corpora", shape.batch,
+             fmt::join(data::shares_of(weights, shape.batch), ", "), files.size());
+  }
+  return batches;
 }
 
 class TextTraining : public TrainingData {

@@ -135,11 +135,20 @@ config::Config go_on_with(config::Config config, const Past& past) {
   return filled(std::move(config), past.checkpoint);
 }
 
-config::Config with_tokenizer_in(config::Config config, const store::Checkpoint& checkpoint, const fs::path& file) {
-  if (checkpoint.tokenizer) {
+tasks::TaskData open_data(const tasks::Task& task, config::Config config, const fs::path& file, const fs::path& cache) {
+  constexpr std::string_view kHere = "tokenizer.model";  // nobody gave it
+  if (!config.model.has_classes()) {                     // those read no text
     config.tokenizer.model = file.string();
   }
-  return config;
+  try {
+    return task.open(config, cache);
+  } catch (const MisuseError& error) {
+    std::string text = error.what();
+    if (const std::size_t at = text.find(kHere); at != std::string::npos) {
+      text.replace(at, kHere.size(), kKey);
+    }
+    throw MisuseError(text);
+  }
 }
 
 std::unique_ptr<models::Model> first_model(const Start& start, const config::ModelOptions& options, at::Device device) {

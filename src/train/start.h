@@ -8,6 +8,7 @@
 
 #include "headroom/models/model.h"
 #include "headroom/store/checkpoint.h"
+#include "headroom/tasks/task.h"
 #include "headroom/train/start.h"
 #include "resume.h"
 
@@ -29,9 +30,9 @@ config::Config begin_with(config::Config config, const Start& start);
 // the run's own, so that the other is no longer needed.
 config::Config go_on_with(config::Config config, const Past& past);
 
-// The config that the data of such a run is opened with: its tokenizer is the one in `file`.
-config::Config with_tokenizer_in(config::Config config, const store::Checkpoint& checkpoint,
-                                 const std::filesystem::path& file);
+// The data of such a run, in the tokens of the tokenizer in `file`. Throws MisuseError.
+tasks::TaskData open_data(const tasks::Task& task, config::Config config, const std::filesystem::path& file,
+                          const std::filesystem::path& cache);
 
 // A model of these options with the checkpoint's parameters, to be trained.
 std::unique_ptr<models::Model> first_model(const Start& start, const config::ModelOptions& options, at::Device device);

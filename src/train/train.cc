@@ -49,15 +49,6 @@ config::Config settle(config::Config config, const std::optional<Past>& past, co
   return config;
 }
 
-tasks::TaskData open_data(const tasks::Task& task, const config::Config& config, const std::optional<Past>& past,
-                          const std::optional<Start>& start, const std::filesystem::path& cache) {
-  if (start) {
-    return task.open(with_tokenizer_in(config, start->checkpoint, start->file), cache);
-  }
-  const bool started = past && !config.train.start_from.empty();
-  return task.open(started ? with_tokenizer_in(config, past->checkpoint, past->file) : config, cache);
-}
-
 // The training data by name and, where it is not what the recipe is for, that.
 std::string corpus_of(const config::Config& config) {
   const bool its_own = config.made_for.empty() || !config.data.train.empty();
@@ -133,7 +124,9 @@ TrainResult train(const TrainRequest& request) {
   std::optional<Start> start = past ? std::nullopt : open_start(request.config);
   config::Config config = settle(request.config, past, start);
   check_machine(config);
-  tasks::TaskData data = open_data(task, config, past, start, request.cache);
+  tasks::TaskData data = config.train.start_from.empty()
+                             ? task.open(config, request.cache)
+                             : open_data(task, config, past ? past->file : start->file, request.cache);
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());

@@ -140,8 +140,8 @@ TEST_F(MixtureTest, AnySavedPositionContinuesExactly) {
 TEST_F(MixtureTest, WhatCannotBeMixedIsRefusedByName) {
   const BatchShape shape{.batch = 4, .length = 10};
   const std::string none = misuse_of([&] { mix_batches(mixture({400, 400}, {50, 1}), shape, Batching::streams, 1); });
-  EXPECT_HAS(none, "data.mixture: of 4 rows of a batch (train.batch_size) the weight 1 gives ");
-  EXPECT_HAS(none, "1.tokens none");
+  EXPECT_HAS(none, "data.mixture: of 4 rows of a batch the weight 1 gives ");
+  EXPECT_HAS(none, "1.tokens none: try a larger train.batch_size");
   EXPECT_HAS(misuse_of([&] {
                mix_batches(mixture({400, 20}, {1, 1}), shape, Batching::streams, 1);
              }),

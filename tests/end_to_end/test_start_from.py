@@ -1,7 +1,5 @@
 """Training from a checkpoint on, against plain PyTorch: the same weights, the same batches, the same losses."""
 
-import json
-
 import pytest
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -79,15 +77,16 @@ def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
     assert plain[-1] < plain[0] - 0.5  # it has learnt something by then
     assert max(abs(a - b) for a, b in zip(mine, plain)) < 1e-5
 
-    # The run says where it began, goes on without that file, and its model is exported like any other.
+    # The run says where it began, and goes on without that file.
     began = headroom.json("checkpoint", "info", run)["config"]
-    assert 'start_from = "' + str(tmp_path / "model.safetensors") + '"' in json.dumps(began).replace('\\"', '"')
+    assert began["train.start_from"] == str(tmp_path / "model.safetensors")
+    assert len(began["train.start_sha256"]) == 64
     (tmp_path / "model.safetensors").unlink()
     more = headroom.json("train", tmp_path / "tune.toml", "--out", run, "--resume", "--set", f"train.steps={STEPS + 1}")
     assert more["steps"] == STEPS + 1
 
 
-def test_a_run_is_tuned_on_other_data(headroom, trained, tmp_path):
+def test_a_run_is_tuned_on_other_data(headroom, tiny, trained, tmp_path):
     train_runs.write_text(tmp_path / "other.txt", 2000, 9)
     config = tmp_path / "tune.toml"
     config.write_text(f"""
@@ -107,6 +106,11 @@ precision = "fp32"
     after = headroom.json("evaluate", out)
     assert after["tokens"] == before["tokens"]
     assert after["loss"] < before["loss"]
+    # What it costs is known without training: that of the run before.
+    costs = headroom.json("cost", config, trained / "config.toml", tiny)
+    assert costs[0]["parameters"] == costs[1]["parameters"] == costs[2]["parameters"]
+    from_file = ["--set", f"train.start_from={next((trained / 'checkpoints').glob('step_*'))}"]
+    assert headroom.json("cost", config, *from_file)[0]["parameters"] == costs[0]["parameters"]
     # A comparison of two ways to go on knows the model before it trains.
     headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
     again = headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)

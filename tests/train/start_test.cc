@@ -132,10 +132,10 @@ TEST_F(StartTest, WhatTrainingDoesMayChange) {
 
 TEST_F(StartTest, AnotherModelOrTokenizerIsRefusedByKeyAndBothValues) {
   const std::string file = (folder_ / "before" / "checkpoints" / "step_8.safetensors").string();
-  const std::pair<const char*, std::vector<std::string>> cases[] = {
+  const std::pair<std::string, std::vector<std::string>> cases[] = {
       {"model.d_model=32", {"next.toml:7: model.d_model must be 16, as in " + file + " (train.start_from), got 32"}},
       {"model.attention.projection=dense", {"model.attention.projection must be experts", "got dense"}},
-      {"model.mlp.activation=gelu", {"model.mlp.activation must be relu", "got gelu"}},
+      {"model.mlp.activation=relu", {"model.mlp.activation must be gelu", "got relu"}},
       {"model.attention.experts=[\"v\"]", {"model.attention.experts must be [\"v\", \"o\"]", "got [\"v\"]"}},
       {"model.kind=masked_language_model", {"model.kind must be language_model", "got masked_language_model"}},
       {"tokenizer.kind=bytes", {"tokenizer.kind must be \"words\"", "got \"bytes\""}},
@@ -154,6 +154,22 @@ TEST_F(StartTest, AnotherModelOrTokenizerIsRefusedByKeyAndBothValues) {
   const std::string message = refusal("tokenizer.model=" + (folder_ / "bytes.tokenizer").string());
   EXPECT_NE(message.find("bytes-256-"), std::string::npos) << message;
   EXPECT_NE(message.find(checkpoint("before").tokenizer->name()), std::string::npos) << message;
+}
+
+TEST_F(StartTest, TokensOfAnotherTokenizerAreRefusedByName) {
+  config::Config config = next_;
+  tiny::token_file(folder_, "bytes", tiny::text(500));
+  config.data.train = config.data.validation = {(folder_ / "bytes.tokens").string()};
+  try {
+    train(request(config, "refused"));
+    FAIL() << "no MisuseError";
+  } catch (const MisuseError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("train.start_from"), std::string::npos) << message;
+    EXPECT_EQ(message.find("tokenizer.model"), std::string::npos) << message;
+    EXPECT_NE(message.find("bytes-256-"), std::string::npos) << message;
+    EXPECT_NE(message.find(checkpoint("before").tokenizer->name()), std::string::npos) << message;
+  }
 }
 
 // A vector for each position has to fit.

@@ -25,7 +25,8 @@ std::vector<std::int32_t> some_tokens(const TokenFile& file, std::int64_t begin,
   return ids;
 }
 
-// The first place from `wanted` on that a line end stands in front of, or `wanted` where there is none but the last.
+// The first place from `wanted` on that a line end stands in front of, else the last one before, else `wanted`. The end
+// of the file does not count.
 std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, LineEnd line_end) {
   const std::int64_t last = file.size() - 1;
   for (std::int64_t at = wanted - 1; line_end && at < last; at += kTokensLookedAt) {
@@ -33,6 +34,13 @@ std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, LineEnd
     const auto found = std::find(ids.begin(), ids.end(), *line_end);
     if (found != ids.end()) {
       return at + (found - ids.begin()) + 1;
+    }
+  }
+  for (std::int64_t end = wanted - 1; line_end && end > 0; end -= std::min(end, kTokensLookedAt)) {
+    const std::vector<std::int32_t> ids = some_tokens(file, std::max<std::int64_t>(end - kTokensLookedAt, 0), end);
+    const auto found = std::find(ids.rbegin(), ids.rend(), *line_end);
+    if (found != ids.rend()) {
+      return end - (found - ids.rbegin());
     }
   }
   return wanted;

@@ -21,12 +21,13 @@ class MixedBatches : public TokenBatches {
  public:
   MixedBatches(const Mixture& mixture, BatchShape shape, std::int64_t dealt) : shape_(shape) {
     const std::vector<std::int64_t> shares = shares_of(mixture.weights, dealt);
+    const bool of_a_batch = dealt == shape.batch;
     std::int64_t first = 0;
     for (std::size_t i = 0; i < mixture.files.size(); ++i) {
       if (shares[i] == 0) {
-        misuse("data.mixture: of {} rows{} the weight {} gives {} none", dealt,
-               dealt == shape.batch ? " of a batch (train.batch_size)" : "", mixture.weights[i],
-               mixture.files[i]->name());
+        misuse("data.mixture: of {} rows{} the weight {} gives {} none{}", dealt, of_a_batch ? " of a batch" : "",
+               mixture.weights[i], mixture.files[i]->name(),
+               of_a_batch ? ": try a larger train.batch_size or, without memory, data.batching = \"chunks\"" : "");
       }
       corpora_.push_back({.file = mixture.files[i], .share = shares[i], .first = first});
       first += shares[i];
