@@ -32,8 +32,8 @@ std::unique_ptr<data::TokenBatches> batches_of(const TokenFiles& files, const co
   }
   auto batches = data::mix_batches({.files = files, .weights = weights}, shape, config.data.batching, seed);
   if (config.data.batching == config::Batching::streams) {
-    log_info("data.mixture: of the {} rows of a batch {} are those of the {} corpora", shape.batch,
-             fmt::join(data::shares_of(weights, shape.batch), ", "), files.size());
+    log_info("data.mixture: of a batch's {} rows, by corpus: {}", shape.batch,
+             fmt::join(data::shares_of(weights, shape.batch), ", "));
   }
   return batches;
 }
