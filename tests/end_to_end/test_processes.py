@@ -79,6 +79,12 @@ def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
     assert processes.run(2, config, tmp_path / "2", *parts)["parameters_sha256"] == alone["parameters_sha256"]
 
 
+def test_steps_that_are_verified_are_the_same(config, tmp_path):
+    alone = train_runs.run(config, tmp_path / "1", *SHARED)
+    checked = processes.run(2, config, tmp_path / "2", *SHARED, *settings("train.verify_every=2"))
+    assert checked["parameters_sha256"] == alone["parameters_sha256"]
+
+
 def test_translation_is_shared(config, tmp_path):
     draw = random.Random(4)
     words = ["one", "two", "three", "four", "five", "six"]
@@ -191,6 +197,16 @@ def test_ctrl_c_saves_and_goes_on(config, tmp_path):
     resumed = processes.run(3, config, tmp_path / "run", "--resume", *more, *settings(f"train.steps={step}"))
     alone = train_runs.run(config, tmp_path / "alone", *more, *settings(f"train.steps={step}"))
     assert resumed["parameters_sha256"] == alone["parameters_sha256"]
+
+
+def test_the_readmes_command_runs(config, tmp_path):
+    readme = (train_runs.ROOT / "README.md").read_text()
+    line = next(line for line in readme.splitlines() if line.startswith("./run.sh torchrun --standalone"))
+    words = line.replace("mine.toml", str(config)).replace("runs/two", str(tmp_path / "two")).split()
+    done = subprocess.run([str(train_runs.ROOT / "run.sh"), *words[1:], *SHARED], text=True, capture_output=True,
+                          env=train_runs.environment(config.parent), timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert train_runs.saved_step(tmp_path / "two") == 6
 
 
 def children(process):
