@@ -10,6 +10,7 @@
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
 #include "headroom/tasks/task.h"
+#include "headroom/train/exchange.h"
 #include "headroom/train/history.h"
 #include "headroom/train/state.h"
 #include "headroom/train/step.h"

@@ -19,6 +19,7 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
 #include "headroom/tasks/task.h"
+#include "headroom/train/exchange.h"
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
