@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "exchange.h"
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
 #include "headroom/tasks/task.h"

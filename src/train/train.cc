@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "exchange.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
