@@ -31,6 +31,10 @@ target_link_options(headroom_torch PRIVATE -Wl,--version-script=${CMAKE_SOURCE_D
 set_target_properties(headroom_torch PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${HEADROOM_PACKAGE}" SKIP_BUILD_RPATH ON
                       LINK_DEPENDS "${CMAKE_SOURCE_DIR}/python/bundled/exports.map")
 
+set(HEADROOM_PACKAGE_VERSION "${PROJECT_VERSION}")
+if(SKBUILD_PROJECT_VERSION_FULL)
+  set(HEADROOM_PACKAGE_VERSION "${SKBUILD_PROJECT_VERSION_FULL}")  # which may end with +torch2.12
+endif()
 configure_file(python/headroom_torch/_version.py.in "${HEADROOM_PACKAGE}/_version.py" @ONLY)
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/python/headroom_torch/*.py")
 add_custom_target(headroom_torch_package ALL
