@@ -156,7 +156,7 @@ Results run_model(const ModelCall& call) {
 }
 
 std::string describe_named(const std::string& kind, const std::string& origin, const std::string& source,
-                     const std::vector<std::string>& settings, bool causal, bool cross, std::int64_t layer) {
+                           const std::vector<std::string>& settings, bool causal, bool cross, std::int64_t layer) {
   return describe_layer({.kind = kind, .causal = causal, .cross = cross, .index = layer, .model = {}}, source, settings,
                         origin);
 }

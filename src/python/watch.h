@@ -18,8 +18,8 @@ class Watch : public nn::Observer {
  public:
   using Values = std::vector<std::pair<std::string, at::Tensor>>;
 
-  // patterns: as nn::matches() takes them, of names that begin with `scope`. given: what is used in the place of values,
-  // in the order in which the call comes to those of a name.
+  // patterns: as nn::matches() takes them, of names that begin with `scope`. given: what is used in the place of
+  // values, in the order in which the call comes to those of a name.
   Watch(std::vector<std::string> patterns, std::string scope, const Values& given);
   bool wants(std::string_view name) const override;
   at::Tensor observe(std::string_view name, at::Tensor value) override;
