@@ -5,8 +5,8 @@
 A wheel is built from the source distribution, in an environment of its own with the torch that it is for (2.13, 2.12.1;
 without any: the torch of this Python), and given the shared libraries that no other package brings: all but torch's, the C++
 runtime and libgomp, which torch has. It is tried out where there is neither a compiler nor this repository. OUT gets the
-wheels and the source distribution. Those for another torch than this Python's have it in their version (0.1.0+torch2.12), so
-that pip finds the one that goes with what is installed.
+wheel and the source distribution; a wheel for another torch than this Python's has it in its version (0.1.0+torch2.12) and
+comes into a folder of its own, OUT/torch2.12.
 """
 
 import importlib.metadata
@@ -171,9 +171,10 @@ def try_out(wheel, torch, place):
 
 
 def main(out, *versions):
-    out = pathlib.Path(out).resolve()
-    out.mkdir(parents=True, exist_ok=True)
     for version in versions or [own_torch()]:
+        own = minor(version) == minor(own_torch())
+        folder = pathlib.Path(out).resolve() / ("" if own else f"torch{minor(version)}")
+        folder.mkdir(parents=True, exist_ok=True)
         place = WORK / f"torch{minor(version)}"
         torch = torch_folder(version, place / "torch")
         python = environment(place / "tools", torch, TOOLS)
@@ -181,9 +182,9 @@ def main(out, *versions):
         print(f"wheel: building for torch {version}: a few minutes the first time", flush=True)
         wheel = make_wheel(python, source, place)
         try_out(wheel, torch, place / "fresh")
-        for made in [wheel, *([archive] if minor(version) == minor(own_torch()) else [])]:
-            shutil.copy(made, out)
-            print(f"wheel: {out / made.name}")
+        for made in [wheel, archive] if own else [wheel]:
+            shutil.copy(made, folder)
+            print(f"wheel: {folder / made.name}")
 
 
 if __name__ == "__main__":
