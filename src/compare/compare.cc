@@ -15,6 +15,7 @@
 #include "headroom/train/folder.h"
 #include "markup.h"
 #include "record.h"
+#include "replace.h"
 #include "samples.h"
 #include "single_run.h"
 #include "summary.h"
@@ -44,22 +45,6 @@ void add_samples(Record& record, const CompareRequest& request, Runs& runs, cons
   }
 }
 
-// The page of a comparison is not replaced by that of a sweep, nor the other way round.
-void refuse_other_kind(const Record& record, const fs::path& out) {
-  if (!fs::exists(out / kRecordFile)) {
-    return;
-  }
-  Kind there = record.kind;
-  try {
-    there = read_record(out).kind;
-  } catch (const MisuseError&) {  // damaged: written again
-  }
-  if (there != record.kind) {
-    misuse("{}: --out: {} holds the record of another command: choose another folder", record.plan.command,
-           out.string());
-  }
-}
-
 // Trains what `record` plans in `out`, then calls `finish`, which may add to the record, and writes the page.
 template <class Finish>
 CompareResult conduct(Record record, const std::vector<std::string>& prompts, const fs::path& out,
@@ -67,7 +52,7 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
   check_choices(record.plan);
   check_seeds(record.plan, record.plan.command);
   train::refuse_run(out);
-  refuse_other_kind(record, out);
+  refuse_to_lose(record, out);
   const FolderLock lock(out);
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);

@@ -1,5 +1,6 @@
 // How well a model predicts a text.
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 #include <span>
 
@@ -99,8 +100,7 @@ Evaluation add_up_windows(const models::LanguageModel& model, const data::TokenF
     const at::Tensor log_probability =
         model.score(there.at("tokens"), there.at("targets"), memory, context).log_probability;
     done += batch.rows();
-    const Sum loss{.sum = -log_probability.sum().item<double>(), .count = batch.n_targets()};
-    return Measured{.sums = {{std::string(kCrossEntropy), loss}}, .done = done};
+    return Measured{.sums = sums_of_losses(-log_probability), .done = done};
   };
   return add_up(options, {.unit = "window", .units = windows.count()}, next);
 }
@@ -139,6 +139,12 @@ models::Batch to_batch(const data::TokenBatch& batch) {
   made.tokens = batch.batch * batch.length;
   made.starts_afresh = batch.starts_afresh;
   return made;
+}
+
+double text_rows(const data::TokenFile& tokens, const config::Config& config) {
+  const std::int64_t most = config.train.evaluate_tokens, all = most > 0 ? std::min(most, tokens.size()) : tokens.size();
+  const double chunks = std::ceil(static_cast<double>(all) / static_cast<double>(config.model.context_length));
+  return config.model.memory_length > 0 ? 1.25 * chunks : chunks;
 }
 
 Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,

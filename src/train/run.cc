@@ -1,5 +1,6 @@
 #include "run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "headroom/core/system.h"
 #include "headroom/models/compute.h"
 #include "headroom/store/open_model.h"
+#include "pace.h"
 
 namespace headroom::train {
 namespace {
@@ -58,6 +60,7 @@ TrainResult Run::finish(Writer& writer) {
     if (plan_.samples(state_.step)) {
       sample(writer);
     }
+    settle(writer);
     if (plan_.saves(state_.step)) {
       save(writer);
     }
@@ -68,6 +71,9 @@ TrainResult Run::finish(Writer& writer) {
   if (!interrupted()) {
     if (plan_.validates(state_.step, history_)) {
       validate(writer);
+    }
+    if (const std::string why = plan_.failed(history_); !interrupted() && !why.empty()) {
+      throw DivergedError(fmt::format("train: {}: the run has failed; try {}", why, advice(config_.train)));
     }
     if (const std::string said = plan_.remark(history_); !said.empty()) {
       writer.warning(said);
@@ -94,6 +100,8 @@ StepOutcome Run::advance(Writer& writer) {
 }
 
 void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds) {
+  seconds_here_ += seconds;
+  fastest_step_ = std::min(fastest_step_, seconds);
   state_.tokens += tokens;
   state_.seconds += seconds;
   if (++steps_here_ > kWarmingSteps) {
@@ -106,6 +114,29 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
   interval.seconds += seconds;
   interval.loss += outcome.loss;
   interval.regulariser += outcome.regulariser;
+}
+
+// How often checkpoints are written, where the config leaves that to the run, once its first steps told how long one
+// takes. Nothing but the files depends on it.
+void Run::settle(Writer& writer) {
+  constexpr std::int64_t kSteps = kWarmingSteps + 2;
+  constexpr double kLongEnough = 30.0;  // seconds
+  std::int64_t& every = config_.train.checkpoint_every;
+  if (every != config::kAutomatic ||
+      (steps_here_ < kSteps && seconds_here_ < kLongEnough && !plan_.finished(state_.step))) {
+    return;
+  }
+  double bytes = 0.0;
+  const std::string data = data_.training->identity();
+  for (const auto& [name, tensor] : to_checkpoint(state_, *model_, config_, data_.tokenizer, data).tensors) {
+    bytes += static_cast<double>(tensor.nbytes());
+  }
+  every = steps_between_checkpoints(config_.train.steps, fastest_step_, bytes);
+  plan_.save_every(every);
+  writer.config(config_);
+  if (!plan_.finished(state_.step)) {
+    writer.checkpoints_every(every, fastest_step_);
+  }
 }
 
 // Ends the interval.
@@ -176,10 +207,11 @@ void Run::write_state(const Write& write) const {
 }
 
 void Run::refuse(std::string_view what, std::int64_t step) const {
-  throw DivergedError(fmt::format(
-      "train: {} at step {}: training stopped; the last good checkpoint is {}; try a lower train.learning_rate, "
-      "more train.warmup_steps, a smaller train.clip_norm or train.precision = \"fp32\"",
-      what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string()));
+  const bool coarse = config_.train.precision == config::Precision::bf16;
+  throw DivergedError(
+      fmt::format("train: {} at step {}: training stopped; the last good checkpoint is {}; try {}{}", what, step,
+                  checkpoint_.empty() ? std::string("none") : checkpoint_.string(), advice(config_.train),
+                  coarse ? ", or train.precision = \"fp32\"" : ""));
 }
 
 TrainResult Run::result() const {

@@ -1,6 +1,7 @@
 // The training loop.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@ class Run {
  private:
   StepOutcome advance(Writer& writer);
   void count(const StepOutcome& outcome, std::int64_t tokens, double seconds);
+  void settle(Writer& writer);
   void log(const StepOutcome& outcome, Writer& writer);
   void validate(Writer& writer);
   void sample(Writer& writer) const;
@@ -58,6 +60,8 @@ class Run {
   std::optional<Samples> samples_;    // where train.sample_every asks for them
   std::filesystem::path checkpoint_;  // the last one; empty before any
   std::int64_t steps_here_ = 0;       // done by this process
+  double seconds_here_ = 0.0;         // in them
+  double fastest_step_ = INFINITY;    // of them, in seconds
 };
 
 }  // namespace headroom::train

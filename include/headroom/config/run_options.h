@@ -81,9 +81,9 @@ struct TrainOptions {
   Shard shard = Shard::none;
   Implementation implementation = Implementation::automatic;
   std::int64_t log_every = 10;
-  std::int64_t checkpoint_every = 0;  // 0: only at the end
+  std::int64_t checkpoint_every = kAutomatic;  // 0: only at the end
   std::int64_t keep_checkpoints = 2;
-  std::int64_t evaluate_every = 0;   // 0: only at the end
+  std::int64_t evaluate_every = kAutomatic;  // 0: only at the end
   std::int64_t evaluate_tokens = 0;  // of the validation split at most; 0: all
   bool keep_best = false;            // the checkpoint of the best validation as well
   std::int64_t sample_every = 0;     // steps between samples of what the model writes; 0: none
