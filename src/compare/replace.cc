@@ -106,8 +106,8 @@ std::string lost_of(const Record& there, const Record& next) {
     return fmt::format("which also has {}", enumerated(models));
   }
   return there.plan.seeds > next.plan.seeds
-             ? fmt::format("which has {} of each, not {}",
-                           counted(static_cast<std::size_t>(there.plan.seeds), "seed"), next.plan.seeds)
+             ? fmt::format("which has {} of each, not {}", counted(static_cast<std::size_t>(there.plan.seeds), "seed"),
+                           next.plan.seeds)
              : "";
 }
 

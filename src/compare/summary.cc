@@ -70,9 +70,10 @@ std::string uncertainty_remark(const std::vector<ComparedRun>& runs) {
   const std::string uncertain = worst == nullptr ? "" : tasks::uncertainty(worst->result().figures());
   return uncertain.empty()
              ? ""
-             : fmt::format("The validation data is small: {} ({}); on other text the order of close models may be "
-                           "another, whatever their seeds.",
-                           uncertain, worst->name);
+             : fmt::format(
+                   "The validation data is small: {} ({}); on other text the order of close models may be "
+                   "another, whatever their seeds.",
+                   uncertain, worst->name);
 }
 
 }  // namespace

@@ -176,7 +176,8 @@ std::string expected(const Field& field) {
         if constexpr (std::is_same_v<Slot, bool*>) {
           return "true or false";
         } else if constexpr (std::is_same_v<Slot, std::int64_t*>) {
-          return with_range("an integer", field.range) + (field.automatic ? fmt::format(", or \"{}\"", kAutomaticWord) : "");
+          return with_range("an integer", field.range) +
+                 (field.automatic ? fmt::format(", or \"{}\"", kAutomaticWord) : "");
         } else if constexpr (std::is_same_v<Slot, double*>) {
           return with_range("a number", field.range);
         } else if constexpr (std::is_same_v<Slot, std::string*>) {

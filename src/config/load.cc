@@ -115,7 +115,8 @@ std::pair<toml::table, std::string> read_file(const fs::path& path) {
       misuse("{}: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)", path.string());
     }
     misuse(
-        "{}; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train = "
+        "{}; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train "
+        "= "
         "[{}]",
         error.what(), detail::in_quotes(path.filename().string()));
   }

@@ -58,8 +58,8 @@ at::Tensor VocabularyHead::cross_entropy(const at::Tensor& x, const at::Tensor& 
   }
   if (!cutoffs_.empty()) {
     const at::Tensor counted = target.ge(0).nonzero().squeeze(1);
-    const at::Tensor losses = adaptive().negative_log_likelihood(x.index_select(0, counted),
-                                                                 target.index_select(0, counted), context);
+    const at::Tensor losses =
+        adaptive().negative_log_likelihood(x.index_select(0, counted), target.index_select(0, counted), context);
     if (context.token_losses != nullptr) {
       *context.token_losses = losses.detach();
     }

@@ -46,7 +46,8 @@ std::string uncertainty(const Figures& figures) {
   if (!std::isfinite(loss) || !(error >= kNotableError)) {
     return "";
   }
-  const std::string perplexity = figures.contains("perplexity")
+  constexpr double kShare = 0.5;  // beyond, a percentage says no more
+  const std::string perplexity = figures.contains("perplexity") && error < kShare
                                      ? fmt::format(", which is {:.2g}% of its perplexity", 100.0 * std::expm1(error))
                                      : "";
   return fmt::format("the loss {} has a standard error of {:.2g} from so few predictions{}", format_decimal(loss, 4),
@@ -90,7 +91,10 @@ std::string describe(const Figures& figures, const std::vector<FigureKind>& kind
     if (found == figures.end() || kind.name == kLossError) {
       continue;
     }
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind.words, format_decimal(found->second, kind.decimals));
+    constexpr double kHuge = 1e9;  // has digits that say nothing
+    const std::string value = std::abs(found->second) < kHuge ? format_decimal(found->second, kind.decimals)
+                                                              : fmt::format("{:.4g}", found->second);
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind.words, value);
     if (const auto error = figures.find(kLossError); kind.name == "loss" && error != figures.end()) {
       text += fmt::format(" \u00b1 {:.2g}", error->second);
     }

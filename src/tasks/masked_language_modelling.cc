@@ -178,8 +178,7 @@ class MaskedLanguageModelling : public Task {
   std::string_view name() const override { return "masked language modelling"; }
 
   const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = {loss_kind("hidden token"),
-                                                     loss_error_kind(),
+    static const std::vector<FigureKind> kFigures = {loss_kind("hidden token"), loss_error_kind(),
                                                      perplexity_kind(Shown::headline, "perplexity of hidden tokens")};
     return kFigures;
   }

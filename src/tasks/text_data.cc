@@ -31,8 +31,8 @@ void remark(const data::TokenFile& file) {
   }
 }
 
-// A folder for a file of this lifetime: the cache, which is the user's where it is not named, or, where there is none or
-// nothing can be written there, the system's for temporary files.
+// A folder for a file of this lifetime: the cache, which is the user's where it is not named, or, where there is none
+// or nothing can be written there, the system's for temporary files.
 fs::path folder_for_a_while(fs::path cache) {
   try {
     cache = cache.empty() ? fs::path(cache_folder()) : cache;

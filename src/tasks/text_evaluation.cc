@@ -142,7 +142,8 @@ models::Batch to_batch(const data::TokenBatch& batch) {
 }
 
 double text_rows(const data::TokenFile& tokens, const config::Config& config) {
-  const std::int64_t most = config.train.evaluate_tokens, all = most > 0 ? std::min(most, tokens.size()) : tokens.size();
+  const std::int64_t most = config.train.evaluate_tokens,
+                     all = most > 0 ? std::min(most, tokens.size()) : tokens.size();
   const double chunks = std::ceil(static_cast<double>(all) / static_cast<double>(config.model.context_length));
   return config.model.memory_length > 0 ? 1.25 * chunks : chunks;
 }

@@ -37,9 +37,8 @@ std::string describe_pace(const config::TrainOptions& options) {
   const auto when = [](std::int64_t steps) {
     return steps > 0 ? fmt::format("every {} steps and at the end", steps) : std::string("at the end only");
   };
-  const std::string checkpoints = options.checkpoint_every == config::kAutomatic
-                                      ? "as often as the first steps tell"
-                                      : when(options.checkpoint_every);
+  const std::string checkpoints = options.checkpoint_every == config::kAutomatic ? "as often as the first steps tell"
+                                                                                 : when(options.checkpoint_every);
   return fmt::format("validates {} (train.evaluate_every), writes a checkpoint {} (train.checkpoint_every)",
                      when(options.evaluate_every), checkpoints);
 }

@@ -70,9 +70,9 @@ std::string Plan::remark(const History& history) const {
 
 std::string advice(const config::TrainOptions& options) {
   const std::string clipping =
-      options.clip_norm > 0.0 ? "a smaller train.clip_norm"
-                              : fmt::format("train.clip_norm = {} (it is 0, which clips nothing)",
-                                            config::TrainOptions().clip_norm);
+      options.clip_norm > 0.0
+          ? "a smaller train.clip_norm"
+          : fmt::format("train.clip_norm = {} (it is 0, which clips nothing)", config::TrainOptions().clip_norm);
   return "a lower train.learning_rate, more train.warmup_steps or " + clipping;
 }
 

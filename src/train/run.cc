@@ -208,10 +208,9 @@ void Run::write_state(const Write& write) const {
 
 void Run::refuse(std::string_view what, std::int64_t step) const {
   const bool coarse = config_.train.precision == config::Precision::bf16;
-  throw DivergedError(
-      fmt::format("train: {} at step {}: training stopped; the last good checkpoint is {}; try {}{}", what, step,
-                  checkpoint_.empty() ? std::string("none") : checkpoint_.string(), advice(config_.train),
-                  coarse ? ", or train.precision = \"fp32\"" : ""));
+  throw DivergedError(fmt::format("train: {} at step {}: training stopped; the last good checkpoint is {}; try {}{}",
+                                  what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string(),
+                                  advice(config_.train), coarse ? ", or train.precision = \"fp32\"" : ""));
 }
 
 TrainResult Run::result() const {

@@ -63,7 +63,8 @@ std::string corpus_of(const config::Config& config) {
          (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
 }
 
-// An empty list that somebody wrote may be meant otherwise: with one that nobody wrote, the first line names the corpus.
+// An empty list that somebody wrote may be meant otherwise: with one that nobody wrote, the first line names the
+// corpus.
 void warn_of_no_data(const config::Config& config) {
   const auto given = config.given.find("data.train");
   if (given != config.given.end() && config.data.train.empty() && config.data.generator == config::Generator::none) {

@@ -53,15 +53,22 @@ TEST(SetKey, AnIntegerThatARunDecidesOn) {
 
 // By its meaning, where the letters are quite others.
 TEST(SetKey, KnowsWhatOtherToolsCallAKey) {
-  for (const auto& [wrong, right] : std::vector<std::pair<std::string, std::string>>{
-           {"train.lr", "train.learning_rate"},          {"lr", "train.learning_rate"},
-           {"model.n_head", "model.attention.n_heads"},  {"n_embd", "model.d_model"},
-           {"train.max_iters", "train.steps"},           {"train.bs", "train.batch_size"},
-           {"model.block_size", "model.context_length"}, {"model.n_layer", "model.n_layers"},
-           {"train.grad_clip", "train.clip_norm"},       {"model.vocab_size", "model.vocabulary_size"},
-           {"hidden_size", "model.d_model"},             {"num_attention_heads", "model.attention.n_heads"},
-           {"intermediate_size", "model.mlp.d_hidden"},  {"eval_interval", "train.evaluate_every"},
-           {"train.save_steps", "train.checkpoint_every"}}) {
+  for (const auto& [wrong, right] :
+       std::vector<std::pair<std::string, std::string>>{{"train.lr", "train.learning_rate"},
+                                                        {"lr", "train.learning_rate"},
+                                                        {"model.n_head", "model.attention.n_heads"},
+                                                        {"n_embd", "model.d_model"},
+                                                        {"train.max_iters", "train.steps"},
+                                                        {"train.bs", "train.batch_size"},
+                                                        {"model.block_size", "model.context_length"},
+                                                        {"model.n_layer", "model.n_layers"},
+                                                        {"train.grad_clip", "train.clip_norm"},
+                                                        {"model.vocab_size", "model.vocabulary_size"},
+                                                        {"hidden_size", "model.d_model"},
+                                                        {"num_attention_heads", "model.attention.n_heads"},
+                                                        {"intermediate_size", "model.mlp.d_hidden"},
+                                                        {"eval_interval", "train.evaluate_every"},
+                                                        {"train.save_steps", "train.checkpoint_every"}}) {
     EXPECT_EQ(complaint(wrong + "=1"), "--set: " + wrong + ": unknown key, did you mean " + right + "?");
   }
 }

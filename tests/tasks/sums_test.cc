@@ -124,7 +124,8 @@ TEST(Sums, SquareWhatTheyAddUp) {
       const std::int64_t length = std::min(options.context_length, tokens->size() - 1 - begin);
       const at::Tensor all = at::tensor(ids, at::kLong).narrow(0, begin, length + 1).unsqueeze(0);
       models::Memory none;
-      const at::Tensor log_p = model.score(all.narrow(1, 0, length), all.narrow(1, 1, length), none, {}).log_probability;
+      const at::Tensor log_p =
+          model.score(all.narrow(1, 0, length), all.narrow(1, 1, length), none, {}).log_probability;
       squares += log_p.square().sum().item<double>();
     }
     EXPECT_NEAR(sum_of(chunks, kSquaredCrossEntropy).sum, squares, 1e-5 * squares);

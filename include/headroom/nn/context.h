@@ -41,9 +41,9 @@ struct Context {
   // Balance losses before their coefficients, by kind ("entropy"), summed over layers; filled when set.
   std::map<std::string, at::Tensor>* losses = nullptr;
   at::Tensor* token_losses = nullptr;  // evaluating: each counted target's cross-entropy in nats [N], filled when set
-  ExpertUsage* usage = nullptr;      // added to when set
-  BufferUpdates* updates = nullptr;  // added to while training when set
-  Observer* observer = nullptr;      // handed the values that it wants
+  ExpertUsage* usage = nullptr;        // added to when set
+  BufferUpdates* updates = nullptr;    // added to while training when set
+  Observer* observer = nullptr;        // handed the values that it wants
 
   Context in(const std::string& child) const {
     Context inner = *this;

@@ -54,7 +54,8 @@ Figures loss_and_perplexity(const Sums& sums);
 // Where the sums tell it.
 void add_loss_error(const Sums& sums, Figures& figures);
 
-// How uncertain the loss of a small data set is: "the loss 4.9312 has a standard error of 0.031 from so few predictions,
+// How uncertain the loss of a small data set is: "the loss 4.9312 has a standard error of 0.031 from so few
+// predictions,
 // ..."; empty below kNotableError nats, and where nothing is known.
 inline constexpr double kNotableError = 0.01;
 std::string uncertainty(const Figures& figures);

@@ -86,8 +86,7 @@ at::Tensor token_cross_entropy(const at::Tensor& x, const at::Tensor& w, const s
   const CrossEntropyInputs in{x, w, target, b, false};
   check(in);
   const bool fused = cross_entropy_backends().choose(implementation, x, in) != nullptr;
-  const at::Tensor losses =
-      fused ? losses_in_blocks(x, w, b.value_or(at::Tensor()), target) : losses_reference(in);
+  const at::Tensor losses = fused ? losses_in_blocks(x, w, b.value_or(at::Tensor()), target) : losses_reference(in);
   return losses.index_select(0, target.ge(0).nonzero().squeeze(1));
 }
 

@@ -113,8 +113,7 @@ void check_name(const Test& test, const Question& question) {
   const std::size_t n = question.choices.size();
   if (test.measure == Measure::choice && (n < test.fewest || n > test.most)) {
     misuse("{}: has {} choices, but --task is {}, whose questions have {}", question.where, n, test.name,
-           test.fewest == test.most ? fmt::format("{}", test.fewest)
-                                    : fmt::format("{} to {}", test.fewest, test.most));
+           test.fewest == test.most ? fmt::format("{}", test.fewest) : fmt::format("{} to {}", test.fewest, test.most));
   }
 }
 
