@@ -11,7 +11,7 @@ namespace {
 constexpr double kValidationShare = 0.012, kCheckpointShare = 0.007;  // of the time of training
 // Of a step's time what reading a row without gradients takes: a third of its products, and what surrounds them.
 constexpr double kForward = 0.4;
-constexpr double kLongestPause = 540.0;  // seconds between checkpoints, from a step time that is known roughly
+constexpr double kLongestPause = 480.0;  // seconds between checkpoints: ten minutes, of steps that may become slower
 constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // of a checkpoint, on a disk of no great speed
 
 // As a config says it, which has a validation and a checkpoint at the end anyway.

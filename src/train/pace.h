@@ -14,7 +14,7 @@ namespace headroom::train {
 // that runs of one config are validated at the same steps.
 std::int64_t steps_between_validations(const config::Config& config, double rows);
 
-// Steps between checkpoints of so many bytes, where a step takes so long: a tenth of the steps or those of nine
+// Steps between checkpoints of so many bytes, where a step takes so long: a tenth of the steps or those of eight
 // minutes, or more where that would take more than 0.7% of the time; 0: only at the end.
 std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes);
 

@@ -1,6 +1,5 @@
 #include "run.h"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -100,11 +99,11 @@ StepOutcome Run::advance(Writer& writer) {
 }
 
 void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds) {
-  seconds_here_ += seconds;
-  fastest_step_ = std::min(fastest_step_, seconds);
   state_.tokens += tokens;
   state_.seconds += seconds;
+  seconds_here_ += seconds;
   if (++steps_here_ > kWarmingSteps) {
+    warm_seconds_here_ += seconds;
     state_.steady_tokens += tokens;
     state_.steady_seconds += seconds;
   }
@@ -119,23 +118,26 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
 // How often checkpoints are written, where the config leaves that to the run, once its first steps told how long one
 // takes. Nothing but the files depends on it.
 void Run::settle(Writer& writer) {
-  constexpr std::int64_t kSteps = kWarmingSteps + 2;
+  constexpr std::int64_t kSteps = kWarmingSteps + 5;
   constexpr double kLongEnough = 30.0;  // seconds
   std::int64_t& every = config_.train.checkpoint_every;
   if (every != config::kAutomatic ||
       (steps_here_ < kSteps && seconds_here_ < kLongEnough && !plan_.finished(state_.step))) {
     return;
   }
+  const bool warm = steps_here_ > kWarmingSteps;
+  const double step_seconds = warm ? warm_seconds_here_ / static_cast<double>(steps_here_ - kWarmingSteps)
+                                   : seconds_here_ / static_cast<double>(steps_here_);
   double bytes = 0.0;
   const std::string data = data_.training->identity();
   for (const auto& [name, tensor] : to_checkpoint(state_, *model_, config_, data_.tokenizer, data).tensors) {
     bytes += static_cast<double>(tensor.nbytes());
   }
-  every = steps_between_checkpoints(config_.train.steps, fastest_step_, bytes);
+  every = steps_between_checkpoints(config_.train.steps, step_seconds, bytes);
   plan_.save_every(every);
   writer.config(config_);
   if (!plan_.finished(state_.step)) {
-    writer.checkpoints_every(every, fastest_step_);
+    writer.checkpoints_every(every, step_seconds);
   }
 }
 

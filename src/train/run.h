@@ -1,7 +1,6 @@
 // The training loop.
 #pragma once
 
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,7 +60,7 @@ class Run {
   std::filesystem::path checkpoint_;  // the last one; empty before any
   std::int64_t steps_here_ = 0;       // done by this process
   double seconds_here_ = 0.0;         // in them
-  double fastest_step_ = INFINITY;    // of them, in seconds
+  double warm_seconds_here_ = 0.0;    // in those that count as its speed
 };
 
 }  // namespace headroom::train
