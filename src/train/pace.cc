@@ -8,7 +8,7 @@
 namespace headroom::train {
 namespace {
 
-constexpr double kValidationShare = 0.012, kCheckpointShare = 0.007;  // of the time of training
+constexpr double kValidationShare = 0.011, kCheckpointShare = 0.006;  // of the time of training
 // Of a step's time what reading a row without gradients takes: a third of its products, and what surrounds them.
 constexpr double kForward = 0.4;
 constexpr double kLongestPause = 480.0;  // seconds between checkpoints: ten minutes, of steps that may become slower
