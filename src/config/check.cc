@@ -41,6 +41,8 @@ void check_train(const TrainOptions& t, Origin origin) {
   const Checker check(origin, "train");
   check.require(t.batch_size % t.accumulate == 0, "accumulate", "must divide batch_size = {}, got {}", t.batch_size,
                 t.accumulate);
+  check.require(t.parts == 0 || t.accumulate % t.parts == 0, "parts", "must be 0 or divide accumulate = {}, got {}",
+                t.accumulate, t.parts);
   check.require(t.betas.size() == 2, "betas", "must be two numbers, got {}", t.betas.size());
   check.require(is_device(t.device), "device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:<n>\", got \"{}\"",
                 t.device);
@@ -54,9 +56,6 @@ void check_train(const TrainOptions& t, Origin origin) {
   const double momentum = TrainOptions().muon_momentum;
   check.require(t.muon_momentum == momentum || t.optimizer == Optimizer::muon, "muon_momentum",
                 "must stay {} with {}, which does not read it", momentum, detail::setting("optimizer", t.optimizer));
-  check.require(t.shard == Shard::none, "shard",
-                "must be \"none\", got \"{}\": one process trains, which has no others to share with",
-                name_of(t.shard));
   check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
                 t.warmup_steps);
 }

@@ -10,6 +10,7 @@
 #include "headroom/models/compute.h"
 #include "headroom/store/open_model.h"
 #include "pace.h"
+#include "shared_memory.h"
 
 namespace headroom::train {
 namespace {
@@ -24,20 +25,39 @@ std::unique_ptr<models::Model> model_of(const config::Config& config, const std:
                                    at::TensorOptions(at::kFloat).device(device));
 }
 
+Share share_of(const Shares& shares, const parallel::World& world) {
+  return world.size() == 1 ? Share() : Share(shares, world.rank());
+}
+
+// One process whose sums of gradients are those of micro-batches needs nobody to add them.
+std::unique_ptr<Exchange> exchange_for(models::Model& model, const config::TrainOptions& options,
+                                       parallel::World& world, const Shares& shares) {
+  const std::int64_t sums = sums_of(options);
+  const bool as_autograd_adds = sums == 1 || sums == options.accumulate;
+  return world.size() == 1 && as_autograd_adds ? local_exchange(model, options)
+                                               : ordered_exchange(model, options, world, shares);
+}
+
 }  // namespace
 
-Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history)
+Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
+         parallel::World& world)
     : config_(std::move(config)),
       task_(tasks::task_for(config_, "train")),
       plan_(config_, task_.figures()),
       data_(std::move(data)),
+      world_(world),
       model_(model_of(config_, past)),
-      state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string())
-                  : fresh_state(model_->parameters(), config_.train.optimizer)),
+      shares_(model_->parameters(), world_.size()),
+      state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string(), share_of(shares_, world_))
+                  : fresh_state(model_->parameters(), config_.train.optimizer, share_of(shares_, world_))),
+      exchange_(exchange_for(*model_, config_.train, world_, shares_)),
       context_(models::make_context(config_.train, model_->device())),
       history_(std::move(history)),
       checkpoint_(past ? past->file : std::filesystem::path()) {
   data_.training->seek(state_.position);
+  state_.memory =
+      own_rows(state_.memory, parts_of(config_.train, world_.rank(), world_.size()), config_.train.accumulate);
   if (config_.train.sample_every > 0) {
     const std::string& prompt = config_.train.sample_prompt;
     samples_.emplace(prompt.empty() ? data_.validation->beginning() : prompt, data_.tokenizer, *model_, context_);
@@ -45,10 +65,10 @@ Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>&
 }
 
 TrainResult Run::finish(Writer& writer) {
-  while (!plan_.finished(state_.step) && !interrupted()) {
+  while (!plan_.finished(state_.step) && !stops()) {
     if (plan_.validates(state_.step, history_)) {
       validate(writer);  // before the step, not after it: a run killed while it validated owes it when resumed
-      if (interrupted()) {
+      if (stops()) {
         break;
       }
     }
@@ -67,11 +87,11 @@ TrainResult Run::finish(Writer& writer) {
   if (history_.saved_step != state_.step) {
     save(writer);
   }
-  if (!interrupted()) {
+  if (!stops()) {
     if (plan_.validates(state_.step, history_)) {
       validate(writer);
     }
-    if (const std::string why = plan_.failed(history_); !interrupted() && !why.empty()) {
+    if (const std::string why = plan_.failed(history_); !stops() && !why.empty()) {
       throw DivergedError(fmt::format("train: {}: the run has failed; try {}", why, advice(config_.train)));
     }
     if (const std::string said = plan_.remark(history_); !said.empty()) {
@@ -81,6 +101,10 @@ TrainResult Run::finish(Writer& writer) {
   return result();
 }
 
+bool Run::stops() const {
+  return world_.size() == 1 ? interrupted() : stop_;
+}
+
 // One step, timed.
 StepOutcome Run::advance(Writer& writer) {
   const auto start = std::chrono::steady_clock::now();
@@ -88,7 +112,9 @@ StepOutcome Run::advance(Writer& writer) {
   if (batch.starts_afresh) {
     state_.memory.forget();
   }
-  const StepOutcome outcome = train_step(*model_, batch.to(model_->device()), state_, config_.train, context_);
+  const StepOutcome outcome =
+      train_step(*model_, batch.to(model_->device()), state_, config_.train, context_, *exchange_);
+  stop_ = stop_ || outcome.stop;
   if (const std::string why = Plan::diverged(outcome); !why.empty()) {
     refuse(why, state_.step + 1);
   }
@@ -102,7 +128,10 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
   state_.tokens += tokens;
   state_.seconds += seconds;
   seconds_here_ += seconds;
-  if (++steps_here_ > kWarmingSteps) {
+  if (++steps_here_ == 1) {
+    world_.set_timeout(std::chrono::seconds(config_.train.timeout));
+  }
+  if (steps_here_ > kWarmingSteps) {
     warm_seconds_here_ += seconds;
     state_.steady_tokens += tokens;
     state_.steady_seconds += seconds;
@@ -115,29 +144,43 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
   interval.regulariser += outcome.regulariser;
 }
 
-// How often checkpoints are written, where the config leaves that to the run, once its first steps told how long one
-// takes. Nothing but the files depends on it.
-void Run::settle(Writer& writer) {
+// Once the first steps told how long one takes; 0 before.
+double Run::step_seconds() const {
   constexpr std::int64_t kSteps = kWarmingSteps + 5;
-  constexpr double kLongEnough = 30.0;  // seconds
+  constexpr double kLongEnough = 30.0;
+  if (steps_here_ < kSteps && seconds_here_ < kLongEnough && !plan_.finished(state_.step)) {
+    return 0.0;
+  }
+  return steps_here_ > kWarmingSteps ? warm_seconds_here_ / static_cast<double>(steps_here_ - kWarmingSteps)
+                                     : seconds_here_ / static_cast<double>(steps_here_);
+}
+
+// How often checkpoints are written, where the config leaves that to the run. Nothing but the files depends on it. Of
+// several processes, whose clocks differ, the leading one decides.
+void Run::settle(Writer& writer) {
   std::int64_t& every = config_.train.checkpoint_every;
-  if (every != config::kAutomatic ||
-      (steps_here_ < kSteps && seconds_here_ < kLongEnough && !plan_.finished(state_.step))) {
+  if (every != config::kAutomatic) {
     return;
   }
-  const bool warm = steps_here_ > kWarmingSteps;
-  const double step_seconds = warm ? warm_seconds_here_ / static_cast<double>(steps_here_ - kWarmingSteps)
-                                   : seconds_here_ / static_cast<double>(steps_here_);
-  double bytes = 0.0;
-  const std::string data = data_.training->identity();
-  for (const auto& [name, tensor] : to_checkpoint(state_, *model_, config_, data_.tokenizer, data).tensors) {
-    bytes += static_cast<double>(tensor.nbytes());
+  const double seconds = step_seconds();
+  std::string decided;
+  if (world_.leads() && seconds > 0.0) {
+    double bytes = 0.0;
+    const Surroundings around{*model_, config_, data_.tokenizer, data_.training->identity(), share_of(shares_, world_)};
+    for (const auto& [name, tensor] : to_checkpoint(state_, around).tensors) {
+      bytes += static_cast<double>(tensor.nbytes());
+    }
+    decided = std::to_string(steps_between_checkpoints(config_.train.steps, seconds, bytes));
   }
-  every = steps_between_checkpoints(config_.train.steps, step_seconds, bytes);
+  decided = world_.gather(decided).front();
+  if (decided.empty()) {
+    return;
+  }
+  every = std::stoll(decided);
   plan_.save_every(every);
   writer.config(config_);
   if (!plan_.finished(state_.step)) {
-    writer.checkpoints_every(every, step_seconds);
+    writer.checkpoints_every(every, seconds);
   }
 }
 
@@ -164,10 +207,12 @@ void Run::validate(Writer& writer) {
                                  .batch_tokens = config_.train.batch_tokens / config_.train.accumulate,
                                  .most_tokens = config_.train.evaluate_tokens,
                                  .context = context_,
-                                 .show_progress = writer.writes()};
+                                 .show_progress = writer.writes(),
+                                 .peers = &world_};
   options.context.usage = &usage;
   const tasks::Evaluation evaluation = data_.validation->evaluate(*model_, options);
   if (!evaluation.complete) {
+    stop_ = true;
     return;
   }
   const tasks::Figures figures = task_.figures_of(evaluation.sums);
@@ -202,7 +247,15 @@ void Run::save(Writer& writer) {
 template <class Write>
 void Run::write_state(const Write& write) const {
   try {
-    write(to_checkpoint(state_, *model_, config_, data_.tokenizer, data_.training->identity()));
+    TrainState whole = state_;
+    if (world_.size() > 1) {
+      whole.memory = spread_layers(state_.memory, config_.train, world_);
+    }
+    write(to_checkpoint(whole, {.model = *model_,
+                                .config = config_,
+                                .tokenizer = data_.tokenizer,
+                                .data = data_.training->identity(),
+                                .share = share_of(shares_, world_)}));
   } catch (const store::NotFiniteError& error) {
     refuse(error.what(), state_.step);
   }
@@ -226,7 +279,7 @@ TrainResult Run::result() const {
           .peak_memory_bytes = peak_memory_bytes(),
           .parameters = model_->parameters().count(),
           .parameters_sha256 = parameters_sha256(model_->parameters()),
-          .interrupted = interrupted(),
+          .interrupted = stops(),
           .validation = history_.validations};
 }
 

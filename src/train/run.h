@@ -13,6 +13,7 @@
 #include "headroom/train/state.h"
 #include "headroom/train/step.h"
 #include "headroom/train/train.h"
+#include "exchange.h"
 #include "plan.h"
 #include "resume.h"
 #include "samples.h"
@@ -22,8 +23,9 @@ namespace headroom::train {
 
 class Run {
  public:
-  // Goes on from `past`, or begins. `config` is settled: what it leaves open is decided.
-  Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history);
+  // Goes on from `past`, or begins. `config` is settled: what it leaves open is decided. `world` must outlive it.
+  Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
+      parallel::World& world);
 
   // All steps that are left, unless Ctrl-C comes first.
   TrainResult finish(Writer& writer);
@@ -38,12 +40,15 @@ class Run {
  private:
   StepOutcome advance(Writer& writer);
   void count(const StepOutcome& outcome, std::int64_t tokens, double seconds);
+  double step_seconds() const;
   void settle(Writer& writer);
   void log(const StepOutcome& outcome, Writer& writer);
   void validate(Writer& writer);
   void sample(Writer& writer) const;
   void save(Writer& writer);
   [[noreturn]] void refuse(std::string_view what, std::int64_t step) const;
+  // Whether to stop early, on which all processes agree: Ctrl-C comes to each at another time.
+  bool stops() const;
   template <class Write>
   void write_state(const Write& write) const;
   TrainResult result() const;
@@ -52,8 +57,11 @@ class Run {
   const tasks::Task& task_;
   Plan plan_;
   tasks::TaskData data_;
+  parallel::World& world_;
   std::unique_ptr<models::Model> model_;
+  Shares shares_;
   TrainState state_;
+  std::unique_ptr<Exchange> exchange_;
   nn::Context context_;
   History history_;
   std::optional<Samples> samples_;    // where train.sample_every asks for them
@@ -61,6 +69,7 @@ class Run {
   std::int64_t steps_here_ = 0;       // done by this process
   double seconds_here_ = 0.0;         // in them
   double warm_seconds_here_ = 0.0;    // in those that count as its speed
+  bool stop_ = false;                 // several processes: one of them was asked to stop
 };
 
 }  // namespace headroom::train
