@@ -14,7 +14,7 @@
 #include <tuple>
 #include <utility>
 
-#include "exchange.h"
+#include "headroom/train/exchange.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
