@@ -21,6 +21,7 @@
 #include "headroom/train/start.h"
 #include "markup.h"
 #include "record.h"
+#include "replace.h"
 #include "samples.h"
 #include "single_run.h"
 #include "summary.h"
@@ -47,22 +48,6 @@ void add_samples(Record& record, const CompareRequest& request, Runs& runs, cons
     if (runs.find(best)->diverged.empty()) {
       record.samples[model.name] = speak(best.folder, record.prompts, request);
     }
-  }
-}
-
-// The page of a comparison is not replaced by that of a sweep, nor the other way round.
-void refuse_other_kind(const Record& record, const fs::path& out) {
-  if (!fs::exists(out / kRecordFile)) {
-    return;
-  }
-  Kind there = record.kind;
-  try {
-    there = read_record(out).kind;
-  } catch (const MisuseError&) {  // damaged: written again
-  }
-  if (there != record.kind) {
-    misuse("{}: --out: {} holds the record of another command: choose another folder", record.plan.command,
-           out.string());
   }
 }
 
@@ -100,7 +85,7 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
   check_choices(record.plan);
   check_seeds(record.plan, record.plan.command);
   train::refuse_run(out);
-  refuse_other_kind(record, out);
+  refuse_to_lose(record, out);
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
   Runs runs(task, cache, world);

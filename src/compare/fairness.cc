@@ -20,8 +20,9 @@ using ValuesAndNames = std::vector<std::pair<std::string, std::string>>;
 
 // How often to write changes nothing about what is measured.
 bool is_bookkeeping(const std::string& key) {
-  static const std::set<std::string> kKeys = {"train.log_every", "train.checkpoint_every", "train.keep_checkpoints",
-                                              "train.keep_best", "train.sample_every",     "train.sample_prompt"};
+  static const std::set<std::string> kKeys = {
+      "train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.evaluate_every",
+      "train.keep_best", "train.sample_every",     "train.sample_prompt"};
   return kKeys.contains(key);
 }
 

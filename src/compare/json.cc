@@ -44,7 +44,9 @@ void add_statistics(const ComparedRun& run, const ComparedRun& first, Json& json
       add(kind.metric, kind.name);
     }
   }
-  add(headline.name, headline.name);
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(kinds)) {
+    add(kind.name, kind.name);
+  }
   const auto against_first = [&](const std::string& figure) {
     return &run == &first ? std::nullopt : paired_difference(run.over_seeds(figure), first.over_seeds(figure));
   };
@@ -56,7 +58,9 @@ Json as_json(const ComparedRun& run, const ComparedRun& first) {
   const std::string headline = tasks::headline(run.task().figures()).name;
   Json json = {{"name", run.name}};
   json.update(to_json(run.result(), run.task()));
-  json[headline] = tasks::figure(run.result().figures(), headline);
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(run.task().figures())) {
+    json[kind.name] = tasks::figure(run.result().figures(), kind.name);
+  }
   json["seeds"] = Json::array();
   bool interrupted = false;
   for (const TrainedRun& trained : run.trained) {

@@ -56,6 +56,26 @@ void add_edge_remarks(const CompareResult& result, std::vector<std::string>& sen
   }
 }
 
+// Of the run whose loss is the least certain; empty where all are certain enough.
+std::string uncertainty_remark(const std::vector<ComparedRun>& runs) {
+  const ComparedRun* worst = nullptr;
+  const auto error_of = [](const ComparedRun& run) {
+    return tasks::figure(run.result().figures(), std::string(tasks::kLossError));
+  };
+  for (const ComparedRun& run : runs) {
+    if (std::isfinite(error_of(run)) && (worst == nullptr || error_of(run) > error_of(*worst))) {
+      worst = &run;
+    }
+  }
+  const std::string uncertain = worst == nullptr ? "" : tasks::uncertainty(worst->result().figures());
+  return uncertain.empty()
+             ? ""
+             : fmt::format(
+                   "The validation data is small: {} ({}); on other text the order of close models may be "
+                   "another, whatever their seeds.",
+                   uncertain, worst->name);
+}
+
 }  // namespace
 
 std::size_t best_choice(const PlannedModel& model, Runs& runs, const tasks::Task& task) {
@@ -141,6 +161,9 @@ std::vector<std::string> remarks(const CompareResult& result) {
         "{:.2g}% of the validation tokens are words that the tokenizer does not know: perplexity asks no more than to "
         "expect one, bits per byte count their bytes at 8 bits each.",
         100.0 * unknown));
+  }
+  if (std::string uncertain = uncertainty_remark(result.runs); !uncertain.empty()) {
+    sentences.push_back(std::move(uncertain));
   }
   add_edge_remarks(result, sentences);
   return sentences;

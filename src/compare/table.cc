@@ -100,7 +100,7 @@ std::vector<Cell> row_of(const ComparedRun& run, const CompareResult& result) {
     const bool headline = kind.shown == tasks::Shown::headline;
     cells.push_back({!std::isfinite(value) ? (diverged(run) ? "diverged" : kUnknown)
                      : headline            ? with_deviation(value, sample_deviation(values))
-                                           : fmt::format("{:.3f}", value),
+                                           : format_decimal(value, 3),
                      value});
     if (headline && has_intervals(runs)) {
       const std::optional<Interval> difference = headline_difference(run, first);

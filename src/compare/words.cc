@@ -87,8 +87,12 @@ std::string caution(const std::vector<ComparedRun>& runs, std::string_view what)
         " {} trained once: a difference of a few percent may be chance.",
         most->trained.size() < 2 ? fmt::format("Each {} was", what) : fmt::format("Some {}s were", what));
   }
-  return fmt::format(" Each {} was trained with {}{} seeds: figures are means, brackets 95% intervals.", what,
-                     fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size());
+  const char* hardly = fewest->trained.size() == 2
+                           ? " Two seeds can hardly show anything: their interval reaches 12.7 standard errors to "
+                             "each side, that of three 4.3."
+                           : "";
+  return fmt::format(" Each {} was trained with {}{} seeds: figures are means, brackets 95% intervals.{}", what,
+                     fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size(), hardly);
 }
 
 std::string costs_against(const ComparedRun& run, const ComparedRun& other) {

@@ -61,6 +61,7 @@ class TextEvaluation : public EvaluationData {
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     return evaluate_text(model, tokens_, options);
   }
+  double rows(const config::Config& config) const override { return text_rows(*tokens_, config); }
   std::string beginning() const override {
     constexpr std::int64_t kTokens = 32;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokens, tokens_->size())));
@@ -80,6 +81,7 @@ class LanguageModelling : public Task {
 
   const std::vector<FigureKind>& figures() const override {
     static const std::vector<FigureKind> kFigures = {loss_kind("token"),
+                                                     loss_error_kind(),
                                                      perplexity_kind(Shown::headline),
                                                      {.name = "bits_per_byte",
                                                       .metric = "bits_per_byte",

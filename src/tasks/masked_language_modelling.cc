@@ -155,6 +155,9 @@ class MaskedEvaluation : public EvaluationData {
       return Measured{.sums = measure, .done = done};
     });
   }
+  double rows(const config::Config& config) const override {
+    return static_cast<double>(rows_to_read(config.train.evaluate_tokens));
+  }
 
  private:
   // As many from the beginning as hide at most so many tokens, at least one; 0: all.
@@ -178,7 +181,7 @@ class MaskedLanguageModelling : public Task {
   std::string_view name() const override { return "masked language modelling"; }
 
   const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = {loss_kind("hidden token"),
+    static const std::vector<FigureKind> kFigures = {loss_kind("hidden token"), loss_error_kind(),
                                                      perplexity_kind(Shown::headline, "perplexity of hidden tokens")};
     return kFigures;
   }

@@ -8,6 +8,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
+#include "headroom/core/system.h"
 #include "headroom/data/text.h"
 
 namespace headroom::tasks {
@@ -31,15 +32,19 @@ void remark(const data::TokenFile& file) {
   }
 }
 
-// A folder for a file of this lifetime: the cache or, where nothing can be written there, the
-// system's for temporary files.
-fs::path writable(const fs::path& cache) {
+// A folder for a file of this lifetime: the cache, which is the user's where it is not named, or, where there is none
+// or nothing can be written there, the system's for temporary files.
+fs::path folder_for_a_while(fs::path cache) {
   try {
+    cache = cache.empty() ? fs::path(cache_folder()) : cache;
     make_folder(cache);
-    return access(cache.c_str(), W_OK) == 0 ? cache : fs::temp_directory_path();
+    if (access(cache.c_str(), W_OK) == 0) {
+      remove_leftovers(cache);
+      return cache;
+    }
   } catch (const Error&) {
-    return fs::temp_directory_path();
   }
+  return fs::temp_directory_path();
 }
 
 // Removes the file, which a process that has it mapped still reads.
@@ -54,11 +59,7 @@ struct Removal {
 // Text as tokens, in a file that goes as soon as it is mapped.
 std::shared_ptr<const data::TokenFile> encode(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
                                               const fs::path& cache, const std::string& name) {
-  const fs::path folder = writable(cache);
-  if (folder == cache) {
-    remove_leftovers(cache);
-  }
-  const Removal removal{folder / fmt::format("headroom-evaluate-{}.tokens", getpid())};
+  const Removal removal{folder_for_a_while(cache) / fmt::format("headroom-evaluate-{}.tokens", getpid())};
   data::write_token_file(text, tokenizer, removal.file);
   return std::make_shared<const data::TokenFile>(removal.file, name);
 }

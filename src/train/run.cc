@@ -9,6 +9,7 @@
 #include "headroom/core/system.h"
 #include "headroom/models/compute.h"
 #include "headroom/store/open_model.h"
+#include "pace.h"
 #include "shared_memory.h"
 
 namespace headroom::train {
@@ -73,6 +74,7 @@ TrainResult Run::finish(Writer& writer) {
     if (plan_.samples(state_.step)) {
       sample(writer);
     }
+    settle(writer);
     if (plan_.saves(state_.step)) {
       save(writer);
     }
@@ -83,6 +85,9 @@ TrainResult Run::finish(Writer& writer) {
   if (!stops()) {
     if (plan_.validates(state_.step, history_)) {
       validate(writer);
+    }
+    if (const std::string why = plan_.failed(history_); !stops() && !why.empty()) {
+      throw DivergedError(fmt::format("train: {}: the run has failed; try {}", why, advice(config_.train)));
     }
     if (const std::string said = plan_.remark(history_); !said.empty()) {
       writer.warning(said);
@@ -117,10 +122,12 @@ StepOutcome Run::advance(Writer& writer) {
 void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds) {
   state_.tokens += tokens;
   state_.seconds += seconds;
+  seconds_here_ += seconds;
   if (++steps_here_ == 1) {
     world_.set_timeout(std::chrono::seconds(config_.train.timeout));
   }
   if (steps_here_ > kWarmingSteps) {
+    warm_seconds_here_ += seconds;
     state_.steady_tokens += tokens;
     state_.steady_seconds += seconds;
   }
@@ -130,6 +137,46 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
   interval.seconds += seconds;
   interval.loss += outcome.loss;
   interval.regulariser += outcome.regulariser;
+}
+
+// Once the first steps told how long one takes; 0 before.
+double Run::step_seconds() const {
+  constexpr std::int64_t kSteps = kWarmingSteps + 5;
+  constexpr double kLongEnough = 30.0;
+  if (steps_here_ < kSteps && seconds_here_ < kLongEnough && !plan_.finished(state_.step)) {
+    return 0.0;
+  }
+  return steps_here_ > kWarmingSteps ? warm_seconds_here_ / static_cast<double>(steps_here_ - kWarmingSteps)
+                                     : seconds_here_ / static_cast<double>(steps_here_);
+}
+
+// How often checkpoints are written, where the config leaves that to the run. Nothing but the files depends on it. Of
+// several processes, whose clocks differ, the leading one decides.
+void Run::settle(Writer& writer) {
+  std::int64_t& every = config_.train.checkpoint_every;
+  if (every != config::kAutomatic) {
+    return;
+  }
+  const double seconds = step_seconds();
+  std::string decided;
+  if (world_.leads() && seconds > 0.0) {
+    double bytes = 0.0;
+    const Surroundings around{*model_, config_, data_.tokenizer, data_.training->identity(), share_of(shares_, world_)};
+    for (const auto& [name, tensor] : to_checkpoint(state_, around).tensors) {
+      bytes += static_cast<double>(tensor.nbytes());
+    }
+    decided = std::to_string(steps_between_checkpoints(config_.train.steps, seconds, bytes));
+  }
+  decided = world_.gather(decided).front();
+  if (decided.empty()) {
+    return;
+  }
+  every = std::stoll(decided);
+  plan_.save_every(every);
+  writer.config(config_);
+  if (!plan_.finished(state_.step)) {
+    writer.checkpoints_every(every, seconds);
+  }
 }
 
 // Ends the interval.
@@ -210,10 +257,10 @@ void Run::write_state(const Write& write) const {
 }
 
 void Run::refuse(std::string_view what, std::int64_t step) const {
-  throw DivergedError(fmt::format(
-      "train: {} at step {}: training stopped; the last good checkpoint is {}; try a lower train.learning_rate, "
-      "more train.warmup_steps, a smaller train.clip_norm or train.precision = \"fp32\"",
-      what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string()));
+  const bool coarse = config_.train.precision == config::Precision::bf16;
+  throw DivergedError(fmt::format("train: {} at step {}: training stopped; the last good checkpoint is {}; try {}{}",
+                                  what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string(),
+                                  advice(config_.train), coarse ? ", or train.precision = \"fp32\"" : ""));
 }
 
 TrainResult Run::result() const {

@@ -42,6 +42,8 @@ class Run {
  private:
   StepOutcome advance(Writer& writer);
   void count(const StepOutcome& outcome, std::int64_t tokens, double seconds);
+  double step_seconds() const;
+  void settle(Writer& writer);
   void log(const StepOutcome& outcome, Writer& writer);
   void validate(Writer& writer);
   void sample(Writer& writer) const;
@@ -67,6 +69,8 @@ class Run {
   std::optional<Samples> samples_;    // where train.sample_every asks for them
   std::filesystem::path checkpoint_;  // the last one; empty before any
   std::int64_t steps_here_ = 0;       // done by this process
+  double seconds_here_ = 0.0;         // in them
+  double warm_seconds_here_ = 0.0;    // in those that count as its speed
   bool stop_ = false;                 // several processes: one of them was asked to stop
 };
 

@@ -22,6 +22,7 @@
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
+#include "pace.h"
 #include "resume.h"
 #include "run.h"
 #include "start.h"
@@ -29,6 +30,17 @@
 
 namespace headroom::train {
 namespace {
+
+// How often the run was validated and saved, where the request leaves that to it. With another number of steps it
+// decides anew.
+void take_over(const config::TrainOptions& past, config::TrainOptions& options) {
+  if (past.steps == options.steps) {
+    for (std::int64_t config::TrainOptions::*every :
+         {&config::TrainOptions::evaluate_every, &config::TrainOptions::checkpoint_every}) {
+      options.*every = options.*every == config::kAutomatic ? past.*every : options.*every;
+    }
+  }
+}
 
 // Micro-batches a step, of which every process needs one.
 void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, const parallel::World& world) {
@@ -70,6 +82,7 @@ config::Config settle(config::Config config, const std::optional<Past>& past, co
   precision = models::resolve(precision, models::resolve(config.train.device));
   settle_parts(config.train, past, world);
   if (past) {
+    take_over(past->checkpoint.config.train, config.train);
     if (config.vocabulary_follows_tokenizer) {
       config.model.vocabulary_size = past->checkpoint.config.model.vocabulary_size;
     }
@@ -83,6 +96,16 @@ std::string corpus_of(const config::Config& config) {
   const bool its_own = config.made_for.empty() || !config.data.train.empty();
   return data::corpus_name(config.data, data::Split::train) +
          (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
+}
+
+// An empty list that somebody wrote may be meant otherwise: with one that nobody wrote, the first line names the
+// corpus.
+void warn_of_no_data(const config::Config& config) {
+  const auto given = config.given.find("data.train");
+  if (given != config.given.end() && config.data.train.empty() && config.data.generator == config::Generator::none) {
+    log_warning("data.train: names no files ({}): the run is trained on {}", given->second,
+                data::corpus_name(config.data, data::Split::train));
+  }
 }
 
 void warn_of_seen_data(const config::DataOptions& data) {
@@ -179,13 +202,15 @@ std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& ru
                                       parallel::World& world) {
   const config::Config& config = run.config();
   if (world.leads()) {
-    write_text_file(request.out / "config.toml", config::to_toml(config, /*sources=*/true));
+    write_config(config, request.out);
   }
   log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} thread{}", request.title,
            format_count(static_cast<double>(run.model().parameters().count())),
            format_bytes(static_cast<double>(cost::step_memory(config).total)), corpus_of(config),
            run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
+  log_info("{}", describe_pace(config.train));
+  warn_of_no_data(config);
   warn_of_seen_data(config.data);
   return write_into({.folder = request.out,
                      .title = request.title,
@@ -222,6 +247,9 @@ TrainResult train(const TrainRequest& request) {
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
+  }
+  if (config.train.evaluate_every == config::kAutomatic) {
+    config.train.evaluate_every = steps_between_validations(config, data.validation->rows(config));
   }
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
     decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");

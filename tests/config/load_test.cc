@@ -173,6 +173,16 @@ TEST_F(LoadConfig, RefusesAFileThatIsNoConfig) {
   put("here/huge.toml", std::string(2 << 20, '#'));
   EXPECT_EQ(complaint_of([] { load_config("huge.toml"); }),
             "huge.toml: too large for a text file: at most 1048576 bytes are read");
+  put("here/book.txt", "Call me Ishmael.\nSome years ago\n");
+  put("here/long.txt", std::string(2 << 20, '#'));
+  put("here/model.safetensors", "\x08\0\0");
+  const std::string wanted =
+      "; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train = ";
+  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).starts_with("book.txt:1: not valid TOML: "));
+  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).ends_with(wanted + "[\"book.txt\"]"));
+  EXPECT_TRUE(complaint_of([] { load_config("long.txt"); }).ends_with(wanted + "[\"long.txt\"]"));
+  EXPECT_EQ(complaint_of([] { load_config("model.safetensors"); }),
+            "model.safetensors: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)");
 }
 
 TEST(Recipes, AllLoadAndReadBack) {

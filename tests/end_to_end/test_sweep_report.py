@@ -9,12 +9,17 @@ def test_a_sweep_puts_the_best_first_and_goes_on(headroom, tmp_path):
              "train.steps=8"]
     first = headroom.json(*asked)
     assert [run["values"] for run in first["runs"]] == [{"train.learning_rate": 3e-3}, {"train.learning_rate": 1e-5}]
-    more = headroom.json(*asked[:3], "train.learning_rate=1e-5,3e-3,1e-3", *asked[4:], "--vary", "train.warmup_steps=0")
+    text = headroom(*asked).stdout
+    assert text.splitlines()[2].startswith("0.003") and "best validation perplexity of 2 combinations" in text
+    more = headroom.json(*asked[:3], "train.learning_rate=1e-5,3e-3,1e-3", *asked[4:])
     assert len(more["runs"]) == 3
     page = (tmp_path / "out" / "report.html").read_text()
     assert "What each key does" in page and "<script" not in page
-    text = headroom(*asked).stdout
-    assert text.splitlines()[2].startswith("0.003") and "best validation perplexity of 2 combinations" in text
+    # What is there is not replaced by less, nor by something else.
+    assert "which also has train.learning_rate = 0.001" in headroom.refusal(*asked)
+    other = headroom.refusal(*asked[:3], "train.warmup_steps=0,1", *asked[4:])
+    assert "where train.learning_rate was varied, not train.warmup_steps" in other
+    assert (tmp_path / "out" / "report.html").read_text() == page
 
 
 def test_report_of_comparison_and_run(headroom, tmp_path):

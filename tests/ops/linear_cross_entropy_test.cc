@@ -27,5 +27,26 @@ TEST(LinearCrossEntropy, RefusesWhatDoesNotFit) {
   EXPECT_THROW(linear_cross_entropy(at::ones({2, 4}), at::ones({4, 5}), {}, target + 5), Error);
 }
 
+// One by one, the same losses: in several blocks of rows, in both implementations.
+TEST(LinearCrossEntropy, EachLossByItself) {
+  at::manual_seed(3);
+  const at::Tensor x = at::randn({1500, 6}), w = at::randn({6, 9000}), b = at::randn({9000});
+  at::Tensor target = at::randint(9000, {1500}, at::kLong);
+  target.masked_fill_(at::arange(1500).remainder(7).eq(0), -1);
+  const at::Tensor counted = target.ge(0).nonzero().squeeze(1);
+  const at::Tensor expected = -(x.to(at::kDouble).mm(w.to(at::kDouble)) + b.to(at::kDouble))
+                                   .log_softmax(1)
+                                   .index_select(0, counted)
+                                   .gather(1, target.index_select(0, counted).unsqueeze(1))
+                                   .squeeze(1);
+  for (const Implementation which : {Implementation::fused, Implementation::reference}) {
+    const at::Tensor got = token_cross_entropy(x, w, b, target, which);
+    EXPECT_EQ(got.sizes(), expected.sizes());
+    EXPECT_LT((got.to(at::kDouble) - expected).abs().max().item<double>(), 1e-5);
+    EXPECT_NEAR(got.mean().item<double>(), linear_cross_entropy(x, w, b, target, which).item<double>(), 1e-5);
+  }
+  EXPECT_EQ(token_cross_entropy(x, w, {}, at::full({1500}, -1, at::kLong)).numel(), 0);
+}
+
 }  // namespace linear_cross_entropy_test
 }  // namespace headroom::ops

@@ -83,13 +83,13 @@ struct TrainOptions {
   Precision precision = Precision::automatic;
   Implementation implementation = Implementation::automatic;
   std::int64_t log_every = 10;
-  std::int64_t checkpoint_every = 0;  // 0: only at the end
+  std::int64_t checkpoint_every = kAutomatic;  // 0: only at the end
   std::int64_t keep_checkpoints = 2;
-  std::int64_t evaluate_every = 0;   // 0: only at the end
-  std::int64_t evaluate_tokens = 0;  // of the validation split at most; 0: all
-  bool keep_best = false;            // the checkpoint of the best validation as well
-  std::int64_t sample_every = 0;     // steps between samples of what the model writes; 0: none
-  std::string sample_prompt;         // empty: the beginning of the validation split
+  std::int64_t evaluate_every = kAutomatic;  // 0: only at the end
+  std::int64_t evaluate_tokens = 0;          // of the validation split at most; 0: all
+  bool keep_best = false;                    // the checkpoint of the best validation as well
+  std::int64_t sample_every = 0;             // steps between samples of what the model writes; 0: none
+  std::string sample_prompt;                 // empty: the beginning of the validation split
   std::string start_from;            // a run or a checkpoint whose parameters are the first ones; empty: random ones
   std::string start_sha256;          // those parameters' hash; empty: not known yet
 };

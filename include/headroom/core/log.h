@@ -61,5 +61,7 @@ class Progress {
 std::string format_duration(double seconds);  // "45 s", "3 min 20 s", "2 h 05 min"
 std::string format_count(double number);      // "512", "47.3 k", "170.4 M", "5.4 G"
 std::string format_bytes(double bytes);       // "12.3 MiB"
+// So many digits after the point; what is rounded to zero has no sign: "0.00", never "-0.00".
+std::string format_decimal(double number, int digits);
 
 }  // namespace headroom

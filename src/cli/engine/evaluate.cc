@@ -67,15 +67,6 @@ void refuse_beside_a_test(const Evaluate& command) {
   }
 }
 
-// Where nothing is kept for the next time, the system's folder for temporary files will do.
-std::filesystem::path evaluation_cache() {
-  try {
-    return cache_folder();
-  } catch (const Error&) {
-    return std::filesystem::temp_directory_path();
-  }
-}
-
 }  // namespace
 
 int run(const Evaluate& command, const EngineRequest& request) {
@@ -102,8 +93,8 @@ int run(const Evaluate& command, const EngineRequest& request) {
     checkpoint.config.data.validation = std::exchange(files, {});
     checkpoint.config.data.validation_target = command.target;
   }
-  const auto data = task.open_evaluation(
-      {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = evaluation_cache()});
+  const auto data =
+      task.open_evaluation({.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files});
 
   tasks::EvaluateOptions options{
       .batch_size = command.batch_size, .stride = command.stride, .context = opened.context, .show_progress = true,
@@ -123,6 +114,9 @@ int run(const Evaluate& command, const EngineRequest& request) {
   request.output.text(fmt::format("{}: {} over {} predictions of {}, {}\n", opened.name,
                                   tasks::describe(figures, task.figures()), result.predictions(), printable(read),
                                   format_duration(result.seconds)));
+  if (const std::string uncertain = tasks::uncertainty(figures); !uncertain.empty()) {
+    log_info("{}", uncertain);
+  }
   Json document = figures;
   document["data"] = read;
   document["tokens"] = result.predictions();

@@ -39,8 +39,12 @@ config::Config load_with_start(const std::string& name, const std::vector<std::s
 }
 
 int run_cost(const CostOptions& options, const Output& output) {
-  if (options.configs.empty() == options.paper.empty()) {
+  if (options.configs.empty() && options.paper.empty()) {
     misuse("cost: either CONFIG or --paper is required (headroom cost --help)");
+  }
+  if (!options.configs.empty() && !options.paper.empty()) {
+    misuse("cost: CONFIG ({}) and --paper {} cannot both be given: --paper has models of its own",
+           options.configs.front(), options.paper);
   }
   if (!options.paper.empty()) {
     output.text(cost::paper_table(options.paper));

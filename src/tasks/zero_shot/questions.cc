@@ -181,10 +181,14 @@ const std::vector<Test>& tests() {
     std::vector<Test> all = {{"lambada", Measure::greedy, true, is_text, read_lambada},
                              {"blimp", Measure::sum, false, is_json, read_blimp},
                              {"cbt", Measure::per_token, false, is_text, read_cbt}};
-    for (const char* name : {"arc_challenge", "arc_easy", "boolq", "commonsense_qa", "copa", "hellaswag", "logiqa",
-                             "openbook_qa", "piqa", "race", "sciq", "siqa", "winograd", "winogrande"}) {
-      all.push_back({name, Measure::choice, true, is_json, read_choices});
+    for (const char* name : {"boolq", "copa", "piqa", "winograd", "winogrande"}) {
+      all.push_back({name, Measure::choice, true, is_json, read_choices, 2, 2});
     }
+    for (const char* name :
+         {"arc_challenge", "arc_easy", "commonsense_qa", "hellaswag", "logiqa", "openbook_qa", "race", "sciq"}) {
+      all.push_back({name, Measure::choice, true, is_json, read_choices, 3, 5});
+    }
+    all.push_back({"siqa", Measure::choice, true, is_json, read_choices, 2, 3});
     return all;
   }();
   return kTests;

@@ -97,6 +97,26 @@ void count(Tally& tally, const Question& question, const std::vector<SpanScore>&
   tally.log_probability += choices[question.gold].log_probability;
 }
 
+// Whether `tests`, as "arc_easy or openbook_qa", has `name` among them.
+bool names(std::string_view tests, std::string_view name) {
+  constexpr std::string_view kBetween = ", ";
+  const std::size_t at = tests.find(name), end = at + name.size();
+  return at != std::string_view::npos && (at == 0 || tests[at - 1] == ' ') &&
+         (end == tests.size() || kBetween.find(tests[end]) != std::string_view::npos);
+}
+
+// What a row's own fields say, against the name that it was given.
+void check_name(const Test& test, const Question& question) {
+  if (!question.of.empty() && !names(question.of, test.name)) {
+    misuse("{}: has the fields of {}, but --task is {}", question.where, question.of, test.name);
+  }
+  const std::size_t n = question.choices.size();
+  if (test.measure == Measure::choice && (n < test.fewest || n > test.most)) {
+    misuse("{}: has {} choices, but --task is {}, whose questions have {}", question.where, n, test.name,
+           test.fewest == test.most ? fmt::format("{}", test.fewest) : fmt::format("{} to {}", test.fewest, test.most));
+  }
+}
+
 void check(const Test& test, const QuestionSets& sets, const ZeroShotRequest& request) {
   if (request.shots < 0 || (request.shots > 0 && !test.takes_shots)) {
     misuse("evaluate: --shots: must be 0 with --task {}, got {}", test.name, request.shots);
@@ -104,6 +124,9 @@ void check(const Test& test, const QuestionSets& sets, const ZeroShotRequest& re
   for (const auto& [subset, questions] : sets) {
     if (questions.empty()) {
       misuse("{}: holds no questions", request.data.string());
+    }
+    for (const Question& question : questions) {
+      check_name(test, question);
     }
     if (request.shots >= std::ssize(questions)) {
       misuse("evaluate: --shots: must be below {}, the questions of {}, got {}", questions.size(),
