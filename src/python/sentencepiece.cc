@@ -1,8 +1,11 @@
 // Replaces SentencePiece, whose library the package lacks: its models are carried along, and neither trained
 // nor run.
+#include <algorithm>
+
 #include "headroom/core/error.h"
 #include "tokenizers/kinds.h"
 #include "tokenizers/sentencepiece_guard.h"
+#include "tokenizers/sentencepiece_model.h"
 
 namespace headroom::tokenizers {
 namespace {
@@ -16,6 +19,12 @@ class CarriedSentencePiece : public Tokenizer {
   const std::string& serialised() const override { return model_; }
   void encode(std::string_view /*text*/, std::vector<std::int32_t>& /*ids*/) const override { refuse(); }
   std::string decode(std::span<const std::int32_t> /*ids*/) const override { refuse(); }
+  std::int32_t line_end_id() const override { return id_of("<0x0A>"); }
+  std::int32_t id_of(std::string_view token) const override {
+    const std::vector<Piece> pieces = parse_sentencepiece(model_).pieces;
+    const auto found = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& p) { return p.text == token; });
+    return found == pieces.end() ? -1 : static_cast<std::int32_t>(found - pieces.begin());
+  }
 
  private:
   [[noreturn]] static void refuse() {

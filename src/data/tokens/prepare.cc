@@ -67,7 +67,8 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
   if (options.model.empty()) {
     return nullptr;
   }
-  std::shared_ptr<const tokenizers::Tokenizer> given = tokenizers::load_tokenizer(options.model);
+  std::shared_ptr<const tokenizers::Tokenizer> given =
+      options.by_line ? tokenizers::load_tokenizer_by_line(options.model) : tokenizers::load_tokenizer(options.model);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
     misuse("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
            options.model, given->name());
@@ -99,11 +100,16 @@ std::shared_ptr<const tokenizers::Tokenizer> find_tokenizer(const config::Tokeni
 // The split as one token file, made now if need be.
 fs::path token_file_of(SplitInput& split, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder) {
   if (split.token_files.size() == 1) {
+    TokenFile(split.token_files.front()).verify();
     return split.token_files.front();
   }
   const std::string content = split.text ? split.text->fingerprint() : fingerprint(split.token_files);
   fs::path path = cache_folder / (cache_name(content + "\n" + tokenizer.name()) + ".tokens");
-  const auto names_it = [&](const fs::path& file) { return TokenFile(file).tokenizer_name() == tokenizer.name(); };
+  const auto names_it = [&](const fs::path& path_of_kept) {
+    const TokenFile kept(path_of_kept);
+    kept.verify();
+    return kept.tokenizer_name() == tokenizer.name();
+  };
   if (!open_cached(path, names_it).value_or(false)) {
     split.text ? write_token_file(*split.text, tokenizer, path) : join_token_files(split.token_files, path);
     const TokenFile made(path);
