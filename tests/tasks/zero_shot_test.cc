@@ -185,14 +185,13 @@ TEST(Score, ATieIsNoWin) {
 
 TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
   const std::string rows =
-      "{\"query\": \"Question: who rests?\", \"choices\": [\"h\u00e9\u00e9\u00e9d\", \"the room\", \"token\"], "
+      "{\"query\": \"Question: who rests?\", \"choices\": [\"h\u00e9\u00e9\u00e9d\", \"the room\"], "
       "\"gold\": 1}\n"
       "{\"context_options\": [\"the head\", \"the room\"], \"continuation\": \"attends.\", \"gold\": 0}\n"
       "{\"query\": \"every token\", \"choices\": [\"rests\", \"attends twice\"], \"gold\": 0}\n";
   const std::vector<std::vector<std::pair<std::string, std::string>>> texts = {
       {{"Question: who rests?\nAnswer:", " h\u00e9\u00e9\u00e9d"},
-       {"Question: who rests?\nAnswer:", " the room"},
-       {"Question: who rests?\nAnswer:", " token"}},
+       {"Question: who rests?\nAnswer:", " the room"}},
       {{"the head", " attends."}, {"the room", " attends."}},
       {{"every token", " rests"}, {"every token", " attends twice"}}};
   int raw = 0, normalised = 0;
@@ -207,17 +206,17 @@ TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
     raw += std::max_element(sums.begin(), sums.end()) - sums.begin() == gold;
     normalised += std::max_element(characters.begin(), characters.end()) - characters.begin() == gold;
   }
-  const ZeroShotResult result = run("piqa", "piqa.jsonl", rows);
+  const ZeroShotResult result = run("winograd", "winograd.jsonl", rows);
   EXPECT_EQ(result.subsets.at("").right, raw);
   EXPECT_EQ(result.subsets.at("").right_normalised, normalised);
   const Json json = to_json(result);
   EXPECT_TRUE(json["subsets"].empty());
-  EXPECT_EQ(json["n-shot"]["piqa"], 0);
-  EXPECT_EQ(json["results"]["piqa"]["acc_norm,none"], json["accuracy_normalised"]);
+  EXPECT_EQ(json["n-shot"]["winograd"], 0);
+  EXPECT_EQ(json["results"]["winograd"]["acc_norm,none"], json["accuracy_normalised"]);
   // With shots there is more to read, and the answers are not the question's own.
-  const ZeroShotResult shots = run("piqa", "piqa.jsonl", rows, 2);
+  const ZeroShotResult shots = run("winograd", "winograd.jsonl", rows, 2);
   EXPECT_GT(shots.tokens, 2 * result.tokens);
-  EXPECT_NE(refusal("piqa", "piqa.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
+  EXPECT_NE(refusal("winograd", "winograd.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
   EXPECT_NE(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y", "UID": 7})")
                 .find("b.jsonl:1: field \"UID\" must be a text, got number"),
             std::string::npos);
@@ -265,6 +264,115 @@ TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
       std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n3 b\n").find("c.txt:2: must begin with the number 2"), std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n2 b\n").find("ends inside a story"), std::string::npos);
+}
+
+TEST(Sequences, BeginAsTheyAreToldTo) {
+  const auto bytes = tiny::bytes_tokenizer();
+  const auto sequence = [&](const Beginning& beginning, const std::string& context, const std::string& continuation) {
+    return to_sequence(*bytes, context, continuation, "f:1", beginning);
+  };
+  const auto scored = [](const Sequence& sequence) {
+    return std::string(sequence.tokens.begin() + sequence.scored.front().begin,
+                       sequence.tokens.begin() + sequence.scored.front().end);
+  };
+  const auto text = [](const Sequence& sequence) { return std::string(sequence.tokens.begin(), sequence.tokens.end()); };
+  const Beginning nothing{.kind = Begin::none, .bos = '^', .stand_in = '$'}, bos{.kind = Begin::bos, .bos = '^'};
+  const struct {
+    Beginning beginning;
+    const char *context, *continuation, *text, *scored;
+  } all[] = {{{}, "the", " head", "\nthe head", " head"},
+             {nothing, "the", " head", "the head", " head"},
+             {bos, "the", " head", "^the head", " head"},
+             {bos, "^the", " head", "^the head", " head"},  // there already
+             {{}, "", "head", "\nhead", "head"},
+             {nothing, "", "head", "$head", "head"},  // something must precede it
+             {nothing, "", "$head", "$head", "head"},
+             {bos, "", "head", "^head", "head"},
+             {{.kind = Begin::none}, "", "head", "head", "ead"},
+             // Blanks at the context's end are the continuation's.
+             {nothing, "the \t\xe3\x80\x80\xc2\xa0", " head", "the \t\xe3\x80\x80\xc2\xa0 head",
+              " \t\xe3\x80\x80\xc2\xa0 head"}};
+  for (const auto& one : all) {
+    const Sequence made = sequence(one.beginning, one.context, one.continuation);
+    EXPECT_EQ(text(made), one.text);
+    EXPECT_EQ(scored(made), one.scored) << one.text;
+  }
+  EXPECT_THROW(sequence({.kind = Begin::none}, "", "a"), MisuseError);
+}
+
+TEST_F(ZeroShot, LambadaAsksForWhatFollowsTheLastBlank) {
+  write_text_file(folder_ / "l.jsonl", "{\"text\": \" the  head\\u00a0room\"}\n{\"text\": \"a  b\\tc \"}\n");
+  const ZeroShotResult result = evaluate_zero_shot(
+      model_, *tokenizer_, {.task = "lambada", .data = folder_ / "l.jsonl", .items = true, .options = {}});
+  ASSERT_EQ(result.items.size(), 2U);
+  const auto choice = [&](std::size_t item) { return result.items[item]["choices"][0]; };
+  EXPECT_EQ(choice(0)["context"], " the ");
+  EXPECT_EQ(choice(0)["continuation"], " head\u00a0room");
+  EXPECT_NEAR(choice(0)["log_probability"].get<double>(), sum(" the", "  head\u00a0room"), 1e-4);
+  EXPECT_EQ(choice(0)["tokens"], 12);
+  EXPECT_EQ(choice(1)["continuation"], " b\tc");
+}
+
+TEST_F(ZeroShot, ItemsAreWhatFiguresAreMadeOf) {
+  const std::string rows = R"({"query": "every token", "choices": ["rests", "attends twice"], "gold": 0})"
+                           "\n"
+                           R"({"query": "the head", "choices": ["room", "rests at"], "gold": 1})"
+                           "\n";
+  write_text_file(folder_ / "copa.jsonl", rows);
+  const ZeroShotResult result = evaluate_zero_shot(
+      model_, *tokenizer_, {.task = "copa", .data = folder_ / "copa.jsonl", .items = true, .options = {}});
+  ASSERT_EQ(result.items.size(), 2U);
+  std::int64_t right = 0;
+  for (const Json& item : result.items) {
+    const auto score = [&](std::size_t i) { return item["choices"][i]["log_probability"].get<double>(); };
+    const auto gold = item["gold"].get<std::size_t>();
+    EXPECT_EQ(item["right"], score(gold) > score(1 - gold));
+    right += item["right"].get<bool>() ? 1 : 0;
+    EXPECT_EQ(item["subset"], "");
+    EXPECT_EQ(item["choices"][0]["tokens"].get<std::size_t>(),
+              item["choices"][0]["continuation"].get<std::string>().size());
+  }
+  EXPECT_EQ(right, result.subsets.at("").right);
+  EXPECT_TRUE(result.items[1]["question"].get<std::string>().ends_with("copa.jsonl:2"));
+  EXPECT_NEAR(result.items[0]["choices"][1]["log_probability"].get<double>(), sum("every token", " attends twice"),
+              1e-4);
+}
+
+TEST_F(ZeroShot, ExamplesComeFromAFileOfTheirOwn) {
+  const auto row = [](const std::string& query) {
+    return fmt::format(R"({{"query": "{}", "choices": ["rests", "room"], "gold": 1}})", query) + "\n";
+  };
+  write_text_file(folder_ / "asked.jsonl", row("the head") + row("every token"));
+  write_text_file(folder_ / "solved.jsonl", row("solved"));
+  ZeroShotRequest request{.task = "copa", .data = folder_ / "asked.jsonl", .shots = 1, .options = {}};
+  const ZeroShotResult own = evaluate_zero_shot(model_, *tokenizer_, request);
+  EXPECT_EQ(to_json(own)["shots_from"], (folder_ / "asked.jsonl").string());
+  request.shots_from = folder_ / "solved.jsonl";
+  const ZeroShotResult other = evaluate_zero_shot(model_, *tokenizer_, request);
+  EXPECT_EQ(to_json(other)["shots_from"], (folder_ / "solved.jsonl").string());
+  EXPECT_NE(to_text(other).find("1 shots from"), std::string::npos);
+  const std::string before = "solved room\n\n";
+  EXPECT_NEAR(other.subsets.at("").log_probability, sum(before + "the head", " room") + sum(before + "every token", " room"),
+              1e-4);
+  request.shots = 2;
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
+  request.shots = 0;
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
+}
+
+TEST_F(ZeroShot, FilesOfAnotherTestAreRefused) {
+  const char* four = R"({"query": "Question: q", "choices": ["a", "b", "c", "d"], "gold": 3})";
+  EXPECT_NE(refusal("piqa", "arc.jsonl", four).find(
+                "arc.jsonl:1: is no question of piqa: it has 4 choices, where those have 2"),
+            std::string::npos);
+  EXPECT_EQ(refusal("arc_easy", "arc.jsonl", four), "no MisuseError");
+  const char* fields = R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 0})";
+  EXPECT_NE(refusal("copa", "p.jsonl", fields).find("its fields goal, sol1, sol2 are those of piqa"), std::string::npos);
+  const char* yes = R"({"query": "q", "choices": ["no", "yes"], "gold": 0})";
+  EXPECT_NE(refusal("piqa", "b.jsonl", yes).find("its choices are yes and no"), std::string::npos);
+  EXPECT_EQ(refusal("boolq", "b.jsonl", yes), "no MisuseError");
+  const char* beginnings = R"({"context_options": ["a", "b"], "continuation": "c", "gold": 0})";
+  EXPECT_NE(refusal("piqa", "w.jsonl", beginnings).find("winograd, winogrande"), std::string::npos);
 }
 
 TEST_F(ZeroShot, BadRowsAreNamed) {

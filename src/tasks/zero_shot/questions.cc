@@ -15,18 +15,18 @@ namespace {
 
 using data::Document;
 
-// LAMBADA: a passage, whose last word is asked for.
+// LAMBADA: a passage, of which what follows the last blank is asked for, whatever other white space that has.
 Question passage(std::string_view text, std::string where) {
-  text = trimmed(text);
-  const std::size_t blank = text.find_last_of(kBlanks);
-  if (blank == std::string_view::npos) {
-    misuse("{}: must be a passage of several words, got \"{}\"", where, text);
+  text.remove_suffix(text.size() - text.find_last_not_of(kBlanks) - 1);
+  const std::size_t blank = text.rfind(' ');
+  if (blank == std::string_view::npos || trimmed(text.substr(0, blank)).empty()) {
+    misuse("{}: must be a passage of several words, got \"{}\"", where, trimmed(text));
   }
-  const std::string context(trimmed(text.substr(0, blank)));
-  return {.choices = {{context, fmt::format(" {}", text.substr(blank + 1))}}, .where = std::move(where)};
+  return {.choices = {{std::string(text.substr(0, blank)), std::string(text.substr(blank))}},
+          .where = std::move(where)};
 }
 
-QuestionSets read_lambada(const std::vector<Document>& documents) {
+QuestionSets read_lambada(const std::vector<Document>& documents, std::string_view /*test*/) {
   QuestionSets sets;
   for (const Document& document : documents) {
     std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
@@ -45,7 +45,7 @@ QuestionSets read_lambada(const std::vector<Document>& documents) {
   return sets;
 }
 
-QuestionSets read_blimp(const std::vector<Document>& documents) {
+QuestionSets read_blimp(const std::vector<Document>& documents, std::string_view /*test*/) {
   QuestionSets sets;
   for (const Document& document : documents) {
     for_each_row(document, [&](const Json& row, const std::string& where) {
@@ -132,7 +132,7 @@ class Story {
   int lines_ = 0;
 };
 
-QuestionSets read_cbt(const std::vector<Document>& documents) {
+QuestionSets read_cbt(const std::vector<Document>& documents, std::string_view /*test*/) {
   const auto is_test = [](const Document& document) { return document.stem.find("_test_") != std::string::npos; };
   const bool any_test = std::any_of(documents.begin(), documents.end(), is_test);
   QuestionSets sets;
@@ -157,12 +157,14 @@ QuestionSets read_cbt(const std::vector<Document>& documents) {
   return sets;
 }
 
-QuestionSets read_choices(const std::vector<Document>& documents) {
+QuestionSets read_choices(const std::vector<Document>& documents, std::string_view test) {
   QuestionSets sets;
   for (const Document& document : documents) {
     std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
-    for_each_row(document,
-                 [&](const Json& row, const std::string& where) { questions.push_back(read_choice(row, where)); });
+    for_each_row(document, [&](const Json& row, const std::string& where) {
+      questions.push_back(read_choice(row, where));
+      require_of(test, row, questions.back());
+    });
   }
   return sets;
 }
@@ -181,9 +183,8 @@ const std::vector<Test>& tests() {
     std::vector<Test> all = {{"lambada", Measure::greedy, true, is_text, read_lambada},
                              {"blimp", Measure::sum, false, is_json, read_blimp},
                              {"cbt", Measure::per_token, false, is_text, read_cbt}};
-    for (const char* name : {"arc_challenge", "arc_easy", "boolq", "commonsense_qa", "copa", "hellaswag", "logiqa",
-                             "openbook_qa", "piqa", "race", "sciq", "siqa", "winograd", "winogrande"}) {
-      all.push_back({name, Measure::choice, true, is_json, read_choices});
+    for (const ChoiceTest& test : choice_tests()) {
+      all.push_back({test.name, Measure::choice, true, is_json, read_choices});
     }
     return all;
   }();

@@ -31,7 +31,7 @@ struct Test {
   Measure measure;
   bool takes_shots;
   bool (*wanted)(std::string_view file_name);
-  QuestionSets (*read)(const std::vector<data::Document>& documents);
+  QuestionSets (*read)(const std::vector<data::Document>& documents, std::string_view test);
 };
 
 const std::vector<Test>& tests();
