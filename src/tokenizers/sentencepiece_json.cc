@@ -46,7 +46,7 @@ class PiecesAsJson {
                              {"normalizer", normalizer()},
                              {"pre_tokenizer", nullptr},
                              {"decoder", decoder()},
-                             {"post_processor", template_for(special.in_front)},
+                             {"post_processor", after(special.in_front)},
                              {"model", bpe()}};
     return json.dump() + "\n";
   }
@@ -117,21 +117,10 @@ class PiecesAsJson {
     return {{"type", "Sequence"}, {"decoders", steps}};
   }
 
-  SortedJson template_for(const std::string& in_front) const {
-    if (in_front.empty() || id_of(in_front) == names_.size()) {
-      return nullptr;
-    }
-    const SortedJson mark = {{"SpecialToken", {{"id", in_front}, {"type_id", 0}}}},
-                     first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
-                     second = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
-    return {{"type", "TemplateProcessing"},
-            {"single", SortedJson::array({mark, first})},
-            {"pair", SortedJson::array({mark, first, second})},
-            {"special_tokens",
-             {{in_front,
-               {{"id", in_front},
-                {"ids", SortedJson::array({id_of(in_front)})},
-                {"tokens", SortedJson::array({in_front})}}}}}};
+  SortedJson after(const std::string& in_front) const {
+    const std::size_t id = id_of(in_front);
+    return in_front.empty() || id == names_.size() ? SortedJson()
+                                                   : template_for(in_front, static_cast<std::int32_t>(id));
   }
 
   SortedJson bpe() const {
@@ -186,6 +175,18 @@ class PiecesAsJson {
 };
 
 }  // namespace
+
+SortedJson template_for(const std::string& token, std::int32_t id) {
+  const SortedJson mark = {{"SpecialToken", {{"id", token}, {"type_id", 0}}}},
+                   first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                   second = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  return {{"type", "TemplateProcessing"},
+          {"single", SortedJson::array({mark, first})},
+          {"pair", SortedJson::array({mark, first, second})},
+          {"special_tokens",
+           {{token,
+             {{"id", token}, {"ids", SortedJson::array({id})}, {"tokens", SortedJson::array({token})}}}}}};
+}
 
 std::string sentencepiece_to_json(std::string_view serialised, const SpecialNames& special) {
   const SentencePieceModel model = parse_sentencepiece(serialised);

@@ -29,6 +29,9 @@ std::string to_tokenizer_json(const Tokenizer& tokenizer, const SpecialNames& sp
     case config::TokenizerKind::bpe: {
       BpeModel model = parse_tokenizer_json(tokenizer.serialised(), tokenizer.name());
       model.spare_ids = 0;
+      if (const std::int32_t id = tokenizer.id_of(special.in_front); id >= 0 && model.post_processor.empty()) {
+        model.post_processor = template_for(special.in_front, id).dump();
+      }
       return to_tokenizer_json(model);
     }
     case config::TokenizerKind::bytes:

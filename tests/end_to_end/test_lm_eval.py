@@ -1,5 +1,5 @@
-"""Scores without training against lm-evaluation-harness itself, on exported models. `pip install lm_eval` (600 MB with what
-it needs) is not part of the tests' environment: without it they are skipped."""
+"""Scores without training against lm-evaluation-harness itself, on exported models. It and what it needs take 600 MB and
+are not part of the tests' environment: without them (pip install lm_eval[hf]) these tests are skipped."""
 
 import gzip
 import json
@@ -9,7 +9,9 @@ import random
 import pytest
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-pytest.importorskip("lm_eval", reason="lm_eval is not installed (pip install lm_eval)")
+tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+for needed in ("lm_eval", "accelerate", "peft"):
+    pytest.importorskip(needed, reason=f"{needed} is not installed (pip install lm_eval[hf])")
 
 from lm_eval import evaluator  # noqa: E402
 from lm_eval.api.instance import Instance  # noqa: E402
@@ -94,10 +96,12 @@ def imported(headroom, folder, adds_bos):
     made = bpe("gpt_neox")
     theirs = folder / "theirs"
     random_model("gpt_neox", made.get_vocab_size(), CONTEXT).save_pretrained(theirs)
+    if adds_bos:
+        made.post_processor = tokenizers.processors.TemplateProcessing(
+            single="<|endoftext|> $A", pair="<|endoftext|> $A $B", special_tokens=[("<|endoftext|>", 0)])
     made.save(str(theirs / "tokenizer.json"))
     (theirs / "tokenizer_config.json").write_text(json.dumps(
-        {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>",
-         "add_bos_token": adds_bos}))
+        {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}))
     headroom("import", theirs, "--out", folder / "imported.safetensors")
     headroom("checkpoint", "export", folder / "imported.safetensors", "--format", "huggingface", "--out", folder / "hf")
     return folder / "imported.safetensors", folder / "hf"

@@ -21,7 +21,7 @@ HOSTILE = [
 def texts():
     draw = random.Random(9)
     pieces = [" ", "  ", "\n", "\u2581", "the", " head", "\u00e9", "e\u0301", "\t", ".", "12", "\u65e5", "\u00a0", "<s>"]
-    return HOSTILE + ["".join(draw.choice(pieces) for _ in range(30)) for _ in range(20)]
+    return HOSTILE + ["".join(draw.choice(pieces) for _ in range(40)) for _ in range(8)]
 
 
 def corpus(folder):

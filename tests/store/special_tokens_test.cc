@@ -44,6 +44,15 @@ class SpecialTokensTest : public testing::Test {
     put("tokenizer.json", tokenizer_);
     config_ = parse_json(read_text_file(theirs_ / "config.json"), "config.json");
   }
+  void put_in_front() {
+    const Json mark = {{"SpecialToken", {{"id", "<|end|>"}, {"type_id", 0}}}},
+               text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+    tokenizer_["post_processor"] = {{"type", "TemplateProcessing"},
+                                    {"single", Json::array({mark, text})},
+                                    {"pair", Json::array()},
+                                    {"special_tokens", Json::object()}};
+    put("tokenizer.json", tokenizer_);
+  }
   void put(const char* name, const Json& json) const { write_text_file(theirs_ / name, json.dump()); }
   Json exported(const char* name) const { return parse_json(read_text_file(back_ / name), name); }
   std::string refusal() const {
@@ -69,6 +78,7 @@ TEST_F(SpecialTokensTest, GoThereAndBack) {
                                 {"eos_token", "<|end|>"},
                                 {"add_bos_token", true},
                                 {"chat_template", "anything"}});
+  put_in_front();
   const Imported imported = import_huggingface(theirs_);
   save_checkpoint(imported.checkpoint, folder_ / "model.safetensors");
   const Checkpoint read = read_checkpoint(folder_ / "model.safetensors");
@@ -107,16 +117,14 @@ TEST_F(SpecialTokensTest, OnlyWhatIsSaidIsKept) {
 
 TEST_F(SpecialTokensTest, ATemplateMayPutOneInFront) {
   put("tokenizer_config.json", {{"bos_token", "<|end|>"}});
-  EXPECT_FALSE(kept_special_tokens(import_huggingface(theirs_).checkpoint)->in_front);
-  tokenizer_["post_processor"] = {
-      {"type", "TemplateProcessing"},
-      {"single", {{{"SpecialToken", {{"id", "<|end|>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
-      {"pair", Json::array()},
-      {"special_tokens", Json::object()}};
-  put("tokenizer.json", tokenizer_);
-  EXPECT_TRUE(kept_special_tokens(import_huggingface(theirs_).checkpoint)->in_front);
-  put("tokenizer_config.json", {{"bos_token", "<|end|>"}, {"add_bos_token", false}});
-  EXPECT_FALSE(kept_special_tokens(import_huggingface(theirs_).checkpoint)->in_front);
+  const auto in_front = [&] { return kept_special_tokens(import_huggingface(theirs_).checkpoint)->in_front; };
+  EXPECT_FALSE(in_front());
+  put("tokenizer_config.json", {{"bos_token", "<|end|>"}, {"add_bos_token", true}});
+  EXPECT_FALSE(in_front()) << "a tokenizer.json says all";
+  put_in_front();
+  EXPECT_TRUE(in_front());
+  put("tokenizer_config.json", {{"bos_token", nullptr}});
+  EXPECT_FALSE(in_front()) << "there is none";
 }
 
 TEST_F(SpecialTokensTest, WrongTypesAreRefused) {

@@ -52,7 +52,8 @@ TEST(Score, EqualsOnePassASequence) {
     std::vector<std::pair<std::string, std::string>> texts;
     std::vector<Sequence> sequences;
     for (std::uint64_t i = 1; i <= 13; ++i) {
-      texts.emplace_back(tiny::text(3 + 9 * i, i), tiny::text(2 + i % 5, 100 + i));
+      const std::string context = tiny::text(3 + 9 * i, i);  // without its line end, which would be the continuation's
+      texts.emplace_back(context.substr(0, context.find_last_not_of(" \n") + 1), tiny::text(2 + i % 5, 100 + i));
       sequences.push_back(to_sequence(*tokenizer, texts.back().first, texts.back().second, "test"));
     }
     // And one that greedy decoding writes.
@@ -271,11 +272,10 @@ TEST(Sequences, BeginAsTheyAreToldTo) {
   const auto sequence = [&](const Beginning& beginning, const std::string& context, const std::string& continuation) {
     return to_sequence(*bytes, context, continuation, "f:1", beginning);
   };
-  const auto scored = [](const Sequence& sequence) {
-    return std::string(sequence.tokens.begin() + sequence.scored.front().begin,
-                       sequence.tokens.begin() + sequence.scored.front().end);
+  const auto scored = [](const Sequence& made) {
+    return std::string(made.tokens.begin() + made.scored.front().begin, made.tokens.begin() + made.scored.front().end);
   };
-  const auto text = [](const Sequence& sequence) { return std::string(sequence.tokens.begin(), sequence.tokens.end()); };
+  const auto text = [](const Sequence& made) { return std::string(made.tokens.begin(), made.tokens.end()); };
   const Beginning nothing{.kind = Begin::none, .bos = '^', .stand_in = '$'}, bos{.kind = Begin::bos, .bos = '^'};
   const struct {
     Beginning beginning;

@@ -90,16 +90,15 @@ bool puts_in_front(const SortedJson& processor) {
          single->front().contains("SpecialToken");
 }
 
+// As transformers goes by them: a tokenizer.json says all, without one the settings count.
 bool has_begin_in_front(const std::filesystem::path& folder, const Json& settings,
                         const tokenizers::Tokenizer& tokenizer) {
+  const SortedJson document = read_object(folder / "tokenizer.json");
+  if (!document.empty()) {
+    return puts_in_front(document.value("post_processor", SortedJson()));
+  }
   if (settings.contains("add_bos_token")) {
     return settings.at("add_bos_token").get<bool>();
-  }
-  const bool bpe = tokenizer.kind() == config::TokenizerKind::bpe;
-  const SortedJson document = bpe ? parse_sorted_json(tokenizer.serialised(), tokenizer.name())
-                                  : read_object(folder / "tokenizer.json");
-  if (const auto processor = document.find("post_processor"); processor != document.end()) {
-    return puts_in_front(*processor);
   }
   // LLaMA's class does so unless it is told otherwise.
   const std::string kind = settings.value("tokenizer_class", std::string("LlamaTokenizer"));
