@@ -184,8 +184,7 @@ SortedJson template_for(const std::string& token, std::int32_t id) {
           {"single", SortedJson::array({mark, first})},
           {"pair", SortedJson::array({mark, first, second})},
           {"special_tokens",
-           {{token,
-             {{"id", token}, {"ids", SortedJson::array({id})}, {"tokens", SortedJson::array({token})}}}}}};
+           {{token, {{"id", token}, {"ids", SortedJson::array({id})}, {"tokens", SortedJson::array({token})}}}}}};
 }
 
 std::string sentencepiece_to_json(std::string_view serialised, const SpecialNames& special) {

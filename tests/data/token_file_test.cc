@@ -44,11 +44,10 @@ TEST_F(TokenFileTest, DamageShows) {
   TokenFile(at("a.tokens")).verify();
   bytes[tokens] = '\2';
   const std::string damaged = write("damaged.tokens", bytes);
-  EXPECT_HAS(misuse_of([&] { TokenFile(damaged).verify(); }), "damaged.tokens: is damaged: the checksum of its tokens is");
+  EXPECT_HAS(misuse_of([&] { TokenFile(damaged).verify(); }),
+             "damaged.tokens: is damaged: the checksum of its tokens is");
   EXPECT_HAS(misuse_of([&] { join_token_files({at("a.tokens"), damaged}, at("joined.tokens")); }), "is damaged");
-  EXPECT_HAS(misuse_of([&] {
-               prepare_data({.train = {damaged}, .validation = {at("a.tokens")}}, {}, at("cache"));
-             }),
+  EXPECT_HAS(misuse_of([&] { prepare_data({.train = {damaged}, .validation = {at("a.tokens")}}, {}, at("cache")); }),
              "damaged.tokens: is damaged");
 }
 

@@ -191,8 +191,7 @@ TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
       "{\"context_options\": [\"the head\", \"the room\"], \"continuation\": \"attends.\", \"gold\": 0}\n"
       "{\"query\": \"every token\", \"choices\": [\"rests\", \"attends twice\"], \"gold\": 0}\n";
   const std::vector<std::vector<std::pair<std::string, std::string>>> texts = {
-      {{"Question: who rests?\nAnswer:", " h\u00e9\u00e9\u00e9d"},
-       {"Question: who rests?\nAnswer:", " the room"}},
+      {{"Question: who rests?\nAnswer:", " h\u00e9\u00e9\u00e9d"}, {"Question: who rests?\nAnswer:", " the room"}},
       {{"the head", " attends."}, {"the room", " attends."}},
       {{"every token", " rests"}, {"every token", " attends twice"}}};
   int raw = 0, normalised = 0;
@@ -352,8 +351,8 @@ TEST_F(ZeroShot, ExamplesComeFromAFileOfTheirOwn) {
   EXPECT_EQ(to_json(other)["shots_from"], (folder_ / "solved.jsonl").string());
   EXPECT_NE(to_text(other).find("1 shots from"), std::string::npos);
   const std::string before = "solved room\n\n";
-  EXPECT_NEAR(other.subsets.at("").log_probability, sum(before + "the head", " room") + sum(before + "every token", " room"),
-              1e-4);
+  EXPECT_NEAR(other.subsets.at("").log_probability,
+              sum(before + "the head", " room") + sum(before + "every token", " room"), 1e-4);
   request.shots = 2;
   EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
   request.shots = 0;
@@ -362,12 +361,13 @@ TEST_F(ZeroShot, ExamplesComeFromAFileOfTheirOwn) {
 
 TEST_F(ZeroShot, FilesOfAnotherTestAreRefused) {
   const char* four = R"({"query": "Question: q", "choices": ["a", "b", "c", "d"], "gold": 3})";
-  EXPECT_NE(refusal("piqa", "arc.jsonl", four).find(
-                "arc.jsonl:1: is no question of piqa: it has 4 choices, where those have 2"),
+  EXPECT_NE(refusal("piqa", "arc.jsonl", four)
+                .find("arc.jsonl:1: is no question of piqa: it has 4 choices, where those have 2"),
             std::string::npos);
   EXPECT_EQ(refusal("arc_easy", "arc.jsonl", four), "no MisuseError");
   const char* fields = R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 0})";
-  EXPECT_NE(refusal("copa", "p.jsonl", fields).find("its fields goal, sol1, sol2 are those of piqa"), std::string::npos);
+  EXPECT_NE(refusal("copa", "p.jsonl", fields).find("its fields goal, sol1, sol2 are those of piqa"),
+            std::string::npos);
   const char* yes = R"({"query": "q", "choices": ["no", "yes"], "gold": 0})";
   EXPECT_NE(refusal("piqa", "b.jsonl", yes).find("its choices are yes and no"), std::string::npos);
   EXPECT_EQ(refusal("boolq", "b.jsonl", yes), "no MisuseError");

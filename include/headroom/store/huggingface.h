@@ -17,9 +17,9 @@ struct Imported {
 // A folder with config.json, model.safetensors (or model.safetensors.index.json and its shards; F64, F32, F16 or BF16)
 // and tokenizer.model or tokenizer.json (or vocab.json with merges.txt), or another `tokenizer` file, as
 // tokenizers::load_tokenizer() reads it. What its files say of special tokens is kept (special_tokens.h), unless the
-// folder was exported from here and its model trained here. Every number of the file becomes one of the checkpoint: its logits are those of the same model elsewhere.
-// The model may know more tokens than its tokenizer. Throws MisuseError naming the file and the setting or tensor that
-// has no equivalent here.
+// folder was exported from here and its model trained here. Every number of the file becomes one of the checkpoint: its
+// logits are those of the same model elsewhere. The model may know more tokens than its tokenizer. Throws MisuseError
+// naming the file and the setting or tensor that has no equivalent here.
 Imported import_huggingface(const std::filesystem::path& folder, const std::filesystem::path& tokenizer = {});
 
 // Writes config.json, model.safetensors (F32) and tokenizer files into `folder`, each aside and renamed, and returns

@@ -8,6 +8,7 @@
 #include "headroom/core/printable.h"
 #include "headroom/core/system.h"
 #include "headroom/data/text.h"
+#include "headroom/parallel/world.h"
 #include "headroom/store/special_tokens.h"
 #include "headroom/tasks/task.h"
 #include "headroom/tasks/zero_shot.h"
@@ -66,6 +67,9 @@ void write_items(const std::vector<Json>& items, const std::string& path) {
 // A test without training.
 int run_test(const Evaluate& command, const EngineRequest& request) {
   tasks::check_zero_shot_task(command.task);
+  if (!parallel::world().leads()) {
+    return 0;  // the first process has it done
+  }
   const bool generated = command.task == "composition" && command.data.empty();
   if (!command.items.empty()) {
     require_room_for_items(command.items);
@@ -163,13 +167,19 @@ int run(const Evaluate& command, const EngineRequest& request) {
   const auto data = task.open_evaluation(
       {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = evaluation_cache()});
 
-  tasks::EvaluateOptions options{
-      .batch_size = command.batch_size, .stride = command.stride, .context = opened.context, .show_progress = true};
+  tasks::EvaluateOptions options{.batch_size = command.batch_size,
+                                 .stride = command.stride,
+                                 .context = opened.context,
+                                 .show_progress = true,
+                                 .peers = &parallel::world()};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {
     log_info("interrupted after {} predictions", result.predictions());
     return kInterrupted;
+  }
+  if (!parallel::world().leads()) {
+    return 0;
   }
   const tasks::Figures figures = task.figures_of(result.sums);
   const std::string read =

@@ -110,15 +110,17 @@ void add_evaluate(Program& program) {
       ->check(whole_number(0, 1000))
       ->type_name("N");
   command
-      .add_option("--shots-from", options->shots_from,
-                  "with --shots: the file, folder or archive of the solved examples (default: other questions of --data)")
+      .add_option(
+          "--shots-from", options->shots_from,
+          "with --shots: the file, folder or archive of the solved examples (default: other questions of --data)")
       ->check(not_empty())
       ->type_name("FILE");
   command
-      .add_option("--begin", options->begin,
-                  "with --task: what is in front of each text: nothing, a line end, or the model's bos token; nothing is "
-                  "what lm_eval has with most models, bos with those whose tokenizer adds it (default: as in the model's "
-                  "training: line_end where that was here, bos where an imported tokenizer adds it, else none)")
+      .add_option(
+          "--begin", options->begin,
+          "with --task: what is in front of each text: nothing, a line end, or the model's bos token; nothing is "
+          "what lm_eval has with most models, bos with those whose tokenizer adds it (default: as in the model's "
+          "training: line_end where that was here, bos where an imported tokenizer adds it, else none)")
       ->check(CLI::IsMember(std::vector<std::string>{"none", "line_end", "bos"}))
       ->type_name("none|line_end|bos");
   command

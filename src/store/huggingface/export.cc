@@ -16,7 +16,6 @@
 namespace headroom::store {
 namespace {
 
-
 // The architecture that the options are. Throws MisuseError saying what no known one has.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
   if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
@@ -106,7 +105,8 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   settings["tie_word_embeddings"] = o.tied_embeddings;
   settings["torch_dtype"] = "float32";
   // Of what a config.json does not say, transformers has ideas of its own, which are those of the original or none.
-  settings.update(kept ? kept->config : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
+  settings.update(kept ? kept->config
+                       : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
   write_text_file(folder / "config.json", settings.dump(2) + "\n");
   export_tokenizer(*checkpoint.tokenizer, o.context_length, folder,
                    kept.value_or(own_special_tokens(*checkpoint.tokenizer)));

@@ -135,8 +135,8 @@ SpecialTokens read_special_tokens(const std::filesystem::path& folder, const Sor
 }
 
 void keep_special_tokens(const SpecialTokens& tokens, Checkpoint& checkpoint) {
-  checkpoint.metadata[kSpecialTokens] = to_json_line(
-      {{"config", tokens.config}, {"tokenizer", tokens.tokenizer}, {"in_front", tokens.in_front}});
+  checkpoint.metadata[kSpecialTokens] =
+      to_json_line({{"config", tokens.config}, {"tokenizer", tokens.tokenizer}, {"in_front", tokens.in_front}});
 }
 
 std::optional<SpecialTokens> kept_special_tokens(const Checkpoint& checkpoint) {
@@ -149,8 +149,9 @@ std::optional<SpecialTokens> kept_special_tokens(const Checkpoint& checkpoint) {
       !kept.at("tokenizer").is_object()) {
     misuse("{}: metadata of the checkpoint: must be an object of config and tokenizer", kSpecialTokens);
   }
-  return SpecialTokens{
-      .config = kept.at("config"), .tokenizer = kept.at("tokenizer"), .in_front = kept.value("in_front", Json()) == true};
+  return SpecialTokens{.config = kept.at("config"),
+                       .tokenizer = kept.at("tokenizer"),
+                       .in_front = kept.value("in_front", Json()) == true};
 }
 
 SpecialTokens own_special_tokens(const tokenizers::Tokenizer& tokenizer) {

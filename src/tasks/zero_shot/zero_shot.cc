@@ -172,8 +172,8 @@ Questions read_questions(const Test& test, const ZeroShotRequest& request) {
   for (const auto& [subset, asked] : questions.asked) {
     const std::int64_t pool = std::ssize(questions.pool_for(subset));
     if (request.shots >= pool + (questions.own() ? 0 : 1)) {
-      misuse("evaluate: --shots: must be {} {}, the questions of {}, got {}", questions.own() ? "below" : "at most", pool,
-             (questions.own() ? request.data : request.shots_from).string(), request.shots);
+      misuse("evaluate: --shots: must be {} {}, the questions of {}, got {}", questions.own() ? "below" : "at most",
+             pool, (questions.own() ? request.data : request.shots_from).string(), request.shots);
     }
   }
   return questions;
