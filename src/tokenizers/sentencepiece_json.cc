@@ -4,6 +4,7 @@
 #include "tokenizers/sentencepiece_json.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <unordered_map>
 
@@ -190,7 +191,7 @@ SortedJson template_for(const std::string& token, std::int32_t id) {
 std::string sentencepiece_to_json(std::string_view serialised, const SpecialNames& special) {
   const SentencePieceModel model = parse_sentencepiece(serialised);
   const auto has_no_place = [](const Piece& piece) {
-    return piece.type == PieceType::user_defined || !is_utf8(piece.text);
+    return piece.type == PieceType::user_defined || !is_utf8(piece.text) || !std::isfinite(piece.score);
   };
   if (!model.is_bpe || model.blank_is_suffix || !model.escapes_blanks ||
       std::any_of(model.pieces.begin(), model.pieces.end(), has_no_place)) {
