@@ -193,7 +193,7 @@ def test_items_begin_and_shots(headroom, dense, tmp_path):
     apart = headroom("evaluate", dense, "--task", "copa", "--data", data, "--shots", 1, "--shots-from", other)
     assert "other questions of" not in apart.stderr and f"1 shots from {other}" in apart.stdout
     data.write_text(json.dumps({"query": "q", "choices": ["a", "b", "c", "d"], "gold": 0}))
-    assert "is no question of piqa: it has 4 choices" in headroom.refusal(
+    assert "has 4 choices, but --task is piqa" in headroom.refusal(
         "evaluate", dense, "--task", "piqa", "--data", data, "--quiet")
 
 

@@ -184,16 +184,47 @@ TEST(Score, ATieIsNoWin) {
   EXPECT_FALSE(scores.spans[0][0].likeliest);
 }
 
+// What a file's own fields say contradicts the name that it is given.
+TEST_F(ZeroShot, RefusesTheRowsOfAnotherTest) {
+  const std::string four = R"({"query": "q", "choices": ["a", "b", "c", "d"], "gold": 1})";
+  EXPECT_NE(refusal("piqa", "arc_easy.jsonl", four)
+                .find("arc_easy.jsonl:1: has 4 choices, but --task is piqa, whose questions have 2"),
+            std::string::npos);
+  EXPECT_NE(refusal("arc_easy", "piqa.jsonl", R"({"query": "q", "choices": ["a", "b"], "gold": 1})")
+                .find("has 2 choices, but --task is arc_easy, whose questions have 3 to 5"),
+            std::string::npos);
+  const std::string physics = R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 1})";
+  EXPECT_NE(refusal("copa", "p.jsonl", physics).find("p.jsonl:1: has the fields of piqa, but --task is copa"),
+            std::string::npos);
+  EXPECT_EQ(run("piqa", "p.jsonl", physics).whole().questions, 1);
+  const std::string gap = R"({"context_options": ["x", "y"], "continuation": "z", "gold": 0})";
+  EXPECT_EQ(run("winograd", "w.jsonl", gap).whole().questions, 1);
+  EXPECT_EQ(run("winogrande", "w.jsonl", gap).whole().questions, 1);
+  EXPECT_NE(refusal("copa", "w.jsonl", gap).find("has the fields of winograd or winogrande"), std::string::npos);
+  const std::string labels =
+      R"({"question": "q?", "choices": {"text": ["x", "y", "z"], "label": ["A", "B", "C"]}, "answerKey": "B"})";
+  for (const char* task : {"arc_easy", "arc_challenge", "commonsense_qa", "openbook_qa"}) {
+    EXPECT_EQ(run(task, "l.jsonl", labels).whole().questions, 1) << task;
+  }
+  EXPECT_NE(refusal("race", "l.jsonl", labels).find("has the fields of arc_challenge, arc_easy, commonsense_qa or"),
+            std::string::npos);
+}
+
 TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
   const std::string rows =
-      "{\"query\": \"Question: who rests?\", \"choices\": [\"h\u00e9\u00e9\u00e9d\", \"the room\"], "
+      "{\"query\": \"Question: who rests?\", \"choices\": [\"h\u00e9\u00e9\u00e9d\", \"the room\", \"token\"], "
       "\"gold\": 1}\n"
-      "{\"context_options\": [\"the head\", \"the room\"], \"continuation\": \"attends.\", \"gold\": 0}\n"
+      "{\"query\": \"the head\", \"choices\": [\"attends.\", \"rests.\"], \"gold\": 0}\n"
       "{\"query\": \"every token\", \"choices\": [\"rests\", \"attends twice\"], \"gold\": 0}\n";
+  const std::string beginnings =
+      "{\"context_options\": [\"the head\", \"the room\"], \"continuation\": \"attends.\", \"gold\": 0}\n";
   const std::vector<std::vector<std::pair<std::string, std::string>>> texts = {
-      {{"Question: who rests?\nAnswer:", " h\u00e9\u00e9\u00e9d"}, {"Question: who rests?\nAnswer:", " the room"}},
-      {{"the head", " attends."}, {"the room", " attends."}},
-      {{"every token", " rests"}, {"every token", " attends twice"}}};
+      {{"Question: who rests?\nAnswer:", " h\u00e9\u00e9\u00e9d"},
+       {"Question: who rests?\nAnswer:", " the room"},
+       {"Question: who rests?\nAnswer:", " token"}},
+      {{"the head", " attends."}, {"the head", " rests."}},
+      {{"every token", " rests"}, {"every token", " attends twice"}},
+      {{"the head", " attends."}, {"the room", " attends."}}};
   int raw = 0, normalised = 0;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     std::vector<double> sums, characters;
@@ -206,17 +237,19 @@ TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
     raw += std::max_element(sums.begin(), sums.end()) - sums.begin() == gold;
     normalised += std::max_element(characters.begin(), characters.end()) - characters.begin() == gold;
   }
-  const ZeroShotResult result = run("winograd", "winograd.jsonl", rows);
-  EXPECT_EQ(result.subsets.at("").right, raw);
-  EXPECT_EQ(result.subsets.at("").right_normalised, normalised);
+  const ZeroShotResult result = run("siqa", "siqa.jsonl", rows);
+  Tally both = result.whole();
+  both += run("winograd", "winograd.jsonl", beginnings).whole();
+  EXPECT_EQ(both.right, raw);
+  EXPECT_EQ(both.right_normalised, normalised);
   const Json json = to_json(result);
   EXPECT_TRUE(json["subsets"].empty());
-  EXPECT_EQ(json["n-shot"]["winograd"], 0);
-  EXPECT_EQ(json["results"]["winograd"]["acc_norm,none"], json["accuracy_normalised"]);
+  EXPECT_EQ(json["n-shot"]["siqa"], 0);
+  EXPECT_EQ(json["results"]["siqa"]["acc_norm,none"], json["accuracy_normalised"]);
   // With shots there is more to read, and the answers are not the question's own.
-  const ZeroShotResult shots = run("winograd", "winograd.jsonl", rows, 2);
+  const ZeroShotResult shots = run("siqa", "siqa.jsonl", rows, 2);
   EXPECT_GT(shots.tokens, 2 * result.tokens);
-  EXPECT_NE(refusal("winograd", "winograd.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
+  EXPECT_NE(refusal("siqa", "siqa.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
   EXPECT_NE(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y", "UID": 7})")
                 .find("b.jsonl:1: field \"UID\" must be a text, got number"),
             std::string::npos);
@@ -357,22 +390,6 @@ TEST_F(ZeroShot, ExamplesComeFromAFileOfTheirOwn) {
   EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
   request.shots = 0;
   EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
-}
-
-TEST_F(ZeroShot, FilesOfAnotherTestAreRefused) {
-  const char* four = R"({"query": "Question: q", "choices": ["a", "b", "c", "d"], "gold": 3})";
-  EXPECT_NE(refusal("piqa", "arc.jsonl", four)
-                .find("arc.jsonl:1: is no question of piqa: it has 4 choices, where those have 2"),
-            std::string::npos);
-  EXPECT_EQ(refusal("arc_easy", "arc.jsonl", four), "no MisuseError");
-  const char* fields = R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 0})";
-  EXPECT_NE(refusal("copa", "p.jsonl", fields).find("its fields goal, sol1, sol2 are those of piqa"),
-            std::string::npos);
-  const char* yes = R"({"query": "q", "choices": ["no", "yes"], "gold": 0})";
-  EXPECT_NE(refusal("piqa", "b.jsonl", yes).find("its choices are yes and no"), std::string::npos);
-  EXPECT_EQ(refusal("boolq", "b.jsonl", yes), "no MisuseError");
-  const char* beginnings = R"({"context_options": ["a", "b"], "continuation": "c", "gold": 0})";
-  EXPECT_NE(refusal("piqa", "w.jsonl", beginnings).find("winograd, winogrande"), std::string::npos);
 }
 
 TEST_F(ZeroShot, BadRowsAreNamed) {

@@ -1,7 +1,5 @@
 #include "choices.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cctype>
 #include <regex>
@@ -213,77 +211,41 @@ Question siqa(const Row& row) {
 struct Layout {
   std::vector<const char*> fields;  // that no other layout has together
   Question (*read)(const Row& row);
-  std::vector<std::string_view> tests;  // whose files have it
+  std::string_view tests;  // whose rows they are
 };
 
 const std::vector<Layout>& layouts() {
   static const std::vector<Layout> kLayouts = {
-      {{"context_options"}, collected_beginnings, {"winograd", "winogrande"}},
-      {{"goal", "sol1", "sol2"}, piqa, {"piqa"}},
-      {{"ctx", "endings"}, hellaswag, {"hellaswag"}},
-      {{"sentence", "option1", "option2"}, winogrande, {"winogrande"}},
-      {{"passage", "question", "answer"}, boolq, {"boolq"}},
-      {{"correct_answer", "distractor1"}, sciq, {"sciq"}},
-      {{"choices", "answerKey"}, labelled, {"arc_challenge", "arc_easy", "commonsense_qa", "openbook_qa"}},
-      {{"article", "options"}, race, {"race"}},
-      {{"premise", "choice1"}, copa, {"copa"}},
-      {{"context", "options"}, logiqa, {"logiqa"}},
-      {{"answerA", "answerB"}, siqa, {"siqa"}}};
+      {{"context_options"}, collected_beginnings, "winograd or winogrande"},
+      {{"goal", "sol1", "sol2"}, piqa, "piqa"},
+      {{"ctx", "endings"}, hellaswag, "hellaswag"},
+      {{"sentence", "option1", "option2"}, winogrande, "winogrande"},
+      {{"passage", "question", "answer"}, boolq, "boolq"},
+      {{"correct_answer", "distractor1"}, sciq, "sciq"},
+      {{"question_stem", "choices", "answerKey"}, labelled, "openbook_qa"},
+      {{"choices", "answerKey"}, labelled, "arc_challenge, arc_easy, commonsense_qa or openbook_qa"},
+      {{"article", "options"}, race, "race"},
+      {{"premise", "choice1"}, copa, "copa"},
+      {{"context", "options"}, logiqa, "logiqa"},
+      {{"answerA", "answerB"}, siqa, "siqa"}};
   return kLayouts;
-}
-
-// Null: rows as suites collect them, of any test.
-const Layout* layout_of(const Json& row) {
-  const auto fits = [&](const Layout& layout) {
-    return std::all_of(layout.fields.begin(), layout.fields.end(),
-                       [&](const char* field) { return row.contains(field); });
-  };
-  const auto layout = std::find_if(layouts().begin(), layouts().end(), fits);
-  return layout == layouts().end() ? nullptr : &*layout;
-}
-
-bool asks_yes_or_no(const Question& question) {
-  return std::all_of(question.choices.begin(), question.choices.end(), [](const Choice& choice) {
-    std::string answer(trimmed(choice.continuation));
-    std::transform(answer.begin(), answer.end(), answer.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return answer == "yes" || answer == "no";
-  });
 }
 
 }  // namespace
 
 Question read_choice(const Json& json, const std::string& where) {
+  const auto fits = [&](const Layout& layout) {
+    return std::all_of(layout.fields.begin(), layout.fields.end(),
+                       [&](const char* field) { return json.contains(field); });
+  };
+  const auto layout = std::find_if(layouts().begin(), layouts().end(), fits);
   const Row row(json, where);
-  const Layout* const layout = layout_of(json);
-  return layout == nullptr ? collected(row) : layout->read(row);
-}
-
-const std::vector<ChoiceTest>& choice_tests() {
-  static const std::vector<ChoiceTest> kTests = {
-      {"arc_challenge", 3, 5}, {"arc_easy", 3, 5}, {"boolq", 2, 2},       {"commonsense_qa", 4, 5}, {"copa", 2, 2},
-      {"hellaswag", 4, 4},     {"logiqa", 4, 4},   {"openbook_qa", 4, 4}, {"piqa", 2, 2},           {"race", 4, 4},
-      {"sciq", 4, 4},          {"siqa", 2, 3},     {"winograd", 2, 2},    {"winogrande", 2, 2}};
-  return kTests;
-}
-
-void require_of(std::string_view test, const Json& row, const Question& question) {
-  const Layout* const layout = layout_of(row);
-  if (layout != nullptr && std::find(layout->tests.begin(), layout->tests.end(), test) == layout->tests.end()) {
-    misuse("{}: is no question of {}: its fields {} are those of {}", question.where, test,
-           fmt::join(layout->fields, ", "), fmt::join(layout->tests, ", "));
+  if (layout == layouts().end()) {
+    return collected(row);
   }
-  const auto known = std::find_if(choice_tests().begin(), choice_tests().end(),
-                                  [&](const ChoiceTest& one) { return one.name == test; });
-  const std::size_t n = question.choices.size();
-  if (known != choice_tests().end() && (n < known->least || n > known->most)) {
-    misuse("{}: is no question of {}: it has {} choices, where those have {}{}", question.where, test, n, known->least,
-           known->least == known->most ? "" : fmt::format(" to {}", known->most));
-  }
-  if (asks_yes_or_no(question) != (test == "boolq")) {
-    misuse("{}: is no question of {}: its choices are{} yes and no", question.where, test,
-           test == "boolq" ? " other than" : "");
-  }
+  Question question = layout->read(row);
+  question.of = layout->tests;
+  return question;
 }
 
 }  // namespace headroom::tasks::zero_shot

@@ -145,10 +145,33 @@ Json item_of(const Question& question, const std::vector<SpanScore>& scores, con
           {"choices", std::move(choices)}};
 }
 
-void require_questions(const QuestionSets& sets, const std::filesystem::path& data) {
+// Whether `tests`, as "arc_easy or openbook_qa", has `name` among them.
+bool names(std::string_view tests, std::string_view name) {
+  constexpr std::string_view kBetween = ", ";
+  const std::size_t at = tests.find(name), end = at + name.size();
+  return at != std::string_view::npos && (at == 0 || tests[at - 1] == ' ') &&
+         (end == tests.size() || kBetween.find(tests[end]) != std::string_view::npos);
+}
+
+// What a row's own fields say, against the name that it was given.
+void check_name(const Test& test, const Question& question) {
+  if (!question.of.empty() && !names(question.of, test.name)) {
+    misuse("{}: has the fields of {}, but --task is {}", question.where, question.of, test.name);
+  }
+  const std::size_t n = question.choices.size();
+  if (test.measure == Measure::choice && (n < test.fewest || n > test.most)) {
+    misuse("{}: has {} choices, but --task is {}, whose questions have {}", question.where, n, test.name,
+           test.fewest == test.most ? fmt::format("{}", test.fewest) : fmt::format("{} to {}", test.fewest, test.most));
+  }
+}
+
+void check(const Test& test, const QuestionSets& sets, const std::filesystem::path& data) {
   for (const auto& [subset, questions] : sets) {
     if (questions.empty()) {
       misuse("{}: holds no questions", data.string());
+    }
+    for (const Question& question : questions) {
+      check_name(test, question);
     }
   }
 }
@@ -161,8 +184,8 @@ Questions read_questions(const Test& test, const ZeroShotRequest& request) {
     misuse("evaluate: --shots-from: needs --shots, how many of its questions are put in front of each");
   }
   const auto read = [&](const std::filesystem::path& data) {
-    QuestionSets sets = test.read(data::read_documents(data, test.wanted), test.name);
-    require_questions(sets, data);
+    QuestionSets sets = test.read(data::read_documents(data, test.wanted));
+    check(test, sets, data);
     return sets;
   };
   Questions questions{.asked = read(request.data), .solved = {}};
