@@ -103,15 +103,8 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
   Runs runs(task, cache, world);
-<<<<<<< HEAD
-  if (leads &&
-      !is_carried_out(record.plan, runs, task)) {  // outside the runs, so that it costs none of them time or memory
-    check_runs(record.plan, prompts, task, cache);
-  }
-=======
   std::unique_ptr<FolderLock> lock = leads ? hold(out, record.plan.command) : nullptr;
   check_folders(record.plan);
->>>>>>> 2e270b16d4632dd33b852dd3d26b4f8175b6c93e
   if (leads) {
     if (!is_carried_out(record.plan, runs, task)) {  // outside the runs, so that it costs none of them time or memory
       check_runs(record.plan, prompts, task, cache);
@@ -157,8 +150,7 @@ CompareResult sweep(const SweepRequest& request) {
   Record record{
       .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
   record.plan = plan_sweep(request);
-  return conduct(std::move(record), {}, {request.out, request.cache, request.world},
-                 [](Record&, Runs&, const tasks::Task&) {});
+  return conduct(std::move(record), {}, {request.out, request.cache, request.world}, [](Record&, Runs&, const tasks::Task&) {});
 }
 
 CompareResult report(const fs::path& folder) {

@@ -94,8 +94,12 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) con
   TrainedRun trained;
   trained.seed = run.config.train.seed;
   try {
-    trained.result = train::train(
-        {.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = title, .world = world_});
+    trained.result = train::train({.config = run.config,
+                                   .out = run.folder,
+                                   .resume = true,
+                                   .cache = cache_,
+                                   .title = title,
+                                   .world = world_});
   } catch (const train::DivergedError& error) {
     log_warning("{}: {}", title, error.what());
     trained.diverged = error.what();

@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "exchange.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -22,220 +21,215 @@
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
-<<<<<<< HEAD
-=======
 #include "headroom/train/exchange.h"
-    >>>>>>> 2e270b16d4632dd33b852dd3d26b4f8175b6c93e
 #include "resume.h"
 #include "run.h"
 #include "writer.h"
 
-    namespace headroom::train {
-  namespace {
+namespace headroom::train {
+namespace {
 
-  // Micro-batches a step, of which every process needs one.
-  void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, const parallel::World& world) {
-    if (past) {
-      const config::TrainOptions& was = past->checkpoint.config.train;
-      if (train.accumulate < was.accumulate) {  // as it was settled when the run began
-        train.accumulate = was.accumulate;
-        train.parts = was.parts;
-      }
+// Micro-batches a step, of which every process needs one.
+void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, const parallel::World& world) {
+  if (past) {
+    const config::TrainOptions& was = past->checkpoint.config.train;
+    if (train.accumulate < was.accumulate) {  // as it was settled when the run began
+      train.accumulate = was.accumulate;
+      train.parts = was.parts;
     }
-    const std::int64_t n = world.size(), sums = sums_of(train);
-    if (sums >= n) {
+  }
+  const std::int64_t n = world.size(), sums = sums_of(train);
+  if (sums >= n) {
+    return;
+  }
+  if (train.batch_size % n != 0) {
+    misuse(
+        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their number, "
+        "for example {} or {}",
+        train.batch_size, n, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
+  }
+  train.accumulate = n;
+  train.parts = 0;
+  log_info("{} processes compute a micro-batch each: train.accumulate = {} gives the same with one process", n, n);
+}
+
+// The request's config with everything decided that depends on the machine or on the run's past.
+config::Config settle(config::Config config, const std::optional<Past>& past, const parallel::World& world) {
+  config::Precision& precision = config.train.precision;
+  if (past && precision == config::Precision::automatic) {
+    precision = past->checkpoint.config.train.precision;
+  }
+  precision = models::resolve(precision, models::resolve(config.train.device));
+  settle_parts(config.train, past, world);
+  if (past) {
+    if (config.vocabulary_follows_tokenizer) {
+      config.model.vocabulary_size = past->checkpoint.config.model.vocabulary_size;
+    }
+    check_resumable(*past, config);
+    const tokenizers::Tokenizer* tokenizer = past->checkpoint.tokenizer.get();
+    config.tokenizer.by_line = tokenizer != nullptr && tokenizers::encodes_by_line(*tokenizer);
+  }
+  return config;
+}
+
+// The training data by name and, where it is not what the recipe is for, that.
+std::string corpus_of(const config::Config& config) {
+  const bool its_own = config.made_for.empty() || !config.data.train.empty();
+  return data::corpus_name(config.data, data::Split::train) +
+         (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
+}
+
+void warn_of_seen_data(const config::DataOptions& data) {
+  for (const std::string& file : data.validation) {
+    if (std::find(data.train.begin(), data.train.end(), file) != data.train.end()) {
+      log_warning("data.validation: {} is training data too: what is measured there says nothing about unseen data",
+                  file);
       return;
     }
-    if (train.batch_size % n != 0) {
-      misuse(
-          "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their "
-          "number, "
-          "for example {} or {}",
-          train.batch_size, n, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
-    }
-    train.accumulate = n;
-    train.parts = 0;
-    log_info("{} processes compute a micro-batch each: train.accumulate = {} gives the same with one process", n, n);
   }
+}
 
-  // The request's config with everything decided that depends on the machine or on the run's past.
-  config::Config settle(config::Config config, const std::optional<Past>& past, const parallel::World& world) {
-    config::Precision& precision = config.train.precision;
-    if (past && precision == config::Precision::automatic) {
-      precision = past->checkpoint.config.train.precision;
-    }
-    precision = models::resolve(precision, models::resolve(config.train.device));
-    settle_parts(config.train, past, world);
-    if (past) {
-      if (config.vocabulary_follows_tokenizer) {
-        config.model.vocabulary_size = past->checkpoint.config.model.vocabulary_size;
+// 10^9 floating-point operations of a step's products, as executed accounting counts them, and a second of the machine;
+// nothing where batches differ in what they hold.
+struct Speed {
+  double step_gflop = 0.0, machine_gflops = 0.0;
+};
+
+Speed speed_of(const config::Config& config, const parallel::World& world) {
+  const config::ModelKind kind = config.model.kind;
+  if (kind == config::ModelKind::encoder_decoder || kind == config::ModelKind::classifier) {
+    return {};
+  }
+  const std::int64_t macs = cost::executed_cost(config.model, config.train.batch_size).step_macs;
+  return {.step_gflop = 2e-9 * static_cast<double>(macs),
+          .machine_gflops = world.size() * product_rate(config.train.precision, models::resolve(config.train.device))};
+}
+
+// What the past of a run in this folder left of its history.
+History history_of(const std::filesystem::path& folder, const std::optional<Past>& past,
+                   const std::vector<tasks::FigureKind>& kinds) {
+  History history = read_history(folder, past ? past->checkpoint.step : 0, kinds);
+  history.best_step = store::step_in(best_file(folder));
+  if (past) {
+    history.saved_step = past->checkpoint.step;
+  }
+  return history;
+}
+
+// Refuses to start where the processes are not alike: name and value of all that a run's results depend on.
+void compare_notes(const config::Config& config, const std::string& data, parallel::World& world) {
+  std::vector<std::pair<std::string, std::string>> mine = config::flatten(config);
+  mine.emplace_back("the training data", data);
+  mine.emplace_back("the version", HEADROOM_VERSION);
+  mine.emplace_back("the CPU", cpu_name() + " with " + Json(cpu_features()).dump());
+  mine.emplace_back("the number of threads", std::to_string(at::get_num_threads()));
+  const std::vector<std::string> all = world.gather(to_json_line(Json(mine)));
+  for (int rank = 1; rank < world.size(); ++rank) {
+    const Json theirs = parse_json(all[static_cast<std::size_t>(rank)], "train"), first = parse_json(all[0], "train");
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if (i >= theirs.size() || theirs[i] != first[i]) {
+        const auto text = [i](const Json& notes) {
+          return i < notes.size() ? notes[i].at(1).get<std::string>() : std::string("nothing");
+        };
+        misuse("train: the processes are not alike: {} is {} in {}, but {} in {}", first[i].at(0).get<std::string>(),
+               text(theirs), world.name_of(rank), text(first), world.name_of(0));
       }
-      check_resumable(*past, config);
-      const tokenizers::Tokenizer* tokenizer = past->checkpoint.tokenizer.get();
-      config.tokenizer.by_line = tokenizer != nullptr && tokenizers::encodes_by_line(*tokenizer);
-    }
-    return config;
-  }
-
-  // The training data by name and, where it is not what the recipe is for, that.
-  std::string corpus_of(const config::Config& config) {
-    const bool its_own = config.made_for.empty() || !config.data.train.empty();
-    return data::corpus_name(config.data, data::Split::train) +
-           (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
-  }
-
-  void warn_of_seen_data(const config::DataOptions& data) {
-    for (const std::string& file : data.validation) {
-      if (std::find(data.train.begin(), data.train.end(), file) != data.train.end()) {
-        log_warning("data.validation: {} is training data too: what is measured there says nothing about unseen data",
-                    file);
-        return;
-      }
     }
   }
+}
 
-  // 10^9 floating-point operations of a step's products, as executed accounting counts them, and a second of the
-  // machine; nothing where batches differ in what they hold.
-  struct Speed {
-    double step_gflop = 0.0, machine_gflops = 0.0;
+// Whether all processes see the folder that the leading one has locked.
+void require_shared_folder(const std::filesystem::path& out, parallel::World& world) {
+  const auto read = [&]() -> std::string {
+    try {
+      return read_text_file(out / ".lock", 4096);
+    } catch (const Error&) {
+      return "";
+    }
   };
-
-  Speed speed_of(const config::Config& config, const parallel::World& world) {
-    const config::ModelKind kind = config.model.kind;
-    if (kind == config::ModelKind::encoder_decoder || kind == config::ModelKind::classifier) {
-      return {};
-    }
-    const std::int64_t macs = cost::executed_cost(config.model, config.train.batch_size).step_macs;
-    return {
-        .step_gflop = 2e-9 * static_cast<double>(macs),
-        .machine_gflops = world.size() * product_rate(config.train.precision, models::resolve(config.train.device))};
-  }
-
-  // What the past of a run in this folder left of its history.
-  History history_of(const std::filesystem::path& folder, const std::optional<Past>& past,
-                     const std::vector<tasks::FigureKind>& kinds) {
-    History history = read_history(folder, past ? past->checkpoint.step : 0, kinds);
-    history.best_step = store::step_in(best_file(folder));
-    if (past) {
-      history.saved_step = past->checkpoint.step;
-    }
-    return history;
-  }
-
-  // Refuses to start where the processes are not alike: name and value of all that a run's results depend on.
-  void compare_notes(const config::Config& config, const std::string& data, parallel::World& world) {
-    std::vector<std::pair<std::string, std::string>> mine = config::flatten(config);
-    mine.emplace_back("the training data", data);
-    mine.emplace_back("the version", HEADROOM_VERSION);
-    mine.emplace_back("the CPU", cpu_name() + " with " + Json(cpu_features()).dump());
-    mine.emplace_back("the number of threads", std::to_string(at::get_num_threads()));
-    const std::vector<std::string> all = world.gather(to_json_line(Json(mine)));
-    for (int rank = 1; rank < world.size(); ++rank) {
-      const Json theirs = parse_json(all[static_cast<std::size_t>(rank)], "train"), first = parse_json(all[0], "train");
-      for (std::size_t i = 0; i < first.size(); ++i) {
-        if (i >= theirs.size() || theirs[i] != first[i]) {
-          const auto text = [i](const Json& notes) {
-            return i < notes.size() ? notes[i].at(1).get<std::string>() : std::string("nothing");
-          };
-          misuse("train: the processes are not alike: {} is {} in {}, but {} in {}", first[i].at(0).get<std::string>(),
-                 text(theirs), world.name_of(rank), text(first), world.name_of(0));
-        }
-      }
+  const std::vector<std::string> all = world.gather(read());
+  for (int rank = 1; rank < world.size(); ++rank) {
+    if (all[static_cast<std::size_t>(rank)] != all[0]) {
+      misuse("{}: {} does not see this folder of {}: --out must be one that all processes share", out.string(),
+             world.name_of(rank), world.name_of(0));
     }
   }
+}
 
-  // Whether all processes see the folder that the leading one has locked.
-  void require_shared_folder(const std::filesystem::path& out, parallel::World& world) {
-    const auto read = [&]() -> std::string {
-      try {
-        return read_text_file(out / ".lock", 4096);
-      } catch (const Error&) {
-        return "";
-      }
-    };
-    const std::vector<std::string> all = world.gather(read());
-    for (int rank = 1; rank < world.size(); ++rank) {
-      if (all[static_cast<std::size_t>(rank)] != all[0]) {
-        misuse("{}: {} does not see this folder of {}: --out must be one that all processes share", out.string(),
-               world.name_of(rank), world.name_of(0));
-      }
-    }
-  }
-
-  // The leading process first, which leaves prepared files to the others.
-  template <class Open>
-  auto leader_first(parallel::World& world, const Open& open) {
-    if (!world.leads()) {
-      world.gather("");
-      return open();
-    }
-    auto opened = open();
+// The leading process first, which leaves prepared files to the others.
+template <class Open>
+auto leader_first(parallel::World& world, const Open& open) {
+  if (!world.leads()) {
     world.gather("");
-    return opened;
+    return open();
   }
+  auto opened = open();
+  world.gather("");
+  return opened;
+}
 
-  // Writes the config, says what begins, and opens the run's other files.
-  std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& run, const Speed& speed,
-                                        parallel::World& world) {
-    const config::Config& config = run.config();
-    if (world.leads()) {
-      write_text_file(request.out / "config.toml", config::to_toml(config, /*sources=*/true));
-    }
-    log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} thread{}", request.title,
-             format_count(static_cast<double>(run.model().parameters().count())),
-             format_bytes(static_cast<double>(cost::step_memory(config).total)), corpus_of(config),
-             run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
-             at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
-    warn_of_seen_data(config.data);
-    return write_into({.folder = request.out,
-                       .title = request.title,
-                       .step = run.state().step,
-                       .steps = config.train.steps,
-                       .keep_checkpoints = config.train.keep_checkpoints,
-                       .samples = config.train.sample_every > 0,
-                       .step_gflop = speed.step_gflop,
-                       .machine_gflops = speed.machine_gflops,
-                       .peers = &world},
-                      run.task().figures());
+// Writes the config, says what begins, and opens the run's other files.
+std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& run, const Speed& speed,
+                                      parallel::World& world) {
+  const config::Config& config = run.config();
+  if (world.leads()) {
+    write_text_file(request.out / "config.toml", config::to_toml(config, /*sources=*/true));
   }
+  log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} thread{}", request.title,
+           format_count(static_cast<double>(run.model().parameters().count())),
+           format_bytes(static_cast<double>(cost::step_memory(config).total)), corpus_of(config),
+           run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
+           at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
+  warn_of_seen_data(config.data);
+  return write_into({.folder = request.out,
+                     .title = request.title,
+                     .step = run.state().step,
+                     .steps = config.train.steps,
+                     .keep_checkpoints = config.train.keep_checkpoints,
+                     .samples = config.train.sample_every > 0,
+                     .step_gflop = speed.step_gflop,
+                     .machine_gflops = speed.machine_gflops,
+                     .peers = &world},
+                    run.task().figures());
+}
 
-  }  // namespace
+}  // namespace
 
-  TrainResult train(const TrainRequest& request) {
-    parallel::World lone;
-    parallel::World& world = request.world != nullptr ? *request.world : lone;
-    config::check(request.config, "train");
-    const tasks::Task& task = tasks::task_for(request.config, "train");
-    std::optional<FolderLock> lock;
-    if (world.leads()) {
-      lock.emplace(request.out);
-    }
-    std::optional<Past> past = leader_first(world, [&] { return open_run(request, world); });
-    require_shared_folder(request.out, world);
-    config::Config config = settle(request.config, past, world);
-    check_machine(config);
-    tasks::TaskData data = leader_first(world, [&] { return task.open(config, request.cache); });
-    config = with_vocabulary_of(std::move(config), data.tokenizer.get());
-    if (past) {
-      check_data(past->checkpoint, data.training->identity(), past->file.string());
-    }
-    if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
-      decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
-    }
-    models::set_threads(world.threads(config.train.threads));
-    if (world.size() > 1) {
-      compare_notes(config, data.training->identity(), world);
-    }
-    const Speed speed = world.leads() ? speed_of(config, world) : Speed();  // before memory counts as the run's
-    catch_interrupts();
-    reset_peak_memory();
-    Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()), world);
-    past.reset();      // the run has its own copies
-    world.gather("");  // all have read the folder
-    const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, world);
-    TrainResult result = run.finish(*writer);
-    world.be_patient();
-    return result;
+TrainResult train(const TrainRequest& request) {
+  parallel::World lone;
+  parallel::World& world = request.world != nullptr ? *request.world : lone;
+  config::check(request.config, "train");
+  const tasks::Task& task = tasks::task_for(request.config, "train");
+  std::optional<FolderLock> lock;
+  if (world.leads()) {
+    lock.emplace(request.out);
   }
+  std::optional<Past> past = leader_first(world, [&] { return open_run(request, world); });
+  require_shared_folder(request.out, world);
+  config::Config config = settle(request.config, past, world);
+  check_machine(config);
+  tasks::TaskData data = leader_first(world, [&] { return task.open(config, request.cache); });
+  config = with_vocabulary_of(std::move(config), data.tokenizer.get());
+  if (past) {
+    check_data(past->checkpoint, data.training->identity(), past->file.string());
+  }
+  if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
+    decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
+  }
+  models::set_threads(world.threads(config.train.threads));
+  if (world.size() > 1) {
+    compare_notes(config, data.training->identity(), world);
+  }
+  const Speed speed = world.leads() ? speed_of(config, world) : Speed();  // before memory counts as the run's
+  catch_interrupts();
+  reset_peak_memory();
+  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()), world);
+  past.reset();      // the run has its own copies
+  world.gather("");  // all have read the folder
+  const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, world);
+  TrainResult result = run.finish(*writer);
+  world.be_patient();
+  return result;
+}
 
 }  // namespace headroom::train
