@@ -18,6 +18,7 @@
 #include "headroom/core/system.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/folder.h"
+#include "headroom/train/start.h"
 #include "markup.h"
 #include "record.h"
 #include "samples.h"
@@ -73,7 +74,7 @@ struct Place {
 // The folder of a comparison, waited for: several processes of the same command, which share its runs out among
 // themselves, each need it for moments.
 std::unique_ptr<FolderLock> hold(const fs::path& out, std::string_view command) {
-  constexpr auto kLook = std::chrono::milliseconds(100);
+  constexpr auto kTry = std::chrono::milliseconds(100);
   for (bool said = false;; said = true) {
     try {
       return std::make_unique<FolderLock>(out);
@@ -84,7 +85,7 @@ std::unique_ptr<FolderLock> hold(const fs::path& out, std::string_view command) 
       if (!said) {
         log_debug("waiting: {}", error.what());
       }
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kTry);
     }
   }
 }
@@ -187,7 +188,7 @@ std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_r
       name = (fs::path(path).parent_path().filename() / stem).string();
       std::replace(name.begin(), name.end(), '/', '.');
     }
-    configs.push_back({.name = std::move(name), .config = config::load_config(path, overrides)});
+    configs.push_back({.name = std::move(name), .config = train::with_start(config::load_config(path, overrides))});
   }
   return configs;
 }

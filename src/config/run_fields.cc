@@ -5,11 +5,10 @@ namespace headroom::config {
 void describe(Fields& fields, TokenizerOptions& o) {
   fields.add(
       "kind", o.kind,
-      "a token is a byte, a SentencePiece (BPE) piece, a word between blanks, or a merge of bytes as GPT-2's (bpe, "
-      "which needs model)");
+      "a token is a byte, a SentencePiece (BPE) piece, a word between blanks, or a merge of bytes as GPT-2's (bpe)");
   fields.add(
       "vocabulary_size", o.vocabulary_size, between(0, 2147483647),
-      "sentencepiece: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256; not given: "
+      "sentencepiece, bpe: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256; not given: "
       "model.vocabulary_size; neither: all words, all bytes, 8000 pieces");
   fields.add_path(
       "model", o.model,
@@ -28,6 +27,9 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add_paths("train", o.train,
                    "files or patterns: text, .gz, JSON lines or one prepared token file; []: the built-in corpus");
   fields.add_paths("validation", o.validation, "the same for the validation split");
+  fields.add("mixture", o.mixture, above_up_to(0, 1e9),
+             "language_model: weights of the names in train, each of which is then a corpus of its own: what share of "
+             "the training rows comes from it; []: one corpus, file after file");
   fields.add("json_field", o.json_field, "JSON lines: the key whose value is the document's text");
   fields.add("separator", o.separator, "text put between documents");
   fields.add("batching", o.batching,
@@ -68,8 +70,8 @@ void describe(Fields& fields, DataOptions& o) {
              "translation: columns of the source and the target in tab-separated files, counted from 1");
   fields.add(
       "validation_share", o.validation_share, at_least_below(0, 1),
-      "share held out of data.train for validation where data.validation is []: the last lines of text, pairs drawn "
-      "at random (translation)");
+      "share held out of data.train for validation where data.validation is []: the last lines of text (of each corpus "
+      "of a mixture), the last tokens of a token file, pairs drawn at random (translation)");
 }
 
 void describe(Fields& fields, TrainOptions& o) {
@@ -138,6 +140,11 @@ void describe(Fields& fields, TrainOptions& o) {
       "language_model: steps between samples of what the model writes, in the log and in samples.jsonl; 0: none");
   fields.add("sample_prompt", o.sample_prompt,
              "language_model: what samples begin with; \"\": the beginning of the validation split");
+  fields.add_path("start_from", o.start_from,
+                  "a run, a checkpoint or what `headroom import` wrote: training begins at step 0 with its parameters "
+                  "and tokenizer; keys of model that are not given are the checkpoint's; \"\": random parameters");
+  fields.add("start_sha256", o.start_sha256,
+             "start_from: the hash that its parameters must have; written by the run (parameters_sha256)");
 }
 
 void describe(Fields& fields, DecodingOptions& o) {

@@ -197,7 +197,7 @@ class MaskedLanguageModelling : public Task {
     };
     TaskData data;
     data.tokenizer = text.tokenizer;
-    data.training = std::make_unique<MaskedTraining>(rows_of(text.train), config.train);
+    data.training = std::make_unique<MaskedTraining>(rows_of(text.train.front()), config.train);
     data.validation = std::make_unique<MaskedEvaluation>(rows_of(text.validation));
     return data;
   }

@@ -25,7 +25,8 @@ void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& t
 void remark(const data::TokenFile& file) {
   if (!file.unknown()) {
     log_warning(
-        "{}: was prepared when unknown words were not counted yet: bits per byte cannot be given (data prepare)",
+        "{}: does not say how much of its text the tokenizer lost: bits per byte cannot be given (data prepare, with "
+        "--validation-share for a part of a text)",
         file.name());
   }
 }
@@ -62,9 +63,17 @@ std::shared_ptr<const data::TokenFile> encode(tokenizers::TextSource& text, cons
   return std::make_shared<const data::TokenFile>(removal.file, name);
 }
 
+std::shared_ptr<const data::TokenFile> opened(const data::PreparedPart& part) {
+  return std::make_shared<const data::TokenFile>(part.file, part.name, part.tokens);
+}
+
 std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
   const config::DataOptions& options = request.config.data;
   const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
+  const bool of_tokens = std::any_of(options.train.begin(), options.train.end(), config::is_token_file);
+  if (files.empty() && (of_tokens || !options.mixture.empty())) {
+    return opened(data::prepare_validation(options, request.tokenizer, writable(request.cache)));
+  }
   if (std::any_of(files.begin(), files.end(), config::is_token_file)) {
     if (files.size() > 1) {
       misuse("evaluate: --data: a prepared token file must be the only file, got {} files", files.size());
@@ -84,20 +93,21 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
 
 TextData open_text_data(const config::Config& config, const fs::path& cache) {
   const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
-  TextData opened{.tokenizer = prepared.tokenizer,
-                  .train = std::make_shared<const data::TokenFile>(prepared.train, prepared.train_name),
-                  .validation = std::make_shared<const data::TokenFile>(prepared.validation, prepared.validation_name)};
-  const tokenizers::Tokenizer& tokenizer = *opened.tokenizer;
-  check_tokenizer(*opened.train, tokenizer, "the run's");
-  check_tokenizer(*opened.validation, tokenizer, "the run's");
-  remark(*opened.validation);
+  TextData text{.tokenizer = prepared.tokenizer, .train = {}, .validation = opened(prepared.validation)};
+  const tokenizers::Tokenizer& tokenizer = *text.tokenizer;
+  for (const data::PreparedPart& part : prepared.train) {
+    text.train.push_back(opened(part));
+    check_tokenizer(*text.train.back(), tokenizer, "the run's");
+  }
+  check_tokenizer(*text.validation, tokenizer, "the run's");
+  remark(*text.validation);
   const std::int64_t special = config::special_tokens(config.model.kind);
   const std::int64_t size = tokenizer.vocabulary_size() + special;
   if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
     misuse("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
            special == 0 ? "" : fmt::format(" and {} special tokens", special), config.model.vocabulary_size);
   }
-  return opened;
+  return text;
 }
 
 std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request) {

@@ -71,8 +71,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& optio
     case config::TokenizerKind::sentencepiece:
       return train_sentencepiece(options, text);
     case config::TokenizerKind::bpe:
-      misuse("tokenizer.model: must name a tokenizer.json, or a vocab.json with merges.txt next to it, with {}",
-             "tokenizer.kind = \"bpe\", which is not trained here");
+      return train_bpe(options, text);
   }
   fail("tokenizer.kind: {} cannot be trained", config::name_of(options.kind));
 }

@@ -17,8 +17,12 @@ namespace {
 // Steps at the beginning of a process that do not count as its speed: caches and allocators are cold.
 constexpr std::int64_t kWarmingSteps = 3;
 
-std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past) {
+std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past,
+                                        const std::optional<Start>& start) {
   const at::Device device = models::resolve(config.train.device);
+  if (start) {
+    return first_model(*start, config.model, device);
+  }
   return past ? store::build_trainable(past->checkpoint, device)
               : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
                                    at::TensorOptions(at::kFloat).device(device));
@@ -31,13 +35,13 @@ Share share_of(const Shares& shares, const parallel::World& world) {
 }  // namespace
 
 Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
-         parallel::World& world)
+         parallel::World& world, const std::optional<Start>& start)
     : config_(std::move(config)),
       task_(tasks::task_for(config_, "train")),
       plan_(config_, task_.figures()),
       data_(std::move(data)),
       world_(world),
-      model_(model_of(config_, past)),
+      model_(model_of(config_, past, start)),
       shares_(model_->parameters(), world_.size()),
       state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string(), share_of(shares_, world_))
                   : fresh_state(model_->parameters(), config_.train.optimizer, share_of(shares_, world_))),

@@ -18,12 +18,13 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
 #include "headroom/tasks/task.h"
+#include "headroom/train/exchange.h"
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
-#include "headroom/train/exchange.h"
 #include "resume.h"
 #include "run.h"
+#include "start.h"
 #include "writer.h"
 
 namespace headroom::train {
@@ -44,7 +45,8 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
   }
   if (train.batch_size % n != 0) {
     misuse(
-        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their number, "
+        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their "
+        "number, "
         "for example {} or {}",
         train.batch_size, n, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
   }
@@ -53,8 +55,14 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
   log_info("{} processes compute a micro-batch each: train.accumulate = {} gives the same with one process", n, n);
 }
 
-// The request's config with everything decided that depends on the machine or on the run's past.
-config::Config settle(config::Config config, const std::optional<Past>& past, const parallel::World& world) {
+// The request's config with everything decided that depends on the machine, on the run's past or on its beginning.
+config::Config settle(config::Config config, const std::optional<Past>& past, const std::optional<Start>& start,
+                      const parallel::World& world) {
+  if (start) {
+    config = begin_with(std::move(config), *start);
+  } else if (past && !config.train.start_from.empty()) {
+    config = go_on_with(std::move(config), *past);
+  }
   config::Precision& precision = config.train.precision;
   if (past && precision == config::Precision::automatic) {
     precision = past->checkpoint.config.train.precision;
@@ -206,9 +214,13 @@ TrainResult train(const TrainRequest& request) {
   }
   std::optional<Past> past = leader_first(world, [&] { return open_run(request, world); });
   require_shared_folder(request.out, world);
-  config::Config config = settle(request.config, past, world);
+  std::optional<Start> start = past ? std::nullopt : open_start(request.config);
+  config::Config config = settle(request.config, past, start, world);
   check_machine(config);
-  tasks::TaskData data = leader_first(world, [&] { return task.open(config, request.cache); });
+  tasks::TaskData data = leader_first(world, [&] {
+    return config.train.start_from.empty() ? task.open(config, request.cache)
+                                           : open_data(task, config, past ? past->file : start->file, request.cache);
+  });
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
@@ -223,12 +235,20 @@ TrainResult train(const TrainRequest& request) {
   const Speed speed = world.leads() ? speed_of(config, world) : Speed();  // before memory counts as the run's
   catch_interrupts();
   reset_peak_memory();
-  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()), world);
-  past.reset();      // the run has its own copies
+  if (start) {
+    log_info("{}: begins with the parameters of {} (step {}, {})", request.title, start->file.string(),
+             start->checkpoint.step, start->parameters_sha256.substr(0, 16));
+  }
+  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()), world, start);
+  past.reset();  // the run has its own copies
+  start.reset();
   world.gather("");  // all have read the folder
   const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, world);
   TrainResult result = run.finish(*writer);
   world.be_patient();
+  if (request.finished) {
+    request.finished(result);
+  }
   return result;
 }
 

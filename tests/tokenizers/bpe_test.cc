@@ -273,11 +273,8 @@ TEST_F(BpeTest, TokenFilesHoldTheIdsOfTheWholeText) {
   EXPECT_EQ(file.text_bytes(), std::ssize(text));
 }
 
-TEST_F(BpeTest, IsNotTrained) {
+TEST_F(BpeTest, AnotherKindIsRefused) {
   const auto text = data::open_text({write("a.txt", "a")}, {});
-  EXPECT_HAS(misuse_of([&] { train_tokenizer({.kind = TokenizerKind::bpe}, *text); }),
-             "tokenizer.model: must name a tokenizer.json");
-  write("vocab.words", "");
   config::DataOptions data;
   data.train = data.validation = {at("a.txt")};
   const auto words = train_tokenizer({.kind = TokenizerKind::words, .vocabulary_size = 0}, *text);

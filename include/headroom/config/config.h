@@ -79,6 +79,9 @@ std::string to_toml(const Config& config, bool sources = false);
 // Every dotted key with its value as text, in the same order for every config: what two configs are compared by.
 std::vector<std::pair<std::string, std::string>> flatten(const Config& config);
 
+// Gives `to` the values that `from` has under the keys ("train.steps") that `wanted` accepts.
+void take_values(Config& to, const Config& from, const std::function<bool(std::string_view key)>& wanted);
+
 // Every key with its default, its choices or range, and what it means: for `headroom train --help-config`.
 std::string help_text();
 

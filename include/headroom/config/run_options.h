@@ -36,6 +36,7 @@ struct TokenizerOptions {
 struct DataOptions {
   std::vector<std::string> train;  // files or patterns; empty: the built-in corpus
   std::vector<std::string> validation;
+  std::vector<double> mixture;      // text: weights of the names in `train`, a corpus each; empty: one corpus
   std::string json_field = "text";  // JSON lines: the key of the document
   std::string separator = "\n";     // put between documents
   Batching batching = Batching::streams;
@@ -91,6 +92,8 @@ struct TrainOptions {
   bool keep_best = false;            // the checkpoint of the best validation as well
   std::int64_t sample_every = 0;     // steps between samples of what the model writes; 0: none
   std::string sample_prompt;         // empty: the beginning of the validation split
+  std::string start_from;            // a run or a checkpoint whose parameters are the first ones; empty: random ones
+  std::string start_sha256;          // those parameters' hash; empty: not known yet
 };
 
 // How a translation is searched for.

@@ -1,9 +1,12 @@
 // cost, match, recipes: what can be said of a model without building it.
+#include <filesystem>
 #include <memory>
 #include <sstream>
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/safetensors.h"
 #include "headroom/cost/match.h"
 #include "headroom/cost/recipe_list.h"
 #include "headroom/cost/report.h"
@@ -18,6 +21,23 @@ struct CostOptions {
   std::string paper;
 };
 
+// Without the tensors of what train.start_from names, which the model's keys are taken from where they are not given.
+config::Config load_with_start(const std::string& name, const std::vector<std::string>& set) {
+  config::Config config = config::load_config(name, set);
+  const std::filesystem::path start = config.train.start_from;
+  if (start.empty()) {
+    return config;
+  }
+  std::error_code ignored;
+  const std::string toml = std::filesystem::is_directory(start, ignored) ? read_text_file(start / "config.toml")
+                                                                         : SafetensorsFile(start).metadata_at("config");
+  const config::GivenKeys given = config.given;
+  config::take_values(config, config::parse_config(toml, start.string()),
+                      [&given](std::string_view key) { return key.starts_with("model.") && !given.contains(key); });
+  config::check(config, name);
+  return config;
+}
+
 int run_cost(const CostOptions& options, const Output& output) {
   if (options.configs.empty() == options.paper.empty()) {
     misuse("cost: either CONFIG or --paper is required (headroom cost --help)");
@@ -30,7 +50,7 @@ int run_cost(const CostOptions& options, const Output& output) {
   std::vector<cost::NamedConfig> configs;
   Json list = Json::array();
   for (const std::string& name : options.configs) {
-    configs.emplace_back(name, config::load_config(name, options.set));
+    configs.emplace_back(name, load_with_start(name, options.set));
     list.push_back(cost::cost_json(name, configs.back().second));
   }
   output.text(cost::cost_table(configs));

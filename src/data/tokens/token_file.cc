@@ -1,5 +1,6 @@
 #include "headroom/data/token_file.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "data/tokens/token_format.h"
@@ -36,7 +37,7 @@ bool widen(const std::byte* from, std::int64_t count, std::uint32_t limit, std::
 
 }  // namespace
 
-TokenFile::TokenFile(const std::filesystem::path& path, std::string name)
+TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::int64_t first)
     : file_(path), name_(name.empty() ? path.string() : std::move(name)) {
   const auto format = file_.metadata().find("format");
   if (format == file_.metadata().end() || format->second != kTokenFormat) {
@@ -48,7 +49,10 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name)
   file_.at("tokenizer");
   vocabulary_size_ = number_at(file_, "vocabulary_size", 1, INT32_MAX);
   text_bytes_ = number_at(file_, "text_bytes", 1, INT64_MAX);
-  if (file_.metadata().contains("unknown_bytes")) {
+  const auto unknown = file_.metadata().find("unknown_bytes");
+  if (unknown != file_.metadata().end() && unknown->second == kNotCounted) {
+    unknown_.reset();
+  } else if (unknown != file_.metadata().end()) {
     unknown_ = {.tokens = number_at(file_, "unknown_tokens", 0, INT64_MAX),
                 .bytes = number_at(file_, "unknown_bytes", 0, text_bytes_)};
   } else if (file_.metadata_at("tokenizer_kind") != config::name_of(config::TokenizerKind::words)) {
@@ -62,6 +66,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name)
   if (size_ == 0) {
     misuse("{}: holds no tokens", path.string());
   }
+  size_ = first > 0 ? std::min(size_, first) : size_;
 }
 
 void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const {

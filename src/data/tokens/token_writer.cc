@@ -61,6 +61,8 @@ class TokenWriter {
     if (unknown_) {
       metadata["unknown_tokens"] = std::to_string(unknown_->tokens);
       metadata["unknown_bytes"] = std::to_string(unknown_->bytes);
+    } else {
+      metadata["unknown_bytes"] = kNotCounted;
     }
     stream_.commit(metadata);
   }
@@ -145,6 +147,17 @@ void encode_all(const tokenizers::Tokenizer& tokenizer, std::span<Piece> pieces,
   }
 }
 
+// The tokens of the file from `begin` on.
+void append_rest(const TokenFile& file, std::int64_t begin, TokenWriter& writer) {
+  constexpr std::int64_t kTokensAtOnce = std::int64_t{1} << 20;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t at = begin; at < file.size(); at += std::ssize(ids)) {
+    ids.resize(static_cast<std::size_t>(std::min(kTokensAtOnce, file.size() - at)));
+    file.copy(at, std::ssize(ids), ids.data());
+    writer.append(ids);
+  }
+}
+
 }  // namespace
 
 void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer, const fs::path& path,
@@ -168,12 +181,21 @@ void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer&
   writer.commit(stretches.text_bytes());
 }
 
+void write_rest_of_token_file(const TokenFile& file, std::int64_t begin, std::optional<std::int64_t> text_bytes,
+                              const fs::path& path) {
+  const std::unique_ptr<tokenizers::Tokenizer> tokenizer = file.tokenizer();
+  TokenWriter writer(*tokenizer, path);
+  append_rest(file, begin, writer);
+  if (!text_bytes) {
+    writer.add(std::nullopt);
+  }
+  writer.commit(text_bytes.value_or(1));
+}
+
 void join_token_files(const std::vector<fs::path>& files, const fs::path& path) {
-  constexpr std::int64_t kTokensAtOnce = std::int64_t{1} << 20;
   const TokenFile first(files.at(0));
   const std::unique_ptr<tokenizers::Tokenizer> tokenizer = first.tokenizer();
   TokenWriter writer(*tokenizer, path);
-  std::vector<std::int32_t> ids;
   std::int64_t text_bytes = 0;
   for (const fs::path& name : files) {
     const TokenFile file(name);
@@ -182,11 +204,7 @@ void join_token_files(const std::vector<fs::path>& files, const fs::path& path) 
       misuse("{}: was made with tokenizer {}, but {} with {}", file.path().string(), file.tokenizer_name(),
              first.path().string(), first.tokenizer_name());
     }
-    for (std::int64_t at = 0; at < file.size(); at += std::ssize(ids)) {
-      ids.resize(static_cast<std::size_t>(std::min(kTokensAtOnce, file.size() - at)));
-      file.copy(at, std::ssize(ids), ids.data());
-      writer.append(ids);
-    }
+    append_rest(file, 0, writer);
     text_bytes += file.text_bytes();
     writer.add(file.unknown());
   }
