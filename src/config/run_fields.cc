@@ -78,11 +78,18 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("steps", o.steps, between(1, 1e12), "optimizer steps");
   fields.add("batch_size", o.batch_size, between(1, 1 << 24), "sequences a step, all micro-batches together");
   fields.add("learning_rate", o.learning_rate, above_up_to(0, 1e30), "highest learning rate of the schedule");
-  fields.add("schedule", o.schedule, "how the learning rate goes from its highest to its final value");
+  fields.add(
+      "schedule", o.schedule,
+      "how the learning rate goes from its highest to its final value; one_cycle: in straight lines from a 25th of "
+      "learning_rate to all of it after 0.3 of the steps (or warmup_steps) and on to final_learning_rate, as "
+      "PyTorch's OneCycleLR with anneal_strategy \"linear\", where its default is a cosine");
   fields.add("cosine_period", o.cosine_period,
              "cosine: the fall takes the steps after the warm-up, or as long as all steps, so that the last one is "
              "above final_learning_rate (SwitchHead's large models)");
-  fields.add("warmup_steps", o.warmup_steps, between(0, 1e12), "steps during which the rate rises linearly from 0");
+  fields.add(
+      "warmup_steps", o.warmup_steps, between(0, 1e12),
+      "steps during which the rate rises linearly, from 1/warmup_steps of learning_rate at the first to all of it "
+      "at the last: one step ahead of PyTorch's and transformers' warm-ups, whose first step has a rate of 0");
   fields.add("final_learning_rate", o.final_learning_rate, between(0, 1),
              "rate at the end as a fraction of learning_rate");
   fields.add("optimizer", o.optimizer,

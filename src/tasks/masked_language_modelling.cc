@@ -28,9 +28,9 @@ class MaskedText {
       misuse("model.context_length: must be above {}, as a row begins and ends with <separator>, got {}", kMarkers,
              context_length);
     }
-    const std::vector<std::int32_t> line_end = tokenizer.encode("\n");
-    stretches_ = pack_sentences(*file_, line_end.size() == 1 ? std::optional(line_end.front()) : std::nullopt,
-                                context_length - kMarkers);
+    const std::int32_t line_end = tokenizer.line_end_id();
+    stretches_ =
+        pack_sentences(*file_, line_end >= 0 ? std::optional(line_end) : std::nullopt, context_length - kMarkers);
   }
 
   const data::TokenFile& file() const { return *file_; }

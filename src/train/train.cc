@@ -87,6 +87,8 @@ config::Config settle(config::Config config, const std::optional<Past>& past, co
       config.model.vocabulary_size = past->checkpoint.config.model.vocabulary_size;
     }
     check_resumable(*past, config);
+    const tokenizers::Tokenizer* tokenizer = past->checkpoint.tokenizer.get();
+    config.tokenizer.by_line = tokenizer != nullptr && tokenizers::encodes_by_line(*tokenizer);
   }
   return config;
 }

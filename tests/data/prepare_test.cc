@@ -53,6 +53,19 @@ TEST_F(PrepareTest, ChangedTextOrOptionsAreMadeAnew) {
   EXPECT_NE(changed.validation.file, first.validation.file);  // the same text, another tokenizer
 }
 
+TEST_F(PrepareTest, AByteThatChangedInACachedFileIsNoticed) {
+  const config::DataOptions data = text_data();
+  const PreparedData first = prepare(data);
+  const std::string good = read_bytes(first.train);
+  const std::size_t tokens = good.rfind(std::string("\2\0\3\0\4\0", 6));
+  ASSERT_NE(tokens, std::string::npos);
+  std::string damaged = good;
+  damaged[tokens] = '\3';
+  std::ofstream(first.train, std::ios::binary) << damaged;
+  set_log_level(LogLevel::quiet);
+  EXPECT_EQ(read_bytes(prepare(data).train), good);
+}
+
 TEST_F(PrepareTest, ADamagedCachedFileIsMadeAgain) {
   const config::DataOptions data = text_data();
   const PreparedData first = prepare(data);

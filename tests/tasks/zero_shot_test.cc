@@ -52,7 +52,8 @@ TEST(Score, EqualsOnePassASequence) {
     std::vector<std::pair<std::string, std::string>> texts;
     std::vector<Sequence> sequences;
     for (std::uint64_t i = 1; i <= 13; ++i) {
-      texts.emplace_back(tiny::text(3 + 9 * i, i), tiny::text(2 + i % 5, 100 + i));
+      const std::string context = tiny::text(3 + 9 * i, i);  // without its line end, which would be the continuation's
+      texts.emplace_back(context.substr(0, context.find_last_not_of(" \n") + 1), tiny::text(2 + i % 5, 100 + i));
       sequences.push_back(to_sequence(*tokenizer, texts.back().first, texts.back().second, "test"));
     }
     // And one that greedy decoding writes.
@@ -296,6 +297,99 @@ TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
       std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n3 b\n").find("c.txt:2: must begin with the number 2"), std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n2 b\n").find("ends inside a story"), std::string::npos);
+}
+
+TEST(Sequences, BeginAsTheyAreToldTo) {
+  const auto bytes = tiny::bytes_tokenizer();
+  const auto sequence = [&](const Beginning& beginning, const std::string& context, const std::string& continuation) {
+    return to_sequence(*bytes, context, continuation, "f:1", beginning);
+  };
+  const auto scored = [](const Sequence& made) {
+    return std::string(made.tokens.begin() + made.scored.front().begin, made.tokens.begin() + made.scored.front().end);
+  };
+  const auto text = [](const Sequence& made) { return std::string(made.tokens.begin(), made.tokens.end()); };
+  const Beginning nothing{.kind = Begin::none, .bos = '^', .stand_in = '$'}, bos{.kind = Begin::bos, .bos = '^'};
+  const struct {
+    Beginning beginning;
+    const char *context, *continuation, *text, *scored;
+  } all[] = {{{}, "the", " head", "\nthe head", " head"},
+             {nothing, "the", " head", "the head", " head"},
+             {bos, "the", " head", "^the head", " head"},
+             {bos, "^the", " head", "^the head", " head"},  // there already
+             {{}, "", "head", "\nhead", "head"},
+             {nothing, "", "head", "$head", "head"},  // something must precede it
+             {nothing, "", "$head", "$head", "head"},
+             {bos, "", "head", "^head", "head"},
+             {{.kind = Begin::none}, "", "head", "head", "ead"},
+             // Blanks at the context's end are the continuation's.
+             {nothing, "the \t\xe3\x80\x80\xc2\xa0", " head", "the \t\xe3\x80\x80\xc2\xa0 head",
+              " \t\xe3\x80\x80\xc2\xa0 head"}};
+  for (const auto& one : all) {
+    const Sequence made = sequence(one.beginning, one.context, one.continuation);
+    EXPECT_EQ(text(made), one.text);
+    EXPECT_EQ(scored(made), one.scored) << one.text;
+  }
+  EXPECT_THROW(sequence({.kind = Begin::none}, "", "a"), MisuseError);
+}
+
+TEST_F(ZeroShot, LambadaAsksForWhatFollowsTheLastBlank) {
+  write_text_file(folder_ / "l.jsonl", "{\"text\": \" the  head\\u00a0room\"}\n{\"text\": \"a  b\\tc \"}\n");
+  const ZeroShotResult result = evaluate_zero_shot(
+      model_, *tokenizer_, {.task = "lambada", .data = folder_ / "l.jsonl", .items = true, .options = {}});
+  ASSERT_EQ(result.items.size(), 2U);
+  const auto choice = [&](std::size_t item) { return result.items[item]["choices"][0]; };
+  EXPECT_EQ(choice(0)["context"], " the ");
+  EXPECT_EQ(choice(0)["continuation"], " head\u00a0room");
+  EXPECT_NEAR(choice(0)["log_probability"].get<double>(), sum(" the", "  head\u00a0room"), 1e-4);
+  EXPECT_EQ(choice(0)["tokens"], 12);
+  EXPECT_EQ(choice(1)["continuation"], " b\tc");
+}
+
+TEST_F(ZeroShot, ItemsAreWhatFiguresAreMadeOf) {
+  const std::string rows = R"({"query": "every token", "choices": ["rests", "attends twice"], "gold": 0})"
+                           "\n"
+                           R"({"query": "the head", "choices": ["room", "rests at"], "gold": 1})"
+                           "\n";
+  write_text_file(folder_ / "copa.jsonl", rows);
+  const ZeroShotResult result = evaluate_zero_shot(
+      model_, *tokenizer_, {.task = "copa", .data = folder_ / "copa.jsonl", .items = true, .options = {}});
+  ASSERT_EQ(result.items.size(), 2U);
+  std::int64_t right = 0;
+  for (const Json& item : result.items) {
+    const auto score = [&](std::size_t i) { return item["choices"][i]["log_probability"].get<double>(); };
+    const auto gold = item["gold"].get<std::size_t>();
+    EXPECT_EQ(item["right"], score(gold) > score(1 - gold));
+    right += item["right"].get<bool>() ? 1 : 0;
+    EXPECT_EQ(item["subset"], "");
+    EXPECT_EQ(item["choices"][0]["tokens"].get<std::size_t>(),
+              item["choices"][0]["continuation"].get<std::string>().size());
+  }
+  EXPECT_EQ(right, result.subsets.at("").right);
+  EXPECT_TRUE(result.items[1]["question"].get<std::string>().ends_with("copa.jsonl:2"));
+  EXPECT_NEAR(result.items[0]["choices"][1]["log_probability"].get<double>(), sum("every token", " attends twice"),
+              1e-4);
+}
+
+TEST_F(ZeroShot, ExamplesComeFromAFileOfTheirOwn) {
+  const auto row = [](const std::string& query) {
+    return fmt::format(R"({{"query": "{}", "choices": ["rests", "room"], "gold": 1}})", query) + "\n";
+  };
+  write_text_file(folder_ / "asked.jsonl", row("the head") + row("every token"));
+  write_text_file(folder_ / "solved.jsonl", row("solved"));
+  ZeroShotRequest request{.task = "copa", .data = folder_ / "asked.jsonl", .shots = 1, .options = {}};
+  const ZeroShotResult own = evaluate_zero_shot(model_, *tokenizer_, request);
+  EXPECT_EQ(to_json(own)["shots_from"], (folder_ / "asked.jsonl").string());
+  request.shots_from = folder_ / "solved.jsonl";
+  const ZeroShotResult other = evaluate_zero_shot(model_, *tokenizer_, request);
+  EXPECT_EQ(to_json(other)["shots_from"], (folder_ / "solved.jsonl").string());
+  EXPECT_NE(to_text(other).find("1 shots from"), std::string::npos);
+  const std::string before = "solved room\n\n";
+  EXPECT_NEAR(other.subsets.at("").log_probability,
+              sum(before + "the head", " room") + sum(before + "every token", " room"), 1e-4);
+  request.shots = 2;
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
+  request.shots = 0;
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
 }
 
 TEST_F(ZeroShot, BadRowsAreNamed) {

@@ -51,6 +51,9 @@ struct Evaluate {
   bool skip_bad_rows = false;
   std::string task;  // a test without training; empty: how well the text is predicted
   std::int64_t shots = 0;
+  std::string shots_from;
+  std::string begin;        // none, line_end or bos; empty: as the model's texts began in training
+  std::string items;        // a file to write; empty: none
   std::int64_t stride = 0;  // as tasks::EvaluateOptions has it
   std::int64_t batch_size = 16;
 };

@@ -29,6 +29,8 @@ struct TokenizerOptions {
   bool keep_whitespace = false;         // sentencepiece: runs of blanks and line ends survive a round trip
   bool split_digits = true;             // sentencepiece
   double character_coverage = 0.9995;   // sentencepiece: share of the text's characters with a piece of their own
+  // No key: a SentencePiece model in `model` is encoded line by line, as in the run that is resumed.
+  bool by_line = false;
 };
 
 struct DataOptions {

@@ -16,8 +16,8 @@ namespace headroom::data {
 
 // A safetensors file. Tensors: "tokens" [n], U16 where the vocabulary has at most 65536 ids, else I32; "tokenizer"
 // [bytes] U8, tokenizers::Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name,
-// tokenizer_kind, vocabulary_size, text_bytes, unknown_tokens, unknown_bytes. So a prepared file alone is enough to
-// train from.
+// tokenizer_kind, vocabulary_size, text_bytes, unknown_tokens, unknown_bytes, checksum (CRC-32 of the tokens' bytes).
+// So a prepared file alone is enough to train from.
 class TokenFile {
  public:
   // Maps and checks the file: format, dtype, metadata, at least one token. Ids are checked against `vocabulary_size`
@@ -38,6 +38,9 @@ class TokenFile {
   // Copies tokens [begin, begin+count) to `out`. Throws MisuseError for an id outside the vocabulary, Error for a
   // range outside the file.
   void copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const;
+  // Reads all of it. Throws MisuseError where the tokens do not have the checksum that they were written with; files of
+  // earlier versions have none, and nothing is known of them.
+  void verify() const;
   // The tokenizer inside. Throws MisuseError when it is not the one that the file names.
   std::unique_ptr<tokenizers::Tokenizer> tokenizer() const;
 

@@ -110,6 +110,25 @@ void add_evaluate(Program& program) {
       ->check(whole_number(0, 1000))
       ->type_name("N");
   command
+      .add_option(
+          "--shots-from", options->shots_from,
+          "with --shots: the file, folder or archive of the solved examples (default: other questions of --data)")
+      ->check(not_empty())
+      ->type_name("FILE");
+  command
+      .add_option(
+          "--begin", options->begin,
+          "with --task: what is in front of each text: nothing, a line end, or the model's bos token; nothing is "
+          "what lm_eval has with most models, bos with those whose tokenizer adds it (default: as in the model's "
+          "training: line_end where that was here, bos where an imported tokenizer adds it, else none)")
+      ->check(CLI::IsMember({"none", "line_end", "bos"}).description(""))
+      ->type_name("none|line_end|bos");
+  command
+      .add_option("--items", options->items,
+                  "with --task: write a JSON line a question, with the log-probability of each choice")
+      ->check(not_empty())
+      ->type_name("FILE");
+  command
       .add_option("--stride", options->stride,
                   "on text: windows of the model's context that begin N tokens apart; 0: chunks that do not overlap")
       ->capture_default_str()

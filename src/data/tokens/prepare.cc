@@ -148,7 +148,8 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
   if (options.model.empty()) {
     return nullptr;
   }
-  std::shared_ptr<const tokenizers::Tokenizer> given = tokenizers::load_tokenizer(options.model);
+  std::shared_ptr<const tokenizers::Tokenizer> given =
+      options.by_line ? tokenizers::load_tokenizer_by_line(options.model) : tokenizers::load_tokenizer(options.model);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
     misuse("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
            options.model, given->name());
@@ -182,7 +183,11 @@ template <class Make>
 fs::path kept_tokens(const std::string& content, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder,
                      const Make& make) {
   fs::path path = cache_folder / (cache_name(content + "\n" + tokenizer.name()) + ".tokens");
-  const auto names_it = [&](const fs::path& file) { return TokenFile(file).tokenizer_name() == tokenizer.name(); };
+  const auto names_it = [&](const fs::path& path_of_kept) {
+    const TokenFile kept(path_of_kept);
+    kept.verify();
+    return kept.tokenizer_name() == tokenizer.name();
+  };
   if (!open_cached(path, names_it).value_or(false)) {
     make(path);
     const TokenFile made(path);
@@ -195,9 +200,12 @@ fs::path kept_tokens(const std::string& content, const tokenizers::Tokenizer& to
 
 fs::path one_file_of(const std::vector<fs::path>& files, const tokenizers::Tokenizer& tokenizer,
                      const fs::path& cache_folder) {
-  return files.size() == 1 ? files.front()
-                           : kept_tokens(fingerprint(files), tokenizer, cache_folder,
-                                         [&](const fs::path& path) { join_token_files(files, path); });
+  if (files.size() == 1) {
+    TokenFile(files.front()).verify();
+    return files.front();
+  }
+  return kept_tokens(fingerprint(files), tokenizer, cache_folder,
+                     [&](const fs::path& path) { join_token_files(files, path); });
 }
 
 // The input as one token file, made now if need be.

@@ -5,6 +5,7 @@
 
 #include "data/tokens/token_format.h"
 #include "headroom/core/error.h"
+#include "headroom/core/printable.h"
 #include "headroom/core/whole_number.h"
 
 namespace headroom::data {
@@ -81,6 +82,19 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) 
     misuse("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
            begin + count - 1, vocabulary_size_,
            name_ == path ? "" : fmt::format("; it was made from {} and is made again where it is missing", name_));
+  }
+}
+
+void TokenFile::verify() const {
+  const auto was = file_.metadata().find(TokenChecksum::kKey);
+  if (was == file_.metadata().end()) {
+    return;
+  }
+  TokenChecksum is;
+  is.add(tokens_->data);
+  if (is.text() != was->second) {
+    misuse("{}: is damaged: the checksum of its tokens is {}, they were written with {}", file_.path().string(),
+           is.text(), printable(was->second));
   }
 }
 
