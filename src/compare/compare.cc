@@ -66,7 +66,7 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
                       const fs::path& cache, const Finish& finish) {
   check_choices(record.plan);
   check_seeds(record.plan, record.plan.command);
-  train::refuse_run(out);
+  train::refuse_others(out, train::FolderKind::comparison, "a comparison");
   refuse_other_kind(record, out);
   const FolderLock lock(out);
   const config::Config& first = record.plan.models.front().choices.front().config;
