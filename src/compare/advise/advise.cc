@@ -62,7 +62,8 @@ class Adviser {
   void fit_batch();
   void run_trials();
   void run_stage(Trials& trials, Stage stage, bool last_preferred, const char* preference);
-  double units() const;
+  double units() const;  // all trials take, of a training in a first round
+  double unit() const { return (1.0 - kMeasuringShare) * trial_seconds() / units(); }  // its seconds
   void settle_run();
   void finish();
 
@@ -167,16 +168,27 @@ void Adviser::fit_size() {
   fitting_.size_factor = factors[at];
 }
 
+double Adviser::units() const {
+  double all = halving_units(learning_rate_arms(config_).size()) + halving_units(vocabularies_.size());
+  if (!request_.variants.empty()) {
+    all += halving_units(variant_arms(config_, request_.variants).size());
+  }
+  if (request_.heads) {
+    all += halving_units(head_arms(config_).size());
+  }
+  return all;
+}
+
 void Adviser::fit_batch() {
   fitting_.batch_kept = keeps(kKeepBatch);
   const std::int64_t own = config_.train.batch_size;
   if (fitting_.batch_kept) {
     return;
   }
-  constexpr double kFewestTokens = 256.0, kBatchesAReading = 8.0;
+  constexpr double kFewestTokens = 512.0, kBatchesAReading = 8.0;
   std::vector<config::Config> batches;
   std::vector<double> rates;
-  for (const double factor : {0.25, 0.5, 1.0, 2.0, 4.0}) {
+  for (const double factor : {0.125, 0.25, 0.5, 1.0, 2.0, 4.0}) {
     config::Config other = config_;
     other.train.batch_size = std::lround(static_cast<double>(own) * factor);
     const double tokens = step_tokens(other);
@@ -188,15 +200,12 @@ void Adviser::fit_batch() {
       batches.push_back(std::move(other));
     }
   }
-  config_ = batches[fitting_batch(rates)];
-}
-
-double Adviser::units() const {
-  double all = halving_units(learning_rate_arms(config_).size()) + halving_units(vocabularies_.size());
-  if (!request_.variants.empty()) {
-    all += halving_units(variant_arms(config_, request_.variants).size());
+  std::size_t fits = fitting_batch(rates);
+  constexpr double kRoom = 1.3;  // for what a trial does besides its steps
+  while (fits > 0 && kRoom * static_cast<double>(kFewestSteps) * step_tokens(batches[fits]) / rates[fits] > unit()) {
+    --fits;
   }
-  return all + (request_.heads ? halving_units(head_arms(config_).size()) : 0.0);
+  config_ = batches[fits];
 }
 
 void Adviser::run_stage(Trials& trials, Stage stage, bool last_preferred, const char* preference) {
@@ -217,21 +226,20 @@ void Adviser::run_stage(Trials& trials, Stage stage, bool last_preferred, const 
 void Adviser::run_trials() {
   constexpr double kForward = 3.0, kValidating = 1.0 / 7.0, kFewestTokens = 1024.0;
   Trials::Options options{.out = request_.out, .cache = request_.cache, .measuring = measuring()};
-  const double all_units = units();
-  options.unit = (1.0 - kMeasuringShare) * trial_seconds() / all_units;
+  options.unit = unit();
   const double validation = std::max(kFewestTokens, kForward * kValidating * options.unit * rate(config_));
+  options.units = units();
   options.validation_share = std::min(1.0, validation / static_cast<double>(text_.validation));
-  const double unit = options.unit;
   Trials trials(ledger_, runs_, std::move(options));
   Stage rates{.name = "learning_rate", .title = "Learning rate", .arms = learning_rate_arms(config_), .own = 2};
-  if (const double least = trials.least_unit(rates.arms[rates.own]); unit < least) {
+  if (const double least = trials.least_unit(rates.arms[rates.own]); unit() < least) {
     // A larger budget also asks for a larger model, whose steps take as much longer as the root of it.
-    const double more = least / unit;
+    const double more = least / unit();
     const double budget = request_.budget * (fitting_.size_kept ? more : more * more);
     misuse(
         "advise: --budget: {} is too little: of its tenth, the smallest trial can have {}, and takes {}: ask for about {} "
         "at least, or a smaller model",
-        format_duration(request_.budget), format_duration(unit), format_duration(least), format_duration(budget));
+        format_duration(request_.budget), format_duration(unit()), format_duration(least), format_duration(budget));
   }
   run_stage(trials, std::move(rates), false, "the lower one is taken, since longer runs want lower rates");
   Stage vocabularies{.name = "vocabulary_size", .title = "Vocabulary", .arms = vocabulary_arms(config_, vocabularies_)};

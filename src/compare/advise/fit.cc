@@ -64,15 +64,22 @@ const std::vector<double>& size_factors() {
   return kFactors;
 }
 
+double worth_of(double tokens, double text_tokens) {
+  const double again = std::max(0.0, tokens / text_tokens - 1.0);
+  return std::min(tokens, text_tokens) + text_tokens * kFadingReadings * (1.0 - std::exp(-again / kFadingReadings));
+}
+
 std::size_t fitting_size(const std::vector<double>& forward, double macs, double text_tokens) {
-  std::size_t best = forward.size() - 1;
+  constexpr double kExponent = -0.35;
+  std::size_t best = 0;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < forward.size(); ++i) {
-    const double tokens = macs / (3.0 * forward[i]);
-    const double away = std::abs(std::log(tokens / (kTokensAParameter * forward[i])));
-    if (tokens <= kMostReadings * text_tokens && away < least) {
+    const double tokens = std::min(macs / (3.0 * forward[i]), kMostReadings * text_tokens);
+    const double loss = std::pow(forward[i], kExponent) +
+                        std::pow(worth_of(tokens, text_tokens) / kTokensAParameter, kExponent);
+    if (loss < least) {
       best = i;
-      least = away;
+      least = loss;
     }
   }
   return best;
@@ -98,7 +105,7 @@ std::vector<std::int64_t> vocabulary_sizes(std::int64_t own, double text_bytes) 
   if (2.0 * static_cast<double>(size) <= most) {
     size *= 2;
   }
-  for (; sizes.size() < kSizes && size >= kLeastVocabulary; size /= 2) {
+  for (; sizes.size() < kSizes && size >= std::min(kLeastVocabulary, own); size /= 2) {
     sizes.insert(sizes.begin(), size);
   }
   return sizes;

@@ -10,16 +10,22 @@
 
 namespace headroom::compare {
 
-// Tokens for each parameter that a token meets, which a fixed amount of computation is best spent on (Hoffmann et al.:
-// Training Compute-Optimal Large Language Models, 2022).
+// Tokens for each parameter that a token meets, which a fixed amount of computation is best spent on where text never
+// runs out (Hoffmann et al.: Training Compute-Optimal Large Language Models, 2022).
 inline constexpr double kTokensAParameter = 20.0;
 
-// How often a text can be read before another reading brings next to nothing: four readings are nearly as good as new
-// text, from about sixteen on little is left (Muennighoff et al.: Scaling Data-Constrained Language Models, 2023).
-inline constexpr double kMostReadings = 16.0;
+// How often a text is read at most: what further readings still teach fades away with kFadingReadings, so that nineteen
+// twentieths of it are learnt by then.
+inline constexpr double kFadingReadings = 15.4;
+inline constexpr double kMostReadings = 3.0 * kFadingReadings;
+
+// So many tokens of new text would teach what `tokens` teach of a text that has `text_tokens` and is read again and
+// again: U + U R (1 - exp(-(D / U - 1) / R)), with R = kFadingReadings (Muennighoff et al.: Scaling Data-Constrained
+// Language Models, 2023).
+double worth_of(double tokens, double text_tokens);
 
 // The smallest batch that suits loses no more than this share of the tokens per second.
-inline constexpr double kLostToBatch = 0.1;
+inline constexpr double kLostToBatch = 0.2;
 
 // Of the budget, for the training steps of the run: the rest is for trials, validations and checkpoints.
 inline constexpr double kRunShare = 0.88;
@@ -34,9 +40,9 @@ std::optional<config::Config> scaled(const config::Config& config, double factor
 // Factors for scaled(), ascending.
 const std::vector<double>& size_factors();
 
-// Of models with so many forward multiply-accumulates a token, ascending, the one that suits `macs` for all training
-// (three times forward a token) on a text of so many tokens: for which there are about kTokensAParameter tokens, and
-// which reads the text kMostReadings times at most; the largest where all read it more often.
+// Of models with so many forward multiply-accumulates N a token the one that suits `macs` for all training (three times
+// forward a token) on a text of so many tokens: it has the least N^-a + (D' / kTokensAParameter)^-a, to which the loss
+// above its limit is proportional; a = 0.35, and D' is what the tokens are worth (both papers above).
 std::size_t fitting_size(const std::vector<double>& forward, double macs, double text_tokens);
 
 // Of batches, smallest first, with so many tokens a second: the smallest that is about as fast as the fastest.

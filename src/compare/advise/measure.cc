@@ -56,8 +56,8 @@ Measured measure_steps(const config::Config& asked, const std::filesystem::path&
       steps.push_back(taken);
     }
   }
-  std::nth_element(steps.begin(), steps.begin() + std::ssize(steps) / 2, steps.end());
-  measured.step_seconds = steps[steps.size() / 2];
+  std::sort(steps.begin(), steps.end());
+  measured.step_seconds = steps[steps.size() / 4];
   return measured;
 }
 

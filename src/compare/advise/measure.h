@@ -8,7 +8,7 @@
 namespace headroom::compare {
 
 struct Measured {
-  double step_seconds = 0.0;   // of training, the median of some steps
+  double step_seconds = 0.0;   // of training: a quarter of some steps were faster (other programs only slow down)
   double start_seconds = 0.0;  // until the first step: opening the data, making the model
 };
 

@@ -41,11 +41,13 @@ std::string model_sentence(const Advice& advice, const Fitting& fitting) {
       fmt::format("n_layers = {}, d_model = {}, d_hidden = {}, {} parameters", model.n_layers, model.d_model,
                   model.mlp.d_hidden, format_count(static_cast<double>(advice.parameters)));
   const double a_parameter = advice.tokens / fitting.macs;
-  const std::string fits = fmt::format("{:.3g} tokens for each parameter that a token meets, of which about {:.0f} suit "
-                                       "a budget best",
-                                       a_parameter, kTokensAParameter);
+  const std::string fits = fmt::format("{:.2g} tokens for each parameter that a token meets{}", a_parameter,
+                                       advice.readings > 2.0 ? ", since a text that is read again teaches less"
+                                                             : fmt::format("; about {:.0f} suit a fixed amount of "
+                                                                           "computation best",
+                                                                           kTokensAParameter));
   if (fitting.size_kept) {
-    return fmt::format("Size: the config's own is kept ({}): {}.", shape, fits);
+    return fmt::format("Size: the config's own is kept ({}).", shape);
   }
   return fitting.size_factor == 1.0
              ? fmt::format("Size: the config's own suits ({}): {}.", shape, fits)
@@ -73,7 +75,8 @@ std::string text_sentence(const Advice& advice, const Fitting& fitting) {
         read, format_duration(seconds));
   }
   return fmt::format("Text: {}{}.", read,
-                     advice.readings > 4.0 ? "; the best checkpoint is kept, since validation may rise before the end"
+                     advice.readings > 4.0 ? "; the best checkpoint is kept, since the validation loss may rise before the "
+                                             "end, and model.dropout may help"
                                            : "");
 }
 
@@ -124,10 +127,11 @@ std::string stage_sentence(const Stage& stage, std::string_view preference) {
 std::vector<std::string> advice_sentences(const Advice& advice, const Fitting& fitting) {
   std::vector<std::string> all;
   all.push_back(fmt::format(
-      "Speed: this machine trains {} as it is at {} tokens a second, and as advised at {}: {} in what {} leave beside "
-      "trials, validation and checkpoints.",
+      "Speed: this machine trains {} at {} tokens a second as it is and at {} as advised: {} tokens in a budget of {}, of "
+      "which trials, validation and checkpoints take {:.0f}%.",
       advice.source, format_count(fitting.rate), format_count(advice.tokens_per_second),
-      format_count(advice.tokens_per_second * kRunShare * advice.budget) + " tokens", format_duration(advice.budget)));
+      format_count(advice.tokens_per_second * kRunShare * advice.budget), format_duration(advice.budget),
+      100.0 * (1.0 - kRunShare)));
   all.push_back(model_sentence(advice, fitting));
   all.push_back(batch_sentence(advice, fitting));
   all.push_back(text_sentence(advice, fitting));

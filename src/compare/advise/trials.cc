@@ -26,7 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kFewestSteps = 10;
 constexpr double kWarmupShare = 0.05;  // of the steps, where the config has no warm-up of its own
 
 double bits_per_byte(const TrainedRun& run) {
@@ -36,6 +35,12 @@ double bits_per_byte(const TrainedRun& run) {
 std::string lower_case_first(std::string text) {
   text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
   return text;
+}
+
+// Without the lines that a run begins with.
+const TrainedRun& train_briefly(Runs& runs, const PlannedRun& run, const std::string& title) {
+  const FewerLines brief;
+  return runs.train(run, title);
 }
 
 std::vector<double> last_scores(const Stage& stage, const std::vector<std::size_t>& arms) {
@@ -118,7 +123,8 @@ double Trials::least_unit(Arm arm) {
   return overhead(arm) + arm.step_seconds * static_cast<double>(kFewestSteps);
 }
 
-void Trials::train(const Stage& stage, Arm& arm, std::int64_t steps, std::int64_t seed_index) {
+void Trials::train(const Stage& stage, Arm& arm, std::int64_t seed_index) {
+  const std::int64_t steps = arm.rounds.back().steps;
   PlannedRun run{.values = {}, .config = arm.config, .folder = {}};
   set_steps(run.config, steps);
   config::TrainOptions& train = run.config.train;
@@ -132,7 +138,8 @@ void Trials::train(const Stage& stage, Arm& arm, std::int64_t steps, std::int64_
   const auto start = std::chrono::steady_clock::now();
   const bool known = is_carried_out(run);
   const std::string seed = seed_index == 0 ? "" : fmt::format(", seed {}", run.config.train.seed);
-  const TrainedRun& trained = runs_.train(run, fmt::format("{} {}{}", lower_case_first(stage.title), arm.name, seed));
+  const std::string title = fmt::format("{} {}{}", lower_case_first(stage.title), arm.name, seed);
+  const TrainedRun& trained = known ? *runs_.find(run) : train_briefly(runs_, run, title);
   if (trained.result.interrupted) {
     throw InterruptedError("advise: interrupted: the same command goes on from here");
   }
@@ -143,9 +150,15 @@ void Trials::train(const Stage& stage, Arm& arm, std::int64_t steps, std::int64_
   }
   arm.rounds.back().trained.push_back(trained);
   arm.rounds.back().scores.push_back(trained.diverged.empty() ? bits_per_byte(trained) : std::nan(""));
+  done_ += std::exp2(static_cast<double>(arm.rounds.size() - 1));
+  const double score = arm.rounds.back().scores.back();
+  log_info("{}: {} after {} steps; at most {} of trials left", title,
+           std::isfinite(score) ? fmt::format("{:.3f} bits per byte", score) : "diverged", steps,
+           format_duration(std::max(0.0, (options_.units - done_) * options_.unit)));
 }
 
 void Trials::carry_out(Stage& stage, bool last_preferred) {
+  const double done_then = done_ + halving_units(stage.arms.size());
   for (Arm& arm : stage.arms) {
     measure(arm);
   }
@@ -162,10 +175,11 @@ void Trials::carry_out(Stage& stage, bool last_preferred) {
       Arm& arm = stage.arms[place];
       const double steps = std::floor((length - overhead(arm)) / arm.step_seconds);
       arm.rounds.push_back({.steps = std::max(kFewestSteps, static_cast<std::int64_t>(steps))});
-      train(stage, arm, arm.rounds.back().steps, 0);
+      train(stage, arm, 0);
     }
   }
   settle(stage, left, last_preferred);
+  done_ = done_then;
 }
 
 // Of the last two the better one; several seeds where they are close.
@@ -177,8 +191,8 @@ void Trials::settle(Stage& stage, std::vector<std::size_t> finalists, bool last_
   if (are_close(first.score(), second.score())) {
     log_info("{}: {} and {} are close: {} seeds of each", stage.title, first.name, second.name, kSeedsOfClose);
     for (std::int64_t index = 1; index < kSeedsOfClose; ++index) {
-      train(stage, first, first.rounds.back().steps, index);
-      train(stage, second, second.rounds.back().steps, index);
+      train(stage, first, index);
+      train(stage, second, index);
     }
   }
   const Verdict verdict = decide(first.rounds.back().scores, second.rounds.back().scores);

@@ -13,6 +13,9 @@
 
 namespace headroom::compare {
 
+// Of a training that says something.
+inline constexpr std::int64_t kFewestSteps = 10;
+
 // The training and the validation text in a config's tokens, and the bytes of the first.
 struct TextSize {
   double bytes = 0.0;
@@ -26,6 +29,7 @@ class Trials {
   struct Options {
     std::filesystem::path out, cache;
     double unit = 0.0;              // seconds of a training in a first round
+    double units = 0.0;             // of that, all stages take
     double measuring = 0.0;         // seconds for each speed that is not known yet
     double validation_share = 1.0;  // of the validation text that trials are measured on, its beginning
   };
@@ -44,7 +48,7 @@ class Trials {
   std::int64_t validation_tokens(const Arm& arm);
   double overhead(const Arm& arm);  // seconds of a training besides its steps
   void measure(Arm& arm);
-  void train(const Stage& stage, Arm& arm, std::int64_t steps, std::int64_t seed_index);
+  void train(const Stage& stage, Arm& arm, std::int64_t seed_index);
   void settle(Stage& stage, std::vector<std::size_t> finalists, bool last_preferred);
   const TextSize& text_of(const config::Config& config);
 
@@ -52,7 +56,7 @@ class Trials {
   Runs& runs_;
   Options options_;
   std::map<std::int64_t, TextSize> texts_;  // by size of the vocabulary
-  std::size_t begun_ = 0;                   // trainings of this stage
+  double done_ = 0.0;                       // units
 };
 
 }  // namespace headroom::compare
