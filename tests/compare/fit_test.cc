@@ -53,8 +53,8 @@ TEST(Fit, VocabulariesDoubleUpToWhatTheTextHasExamplesFor) {
 }
 
 TEST(Fit, ScaledModelsGrowWithTheirFactorAndKeepTheirHeads) {
-  config::Config config;
-  const config::Config same = *scaled(config, 1.0);
+  config::Config config = config::load_config("zoo/dense");
+  const config::Config same = scaled(config, 1.0).value();
   EXPECT_EQ(config::to_toml(same), config::to_toml(config));
   double before = 0.0;
   for (const double factor : size_factors()) {
@@ -74,7 +74,7 @@ TEST(Fit, ScaledModelsGrowWithTheirFactorAndKeepTheirHeads) {
 }
 
 TEST(Fit, ForwardMacsAreAThirdOfAStepsForEachToken) {
-  const config::Config config;
+  const config::Config config = config::load_config("zoo/dense");
   const double step = static_cast<double>(cost::executed_cost(config.model, 1).step_macs);
   EXPECT_NEAR(3.0 * forward_macs(config) * static_cast<double>(config.model.context_length) / step, 1.0, 1e-9);
 }

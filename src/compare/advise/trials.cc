@@ -26,7 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kWarmupShare = 0.05;  // of the steps, where the config has no warm-up of its own
+// Where the config has no warm-up of its own: this share of the steps, or so many where that is more, but no more than
+// the larger share. A few steps of warm-up would keep short trials from the rates that long runs do best with.
+constexpr double kWarmupShare = 0.05, kMostWarmup = 0.3, kWarmupSteps = 100.0;
 
 double bits_per_byte(const TrainedRun& run) {
   return tasks::figure(run.result.figures(), "bits_per_byte");
@@ -84,11 +86,12 @@ TextSize text_size(const config::Config& config, const fs::path& cache) {
 
 void Trials::set_steps(config::Config& config, std::int64_t steps) {
   config::TrainOptions& train = config.train;
-  const double share = train.warmup_steps > 0 && train.steps > 0
-                           ? static_cast<double>(train.warmup_steps) / static_cast<double>(train.steps)
-                           : kWarmupShare;
+  const auto all = static_cast<double>(steps), own = static_cast<double>(train.warmup_steps);
+  const double warmup = own > 0.0 && train.steps > 0
+                            ? own / static_cast<double>(train.steps) * all
+                            : std::max(kWarmupShare * all, std::min(kMostWarmup * all, kWarmupSteps));
   train.steps = steps;
-  train.warmup_steps = std::min(steps, std::lround(share * static_cast<double>(steps)));
+  train.warmup_steps = std::min<std::int64_t>(steps, std::lround(warmup));
 }
 
 const TextSize& Trials::text_of(const config::Config& config) {
