@@ -25,6 +25,15 @@ void widen(std::int64_t& width, double factor) {
   }
 }
 
+bool can_be(const config::Config& config) {
+  try {
+    config::check(config, "advise");
+    return forward_macs(config) > 0.0;
+  } catch (const MisuseError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 double forward_macs(const config::Config& config) {
@@ -40,23 +49,18 @@ std::optional<config::Config> scaled(const config::Config& config, double factor
     model.d_model = in_steps(static_cast<double>(model.d_model) * factor, 8);
     model.mlp.d_hidden = in_steps(static_cast<double>(model.mlp.d_hidden) * factor, 8);
     widen(model.attention.d_head, factor);
-    widen(model.attention.kv_rank, factor);
-    widen(model.attention.q_rank, factor);
-    widen(model.attention.d_rotary, factor);
-    widen(model.attention.d_value, factor);
     const double layers = static_cast<double>(model.n_layers) * std::sqrt(factor);
     model.n_layers = std::max<std::int64_t>(1, std::lround(layers));
     if (factor < 1.0 && model.d_model < kLeastWidth) {
       return std::nullopt;
     }
   }
-  try {
-    config::check(other, "advise");
-    forward_macs(other);
-  } catch (const MisuseError&) {
-    return std::nullopt;
-  }
-  return other;
+  config::Config latents = other;  // which only some layers have
+  widen(latents.model.attention.kv_rank, factor);
+  widen(latents.model.attention.q_rank, factor);
+  widen(latents.model.attention.d_rotary, factor);
+  widen(latents.model.attention.d_value, factor);
+  return can_be(latents) ? std::optional(latents) : can_be(other) ? std::optional(other) : std::nullopt;
 }
 
 const std::vector<double>& size_factors() {
