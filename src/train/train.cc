@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "exchange.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -21,7 +22,6 @@
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
-#include "exchange.h"
 #include "resume.h"
 #include "run.h"
 #include "writer.h"
@@ -44,7 +44,8 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
   }
   if (train.batch_size % n != 0) {
     misuse(
-        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their number, "
+        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their "
+        "number, "
         "for example {} or {}",
         train.batch_size, n, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
   }
@@ -105,9 +106,8 @@ Speed speed_of(const config::Config& config, const parallel::World& world) {
 
 // Of this process: the cores of a machine are shared by its processes.
 std::int64_t threads_of(const config::TrainOptions& options, const parallel::World& world) {
-  return options.threads > 0 || world.size() == 1
-             ? options.threads
-             : std::max<std::int64_t>(physical_cores() / world.local_size(), 1);
+  return options.threads > 0 || world.size() == 1 ? options.threads
+                                                  : std::max<std::int64_t>(physical_cores() / world.local_size(), 1);
 }
 
 // What the past of a run in this folder left of its history.

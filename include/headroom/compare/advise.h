@@ -39,31 +39,31 @@ struct Round {
 
 // One of the values that are tried against each other.
 struct Arm {
-  std::string name;              // "0.004"
-  config::Config config;         // with it
-  double step_seconds = 0.0;     // measured beforehand
+  std::string name;           // "0.004"
+  config::Config config;      // with it
+  double step_seconds = 0.0;  // measured beforehand
   std::int64_t parameters = 0;
-  std::vector<Round> rounds;     // those that it was in
-  double score() const;          // of its last round, the mean over its seeds; NaN where it has none
+  std::vector<Round> rounds;  // those that it was in
+  double score() const;       // of its last round, the mean over its seeds; NaN where it has none
 };
 
 // A question that trainings answer by successive halving: all arms are trained for a while, the better half for twice
 // as long, and so on.
 struct Stage {
-  std::string name, title;   // "learning_rate", "Learning rate"
-  std::vector<Arm> arms;     // in their natural order
+  std::string name, title;         // "learning_rate", "Learning rate"
+  std::vector<Arm> arms;           // in their natural order
   std::size_t own = 0, taken = 0;  // of the arms: what the config has by itself, and what advice is to take
-  bool open = false;         // several seeds left it open which of the last two is better
-  std::string sentence;      // what came out
+  bool open = false;               // several seeds left it open which of the last two is better
+  std::string sentence;            // what came out
 };
 
 struct Advice {
-  std::string source;             // the config that was asked about
+  std::string source;                // the config that was asked about
   double budget = 0.0, spent = 0.0;  // seconds; spent: on measuring and trials
-  config::Config config;          // advised
-  std::filesystem::path file;     // that holds it
+  config::Config config;             // advised
+  std::filesystem::path file;        // that holds it
   std::int64_t parameters = 0;
-  double tokens_per_second = 0.0;  // of its training
+  double tokens_per_second = 0.0;       // of its training
   double tokens = 0.0, readings = 0.0;  // that it is trained on; how often it reads the training text
   std::string machine;
   std::string command;

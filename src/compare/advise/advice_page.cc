@@ -43,21 +43,27 @@ std::string stage_table(const Stage& stage) {
   }
   for (const AdviceRow& row : table.rows) {
     rows += "<tr>";
+    std::size_t last = row.cells.size() - 1;
+    for (; row.taken && row.cells[last].empty(); --last) {
+    }
     for (std::size_t i = 0; i < row.cells.size(); ++i) {
-      const char* kind = i == 0 ? (row.taken ? " class='name best'" : " class='name'") : "";
+      const char* kind = i == 0 ? " class='name'" : row.taken && i == last ? " class='best'" : "";
       rows += fmt::format("<td{}>{}</td>", kind, draw::escape(row.cells[i]));
     }
     rows += "</tr>\n";
   }
   return fmt::format(
-      "<div class='card scroll'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n", head, rows);
+      "<div class='card scroll wide'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n", head, rows);
 }
 
 std::string stage_section(const Stage& stage) {
-  return fmt::format("<h2>{}</h2><p>{}</p><div class='grid'><figure class='card'><figcaption>Bits per byte <small>of the "
-                     "validation text, by what was tried; lower is better</small></figcaption>{}</figure></div>{}",
-                     draw::escape(stage.title), draw::escape(stage.sentence), draw::line_chart(stage_chart(stage)),
-                     stage_table(stage));
+  return fmt::format(
+      "<h2>{}</h2><p>{}</p><div class='grid'><figure class='card'><figcaption>Bits per byte <small>of the "
+      "validation text, by what was tried; lower is better</small></figcaption>{}</figure>{}</div><p "
+      "class='note'>\u2605 taken. "
+      "Bits per byte; of several seeds the mean, after \u00b1 the standard deviation.</p>",
+      draw::escape(stage.title), draw::escape(stage.sentence), draw::line_chart(stage_chart(stage)),
+      stage_table(stage));
 }
 
 std::string points(const Advice& advice) {
@@ -77,10 +83,12 @@ std::string circumstances(const Advice& advice) {
          entry("Machine", advice.machine) +
          entry("Budget", fmt::format("{}, of which measuring and trials took {}", format_duration(advice.budget),
                                      format_duration(advice.spent))) +
-         entry("Trials",
-               "all that is tried is trained for a while, the better half for twice as long, and so on; where the last two "
-               "are within one percent, three seeds decide. All trials of a round take equally long on this machine, as "
-               "measured beforehand") +
+         entry(
+             "Trials",
+             "all that is tried is trained for a while, the better half for twice as long, and so on; where the last "
+             "two "
+             "are within one percent, three seeds decide. All trials of a round take equally long on this machine, as "
+             "measured beforehand") +
          entry("Measure",
                "bits per byte of the same stretch of the validation text, which compares models of different "
                "vocabularies") +
@@ -91,11 +99,11 @@ std::string circumstances(const Advice& advice) {
 
 std::string render_report(const Advice& advice) {
   const std::string title = "Advice on " + advice.source;
-  const std::string lead = fmt::format(
-      "{} parameters, {} tokens, learning rate {}, {} pieces: {} of training.",
-      format_count(static_cast<double>(advice.parameters)), format_count(advice.tokens),
-      advice.config.train.learning_rate, advice.config.model.vocabulary_size,
-      format_duration(advice.tokens / advice.tokens_per_second));
+  const std::string lead =
+      fmt::format("{} parameters, {} tokens, learning rate {}, vocabulary of {}: {} of training.",
+                  format_count(static_cast<double>(advice.parameters)), format_count(advice.tokens),
+                  advice.config.train.learning_rate, advice.config.model.vocabulary_size,
+                  format_duration(advice.tokens / advice.tokens_per_second));
   std::string stages;
   for (const Stage& stage : advice.stages) {
     stages += stage_section(stage);

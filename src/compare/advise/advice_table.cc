@@ -22,6 +22,19 @@ std::size_t rounds_of(const Stage& stage) {
   return most;
 }
 
+// "15 steps", "13 to 15 steps": arms of one round take equally long, not equally many steps.
+std::string steps_text(const Stage& stage, std::size_t round) {
+  std::int64_t least = 0, most = 0;
+  for (const Arm& arm : stage.arms) {
+    if (arm.rounds.size() > round) {
+      const std::int64_t steps = arm.rounds[round].steps;
+      least = most == 0 ? steps : std::min(least, steps);
+      most = std::max(most, steps);
+    }
+  }
+  return least == most ? fmt::format("{} steps", most) : fmt::format("{} to {} steps", least, most);
+}
+
 double speed_of_arm(const Arm& arm) {
   const auto tokens = static_cast<double>(arm.config.train.batch_size * arm.config.model.context_length);
   return tokens / arm.step_seconds;
@@ -47,14 +60,12 @@ AdviceTable table_of(const Stage& stage) {
   AdviceTable table{.head = {stage.title, "parameters", "tokens/s"}};
   const std::size_t rounds = rounds_of(stage);
   for (std::size_t round = 0; round < rounds; ++round) {
-    const auto in_it = std::find_if(stage.arms.begin(), stage.arms.end(),
-                                    [&](const Arm& arm) { return arm.rounds.size() > round; });
-    table.head.push_back(fmt::format("round {} ({} steps)", round + 1, in_it->rounds[round].steps));
+    table.head.push_back(fmt::format("round {} ({})", round + 1, steps_text(stage, round)));
   }
   for (const Arm& arm : stage.arms) {
-    AdviceRow row{.cells = {arm.name, short_number(static_cast<double>(arm.parameters)),
-                            short_number(speed_of_arm(arm))},
-                  .taken = &arm == &stage.arms[stage.taken]};
+    AdviceRow row{
+        .cells = {arm.name, short_number(static_cast<double>(arm.parameters)), short_number(speed_of_arm(arm))},
+        .taken = &arm == &stage.arms[stage.taken]};
     for (std::size_t round = 0; round < rounds; ++round) {
       row.cells.push_back(round < arm.rounds.size() ? score_text(arm.rounds[round]) : "");
     }
@@ -88,7 +99,8 @@ std::string render_table(const Advice& advice) {
     }
     text += "\n";
   }
-  return text.empty() ? text : "Bits per byte of the validation text, each round twice as long as the one before:\n\n" + text;
+  return text.empty() ? text
+                      : "Bits per byte of the validation text, each round twice as long as the one before:\n\n" + text;
 }
 
 Json to_json(const Advice& advice) {

@@ -146,7 +146,8 @@ void Adviser::fit_size() {
   std::vector<double> factors, forward;
   std::vector<config::Config> sizes;
   for (const double factor : size_factors()) {
-    const std::optional<config::Config> other = fitting_.size_kept && factor != 1.0 ? std::nullopt : scaled(config_, factor);
+    const std::optional<config::Config> other =
+        fitting_.size_kept && factor != 1.0 ? std::nullopt : scaled(config_, factor);
     if (other && (factor == 1.0 || fits_machine(*other))) {
       factors.push_back(factor);
       forward.push_back(forward_macs(*other));
@@ -237,17 +238,18 @@ void Adviser::run_trials() {
     const double more = least / unit();
     const double budget = request_.budget * (fitting_.size_kept ? more : more * more);
     misuse(
-        "advise: --budget: {} is too little: of its tenth, the smallest trial can have {}, and takes {}: ask for about {} "
+        "advise: --budget: {} is too little: of its tenth, the smallest trial can have {}, and takes {}: ask for about "
+        "{} "
         "at least, or a smaller model",
         format_duration(request_.budget), format_duration(unit()), format_duration(least), format_duration(budget));
   }
   run_stage(trials, std::move(rates), false, "the lower one is taken, since longer runs want lower rates");
   Stage vocabularies{.name = "vocabulary_size", .title = "Vocabulary", .arms = vocabulary_arms(config_, vocabularies_)};
   for (std::size_t i = 0; i < vocabularies.arms.size(); ++i) {
-    vocabularies.own = vocabularies.arms[i].name == fmt::format("{}", config_.tokenizer.vocabulary_size) ? i
-                                                                                                 : vocabularies.own;
+    vocabularies.own =
+        vocabularies.arms[i].name == fmt::format("{}", config_.tokenizer.vocabulary_size) ? i : vocabularies.own;
   }
-  run_stage(trials, std::move(vocabularies), true, "the larger one is taken, which longer runs can use");
+  run_stage(trials, std::move(vocabularies), true, "the larger one is taken, with which a context holds more text");
   if (!request_.variants.empty()) {
     run_stage(trials,
               {.name = "variant", .title = "Attention", .arms = variant_arms(config_, request_.variants), .own = 1},
@@ -275,7 +277,8 @@ void Adviser::settle_run() {
   const double times = std::clamp(std::floor(kValidating * run / validation), 1.0, kValidations);
   config::TrainOptions& train = config_.train;
   train.evaluate_every = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(steps) / times));
-  train.checkpoint_every = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(steps) / kValidations));
+  train.checkpoint_every =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(steps) / kValidations));
   train.keep_best = true;
   config::check(config_, "advise");
 }
@@ -294,8 +297,8 @@ void Adviser::finish() {
   std::string remark = fmt::format("# Advised by {} for a budget of {}: {}\n", program(),
                                    format_duration(request_.budget), printable(request_.command));
   write_advised(config_, request_.config, remark, advice_.file);
-  advice_.sentences.push_back(fmt::format("Train it: headroom train {} --out {}", advice_.file.string(),
-                                          (request_.out / "run").string()));
+  advice_.sentences.push_back(
+      fmt::format("Train it with: headroom train {} --out {}", advice_.file.string(), (request_.out / "run").string()));
   advice_.report = request_.out / "report.html";
   write_text_file(advice_.report, render_report(advice_));
 }
@@ -320,9 +323,10 @@ Advice advise(const AdviseRequest& request) {
   const tasks::Task& task = tasks::task_for(asked, "advise");
   const auto& figures = task.figures();
   if (std::none_of(figures.begin(), figures.end(), [](const auto& kind) { return kind.name == "bits_per_byte"; })) {
-    misuse("advise: {}: is for language models of text, whose losses are compared per byte, not for {}: sweep tries "
-           "values of any config",
-           request.config, task.name());
+    misuse(
+        "advise: {}: is for language models of text, whose losses are compared per byte, not for {}: sweep tries "
+        "values of any config",
+        request.config, task.name());
   }
   for (const std::string& variant : request.variants) {
     variant_arms(asked, {variant});  // before anything is measured

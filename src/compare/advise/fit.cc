@@ -11,9 +11,9 @@
 namespace headroom::compare {
 namespace {
 
-constexpr std::int64_t kLeastWidth = 32;         // of models that are made smaller than the config
-constexpr std::int64_t kLeastVocabulary = 500;   // bytes and letters must have room
-constexpr double kBytesAPiece = 200.0;           // of text, for each piece of the vocabulary
+constexpr std::int64_t kLeastWidth = 32;        // of models that are made smaller than the config
+constexpr std::int64_t kLeastVocabulary = 500;  // bytes and letters must have room
+constexpr double kBytesAPiece = 200.0;          // of text, for each piece of the vocabulary
 
 std::int64_t in_steps(double width, std::int64_t step) {
   return std::max(step, step * std::lround(width / static_cast<double>(step)));
@@ -79,8 +79,8 @@ std::size_t fitting_size(const std::vector<double>& forward, double macs, double
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < forward.size(); ++i) {
     const double tokens = std::min(macs / (3.0 * forward[i]), kMostReadings * text_tokens);
-    const double loss = std::pow(forward[i], kExponent) +
-                        std::pow(worth_of(tokens, text_tokens) / kTokensAParameter, kExponent);
+    const double loss =
+        std::pow(forward[i], kExponent) + std::pow(worth_of(tokens, text_tokens) / kTokensAParameter, kExponent);
     if (loss < least) {
       best = i;
       least = loss;

@@ -33,8 +33,8 @@ inline constexpr double kRunShare = 0.88;
 // Multiply-accumulates of a token's way forward, over the whole model, as executed: about the parameters it meets.
 double forward_macs(const config::Config& config);
 
-// `config` with widths `factor` times its own and layers by the root of that, in the steps that its parts allow; nothing
-// where no such model can be.
+// `config` with widths `factor` times its own and layers by the root of that, in the steps that its parts allow;
+// nothing where no such model can be.
 std::optional<config::Config> scaled(const config::Config& config, double factor);
 
 // Factors for scaled(), ascending.

@@ -22,15 +22,16 @@ double round_score(const Arm& arm, std::size_t round) {
   return mean(arm.rounds[round].scores);
 }
 
-// " With the config's own 0.001 it is 2.769 after 30 steps, where 0.004 has 2.500.": in the last round that both were in.
+// " With the config's own 0.001 it is 2.769 after 30 steps, where 0.004 has 2.500.": in the last round that both were
+// in.
 std::string against_own(const Stage& stage) {
   const Arm &own = stage.arms[stage.own], &taken = stage.arms[stage.taken];
   if (stage.own == stage.taken || own.rounds.empty()) {
     return "";
   }
   const std::size_t round = std::min(own.rounds.size(), taken.rounds.size()) - 1;
-  const std::string own_score = std::isfinite(round_score(own, round)) ? "ends at " + bits(round_score(own, round))
-                                                                      : std::string("diverges");
+  const std::string own_score =
+      std::isfinite(round_score(own, round)) ? "ends at " + bits(round_score(own, round)) : std::string("diverges");
   return fmt::format(" The config's own, {}, {} after {} steps, where {} has {}.", own.name, own_score,
                      own.rounds[round].steps, taken.name, bits(round_score(taken, round)));
 }
@@ -65,8 +66,8 @@ std::string batch_sentence(const Advice& advice, const Fitting& fitting) {
 }
 
 std::string text_sentence(const Advice& advice, const Fitting& fitting) {
-  const std::string read = fmt::format("{} tokens read the text of {} {:.2g} times",
-                                       format_count(advice.tokens), format_count(fitting.text_tokens), advice.readings);
+  const std::string read = fmt::format("{} tokens read the text of {} {:.2g} times", format_count(advice.tokens),
+                                       format_count(fitting.text_tokens), advice.readings);
   const double seconds = advice.tokens / advice.tokens_per_second;
   if (advice.readings > 0.95 * kMostReadings) {
     return fmt::format(
@@ -75,9 +76,10 @@ std::string text_sentence(const Advice& advice, const Fitting& fitting) {
         read, format_duration(seconds));
   }
   return fmt::format("Text: {}{}.", read,
-                     advice.readings > 4.0 ? "; the best checkpoint is kept, since the validation loss may rise before the "
-                                             "end, and model.dropout may help"
-                                           : "");
+                     advice.readings > 4.0
+                         ? "; the best checkpoint is kept, since the validation loss may rise before the "
+                           "end, and model.dropout may help"
+                         : "");
 }
 
 // How far trials reach.
@@ -89,8 +91,9 @@ std::string reach_sentence(const Advice& advice) {
     }
   }
   return fmt::format(
-      "The longest trials had {} steps, the run has {}: what is best after few steps need not be best after many; where "
-      "in doubt, a longer run wants a lower learning rate and can use a larger vocabulary.",
+      "Reach: the longest trials had {} steps, the run has {}: what is best after few steps need not be best after "
+      "many; "
+      "where the best still moved from round to round, it may move on.",
       longest, advice.config.train.steps);
 }
 
@@ -108,15 +111,15 @@ std::string score_text(const Round& round) {
 std::string stage_sentence(const Stage& stage, std::string_view preference) {
   const Arm& taken = stage.arms[stage.taken];
   const Round& last = taken.rounds.back();
-  std::string text = fmt::format("{}: {}, {} bits per byte after {} steps{}.", stage.title, taken.name,
-                                 score_text(last), last.steps,
-                                 last.scores.size() > 1 ? fmt::format(" ({} seeds)", last.scores.size()) : "");
+  std::string text =
+      fmt::format("{}: {}, {} bits per byte after {} steps{}.", stage.title, taken.name, score_text(last), last.steps,
+                  last.scores.size() > 1 ? fmt::format(" ({} seeds)", last.scores.size()) : "");
   text += against_own(stage);
   if (stage.open) {
     text += fmt::format(" {} seeds leave open which of the last two is better: {}.", kSeedsOfClose, preference);
   }
-  const bool numbers = std::all_of(stage.arms.begin(), stage.arms.end(),
-                                   [](const Arm& arm) { return as_number(arm.name).has_value(); });
+  const bool numbers =
+      std::all_of(stage.arms.begin(), stage.arms.end(), [](const Arm& arm) { return as_number(arm.name).has_value(); });
   if (numbers && (stage.taken == 0 || stage.taken + 1 == stage.arms.size())) {
     text += fmt::format(" It is the {} of those tried: a better one may lie beyond.",
                         stage.taken == 0 ? "smallest" : "largest");
@@ -126,12 +129,13 @@ std::string stage_sentence(const Stage& stage, std::string_view preference) {
 
 std::vector<std::string> advice_sentences(const Advice& advice, const Fitting& fitting) {
   std::vector<std::string> all;
-  all.push_back(fmt::format(
-      "Speed: this machine trains {} at {} tokens a second as it is and at {} as advised: {} tokens in a budget of {}, of "
-      "which trials, validation and checkpoints take {:.0f}%.",
-      advice.source, format_count(fitting.rate), format_count(advice.tokens_per_second),
-      format_count(advice.tokens_per_second * kRunShare * advice.budget), format_duration(advice.budget),
-      100.0 * (1.0 - kRunShare)));
+  all.push_back(
+      fmt::format("Speed: this machine trains {} at {} tokens a second as it is and at {} as advised: {} tokens in a "
+                  "budget of {}, of "
+                  "which trials, validation and checkpoints take {:.0f}%.",
+                  advice.source, format_count(fitting.rate), format_count(advice.tokens_per_second),
+                  format_count(advice.tokens_per_second * kRunShare * advice.budget), format_duration(advice.budget),
+                  100.0 * (1.0 - kRunShare)));
   all.push_back(model_sentence(advice, fitting));
   all.push_back(batch_sentence(advice, fitting));
   all.push_back(text_sentence(advice, fitting));

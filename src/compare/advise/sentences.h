@@ -15,10 +15,10 @@ std::string stage_sentence(const Stage& stage, std::string_view preference);
 
 // Numbers of the machine and the text that the others follow from.
 struct Fitting {
-  double rate = 0.0;          // tokens a second of the config as it was asked about, with its vocabulary
-  double text_tokens = 0.0;   // of the training text, in the advised vocabulary
-  double size_factor = 1.0;   // widths of the advised model, in those of the config
-  double macs = 0.0;          // forward multiply-accumulates a token of the advised model
+  double rate = 0.0;         // tokens a second of the config as it was asked about, with its vocabulary
+  double text_tokens = 0.0;  // of the training text, in the advised vocabulary
+  double size_factor = 1.0;  // widths of the advised model, in those of the config
+  double macs = 0.0;         // forward multiply-accumulates a token of the advised model
   bool size_kept = false, batch_kept = false;
   std::int64_t own_batch = 0;
 };

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cctype>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <system_error>
@@ -26,9 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the config has no warm-up of its own: this share of the steps, or so many where that is more, but no more than
-// the larger share. A few steps of warm-up would keep short trials from the rates that long runs do best with.
-constexpr double kWarmupShare = 0.05, kMostWarmup = 0.3, kWarmupSteps = 100.0;
+// Of the steps, where the config has no warm-up of its own.
+constexpr double kWarmupShare = 0.1;
 
 double bits_per_byte(const TrainedRun& run) {
   return tasks::figure(run.result.figures(), "bits_per_byte");
@@ -86,12 +85,11 @@ TextSize text_size(const config::Config& config, const fs::path& cache) {
 
 void Trials::set_steps(config::Config& config, std::int64_t steps) {
   config::TrainOptions& train = config.train;
-  const auto all = static_cast<double>(steps), own = static_cast<double>(train.warmup_steps);
-  const double warmup = own > 0.0 && train.steps > 0
-                            ? own / static_cast<double>(train.steps) * all
-                            : std::max(kWarmupShare * all, std::min(kMostWarmup * all, kWarmupSteps));
+  const double share = train.warmup_steps > 0 && train.steps > 0
+                           ? static_cast<double>(train.warmup_steps) / static_cast<double>(train.steps)
+                           : kWarmupShare;
   train.steps = steps;
-  train.warmup_steps = std::min<std::int64_t>(steps, std::lround(warmup));
+  train.warmup_steps = std::min<std::int64_t>(steps, std::lround(share * static_cast<double>(steps)));
 }
 
 const TextSize& Trials::text_of(const config::Config& config) {
@@ -135,8 +133,8 @@ void Trials::train(const Stage& stage, Arm& arm, std::int64_t seed_index) {
   train.evaluate_every = train.checkpoint_every = train.sample_every = 0;
   train.keep_best = false;
   train.log_every = std::max<std::int64_t>(1, steps / 20);
-  run.folder = options_.out / "trials" / stage.name / folder_name({{stage.name, arm.name}}) /
-               fmt::format("steps_{}", steps);
+  run.folder =
+      options_.out / "trials" / stage.name / folder_name({{stage.name, arm.name}}) / fmt::format("steps_{}", steps);
   run = with_seed(run, seed_index);
   const auto start = std::chrono::steady_clock::now();
   const bool known = is_carried_out(run);
