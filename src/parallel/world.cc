@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "connection.h"
+#include "headroom/core/system.h"
 
 namespace headroom::parallel {
 namespace {
@@ -62,8 +63,7 @@ Transfer World::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
     const std::lock_guard lock(connection_->calls);
-    return Transfer(
-        std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
+    return Transfer(std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
   } catch (const std::exception& error) {
     blame(to, reason_of(error));
   }
@@ -153,6 +153,14 @@ void World::blame(int peer, const std::string& why) {
   } catch (const std::exception&) {  // without the store: who did not answer here
   }
   throw PeerError(fmt::format("{} is gone or does not answer: {}", name_of(guilty), why));
+}
+
+void World::be_patient() {
+  set_timeout(kPatience);
+}
+
+std::int64_t World::threads(std::int64_t wanted) const {
+  return wanted > 0 || size_ == 1 ? wanted : std::max<std::int64_t>(physical_cores() / local_size_, 1);
 }
 
 bool World::announce(const std::string& message, bool final) {

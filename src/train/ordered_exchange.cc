@@ -22,7 +22,7 @@
 namespace headroom::train {
 namespace {
 
-constexpr std::int64_t kAlignment = 16;                  // numbers: 64 bytes
+constexpr std::int64_t kAlignment = 16;             // numbers: 64 bytes
 constexpr std::int64_t kBucket = std::int64_t{1} << 20;  // numbers that are sent together, unless one tensor is larger
 constexpr std::uint32_t kPublished = std::uint32_t{1} << 29;  // above the buckets' tags
 
@@ -42,9 +42,8 @@ class OrderedExchange : public Exchange {
         rounds_(std::ssize(parts_)),
         present_(parameters_.all().size()) {
     if (!model.device().is_cpu()) {
-      misuse(
-          "train.device: must be \"cpu\" where gradients are added in order (several processes, train.parts), got {}",
-          model.device().str());
+      misuse("train.device: must be \"cpu\" where gradients are added in order (several processes, train.parts), got {}",
+             model.device().str());
     }
     for (const nn::Parameter& made : parameters_.made()) {
       if (made.buffer) {
@@ -236,8 +235,8 @@ class OrderedExchange : public Exchange {
     if (bucket.owner == world_.rank()) {
       receiver_->own_ready(bucket.own);
     } else {
-      sent_.push_back(
-          world_.send(gradients_.narrow(0, bucket.begin, bucket.end - bucket.begin), bucket.owner, tag_of(bucket)));
+      sent_.push_back(world_.send(gradients_.narrow(0, bucket.begin, bucket.end - bucket.begin), bucket.owner,
+                                  tag_of(bucket)));
     }
   }
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "exchange.h"
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
 #include "headroom/tasks/task.h"
@@ -14,6 +13,7 @@
 #include "headroom/train/state.h"
 #include "headroom/train/step.h"
 #include "headroom/train/train.h"
+#include "exchange.h"
 #include "plan.h"
 #include "resume.h"
 #include "samples.h"

@@ -95,6 +95,35 @@ def test_translation_is_shared(config, tmp_path):
     assert together["validation_bleu"] == alone["validation_bleu"]
 
 
+def test_evaluate_and_compare_are_shared(config, tmp_path):
+    run = tmp_path / "trained"
+    train_runs.run(config, run, *SHARED, *settings("model.memory_length=0"))
+    environment = train_runs.environment(config.parent)
+
+    def alone(*arguments):
+        done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], env=environment, text=True,
+                              capture_output=True, check=True)
+        return json.loads(done.stdout)
+
+    def together(*arguments):
+        ended = processes.Group(2, config.parent, *arguments, "--json").finish()
+        assert [status for status, _, _ in ended] == [0, 0], ended
+        assert ended[1][1] == ""
+        return json.loads(ended[0][1])
+
+    evaluate = ["evaluate", run, "--batch-size", "2", "--threads", "1"]
+    assert together(*evaluate)["loss"] == alone(*evaluate)["loss"]
+
+    compare = ["compare", config, config, "--seeds", "2", *SHARED]
+    other = config.parent / "other.toml"
+    other.write_text(f'base = "{config}"\n[model.attention]\nn_heads = 1\n')
+    compare[2] = other
+    figures = [[seed["parameters_sha256"] for model in result["runs"] for seed in model["seeds"]]
+               for result in (together(*compare, "--out", tmp_path / "two"), alone(*compare, "--out", tmp_path / "one"))]
+    assert figures[0] == figures[1] and len(set(figures[0])) == 4
+    assert (tmp_path / "two" / "report.html").exists()
+
+
 def said_once(said):
     lines = [line for line in said.splitlines() if line.startswith("headroom:")]
     assert len(lines) == 1, said
