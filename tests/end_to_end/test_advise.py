@@ -4,7 +4,8 @@ import pytest
 
 import train_runs
 
-ASKED = ["--threads", 1, "--keep", "size,batch"]
+ASKED = ["--threads", 1, "--keep", "size,batch", "--set", "model.n_layers=1", "--set", "model.attention.projection=dense",
+         "--set", "model.memory_length=0", "--set", "model.attention.position=rope"]
 
 
 @pytest.fixture(scope="module")
