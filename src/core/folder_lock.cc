@@ -27,6 +27,10 @@ long holder_of(int descriptor) {
   return process;
 }
 
+std::string in_use(const fs::path& folder, const std::string& who) {
+  return fmt::format("{}: in use by {}: wait for it or choose another --out", folder.string(), who);
+}
+
 }  // namespace
 
 FolderLock::FolderLock(const std::filesystem::path& folder) : folder_(folder), made_(!fs::exists(folder)) {
@@ -48,12 +52,12 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : folder_(folder), m
       fail("{}: cannot be locked: {}", folder.string(), std::strerror(reason));
     }
     const std::string who = process > 0 ? fmt::format("process {}", process) : "another process";
-    misuse("{}: in use by {}: wait for it or choose another --out", folder.string(), who);
+    throw InUseError(in_use(folder, who));
   }
   struct stat now {};
   if (::fstat(descriptor_, &now) == 0 && now.st_nlink == 0) {  // the folder went just now
     ::close(descriptor_);
-    misuse("{}: in use by another process: wait for it or choose another --out", folder.string());
+    throw InUseError(in_use(folder, "another process"));
   }
   // Who holds it is a courtesy: on a full disk the lock holds without it.
   const std::string number = fmt::format("{}\n", ::getpid());

@@ -13,7 +13,7 @@
 #include "headroom/train/state.h"
 #include "headroom/train/step.h"
 #include "headroom/train/train.h"
-#include "exchange.h"
+#include "headroom/train/exchange.h"
 #include "plan.h"
 #include "resume.h"
 #include "samples.h"

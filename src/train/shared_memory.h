@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "exchange.h"
+#include "headroom/train/exchange.h"
 #include "headroom/models/model.h"
 #include "headroom/parallel/world.h"
 

@@ -21,7 +21,7 @@
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
-#include "exchange.h"
+#include "headroom/train/exchange.h"
 #include "resume.h"
 #include "run.h"
 #include "writer.h"

@@ -79,6 +79,12 @@ def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
     assert processes.run(2, config, tmp_path / "2", *parts)["parameters_sha256"] == alone["parameters_sha256"]
 
 
+def test_steps_that_are_verified_are_the_same(config, tmp_path):
+    alone = train_runs.run(config, tmp_path / "1", *SHARED)
+    checked = processes.run(2, config, tmp_path / "2", *SHARED, *settings("train.verify_every=2"))
+    assert checked["parameters_sha256"] == alone["parameters_sha256"]
+
+
 def test_translation_is_shared(config, tmp_path):
     draw = random.Random(4)
     words = ["one", "two", "three", "four", "five", "six"]
@@ -122,6 +128,26 @@ def test_evaluate_and_compare_are_shared(config, tmp_path):
                for result in (together(*compare, "--out", tmp_path / "two"), alone(*compare, "--out", tmp_path / "one"))]
     assert figures[0] == figures[1] and len(set(figures[0])) == 4
     assert (tmp_path / "two" / "report.html").exists()
+
+
+def test_the_same_comparison_started_twice_is_shared(config, tmp_path):
+    other = config.parent / "one_head.toml"
+    other.write_text(f'base = "{config}"\n[model.attention]\nn_heads = 1\n')
+    words = [train_runs.program(), "compare", str(config), str(other), "--seeds", "3", "--json", *SHARED,
+             *settings("train.steps=40"), "--out"]
+    started = [subprocess.Popen([*words, str(tmp_path / "shared")], env=train_runs.environment(config.parent), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    results = []
+    trained = []
+    for process in started:
+        out, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+        results.append(json.loads(out))
+        trained.append(err.count(" 40/40 step"))
+    assert sum(trained) == 6 and min(trained) > 0, trained
+    shas = [[seed["parameters_sha256"] for model in result["runs"] for seed in model["seeds"]] for result in results]
+    assert shas[0] == shas[1] and len(set(shas[0])) == 6
+    assert (tmp_path / "shared" / "report.html").exists()
 
 
 def said_once(said):
@@ -191,6 +217,16 @@ def test_ctrl_c_saves_and_goes_on(config, tmp_path):
     resumed = processes.run(3, config, tmp_path / "run", "--resume", *more, *settings(f"train.steps={step}"))
     alone = train_runs.run(config, tmp_path / "alone", *more, *settings(f"train.steps={step}"))
     assert resumed["parameters_sha256"] == alone["parameters_sha256"]
+
+
+def test_the_readmes_command_runs(config, tmp_path):
+    readme = (train_runs.ROOT / "README.md").read_text()
+    line = next(line for line in readme.splitlines() if line.startswith("./run.sh torchrun --standalone"))
+    words = line.replace("mine.toml", str(config)).replace("runs/two", str(tmp_path / "two")).split()
+    done = subprocess.run([str(train_runs.ROOT / "run.sh"), *words[1:], *SHARED], text=True, capture_output=True,
+                          env=train_runs.environment(config.parent), timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert train_runs.saved_step(tmp_path / "two") == 6
 
 
 def children(process):

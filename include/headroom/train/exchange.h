@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,6 +42,11 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
+  // Before a step's parts: what another process computes in its first one, again, to be compared in gather(). `memory`
+  // is this process's own; `compute` makes the backward passes of a part of which it gets the memory.
+  using Compute = std::function<void(const Part& part, const models::Memory& memory)>;
+  virtual void verify(const models::Memory& memory, const Compute& compute) = 0;
+
   // Those of the parts that this process computes, in their order.
   virtual std::vector<Part> parts() const = 0;
   // Around the backward passes of each part in turn; a process that has none in the last round does it all the same.
@@ -58,6 +64,9 @@ class Exchange {
   virtual void publish(bool moved) = 0;
 };
 
+// The one or the other: one process whose sums of gradients are those of micro-batches needs nobody to add them.
+std::unique_ptr<Exchange> make_exchange(models::Model& model, const config::TrainOptions& options,
+                                        parallel::World& world, const Shares& shares);
 std::unique_ptr<Exchange> local_exchange(models::Model& model, const config::TrainOptions& options);
 // Parameters of the model become views of one block of memory. `world` and `shares` must outlive it.
 std::unique_ptr<Exchange> ordered_exchange(models::Model& model, const config::TrainOptions& options,
