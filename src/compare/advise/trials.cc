@@ -38,10 +38,14 @@ std::string lower_case_first(std::string text) {
   return text;
 }
 
-// Without the lines that a run begins with.
+// Without the lines that a run begins with. The folder of all trials is locked, so no other process trains this one.
 const TrainedRun& train_briefly(Runs& runs, const PlannedRun& run, const std::string& title) {
   const FewerLines brief;
-  return runs.train(run, title);
+  const TrainedRun* const trained = runs.train(run, title);
+  if (trained == nullptr) {
+    fail("{}: another process is at work there", run.folder.string());
+  }
+  return *trained;
 }
 
 std::vector<double> last_scores(const Stage& stage, const std::vector<std::size_t>& arms) {
