@@ -84,7 +84,7 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
   const bool leads = world == nullptr || world->leads(), together = world != nullptr && world->size() > 1;
   check_choices(record.plan);
   check_seeds(record.plan, record.plan.command);
-  train::refuse_run(out);
+  train::refuse_others(out, train::FolderKind::comparison, "a comparison");
   refuse_to_lose(record, out);
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);

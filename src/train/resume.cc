@@ -21,7 +21,7 @@ constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens",
 
 std::optional<Past> open_run(const TrainRequest& request, const parallel::World& world) {
   std::error_code error;
-  refuse_comparison(request.out);
+  refuse_others(request.out, FolderKind::run, "the run");
   const bool holds_checkpoints = store::has_checkpoints(request.out);
   if (!request.resume && !world.restarted() && (holds_checkpoints || fs::exists(request.out / "config.toml", error))) {
     misuse("{}: already holds a run: resume it (--resume) or choose another folder", request.out.string());

@@ -78,6 +78,13 @@ struct Sweep {
   std::int64_t seeds = 1;
 };
 
+struct Advise {
+  std::string config, out;
+  double budget = 0.0;  // seconds
+  std::vector<std::string> set, variants, keep;
+  bool heads = false;
+};
+
 struct Report {
   std::string folder;  // of a comparison, a sweep or a run
 };
@@ -123,7 +130,7 @@ struct Import {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Compare, Sweep, Report, Demo, Golden, Bench, Doctor, CheckpointInfo,
+  std::variant<Train, Evaluate, Generate, Compare, Sweep, Advise, Report, Demo, Golden, Bench, Doctor, CheckpointInfo,
                CheckpointExport, Import>
       command;
   std::int64_t threads = 0;  // 0: those of the config, or all physical cores

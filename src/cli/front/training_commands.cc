@@ -1,7 +1,8 @@
-// train, evaluate, generate, compare, sweep, report, demo: the engine's main jobs.
+// train, evaluate, generate, compare, sweep, advise, report, demo: the engine's main jobs.
 #include <memory>
 
 #include "headroom/config/config.h"
+#include "headroom/core/duration.h"
 #include "program.h"
 
 namespace headroom::cli {
@@ -247,6 +248,43 @@ void add_sweep(Program& program) {
   program.add_threads(command);
 }
 
+void add_advise(Program& program) {
+  struct Options : Advise {
+    std::string budget_text;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command = program.add(
+      program.root(), "advise",
+      "Find what to train in a given time: try out within a tenth of it, end with a config, a table and a page.",
+      "headroom advise mine.toml --budget 2h --out runs/advice\n"
+      "  headroom advise mine.toml --budget 1d --variants dense,switchhead,dcmha --heads --out runs/heads",
+      [&program, options] {
+        options->budget = parse_duration(options->budget_text, "advise: --budget");
+        return program.engine<Advise>(*options);
+      });
+  command.add_option("CONFIG", options->config, "TOML file or recipe")->required()->type_name("");
+  command.add_option("--budget", options->budget_text, "for trials and the run that is advised: 90s, 30m, 2h, 1d")
+      ->required()
+      ->type_name("TIME");
+  add_out(command, options->out, "folder of the trials, the config and the report", "DIR");
+  command
+      .add_option("--variants", options->variants,
+                  "also try other attention of the same size: recipes of the zoo (dense, switchhead, dcmha, moa, ...), "
+                  "other recipes, TOML files")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(not_empty())
+      ->type_name("NAME,...");
+  command.add_flag("--heads", options->heads, "also try other numbers of heads and experts of the same size");
+  command.add_option("--keep", options->keep, "what stays as CONFIG has it")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"size", "batch", "vocabulary"}).description(""))
+      ->type_name("size,batch,vocabulary");
+  add_set(command, options->set);
+  program.add_threads(command);
+}
+
 void add_report(Program& program) {
   auto options = std::make_shared<Report>();
   CLI::App& command =
@@ -277,6 +315,7 @@ void add_training_commands(Program& program) {
   add_generate(program);
   add_compare(program);
   add_sweep(program);
+  add_advise(program);
   add_report(program);
   add_demo(program);
 }
