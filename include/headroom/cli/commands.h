@@ -77,6 +77,7 @@ struct Sweep {
 
 struct Report {
   std::string folder;  // of a comparison, a sweep or a run
+  bool watch = false;  // while training goes on there
 };
 
 struct Demo {
