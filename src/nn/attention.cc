@@ -208,7 +208,7 @@ at::Tensor Attention::attend(const Queries& queries, Seen seen, const Context& c
 at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const {
   std::vector<at::Tensor> rows;
   for (std::int64_t row = 0; row < input.x.size(0); ++row) {
-    const auto part = [row](const at::Tensor& t) { return t.narrow(0, row, 1); };
+    const auto part = [&](const at::Tensor& t) { return input.x.size(0) == 1 ? t : t.narrow(0, row, 1); };
     AttentionCache& cache = *input.caches[static_cast<std::size_t>(row)];
     const Queries queries{.x = part(input.x),
                           .q = part(heads.q),
