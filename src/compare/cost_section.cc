@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "curves.h"
 #include "headroom/draw/charts.h"

@@ -2,15 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "curves.h"
 #include "headroom/draw/charts.h"
 #include "headroom/draw/svg.h"
 #include "markup.h"
-#include "plan.h"
 #include "sections.h"
-#include "words.h"
 
 namespace headroom::compare {
 namespace {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "headroom/compare/compare.h"
 #include "headroom/config/attention_part.h"

@@ -116,13 +116,15 @@ namespace {
 
 // What it took; empty where that is not known.
 std::string spent(const ComparedRun& run) {
+  const bool finished = run.result().steps >= run.config.train.steps;
   const double seconds = run.mean_of(&train::TrainResult::seconds);
   const double speed = run.mean_of(&train::TrainResult::tokens_per_second);
   if (!(seconds > 0.0) || !(speed > 0.0)) {
     return "";
   }
   const double peak = run.peak_memory_bytes();
-  return fmt::format("It took {} of training at {} tokens a second{}.", format_duration(seconds), short_number(speed),
+  return fmt::format("{} {} of training at {} tokens a second{}.", finished ? "It took" : "So far it took",
+                     format_duration(seconds), short_number(speed),
                      peak > 0.0 ? " and at most " + format_bytes(peak) + " of memory" : "");
 }
 

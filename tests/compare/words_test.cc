@@ -90,6 +90,7 @@ TEST(Conclusion, OfOneRunSaysWhatIsKnown) {
   run.trained[0].result.validation[3].figures["perplexity"] = 6.5;
   EXPECT_EQ(conclude({run}).at(1), "It was best at step 80: 6.50.");
   run.config.train.steps = 400;
+  EXPECT_TRUE(conclude({run}).at(2).starts_with("So far it took 1 min 00 s")) << conclude({run}).at(2);
   run.trained[0].result.validation.clear();
   run.trained[0].result.seconds = 0.0;
   EXPECT_EQ(conclude({run}), Conclusion{"a has not been validated yet, after 100 of 400 steps."});
