@@ -41,6 +41,8 @@ void check_train(const TrainOptions& t, Origin origin) {
   const Checker check(origin, "train");
   check.require(t.batch_size % t.accumulate == 0, "accumulate", "must divide batch_size = {}, got {}", t.batch_size,
                 t.accumulate);
+  check.require(t.parts == 0 || t.accumulate % t.parts == 0, "parts", "must be 0 or divide accumulate = {}, got {}",
+                t.accumulate, t.parts);
   check.require(t.betas.size() == 2, "betas", "must be two numbers, got {}", t.betas.size());
   check.require(is_device(t.device), "device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:<n>\", got \"{}\"",
                 t.device);

@@ -101,6 +101,11 @@ void describe(Fields& fields, TrainOptions& o) {
              "encoder_decoder: tokens of either side in a batch at most, padding included; 0: only batch_size counts");
   fields.add("accumulate", o.accumulate, between(1, 1 << 24),
              "micro-batches a step; divides batch_size; dropout and noise do not depend on it");
+  fields.add("parts", o.parts, between(0, 1 << 24),
+             "sums of gradients a step, which are added in their order whichever process they come from; divides "
+             "accumulate; 0: one a micro-batch");
+  fields.add("timeout", o.timeout, between(1, 1e6),
+             "seconds that one of several processes waits for another one after the first step");
   fields.add("seed", o.seed, between(0, 9007199254740992.0), "seed of parameters, dropout and shuffling");
   fields.add("threads", o.threads, between(0, 4096), "CPU threads; 0: one a physical core");
   fields.add("device", o.device,

@@ -59,7 +59,37 @@ void remove_unowned(const std::filesystem::path& path) {
 // One write call moves at most this much, well below what the system caps it at.
 constexpr std::size_t kPiece = std::size_t{1} << 30;
 
+// False with errno where it cannot.
+bool write_all(int descriptor, Range range) {
+  while (!range.bytes.empty()) {
+    const ssize_t count = ::pwrite(descriptor, range.bytes.data(), std::min(range.bytes.size(), kPiece),
+                                   static_cast<off_t>(range.offset));
+    if (count < 0 && errno != EINTR) {
+      return false;
+    }
+    if (count > 0) {
+      range.offset += static_cast<std::size_t>(count);
+      range.bytes = range.bytes.subspan(static_cast<std::size_t>(count));
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+void fill(const std::filesystem::path& file, const std::vector<Range>& ranges) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
+  bool good = descriptor >= 0;
+  for (const Range& range : ranges) {
+    good = good && write_all(descriptor, range);
+  }
+  good = good && ::fsync(descriptor) == 0;
+  const int reason = errno;
+  const bool closed = descriptor < 0 || ::close(descriptor) == 0;
+  if (!good || !closed) {
+    fail("{}: cannot be written: {}", file.string(), std::strerror(good ? errno : reason));
+  }
+}
 
 void remove_leftovers(const std::filesystem::path& folder, std::string_view target) {
   std::error_code error;
@@ -139,18 +169,16 @@ void AtomicFile::write_at(std::size_t offset, std::span<const std::byte> bytes) 
   if (offset > size_ || bytes.size() > size_ - offset) {
     fail("{}: {} bytes at {} lie outside the {} written before", path_.string(), bytes.size(), offset, size_);
   }
-  while (!bytes.empty()) {
-    const ssize_t count =
-        ::pwrite(descriptor_, bytes.data(), std::min(bytes.size(), kPiece), static_cast<off_t>(offset));
-    if (count < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      refuse("written");
-    }
-    offset += static_cast<std::size_t>(count);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  if (!write_all(descriptor_, {offset, bytes})) {
+    refuse("written");
   }
+}
+
+void AtomicFile::resize(std::size_t size) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {
+    refuse("written");
+  }
+  size_ = size;
 }
 
 void AtomicFile::commit() {

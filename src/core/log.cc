@@ -36,6 +36,11 @@ void put(std::string_view text) {
   std::fflush(stderr);
 }
 
+std::string& prefix() {
+  static std::string text;
+  return text;
+}
+
 bool silent() {
   return level_now < LogLevel::info;
 }
@@ -46,13 +51,22 @@ void set_log_level(LogLevel level) {
   level_now = level;
 }
 
+LogLevel log_level() {
+  return level_now;
+}
+
+void set_log_prefix(const std::string& text) {
+  const std::lock_guard lock(screen());
+  prefix() = text;
+}
+
 void log_line(LogLevel level, std::string_view text) {
   if (level > level_now || level == LogLevel::quiet) {
     return;
   }
   const std::lock_guard lock(screen());
   Progress* const bar = bars().empty() || !bars().back()->terminal_ || silent() ? nullptr : bars().back();
-  put(fmt::format("{}{}\n", bar != nullptr ? kEraseLine : "", text));
+  put(fmt::format("{}{}{}\n", bar != nullptr ? kEraseLine : "", prefix(), text));
   if (bar != nullptr) {
     bar->draw(false);
   }

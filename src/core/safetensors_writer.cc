@@ -19,24 +19,46 @@ void SafetensorsWriter::set_metadata(std::string key, std::string value) {
   metadata_[std::move(key)] = std::move(value);
 }
 
-void SafetensorsWriter::write(const std::filesystem::path& path) const {
-  // The largest elements first, then by name: every tensor begins at a multiple of its element.
+void SafetensorsWriter::add_elsewhere(std::string name, DType dtype, std::vector<std::int64_t> shape) {
+  if (name == detail::kMetadataKey || tensors_.contains(name)) {
+    fail("safetensors: the tensor name \"{}\" is taken", name);
+  }
+  tensors_.emplace(std::move(name), StoredTensor{.dtype = dtype, .shape = std::move(shape), .data = {}});
+}
+
+// The largest elements first, then by name: every tensor begins at a multiple of its element.
+std::vector<const std::pair<const std::string, StoredTensor>*> SafetensorsWriter::ordered() const {
   std::vector<const std::pair<const std::string, StoredTensor>*> order;
   for (const auto& tensor : tensors_) {
     order.push_back(&tensor);
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const auto* a, const auto* b) { return size_of(a->second.dtype) > size_of(b->second.dtype); });
+  return order;
+}
+
+SafetensorsWriter::Layout SafetensorsWriter::layout(const std::filesystem::path& path) const {
   std::vector<detail::Entry> entries;
-  std::uint64_t position = 0;
-  for (const auto* tensor : order) {
+  Layout layout;
+  for (const auto* tensor : ordered()) {
     const StoredTensor& stored = tensor->second;
-    entries.push_back({tensor->first, stored.dtype, stored.shape, position, position + stored.data.size()});
-    position += stored.data.size();
+    const std::uint64_t bytes = static_cast<std::uint64_t>(stored.numel()) * size_of(stored.dtype);
+    entries.push_back({tensor->first, stored.dtype, stored.shape, layout.size, layout.size + bytes});
+    layout.positions.emplace(tensor->first, layout.size);
+    layout.size += bytes;
   }
+  layout.header = detail::header_text(entries, metadata_, 0, path.string());
+  for (auto& [name, position] : layout.positions) {
+    position += layout.header.size();
+  }
+  layout.size += layout.header.size();
+  return layout;
+}
+
+void SafetensorsWriter::write(const std::filesystem::path& path) const {
   AtomicFile file(path);
-  file.write(detail::header_text(entries, metadata_, 0, path.string()));
-  for (const auto* tensor : order) {
+  file.write(layout(path).header);
+  for (const auto* tensor : ordered()) {
     file.write(tensor->second.data);
   }
   file.commit();

@@ -10,6 +10,7 @@
 #include "headroom/config/special_tokens.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/json.h"
 #include "headroom/core/log.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/core/whole_number.h"
@@ -22,6 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "headroom.checkpoint.1";
 constexpr const char* kChecksums = "checksums";
+constexpr const char* kTokenizer = "tokenizer";
 
 // Opens and checks the container and its format, not yet the contents. Throws MisuseError naming the file.
 SafetensorsFile open_checkpoint(const fs::path& path) {
@@ -86,19 +88,99 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   }
 }
 
+// Throws `what`, unless it is empty in every process.
+template <class Thrown>
+void throw_for_all(const std::string& what, Peers& peers) {
+  for (const std::string& one : peers.gather(what)) {
+    if (!one.empty()) {
+      throw Thrown(one);
+    }
+  }
+}
+
+// What this process holds, contiguous on the CPU. Throws NotFiniteError in all processes.
+std::map<std::string, at::Tensor> held_tensors(const Checkpoint& checkpoint, const fs::path& path, Peers& peers) {
+  std::map<std::string, at::Tensor> held;
+  std::string refused;
+  for (const auto& [key, tensor] : checkpoint.tensors) {
+    if (tensor.is_meta()) {
+      continue;
+    }
+    const at::Tensor& bytes = held.emplace(key, tensor.detach().to(at::kCPU).contiguous()).first->second;
+    if (refused.empty() && bytes.is_floating_point() && !at::isfinite(bytes).all().item<bool>()) {
+      refused = fmt::format("{}: not written: tensor \"{}\" holds numbers that are not finite", path.string(), key);
+    }
+  }
+  throw_for_all<NotFiniteError>(refused, peers);
+  return held;
+}
+
+std::string joined_checksums(const std::vector<std::string>& parts) {
+  if (parts.size() == 1) {
+    return parts.front();
+  }
+  Json all = Json::object();
+  for (const std::string& part : parts) {
+    all.update(parse_json(part, kChecksums));
+  }
+  return to_json_line(all);
+}
+
+// The leading process makes the file aside, each writes what it holds into it, and once all are done it gets its name.
+void write_together(const SafetensorsWriter& writer, const std::map<std::string, at::Tensor>& held,
+                    const fs::path& path, Peers& peers) {
+  std::optional<AtomicFile> file;
+  SafetensorsWriter::Layout layout;
+  std::string refused, plan;
+  try {
+    if (peers.leads()) {
+      layout = writer.layout(path);
+      file.emplace(path);
+      file->write(layout.header);
+      file->resize(layout.size);
+      plan = to_json_line({{"file", file->temporary().string()}, {"positions", layout.positions}});
+    }
+  } catch (const Error& error) {
+    refused = error.what();
+  }
+  throw_for_all<Error>(refused, peers);
+  plan = peers.gather(plan).front();
+  try {
+    const Json said = parse_json(plan, "checkpoint");
+    std::vector<Range> ranges;
+    for (const auto& [name, tensor] : writer.tensors()) {
+      if (held.contains(name) || (peers.leads() && name == kTokenizer)) {
+        ranges.push_back({said.at("positions").at(name).get<std::size_t>(), tensor.data});
+      }
+    }
+    fill(said.at("file").get<std::string>(), ranges);
+  } catch (const Error& error) {
+    refused = error.what();
+  }
+  throw_for_all<Error>(refused, peers);
+  try {
+    if (file) {
+      file->commit();
+    }
+  } catch (const Error& error) {
+    refused = error.what();
+  }
+  throw_for_all<Error>(refused, peers);
+}
+
 }  // namespace
 
-void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path) {
+void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, Peers& peers) {
+  const std::map<std::string, at::Tensor> held = held_tensors(checkpoint, path, peers);
   SafetensorsWriter writer;
-  std::map<std::string, at::Tensor> alive;  // the writer keeps only pointers
   for (const auto& [key, tensor] : checkpoint.tensors) {
-    const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
-    if (bytes.is_floating_point() && !at::isfinite(bytes).all().item<bool>()) {
-      throw NotFiniteError(
-          fmt::format("{}: not written: tensor \"{}\" holds numbers that are not finite", path.string(), key));
+    const auto found = held.find(key);
+    const DType type = stored_type(tensor.scalar_type(), key);
+    if (found != held.end()) {
+      writer.add(key, type, tensor.sizes().vec(), bytes_of(found->second));
+    } else {
+      writer.add_elsewhere(key, type, tensor.sizes().vec());
     }
-    alive.emplace(key, bytes);
-    writer.add(key, stored_type(bytes.scalar_type(), key), bytes.sizes().vec(), bytes_of(bytes));
   }
   if (checkpoint.tokenizer) {
     tokenizers::add_tokenizer(writer, *checkpoint.tokenizer);
@@ -109,8 +191,12 @@ void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path) {
   writer.set_metadata("format", std::string(kFormat));
   writer.set_metadata("config", config::to_toml(checkpoint.config));
   writer.set_metadata("step", std::to_string(checkpoint.step));
-  writer.set_metadata(kChecksums, checksums_of(alive));
-  writer.write(path);
+  writer.set_metadata(kChecksums, joined_checksums(peers.gather(checksums_of(held))));
+  if (peers.size() == 1) {
+    writer.write(path);
+  } else {
+    write_together(writer, held, path, peers);
+  }
 }
 
 Checkpoint read_checkpoint(const fs::path& path, Check check) {
@@ -129,7 +215,7 @@ Checkpoint read_checkpoint(const fs::path& path, Check check) {
     checkpoint.tokenizer = tokenizer_of(*file, checkpoint.config);
   }
   for (const auto& [name, stored] : file->tensors()) {
-    if (name != "tokenizer") {
+    if (name != kTokenizer) {
       checkpoint.tensors.emplace(name, view_of(file, name, stored));
     }
   }

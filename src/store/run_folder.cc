@@ -73,12 +73,16 @@ void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t kee
 
 }  // namespace
 
-fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep) {
+fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep, Peers& peers) {
   const std::string name = fmt::format("{}{}{}", kPrefix, checkpoint.step, kSuffix);
-  make_folder(folder);
-  save_checkpoint(checkpoint, folder / name);
-  write_text_file(folder / "latest", name + "\n");
-  remove_old(folder, folder / name, keep);
+  if (peers.leads()) {
+    make_folder(folder);
+  }
+  save_checkpoint(checkpoint, folder / name, peers);
+  if (peers.leads()) {
+    write_text_file(folder / "latest", name + "\n");
+    remove_old(folder, folder / name, keep);
+  }
   return folder / name;
 }
 

@@ -2,12 +2,77 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <bit>
 #include <chrono>
+#include <utility>
+#include <vector>
 
+#include "headroom/core/json.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 
 namespace headroom::tasks {
+namespace {
+
+// What one process measured.
+struct Share {
+  bool shared = false;           // every Nth batch; otherwise all of them, as the others did
+  bool complete = true;
+  std::vector<Sums> batches;
+};
+
+// Numbers by their bits, since JSON has none that are not finite.
+Json to_json(const Share& share) {
+  Json batches = Json::array();
+  for (const Sums& sums : share.batches) {
+    Json& one = batches.emplace_back(Json::object());
+    for (const auto& [name, sum] : sums) {
+      one[name] = {std::bit_cast<std::uint64_t>(sum.sum), sum.count};
+    }
+  }
+  return {{"complete", share.complete}, {"batches", batches}};
+}
+
+// Adds all batches up in their order; notes where any process was interrupted.
+Sums join(Share& mine, Peers& peers) {
+  std::vector<Json> all;
+  for (const std::string& text : peers.gather(to_json_line(to_json(mine)))) {
+    all.push_back(parse_json(text, "evaluate"));
+    mine.complete = mine.complete && all.back().at("complete").get<bool>();
+  }
+  Sums sums;
+  const std::size_t n = mine.shared ? all.size() : 1;
+  for (std::size_t i = 0;; ++i) {
+    const Json& batches = all[mine.shared ? i % n : static_cast<std::size_t>(peers.rank())].at("batches");
+    if (i / n >= batches.size()) {
+      return sums;
+    }
+    for (const auto& [name, sum] : batches[i / n].items()) {
+      sums[name].add(std::bit_cast<double>(sum[0].get<std::uint64_t>()), sum[1].get<std::int64_t>());
+    }
+  }
+}
+
+// Counts, whose sum has one order.
+void join(const nn::ExpertUsage& mine, nn::ExpertUsage& all, Peers& peers) {
+  Json counts = Json::object();
+  for (const auto& [name, tensor] : mine) {
+    const at::Tensor numbers = tensor.cpu().contiguous();
+    counts[name] = std::vector<std::int64_t>(numbers.const_data_ptr<std::int64_t>(),
+                                             numbers.const_data_ptr<std::int64_t>() + numbers.numel());
+  }
+  for (const std::string& text : peers.gather(to_json_line(counts))) {
+    const Json theirs = parse_json(text, "evaluate");
+    for (const auto& [name, numbers] : theirs.items()) {
+      const at::Tensor more = at::tensor(numbers.get<std::vector<std::int64_t>>(), at::kLong);
+      at::Tensor& sum = all[name];
+      sum = sum.defined() ? sum + more.to(sum.device()) : more;
+    }
+  }
+}
+
+}  // namespace
+
 
 Evaluation add_up(const EvaluateOptions& options, const Pass& pass,
                   const std::function<std::optional<Measured>(const nn::Context& context)>& next) {
@@ -19,19 +84,35 @@ Evaluation add_up(const EvaluateOptions& options, const Pass& pass,
   }
   nn::Context context = options.context;
   context.training = false;
+  nn::ExpertUsage usage;
+  const bool shared = pass.independent && options.peers->size() > 1;
+  if (shared && context.usage != nullptr) {
+    context.usage = &usage;
+  }
+  Share share{.shared = shared, .complete = true, .batches = {}};
   Evaluation result;
-  while (result.complete) {
+  for (std::int64_t i = 0; share.complete; ++i) {
     const std::optional<Measured> batch = next(context);
     if (!batch) {
       break;
     }
-    add(result.sums, batch->sums);
-    result.complete = !interrupted();
+    if (!shared || i % options.peers->size() == options.peers->rank()) {
+      share.batches.push_back(batch->sums());
+      add(result.sums, share.batches.back());
+    }
+    share.complete = !interrupted();
     if (progress) {
       progress->update(batch->done,
                        pass.shows_loss ? fmt::format("loss {:.4f}", mean(result.sums, kCrossEntropy)) : "");
     }
   }
+  if (options.peers->size() > 1) {
+    result.sums = join(share, *options.peers);
+    if (shared && options.context.usage != nullptr) {
+      join(usage, *options.context.usage, *options.peers);
+    }
+  }
+  result.complete = share.complete;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

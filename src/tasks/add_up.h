@@ -10,9 +10,10 @@
 
 namespace headroom::tasks {
 
-// What a batch adds, and how far the pass has come with it, in the units of its progress bar.
+// What a batch adds, measured only if asked for, and how far the pass has come with it, in the units of its progress
+// bar.
 struct Measured {
-  Sums sums;
+  std::function<Sums()> sums;
   std::int64_t done = 0;
 };
 
@@ -20,9 +21,11 @@ struct Pass {
   std::string unit;
   std::int64_t units = 0;  // of all batches
   bool shows_loss = true;
+  bool independent = true;  // batches: each can be measured without those before it
 };
 
-// Calls `next`, without gradients and with the context to evaluate in, until it returns nothing or Ctrl-C.
+// Calls `next`, without gradients and with the context to evaluate in, until it returns nothing or Ctrl-C. Of several
+// processes each measures every Nth batch, where they are independent.
 Evaluation add_up(const EvaluateOptions& options, const Pass& pass,
                   const std::function<std::optional<Measured>(const nn::Context& context)>& next);
 

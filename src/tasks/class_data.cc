@@ -75,8 +75,10 @@ class ClassEvaluation : public EvaluationData {
                     }
                     const auto chosen = std::span(order).subspan(done, std::min(rows, order.size() - done));
                     done += chosen.size();
-                    return Measured{.sums = score(*chooser, examples_->batch(chosen).to(model.device()), context),
-                                    .done = static_cast<std::int64_t>(done)};
+                    const auto measure = [&, chosen] {
+                      return score(*chooser, examples_->batch(chosen).to(model.device()), context);
+                    };
+                    return Measured{.sums = measure, .done = static_cast<std::int64_t>(done)};
                   });
   }
 

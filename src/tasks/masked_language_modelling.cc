@@ -148,8 +148,11 @@ class MaskedEvaluation : public EvaluationData {
       }
       std::iota(now.begin(), now.end(), done);
       done += std::ssize(now);
-      const models::Batch batch = text_.batch(now, kValidationSeed);
-      return Measured{.sums = cross_entropy(model, batch, batch.n_targets(), memory, context), .done = done};
+      const auto measure = [&, now] {
+        const models::Batch batch = text_.batch(now, kValidationSeed);
+        return cross_entropy(model, batch, batch.n_targets(), memory, context);
+      };
+      return Measured{.sums = measure, .done = done};
     });
   }
 

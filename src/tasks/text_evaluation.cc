@@ -94,13 +94,15 @@ Evaluation add_up_windows(const models::LanguageModel& model, const data::TokenF
       return std::nullopt;
     }
     const models::Batch batch = windows.batch(done, std::min(at_once, windows.count() - done));
-    const models::Batch there = batch.to(model.device());
-    // The vocabulary's scores are needed for what counts only.
-    const at::Tensor log_probability =
-        model.score(there.at("tokens"), there.at("targets"), memory, context).log_probability;
     done += batch.rows();
-    const Sum loss{.sum = -log_probability.sum().item<double>(), .count = batch.n_targets()};
-    return Measured{.sums = {{std::string(kCrossEntropy), loss}}, .done = done};
+    const auto measure = [&, batch]() -> Sums {
+      const models::Batch there = batch.to(model.device());
+      // The vocabulary's scores are needed for what counts only.
+      const at::Tensor log_probability =
+          model.score(there.at("tokens"), there.at("targets"), memory, context).log_probability;
+      return {{std::string(kCrossEntropy), {.sum = -log_probability.sum().item<double>(), .count = batch.n_targets()}}};
+    };
+    return Measured{.sums = measure, .done = done};
   };
   return add_up(options, {.unit = "window", .units = windows.count()}, next);
 }
@@ -125,9 +127,10 @@ Evaluation add_up_streams(const models::Model& model, std::shared_ptr<const data
       memory.forget();
     }
     memory = memory.narrow(0, batch.batch);
-    return Measured{.sums = cross_entropy(model, to_batch(batch), batch.valid, memory, context), .done = ++done};
+    return Measured{.sums = [&] { return cross_entropy(model, to_batch(batch), batch.valid, memory, context); },
+                    .done = ++done};
   };
-  return add_up(options, {.unit = "batch", .units = pass.batches()}, next);
+  return add_up(options, {.unit = "batch", .units = pass.batches(), .independent = o.memory_length == 0}, next);
 }
 
 }  // namespace

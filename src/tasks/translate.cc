@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "headroom/core/error.h"
+#include "headroom/core/json.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/decode/beam_search.h"
@@ -18,6 +19,20 @@ std::string one_line_of(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
+}
+
+// Puts what the other processes translated in its places. Whether all of them came to the end.
+bool join(const Json& mine, bool complete, Translations& all, Peers& peers) {
+  all.tokens = 0;
+  for (const std::string& text : peers.gather(to_json_line({{"complete", complete}, {"sentences", mine}}))) {
+    const Json theirs = parse_json(text, "translate");
+    complete = complete && theirs.at("complete").get<bool>();
+    for (const Json& sentence : theirs.at("sentences")) {
+      all.texts[sentence[0].get<std::size_t>()] = sentence[1].get<std::string>();
+      all.tokens += sentence[2].get<std::int64_t>();
+    }
+  }
+  return complete;
 }
 
 }  // namespace
@@ -56,8 +71,15 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
   Translations translations{.texts = std::vector<std::string>(sentences.size()), .cut = cut};
   const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
   const auto length = [&](std::size_t i) { return sources[order[i]].size(); };
-  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+  Json mine = Json::array();  // sentence, translation
+  bool complete = true;
+  const int n = options.peers->size();
+  int turn = 0;
+  for (std::size_t begin = 0, end = 0; begin < order.size() && complete; begin = end) {
     end = batch_end(begin, order.size(), limits, length);
+    if (turn++ % n != options.peers->rank()) {
+      continue;
+    }
     std::vector<Tokens> together;
     for (std::size_t i = begin; i < end; ++i) {
       together.push_back(sources[order[i]]);
@@ -71,15 +93,19 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
       const Tokens& tokens = found[i - begin].tokens;
       translations.texts[order[i]] = one_line_of(tokenizer.decode(tokens));
       translations.tokens += std::ssize(tokens);
+      if (n > 1) {
+        mine.push_back({order[i], translations.texts[order[i]], tokens.size()});
+      }
     }
     if (progress) {
       progress->update(static_cast<std::int64_t>(end));
     }
-    if (interrupted() && end < order.size()) {
-      return {};
-    }
+    complete = !interrupted() || end == order.size();
   }
-  return translations;
+  if (n > 1) {
+    complete = join(mine, complete, translations, *options.peers);
+  }
+  return complete ? translations : Translations();
 }
 
 }  // namespace headroom::tasks

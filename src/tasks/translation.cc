@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "add_up.h"
 #include "headroom/core/error.h"
@@ -145,15 +146,17 @@ class PairEvaluation : public EvaluationData {
         return std::nullopt;
       }
       const std::size_t end = batch_end(done, order.size(), limits, length);
-      std::vector<Tokens> sources, targets;
-      for (; done < end; ++done) {
-        sources.push_back(sources_[order[done]]);
-        targets.push_back(targets_[order[done]]);
-      }
-      const models::Batch batch = pair_batch(sources, targets, ends_);
-      models::Memory none;
-      return Measured{.sums = cross_entropy(model, batch, batch.n_targets(), none, context),
-                      .done = static_cast<std::int64_t>(done)};
+      const auto measure = [&, begin = std::exchange(done, end), end] {
+        std::vector<Tokens> sources, targets;
+        for (std::size_t i = begin; i < end; ++i) {
+          sources.push_back(sources_[order[i]]);
+          targets.push_back(targets_[order[i]]);
+        }
+        const models::Batch batch = pair_batch(sources, targets, ends_);
+        models::Memory none;
+        return cross_entropy(model, batch, batch.n_targets(), none, context);
+      };
+      return Measured{.sums = measure, .done = static_cast<std::int64_t>(done)};
     };
     return add_up(options, {.unit = "pair", .units = std::ssize(order)}, next);
   }
@@ -195,7 +198,8 @@ class PairEvaluation : public EvaluationData {
                                                              .batch_size = options.batch_size,
                                                              .batch_tokens = options.batch_tokens,
                                                              .context = options.context,
-                                                             .show_progress = options.show_progress})
+                                                             .show_progress = options.show_progress,
+                                                             .peers = options.peers})
                                                       .texts;
     result.complete = translations.size() == references.size();
     if (result.complete) {

@@ -19,15 +19,17 @@ constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens",
 
 }  // namespace
 
-std::optional<Past> open_run(const TrainRequest& request) {
+std::optional<Past> open_run(const TrainRequest& request, const parallel::World& world) {
   std::error_code error;
   refuse_comparison(request.out);
   const bool holds_checkpoints = store::has_checkpoints(request.out);
-  if (!request.resume && (holds_checkpoints || fs::exists(request.out / "config.toml", error))) {
+  if (!request.resume && !world.restarted() && (holds_checkpoints || fs::exists(request.out / "config.toml", error))) {
     misuse("{}: already holds a run: resume it (--resume) or choose another folder", request.out.string());
   }
-  remove_leftovers(request.out);
-  remove_leftovers(request.out / "checkpoints");
+  if (world.leads()) {
+    remove_leftovers(request.out);
+    remove_leftovers(request.out / "checkpoints");
+  }
   if (!holds_checkpoints) {
     if (fs::exists(request.out / "config.toml", error)) {
       log_info("{}: holds no checkpoint to continue from: the run starts again", request.out.string());

@@ -9,6 +9,7 @@
 #include "headroom/core/system.h"
 #include "headroom/models/compute.h"
 #include "headroom/store/open_model.h"
+#include "shared_memory.h"
 
 namespace headroom::train {
 namespace {
@@ -23,20 +24,39 @@ std::unique_ptr<models::Model> model_of(const config::Config& config, const std:
                                    at::TensorOptions(at::kFloat).device(device));
 }
 
+Share share_of(const Shares& shares, const parallel::World& world) {
+  return world.size() == 1 ? Share() : Share(shares, world.rank());
+}
+
+// One process whose sums of gradients are those of micro-batches needs nobody to add them.
+std::unique_ptr<Exchange> exchange_for(models::Model& model, const config::TrainOptions& options,
+                                       parallel::World& world, const Shares& shares) {
+  const std::int64_t sums = sums_of(options);
+  const bool as_autograd_adds = sums == 1 || sums == options.accumulate;
+  return world.size() == 1 && as_autograd_adds ? local_exchange(model, options)
+                                               : ordered_exchange(model, options, world, shares);
+}
+
 }  // namespace
 
-Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history)
+Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
+         parallel::World& world)
     : config_(std::move(config)),
       task_(tasks::task_for(config_, "train")),
       plan_(config_, task_.figures()),
       data_(std::move(data)),
+      world_(world),
       model_(model_of(config_, past)),
-      state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string())
-                  : fresh_state(model_->parameters(), config_.train.optimizer)),
+      shares_(model_->parameters(), world_.size()),
+      state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string(), share_of(shares_, world_))
+                  : fresh_state(model_->parameters(), config_.train.optimizer, share_of(shares_, world_))),
+      exchange_(exchange_for(*model_, config_.train, world_, shares_)),
       context_(models::make_context(config_.train, model_->device())),
       history_(std::move(history)),
       checkpoint_(past ? past->file : std::filesystem::path()) {
   data_.training->seek(state_.position);
+  state_.memory =
+      own_rows(state_.memory, parts_of(config_.train, world_.rank(), world_.size()), config_.train.accumulate);
   if (config_.train.sample_every > 0) {
     const std::string& prompt = config_.train.sample_prompt;
     samples_.emplace(prompt.empty() ? data_.validation->beginning() : prompt, data_.tokenizer, *model_, context_);
@@ -44,10 +64,10 @@ Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>&
 }
 
 TrainResult Run::finish(Writer& writer) {
-  while (!plan_.finished(state_.step) && !interrupted()) {
+  while (!plan_.finished(state_.step) && !stops()) {
     if (plan_.validates(state_.step, history_)) {
       validate(writer);  // before the step, not after it: a run killed while it validated owes it when resumed
-      if (interrupted()) {
+      if (stops()) {
         break;
       }
     }
@@ -65,7 +85,7 @@ TrainResult Run::finish(Writer& writer) {
   if (history_.saved_step != state_.step) {
     save(writer);
   }
-  if (!interrupted()) {
+  if (!stops()) {
     if (plan_.validates(state_.step, history_)) {
       validate(writer);
     }
@@ -76,6 +96,10 @@ TrainResult Run::finish(Writer& writer) {
   return result();
 }
 
+bool Run::stops() const {
+  return world_.size() == 1 ? interrupted() : stop_;
+}
+
 // One step, timed.
 StepOutcome Run::advance(Writer& writer) {
   const auto start = std::chrono::steady_clock::now();
@@ -83,7 +107,9 @@ StepOutcome Run::advance(Writer& writer) {
   if (batch.starts_afresh) {
     state_.memory.forget();
   }
-  const StepOutcome outcome = train_step(*model_, batch.to(model_->device()), state_, config_.train, context_);
+  const StepOutcome outcome =
+      train_step(*model_, batch.to(model_->device()), state_, config_.train, context_, *exchange_);
+  stop_ = stop_ || outcome.stop;
   if (const std::string why = Plan::diverged(outcome); !why.empty()) {
     refuse(why, state_.step + 1);
   }
@@ -96,7 +122,10 @@ StepOutcome Run::advance(Writer& writer) {
 void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds) {
   state_.tokens += tokens;
   state_.seconds += seconds;
-  if (++steps_here_ > kWarmingSteps) {
+  if (++steps_here_ == 1) {
+    world_.set_timeout(std::chrono::seconds(config_.train.timeout));
+  }
+  if (steps_here_ > kWarmingSteps) {
     state_.steady_tokens += tokens;
     state_.steady_seconds += seconds;
   }
@@ -132,10 +161,12 @@ void Run::validate(Writer& writer) {
                                  .batch_tokens = config_.train.batch_tokens / config_.train.accumulate,
                                  .most_tokens = config_.train.evaluate_tokens,
                                  .context = context_,
-                                 .show_progress = writer.writes()};
+                                 .show_progress = writer.writes(),
+                                 .peers = &world_};
   options.context.usage = &usage;
   const tasks::Evaluation evaluation = data_.validation->evaluate(*model_, options);
   if (!evaluation.complete) {
+    stop_ = true;
     return;
   }
   const tasks::Figures figures = task_.figures_of(evaluation.sums);
@@ -171,7 +202,15 @@ void Run::save(Writer& writer) {
 template <class Write>
 void Run::write_state(const Write& write) const {
   try {
-    write(to_checkpoint(state_, *model_, config_, data_.tokenizer, data_.training->identity()));
+    TrainState whole = state_;
+    if (world_.size() > 1) {
+      whole.memory = spread_layers(state_.memory, config_.train, world_);
+    }
+    write(to_checkpoint(whole, {.model = *model_,
+                                .config = config_,
+                                .tokenizer = data_.tokenizer,
+                                .data = data_.training->identity(),
+                                .share = share_of(shares_, world_)}));
   } catch (const store::NotFiniteError& error) {
     refuse(error.what(), state_.step);
   }
@@ -195,7 +234,7 @@ TrainResult Run::result() const {
           .peak_memory_bytes = peak_memory_bytes(),
           .parameters = model_->parameters().count(),
           .parameters_sha256 = parameters_sha256(model_->parameters()),
-          .interrupted = interrupted(),
+          .interrupted = stops(),
           .validation = history_.validations};
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -15,10 +16,6 @@ namespace {
 
 constexpr const char* kStateKey = "train_state";
 constexpr const char* kDataKey = "train_data";
-
-std::string memory_name(std::size_t layer) {
-  return fmt::format("memory.layer{}", layer);
-}
 
 Json to_json(const TrainState& state) {
   const Interval& interval = state.interval;
@@ -124,9 +121,19 @@ models::Memory read_memory(const store::Checkpoint& checkpoint, const models::Mo
 
 }  // namespace
 
-TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer) {
+std::string memory_name(std::size_t layer) {
+  return fmt::format("memory.layer{}", layer);
+}
+
+TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer, const Share& share) {
   TrainState state;
-  for (const nn::Parameter& parameter : parameters.all()) {
+  for (std::size_t i = 0; i < parameters.all().size(); ++i) {
+    const nn::Parameter& parameter = parameters.all()[i];
+    if (!share.owns(i)) {
+      state.moments.m.emplace_back();
+      state.moments.v.emplace_back();
+      continue;
+    }
     const bool squares = config::keeps_squares(optimizer, parameter.hidden.has_value());
     const at::Tensor zeros = at::zeros_like(parameter.tensor, parameter.tensor.options().requires_grad(false));
     state.moments.m.push_back(zeros);
@@ -135,35 +142,53 @@ TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optim
   return state;
 }
 
-store::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,
-                                std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const std::string& data) {
+store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& around) {
+  const config::Config& config = around.config;
   store::Checkpoint checkpoint{
-      .config = config, .step = state.step, .tokenizer = std::move(tokenizer), .tensors = {}, .metadata = {}};
-  const std::vector<nn::Parameter>& parameters = model.parameters().all();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    checkpoint.tensors.emplace("optimizer.m." + parameters[i].name, state.moments.m[i]);
-    if (state.moments.v[i].defined()) {
-      checkpoint.tensors.emplace("optimizer.v." + parameters[i].name, state.moments.v[i]);
+      .config = config, .step = state.step, .tokenizer = around.tokenizer, .tensors = {}, .metadata = {}};
+  const nn::Parameters& parameters = around.model.parameters();
+  const auto shape_of = [](const at::Tensor& tensor) {
+    return at::empty(tensor.sizes(), tensor.options().device(at::kMeta).requires_grad(false));
+  };
+  std::set<std::string> elsewhere;
+  for (std::size_t i = 0; i < parameters.all().size(); ++i) {
+    const at::Tensor &m = state.moments.m[i], &v = state.moments.v[i];
+    const nn::Parameter& parameter = parameters.all()[i];
+    const bool own = around.share.owns(i);
+    checkpoint.tensors.emplace("optimizer.m." + parameter.name, own ? m : shape_of(parameter.tensor));
+    if (config::keeps_squares(config.train.optimizer, parameter.hidden.has_value())) {
+      checkpoint.tensors.emplace("optimizer.v." + parameter.name, own ? v : shape_of(parameter.tensor));
+    }
+    if (!own) {
+      elsewhere.insert(parameter.name);
     }
   }
-  for (const nn::Parameter& stored : model.parameters().stored()) {
-    checkpoint.tensors.emplace("model." + stored.name, stored.tensor);
+  for (const nn::Parameter& stored : parameters.stored()) {
+    checkpoint.tensors.emplace("model." + stored.name,
+                               elsewhere.contains(stored.name) ? shape_of(stored.tensor) : stored.tensor);
   }
   for (std::size_t layer = 0; layer < state.memory.layers.size(); ++layer) {
     checkpoint.tensors.emplace(memory_name(layer), state.memory.layers[layer]);
   }
   checkpoint.metadata.emplace(kStateKey, to_json_line(to_json(state)));
-  checkpoint.metadata.emplace(kDataKey, data);
+  checkpoint.metadata.emplace(kDataKey, around.data);
   return checkpoint;
 }
 
-TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
+TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
+                           const Share& share) {
   const at::NoGradGuard no_grad;
   TrainState state;
   state.step = checkpoint.step;
   from_json(parse_json(metadata_at(checkpoint, kStateKey, origin), origin), origin, state);
   const config::Optimizer optimizer = checkpoint.config.train.optimizer;
-  for (const nn::Parameter& parameter : model.parameters().all()) {
+  for (std::size_t i = 0; i < model.parameters().all().size(); ++i) {
+    const nn::Parameter& parameter = model.parameters().all()[i];
+    if (!share.owns(i)) {
+      state.moments.m.emplace_back();
+      state.moments.v.emplace_back();
+      continue;
+    }
     const bool squares = config::keeps_squares(optimizer, parameter.hidden.has_value());
     state.moments.m.push_back(copy_of(checkpoint, "optimizer.m." + parameter.name, parameter.tensor, origin));
     state.moments.v.push_back(squares ? copy_of(checkpoint, "optimizer.v." + parameter.name, parameter.tensor, origin)

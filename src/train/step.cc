@@ -1,53 +1,44 @@
 #include "headroom/train/step.h"
 
 #include <cmath>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "exchange.h"
 #include "headroom/core/random.h"
-#include "headroom/ops/adamw.h"
 #include "headroom/train/optimizer.h"
 #include "headroom/train/train.h"
 
 namespace headroom::train {
+
 namespace {
 
-std::vector<at::Tensor> gradients_of(const nn::Parameters& parameters) {
-  std::vector<at::Tensor> gradients;
-  for (const nn::Parameter& parameter : parameters.all()) {
-    const at::Tensor& gradient = parameter.tensor.grad();
-    // A parameter that no token came by (an expert bank never chosen) has none.
-    gradients.push_back(gradient.defined() ? gradient : at::zeros_like(parameter.tensor.detach()));
-  }
-  return gradients;
-}
-
-// Of micro-batches, kept on the device until all are under way: to read a number is to wait for it.
-class LossSum {
- public:
-  void add(const models::Loss& loss, double share) {
-    add(cross_entropy_, loss.cross_entropy, share);
-    if (loss.regulariser.defined()) {
-      add(regulariser_, loss.regulariser, share);
-    }
-  }
-  // Cross-entropy, and the regulariser or 0.
-  std::pair<double, double> read() const {
-    if (!regulariser_.defined()) {
-      return {cross_entropy_.item<double>(), 0.0};
-    }
-    const at::Tensor both = at::stack({cross_entropy_, regulariser_}).cpu();
-    return {both[0].item<double>(), both[1].item<double>()};
-  }
-
- private:
-  static void add(at::Tensor& sum, const at::Tensor& value, double share) {
-    const at::Tensor part = value.detach().to(at::kDouble) * share;
-    sum = sum.defined() ? sum + part : part;
-  }
-  at::Tensor cross_entropy_, regulariser_;  // float64
+struct Moving {
+  std::int64_t step;  // done so far
+  const config::TrainOptions& options;
+  const nn::Context& context;
 };
+
+// What this process looks after.
+void move(const std::vector<nn::Parameter>& parameters, const Moments& moments, const StepOutcome& outcome,
+          const Moving& how, Exchange& exchange) {
+  std::vector<nn::Parameter> own;
+  Moments theirs;  // the same tensors
+  for (const std::size_t i : exchange.owned()) {
+    own.push_back(parameters[i]);
+    theirs.m.push_back(moments.m[i]);
+    theirs.v.push_back(moments.v[i]);
+  }
+  const double most = how.options.clip_norm;
+  const bool clip = most > 0.0 && outcome.gradient_norm > most;
+  optimizer_named(how.options.optimizer)
+      .step(own, theirs,
+            {.step = how.step + 1,
+             .learning_rate = outcome.learning_rate,
+             .gradient_scale = clip ? most / outcome.gradient_norm : 1.0,
+             .gradients = exchange.gradients()},
+            how.options, how.context);
+}
 
 }  // namespace
 
@@ -57,41 +48,57 @@ bool StepOutcome::finite() const {
 
 StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context) {
+  return train_step(model, batch, state, options, context, *local_exchange(model, options));
+}
+
+StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
+                       const config::TrainOptions& options, nn::Context context, Exchange& exchange) {
   context.training = true;
   const std::int64_t rows = batch.rows() / options.accumulate;
   const auto all_targets = static_cast<double>(batch.n_targets());
   const std::uint64_t seed = mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(state.step));
-  nn::BufferUpdates updates;
-  context.updates = &updates;
-  StepOutcome outcome{.learning_rate = learning_rate(options, state.step)};
   std::vector<models::Memory> memories;
-  LossSum sum;
-  for (std::int64_t i = 0; i < options.accumulate; ++i) {
+  std::vector<Report> reports;
+  const auto loss_of = [&](std::int64_t i) {
+    Report& report = reports.emplace_back(Report{.micro_batch = i});
+    context.updates = &report.updates;
     context.random = {.seed = seed, .first_row = i * rows, .rows = rows};
-    memories.push_back(state.memory.narrow(i * rows, rows));
+    memories.push_back(state.memory.narrow(std::ssize(memories) * rows, rows));
     const models::Batch micro = batch.narrow(i * rows, rows);
     const models::Loss loss = model.loss(micro, memories.back(), context);
     const double share = static_cast<double>(micro.n_targets()) / all_targets;
-    loss.total().mul(share).backward();
-    sum.add(loss, share);
+    const auto shared = [share](const at::Tensor& value) { return value.detach().to(at::kDouble) * share; };
+    report.cross_entropy = shared(loss.cross_entropy);
+    report.regulariser = loss.regulariser.defined() ? shared(loss.regulariser) : at::Tensor();
+    return loss.total().mul(share);
+  };
+  for (const Part& part : exchange.parts()) {
+    at::Tensor loss = part.first < part.end ? loss_of(part.first) : at::Tensor();
+    exchange.begin(part);  // only now: what the part before sends has the time of a forward pass
+    for (std::int64_t i = part.first; i < part.end; ++i) {
+      loss = i == part.first ? loss : loss_of(i);
+      if (i + 1 == part.end) {
+        exchange.last_backward();
+      }
+      loss.backward();
+      loss.reset();
+    }
+    exchange.end(part);
   }
-  std::tie(outcome.loss, outcome.regulariser) = sum.read();
-  std::vector<at::Tensor> gradients = gradients_of(model.parameters());
-  outcome.gradient_norm = ops::global_norm(gradients);
+  const Gathered all = exchange.gather(std::move(reports));
+  const StepOutcome outcome{.loss = all.loss,
+                            .regulariser = all.regulariser,
+                            .gradient_norm = all.gradient_norm,
+                            .learning_rate = learning_rate(options, state.step),
+                            .stop = all.stop};
   if (outcome.finite()) {
-    const bool clip = options.clip_norm > 0.0 && outcome.gradient_norm > options.clip_norm;
-    optimizer_named(options.optimizer)
-        .step(model.parameters().all(), state.moments,
-              {.step = state.step + 1,
-               .learning_rate = outcome.learning_rate,
-               .gradient_scale = clip ? options.clip_norm / outcome.gradient_norm : 1.0,
-               .gradients = std::move(gradients)},
-              options, context);
-    nn::apply(updates);
+    move(model.parameters().all(), state.moments, outcome, {.step = state.step, .options = options, .context = context},
+         exchange);
+    nn::apply(all.updates);
     state.memory = models::Memory::join(std::move(memories));
     ++state.step;
   }
-  model.parameters().zero_grad();
+  exchange.publish(outcome.finite());
   return outcome;
 }
 

@@ -9,6 +9,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/json.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/cost/cost.h"
@@ -20,6 +21,7 @@
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
+#include "exchange.h"
 #include "resume.h"
 #include "run.h"
 #include "writer.h"
@@ -27,13 +29,38 @@
 namespace headroom::train {
 namespace {
 
+// Micro-batches a step, of which every process needs one.
+void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, const parallel::World& world) {
+  if (past) {
+    const config::TrainOptions& was = past->checkpoint.config.train;
+    if (train.accumulate < was.accumulate) {  // as it was settled when the run began
+      train.accumulate = was.accumulate;
+      train.parts = was.parts;
+    }
+  }
+  const std::int64_t n = world.size(), sums = sums_of(train);
+  if (sums >= n) {
+    return;
+  }
+  if (train.batch_size % n != 0) {
+    misuse(
+        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their number, "
+        "for example {} or {}",
+        train.batch_size, n, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
+  }
+  train.accumulate = n;
+  train.parts = 0;
+  log_info("{} processes compute a micro-batch each: train.accumulate = {} gives the same with one process", n, n);
+}
+
 // The request's config with everything decided that depends on the machine or on the run's past.
-config::Config settle(config::Config config, const std::optional<Past>& past) {
+config::Config settle(config::Config config, const std::optional<Past>& past, const parallel::World& world) {
   config::Precision& precision = config.train.precision;
   if (past && precision == config::Precision::automatic) {
     precision = past->checkpoint.config.train.precision;
   }
   precision = models::resolve(precision, models::resolve(config.train.device));
+  settle_parts(config.train, past, world);
   if (past) {
     if (config.vocabulary_follows_tokenizer) {
       config.model.vocabulary_size = past->checkpoint.config.model.vocabulary_size;
@@ -66,14 +93,21 @@ struct Speed {
   double step_gflop = 0.0, machine_gflops = 0.0;
 };
 
-Speed speed_of(const config::Config& config) {
+Speed speed_of(const config::Config& config, const parallel::World& world) {
   const config::ModelKind kind = config.model.kind;
   if (kind == config::ModelKind::encoder_decoder || kind == config::ModelKind::classifier) {
     return {};
   }
   const std::int64_t macs = cost::executed_cost(config.model, config.train.batch_size).step_macs;
   return {.step_gflop = 2e-9 * static_cast<double>(macs),
-          .machine_gflops = product_rate(config.train.precision, models::resolve(config.train.device))};
+          .machine_gflops = world.size() * product_rate(config.train.precision, models::resolve(config.train.device))};
+}
+
+// Of this process: the cores of a machine are shared by its processes.
+std::int64_t threads_of(const config::TrainOptions& options, const parallel::World& world) {
+  return options.threads > 0 || world.size() == 1
+             ? options.threads
+             : std::max<std::int64_t>(physical_cores() / world.local_size(), 1);
 }
 
 // What the past of a run in this folder left of its history.
@@ -87,10 +121,65 @@ History history_of(const std::filesystem::path& folder, const std::optional<Past
   return history;
 }
 
+// Refuses to start where the processes are not alike: name and value of all that a run's results depend on.
+void compare_notes(const config::Config& config, const std::string& data, parallel::World& world) {
+  std::vector<std::pair<std::string, std::string>> mine = config::flatten(config);
+  mine.emplace_back("the training data", data);
+  mine.emplace_back("the version", HEADROOM_VERSION);
+  mine.emplace_back("the CPU", cpu_name() + " with " + Json(cpu_features()).dump());
+  mine.emplace_back("the number of threads", std::to_string(at::get_num_threads()));
+  const std::vector<std::string> all = world.gather(to_json_line(Json(mine)));
+  for (int rank = 1; rank < world.size(); ++rank) {
+    const Json theirs = parse_json(all[static_cast<std::size_t>(rank)], "train"), first = parse_json(all[0], "train");
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if (i >= theirs.size() || theirs[i] != first[i]) {
+        const auto text = [i](const Json& notes) {
+          return i < notes.size() ? notes[i].at(1).get<std::string>() : std::string("nothing");
+        };
+        misuse("train: the processes are not alike: {} is {} in {}, but {} in {}", first[i].at(0).get<std::string>(),
+               text(theirs), world.name_of(rank), text(first), world.name_of(0));
+      }
+    }
+  }
+}
+
+// Whether all processes see the folder that the leading one has locked.
+void require_shared_folder(const std::filesystem::path& out, parallel::World& world) {
+  const auto read = [&]() -> std::string {
+    try {
+      return read_text_file(out / ".lock", 4096);
+    } catch (const Error&) {
+      return "";
+    }
+  };
+  const std::vector<std::string> all = world.gather(read());
+  for (int rank = 1; rank < world.size(); ++rank) {
+    if (all[static_cast<std::size_t>(rank)] != all[0]) {
+      misuse("{}: {} does not see this folder of {}: --out must be one that all processes share", out.string(),
+             world.name_of(rank), world.name_of(0));
+    }
+  }
+}
+
+// The leading process first, which leaves prepared files to the others.
+template <class Open>
+auto leader_first(parallel::World& world, const Open& open) {
+  if (!world.leads()) {
+    world.gather("");
+    return open();
+  }
+  auto opened = open();
+  world.gather("");
+  return opened;
+}
+
 // Writes the config, says what begins, and opens the run's other files.
-std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& run, const Speed& speed) {
+std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& run, const Speed& speed,
+                                      parallel::World& world) {
   const config::Config& config = run.config();
-  write_text_file(request.out / "config.toml", config::to_toml(config, /*sources=*/true));
+  if (world.leads()) {
+    write_text_file(request.out / "config.toml", config::to_toml(config, /*sources=*/true));
+  }
   log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} thread{}", request.title,
            format_count(static_cast<double>(run.model().parameters().count())),
            format_bytes(static_cast<double>(cost::step_memory(config).total)), corpus_of(config),
@@ -104,20 +193,27 @@ std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& ru
                      .keep_checkpoints = config.train.keep_checkpoints,
                      .samples = config.train.sample_every > 0,
                      .step_gflop = speed.step_gflop,
-                     .machine_gflops = speed.machine_gflops},
+                     .machine_gflops = speed.machine_gflops,
+                     .peers = &world},
                     run.task().figures());
 }
 
 }  // namespace
 
 TrainResult train(const TrainRequest& request) {
+  parallel::World lone;
+  parallel::World& world = request.world != nullptr ? *request.world : lone;
   config::check(request.config, "train");
   const tasks::Task& task = tasks::task_for(request.config, "train");
-  const FolderLock lock(request.out);
-  std::optional<Past> past = open_run(request);
-  config::Config config = settle(request.config, past);
+  std::optional<FolderLock> lock;
+  if (world.leads()) {
+    lock.emplace(request.out);
+  }
+  std::optional<Past> past = leader_first(world, [&] { return open_run(request, world); });
+  require_shared_folder(request.out, world);
+  config::Config config = settle(request.config, past, world);
   check_machine(config);
-  tasks::TaskData data = task.open(config, request.cache);
+  tasks::TaskData data = leader_first(world, [&] { return task.open(config, request.cache); });
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
@@ -125,13 +221,17 @@ TrainResult train(const TrainRequest& request) {
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
     decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }
-  models::set_threads(config.train.threads);
-  const Speed speed = speed_of(config);  // before memory counts as the run's
+  models::set_threads(threads_of(config.train, world));
+  if (world.size() > 1) {
+    compare_notes(config, data.training->identity(), world);
+  }
+  const Speed speed = world.leads() ? speed_of(config, world) : Speed();  // before memory counts as the run's
   catch_interrupts();
   reset_peak_memory();
-  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()));
-  past.reset();  // the run has its own copies
-  const std::unique_ptr<Writer> writer = begin_writing(request, run, speed);
+  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()), world);
+  past.reset();      // the run has its own copies
+  world.gather("");  // all have read the folder
+  const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, world);
   return run.finish(*writer);
 }
 

@@ -83,13 +83,13 @@ class FolderWriter : public Writer {
     if (samples_) {
       samples_->sync();
     }
-    return store::write_checkpoint(checkpoint, place_.folder / "checkpoints", place_.keep_checkpoints);
+    return store::write_checkpoint(checkpoint, place_.folder / "checkpoints", place_.keep_checkpoints, *place_.peers);
   }
 
   void best(const store::Checkpoint& checkpoint) override {
     const fs::path file = best_file(place_.folder);
     make_folder(file.parent_path());
-    store::save_checkpoint(checkpoint, file);
+    store::save_checkpoint(checkpoint, file, *place_.peers);
   }
 
  private:
@@ -125,6 +125,21 @@ class FolderWriter : public Writer {
   Progress progress_;
 };
 
+// Of a process that does not lead: its part of checkpoints is all that it writes.
+class PeerWriter : public Writer {
+ public:
+  explicit PeerWriter(const Place& place) : place_(place) {}
+  fs::path checkpoint(const store::Checkpoint& checkpoint) override {
+    return store::write_checkpoint(checkpoint, place_.folder / "checkpoints", place_.keep_checkpoints, *place_.peers);
+  }
+  void best(const store::Checkpoint& checkpoint) override {
+    store::save_checkpoint(checkpoint, best_file(place_.folder), *place_.peers);
+  }
+
+ private:
+  Place place_;
+};
+
 }  // namespace
 
 fs::path Writer::checkpoint(const store::Checkpoint& checkpoint) {
@@ -137,6 +152,9 @@ void Writer::best(const store::Checkpoint& checkpoint) {
 }
 
 std::unique_ptr<Writer> write_into(const Place& place, const std::vector<tasks::FigureKind>& kinds) {
+  if (!place.peers->leads()) {
+    return std::make_unique<PeerWriter>(place);
+  }
   return std::make_unique<FolderWriter>(place, kinds);
 }
 

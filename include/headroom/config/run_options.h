@@ -74,6 +74,8 @@ struct TrainOptions {
   double label_smoothing = 0.0;
   std::int64_t batch_tokens = 0;  // translation: of a batch at most, padding included; 0: batch_size alone counts
   std::int64_t accumulate = 1;    // micro-batches a step; divides batch_size
+  std::int64_t parts = 0;         // sums of gradients a step, added in order across processes; 0: accumulate
+  std::int64_t timeout = 600;     // seconds that processes wait for each other after the first step
   std::int64_t seed = 1;
   std::int64_t threads = 0;     // 0: all physical cores
   std::string device = "auto";  // auto | cpu | cuda | cuda:<n>

@@ -27,6 +27,13 @@ class InterruptedError : public Error {
   using Error::Error;
 };
 
+// What there was to say has been said, by this process or by another one of the same run: end with this status.
+class EndedError : public Error {
+ public:
+  explicit EndedError(int with_status) : Error("ended"), status(with_status) {}
+  int status;
+};
+
 namespace detail {
 // fmt::vformat with every text among the arguments, and the whole, made printable (core/printable.h).
 std::string message(fmt::string_view format, fmt::format_args arguments);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace headroom {
 
@@ -47,12 +48,25 @@ class AtomicFile {
   std::size_t size() const { return size_; }
   void commit();
 
+  // For several processes: makes it so long at once, and other processes of this or another machine fill() in their
+  // ranges under its temporary name.
+  void resize(std::size_t size);
+  const std::filesystem::path& temporary() const { return temporary_; }
+
  private:
   [[noreturn]] void refuse(const char* doing) const;
   std::filesystem::path path_, temporary_;
   int descriptor_ = -1;
   std::size_t size_ = 0;
 };
+
+// A range of a file's bytes.
+struct Range {
+  std::size_t offset = 0;
+  std::span<const std::byte> bytes;
+};
+// Writes ranges of a file that is there, and fsyncs it. Throws Error naming it and the system's reason.
+void fill(const std::filesystem::path& file, const std::vector<Range>& ranges);
 
 // Removes files under construction that no living process writes: in `folder`, for the target of this name there or,
 // without one, for all. The folder need not exist.

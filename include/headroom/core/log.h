@@ -14,6 +14,8 @@ namespace headroom {
 
 enum class LogLevel { quiet, warning, info, debug };
 void set_log_level(LogLevel level);
+LogLevel log_level();
+void set_log_prefix(const std::string& prefix);  // in front of every line from now on
 
 // One line on stderr, above the progress bar if one is drawn.
 void log_line(LogLevel level, std::string_view text);

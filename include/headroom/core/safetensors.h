@@ -51,10 +51,23 @@ class SafetensorsFile {
 class SafetensorsWriter {
  public:
   void add(std::string name, DType dtype, std::vector<std::int64_t> shape, std::span<const std::byte> data);
+  // One whose bytes another process writes into the file.
+  void add_elsewhere(std::string name, DType dtype, std::vector<std::int64_t> shape);
   void set_metadata(std::string key, std::string value);
   void write(const std::filesystem::path& path) const;  // aside, fsync, rename
 
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+
+  // What the file begins with, and where each tensor's bytes lie in it.
+  struct Layout {
+    std::string header;
+    std::map<std::string, std::uint64_t> positions;
+    std::uint64_t size = 0;
+  };
+  Layout layout(const std::filesystem::path& path) const;  // `path` is for errors
+
  private:
+  std::vector<const std::pair<const std::string, StoredTensor>*> ordered() const;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, StoredTensor> tensors_;
 };

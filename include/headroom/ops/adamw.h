@@ -29,4 +29,7 @@ void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at:
 // once.
 double global_norm(const std::vector<at::Tensor>& gradients);
 
+// What its square is the sum of, one after the other, for gradients of the CPU: the square of each one's norm.
+std::vector<double> square_sums(const std::vector<at::Tensor>& gradients);
+
 }  // namespace headroom::ops

@@ -9,9 +9,10 @@
 namespace headroom::store {
 
 // `step_<n>.safetensors` in `folder`, written aside and renamed, then `latest`, then old ones beyond `keep` removed
-// (never the new one). Returns its path. Throws what save_checkpoint() throws.
+// (never the new one). Returns its path. Throws what save_checkpoint() throws. Of several processes all call it, and
+// the leading one looks after names and old files.
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder,
-                                       std::int64_t keep);
+                                       std::int64_t keep, Peers& peers = alone());
 
 // A checkpoint file, or of a run folder (or the folder of its checkpoints) the checkpoint that `latest` names; where
 // that one is missing or does not describe a model, the newest that does (with a warning); a single one

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "headroom/config/config.h"
+#include "headroom/core/peers.h"
 #include "headroom/data/batches.h"
 #include "headroom/models/model.h"
 #include "headroom/tasks/figures.h"
@@ -35,6 +36,7 @@ struct EvaluateOptions {
   std::int64_t stride = 0;
   nn::Context context;
   bool show_progress = false;
+  Peers* peers = &alone();  // they all evaluate the same, and share its batches out: sums are the same to the bit
 };
 
 // Batches without end, in an order that a saved position continues exactly.

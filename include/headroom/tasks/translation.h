@@ -25,6 +25,7 @@ struct TranslateOptions {
   std::int64_t batch_tokens = 0;  // of the sources at most, padding included; for speed; 0: any
   nn::Context context;
   bool show_progress = false;
+  Peers* peers = &alone();  // they translate the same sentences, and share their batches out
 };
 
 struct Translations {

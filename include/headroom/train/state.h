@@ -13,6 +13,7 @@
 #include "headroom/models/model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/train/optimizer.h"
+#include "headroom/train/shares.h"
 
 namespace headroom::train {
 
@@ -27,7 +28,7 @@ struct TrainState {
   std::int64_t step = 0;           // optimizer steps done
   data::DataPosition position;     // of the next batch
   Moments moments;                 // the optimizer's
-  models::Memory memory;           // of all rows of the batch
+  models::Memory memory;           // of the rows that this process computes, in their order
   std::int64_t tokens = 0;         // trained on so far
   double seconds = 0.0;            // of training alone, over all processes that worked on the run
   std::int64_t steady_tokens = 0;  // the same without the first steps of each process, which warm the caches up
@@ -35,14 +36,27 @@ struct TrainState {
   Interval interval;
 };
 
-TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer = config::Optimizer::adamw);
+// Moments are those of the parameters that the share owns; others are undefined.
+TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer = config::Optimizer::adamw,
+                       const Share& share = {});
 
-// `data` is the training data's identity: a run never continues with other data.
-store::Checkpoint to_checkpoint(const TrainState& state, const models::Model& model, const config::Config& config,
-                                std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const std::string& data);
+// What a checkpoint has besides the state.
+struct Surroundings {
+  const models::Model& model;
+  const config::Config& config;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  std::string data;  // the training data's identity: a run never continues with other data
+  Share share = {};
+};
+
+// Parameters and moments that the share does not own are shapes without memory (of the meta device): another process
+// writes them.
+store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& around);
+std::string memory_name(std::size_t layer);  // of the tensor that a checkpoint keeps it in
 
 // Throws MisuseError naming `origin` when the checkpoint lacks something or its shapes do not fit.
-TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin);
+TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
+                           const Share& share = {});
 
 // Throws MisuseError when the checkpoint's run was trained on other data than that of this identity.
 void check_data(const store::Checkpoint& checkpoint, const std::string& identity, const std::string& origin);

@@ -13,6 +13,7 @@ struct StepOutcome {
   double regulariser = 0.0;    // 0 where the model has none
   double gradient_norm = 0.0;  // of the mean gradient, before clipping
   double learning_rate = 0.0;
+  bool stop = false;  // this process, or another one that shares the step, was asked to stop
   bool finite() const;
 };
 
@@ -21,5 +22,10 @@ struct StepOutcome {
 // precision and implementation.
 StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context);
+
+// The same of a step that several processes share: `exchange` says what this one computes, and brings it together.
+class Exchange;
+StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
+                       const config::TrainOptions& options, nn::Context context, Exchange& exchange);
 
 }  // namespace headroom::train

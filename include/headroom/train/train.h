@@ -11,6 +11,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/parallel/world.h"
 #include "headroom/tasks/figures.h"
 #include "headroom/train/history.h"
 
@@ -28,6 +29,9 @@ struct TrainRequest {
   bool resume = false;          // continue from out's newest checkpoint if there is one
   std::filesystem::path cache;  // prepared data
   std::string title = "train";  // in front of the progress bar
+  // Those that train together, all with the same request; null: this process alone. The parameters that training ends
+  // with do not depend on how many they are (train.accumulate sums of gradients a step, and train.threads each).
+  parallel::World* world = nullptr;
 };
 
 struct TrainResult {

@@ -1,23 +1,16 @@
 // The door through which the program calls the engine.
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 
-#include <string_view>
 
 #include "engine.h"
-#include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/ops/choice.h"
+#include "together.h"
 
 namespace headroom::cli {
 
 namespace {
-
-// torch describes its errors in several paragraphs; the first line says what happened.
-std::string_view first_line(std::string_view text) {
-  return text.substr(0, text.find('\n'));
-}
 
 // How often each operator took which way, and why not the fused one.
 void remark_on_operators() {
@@ -41,15 +34,13 @@ std::vector<std::string> overrides(const std::vector<std::string>& set, const En
 
 extern "C" int headroom_engine_run(const headroom::cli::EngineRequest& request) {
   headroom::keep_freed_memory();
-  try {
+  return headroom::cli::together(request, [&] {
     at::set_num_threads(request.threads > 0 ? static_cast<int>(request.threads) : headroom::physical_cores());
     const int status =
         std::visit([&](const auto& command) { return headroom::cli::run(command, request); }, request.command);
     headroom::cli::remark_on_operators();
     return status;
-  } catch (const c10::Error& error) {
-    headroom::fail("torch: {}", headroom::cli::first_line(error.what_without_backtrace()));
-  }
+  });
 }
 
 // The program looks the function up under this type.

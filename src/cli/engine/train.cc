@@ -16,10 +16,14 @@ int run(const Train& command, const EngineRequest& request) {
   train::TrainRequest job{.config = config::load_config(command.config, overrides(command.set, request)),
                           .out = out,
                           .resume = command.resume,
-                          .cache = cache_folder()};
+                          .cache = cache_folder(),
+                          .world = &parallel::world()};
   catch_interrupts();
   const train::TrainResult result = train::train(job);
 
+  if (!parallel::world().leads()) {
+    return result.interrupted ? kInterrupted : 0;
+  }
   const tasks::Task& task = tasks::task_for(job.config, "train");
   const std::string quality =
       result.validation.empty() ? "not validated" : "validation " + tasks::describe(result.figures(), task.figures());

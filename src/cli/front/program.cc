@@ -185,6 +185,8 @@ int Program::run(int argc, const char* const* argv) {
     return dispatch(argc, argv);
   } catch (const NoReaderError&) {
     return kDone;
+  } catch (const EndedError& ended) {
+    return ended.status;
   } catch (const MisuseError& error) {
     return complain(error.what(), kMisused);
   } catch (const InterruptedError& error) {

@@ -161,12 +161,19 @@ double global_norm(const std::vector<at::Tensor>& gradients) {
     return norm_of_norms(gradients);
   }
   double sum = 0.0;
-  for (const at::Tensor& gradient : gradients) {
-    if (gradient.defined()) {
-      sum += square_sum(gradient).item<double>();
-    }
+  for (const double square : square_sums(gradients)) {
+    sum += square;
   }
   return std::sqrt(sum);
+}
+
+std::vector<double> square_sums(const std::vector<at::Tensor>& gradients) {
+  const at::NoGradGuard no_grad;
+  std::vector<double> squares;
+  for (const at::Tensor& gradient : gradients) {
+    squares.push_back(gradient.defined() ? square_sum(gradient).item<double>() : 0.0);
+  }
+  return squares;
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {

@@ -1,0 +1,24 @@
+// The processes that work on one thing together, as each of them sees the others.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace headroom {
+
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  virtual int rank() const = 0;  // of this process, from 0
+  virtual int size() const = 0;  // of all
+  // What every process hands in, in the order of ranks, once all have called it. Throws Error naming the process that
+  // does not answer.
+  virtual std::vector<std::string> gather(const std::string& mine) = 0;
+
+  bool leads() const { return rank() == 0; }  // the one that writes files and speaks
+};
+
+// A process by itself.
+Peers& alone();
+
+}  // namespace headroom

@@ -1,0 +1,23 @@
+// c10d's side of a World.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+
+namespace headroom::parallel {
+
+class Connection {
+ public:
+  c10::intrusive_ptr<c10d::Store> unprefixed;  // of all starts by the same torchrun
+  c10::intrusive_ptr<c10d::Store> store;       // of this start
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  std::atomic<std::chrono::milliseconds> timeout{std::chrono::milliseconds(0)};
+  std::mutex calls;  // one thread at a time hands work to Gloo
+};
+
+}  // namespace headroom::parallel

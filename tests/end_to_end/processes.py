@@ -1,0 +1,48 @@
+"""Several processes that train together, started as torchrun starts them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import torch.distributed as dist
+
+import train_runs
+
+
+class Group:
+    """`n` ranks of the program with these arguments; the store that torchrun would host lies in this process."""
+
+    def __init__(self, n, folder, *arguments, restarts=0):
+        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.ranks = [self._start(rank, n, folder, restarts, arguments) for rank in range(n)]
+
+    def _start(self, rank, n, folder, restarts, arguments):
+        environment = {**train_runs.environment(folder), "RANK": str(rank), "WORLD_SIZE": str(n),
+                       "LOCAL_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port),
+                       "TORCHELASTIC_RESTART_COUNT": str(restarts)}
+        return subprocess.Popen([train_runs.program(), *map(str, arguments)], env=environment, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def finish(self, timeout=300):
+        """Status, stdout and stderr of each rank."""
+        ended = [(*rank.communicate(timeout=timeout), rank.returncode) for rank in self.ranks]
+        return [(status, out, err) for out, err, status in ended]
+
+
+def run(n, config, out, *more, status=0):
+    """Trains with `n` processes; the JSON of rank 0, or all that the ranks said where another status is expected."""
+    ended = Group(n, config.parent, "train", config, "--out", out, "--json", *more).finish()
+    said = "".join(err for _, _, err in ended)
+    if status != 0:
+        assert any(code == status for code, _, _ in ended), f"{[code for code, _, _ in ended]}:\n{said}"
+        return said
+    assert all(code == 0 for code, _, _ in ended), said
+    assert all(out == "" for _, out, _ in ended[1:]), "only rank 0 prints"
+    return json.loads(ended[0][1])
+
+
+def torchrun(n, *options):
+    """The beginning of a command line."""
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", str(n),
+            *options]

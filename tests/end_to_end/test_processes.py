@@ -1,0 +1,194 @@
+"""The same run on any number of processes, bit for bit; what happens when one of them goes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+import processes
+import train_runs
+
+# Four micro-batches a step.
+SHARED = ["--set", "train.batch_size=4", "--set", "train.accumulate=4", "--set", "train.steps=6", "--set",
+          "train.evaluate_every=3", "--set", "train.checkpoint_every=3"]
+
+
+def settings(*pairs):
+    return [argument for pair in pairs for argument in ("--set", pair)]
+
+
+# What has state or randomness of its own: each must come to the same parameters.
+KINDS = {
+    "experts, dropout, carried memory": [],
+    "dense, rotary": settings('model.attention.projection="dense"', 'model.attention.position="rope"',
+                              "model.memory_length=0", "train.keep_best=true"),
+    "muon, bf16": settings('train.optimizer="muon"', 'train.precision="bf16"'),
+    "soft-E priors": settings('model.attention.projection="dense"', 'model.attention.score="gaussian_mixture"',
+                              'model.attention.prior_update="soft_e"', 'model.attention.position="none"'),
+    "routed heads, balance losses": settings(
+        'model.attention.projection="routed_heads"', "model.attention.n_experts=4", "model.attention.top_k=2",
+        'model.mlp.kind="experts"', "model.mlp.n_experts=4", "model.mlp.top_k=2"),
+    "composed heads": settings('model.attention.projection="dense"', 'model.attention.composition="dynamic"',
+                               'model.attention.position="rope"', "model.memory_length=0"),
+}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return train_runs.prepare(tmp_path_factory.mktemp("processes"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_number_of_processes_ends_with_the_same_parameters(config, tmp_path, kind):
+    alone = train_runs.run(config, tmp_path / "1", *SHARED, *KINDS[kind])
+    for n in (2, 3, 4) if kind in list(KINDS)[:2] else (2,):
+        together = processes.run(n, config, tmp_path / str(n), *SHARED, *KINDS[kind])
+        assert together["parameters_sha256"] == alone["parameters_sha256"], n
+        assert together["validation_loss"] == alone["validation_loss"], n
+        assert together["train_loss"] == alone["train_loss"], n
+        assert train_runs.same_history(train_runs.metrics(tmp_path / str(n)), train_runs.metrics(tmp_path / "1")), n
+
+
+def test_a_run_goes_on_with_another_number_of_processes(config, tmp_path):
+    steps = [settings(f"train.steps={n}") for n in (6, 9, 12, 15)]
+    whole = train_runs.run(config, tmp_path / "whole", *SHARED, *settings("train.schedule=constant"), *steps[3])
+    for n, until in zip((4, 2, 1, 3), steps):
+        last = processes.run(n, config, tmp_path / "run", "--resume", *SHARED, *settings("train.schedule=constant"),
+                             *until)
+    assert last["parameters_sha256"] == whole["parameters_sha256"]
+
+
+def test_more_processes_than_micro_batches(config, tmp_path):
+    more = [*SHARED, *settings("train.accumulate=1", "train.batch_size=6")]
+    done = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run", "--json", *more).finish()
+    assert [status for status, _, _ in done] == [0, 0, 0]
+    assert "train.accumulate = 3 gives the same with one process" in done[0][2]
+    alone = train_runs.run(config, tmp_path / "alone", *more, *settings("train.accumulate=3"))
+    assert json.loads(done[0][1])["parameters_sha256"] == alone["parameters_sha256"]
+    resumed = train_runs.run(config, tmp_path / "run", "--resume", *more)  # the config still says 1
+    assert resumed["parameters_sha256"] == alone["parameters_sha256"]
+
+
+def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
+    parts = [*SHARED, *settings("train.parts=2")]
+    alone = train_runs.run(config, tmp_path / "1", *parts)
+    assert processes.run(2, config, tmp_path / "2", *parts)["parameters_sha256"] == alone["parameters_sha256"]
+
+
+def test_translation_is_shared(config, tmp_path):
+    draw = random.Random(4)
+    words = ["one", "two", "three", "four", "five", "six"]
+    pairs = [" ".join(draw.choices(words, k=draw.randrange(2, 7))) for _ in range(60)]
+    data = tmp_path / "pairs.tsv"
+    data.write_text("".join(f"{text}\t{text.upper()}\n" for text in pairs))
+    more = settings('model.kind="encoder_decoder"', "model.memory_length=0", 'model.attention.position="none"',
+                    "model.context_length=32", f'data.train=["{data}"]', "data.validation=[]",
+                    "data.validation_share=0.2", 'tokenizer.kind="sentencepiece"', "tokenizer.vocabulary_size=300",
+                    "model.vocabulary_size=300")
+    alone = train_runs.run(config, tmp_path / "1", *SHARED, *more)
+    together = processes.run(3, config, tmp_path / "3", *SHARED, *more)
+    assert together["parameters_sha256"] == alone["parameters_sha256"]
+    assert together["validation_bleu"] == alone["validation_bleu"]
+
+
+def said_once(said):
+    lines = [line for line in said.splitlines() if line.startswith("headroom:")]
+    assert len(lines) == 1, said
+    return lines[0]
+
+
+def test_misuse_is_said_once_and_not_tried_again(config, tmp_path):
+    group = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run",
+                            *settings("train.batch_size=4", "train.accumulate=1"))
+    said = "".join(err for _, _, err in group.finish())
+    assert "train.batch_size: 4 sequences cannot be shared out among 3 processes" in said_once(said)
+    assert "3 or 6" in said
+    assert group.store.check(["headroom/final"])
+
+
+def test_processes_that_are_not_alike_are_named(config, tmp_path):
+    group = processes.Group.__new__(processes.Group)
+    processes.Group.__init__(group, 1, config.parent, "--version")
+    group.finish()
+    out = ["--out", tmp_path / "run", *SHARED]
+    group.ranks = [group._start(rank, 2, config.parent, 0, ["train", config, *out, *more])
+                   for rank, more in enumerate(([], settings("train.learning_rate=0.5")))]
+    said = said_once("".join(err for _, _, err in group.finish()))
+    assert "train.learning_rate is 0.5 in rank 1 (on " in said and "but 0.003 in rank 0" in said
+
+
+def test_a_killed_rank_is_named_and_ends_all(config, tmp_path):
+    group = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run",
+                            *settings("train.steps=100000", "train.schedule=constant", "train.accumulate=4"))
+    wait_for_step(tmp_path / "run", 2)
+    group.ranks[2].kill()
+    ended = group.finish(timeout=60)
+    assert "rank 2 (on " in said_once("".join(err for _, _, err in ended))
+    assert [status for status, _, _ in ended[:2]] == [1, 1]
+
+
+def test_a_rank_that_hangs_is_named(config, tmp_path):
+    group = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run",
+                            *settings("train.steps=100000", "train.schedule=constant", "train.accumulate=4",
+                                      "train.timeout=2"))
+    wait_for_step(tmp_path / "run", 2)
+    group.ranks[1].send_signal(signal.SIGSTOP)
+    ended = [group.ranks[rank].communicate(timeout=60)[1] for rank in (0, 2)]
+    group.ranks[1].kill()
+    assert "rank 1 (on " in said_once("".join(ended))
+
+
+def wait_for_step(out, step, seconds=60):
+    deadline = time.monotonic() + seconds
+    while train_runs.saved_step(out) < step:
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.002)
+
+
+def test_ctrl_c_saves_and_goes_on(config, tmp_path):
+    more = [*SHARED, *settings("train.schedule=constant", "train.evaluate_every=0", "train.checkpoint_every=1")]
+    group = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "run", *more,
+                            *settings("train.steps=100000"))
+    wait_for_step(tmp_path / "run", 3)
+    for rank in group.ranks:
+        rank.send_signal(signal.SIGINT)
+    ended = group.finish(timeout=60)
+    assert [status for status, _, _ in ended] == [130, 130]
+    step = train_runs.saved_step(tmp_path / "run") + 3
+    resumed = processes.run(3, config, tmp_path / "run", "--resume", *more, *settings(f"train.steps={step}"))
+    alone = train_runs.run(config, tmp_path / "alone", *more, *settings(f"train.steps={step}"))
+    assert resumed["parameters_sha256"] == alone["parameters_sha256"]
+
+
+def children(process):
+    listed = subprocess.run(["pgrep", "-P", str(process.pid), "-x", "headroom"], capture_output=True, text=True)
+    return [int(line) for line in listed.stdout.split()]
+
+
+def test_torchrun_goes_on_after_kills(config, tmp_path):
+    """Any rank, at any moment; rank 0 in the middle of a save as well."""
+    more = [*SHARED, *settings("train.steps=60", "train.checkpoint_every=1", "train.evaluate_every=20")]
+    alone = train_runs.run(config, tmp_path / "alone", *more)
+    draw = random.Random(7)
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [*processes.torchrun(2, "--max-restarts", "10"), train_runs.program(), "train", str(config), "--out", str(out),
+         *more], env=train_runs.environment(config.parent), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for _ in range(4):
+        goal = train_runs.saved_step(out) + draw.randrange(2, 8)
+        while train_runs.saved_step(out) < goal and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0.0, 0.02))
+        ranks = children(process)
+        if ranks:
+            os.kill(draw.choice(ranks), signal.SIGKILL)
+    said = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, said
+    result = train_runs.run(config, out, "--resume", *more)
+    assert result["parameters_sha256"] == alone["parameters_sha256"]
+    assert train_runs.same_history(train_runs.metrics(out), train_runs.metrics(tmp_path / "alone"))
+    assert not list(out.glob("**/*.tmp-*"))
