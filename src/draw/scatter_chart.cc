@@ -23,7 +23,7 @@ std::string round_number(double tick) {
   std::string text = short_number(tick);
   const std::size_t digits = std::min(text.find(' '), text.size());
   if (text.find('.') < digits) {
-    const std::size_t end = text.find_last_not_of("0", digits - 1);
+    const std::size_t end = text.find_last_not_of('0', digits - 1);
     text.erase(text[end] == '.' ? end : end + 1, digits - (text[end] == '.' ? end : end + 1));
   }
   return text;
