@@ -34,6 +34,7 @@ usage: ./run.sh COMMAND
 
   demo              the main job on the built-in corpus: a table, and runs/demo/report.html
   headroom ARGS...  the command line; ./run.sh headroom --help says what there is
+  torchrun ARGS...  several processes: ./run.sh torchrun --standalone --nproc-per-node 2 headroom train ...
   test [ARGS...]    every test; ARGS go to ctest (-R core)
   bench [NAME...]   benchmarks against their yardsticks
   setup             only set up: system packages, .env/ with torch, build/
@@ -226,6 +227,11 @@ case ${1:-help} in
     setup
     shift
     exec "$build/bin/headroom" "$@"
+    ;;
+  torchrun)
+    setup
+    shift
+    PATH=$build/bin:$PATH exec "$python" -m torch.distributed.run --no-python "$@"
     ;;
   demo)
     setup

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "assemble.h"
@@ -60,25 +61,41 @@ void refuse_other_kind(const Record& record, const fs::path& out) {
   }
 }
 
-// Trains what `record` plans in `out`, then calls `finish`, which may add to the record, and writes the page.
+struct Place {
+  fs::path out, cache;
+  parallel::World* world;  // may be null
+};
+
+// Trains what `record` plans in the place, then calls `finish`, which may add to the record, and writes the page. Of
+// several processes all train, and the leading one does the rest.
 template <class Finish>
-CompareResult conduct(Record record, const std::vector<std::string>& prompts, const fs::path& out,
-                      const fs::path& cache, const Finish& finish) {
+CompareResult conduct(Record record, const std::vector<std::string>& prompts, const Place& place,
+                      const Finish& finish) {
+  const auto& [out, cache, world] = place;
+  const bool leads = world == nullptr || world->leads();
   check_choices(record.plan);
   check_seeds(record.plan, record.plan.command);
   train::refuse_run(out);
   refuse_other_kind(record, out);
-  const FolderLock lock(out);
+  std::optional<FolderLock> lock;
+  if (leads) {
+    lock.emplace(out);
+  }
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
   check_folders(record.plan);
-  Runs runs(task, cache);
-  if (!is_carried_out(record.plan, runs, task)) {  // outside the runs, so that it costs none of them time or memory
+  Runs runs(task, cache, world);
+  if (leads && !is_carried_out(record.plan, runs, task)) {  // outside the runs, so that it costs none of them time or memory
     check_runs(record.plan, prompts, task, cache);
   }
-  write_record(record, out);
+  if (leads) {
+    write_record(record, out);
+  }
+  if (world != nullptr) {
+    world->gather("");  // nobody trains before all is checked
+  }
   const Outcome outcome = carry_out(record.plan, runs, task);
-  if (!outcome.interrupted) {
+  if (leads && !outcome.interrupted) {
     finish(record, runs, task);
     write_record(record, out);
   }
@@ -87,7 +104,7 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
   result.interrupted = outcome.interrupted;
   if (result.interrupted) {
     result.conclusion.clear();
-  } else {
+  } else if (leads) {
     publish(result, out);
   }
   return result;
@@ -99,7 +116,7 @@ CompareResult compare(const CompareRequest& request) {
   check_fairness(request.configs);
   Record record{.kind = request.kind, .title = request.title, .about = request.about, .command = request.command};
   record.plan = plan_comparison(request);
-  return conduct(std::move(record), request.prompts, request.out, request.cache,
+  return conduct(std::move(record), request.prompts, {request.out, request.cache, request.world},
                  [&](Record& done, Runs& runs, const tasks::Task& task) { add_samples(done, request, runs, task); });
 }
 
@@ -107,7 +124,7 @@ CompareResult sweep(const SweepRequest& request) {
   Record record{
       .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
   record.plan = plan_sweep(request);
-  return conduct(std::move(record), {}, request.out, request.cache, [](Record&, Runs&, const tasks::Task&) {});
+  return conduct(std::move(record), {}, {request.out, request.cache, request.world}, [](Record&, Runs&, const tasks::Task&) {});
 }
 
 CompareResult result_in(const fs::path& folder) {

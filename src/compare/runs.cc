@@ -89,8 +89,12 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) con
   TrainedRun trained;
   trained.seed = run.config.train.seed;
   try {
-    trained.result =
-        train::train({.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = title});
+    trained.result = train::train({.config = run.config,
+                                   .out = run.folder,
+                                   .resume = true,
+                                   .cache = cache_,
+                                   .title = title,
+                                   .world = world_});
   } catch (const train::DivergedError& error) {
     log_warning("{}: {}", title, error.what());
     trained.diverged = error.what();
@@ -100,8 +104,12 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) con
   trained.machine = describe_machine(run.config.train);
   trained.program = program();
   trained.finished = now();
-  if (!trained.result.interrupted) {
+  const bool leads = world_ == nullptr || world_->leads();
+  if (leads && !trained.result.interrupted) {
     write_result(trained, task_, run.folder / kResultFile);
+  }
+  if (world_ != nullptr) {
+    world_->gather("");  // whether a run has finished is read from its folder
   }
   return trained;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "headroom/parallel/world.h"
 #include "headroom/tasks/task.h"
 #include "plan.h"
 
@@ -21,7 +22,9 @@ void check_folder(const PlannedRun& run);
 
 class Runs {
  public:
-  Runs(const tasks::Task& task, std::filesystem::path cache) : task_(task), cache_(std::move(cache)) {}
+  // `world`: those that train together; null: this process alone.
+  Runs(const tasks::Task& task, std::filesystem::path cache, parallel::World* world = nullptr)
+      : task_(task), cache_(std::move(cache)), world_(world) {}
 
   // The finished run, one that was interrupted, as result.interrupted says, or one that diverged, as `diverged` does.
   // `title` is in front of the progress bar.
@@ -33,6 +36,7 @@ class Runs {
   TrainedRun train_anew(const PlannedRun& run, const std::string& title) const;
   const tasks::Task& task_;
   std::filesystem::path cache_;
+  parallel::World* world_;
   std::map<std::filesystem::path, TrainedRun> known_;
 };
 

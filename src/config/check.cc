@@ -56,9 +56,6 @@ void check_train(const TrainOptions& t, Origin origin) {
   const double momentum = TrainOptions().muon_momentum;
   check.require(t.muon_momentum == momentum || t.optimizer == Optimizer::muon, "muon_momentum",
                 "must stay {} with {}, which does not read it", momentum, detail::setting("optimizer", t.optimizer));
-  check.require(t.shard == Shard::none, "shard",
-                "must be \"none\", got \"{}\": one process trains, which has no others to share with",
-                name_of(t.shard));
   check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
                 t.warmup_steps);
 }

@@ -68,6 +68,11 @@ std::string complaint(std::string_view description) {
   return printable(description, 300);
 }
 
+// Keys of earlier versions, whose files may have them with the one value that they had a use for.
+bool is_gone(std::string_view dotted, const toml::node& value) {
+  return dotted == "train.shard" && value.value<std::string_view>() == "none";
+}
+
 class Reader {
  public:
   // `folder`: what names of files are relative to; empty: they stay as they are.
@@ -86,6 +91,8 @@ class Reader {
         assign(*field, *value, place, dotted);
         make_absolute(*field, folder_);
         given_[dotted] = fmt::format("{}:{}", origin_, key->source().begin.line);
+      } else if (table == tables.end() && is_gone(dotted, *value)) {
+        continue;
       } else if (table == tables.end()) {
         refuse_unknown(place, path, name, value->is_table());
       } else if (const toml::table* const inner = value->as_table()) {

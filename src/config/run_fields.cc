@@ -106,14 +106,15 @@ void describe(Fields& fields, TrainOptions& o) {
              "accumulate; 0: one a micro-batch");
   fields.add("timeout", o.timeout, between(1, 1e6),
              "seconds that one of several processes waits for another one after the first step");
+  fields.add("verify_every", o.verify_every, between(0, 1e12),
+             "steps between those of which each process computes a micro-batch of another one again: gradients that "
+             "differ in a bit end the run; 0: never");
   fields.add("seed", o.seed, between(0, 9007199254740992.0), "seed of parameters, dropout and shuffling");
   fields.add("threads", o.threads, between(0, 4096), "CPU threads; 0: one a physical core");
   fields.add("device", o.device,
              "where to compute: \"cpu\", \"cuda\", \"cuda:1\", or a GPU where torch has one, else the CPU (\"auto\")");
   fields.add("precision", o.precision,
              "of the products: float32, bfloat16 with float32 parameters, or whichever is faster here (auto)");
-  fields.add("shard", o.shard,
-             "what each of several processes keeps a part of; none: one process trains, which is all there is so far");
   fields.add("implementation", o.implementation,
              "of the operators: fused where they apply (automatic), plain reference, or fused or an error");
   fields.add("log_every", o.log_every, between(1, 1e12), "steps between lines of metrics.jsonl");

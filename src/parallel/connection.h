@@ -11,6 +11,8 @@
 
 namespace headroom::parallel {
 
+inline constexpr auto kPatience = std::chrono::hours(12);
+
 class Connection {
  public:
   c10::intrusive_ptr<c10d::Store> unprefixed;  // of all starts by the same torchrun

@@ -15,8 +15,6 @@
 namespace headroom::parallel {
 namespace {
 
-// Until the first step is done: data may have to be prepared by one process while the others wait.
-constexpr auto kPatience = std::chrono::hours(12);
 constexpr auto kConnecting = std::chrono::minutes(5);
 
 std::optional<std::string> variable(const char* name) {
@@ -95,10 +93,10 @@ void join() {
     fail("rank {} of {}: cannot meet the other processes through {}:{}: {}", rank, size, host, options.port,
          what.substr(0, what.find('\n')));
   }
-  connection->timeout = kPatience;
   w.connection_ = std::move(connection);
   w.rank_ = rank;
   w.size_ = size;
+  w.be_patient();
   w.meet();
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "connection.h"
+#include "headroom/core/system.h"
 
 namespace headroom::parallel {
 namespace {
@@ -152,6 +153,14 @@ void World::blame(int peer, const std::string& why) {
   } catch (const std::exception&) {  // without the store: who did not answer here
   }
   throw PeerError(fmt::format("{} is gone or does not answer: {}", name_of(guilty), why));
+}
+
+void World::be_patient() {
+  set_timeout(kPatience);
+}
+
+std::int64_t World::threads(std::int64_t wanted) const {
+  return wanted > 0 || size_ == 1 ? wanted : std::max<std::int64_t>(physical_cores() / local_size_, 1);
 }
 
 bool World::announce(const std::string& message, bool final) {

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -40,6 +41,11 @@ struct Part {
 class Exchange {
  public:
   virtual ~Exchange() = default;
+
+  // Before a step's parts: what another process computes in its first one, again, to be compared in gather(). `memory`
+  // is this process's own; `compute` makes the backward passes of a part of which it gets the memory.
+  using Compute = std::function<void(const Part& part, const models::Memory& memory)>;
+  virtual void verify(const models::Memory& memory, const Compute& compute) = 0;
 
   // Those of the parts that this process computes, in their order.
   virtual std::vector<Part> parts() const = 0;

@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "exchange.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/core/system.h"
 #include "headroom/ops/adamw.h"
 #include "receiver.h"
@@ -24,7 +27,8 @@ namespace {
 
 constexpr std::int64_t kAlignment = 16;             // numbers: 64 bytes
 constexpr std::int64_t kBucket = std::int64_t{1} << 20;  // numbers that are sent together, unless one tensor is larger
-constexpr std::uint32_t kPublished = std::uint32_t{1} << 29;  // above the buckets' tags
+// Tags above those of buckets.
+constexpr std::uint32_t kPublished = std::uint32_t{1} << 29, kMemory = kPublished + 2;
 
 std::int64_t aligned(std::int64_t numbers) {
   return (numbers + kAlignment - 1) / kAlignment * kAlignment;
@@ -36,6 +40,7 @@ class OrderedExchange : public Exchange {
                   const Shares& shares)
       : parameters_(model.parameters()),
         world_(world),
+        options_(options),
         sums_(sums_of(options)),
         micro_batches_(options.accumulate / sums_),
         parts_(parts_of(options, world.rank(), world.size())),
@@ -65,6 +70,35 @@ class OrderedExchange : public Exchange {
     }
   }
 
+  void verify(const models::Memory& memory, const Compute& compute) override {
+    if (world_.size() == 1) {
+      return;
+    }
+    const int n = world_.size(), next = (world_.rank() + 1) % n, before = (world_.rank() + n - 1) % n;
+    // Every process has a first part, all of as many rows, which come first in its memory.
+    std::int64_t micro_batches = 0;
+    for (const Part& part : parts_) {
+      micro_batches += part.end - part.first;
+    }
+    models::Memory theirs;
+    std::vector<parallel::Transfer> transfers;
+    for (const at::Tensor& layer : memory.layers) {
+      const at::Tensor mine = layer.narrow(0, 0, layer.size(0) / micro_batches * micro_batches_).contiguous();
+      theirs.layers.push_back(at::empty_like(mine));
+      transfers.push_back(world_.send(mine, before, kMemory));
+      transfers.push_back(world_.receive(theirs.layers.back(), next, kMemory));
+    }
+    for (parallel::Transfer& transfer : transfers) {
+      transfer.wait();
+    }
+    settle();
+    gradients_.fill_(-0.0);
+    compute(parts_of(options_, next, n).front(), theirs);
+    message_.next = hash_of_gradients();
+    std::fill(present_.begin(), present_.end(), false);
+    verifies_ = true;
+  }
+
   std::vector<Part> parts() const override { return parts_; }
 
   void begin(const Part& /*part*/) override {
@@ -78,13 +112,16 @@ class OrderedExchange : public Exchange {
     for (Bucket& bucket : buckets_) {
       bucket.missing = bucket.parameters;
     }
-    reporting_ = true;
+    reporting_ = !verifies_;  // what is to be hashed must lie there whole
   }
 
   void end(const Part& part) override {
     reporting_ = false;
     if (part.first == part.end) {
       return;
+    }
+    if (std::exchange(verifies_, false)) {
+      message_.own = hash_of_gradients();
     }
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       if (buckets_[b].missing > 0) {
@@ -97,10 +134,18 @@ class OrderedExchange : public Exchange {
     settle();
     round_ = 0;
     const std::vector<double> squares = ops::square_sums(gradients());
-    StepMessage message{.reports = std::move(mine), .squares = squares, .present = present_, .stop = interrupted()};
+    message_.reports = std::move(mine);
+    message_.squares = squares;
+    message_.present = present_;
+    message_.stop = interrupted();
     std::vector<StepMessage> all;
-    for (const std::string& text : world_.gather(to_text(message))) {
+    for (const std::string& text : world_.gather(to_text(std::exchange(message_, {})))) {
       all.push_back(from_text(text));
+    }
+    if (const std::optional<int> rank = disagreement(all)) {
+      const int other = (*rank + 1) % world_.size();
+      fail("train.verify_every: {} and {} computed other gradients of the same micro-batch: one of them is not to be "
+           "trusted", world_.name_of(*rank), world_.name_of(other));
     }
     std::fill(present_.begin(), present_.end(), false);
     discard_absent(all);
@@ -163,6 +208,12 @@ class OrderedExchange : public Exchange {
     OrderedExchange& exchange;
     std::size_t parameter;
   };
+
+  std::string hash_of_gradients() const {
+    Sha256 hash;
+    hash.update(std::span(static_cast<const std::byte*>(gradients_.const_data_ptr()), gradients_.nbytes()));
+    return hash.hex();
+  }
 
   // Owner after owner; each one's parameters from the last to the first, as backward passes come by.
   void lay_out(const Shares& shares) {
@@ -303,6 +354,7 @@ class OrderedExchange : public Exchange {
 
   nn::Parameters& parameters_;
   parallel::World& world_;
+  config::TrainOptions options_;
   std::int64_t sums_, micro_batches_;  // a step; a sum
   std::vector<Part> parts_;            // of this process, a round each
   std::int64_t rounds_, round_ = 0;
@@ -317,6 +369,8 @@ class OrderedExchange : public Exchange {
   std::vector<bool> present_;      // parameters that had a gradient in this step
   bool reporting_ = false;
   std::vector<parallel::Transfer> sent_;
+  bool verifies_ = false;  // this step, and its first part has not been hashed yet
+  StepMessage message_;    // of this step
   std::unique_ptr<Receiver> receiver_;
 };
 

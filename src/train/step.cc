@@ -10,8 +10,42 @@
 #include "headroom/train/train.h"
 
 namespace headroom::train {
-
 namespace {
+
+// The micro-batches of a step, whoever computes them.
+class MicroBatches {
+ public:
+  MicroBatches(const models::Model& model, const models::Batch& batch, const config::TrainOptions& options,
+               std::int64_t step)
+      : model_(model),
+        batch_(batch),
+        seed_(mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(step))),
+        rows_(batch.rows() / options.accumulate),
+        all_targets_(static_cast<double>(batch.n_targets())) {}
+
+  std::int64_t rows() const { return rows_; }  // of each
+
+  // Its share of the step's loss. Reads `memory` and leaves the micro-batch's there.
+  at::Tensor loss(models::Memory& memory, nn::Context context, Report& report) const {
+    const std::int64_t first = report.micro_batch * rows_;
+    context.updates = &report.updates;
+    context.random = {.seed = seed_, .first_row = first, .rows = rows_};
+    const models::Batch micro = batch_.narrow(first, rows_);
+    const models::Loss loss = model_.loss(micro, memory, context);
+    const double share = static_cast<double>(micro.n_targets()) / all_targets_;
+    const auto shared = [share](const at::Tensor& value) { return value.detach().to(at::kDouble) * share; };
+    report.cross_entropy = shared(loss.cross_entropy);
+    report.regulariser = loss.regulariser.defined() ? shared(loss.regulariser) : at::Tensor();
+    return loss.total().mul(share);
+  }
+
+ private:
+  const models::Model& model_;
+  const models::Batch& batch_;
+  std::uint64_t seed_;
+  std::int64_t rows_;
+  double all_targets_;
+};
 
 struct Moving {
   std::int64_t step;  // done so far
@@ -54,23 +88,21 @@ StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainSt
 StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context, Exchange& exchange) {
   context.training = true;
-  const std::int64_t rows = batch.rows() / options.accumulate;
-  const auto all_targets = static_cast<double>(batch.n_targets());
-  const std::uint64_t seed = mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(state.step));
+  const MicroBatches micro_batches(model, batch, options, state.step);
+  if (options.verify_every > 0 && (state.step + 1) % options.verify_every == 0) {
+    exchange.verify(state.memory, [&](const Part& part, const models::Memory& memory) {
+      for (std::int64_t i = part.first; i < part.end; ++i) {
+        models::Memory own = memory.narrow((i - part.first) * micro_batches.rows(), micro_batches.rows());
+        Report discarded{.micro_batch = i};
+        micro_batches.loss(own, context, discarded).backward();
+      }
+    });
+  }
   std::vector<models::Memory> memories;
   std::vector<Report> reports;
   const auto loss_of = [&](std::int64_t i) {
-    Report& report = reports.emplace_back(Report{.micro_batch = i});
-    context.updates = &report.updates;
-    context.random = {.seed = seed, .first_row = i * rows, .rows = rows};
-    memories.push_back(state.memory.narrow(std::ssize(memories) * rows, rows));
-    const models::Batch micro = batch.narrow(i * rows, rows);
-    const models::Loss loss = model.loss(micro, memories.back(), context);
-    const double share = static_cast<double>(micro.n_targets()) / all_targets;
-    const auto shared = [share](const at::Tensor& value) { return value.detach().to(at::kDouble) * share; };
-    report.cross_entropy = shared(loss.cross_entropy);
-    report.regulariser = loss.regulariser.defined() ? shared(loss.regulariser) : at::Tensor();
-    return loss.total().mul(share);
+    memories.push_back(state.memory.narrow(std::ssize(memories) * micro_batches.rows(), micro_batches.rows()));
+    return micro_batches.loss(memories.back(), context, reports.emplace_back(Report{.micro_batch = i}));
   };
   for (const Part& part : exchange.parts()) {
     at::Tensor loss = part.first < part.end ? loss_of(part.first) : at::Tensor();

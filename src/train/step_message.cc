@@ -106,6 +106,8 @@ std::string to_text(const StepMessage& message) {
     out.number(present);
   }
   out.number(message.stop);
+  out.string(message.own);
+  out.string(message.next);
   return out.text();
 }
 
@@ -135,7 +137,18 @@ StepMessage from_text(const std::string& text) {
     message.present[i] = in.number<bool>();
   }
   message.stop = in.number<bool>();
+  message.own = in.string();
+  message.next = in.string();
   return message;
+}
+
+std::optional<int> disagreement(const std::vector<StepMessage>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].next != all[(rank + 1) % all.size()].own) {
+      return static_cast<int>(rank);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace headroom::train

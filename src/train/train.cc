@@ -103,13 +103,6 @@ Speed speed_of(const config::Config& config, const parallel::World& world) {
           .machine_gflops = world.size() * product_rate(config.train.precision, models::resolve(config.train.device))};
 }
 
-// Of this process: the cores of a machine are shared by its processes.
-std::int64_t threads_of(const config::TrainOptions& options, const parallel::World& world) {
-  return options.threads > 0 || world.size() == 1
-             ? options.threads
-             : std::max<std::int64_t>(physical_cores() / world.local_size(), 1);
-}
-
 // What the past of a run in this folder left of its history.
 History history_of(const std::filesystem::path& folder, const std::optional<Past>& past,
                    const std::vector<tasks::FigureKind>& kinds) {
@@ -221,7 +214,7 @@ TrainResult train(const TrainRequest& request) {
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
     decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }
-  models::set_threads(threads_of(config.train, world));
+  models::set_threads(world.threads(config.train.threads));
   if (world.size() > 1) {
     compare_notes(config, data.training->identity(), world);
   }
@@ -232,7 +225,9 @@ TrainResult train(const TrainRequest& request) {
   past.reset();      // the run has its own copies
   world.gather("");  // all have read the folder
   const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, world);
-  return run.finish(*writer);
+  TrainResult result = run.finish(*writer);
+  world.be_patient();
+  return result;
 }
 
 }  // namespace headroom::train

@@ -299,10 +299,11 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint("train.optimizer = \"muon\"\ntrain.muon_momentum = 0.9"), "no error");
   EXPECT_EQ(complaint("train.muon_momentum = 0.9"),
             "x: train.muon_momentum: must stay 0.95 with optimizer = \"adamw\", which does not read it");
-  EXPECT_EQ(complaint("train.shard = \"none\""), "no error");
-  EXPECT_EQ(
-      complaint("train.shard = \"optimizer\""),
-      "x: train.shard: must be \"none\", got \"optimizer\": one process trains, which has no others to share with");
+  EXPECT_EQ(complaint("train.shard = \"none\""), "no error");  // of files that earlier versions wrote
+  EXPECT_NE(complaint("train.shard = \"optimizer\""), "no error");
+  EXPECT_EQ(complaint("train.parts = 2\ntrain.accumulate = 4"), "no error");
+  EXPECT_EQ(complaint("train.parts = 3\ntrain.accumulate = 4"),
+            "x: train.parts: must be 0 or divide accumulate = 4, got 3");
   EXPECT_EQ(complaint("train.sample_every = 5"), "no error");
   EXPECT_EQ(complaint("model.kind = \"masked_language_model\"\ntrain.sample_every = 5"),
             "x: train.sample_every: must be 0 with kind = \"masked_language_model\": only a language model continues a "

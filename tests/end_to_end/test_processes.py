@@ -79,6 +79,12 @@ def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
     assert processes.run(2, config, tmp_path / "2", *parts)["parameters_sha256"] == alone["parameters_sha256"]
 
 
+def test_steps_that_are_verified_are_the_same(config, tmp_path):
+    alone = train_runs.run(config, tmp_path / "1", *SHARED)
+    checked = processes.run(2, config, tmp_path / "2", *SHARED, *settings("train.verify_every=2"))
+    assert checked["parameters_sha256"] == alone["parameters_sha256"]
+
+
 def test_translation_is_shared(config, tmp_path):
     draw = random.Random(4)
     words = ["one", "two", "three", "four", "five", "six"]
@@ -93,6 +99,35 @@ def test_translation_is_shared(config, tmp_path):
     together = processes.run(3, config, tmp_path / "3", *SHARED, *more)
     assert together["parameters_sha256"] == alone["parameters_sha256"]
     assert together["validation_bleu"] == alone["validation_bleu"]
+
+
+def test_evaluate_and_compare_are_shared(config, tmp_path):
+    run = tmp_path / "trained"
+    train_runs.run(config, run, *SHARED, *settings("model.memory_length=0"))
+    environment = train_runs.environment(config.parent)
+
+    def alone(*arguments):
+        done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], env=environment, text=True,
+                              capture_output=True, check=True)
+        return json.loads(done.stdout)
+
+    def together(*arguments):
+        ended = processes.Group(2, config.parent, *arguments, "--json").finish()
+        assert [status for status, _, _ in ended] == [0, 0], ended
+        assert ended[1][1] == ""
+        return json.loads(ended[0][1])
+
+    evaluate = ["evaluate", run, "--batch-size", "2", "--threads", "1"]
+    assert together(*evaluate)["loss"] == alone(*evaluate)["loss"]
+
+    compare = ["compare", config, config, "--seeds", "2", *SHARED]
+    other = config.parent / "other.toml"
+    other.write_text(f'base = "{config}"\n[model.attention]\nn_heads = 1\n')
+    compare[2] = other
+    figures = [[seed["parameters_sha256"] for model in result["runs"] for seed in model["seeds"]]
+               for result in (together(*compare, "--out", tmp_path / "two"), alone(*compare, "--out", tmp_path / "one"))]
+    assert figures[0] == figures[1] and len(set(figures[0])) == 4
+    assert (tmp_path / "two" / "report.html").exists()
 
 
 def said_once(said):
@@ -162,6 +197,16 @@ def test_ctrl_c_saves_and_goes_on(config, tmp_path):
     resumed = processes.run(3, config, tmp_path / "run", "--resume", *more, *settings(f"train.steps={step}"))
     alone = train_runs.run(config, tmp_path / "alone", *more, *settings(f"train.steps={step}"))
     assert resumed["parameters_sha256"] == alone["parameters_sha256"]
+
+
+def test_the_readmes_command_runs(config, tmp_path):
+    readme = (train_runs.ROOT / "README.md").read_text()
+    line = next(line for line in readme.splitlines() if line.startswith("./run.sh torchrun --standalone"))
+    words = line.replace("mine.toml", str(config)).replace("runs/two", str(tmp_path / "two")).split()
+    done = subprocess.run([str(train_runs.ROOT / "run.sh"), *words[1:], *SHARED], text=True, capture_output=True,
+                          env=train_runs.environment(config.parent), timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert train_runs.saved_step(tmp_path / "two") == 6
 
 
 def children(process):

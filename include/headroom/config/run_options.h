@@ -18,7 +18,6 @@ enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
 enum class CosinePeriod { after_warmup, steps };
 enum class Optimizer { adamw, muon };
 enum class Precision { fp32, bf16, automatic };
-enum class Shard { none, optimizer, parameters };  // what several processes deal out among themselves
 using headroom::Implementation;
 
 inline constexpr std::int64_t kByteValues = 256;
@@ -76,11 +75,11 @@ struct TrainOptions {
   std::int64_t accumulate = 1;    // micro-batches a step; divides batch_size
   std::int64_t parts = 0;         // sums of gradients a step, added in order across processes; 0: accumulate
   std::int64_t timeout = 600;     // seconds that processes wait for each other after the first step
+  std::int64_t verify_every = 0;  // steps between computing a micro-batch on two processes; 0: never
   std::int64_t seed = 1;
   std::int64_t threads = 0;     // 0: all physical cores
   std::string device = "auto";  // auto | cpu | cuda | cuda:<n>
   Precision precision = Precision::automatic;
-  Shard shard = Shard::none;
   Implementation implementation = Implementation::automatic;
   std::int64_t log_every = 10;
   std::int64_t checkpoint_every = 0;  // 0: only at the end
@@ -155,11 +154,6 @@ template <>
 struct Names<Precision> {
   static constexpr std::pair<Precision, std::string_view> kNames[] = {
       {Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::automatic, "auto"}};
-};
-template <>
-struct Names<Shard> {
-  static constexpr std::pair<Shard, std::string_view> kNames[] = {
-      {Shard::none, "none"}, {Shard::optimizer, "optimizer"}, {Shard::parameters, "parameters"}};
 };
 template <>
 struct Names<Implementation> {

@@ -55,8 +55,13 @@ class World : public Peers {
   Transfer send(const at::Tensor& tensor, int to, std::uint32_t tag);
   Transfer receive(at::Tensor tensor, int from, std::uint32_t tag);
 
-  // From now on nobody waits longer than this for another process.
+  // From now on nobody waits longer than this for another process; before, and again afterwards, hours: one may prepare
+  // data, or write a page, while the others wait.
   void set_timeout(std::chrono::seconds timeout);
+  void be_patient();
+
+  // `wanted` threads to compute with; 0: all physical cores, shared by the processes of this machine.
+  std::int64_t threads(std::int64_t wanted) const;
 
   // Ends this process's part: says `message` once for all processes, of which the first to call it prints it, and makes
   // the others end too. `final`: a start by torchrun would end in the same way, so that it is refused.

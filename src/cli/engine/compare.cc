@@ -13,6 +13,9 @@ namespace headroom::cli {
 namespace {
 
 int print(const compare::CompareResult& result, const Output& output) {
+  if (!parallel::world().leads()) {
+    return result.interrupted ? kInterrupted : 0;
+  }
   output.document(compare::to_json(result));
   if (result.interrupted) {
     log_info("interrupted: the same command continues from here");
@@ -44,6 +47,7 @@ int run(const Compare& command, const EngineRequest& request) {
   job.prompts = command.prompts;
   job.sample_tokens = command.sample_tokens;
   job.command = request.command_line;
+  job.world = &parallel::world();
   return print(compare::compare(job), request.output);
 }
 
@@ -58,6 +62,7 @@ int run(const Sweep& command, const EngineRequest& request) {
   job.out = command.out;
   job.cache = cache_folder();
   job.command = request.command_line;
+  job.world = &parallel::world();
   return print(compare::sweep(job), request.output);
 }
 

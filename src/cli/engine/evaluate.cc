@@ -7,6 +7,7 @@
 #include "headroom/core/printable.h"
 #include "headroom/core/system.h"
 #include "headroom/data/text.h"
+#include "headroom/parallel/world.h"
 #include "headroom/tasks/task.h"
 #include "headroom/tasks/zero_shot.h"
 #include "run_model.h"
@@ -18,6 +19,9 @@ namespace {
 // A test without training.
 int run_test(const Evaluate& command, const EngineRequest& request) {
   tasks::check_zero_shot_task(command.task);
+  if (!parallel::world().leads()) {
+    return 0;  // the first process has it done
+  }
   const bool generated = command.task == "composition" && command.data.empty();
   if (command.data.size() != 1 && !generated) {
     misuse("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
@@ -102,12 +106,16 @@ int run(const Evaluate& command, const EngineRequest& request) {
       {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = evaluation_cache()});
 
   tasks::EvaluateOptions options{
-      .batch_size = command.batch_size, .stride = command.stride, .context = opened.context, .show_progress = true};
+      .batch_size = command.batch_size, .stride = command.stride, .context = opened.context, .show_progress = true,
+      .peers = &parallel::world()};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {
     log_info("interrupted after {} predictions", result.predictions());
     return kInterrupted;
+  }
+  if (!parallel::world().leads()) {
+    return 0;
   }
   const tasks::Figures figures = task.figures_of(result.sums);
   const std::string read =

@@ -4,6 +4,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
+#include "headroom/parallel/world.h"
 
 namespace headroom::cli {
 namespace {
@@ -22,7 +23,7 @@ store::OpenedModel open_model(const Opening& opening, const EngineRequest& reque
   store::OpenedModel opened =
       store::open_model(choice.run, {.average = choice.average,
                                      .device = choice.device,
-                                     .threads = request.threads,
+                                     .threads = parallel::world().threads(request.threads),
                                      .precision = config::value_named<config::Precision>(choice.precision),
                                      .writes = opening.writes});
   const config::ModelKind kind = opened.config().model.kind;

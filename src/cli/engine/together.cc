@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -24,6 +25,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr int kFailed = 1, kMisused = 2;
+constexpr std::size_t kLongest = 4096;  // bytes of a message
 // torchrun ends the others when the first has ended, and takes the first end that it sees for the reason.
 constexpr auto kTorchrunReacts = std::chrono::seconds(2);
 
@@ -71,7 +73,8 @@ void leave_for_torchrun(const std::string& message) {
     return;
   }
   try {
-    write_text_file(file, to_json_line({{"message", {{"message", message}, {"extraInfo", Json::object()}}}}));
+    const Json when = {{"timestamp", std::to_string(std::time(nullptr))}};
+    write_text_file(file, to_json_line({{"message", {{"message", message}, {"extraInfo", when}}}}));
   } catch (const Error&) {  // it is a courtesy
   }
 }
@@ -79,7 +82,7 @@ void leave_for_torchrun(const std::string& message) {
 [[noreturn]] void end_together(const End& end, parallel::World& world) {
   const std::string message = end.own ? fmt::format("{}: {}", world.name_of(world.rank()), end.message) : end.message;
   if (world.announce(message, end.final)) {
-    std::fprintf(stderr, "headroom: %s\n", printable(message).c_str());
+    std::fprintf(stderr, "headroom: %s\n", printable(message, kLongest).c_str());
     leave_for_torchrun(message);
   } else {
     std::this_thread::sleep_for(kTorchrunReacts);
