@@ -9,11 +9,11 @@
 namespace headroom::train {
 namespace {
 
-constexpr const char* kMemory = "peak_memory_bytes";
+constexpr const char* kPeakMemoryKey = "peak_memory_bytes";
 
 void add_memory(std::int64_t bytes, Json& line) {
   if (bytes > 0) {
-    line[kMemory] = bytes;
+    line[kPeakMemoryKey] = bytes;
   }
 }
 
@@ -89,7 +89,7 @@ void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, His
                                 .gradient_norm = number_at(line, "gradient_norm"),
                                 .tokens = count_at(line, "tokens"),
                                 .tokens_per_second = number_at(line, "tokens_per_second"),
-                                .peak_memory_bytes = count_at(line, kMemory)});
+                                .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
   }
   if (line.contains(kinds.front().metric)) {
     history.validations.push_back({.step = count_at(line, "step"),
@@ -97,7 +97,7 @@ void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, His
                                    .figures = tasks::read_metrics(line, kinds),
                                    .tokens = count_at(line, "tokens"),
                                    .experts = experts_of(line),
-                                   .peak_memory_bytes = count_at(line, kMemory)});
+                                   .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
   }
 }
 
