@@ -1,4 +1,5 @@
-"""The same dense model's training step in PyTorch: scaled_dot_product_attention, fused AdamW, eager or compiled.
+"""The same dense model's training step in PyTorch: scaled_dot_product_attention, fused AdamW, eager or compiled; where
+torchrun's variables are set, shared by DistributedDataParallel.
 
 Reads lines from standard input: "run N" makes N steps and answers with their seconds as a JSON list; "memory" answers
 with the highest resident set since the model was built, less what the process held before, in bytes; "quit" ends.
@@ -6,6 +7,7 @@ with the highest resident set since the model was built, less what the process h
 
 import argparse
 import json
+import os
 import sys
 import time
 
@@ -75,6 +77,9 @@ def main():
     tokens = torch.randint(size["vocabulary_size"], (size["batch"], size["context_length"] + 1), device=options.device)
 
     forward = torch.compile(model) if options.compile else model
+    if "RANK" in os.environ:  # one of several processes
+        torch.distributed.init_process_group("gloo")
+        forward = nn.parallel.DistributedDataParallel(model)
 
     def step():
         with torch.autocast(options.device.type, dtype=torch.bfloat16, enabled=options.precision == "bf16"):

@@ -34,6 +34,7 @@ const std::vector<Entry>& entries() {
       {"switchhead", "a training step of SwitchHead 47M against its dense model", switchhead},
       {"switchhead_262m", "the same of the 262M pair", switchhead_262m},
       {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++", dcformer},
+      {"distributed", "training steps shared by two processes against one, and against PyTorch's", distributed},
       {"decoding", "one token at a time against the memory's bandwidth", decoding},
       {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code", python},
       {"scaling", "one attention layer against tokens, heads and experts (--plots draws it)", scaling},

@@ -65,7 +65,7 @@ std::vector<Row> step(const BenchOptions& options) {
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
   const at::Device device(options.device);
-  TrainingStep ours(o, kBatch, options.precision, device);
+  TrainingStep ours(o, {.batch = kBatch, .precision = options.precision, .device = device});
   std::vector<Work> work = {[&] { eager.ask("run 1"); }, [&] { ours(); }};
   if (compiled) {
     work.emplace_back([&] { compiled->ask("run 1"); });

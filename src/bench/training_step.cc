@@ -10,18 +10,30 @@ nn::Context context_for(const std::string& precision, at::Device device) {
   return models::make_context(options, device);
 }
 
-TrainingStep::TrainingStep(const config::ModelOptions& options, std::int64_t batch, const std::string& precision,
-                           at::Device device)
-    : model_(models::make_model(options, 1, at::TensorOptions(device).dtype(at::kFloat))),
-      batch_(model_->example(batch, 1)),
-      context_(context_for(precision, device)),
-      state_(train::fresh_state(model_->parameters())) {
-  options_.learning_rate = 1e-4;
-  options_.schedule = config::Schedule::constant;
+namespace {
+
+config::TrainOptions options_of(const StepShape& shape) {
+  config::TrainOptions options;
+  options.learning_rate = 1e-4;
+  options.schedule = config::Schedule::constant;
+  options.accumulate = shape.accumulate;
+  return options;
 }
 
+}  // namespace
+
+TrainingStep::TrainingStep(const config::ModelOptions& options, const StepShape& shape)
+    : model_(models::make_model(options, 1, at::TensorOptions(shape.device).dtype(at::kFloat))),
+      batch_(model_->example(shape.batch, 1)),
+      context_(context_for(shape.precision, shape.device)),
+      options_(options_of(shape)),
+      shares_(model_->parameters(), parallel::world().size()),
+      state_(train::fresh_state(model_->parameters(), options_.optimizer,
+                                train::Share(shares_, parallel::world().rank()))),
+      exchange_(train::make_exchange(*model_, options_, parallel::world(), shares_)) {}
+
 void TrainingStep::operator()() {
-  train::train_step(*model_, batch_, state_, options_, context_);
+  train::train_step(*model_, batch_, state_, options_, context_, *exchange_);
 }
 
 }  // namespace headroom::bench

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "headroom/train/exchange.h"
 #include "headroom/train/step.h"
 
 namespace headroom::bench {
@@ -11,10 +12,17 @@ namespace headroom::bench {
 // What a run with these products, "fp32" or "bf16", computes in.
 nn::Context context_for(const std::string& precision, at::Device device);
 
+struct StepShape {
+  std::int64_t batch = 1;       // sequences, of all processes
+  std::int64_t accumulate = 1;  // micro-batches
+  std::string precision = "fp32";
+  at::Device device = at::kCPU;
+};
+
+// Shared with the other processes, where parallel::world() has some.
 class TrainingStep {
  public:
-  TrainingStep(const config::ModelOptions& options, std::int64_t batch, const std::string& precision,
-               at::Device device);
+  TrainingStep(const config::ModelOptions& options, const StepShape& shape);
   void operator()();
 
  private:
@@ -22,7 +30,9 @@ class TrainingStep {
   models::Batch batch_;
   nn::Context context_;
   config::TrainOptions options_;
+  train::Shares shares_;
   train::TrainState state_;
+  std::unique_ptr<train::Exchange> exchange_;
 };
 
 }  // namespace headroom::bench

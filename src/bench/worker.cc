@@ -98,22 +98,66 @@ Job WorkerSpec::begin() const {
     const auto decoding = std::make_shared<Decoding>(options, batch, context_for(precision, where), where);
     return {.work = [decoding] { (*decoding)(); }, .bandwidth = [decoding] { return decoding->bandwidth(); }};
   }
-  const auto step = std::make_shared<TrainingStep>(options, batch, precision, where);
+  const auto step = std::make_shared<TrainingStep>(
+      options, StepShape{.batch = batch, .accumulate = accumulate, .precision = precision, .device = where});
   return {.work = [step] { (*step)(); }, .bandwidth = {}};
 }
 
 Json WorkerSpec::to_json() const {
-  return {{"recipe", recipe},       {"set", set},      {"work", work}, {"batch", batch},
-          {"precision", precision}, {"device", device}};
+  return {{"recipe", recipe},
+          {"set", set},
+          {"work", work},
+          {"batch", batch},
+          {"precision", precision},
+          {"device", device},
+          {"accumulate", accumulate}};
 }
 
 std::vector<std::string> four_layers() {
   return {"model.n_layers=4", "model.vocabulary_size=8000", "tokenizer.vocabulary_size=8000"};
 }
 
+namespace {
+
+std::vector<std::string> worker_command(const WorkerSpec& spec, std::int64_t threads) {
+  return {std::filesystem::read_symlink("/proc/self/exe").string(),
+          "bench",
+          "--quiet",
+          "--threads",
+          std::to_string(threads),
+          "--serve",
+          to_json_line(spec.to_json())};
+}
+
+}  // namespace
+
 YardstickProcess start_worker(const WorkerSpec& spec) {
-  return YardstickProcess({std::filesystem::read_symlink("/proc/self/exe").string(), "bench", "--quiet", "--threads",
-                           std::to_string(at::get_num_threads()), "--serve", to_json_line(spec.to_json())});
+  return YardstickProcess(worker_command(spec, at::get_num_threads()));
+}
+
+Workers::Workers(const WorkerSpec& spec, int processes, std::int64_t threads) {
+  for (int rank = 0; rank < processes; ++rank) {
+    processes_.push_back(std::make_unique<YardstickProcess>(
+        worker_command(spec, threads),
+        processes > 1 ? meeting_.variables(rank, processes) : YardstickProcess::Environment()));
+  }
+}
+
+void Workers::run() {
+  for (const auto& process : processes_) {
+    process->send("run 1");
+  }
+  for (const auto& process : processes_) {
+    process->answer();
+  }
+}
+
+std::vector<std::int64_t> Workers::memory() {
+  std::vector<std::int64_t> all;
+  for (const auto& process : processes_) {
+    all.push_back(process->ask("memory").get<std::int64_t>());
+  }
+  return all;
 }
 
 int serve(const std::string& line) {
@@ -123,7 +167,8 @@ int serve(const std::string& line) {
                         .work = json.at("work").get<std::string>(),
                         .batch = json.at("batch").get<std::int64_t>(),
                         .precision = json.at("precision").get<std::string>(),
-                        .device = json.at("device").get<std::string>()};
+                        .device = json.at("device").get<std::string>(),
+                        .accumulate = json.at("accumulate").get<std::int64_t>()};
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
   const Job job = spec.begin();

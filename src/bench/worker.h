@@ -4,9 +4,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "headroom/config/model_options.h"
+#include "headroom/parallel/meeting.h"
 #include "yardstick_process.h"
 
 namespace headroom::bench {
@@ -22,6 +25,7 @@ struct WorkerSpec {
   std::string work = "step";     // "step": training steps; "decode": tokens decoded one by one
   std::int64_t batch = 1;
   std::string precision = "fp32", device = "cpu";
+  std::int64_t accumulate = 1;  // micro-batches of a training step
 
   config::ModelOptions model() const;  // throws MisuseError
   Job begin() const;                   // builds the model
@@ -33,5 +37,17 @@ std::vector<std::string> four_layers();
 
 // This program again, as a worker with the threads in force.
 YardstickProcess start_worker(const WorkerSpec& spec);
+
+// Several of them that share each step, with so many threads each.
+class Workers {
+ public:
+  Workers(const WorkerSpec& spec, int processes, std::int64_t threads);
+  void run();                          // one piece of work
+  std::vector<std::int64_t> memory();  // of each
+
+ private:
+  parallel::Meeting meeting_;
+  std::vector<std::unique_ptr<YardstickProcess>> processes_;
+};
 
 }  // namespace headroom::bench

@@ -26,7 +26,8 @@ std::vector<std::string> python_yardstick(const std::string& benchmark, const st
   return {python, home + "/bench/" + script, "--threads", std::to_string(at::get_num_threads())};
 }
 
-YardstickProcess::YardstickProcess(const std::vector<std::string>& command) : name_(command.at(0)) {
+YardstickProcess::YardstickProcess(const std::vector<std::string>& command, const Environment& environment)
+    : name_(command.at(0)) {
   int in[2], out[2];
   if (pipe(in) != 0 || pipe(out) != 0) {
     fail("bench: {}: cannot be started: {}", name_, std::strerror(errno));
@@ -43,6 +44,9 @@ YardstickProcess::YardstickProcess(const std::vector<std::string>& command) : na
     dup2(out[1], 1);
     for (const int descriptor : {in[0], in[1], out[0], out[1]}) {
       close(descriptor);
+    }
+    for (const auto& [name, value] : environment) {
+      setenv(name.c_str(), value.c_str(), 1);
     }
     execvp(arguments[0], arguments.data());
     _exit(127);
@@ -65,18 +69,26 @@ YardstickProcess::~YardstickProcess() {
 }
 
 Json YardstickProcess::ask(const std::string& line) {
+  send(line);
+  return answer();
+}
+
+void YardstickProcess::send(const std::string& line) {
+  asked_ = line;
   const std::string question = line + "\n";
-  std::string answer;
-  if (write(to_, question.data(), question.size()) == static_cast<ssize_t>(question.size())) {
-    char c = 0;
-    while (read(from_, &c, 1) == 1 && c != '\n') {
-      answer += c;
-    }
+  [[maybe_unused]] const auto written = write(to_, question.data(), question.size());  // who is gone does not answer
+}
+
+Json YardstickProcess::answer() {
+  std::string text;
+  char c = 0;
+  while (read(from_, &c, 1) == 1 && c != '\n') {
+    text += c;
   }
-  if (answer.empty()) {
-    fail("bench: {}: ended without an answer to '{}'", name_, line);
+  if (text.empty()) {
+    fail("bench: {}: ended without an answer to '{}'", name_, asked_);
   }
-  return parse_json(answer, name_);
+  return parse_json(text, name_);
 }
 
 }  // namespace headroom::bench

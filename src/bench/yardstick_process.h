@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/core/json.h"
@@ -14,16 +15,20 @@ std::vector<std::string> python_yardstick(const std::string& benchmark, const st
 
 class YardstickProcess {
  public:
-  // Throws Error when the program cannot be started.
-  explicit YardstickProcess(const std::vector<std::string>& command);
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+  // Throws Error when the program cannot be started. `environment` is set besides this process's own.
+  explicit YardstickProcess(const std::vector<std::string>& command, const Environment& environment = {});
   ~YardstickProcess();  // sends "quit" and waits
   YardstickProcess(const YardstickProcess&) = delete;
   YardstickProcess& operator=(const YardstickProcess&) = delete;
 
   Json ask(const std::string& line);  // throws Error when the program ends or answers something else
+  // The same in two steps, for programs that work at the same time.
+  void send(const std::string& line);
+  Json answer();
 
  private:
-  std::string name_;
+  std::string name_, asked_;
   int pid_ = -1, to_ = -1, from_ = -1;
 };
 

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <chrono>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include "assemble.h"
@@ -12,6 +14,8 @@
 #include "check_plan.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/folder.h"
 #include "markup.h"
@@ -66,35 +70,57 @@ struct Place {
   parallel::World* world;  // may be null
 };
 
+// The folder of a comparison, waited for: several processes of the same command, which share its runs out among
+// themselves, each need it for moments.
+std::unique_ptr<FolderLock> hold(const fs::path& out, std::string_view command) {
+  constexpr auto kLook = std::chrono::milliseconds(100);
+  for (bool said = false;; said = true) {
+    try {
+      return std::make_unique<FolderLock>(out);
+    } catch (const InUseError& error) {
+      if (interrupted()) {
+        throw InterruptedError(fmt::format("{}: interrupted while waiting for {}", command, out.string()));
+      }
+      if (!said) {
+        log_debug("waiting: {}", error.what());
+      }
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+}
+
 // Trains what `record` plans in the place, then calls `finish`, which may add to the record, and writes the page. Of
-// several processes all train, and the leading one does the rest.
+// processes that train each run together all train, and the leading one does the rest.
 template <class Finish>
 CompareResult conduct(Record record, const std::vector<std::string>& prompts, const Place& place,
                       const Finish& finish) {
   const auto& [out, cache, world] = place;
-  const bool leads = world == nullptr || world->leads();
+  const bool leads = world == nullptr || world->leads(), together = world != nullptr && world->size() > 1;
   check_choices(record.plan);
   check_seeds(record.plan, record.plan.command);
   train::refuse_run(out);
   refuse_other_kind(record, out);
-  std::optional<FolderLock> lock;
-  if (leads) {
-    lock.emplace(out);
-  }
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
-  check_folders(record.plan);
   Runs runs(task, cache, world);
-  if (leads && !is_carried_out(record.plan, runs, task)) {  // outside the runs, so that it costs none of them time or memory
-    check_runs(record.plan, prompts, task, cache);
-  }
+  std::unique_ptr<FolderLock> lock = leads ? hold(out, record.plan.command) : nullptr;
+  check_folders(record.plan);
   if (leads) {
+    if (!is_carried_out(record.plan, runs, task)) {  // outside the runs, so that it costs none of them time or memory
+      check_runs(record.plan, prompts, task, cache);
+    }
     write_record(record, out);
+  }
+  if (!together) {
+    lock.reset();  // others may come and help
   }
   if (world != nullptr) {
     world->gather("");  // nobody trains before all is checked
   }
   const Outcome outcome = carry_out(record.plan, runs, task);
+  if (leads && !together) {
+    lock = hold(out, record.plan.command);
+  }
   if (leads && !outcome.interrupted) {
     finish(record, runs, task);
     write_record(record, out);
@@ -124,7 +150,8 @@ CompareResult sweep(const SweepRequest& request) {
   Record record{
       .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
   record.plan = plan_sweep(request);
-  return conduct(std::move(record), {}, {request.out, request.cache, request.world}, [](Record&, Runs&, const tasks::Task&) {});
+  return conduct(std::move(record), {}, {request.out, request.cache, request.world},
+                 [](Record&, Runs&, const tasks::Task&) {});
 }
 
 CompareResult result_in(const fs::path& folder) {

@@ -66,12 +66,17 @@ void check_folder(const PlannedRun& run) {
   }
 }
 
-const TrainedRun& Runs::train(const PlannedRun& run, const std::string& title) {
+const TrainedRun* Runs::train(const PlannedRun& run, const std::string& title) {
   if (const TrainedRun* found = find(run)) {
     log_info("{}: trained before, kept; remove {} to train it again", title, run.folder.string());
-    return *found;
+    return found;
   }
-  return known_[run.folder] = train_anew(run, title);
+  try {
+    return &(known_[run.folder] = train_anew(run, title));
+  } catch (const InUseError&) {
+    known_.erase(run.folder);
+    return nullptr;
+  }
 }
 
 const TrainedRun* Runs::find(const PlannedRun& run) {
@@ -89,12 +94,8 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) con
   TrainedRun trained;
   trained.seed = run.config.train.seed;
   try {
-    trained.result = train::train({.config = run.config,
-                                   .out = run.folder,
-                                   .resume = true,
-                                   .cache = cache_,
-                                   .title = title,
-                                   .world = world_});
+    trained.result = train::train(
+        {.config = run.config, .out = run.folder, .resume = true, .cache = cache_, .title = title, .world = world_});
   } catch (const train::DivergedError& error) {
     log_warning("{}: {}", title, error.what());
     trained.diverged = error.what();

@@ -26,9 +26,9 @@ class Runs {
   Runs(const tasks::Task& task, std::filesystem::path cache, parallel::World* world = nullptr)
       : task_(task), cache_(std::move(cache)), world_(world) {}
 
-  // The finished run, one that was interrupted, as result.interrupted says, or one that diverged, as `diverged` does.
-  // `title` is in front of the progress bar.
-  const TrainedRun& train(const PlannedRun& run, const std::string& title);
+  // The finished run, one that was interrupted, as result.interrupted says, or one that diverged, as `diverged` does;
+  // null while another process trains it. `title` is in front of the progress bar.
+  const TrainedRun* train(const PlannedRun& run, const std::string& title);
   // The run in this folder if it has finished or was trained here, else null.
   const TrainedRun* find(const PlannedRun& run);
 

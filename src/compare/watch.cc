@@ -48,6 +48,23 @@ Stamp stamp_of(const fs::path& folder) {
   return stamp;
 }
 
+// Whether a run of the folder, or the folder itself, is being worked on: processes that share a comparison's runs out
+// hold its own lock for moments only.
+bool is_worked_on(const fs::path& folder) {
+  if (FolderLock::is_held(folder)) {
+    return true;
+  }
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().filename() == "checkpoints") {
+      entry.disable_recursion_pending();
+    } else if (entry->path().filename() == ".lock" && FolderLock::is_held(entry->path().parent_path())) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // "About 3 min of training are left."; empty of several runs, whose number of steps is not one.
 std::string time_left(const CompareResult& result) {
   const ComparedRun& run = result.runs.front();
@@ -72,10 +89,19 @@ class Watch {
   }
 
  private:
-  bool goes_on() const { return !interrupted() && FolderLock::is_held(folder_); }
+  // Between two runs of a comparison nothing is held for a while.
+  bool goes_on() {
+    constexpr auto kBetweenRuns = std::chrono::seconds(3);
+    const bool held = is_worked_on(folder_);
+    if (held) {
+      seen_ = Clock::now();
+    }
+    const bool comparison = fs::exists(folder_ / kRecordFile);
+    return !interrupted() && (held || (comparison && Clock::now() - seen_ < kBetweenRuns));
+  }
 
-  void pause(Clock::duration length) const {
-    constexpr auto kSlice = std::chrono::milliseconds(100);
+  void pause(Clock::duration length) {
+    constexpr auto kSlice = std::chrono::milliseconds(200);
     for (const Clock::time_point end = Clock::now() + length; Clock::now() < end && goes_on();) {
       std::this_thread::sleep_for(kSlice);
     }
@@ -115,13 +141,14 @@ class Watch {
 
   fs::path folder_;
   Stamp shown_;
+  Clock::time_point seen_;  // at work
   std::optional<Progress> progress_;
 };
 
 }  // namespace
 
 CompareResult watch(const fs::path& folder) {
-  if (FolderLock::is_held(folder)) {
+  if (is_worked_on(folder)) {
     log_info("{}: written again while training goes on; Ctrl-C ends the watching, not the training",
              (folder / "report.html").string());
     Watch(folder).until_the_training_ends();

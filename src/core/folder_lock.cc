@@ -55,6 +55,10 @@ bool take(int descriptor) {
   return false;
 }
 
+std::string in_use(const fs::path& folder, const std::string& who) {
+  return fmt::format("{}: in use by {}: wait for it or choose another --out", folder.string(), who);
+}
+
 }  // namespace
 
 bool FolderLock::is_held(const fs::path& folder) {
@@ -82,12 +86,12 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : folder_(folder), m
       fail("{}: cannot be locked: {}", folder.string(), std::strerror(reason));
     }
     const std::string who = process > 0 ? fmt::format("process {}", process) : "another process";
-    misuse("{}: in use by {}: wait for it or choose another --out", folder.string(), who);
+    throw InUseError(in_use(folder, who));
   }
   struct stat now {};
   if (::fstat(descriptor_, &now) == 0 && now.st_nlink == 0) {  // the folder went just now
     ::close(descriptor_);
-    misuse("{}: in use by another process: wait for it or choose another --out", folder.string());
+    throw InUseError(in_use(folder, "another process"));
   }
   // Who holds it is a courtesy: on a full disk the lock holds without it.
   const std::string number = fmt::format("{}\n", ::getpid());

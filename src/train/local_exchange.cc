@@ -1,9 +1,9 @@
 // One process: autograd adds the gradients up.
 #include <numeric>
 
-#include "exchange.h"
 #include "headroom/core/system.h"
 #include "headroom/ops/adamw.h"
+#include "headroom/train/exchange.h"
 
 namespace headroom::train {
 namespace {
@@ -86,20 +86,6 @@ class LocalExchange : public Exchange {
 
 std::unique_ptr<Exchange> local_exchange(models::Model& model, const config::TrainOptions& options) {
   return std::make_unique<LocalExchange>(model, options);
-}
-
-std::int64_t sums_of(const config::TrainOptions& options) {
-  return options.parts > 0 ? options.parts : options.accumulate;
-}
-
-std::vector<Part> parts_of(const config::TrainOptions& options, int rank, int processes) {
-  const std::int64_t sums = sums_of(options), micro_batches = options.accumulate / sums;
-  std::vector<Part> parts;
-  for (std::int64_t first = 0; first < sums; first += processes) {
-    const std::int64_t sum = first + rank;
-    parts.push_back(sum < sums ? Part{.first = sum * micro_batches, .end = (sum + 1) * micro_batches} : Part{});
-  }
-  return parts;
 }
 
 }  // namespace headroom::train

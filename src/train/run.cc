@@ -28,15 +28,6 @@ Share share_of(const Shares& shares, const parallel::World& world) {
   return world.size() == 1 ? Share() : Share(shares, world.rank());
 }
 
-// One process whose sums of gradients are those of micro-batches needs nobody to add them.
-std::unique_ptr<Exchange> exchange_for(models::Model& model, const config::TrainOptions& options,
-                                       parallel::World& world, const Shares& shares) {
-  const std::int64_t sums = sums_of(options);
-  const bool as_autograd_adds = sums == 1 || sums == options.accumulate;
-  return world.size() == 1 && as_autograd_adds ? local_exchange(model, options)
-                                               : ordered_exchange(model, options, world, shares);
-}
-
 }  // namespace
 
 Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
@@ -50,7 +41,7 @@ Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>&
       shares_(model_->parameters(), world_.size()),
       state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string(), share_of(shares_, world_))
                   : fresh_state(model_->parameters(), config_.train.optimizer, share_of(shares_, world_))),
-      exchange_(exchange_for(*model_, config_.train, world_, shares_)),
+      exchange_(make_exchange(*model_, config_.train, world_, shares_)),
       context_(models::make_context(config_.train, model_->device())),
       history_(std::move(history)),
       checkpoint_(past ? past->file : std::filesystem::path()) {

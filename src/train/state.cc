@@ -1,5 +1,6 @@
 #include "headroom/train/state.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
+#include "headroom/core/log.h"
 
 namespace headroom::train {
 namespace {
@@ -25,6 +27,7 @@ Json to_json(const TrainState& state) {
           {"seconds", state.seconds},
           {"steady_tokens", state.steady_tokens},
           {"steady_seconds", state.steady_seconds},
+          {"threads", at::get_num_threads()},
           {"interval",
            {{"steps", interval.steps},
             {"tokens", interval.tokens},
@@ -66,6 +69,15 @@ void from_json(const Json& json, const std::string& origin, TrainState& state) {
   all.read("seconds", state.seconds);
   all.read("steady_tokens", state.steady_tokens);
   all.read("steady_seconds", state.steady_seconds);
+  if (std::int64_t threads = 0; json.contains("threads")) {  // files of earlier versions have none
+    all.read("threads", threads);
+    if (threads != at::get_num_threads()) {
+      log_warning(
+          "{}: was computed with {} threads a process, and goes on with {}: sums round otherwise, so that the run "
+          "will not be the one, bit for bit, that it would have been",
+          origin, threads, at::get_num_threads());
+    }
+  }
   const Reader interval{all.at("interval"), origin};
   interval.read("steps", state.interval.steps);
   interval.read("tokens", state.interval.tokens);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "exchange.h"
+#include "headroom/train/exchange.h"
 
 namespace headroom::train {
 

@@ -18,10 +18,10 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
 #include "headroom/tasks/task.h"
+#include "headroom/train/exchange.h"
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
-#include "exchange.h"
 #include "resume.h"
 #include "run.h"
 #include "writer.h"
@@ -44,7 +44,8 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
   }
   if (train.batch_size % n != 0) {
     misuse(
-        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their number, "
+        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their "
+        "number, "
         "for example {} or {}",
         train.batch_size, n, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
   }

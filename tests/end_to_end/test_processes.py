@@ -130,6 +130,26 @@ def test_evaluate_and_compare_are_shared(config, tmp_path):
     assert (tmp_path / "two" / "report.html").exists()
 
 
+def test_the_same_comparison_started_twice_is_shared(config, tmp_path):
+    other = config.parent / "one_head.toml"
+    other.write_text(f'base = "{config}"\n[model.attention]\nn_heads = 1\n')
+    words = [train_runs.program(), "compare", str(config), str(other), "--seeds", "3", "--json", *SHARED,
+             *settings("train.steps=40"), "--out"]
+    started = [subprocess.Popen([*words, str(tmp_path / "shared")], env=train_runs.environment(config.parent), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    results = []
+    trained = []
+    for process in started:
+        out, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+        results.append(json.loads(out))
+        trained.append(err.count(" 40/40 step"))
+    assert sum(trained) == 6 and min(trained) > 0, trained
+    shas = [[seed["parameters_sha256"] for model in result["runs"] for seed in model["seeds"]] for result in results]
+    assert shas[0] == shas[1] and len(set(shas[0])) == 6
+    assert (tmp_path / "shared" / "report.html").exists()
+
+
 def said_once(said):
     lines = [line for line in said.splitlines() if line.startswith("headroom:")]
     assert len(lines) == 1, said

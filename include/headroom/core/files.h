@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "headroom/core/error.h"
+
 namespace headroom {
 
 // A file mapped read-only into memory; empty files map to an empty span.
@@ -86,8 +88,13 @@ void require_room_for(const std::filesystem::path& path, std::string_view what);
 void make_folder(const std::filesystem::path& path);
 
 // Holds `<folder>/.lock` while alive, so that two processes never write the same run. The lock goes with the
-// process, however it ends. A folder that it had to make goes with it when nothing came into it. Throws MisuseError
+// process, however it ends. A folder that it had to make goes with it when nothing came into it. Throws InUseError
 // naming the folder and the process that holds it.
+class InUseError : public MisuseError {
+ public:
+  using MisuseError::MisuseError;
+};
+
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);

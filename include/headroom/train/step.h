@@ -4,6 +4,7 @@
 
 #include "headroom/config/run_options.h"
 #include "headroom/models/model.h"
+#include "headroom/train/exchange.h"
 #include "headroom/train/state.h"
 
 namespace headroom::train {
@@ -24,7 +25,6 @@ StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainSt
                        const config::TrainOptions& options, nn::Context context);
 
 // The same of a step that several processes share: `exchange` says what this one computes, and brings it together.
-class Exchange;
 StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context, Exchange& exchange);
 

@@ -105,9 +105,11 @@ int run(const Evaluate& command, const EngineRequest& request) {
   const auto data = task.open_evaluation(
       {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = evaluation_cache()});
 
-  tasks::EvaluateOptions options{
-      .batch_size = command.batch_size, .stride = command.stride, .context = opened.context, .show_progress = true,
-      .peers = &parallel::world()};
+  tasks::EvaluateOptions options{.batch_size = command.batch_size,
+                                 .stride = command.stride,
+                                 .context = opened.context,
+                                 .show_progress = true,
+                                 .peers = &parallel::world()};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {

@@ -64,6 +64,9 @@ class Exchange {
   virtual void publish(bool moved) = 0;
 };
 
+// The one or the other: one process whose sums of gradients are those of micro-batches needs nobody to add them.
+std::unique_ptr<Exchange> make_exchange(models::Model& model, const config::TrainOptions& options,
+                                        parallel::World& world, const Shares& shares);
 std::unique_ptr<Exchange> local_exchange(models::Model& model, const config::TrainOptions& options);
 // Parameters of the model become views of one block of memory. `world` and `shares` must outlive it.
 std::unique_ptr<Exchange> ordered_exchange(models::Model& model, const config::TrainOptions& options,
