@@ -136,14 +136,13 @@ CompareResult sweep(const SweepRequest& request) {
   Record record{
       .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
   record.plan = plan_sweep(request);
-  return conduct(std::move(record), {}, {request.out, request.cache, request.world}, [](Record&, Runs&, const tasks::Task&) {});
+  return conduct(std::move(record), {}, {request.out, request.cache, request.world},
+                 [](Record&, Runs&, const tasks::Task&) {});
 }
 
-CompareResult report(const fs::path& folder) {
+CompareResult result_in(const fs::path& folder) {
   if (!fs::exists(folder / kRecordFile)) {
-    CompareResult result = single_run(folder);
-    publish(result, folder);
-    return result;
+    return single_run(folder);
   }
   const Record record = read_record(folder);
   const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
@@ -157,6 +156,11 @@ CompareResult report(const fs::path& folder) {
   if (result.runs.empty()) {
     misuse("report: {}: no run of it has finished yet", folder.string());
   }
+  return result;
+}
+
+CompareResult report(const fs::path& folder) {
+  CompareResult result = result_in(folder);
   publish(result, folder);
   return result;
 }

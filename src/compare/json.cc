@@ -1,4 +1,6 @@
 // The comparison for scripts.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -93,8 +95,12 @@ Json to_json(const CompareResult& result) {
   for (const ComparedRun& run : result.runs) {
     runs.push_back(as_json(run, result.runs.front()));
   }
-  return {{"runs", std::move(runs)},         {"prompts", result.prompts},        {"notes", result.notes},
-          {"conclusion", result.conclusion}, {"report", result.report.string()}, {"interrupted", result.interrupted}};
+  return {{"runs", std::move(runs)},
+          {"prompts", result.prompts},
+          {"notes", result.notes},
+          {"conclusion", fmt::format("{}", fmt::join(result.conclusion, " "))},
+          {"report", result.report.string()},
+          {"interrupted", result.interrupted}};
 }
 
 }  // namespace headroom::compare

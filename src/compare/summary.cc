@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
@@ -20,10 +21,9 @@ double headline_of(const TrainedRun* run, const tasks::Task& task) {
                         : tasks::figure(run->result.figures(), tasks::headline(task.figures()).name);
 }
 
-// "dense: its best train.learning_rate, 0.003, is the largest of those tried: ..."; empty where it is not, or where the
-// key's values are not numbers.
-std::string edge_remark(const std::string& who, const std::string& key, const std::string& best,
-                        const std::vector<std::string>& tried) {
+// "smallest" or "largest" where `best` is that of the values tried; empty where it is neither, or where they are not
+// numbers.
+std::string edge_of(const std::string& best, const std::vector<std::string>& tried) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const std::string& text : tried) {
     const std::optional<double> value = as_number(text);
@@ -34,24 +34,27 @@ std::string edge_remark(const std::string& who, const std::string& key, const st
     high = std::max(high, *value);
   }
   const double chosen = as_number(best).value_or(0.0);
-  if (!(low < high) || (chosen != low && chosen != high)) {
-    return "";
-  }
-  return fmt::format("{} best {}, {}, is the {} of those tried: a better one may lie beyond.", who, key, best,
-                     chosen == low ? "smallest" : "largest");
+  return !(low < high) || (chosen != low && chosen != high) ? "" : chosen == low ? "smallest" : "largest";
 }
 
+// "dense and moa: the best train.learning_rate, 0.003, is the largest of those tried: ...": a sentence for all runs
+// that took the same value, without names where these are all that there are.
 void add_edge_remarks(const CompareResult& result, std::vector<std::string>& sentences) {
-  for (const ComparedRun& run : result.runs) {
-    for (std::size_t key = 0; run.has_figure() && key < run.values.size() && key < result.variations.size(); ++key) {
-      const auto& [name, best] = run.values[key];
-      const std::string who = result.kind == Kind::sweep ? "The" : run.name + ": its";
-      if (std::string remark = edge_remark(who, name, best, result.variations[key].values); !remark.empty()) {
-        sentences.push_back(std::move(remark));
+  const auto counts =
+      static_cast<std::ptrdiff_t>(result.kind == Kind::sweep ? 1 : result.runs.size());  // of a sweep the best
+  for (std::size_t key = 0; key < result.variations.size(); ++key) {
+    std::map<std::string, std::vector<std::string>> at_edge;  // names by value
+    for (auto run = result.runs.begin(); run != result.runs.begin() + counts; ++run) {
+      if (run->has_figure() && key < run->values.size() &&
+          !edge_of(run->values[key].second, result.variations[key].values).empty()) {
+        at_edge[run->values[key].second].push_back(run->name);
       }
     }
-    if (result.kind == Kind::sweep) {  // whose first run is the best
-      return;
+    for (const auto& [value, names] : at_edge) {
+      const bool all = names.size() == static_cast<std::size_t>(counts);
+      sentences.push_back(fmt::format("{} best {}, {}, is the {} of those tried: a better one may lie beyond.",
+                                      all ? "The" : enumerated(names) + ": the", result.variations[key].key, value,
+                                      edge_of(value, result.variations[key].values)));
     }
   }
 }

@@ -63,7 +63,8 @@ Transfer World::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
     const std::lock_guard lock(connection_->calls);
-    return Transfer(std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
+    return Transfer(
+        std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
   } catch (const std::exception& error) {
     blame(to, reason_of(error));
   }

@@ -16,7 +16,7 @@ namespace {
 
 // What one process measured.
 struct Share {
-  bool shared = false;           // every Nth batch; otherwise all of them, as the others did
+  bool shared = false;  // every Nth batch; otherwise all of them, as the others did
   bool complete = true;
   std::vector<Sums> batches;
 };
@@ -72,7 +72,6 @@ void join(const nn::ExpertUsage& mine, nn::ExpertUsage& all, Peers& peers) {
 }
 
 }  // namespace
-
 
 Evaluation add_up(const EvaluateOptions& options, const Pass& pass,
                   const std::function<std::optional<Measured>(const nn::Context& context)>& next) {

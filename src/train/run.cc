@@ -191,7 +191,8 @@ void Run::log(const StepOutcome& outcome, Writer& writer) {
        .learning_rate = outcome.learning_rate,
        .gradient_norm = outcome.gradient_norm,
        .tokens = state_.tokens,
-       .tokens_per_second = interval.seconds > 0.0 ? static_cast<double>(interval.tokens) / interval.seconds : 0.0});
+       .tokens_per_second = interval.seconds > 0.0 ? static_cast<double>(interval.tokens) / interval.seconds : 0.0,
+       .peak_memory_bytes = peak_memory_bytes()});
   writer.training(history_.training.back());
 }
 
@@ -222,7 +223,8 @@ void Run::validate(Writer& writer) {
                                   .seconds = state_.seconds,
                                   .figures = figures,
                                   .tokens = state_.tokens,
-                                  .experts = balance_of(usage)});
+                                  .experts = balance_of(usage),
+                                  .peak_memory_bytes = peak_memory_bytes()});
   writer.validation(history_.validations.back());
 }
 

@@ -1,5 +1,9 @@
 """Sweeps, and pages that are made again."""
 
+import json
+import signal
+import subprocess
+
 import train_runs
 
 
@@ -45,6 +49,29 @@ def test_report_of_comparison_and_run(headroom, tmp_path):
     assert "Training of dense" in (out / "dense" / "report.html").read_text()
     assert str(tmp_path) in headroom.refusal("report", tmp_path)
     assert "nowhere" in headroom.refusal("report", tmp_path / "nowhere")
+
+
+def test_report_watches_a_run(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    out = tmp_path / "run"
+    process = train_runs.start(config, out, "--set", "train.steps=100000", "--set", "train.schedule=constant")
+    train_runs.wait_until(lambda: (out / "metrics.jsonl").exists() and len(train_runs.metrics(out)) > 2, process)
+    page = out / "report.html"
+    watching = subprocess.Popen([train_runs.program(), "report", "--watch", str(out), "--json"], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+    train_runs.wait_until(lambda: page.exists() and "http-equiv='refresh'" in page.read_text(), watching)
+    first = page.read_text()
+    train_runs.wait_until(lambda: page.read_text() != first, watching)
+    assert " of 100000 steps" in page.read_text() and "Gradient norm" in page.read_text()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    stdout, _ = watching.communicate(timeout=60)
+    assert watching.returncode == 0 and json.loads(stdout)["report"] == str(page)
+    assert "http-equiv" not in page.read_text(), "training has ended"
+    assert json.loads(stdout)["runs"][0]["peak_memory_bytes"] > 1 << 20
+
+    done = headroom("report", "--watch", out)
+    assert "nothing is being trained there" in done.stderr
 
 
 def test_a_value_that_cannot_be_is_named_with_its_option(headroom, tiny, tmp_path):

@@ -87,6 +87,7 @@ struct Advise {
 
 struct Report {
   std::string folder;  // of a comparison, a sweep or a run
+  bool watch = false;  // while training goes on there
 };
 
 struct Demo {

@@ -76,6 +76,10 @@ bool is_device(std::string_view name);
 // that was given a value where that was.
 std::string to_toml(const Config& config, bool sources = false);
 
+// The keys in which `config` differs from `base`, under a line `base = "NAME"`: a file that load_config() reads as
+// `config` where NAME leads to `base`.
+std::string changes_to_toml(const Config& config, const Config& base, const std::string& name);
+
 // Every dotted key with its value as text, in the same order for every config: what two configs are compared by.
 std::vector<std::pair<std::string, std::string>> flatten(const Config& config);
 

@@ -77,19 +77,35 @@ void add_cost(Program& program) {
 struct MatchOptions {
   std::string config, target, by = "parameters";
   std::vector<std::string> set;
+  bool full = false;
 };
+
+// What a file anywhere may call this config: a recipe's name, or a path from the root.
+std::string name_from_anywhere(const std::string& config) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  return fs::is_regular_file(config, error) ? fs::absolute(config).lexically_normal().string() : config;
+}
+
+// Lines as comments, so that what they stand with is a config.
+std::string as_comments(const std::string& lines) {
+  std::istringstream stream(lines);
+  std::string text;
+  for (std::string line; std::getline(stream, line);) {
+    text += line.empty() ? "#\n" : "# " + line + "\n";
+  }
+  return text;
+}
 
 int run_match(const MatchOptions& options, const Output& output) {
   const auto by = options.by == "macs" ? cost::MatchBy::macs : cost::MatchBy::parameters;
   const cost::MatchResult result =
       cost::match(config::load_config(options.config, options.set), config::load_config(options.target), by);
-  // The summary as comments, so that the whole is a config.
-  std::istringstream summary(cost::match_summary(result));
-  std::string text;
-  for (std::string line; std::getline(summary, line);) {
-    text += line.empty() ? "#\n" : "# " + line + "\n";
-  }
-  output.text(text + "\n" + config::to_toml(result.config));
+  const std::string summary = as_comments(cost::match_summary(result));
+  output.text(options.full ? summary + "\n" + config::to_toml(result.config)
+                           : config::changes_to_toml(result.config, config::load_config(options.config),
+                                                     name_from_anywhere(options.config)) +
+                                 "\n" + summary);
   output.document(cost::match_json(result));
   return 0;
 }
@@ -97,7 +113,8 @@ int run_match(const MatchOptions& options, const Output& output) {
 void add_match(Program& program) {
   auto options = std::make_shared<MatchOptions>();
   CLI::App& command =
-      program.add(program.root(), "match", "Give a model the size or the work of another, and print its config.",
+      program.add(program.root(), "match",
+                  "Give a model the size or the work of another, and print a config that says what changes.",
                   "headroom match demo/switchhead_h2 --target demo/dense_h8 --by parameters > matched.toml",
                   [&program, options] { return run_match(*options, program.output()); });
   command.add_option("CONFIG", options->config, "TOML file or recipe to be matched")->required()->type_name("");
@@ -109,6 +126,7 @@ void add_match(Program& program) {
       ->check(CLI::IsMember({"parameters", "macs"}).description(""))
       ->type_name("parameters|macs");
   add_set(command, options->set);
+  command.add_flag("--full", options->full, "print every key, not those alone that change what CONFIG says");
 }
 
 void add_recipes(Program& program) {

@@ -289,8 +289,10 @@ void add_report(Program& program) {
   auto options = std::make_shared<Report>();
   CLI::App& command =
       program.add(program.root(), "report", "Write the page of a comparison, a sweep or a run again; train nothing.",
-                  "headroom report runs/pair", [&program, options] { return program.engine(*options); });
+                  "headroom report runs/pair\n  headroom report --watch runs/first",
+                  [&program, options] { return program.engine(*options); });
   command.add_option("DIR", options->folder, "what --out named")->required()->check(not_empty())->type_name("");
+  command.add_flag("--watch", options->watch, "write it again and again while training goes on in DIR");
 }
 
 void add_demo(Program& program) {
