@@ -73,7 +73,7 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
   const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
   const bool of_tokens = std::any_of(options.train.begin(), options.train.end(), config::is_token_file);
   if (files.empty() && (of_tokens || !options.mixture.empty())) {
-    return opened(data::prepare_validation(options, request.tokenizer, writable(request.cache)));
+    return opened(data::prepare_validation(options, request.tokenizer, folder_for_a_while(request.cache)));
   }
   if (std::any_of(files.begin(), files.end(), config::is_token_file)) {
     if (files.size() > 1) {

@@ -56,14 +56,14 @@ TEST_F(PrepareTest, ChangedTextOrOptionsAreMadeAnew) {
 TEST_F(PrepareTest, AByteThatChangedInACachedFileIsNoticed) {
   const config::DataOptions data = text_data();
   const PreparedData first = prepare(data);
-  const std::string good = read_bytes(first.train);
+  const std::string good = read_bytes(train_of(first));
   const std::size_t tokens = good.rfind(std::string("\2\0\3\0\4\0", 6));
   ASSERT_NE(tokens, std::string::npos);
   std::string damaged = good;
   damaged[tokens] = '\3';
-  std::ofstream(first.train, std::ios::binary) << damaged;
+  std::ofstream(train_of(first), std::ios::binary) << damaged;
   set_log_level(LogLevel::quiet);
-  EXPECT_EQ(read_bytes(prepare(data).train), good);
+  EXPECT_EQ(read_bytes(train_of(prepare(data))), good);
 }
 
 TEST_F(PrepareTest, ADamagedCachedFileIsMadeAgain) {

@@ -80,11 +80,16 @@ double Arm::score() const {
 
 TextSize text_size(const config::Config& config, const fs::path& cache) {
   const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
-  const data::TokenFile training(prepared.train, prepared.train_name);
-  const data::TokenFile validation(prepared.validation, prepared.validation_name);
-  return {.bytes = static_cast<double>(training.text_bytes()),
-          .training = training.size(),
-          .validation = validation.size()};
+  const auto open = [](const data::PreparedPart& part) {
+    return data::TokenFile(part.file, part.name, part.tokens);
+  };
+  TextSize size{.bytes = 0.0, .training = 0, .validation = open(prepared.validation).size()};
+  for (const data::PreparedPart& corpus : prepared.train) {
+    const data::TokenFile tokens = open(corpus);
+    size.bytes += static_cast<double>(tokens.text_bytes());
+    size.training += tokens.size();
+  }
+  return size;
 }
 
 void Trials::set_steps(config::Config& config, std::int64_t steps) {
