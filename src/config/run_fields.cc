@@ -127,13 +127,15 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("implementation", o.implementation,
              "of the operators: fused where they apply (automatic), plain reference, or fused or an error");
   fields.add("log_every", o.log_every, between(1, 1e12), "steps between lines of metrics.jsonl");
-  fields.add_or_auto("checkpoint_every", o.checkpoint_every, between(0, 1e12),
-                     "steps between checkpoints; 0: only at the end; \"auto\": at every tenth of the steps and every ten "
-                     "minutes, or less often where that would take more than 0.6% of the time");
+  fields.add_or_auto(
+      "checkpoint_every", o.checkpoint_every, between(0, 1e12),
+      "steps between checkpoints; 0: only at the end; \"auto\": at every tenth of the steps and every ten "
+      "minutes, or less often where that would take more than 0.6% of the time");
   fields.add("keep_checkpoints", o.keep_checkpoints, between(1, 1e6), "newest checkpoints kept");
-  fields.add_or_auto("evaluate_every", o.evaluate_every, between(0, 1e12),
-                     "steps between evaluations on the validation split; 0: only at the end; \"auto\": at every twentieth "
-                     "of the steps, or less often where that would take more than 1.1% of the time");
+  fields.add_or_auto(
+      "evaluate_every", o.evaluate_every, between(0, 1e12),
+      "steps between evaluations on the validation split; 0: only at the end; \"auto\": at every twentieth "
+      "of the steps, or less often where that would take more than 1.1% of the time");
   fields.add("evaluate_tokens", o.evaluate_tokens, between(0, 1e15),
              "predictions that an evaluation while training makes at most, from the beginning on; 0: all");
   fields.add("keep_best", o.keep_best,

@@ -92,8 +92,8 @@ struct TrainOptions {
   bool keep_best = false;                    // the checkpoint of the best validation as well
   std::int64_t sample_every = 0;             // steps between samples of what the model writes; 0: none
   std::string sample_prompt;                 // empty: the beginning of the validation split
-  std::string start_from;            // a run or a checkpoint whose parameters are the first ones; empty: random ones
-  std::string start_sha256;          // those parameters' hash; empty: not known yet
+  std::string start_from;    // a run or a checkpoint whose parameters are the first ones; empty: random ones
+  std::string start_sha256;  // those parameters' hash; empty: not known yet
 };
 
 // How a translation is searched for.

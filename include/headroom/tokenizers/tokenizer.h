@@ -43,10 +43,10 @@ struct Cut {
 // model from elsewhere gives the ids of the package `sentencepiece`, to which a line end is a character like any other;
 // in checkpoints and token files that were written before this was so, it is encoded line by line.
 //
-// bpe: byte-level BPE, trained here or from elsewhere, GPT-2's and its kind: the same ids as the `tokenizers` package gives without the
-// special tokens that a template adds. Added tokens are looked for in the text; the rest is cut into words by the
-// pattern of GPT-2, LLaMA 3 or Qwen2, and the merges stay inside words. decode(encode(text)) is the text, or its
-// composed form (NFC) where the tokenizer asks for that. Ids to spare decode to nothing.
+// bpe: byte-level BPE, trained here or from elsewhere, GPT-2's and its kind: the same ids as the `tokenizers` package
+// gives without the special tokens that a template adds. Added tokens are looked for in the text; the rest is cut into
+// words by the pattern of GPT-2, LLaMA 3 or Qwen2, and the merges stay inside words. decode(encode(text)) is the text,
+// or its composed form (NFC) where the tokenizer asks for that. Ids to spare decode to nothing.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -88,8 +88,9 @@ class Tokenizer {
 };
 
 // Trains on `text` (rewound and read once, never held whole: SentencePiece sees a bounded sample of its lines, spread
-// evenly over the text and the same every time; words and bpe count every word). The same text and options give the same tokenizer. Throws MisuseError
-// naming tokenizer.vocabulary_size when the text is empty or cannot give so many pieces; bytes take at most 256.
+// evenly over the text and the same every time; words and bpe count every word). The same text and options give the
+// same tokenizer. Throws MisuseError naming tokenizer.vocabulary_size when the text is empty or cannot give so many
+// pieces; bytes take at most 256.
 std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text);
 
 // From Tokenizer::serialised(), which may come from a hostile file: throws MisuseError naming `origin`.

@@ -80,9 +80,7 @@ double Arm::score() const {
 
 TextSize text_size(const config::Config& config, const fs::path& cache) {
   const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
-  const auto open = [](const data::PreparedPart& part) {
-    return data::TokenFile(part.file, part.name, part.tokens);
-  };
+  const auto open = [](const data::PreparedPart& part) { return data::TokenFile(part.file, part.name, part.tokens); };
   TextSize size{.bytes = 0.0, .training = 0, .validation = open(prepared.validation).size()};
   for (const data::PreparedPart& corpus : prepared.train) {
     const data::TokenFile tokens = open(corpus);
