@@ -237,6 +237,9 @@ TrainResult train(const TrainRequest& request) {
   if (world.leads()) {
     lock.emplace(request.out);
   }
+  if (request.begins) {
+    request.begins();
+  }
   std::optional<Past> past = leader_first(world, [&] { return open_run(request, world); });
   require_shared_folder(request.out, world);
   std::optional<Start> start = past ? std::nullopt : open_start(request.config);
