@@ -23,8 +23,7 @@ struct Share {
   std::int64_t widest = 0;   // the largest bucket
 };
 
-std::vector<Share> shares_of(const ModelOptions& model, std::int64_t processes) {
-  const std::vector<std::int64_t> sizes = parameter_tensors(model);
+std::vector<Share> shares_of(const std::vector<std::int64_t>& sizes, std::int64_t processes) {
   const std::vector<int> owners = share_out(sizes, static_cast<int>(processes));
   std::vector<Share> shares(static_cast<std::size_t>(processes));
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -85,7 +84,9 @@ ProcessesCost processes_cost(const Config& given, std::int64_t processes) {
   }
   const StepMemory memory = step_memory(config);
   const auto macs = static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
-  const std::vector<Share> shares = shares_of(config.model, n);
+  const std::vector<std::int64_t> sizes = parameter_tensors(config.model);
+  const std::vector<Share> shares = shares_of(sizes, n);
+  const Exact besides = Exact(2) * *std::max_element(sizes.begin(), sizes.end()) * kNumber + kProgramBytes;
   Exact all = 0;
   for (const Share& share : shares) {
     all += share.sent;
@@ -102,9 +103,9 @@ ProcessesCost processes_cost(const Config& given, std::int64_t processes) {
     one.staging = (Exact(2) * (n - 1) * share.widest * kNumber).value();
     one.activations =
         memory.activations - memory.carried + (Exact(memory.carried / cost.sums) * one.sums).value();
-    one.total = alone ? (Exact(memory.total) + kProgramBytes).value()
-                      : (Exact(one.parameters) + one.gradients + one.moments + one.running_sums + one.staging +
-                         one.activations + kProgramBytes)
+    one.total = alone ? (besides + memory.total).value()
+                      : (besides + one.parameters + one.gradients + one.moments + one.running_sums + one.staging +
+                         one.activations)
                             .value();
     one.gradients_sent = (Exact(one.sums) * (total - share.sent) * kNumber).value();
     one.gradients_received = (Exact(cost.sums - one.sums) * share.sent * kNumber).value();

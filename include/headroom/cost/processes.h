@@ -14,7 +14,7 @@ inline constexpr std::int64_t kTensorAlignment = 16;
 // Numbers that are sent together, unless one tensor is larger.
 inline constexpr std::int64_t kBucketNumbers = std::int64_t{1} << 20;
 // Bytes that a process takes before it holds any tensor: libraries, allocators' buffers, parts of the token file.
-inline constexpr std::int64_t kProgramBytes = std::int64_t{150} << 20;
+inline constexpr std::int64_t kProgramBytes = std::int64_t{176} << 20;
 
 inline constexpr std::int64_t aligned(std::int64_t numbers) {
   return (numbers + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
@@ -33,7 +33,8 @@ struct ProcessCost {
   // of all); where K > N the sums so far, 4 s; where N > 1 places for two buckets of every other process; activations
   // of a micro-batch, and what is carried of the rows that the process computes.
   std::int64_t parameters = 0, gradients = 0, moments = 0, running_sums = 0, staging = 0, activations = 0;
-  std::int64_t total = 0;  // with the program itself
+  // With the program itself and room for what is temporary: two gradients of the largest tensor.
+  std::int64_t total = 0;
 
   // Bytes a step: gradients, 4 k (P - s) out and 4 (K - k) s in; moved parameters, 4 (N - 1) s out and 4 (P - s) in.
   std::int64_t gradients_sent = 0, gradients_received = 0, parameters_sent = 0, parameters_received = 0;
