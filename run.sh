@@ -39,6 +39,8 @@ usage: ./run.sh COMMAND
   bench [NAME...]   benchmarks against their yardsticks
   setup             only set up: system packages, .env/ with torch, build/
   install           set up, and put `headroom` into ~/.local/bin, with completion for bash, zsh and fish and a man page
+  wheel [TORCH...]  the Python package as wheels for people without a compiler, in dist/: for the torch of .env/, or
+                    for each TORCH (2.12 2.11)
   format [--check]  clang-format over the sources; --check only says what is not in form
   lint [FILE...]    clang-tidy over FILEs of the repository, or over the floors without torch
 
@@ -246,6 +248,12 @@ case ${1:-help} in
   test)
     shift
     run_tests "$@"
+    ;;
+  wheel)
+    need_packages "${system_packages[@]}"
+    install_torch
+    shift
+    "$python" "$here/python/wheel/make.py" "$here/dist" "$@" || die "wheel: failed (above)"
     ;;
   format)
     need_packages clang-format

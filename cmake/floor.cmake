@@ -1,10 +1,9 @@
-# headroom_floor(name [TORCH] [LIGHT] [OBJECTS] [FLOORS floor...] [LINK lib...] [PRIVATE lib...]
-#                [TESTED_WITH floor-or-library...] [OBJECTS_OF name] [ABOUT text])
+# headroom_floor(name [TORCH] [LIGHT] [FLOORS floor...] [LINK lib...] [PRIVATE lib...]
+#                [TESTED_WITH floor-or-library...] [ABOUT text])
 # One shared library a floor from src/<name>/, headers under include/headroom/<name>/, and one test program from
 # tests/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to a higher floor into a link error. LIGHT floors call what
-# computes and have no long loops of their own: less optimisation saves a third of their compiling. OBJECTS: it is
-# compiled and not linked. OBJECTS_OF: some of its files are those of headroom_objects(name). ABOUT: what it holds, for
-# the map of the floors.
+# computes and have no long loops of their own: less optimisation saves a third of their compiling. ABOUT: what it holds,
+# for the map of the floors.
 
 add_library(headroom_flags INTERFACE)
 target_include_directories(headroom_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
@@ -96,20 +95,6 @@ function(headroom_without_torch target)
   endif()
 endfunction()
 
-# headroom_objects(name floor WITHOUT_FOLDER folder FLOORS floor...): the files of a floor without torch, but for those of
-# one of its folders, as objects for several libraries.
-function(headroom_objects name floor)
-  cmake_parse_arguments(OBJECTS "" "WITHOUT_FOLDER" "FLOORS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${floor}/*.cc")
-  list(FILTER sources EXCLUDE REGEX "/src/${floor}/${OBJECTS_WITHOUT_FOLDER}/")
-  add_library(headroom_${name} OBJECT ${sources})
-  target_include_directories(headroom_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
-  list(TRANSFORM OBJECTS_FLOORS PREPEND headroom_)
-  target_link_libraries(headroom_${name} PRIVATE ${OBJECTS_FLOORS})
-  headroom_unity(headroom_${name})
-  headroom_without_torch(headroom_${name})
-endfunction()
-
 # The map of the floors, highest first, as the table in CONTRIBUTING.md: a line for each headroom_floor().
 set(headroom_map "${CMAKE_BINARY_DIR}/floors.md")
 file(WRITE "${headroom_map}" "")
@@ -122,7 +107,7 @@ function(headroom_map_floor name torch about)
 endfunction()
 
 function(headroom_floor name)
-  cmake_parse_arguments(PARSE_ARGV 1 FLOOR "TORCH;LIGHT;OBJECTS" "ABOUT;OBJECTS_OF" "FLOORS;LINK;PRIVATE;TESTED_WITH")
+  cmake_parse_arguments(PARSE_ARGV 1 FLOOR "TORCH;LIGHT" "ABOUT" "FLOORS;LINK;PRIVATE;TESTED_WITH")
   if(FLOOR_TORCH)
     set(torch yes)
   else()
@@ -130,19 +115,11 @@ function(headroom_floor name)
   endif()
   headroom_map_floor(${name} ${torch} "${FLOOR_ABOUT}" ${FLOOR_FLOORS})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cc")
-  if(FLOOR_OBJECTS_OF)
-    get_target_property(elsewhere headroom_${FLOOR_OBJECTS_OF} SOURCES)
-    list(REMOVE_ITEM sources ${elsewhere})
-  endif()
   if(NOT sources)
     file(WRITE "${CMAKE_BINARY_DIR}/empty.cc" "")
     set(sources "${CMAKE_BINARY_DIR}/empty.cc")
   endif()
-  set(kind SHARED)
-  if(FLOOR_OBJECTS)
-    set(kind OBJECT)
-  endif()
-  add_library(headroom_${name} ${kind} ${sources})
+  add_library(headroom_${name} SHARED ${sources})
   set_target_properties(headroom_${name} PROPERTIES DEFINE_SYMBOL "")
   target_link_options(headroom_${name} PRIVATE $<$<PLATFORM_ID:Linux>:-Wl,--no-undefined>)
   target_include_directories(headroom_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
@@ -162,9 +139,6 @@ function(headroom_floor name)
     endif()
   endif()
   headroom_unity(headroom_${name})
-  if(FLOOR_OBJECTS_OF)
-    target_sources(headroom_${name} PRIVATE $<TARGET_OBJECTS:headroom_${FLOOR_OBJECTS_OF}>)
-  endif()
   headroom_install(headroom_${name} ${name})
 
   if(HEADROOM_TESTS)

@@ -1,5 +1,6 @@
 # The Python package headroom_torch: src/python and the floors below it in one library that exports nothing (its
-# operators register themselves when it is loaded) and needs nothing but torch and the C++ runtime. build/<preset>/python
+# operators register themselves when it is loaded) and needs nothing but torch, the C++ runtime and SentencePiece, which is
+# only packaged as a shared library: wheels for others carry it (python/wheel/make.py). build/<preset>/python
 # is the package as a wheel holds it, for PYTHONPATH.
 set(HEADROOM_PACKAGE "${CMAKE_BINARY_DIR}/python/headroom_torch")
 
@@ -15,7 +16,7 @@ headroom_unity(headroom_python)
 add_library(headroom_torch MODULE python/bundled/highway.cc python/bundled/tomlplusplus.cc
             $<TARGET_OBJECTS:headroom_core> $<TARGET_OBJECTS:headroom_config> $<TARGET_OBJECTS:headroom_kernels>
             $<TARGET_OBJECTS:headroom_ops> $<TARGET_OBJECTS:headroom_nn> $<TARGET_OBJECTS:headroom_models>
-            $<TARGET_OBJECTS:headroom_bundled_tokenizers> $<TARGET_OBJECTS:headroom_store> $<TARGET_OBJECTS:headroom_python>)
+            $<TARGET_OBJECTS:headroom_tokenizers> $<TARGET_OBJECTS:headroom_store> $<TARGET_OBJECTS:headroom_python>)
 target_link_libraries(headroom_torch PRIVATE headroom_build)
 target_compile_features(headroom_torch PRIVATE cxx_std_20)
 set_source_files_properties(python/bundled/tomlplusplus.cc PROPERTIES COMPILE_OPTIONS "${headroom_light_flags}")
@@ -24,12 +25,16 @@ find_library(HEADROOM_STATIC_ZLIB libz.a REQUIRED)
 find_library(HEADROOM_STATIC_UTF8PROC libutf8proc.a REQUIRED)
 # OpenMP's functions are found in the runtime that libtorch_cpu loads.
 target_link_libraries(headroom_torch PRIVATE ${HEADROOM_STATIC_CRYPTO} ${HEADROOM_STATIC_ZLIB} ${HEADROOM_STATIC_UTF8PROC}
-                      "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so" ${CMAKE_DL_LIBS})
+                      sentencepiece::sentencepiece "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so" ${CMAKE_DL_LIBS})
 target_link_options(headroom_torch PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/python/bundled/exports.map
                     -Wl,--gc-sections -Wl,-s)
 set_target_properties(headroom_torch PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${HEADROOM_PACKAGE}" SKIP_BUILD_RPATH ON
                       LINK_DEPENDS "${CMAKE_SOURCE_DIR}/python/bundled/exports.map")
 
+set(HEADROOM_PACKAGE_VERSION "${PROJECT_VERSION}")
+if(SKBUILD_PROJECT_VERSION_FULL)
+  set(HEADROOM_PACKAGE_VERSION "${SKBUILD_PROJECT_VERSION_FULL}")  # which may end with +torch2.12
+endif()
 configure_file(python/headroom_torch/_version.py.in "${HEADROOM_PACKAGE}/_version.py" @ONLY)
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/python/headroom_torch/*.py")
 add_custom_target(headroom_torch_package ALL

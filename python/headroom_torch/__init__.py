@@ -3,9 +3,11 @@
 from . import _library, functional
 from ._version import version as __version__
 from .conversion import convert
-from .models import Classifier, Decoder, EncoderDecoder, LanguageModel, MaskedLanguageModel, VisionTransformer
-from .modules import MLP, Attention, Block
+from .decoding import Decoder
+from .models import Classifier, EncoderDecoder, LanguageModel, MaskedLanguageModel, VisionTransformer
+from .modules import MLP, Attention, Block, Norm
+from .observing import observe
 from .tokenizer import Tokenizer
 
 __all__ = ["MLP", "Attention", "Block", "Classifier", "Decoder", "EncoderDecoder", "LanguageModel",
-           "MaskedLanguageModel", "Tokenizer", "VisionTransformer", "convert", "functional"]
+           "MaskedLanguageModel", "Norm", "Tokenizer", "VisionTransformer", "convert", "functional", "observe"]

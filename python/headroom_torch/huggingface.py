@@ -7,24 +7,30 @@
     model.generate(ids, max_new_tokens=50)                                    # with the engine's cache
 
 Any language model of the engine, dense or not. Those that `transformers` knows itself are better off with
-headroom_torch.convert().
+headroom_torch.convert(). AutoTokenizer gives the folder's tokenizer: as tokenizer.json where the package `tokenizers` has
+an equivalent, a HeadroomTokenizer otherwise.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Optional, Union
+import os
+from pathlib import Path as Folder
+from typing import Iterator, Optional, Sequence, Union
 
 import torch
 import transformers
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ._library import ops
 from .models import LanguageModel, Path
 from .modules import _describe
+from .observing import watching
+from .tokenizer import Tokenizer
 
-__all__ = ["HeadroomConfig", "HeadroomForCausalLM"]
+__all__ = ["HeadroomConfig", "HeadroomForCausalLM", "HeadroomTokenizer"]
 
 # What `transformers` calls it, and the engine.
 _NAMES = {"vocab_size": "vocabulary_size", "hidden_size": "d_model", "num_hidden_layers": "n_layers",
@@ -53,6 +59,59 @@ class HeadroomConfig(transformers.PretrainedConfig):
         return _describe("model", "HeadroomConfig", None, self.settings)
 
 
+class HeadroomTokenizer(transformers.PreTrainedTokenizer):
+    """SentencePiece and words, with the ids of headroom_torch.Tokenizer. A token is the text that it adds to others; where
+    that is none, no UTF-8 or another token's, its id as <7>."""
+
+    vocab_files_names = {"headroom_file": "tokenizer.headroom"}
+    model_input_names = ["input_ids", "attention_mask"]
+
+    def __init__(self, headroom_file: Path, **others):
+        self._engine = Tokenizer(headroom_file)
+        self._tokens = list(_token_texts(self._engine))
+        self._ids = {token: i for i, token in enumerate(self._tokens)}
+        super().__init__(headroom_file=os.fspath(headroom_file), **others)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._tokens)
+
+    def get_vocab(self) -> dict[str, int]:
+        return {**self._ids, **self._added_tokens_encoder}
+
+    def _tokenize(self, text: str, **others) -> list[str]:
+        return [self._tokens[i] for i in self._engine.encode(text).tolist()]
+
+    def _convert_token_to_id(self, token: str) -> Optional[int]:
+        return self._ids.get(token)
+
+    def _convert_id_to_token(self, index: int) -> str:
+        return self._tokens[index]
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        return self._engine.decode([self._ids[token] for token in tokens])
+
+    def save_vocabulary(self, save_directory: Path, filename_prefix: Optional[str] = None) -> tuple[str]:
+        name = self.vocab_files_names["headroom_file"]
+        path = os.path.join(save_directory, f"{filename_prefix}-{name}" if filename_prefix else name)
+        self._engine.save(path)
+        return (path,)
+
+
+def _token_texts(tokenizer: Tokenizer) -> Iterator[str]:
+    """What each token adds to a text, or its id, so that no two are alike."""
+    before = tokenizer.encode("a").tolist()
+    known, n = set(), len(tokenizer.decode(before))
+    for i in range(tokenizer.vocabulary_size):
+        text = tokenizer.decode([*before, i])[n:]
+        if not text or "\ufffd" in text or text in known:
+            text = f"<{i}>"
+        while text in known:
+            text = f"<{text}>"
+        known.add(text)
+        yield text
+
+
 class HeadroomCache:
     """What is kept of the texts read so far, a row each."""
 
@@ -60,20 +119,46 @@ class HeadroomCache:
 
     def __init__(self, model: LanguageModel, rows: int):
         self._decoder = model.decoder(rows)
-        self._length = 0
+        self._valid = torch.empty(rows, 0, dtype=torch.bool)  # [B, columns read]
 
     def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
         """Logits [B, V] after the last of tokens [B, n]; valid [B, n] bool: False for padding."""
-        self._length += tokens.shape[1]
+        self._valid = torch.cat([self._valid, (torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid).cpu()], 1)
         return self._decoder.read(tokens, valid)
+
+    def read_observed(self, tokens: Tensor, valid: Optional[Tensor], names: Sequence[str]):
+        """read() of a token a row, tokens [B, 1]; also the values of these names, [B, H, 1, columns read] of attention's
+        weights and [B, 1, d] of others, zero for what a row does not see."""
+        rows, valid = tokens.shape[0], torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+        self._valid = torch.cat([self._valid, valid.cpu()], 1)
+        logits, values = None, {}
+        for row in range(rows):
+            alone = valid & (torch.arange(rows, device=valid.device) == row)[:, None]
+            with watching(*names) as seen:
+                one = self._decoder.read(tokens, alone)
+            logits = one if logits is None else logits + one  # zero in the other rows
+            for name, value in seen.values.items():
+                values.setdefault(name, []).append((row, value[0, ..., -1, :]))
+        return logits, {name: self._assembled(some, rows, weights=".probs" in name) for name, some in values.items()}
+
+    def _assembled(self, values: list[tuple[int, Tensor]], rows: int, weights: bool) -> Tensor:
+        """[B, ..., 1, n] of rows' values [..., n]. Weights are of the last tokens that the row has read."""
+        like = values[0][1]
+        n = self._valid.shape[1] if weights else like.shape[-1]
+        whole = like.new_zeros(rows, *like.shape[:-1], n)
+        for row, value in values:
+            columns = self._valid[row].nonzero()[-value.shape[-1]:, 0] if weights else torch.arange(n)
+            whole[row][..., columns.to(like.device)] = value
+        return whole.unsqueeze(-2)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Columns read, padding included."""
-        return self._length
+        return self._valid.shape[1]
 
     def reorder_cache(self, rows: Tensor) -> None:
         """Row i continues row rows[i]."""
         self._decoder.reorder(rows)
+        self._valid = self._valid[rows.cpu()]
 
 
 class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):
@@ -108,7 +193,8 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
     def forward(self, input_ids: Tensor, attention_mask: Optional[Tensor] = None,
                 past_key_values: Optional[HeadroomCache] = None, labels: Optional[Tensor] = None,
                 use_cache: Optional[bool] = None, logits_to_keep: int = 0, return_dict: Optional[bool] = None,
-                cache: Optional[HeadroomCache] = None):
+                cache: Optional[HeadroomCache] = None, output_attentions: Optional[bool] = None,
+                output_hidden_states: Optional[bool] = None):
         """Logits [B, T, V] of input_ids [B, T]; with `labels` (input_ids themselves, -100 where none counts) also the
         loss, which the balance losses are part of, and in training no logits.
 
@@ -116,45 +202,129 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         `transformers` has for it; input_ids continue from there, without derivatives.
         logits_to_keep=1: of each row's last token only.
         attention_mask [B, T], or [B, all that was read and T]: 0 for padding, whose logits mean nothing.
+
+        output_attentions: `attentions`, each layer's weights [B, n_heads, T, S] after heads were composed; S is T, with a
+        cache all that was read. A ValueError where a layer has none (linear attention).
+        output_hidden_states: `hidden_states`, what the first layer reads, what each but the last gives, and the final
+        norm's result, [B, T, d] each.
         """
-        loss, logits = None, None
         cache = past_key_values if cache is None else cache
         valid = None if attention_mask is None else attention_mask[:, -input_ids.shape[1]:].bool()
         if valid is not None and bool(valid.all()):
             valid = None
+        look = _Look(self.config, output_attentions, output_hidden_states)
+        loss, logits = None, None
         if labels is not None:
-            loss = self._loss(input_ids, labels, valid)
+            with look.on(self.training and not use_cache and cache is None):  # which computes nothing else
+                loss = self._loss(input_ids, labels, valid)
         if use_cache or cache is not None:
             cache = HeadroomCache(self.model, input_ids.shape[0]) if cache is None else cache
-            n = input_ids.shape[1]
-            ends = [(0, n)] if logits_to_keep == 1 else [(i, i + 1) for i in range(n)]
-            logits = torch.stack([cache.read(input_ids[:, begin:end], None if valid is None else valid[:, begin:end])
-                                  for begin, end in ends], 1)
+            logits = self._read(cache, input_ids, valid, logits_to_keep, look)
         elif loss is None or not self.training:
-            logits = self._logits(input_ids, valid)
+            with look.on():
+                logits = self._logits(input_ids, valid)
         if logits is not None:
             logits = logits[:, -logits_to_keep:]
-        output = CausalLMOutputWithPast(loss=loss, logits=logits, **{_CACHE: cache})
+        attentions, hidden_states = look.results(None if cache is not None else valid)
+        output = CausalLMOutputWithPast(loss=loss, logits=logits, attentions=attentions, hidden_states=hidden_states,
+                                        **{_CACHE: cache})
         return output if return_dict in (None, True) else output.to_tuple()
+
+    def _read(self, cache: HeadroomCache, tokens: Tensor, valid: Optional[Tensor], keep: int, look: "_Look") -> Tensor:
+        n, logits = tokens.shape[1], []
+        for begin, end in [(0, n)] if keep == 1 and not look.names else [(i, i + 1) for i in range(n)]:
+            some, some_valid = tokens[:, begin:end], None if valid is None else valid[:, begin:end]
+            if look.names:
+                one, values = cache.read_observed(some, some_valid, look.names)
+                look.add(values)
+            else:
+                one = cache.read(some, some_valid)
+            logits.append(one)
+        return torch.stack(logits, 1)
 
     # Nothing sees what comes after it: padding is moved to the end of its row.
     def _logits(self, tokens: Tensor, valid: Optional[Tensor]) -> Tensor:
         if valid is None:
             return _first(self.model(tokens))
-        order = valid.logical_not().sort(dim=1, stable=True).indices
+        order = _tokens_first(valid)
         logits = _first(self.model(tokens.gather(1, order)))
         return logits.gather(1, order.argsort(1).unsqueeze(2).expand_as(logits))
 
     def _loss(self, tokens: Tensor, labels: Tensor, valid: Optional[Tensor]) -> Tensor:
         if valid is not None:
-            order = valid.logical_not().sort(dim=1, stable=True).indices
+            order = _tokens_first(valid)
             tokens, labels = tokens.gather(1, order), labels.masked_fill(~valid, -100).gather(1, order)
         return _first(self.model.loss(tokens[:, :-1], labels[:, 1:]))
 
     def save_pretrained(self, save_directory: Path, **options) -> None:
         super().save_pretrained(save_directory, **options)
-        if self.model.tokenizer is not None:
-            ops.export_tokenizer(self.model.tokenizer._engine, self.config.max_position_embeddings, str(save_directory))
+        tokenizer, folder = self.model.tokenizer, Folder(save_directory)
+        if tokenizer is None:
+            return
+        (folder / "tokenizer.json").unlink(missing_ok=True)
+        if tokenizer.kind in ("bytes", "bpe"):
+            ops.export_tokenizer(tokenizer._engine, self.config.max_position_embeddings, str(folder))
+        if not (folder / "tokenizer.json").exists():
+            path = folder / HeadroomTokenizer.vocab_files_names["headroom_file"]
+            tokenizer.save(path)
+            HeadroomTokenizer(path, model_max_length=self.config.max_position_embeddings).save_pretrained(folder)
+
+
+class _Look:
+    """What a call shows besides its logits."""
+
+    def __init__(self, config: HeadroomConfig, attentions: Optional[bool], hidden_states: Optional[bool]):
+        attentions = config.output_attentions if attentions is None else attentions
+        hidden_states = config.output_hidden_states if hidden_states is None else hidden_states
+        layers = range(config.num_hidden_layers)
+        self._weights = [f"layer{i}.attention.probs_composed" for i in layers] if attentions else []
+        self._states = ["embedding", *(f"layer{i}.out" for i in layers[:-1]), "norm_f"] if hidden_states else []
+        self.names = [*self._weights, *self._states]
+        self._values: dict[str, list[Tensor]] = {}
+
+    @contextlib.contextmanager
+    def on(self, wanted: bool = True) -> Iterator[None]:
+        """Collects the values of what is called inside of it."""
+        if not (wanted and self.names):
+            yield
+            return
+        with watching(*self.names) as seen:
+            yield
+        self.add(seen.values)
+
+    def add(self, values: dict[str, Tensor]) -> None:
+        """More tokens' values."""
+        for name, value in values.items():
+            self._values.setdefault(name, []).append(value)
+
+    def results(self, valid: Optional[Tensor]) -> tuple[Optional[tuple[Tensor, ...]], Optional[tuple[Tensor, ...]]]:
+        """valid [B, T]: what was padding and was moved to the end of its row for the call."""
+        for name in self.names:
+            if name not in self._values:
+                raise ValueError(f"output_attentions: {name.removesuffix('.attention.probs_composed')} computes no weights "
+                                 f"of pairs of tokens")
+        columns = max((value.shape[-1] for name in self._weights for value in self._values[name]), default=0)
+        weights = [torch.cat([nn.functional.pad(value, (0, columns - value.shape[-1])) for value in self._values[name]], -2)
+                   for name in self._weights]
+        states = [torch.cat(self._values[name], -2) for name in self._states]
+        if valid is not None:
+            back = _tokens_first(valid).argsort(1)
+            weights = [_back(_back(weight, back, -2), back, -1) for weight in weights]
+            states = [_back(state, back, -2) for state in states]
+        return tuple(weights) if self._weights else None, tuple(states) if self._states else None
+
+
+def _tokens_first(valid: Tensor) -> Tensor:
+    """[B, T] the places of each row's tokens, then those of its padding."""
+    return valid.logical_not().sort(dim=1, stable=True).indices
+
+
+def _back(value: Tensor, places: Tensor, axis: int) -> Tensor:
+    """value [B, ...] with its axis, T long, in the order of places [B, T]; a training loss has one token less."""
+    places = places[:, :value.shape[axis]].clamp_max(value.shape[axis] - 1)
+    shape = [1] * value.dim()
+    shape[0], shape[axis] = places.shape
+    return value.gather(axis, places.reshape(shape).expand([*value.shape]))
 
 
 def _first(result: Union[Tensor, tuple]) -> Tensor:
@@ -164,3 +334,4 @@ def _first(result: Union[Tensor, tuple]) -> Tensor:
 
 transformers.AutoConfig.register("headroom", HeadroomConfig)
 transformers.AutoModelForCausalLM.register(HeadroomConfig, HeadroomForCausalLM)
+transformers.AutoTokenizer.register(HeadroomConfig, HeadroomTokenizer)

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from ._library import ops
-from .modules import Block, Layer, _describe, _settings, initial_values
+from .decoding import Decoder, ModuleDecoder, draw
+from .modules import Block, Layer, _describe, _settings, has_hooks, in_parts, initial_values
+from .observing import observed, run, show, watched
 from .tokenizer import Tokenizer
 
-__all__ = ["Classifier", "Decoder", "EncoderDecoder", "LanguageModel", "MaskedLanguageModel", "VisionTransformer"]
+__all__ = ["Classifier", "EncoderDecoder", "LanguageModel", "MaskedLanguageModel", "VisionTransformer"]
 
 
 Path = Union[str, os.PathLike]
@@ -32,6 +34,10 @@ class _Model(Layer):
         settings = _settings("model.", {**options, "kind": self.KIND})
         description = _describe("model", type(self).__name__, source, settings)
         super().__init__(description, initial_values(description, seed, device, dtype))
+
+    def _begin(self, description, values):
+        super()._begin(description, values)
+        self._balances = ops.balances(description)
 
     @classmethod
     def _begun(cls, description: str):
@@ -73,8 +79,50 @@ class _Model(Layer):
 
     def _batch(self, loss: bool, label_smoothing: float = 0.0, implementation: str = "automatic", **inputs) -> Tensor:
         given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
-        return ops.model(self._tensors(), list(given.values()), self.description, ",".join(given), loss=loss,
-                         label_smoothing=label_smoothing, training=self.training, implementation=implementation)[0]
+
+        def call(tensors, description, loss):
+            return ops.model(tensors, list(given.values()), description, ",".join(given), loss=loss,
+                             label_smoothing=label_smoothing, training=self.training, implementation=implementation)[0]
+
+        if in_parts(self):
+            return self._by_parts(call, loss, implementation, given)
+        whole = lambda: call(self._tensors(), self.description, loss)  # noqa: E731
+        return run("", whole) if observed() else whole()
+
+    # The same model without blocks says what the first of each stack reads, and is given what the last one made of it.
+    def _by_parts(self, call, loss: bool, implementation: str, inputs: dict[str, Tensor]) -> Tensor:
+        ends = _describe("ends", type(self).__name__, None, self.options)
+        tensors = [tensor for name, tensor in zip(self._names, self._tensors()) if not re.search(r"\blayer\d+\.", name)]
+        read = ["embedding", "encoder.embedding", "decoder.embedding"]
+        made, losses = [], []
+        for name, h in watched(lambda: call(tensors, ends, False), read)[1]:
+            if observed():
+                show(name, h)
+            scope = name.removesuffix("embedding")
+            masks = self._masks(scope, len(made), inputs)
+            if scope == "decoder.":
+                masks["source"] = made[0][1]
+            for block in self._stack(scope):
+                result = block(h, balance=loss and self._balances, **masks, **_unless_automatic(implementation))
+                h, *rest = result if isinstance(result, tuple) else (result,)
+                losses += rest
+            if scope + "norm_f" in self._parts:
+                name, h = scope + "norm_f", self.get_submodule(scope + "norm_f")(h)
+                if observed():
+                    show(name, h)
+            made.append((name, h))
+        return sum(losses, watched(lambda: call(tensors, ends, loss), [], given=tuple(made))[0])
+
+    def _masks(self, scope: str, number: int, inputs: dict[str, Tensor]) -> dict[str, Optional[Tensor]]:
+        """What the blocks of a stack are told of padding; number: how many stacks came before."""
+        return {}
+
+    def _stack(self, scope: str = "") -> list[Block]:
+        return [self.get_submodule(name) for name in self._parts if re.fullmatch(re.escape(scope) + r"layer\d+", name)]
+
+
+def _unless_automatic(implementation: str) -> dict[str, str]:
+    return {} if implementation == "automatic" else {"implementation": implementation}
 
 
 class LanguageModel(_Model):
@@ -84,53 +132,46 @@ class LanguageModel(_Model):
         LanguageModel("switchhead/wt103_47m")       # a recipe's name, or a TOML file
         LanguageModel(vocabulary_size=8000, n_layers=2, d_model=128, attention=dict(projection="experts"))
 
-    Keywords are the keys of [model], tables as dicts. Sub-modules layer0, layer1, ... are Blocks.
+    Keywords are the keys of [model], tables as dicts. Sub-modules layer0, layer1, ... are Blocks, before `norm_f` and
+    `head`.
     """
 
     KIND = "language_model"
 
-    def _fill(self, values):
-        self._remembers = any(setting.startswith("model.memory_length=") for setting in self.options)
-        by_layer: list[list[Tensor]] = []
-        own = {}
-        for name, value in values.items():
-            layer = re.match(r"layer(\d+)\.", name)
-            if layer is None:
-                own[name] = value
-                continue
-            if int(layer[1]) == len(by_layer):
-                by_layer.append([])
-            by_layer[-1].append(value[0])
-        super()._fill(own)
-        self._n_layers = len(by_layer)
-        for i, tensors in enumerate(by_layer):
-            self.add_module(f"layer{i}", Block._made(self._part("block", i), tensors))
-        self._ends = {kind: self._part(kind) for kind in ("embedding", "head")}
-        self._end_names = {kind: [p["name"] for p in json.loads(ops.parameters_of(part))]
-                           for kind, part in self._ends.items()}
-
-    def _part(self, kind: str, layer: int = 0) -> str:
-        return _describe(kind, type(self).__name__, None, self.options, layer=layer)
+    def _begin(self, description, values):
+        super()._begin(description, values)
+        self._remembers = self._options["model.memory_length"] > 0
+        self._embedding = _describe("embedding", type(self).__name__, None, self.options)
+        self._embedding_names = [p["name"] for p in json.loads(ops.parameters_of(self._embedding))]
+        self._blocks = [name for name in self._parts if name.startswith("layer")]
 
     @property
     def blocks(self) -> list[Block]:
-        return [self._modules[f"layer{i}"] for i in range(self._n_layers)]
+        return [self._modules[name] for name in self._blocks]
 
-    def _end(self, kind: str, x: Tensor, implementation: str, **inputs) -> Tensor:
-        tensors = [self.get_parameter(name) for name in self._end_names[kind]]
-        return ops.layer(x, tensors, self._ends[kind], training=self.training, implementation=implementation,
-                         **inputs)[0]
+    def _embed(self, tokens: Tensor, implementation: str) -> Tensor:
+        tensors = [self.get_parameter(name) for name in self._embedding_names]
+        call = lambda: ops.layer(tokens, tensors, self._embedding, training=self.training,  # noqa: E731
+                                 implementation=implementation)[0]
+        return run("", call) if observed() else call()
 
     def _hidden(self, tokens, memory, balance, implementation):
-        h, kept, losses = self._end("embedding", tokens, implementation), [], []
+        h, kept, losses = self._embed(tokens, implementation), [], []
         for i, block in enumerate(self.blocks):
-            result = block(h, memory=memory[i] if memory else None, remember=self._remembers, balance=balance,
-                           implementation=implementation)
+            result = block(h, memory=memory[i] if memory else None, remember=self._remembers,
+                           balance=balance and self._balances, implementation=implementation)
             h, *rest = result if isinstance(result, tuple) else (result,)
             if self._remembers:
                 kept.append(rest.pop(0))
             losses += rest
+        h = self.norm_f(h)
+        if observed():
+            show("norm_f", h)
         return h, kept, losses
+
+    def _scores(self, h: Tensor, implementation: str, targets: Optional[Tensor] = None) -> Tensor:
+        shared = self.embed if self._options["model.tied_embeddings"] else None
+        return self.head(h, shared, targets=targets, implementation=implementation)
 
     def forward(self, tokens: Tensor, memory: Optional[list[Tensor]] = None, *, implementation: str = "automatic"):
         """Logits [B, T, V] of the token after each of `tokens` [B, T] int64, T up to context_length.
@@ -138,7 +179,7 @@ class LanguageModel(_Model):
         In a model with memory_length the result is (logits, memory): hand the memory to the call for the next chunk.
         """
         h, kept, _ = self._hidden(tokens, memory, False, implementation)
-        logits = self._end("head", h, implementation)
+        logits = self._scores(h, implementation)
         return (logits, kept) if self._remembers else logits
 
     def loss(self, tokens: Tensor, targets: Tensor, memory: Optional[list[Tensor]] = None, *,
@@ -147,12 +188,14 @@ class LanguageModel(_Model):
         coefficients; without the B x T x V logits. In a model with memory_length the result is (loss, memory).
         """
         h, kept, losses = self._hidden(tokens, memory, True, implementation)
-        loss = sum(losses, self._end("head", h, implementation, targets=targets))
+        loss = sum(losses, self._scores(h, implementation, targets))
         return (loss, kept) if self._remembers else loss
 
-    def decoder(self, rows: int = 1) -> "Decoder":
-        """An empty cache for reading `rows` texts token by token, with the parameters as they are now."""
-        return Decoder(self, rows)
+    def decoder(self, rows: int = 1) -> Union[Decoder, ModuleDecoder]:
+        """An empty cache for reading `rows` texts token by token, with the parameters as they are now. Where the model or
+        a part of it has hooks, or was replaced by another module, it calls the modules instead, with the same results:
+        they read the chunk again for each token."""
+        return ModuleDecoder(self, rows) if has_hooks(self) or in_parts(self) else Decoder(self, rows)
 
     @torch.no_grad()
     def generate(self, tokens: Tensor, count: int, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
@@ -167,49 +210,9 @@ class LanguageModel(_Model):
                              f"{temperature}, {top_k} and {top_p}")
         decoder, pending = self.decoder(tokens.shape[0]), tokens
         for _ in range(count):
-            pending = _draw(decoder.read(pending), temperature, top_k, top_p, generator)
+            pending = draw(decoder.read(pending), temperature, top_k, top_p, generator)
             tokens = torch.cat([tokens, pending], 1)
         return tokens
-
-
-def _draw(logits: Tensor, temperature: float, top_k: int, top_p: float, generator) -> Tensor:
-    """A token a row [B, 1] of logits [B, V]."""
-    if temperature == 0:
-        return logits.argmax(-1, keepdim=True)
-    logits = logits.double() / temperature
-    if top_k:
-        logits = logits.masked_fill(logits < logits.topk(min(top_k, logits.shape[-1])).values[:, -1:], -torch.inf)
-    p, order = logits.softmax(-1).sort(-1, descending=True)
-    p = p.masked_fill(p.cumsum(-1) - p >= top_p, 0)
-    return order.gather(-1, torch.multinomial(p, 1, generator=generator))
-
-
-class Decoder:
-    """What a language model keeps of the tokens read so far; read() continues from there.
-
-    Equals the whole pass over consecutive chunks of context_length with carried memory. Without memory, a full context
-    slides: its last half is read again as the beginning of a new one. Rows may have read more or less than others, and
-    do not depend on each other. It reads the model's parameters where they lie.
-    """
-
-    def __init__(self, model: LanguageModel, rows: int):
-        tensors = [tensor.detach() for tensor in model._tensors()]
-        self._decoder = torch.classes.headroom.Decoder(model.description, tensors, rows)
-
-    def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
-        """The logits [B, V] after the last of each row's `tokens` [B, n], n at least 1.
-
-        valid [B, n] bool: False for padding, on either side, which is not read; a row of padding alone gets zeros.
-        """
-        return self._decoder.read(tokens, valid)
-
-    def reorder(self, rows: Tensor) -> None:
-        """Row i continues row rows[i]; a row may come several times or not at all."""
-        self._decoder.reorder(rows.tolist())
-
-    def restart(self) -> None:
-        """Discards all that was read."""
-        self._decoder.restart()
 
 
 class MaskedLanguageModel(_Model):
@@ -225,6 +228,9 @@ class MaskedLanguageModel(_Model):
              implementation: str = "automatic") -> Tensor:
         """Mean cross-entropy in nats; hidden [B, T] int64: what stood at the hidden places, below 0 elsewhere."""
         return self._batch(True, implementation=implementation, tokens=tokens, hidden=hidden, valid=valid)
+
+    def _masks(self, scope, number, inputs):
+        return dict(valid_keys=inputs.get("valid"))
 
 
 class EncoderDecoder(_Model):
@@ -245,6 +251,11 @@ class EncoderDecoder(_Model):
         return self._batch(True, label_smoothing, implementation, source=source, target=target, next=next,
                            valid_source=valid_source, valid_target=valid_target)
 
+    def _masks(self, scope, number, inputs):
+        if scope == "encoder.":
+            return dict(valid_keys=inputs.get("valid_source"))
+        return dict(valid_keys=inputs.get("valid_target"), valid_source=inputs.get("valid_source"))
+
 
 class Classifier(_Model):
     """Puts a text, or a pair of texts, into a class."""
@@ -259,6 +270,9 @@ class Classifier(_Model):
              implementation: str = "automatic") -> Tensor:
         """Mean cross-entropy in nats of label [B] int64."""
         return self._batch(True, label_smoothing, implementation, tokens=tokens, second=second, label=label)
+
+    def _masks(self, scope, number, inputs):
+        return dict(valid_keys=inputs["second" if number else "tokens"] != self._options["model.padding_token"])
 
 
 class VisionTransformer(_Model):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from ._library import ops
+from .observing import observed, run, show
 
-__all__ = ["Attention", "Block", "MLP"]
+__all__ = ["Attention", "Block", "MLP", "Norm"]
 
 
 def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
@@ -25,18 +28,17 @@ def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
 
 
 class _Scope(nn.Module):
-    """A name in front of parameters: `norm_1` of `norm_1.scale`."""
+    """A name in front of parameters: `encoder` of `encoder.layer0`."""
 
 
 class Layer(nn.Module):
-    """The base of all: a description of the layer, and its parameters under the names of Headroom's checkpoints."""
+    """The base of all: a description of the layer, and its parameters under the names of Headroom's checkpoints. What
+    a block or a model consists of are layers themselves."""
 
     def __init__(self, description: str, values: list[Tensor]):
         super().__init__()
-        self.description = description
-        parameters = json.loads(ops.parameters_of(description))
-        self._names = [p["name"] for p in parameters]
-        self._fill({p["name"]: (value, p["buffer"]) for p, value in zip(parameters, values)})
+        names = [(p["name"], p["buffer"]) for p in json.loads(ops.parameters_of(description))]
+        self._begin(description, {name: (value, buffer) for (name, buffer), value in zip(names, values, strict=True)})
 
     @classmethod
     def _made(cls, description: str, values: list[Tensor]):
@@ -44,21 +46,38 @@ class Layer(nn.Module):
         Layer.__init__(module, description, values)
         return module
 
-    def _fill(self, values: dict[str, tuple[Tensor, bool]]) -> None:
-        for name, (value, buffer) in values.items():
-            *path, leaf = name.split(".")
-            owner = self
-            for step in path:
-                if step not in owner._modules:
-                    owner.add_module(step, _Scope())
-                owner = owner._modules[step]
-            if buffer:
-                owner.register_buffer(leaf, value)
-            else:
-                owner.register_parameter(leaf, nn.Parameter(value))
+    def _begin(self, description: str, values: dict[str, tuple[Tensor, bool]]) -> None:
+        self.description = description
+        self._names = list(values)  # in the order that the engine takes them in
+        self._parts: dict[str, str] = {}
+        rest = dict(values)
+        for part in json.loads(ops.children_of(description)):
+            self._parts[part["name"]] = part["layer"]
+            self._add(part["name"], _part_of(part, rest))
+        self._options = all_options(description) if self._parts else {}
+        for name, (value, buffer) in rest.items():
+            self._add(name, value if buffer else nn.Parameter(value), buffer)
+        self._placed("")
+
+    def _add(self, name: str, what, buffer: bool = False) -> None:
+        *path, leaf = name.split(".")
+        owner = self
+        for step in path:
+            if step not in owner._modules:
+                owner.add_module(step, _Scope())
+            owner = owner._modules[step]
+        if buffer:
+            owner.register_buffer(leaf, what)
+        else:
+            setattr(owner, leaf, what)
+
+    def _placed(self, scope: str) -> None:
+        """`scope` is in front of the names of its values: "layer3.attention."."""
+        self._scope = scope
+        for name in self._parts:
+            self.get_submodule(name)._placed(f"{scope}{name}.")
 
     def _tensors(self) -> list[Tensor]:
-        """In the order that the engine takes them in."""
         tensors = []
         for name in self._names:
             tensor = self
@@ -67,9 +86,18 @@ class Layer(nn.Module):
             tensors.append(tensor)
         return tensors
 
-    def _run(self, x: Tensor, implementation: str, balance: bool = False, **inputs) -> list[Tensor]:
-        return ops.layer(x, self._tensors(), self.description, training=self.training, balance=balance,
-                         implementation=implementation, **inputs)
+    def _run(self, x: Tensor, implementation: str, balance: bool = False, tensors: Optional[list[Tensor]] = None,
+             **inputs) -> list[Tensor]:
+        tensors = self._tensors() if tensors is None else tensors
+        call = lambda: ops.layer(x, tensors, self.description, training=self.training, balance=balance,  # noqa: E731
+                                 implementation=implementation, **inputs)
+        return run(self._scope, call) if observed() else call()
+
+    def _result(self, results: list[Tensor], balance: bool, losses: Optional[list[Tensor]]):
+        """What forward() gives. losses: where a block collects them, so that hooks see the result alone."""
+        if losses is not None:
+            losses.append(results.pop())
+        return tuple(results) if balance else results[0]
 
     @property
     def options(self) -> list[str]:
@@ -78,6 +106,33 @@ class Layer(nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(setting.removeprefix("model.") for setting in self.options)
+
+
+def _part_of(part: dict[str, str], values: dict[str, tuple[Tensor, bool]]) -> Layer:
+    """The layer so named and described; takes its values from those of the whole."""
+    module = _CLASSES[part["kind"]].__new__(_CLASSES[part["kind"]])
+    nn.Module.__init__(module)
+    named = [(p["name"], f"{part['name']}.{p['name']}") for p in json.loads(ops.parameters_of(part["layer"]))]
+    module._begin(part["layer"], {name: values.pop(whole) for name, whole in named if whole in values})
+    return module
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether calling it does something that its forward() does not."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+                or module._backward_pre_hooks or "forward" in module.__dict__)
+
+
+def in_parts(layer: Layer) -> bool:
+    """Whether its parts must be called one by one rather than by one operator: where one of them has hooks, or is another
+    module than the one that was made."""
+    if _has_any_global_hook():
+        return True
+    for name, description in layer._parts.items():
+        part = layer.get_submodule(name)
+        if not isinstance(part, Layer) or part.description != description or has_hooks(part) or in_parts(part):
+            return True
+    return False
 
 
 def initial_values(description: str, seed: Optional[int] = None, device=None, dtype=None) -> list[Tensor]:
@@ -126,16 +181,17 @@ class Attention(Layer):
 
     def forward(self, x: Tensor, source: Optional[Tensor] = None, *, source_value: Optional[Tensor] = None,
                 memory: Optional[Tensor] = None, valid_keys: Optional[Tensor] = None,
-                valid_queries: Optional[Tensor] = None, balance: bool = False, implementation: str = "automatic"):
+                valid_queries: Optional[Tensor] = None, balance: bool = False, implementation: str = "automatic",
+                _losses: Optional[list[Tensor]] = None):
         """[B, T, d_model] to the same shape.
 
         source [B, S, d_model] (cross=True only): what keys, and values without `source_value`, are made of. memory [B, M,
         d_model]: tokens before x, which are seen. valid_keys [B, M + T] or [B, S], valid_queries [B, T], bool: False for
         padding. With balance=True the result is (y, loss): the sum of the routing losses with their coefficients.
         """
-        results = self._run(x, implementation, balance, source=source, source_value=source_value, memory=memory,
-                            valid_keys=valid_keys, valid_queries=valid_queries)
-        return tuple(results) if balance else results[0]
+        results = self._run(x, implementation, balance or _losses is not None, source=source, source_value=source_value,
+                            memory=memory, valid_keys=valid_keys, valid_queries=valid_queries)
+        return self._result(results, balance, _losses)
 
 
 class MLP(Layer):
@@ -150,10 +206,39 @@ class MLP(Layer):
         description = _describe("mlp", "MLP", source, _of_part("mlp", options))
         super().__init__(description, initial_values(description, None, device, dtype))
 
-    def forward(self, x: Tensor, *, balance: bool = False, implementation: str = "automatic"):
+    def forward(self, x: Tensor, *, balance: bool = False, implementation: str = "automatic",
+                _losses: Optional[list[Tensor]] = None):
         """[B, T, d_model] to the same shape; with balance=True also its balance loss."""
-        results = self._run(x, implementation, balance)
-        return tuple(results) if balance else results[0]
+        results = self._run(x, implementation, balance or _losses is not None)
+        return self._result(results, balance, _losses)
+
+
+class Norm(Layer):
+    """Layer norm or RMS norm over the last axis, as a block has them.
+
+        Norm(d_model=64, norm="rms")
+
+    Keywords are the keys of [model]; d_model, norm and norm_epsilon matter.
+    """
+
+    def __init__(self, source: Optional[str] = None, *, device=None, dtype=None, **options):
+        description = _describe("norm", "Norm", source, _settings("model.", options))
+        super().__init__(description, initial_values(description, None, device, dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, d_model] to the same shape."""
+        return self._run(x, "automatic")[0]
+
+
+class Head(Layer):
+    """A language model's output: the final norm's result to scores of the vocabulary."""
+
+    def forward(self, x: Tensor, embed: Optional[Tensor] = None, *, targets: Optional[Tensor] = None,
+                implementation: str = "automatic") -> Tensor:
+        """[B, T, d_model] to logits [B, T, V], or with targets [B, T] to their mean cross-entropy. embed [V, d_model]: the
+        embedding's matrix, where the model shares it."""
+        tensors = self._tensors() if embed is None else [embed, *self._tensors()]
+        return self._run(x, implementation, tensors=tensors, targets=targets)[0]
 
 
 class Block(Layer):
@@ -163,6 +248,10 @@ class Block(Layer):
 
     Keywords are the keys of [model], those of the tables [model.attention] and [model.mlp] as dicts. cross=True adds
     attention to another sequence.
+
+    Its parts are modules, `norm_1`, `attention`, `norm_2` and `ffn`, with cross=True also `norm_cross` and `cross`. All are
+    computed by one operator, unless one of them has hooks or was replaced by another module: then each is called, with
+    the same results.
     """
 
     def __init__(self, source: Optional[str] = None, *, causal: bool = True, cross: bool = False, layer: int = 0,
@@ -171,11 +260,65 @@ class Block(Layer):
         super().__init__(description, initial_values(description, None, device, dtype))
 
     def forward(self, x: Tensor, source: Optional[Tensor] = None, *, memory: Optional[Tensor] = None,
-                valid_keys: Optional[Tensor] = None, remember: bool = False, balance: bool = False,
-                implementation: str = "automatic"):
-        """[B, T, d_model] to the same shape; arguments as of Attention. memory [B, M, d_model] are earlier inputs of this
-        block: remember=True adds what it keeps for the next chunk to the results, (y, memory), before any balance loss.
+                valid_keys: Optional[Tensor] = None, valid_source: Optional[Tensor] = None, remember: bool = False,
+                balance: bool = False, implementation: str = "automatic"):
+        """[B, T, d_model] to the same shape; arguments as of Attention, valid_source [B, S] bool. memory [B, M, d_model]
+        are earlier inputs of this block: remember=True adds what it keeps for the next chunk to the results, (y, memory),
+        before any balance loss.
         """
-        results = self._run(x, implementation, balance, source=source, memory=memory, valid_keys=valid_keys,
-                            remember=remember)
+        inputs = dict(source=source, memory=memory, valid_keys=valid_keys, valid_source=valid_source)
+        if in_parts(self):
+            results = self._by_parts(x, remember, balance, implementation, **inputs)
+        else:
+            results = self._run(x, implementation, balance, remember=remember, **inputs)
         return tuple(results) if balance or remember else results[0]
+
+    def _by_parts(self, x, remember, balance, implementation, source, memory, valid_keys, valid_source) -> list[Tensor]:
+        options = self._options
+        losses: list[Tensor] = []
+
+        def call(part, h, *others, **inputs):
+            inputs = {name: value for name, value in inputs.items() if value is not None}
+            if implementation != "automatic":
+                inputs["implementation"] = implementation
+            if balance and isinstance(part, Layer):
+                inputs["_losses"] = losses
+            return nn.functional.dropout(part(h, *others, **inputs), options["model.dropout"], self.training)
+
+        queries = None if valid_keys is None else valid_keys[:, -x.shape[1]:]
+        attend = lambda h, m: call(self.attention, h, memory=m, valid_keys=valid_keys, valid_queries=queries)  # noqa: E731
+        across = lambda h: call(self.cross, h, source, valid_keys=valid_source, valid_queries=queries)  # noqa: E731
+        crosses = "cross" in self._parts
+        if options["model.norm_position"] == "post":
+            h = self.norm_1(x + attend(x, memory))
+            if crosses:
+                h = self.norm_cross(h + across(h))
+            h = self.norm_2(h + call(self.ffn, h))
+        else:
+            read = (lambda h: x) if options["model.arrangement"] == "parallel" else (lambda h: h)
+            # Hooks of the norm see the tokens alone.
+            h = x + attend(self.norm_1(x), None if memory is None else self.norm_1.forward(memory))
+            if crosses:
+                h = h + across(self.norm_cross(read(h)))
+            h = h + call(self.ffn, self.norm_2(read(h)))
+        if observed():
+            show(f"{self._scope}out", h)
+        kept = [ops.remembered(memory, x, options["model.memory_length"])] if remember else []
+        return [h, *kept, *([sum(losses)] if balance else [])]
+
+
+@functools.lru_cache(maxsize=256)
+def all_options(description: str) -> dict[str, Any]:
+    """Every option of such a layer's model, "model.n_layers" and its value."""
+    return {key: _value(text) for key, text in json.loads(ops.options_of(description)).items()}
+
+
+def _value(text: str):
+    """A TOML value; what JSON writes otherwise stays as it is."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+_CLASSES = {"attention": Attention, "mlp": MLP, "norm": Norm, "head": Head, "block": Block}

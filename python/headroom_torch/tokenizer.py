@@ -14,10 +14,9 @@ __all__ = ["Tokenizer"]
 
 
 class Tokenizer:
-    """Text to ids and back: bytes, words or byte-level BPE. A SentencePiece model is carried along as it is, and only its
-    `serialised` bytes are to be had: sentencepiece.SentencePieceProcessor(model_proto=tokenizer.serialised).
+    """Text to ids and back: SentencePiece, byte-level BPE, words or bytes, with the ids that `headroom` gives.
 
-        Tokenizer("gpt2/")              # a folder or file as `headroom tokenizer` and Hugging Face have them
+        Tokenizer("gpt2/")              # a folder or file as `headroom tokenizer` and Hugging Face have them, or a .model
         Tokenizer.bytes()               # an id a byte
         model.tokenizer                 # of a model that was opened from a checkpoint, or None
     """

@@ -73,7 +73,7 @@ struct Place {
 // The folder of a comparison, waited for: several processes of the same command, which share its runs out among
 // themselves, each need it for moments.
 std::unique_ptr<FolderLock> hold(const fs::path& out, std::string_view command) {
-  constexpr auto kLook = std::chrono::milliseconds(100);
+  constexpr auto kTry = std::chrono::milliseconds(100);
   for (bool said = false;; said = true) {
     try {
       return std::make_unique<FolderLock>(out);
@@ -84,7 +84,7 @@ std::unique_ptr<FolderLock> hold(const fs::path& out, std::string_view command) 
       if (!said) {
         log_debug("waiting: {}", error.what());
       }
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kTry);
     }
   }
 }

@@ -93,25 +93,32 @@ const TrainedRun* Runs::find(const PlannedRun& run) {
 TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) const {
   TrainedRun trained;
   trained.seed = run.config.train.seed;
+  const auto finish = [&] {
+    trained.history = read_history(run.folder, task_);
+    trained.machine = describe_machine(run.config.train);
+    trained.program = program();
+    trained.finished = now();
+    const bool leads = world_ == nullptr || world_->leads();
+    if (leads && !trained.result.interrupted) {
+      write_result(trained, task_, run.folder / kResultFile);
+    }
+  };
   try {
-    trained.result = train::train({.config = run.config,
-                                   .out = run.folder,
-                                   .resume = true,
-                                   .cache = cache_,
-                                   .title = title,
-                                   .world = world_});
+    train::train({.config = run.config,
+                  .out = run.folder,
+                  .resume = true,
+                  .cache = cache_,
+                  .title = title,
+                  .world = world_,
+                  .finished = [&](const train::TrainResult& result) {
+                    trained.result = result;
+                    finish();  // before another process may take the folder for a run to go on with
+                  }});
   } catch (const train::DivergedError& error) {
     log_warning("{}: {}", title, error.what());
     trained.diverged = error.what();
     trained.result.parameters = cost::count_parameters(folder_config(run.folder).model);
-  }
-  trained.history = read_history(run.folder, task_);
-  trained.machine = describe_machine(run.config.train);
-  trained.program = program();
-  trained.finished = now();
-  const bool leads = world_ == nullptr || world_->leads();
-  if (leads && !trained.result.interrupted) {
-    write_result(trained, task_, run.folder / kResultFile);
+    finish();
   }
   if (world_ != nullptr) {
     world_->gather("");  // whether a run has finished is read from its folder

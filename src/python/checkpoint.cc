@@ -23,7 +23,7 @@ using Opened = std::tuple<std::string, std::string, Tensors, std::string, std::i
 
 Opened read_checkpoint(const std::string& run_or_checkpoint) {
   const store::Checkpoint checkpoint = store::read_checkpoint(store::find_checkpoint(run_or_checkpoint));
-  const std::string description = describe_model(checkpoint.config);
+  const std::string description = describe({.kind = "model", .model = checkpoint.config.model});
   nn::Parameters parameters;
   make_parameters(layer_of(description), parameters, nn::Beginning(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
   Tensors values;

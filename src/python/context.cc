@@ -4,6 +4,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
+#include "python/watch.h"
 
 namespace headroom::python {
 
@@ -18,6 +19,10 @@ nn::Context context_of(const Layer& layer, at::Device device, bool training, con
   context.implementation = ops::implementation_named(implementation);
   if (at::autocast::is_autocast_available(device.type()) && at::autocast::is_autocast_enabled(device.type())) {
     context.compute_dtype = at::autocast::get_autocast_dtype(device.type());
+  }
+  if (Watch* watch = Watch::current(); watch != nullptr) {
+    context.observer = watch;
+    context.scope = watch->scope();
   }
   return context;
 }

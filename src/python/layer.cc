@@ -69,6 +69,14 @@ nn::AttentionPlace Layer::place() const {
           .memory_length = model.memory_length};
 }
 
+config::ModelOptions Layer::built() const {
+  config::ModelOptions options = model;
+  if (kind == "ends") {
+    options.n_layers = options.n_decoder_layers = 0;
+  }
+  return options;
+}
+
 const Layer& layer_of(const std::string& text) {
   static std::mutex mutex;
   static auto& known = *new std::map<std::string, std::unique_ptr<const Layer>>;
@@ -91,13 +99,15 @@ std::string describe_layer(Layer layer, const std::string& source, const std::ve
   return text_of(layer, config);
 }
 
-std::string describe_model(const config::Config& config) {
-  return text_of({.kind = "model", .model = config.model}, config);
+std::string describe(const Layer& layer) {
+  config::Config config;
+  config.model = layer.model;
+  return text_of(layer, config);
 }
 
 void make_parameters(const Layer& layer, nn::Parameters& parameters, const nn::Beginning& beginning) {
-  if (layer.kind == "model") {
-    const auto model = models::make_model(layer.model, beginning);
+  if (layer.kind == "model" || layer.kind == "ends") {
+    const auto model = models::make_model(layer.built(), beginning);
     parameters = model->parameters();
     return;
   }

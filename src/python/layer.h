@@ -12,12 +12,15 @@
 namespace headroom::python {
 
 struct Layer {
-  std::string kind;  // attention, mlp, block; embedding and head, a language model's two ends; model
+  // attention, mlp, norm, block; model; embedding and head, a language model's two ends; ends, any model without blocks
+  std::string kind;
   bool causal = true, cross = false;
   std::int64_t index = 0;  // which layer of a model: its window
   config::ModelOptions model;
 
   nn::AttentionPlace place() const;
+  // Of a model, or of its ends: those of a model with no layers.
+  config::ModelOptions built() const;
 };
 
 // What describe_layer() made, parsed once. Throws MisuseError for anything else.
@@ -29,8 +32,8 @@ const Layer& layer_of(const std::string& text);
 std::string describe_layer(Layer layer, const std::string& source, const std::vector<std::string>& settings,
                            const std::string& origin);
 
-// The same of a whole model whose config is checked.
-std::string describe_model(const config::Config& config);
+// The same of a layer whose model is known and checked.
+std::string describe(const Layer& layer);
 
 // Makes the layer's parameters and nothing else.
 void make_parameters(const Layer& layer, nn::Parameters& parameters, const nn::Beginning& beginning);

@@ -1,5 +1,6 @@
 // Layers and models as operators of torch's dispatcher: composites of those with derivatives, so that they are
 // differentiated, compiled and exported through them.
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/core/system.h"
@@ -66,6 +67,7 @@ struct LayerCall {
     v("source_value", in.source_value);
     v("valid_keys", in.valid_keys);
     v("valid_queries", in.valid_queries);
+    v("valid_source", in.valid_source);
     v("targets", in.targets);
     v("remember", in.remember);
     way.visit(v);
@@ -144,7 +146,7 @@ Results run_model(const ModelCall& call) {
   const nn::Context context =
       context_of(layer, call.parameters[0].device(), call.way.training, call.way.implementation);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const auto model = models::make_model(layer.model, nn::Beginning(call.parameters));
+  const auto model = models::make_model(layer.built(), nn::Beginning(call.parameters));
   const models::Batch batch = batch_of(call);
   if (!call.loss) {
     return {{logits_of(*model, batch, context)}};
@@ -153,8 +155,8 @@ Results run_model(const ModelCall& call) {
   return {{model->loss(batch, memory, context).total()}};
 }
 
-std::string describe(const std::string& kind, const std::string& origin, const std::string& source,
-                     const std::vector<std::string>& settings, bool causal, bool cross, std::int64_t layer) {
+std::string describe_named(const std::string& kind, const std::string& origin, const std::string& source,
+                           const std::vector<std::string>& settings, bool causal, bool cross, std::int64_t layer) {
   return describe_layer({.kind = kind, .causal = causal, .cross = cross, .index = layer, .model = {}}, source, settings,
                         origin);
 }
@@ -170,6 +172,19 @@ std::string options_of(const std::string& text) {
     }
   }
   return to_json_line(options);
+}
+
+// Whether routing adds to the losses of such a layer or model.
+bool balances(const std::string& text) {
+  const config::ModelOptions& o = layer_of(text).model;
+  for (const auto& losses : {o.attention.projection->balance_losses(o.attention), o.mlp.balance_losses()}) {
+    for (const config::BalanceLoss& loss : losses) {
+      if (loss.coefficient != 0.0) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 // Names, shapes and kinds of the parameters in the order that the layer takes them in.
@@ -200,8 +215,9 @@ TORCH_LIBRARY_FRAGMENT(headroom, library) {
   ops::offer<LayerCall, run_layer>(library, "layer");
   ops::offer<ModelCall, run_model>(library, "model");
   library.def("set_home_folder", refusing(set_home_folder));
-  library.def("describe_layer", refusing(describe));
+  library.def("describe_layer", refusing(describe_named));
   library.def("options_of", refusing(options_of));
+  library.def("balances", refusing(balances));
   library.def("parameters_of", refusing(parameters_of));
   library.def("initial_parameters", refusing(initial_parameters));
 }

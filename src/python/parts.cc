@@ -70,6 +70,12 @@ void check(const Layer& layer, const Inputs& in, const nn::Builder& build, const
   if (in.valid_keys) {
     check_mask(layer, "valid_keys", *in.valid_keys, in.x.sym_size(0), keys);
   }
+  if (in.valid_source) {
+    if (!layer.cross) {
+      fail("{}: valid_source belongs to cross=True only", layer.kind);
+    }
+    check_mask(layer, "valid_source", *in.valid_source, in.x.sym_size(0), in.source->sym_size(1));
+  }
   if (in.valid_queries) {
     check_mask(layer, "valid_queries", *in.valid_queries, in.x.sym_size(0), in.x.sym_size(1));
   }
@@ -107,7 +113,21 @@ std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::
   check(layer, in, build, context);
   const auto mlp =
       nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
-  return {(*mlp)(nn::to_compute(in.x, context), layer.model.hidden_dropout(), context)};
+  return {context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.model.hidden_dropout(), context))};
+}
+
+nn::NormLayer norm_of(const Layer& layer, const nn::Builder& build) {
+  return {layer.model.norm, layer.model.norm_epsilon, layer.model.d_model, build};
+}
+
+void make_norm(const Layer& layer, const nn::Builder& build) {
+  norm_of(layer, build);
+}
+
+std::vector<at::Tensor> run_norm(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                 const nn::Context& context) {
+  check(layer, in, build, context);
+  return {norm_of(layer, build)(in.x)};
 }
 
 models::Block block_of(const Layer& layer, const nn::Builder& build) {
@@ -127,6 +147,7 @@ std::vector<at::Tensor> run_block(const Layer& layer, const Inputs& in, const nn
   input.memory = or_undefined(in.memory);
   input.valid_keys = in.valid_keys;
   input.source = or_undefined(in.source);
+  input.valid_source = in.valid_source;
   std::vector<at::Tensor> results = {block_of(layer, build)(input, context)};
   if (in.remember) {
     results.push_back(models::remembered(input.memory, in.x, layer.model.memory_length));
@@ -141,40 +162,36 @@ void make_embedding(const Layer& layer, const nn::Builder& build) {
 std::vector<at::Tensor> run_embedding(const Layer& layer, const Inputs& in, const nn::Builder& build,
                                       const nn::Context& context) {
   check_tokens(layer, "tokens", in.x);
-  return {models::Embedding(layer.model, build)(in.x, 0, context)};
+  return {context.observe("embedding", models::Embedding(layer.model, build)(in.x, 0, context))};
 }
 
-// Final norm and vocabulary; the embedding comes first where the two share it.
-struct Head {
-  at::Tensor embedding;
-  nn::NormLayer norm;
-  models::VocabularyHead vocabulary;
-  Head(const config::ModelOptions& o, const nn::Builder& build)
-      : embedding(o.tied_embeddings ? models::Embedding::make_matrix(o, build) : at::Tensor()),
-        norm(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f")),
-        vocabulary(o, embedding, build.in("head")) {}
-};
+// Of what the final norm gives; the embedding's matrix comes first where the two share it.
+models::VocabularyHead head_of(const Layer& layer, const nn::Builder& build) {
+  const config::ModelOptions& o = layer.model;
+  return {o, o.tied_embeddings ? models::Embedding::make_matrix(o, build) : at::Tensor(), build};
+}
 
 void make_head(const Layer& layer, const nn::Builder& build) {
-  const Head head(layer.model, build);
+  head_of(layer, build);
 }
 
 std::vector<at::Tensor> run_head(const Layer& layer, const Inputs& in, const nn::Builder& build,
                                  const nn::Context& context) {
   check(layer, in, build, context);
-  const Head head(layer.model, build);
-  const at::Tensor x = nn::dropout(head.norm(in.x), layer.model.dropout, context, "final");
+  const models::VocabularyHead head = head_of(layer, build);
+  const at::Tensor x = nn::dropout(in.x, layer.model.dropout, context, "final");
   if (!in.targets) {
-    return {head.vocabulary.logits(x, context)};
+    return {head.logits(x, context)};
   }
   check_tokens(layer, "targets", *in.targets);
   require_shape(layer, "targets", *in.targets, in.targets->sym_sizes() == in.x.sym_sizes().slice(0, 2),
                 "of the tokens' shape");
-  return {head.vocabulary.cross_entropy(x.flatten(0, 1), in.targets->reshape({-1}), /*label_smoothing=*/0.0, context)};
+  return {head.cross_entropy(x.flatten(0, 1), in.targets->reshape({-1}), /*label_smoothing=*/0.0, context)};
 }
 
 constexpr Part kParts[] = {{"attention", make_attention, run_attention},
                            {"mlp", make_mlp, run_mlp},
+                           {"norm", make_norm, run_norm},
                            {"block", make_block, run_block},
                            {"embedding", make_embedding, run_embedding},
                            {"head", make_head, run_head}};

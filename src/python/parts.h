@@ -18,6 +18,7 @@ struct Inputs {
   std::optional<at::Tensor> source_value;   // [B, S, d]
   std::optional<at::Tensor> valid_keys;     // [B, M + T] (cross: [B, S]) bool
   std::optional<at::Tensor> valid_queries;  // [B, T] bool
+  std::optional<at::Tensor> valid_source;   // [B, S] bool, of a block
   std::optional<at::Tensor> targets;        // [B, T] of a head: its loss instead of its scores
   bool remember = false;                    // a block also gives what it remembers for the next chunk
 };

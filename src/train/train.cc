@@ -227,6 +227,9 @@ TrainResult train(const TrainRequest& request) {
   const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, world);
   TrainResult result = run.finish(*writer);
   world.be_patient();
+  if (request.finished) {
+    request.finished(result);
+  }
   return result;
 }
 

@@ -2,9 +2,9 @@
 
     python tests/python/make_environment.py BUILD ENVIRONMENT
 
-What `pip install --no-build-isolation .` sees is a clean copy of the repository: nothing of a build folder reaches it.
-The sdist is made from that copy, unpacked and built as well. The compiler's cache, where there is one, serves both
-builds, this time and the next.
+What is installed is the wheel that `./run.sh wheel` makes (python/wheel/make.py): from a source distribution of a clean copy
+of the repository, with all that it needs but torch, and what its extra [huggingface] brings. The compiler's cache, where
+there is one, serves this time and the next.
 
 torch is installed as well, from pip's indexes or cache, in the version that the build has: only a build without CUDA, of
 a tenth the size. Where there is none to be had, the environment borrows the torch of this Python, and says so.
@@ -13,98 +13,46 @@ a tenth the size. Where there is none to be had, the environment borrows the tor
 import importlib.metadata
 import os
 import pathlib
-import shutil
-import site
 import subprocess
 import sys
-import tarfile
 import venv
-import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "python" / "wheel"))
+import make  # noqa: E402
+
 # As in this Python, so that one version is tested.
-TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", *(f"{name}=={importlib.metadata.version(name)}"
-                                                               for name in ["scikit-build-core", "transformers"])]
-INDEX = "https://download.pytorch.org/whl/cpu"
-
-
-def run(*command, **options):
-    return subprocess.run([str(part) for part in command], check=True, **options)
-
-
-def clean_copy(place):
-    """The files that a fresh clone would have, changes included."""
-    shutil.rmtree(place, ignore_errors=True)
-    names = subprocess.check_output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT)
-    for name in filter(None, names.decode().split("\0")):
-        if (ROOT / name).is_file():  # not one that was deleted since
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, place / name)
-    return place
-
-
-def pip(python, *arguments):
-    run(python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
-
-
-def check(wheel):
-    """What a wheel must be."""
-    names = zipfile.ZipFile(wheel).namelist()
-    assert wheel.stat().st_size < 20e6, f"{wheel.name}: {wheel.stat().st_size} bytes"
-    assert "-py3-none-" in wheel.name, wheel.name
-    libraries = [name for name in names if ".so" in name]
-    assert libraries == ["headroom_torch/libheadroom_torch.so"], libraries
-    assert "headroom_torch/recipes/switchhead/wt103_47m.toml" in names
-
-
-def unpacked_sdist(source, out):
-    """The sdist of `source`, which has no tests."""
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    run(sys.executable, "-c", "import sys, scikit_build_core.build as b; b.build_sdist(sys.argv[1])", out, cwd=source,
-        stdout=subprocess.DEVNULL)
-    (archive,) = out.glob("*.tar.gz")
-    with tarfile.open(archive) as file:
-        file.extractall(out)
-    unpacked = out / archive.name.removesuffix(".tar.gz")
-    assert not (unpacked / "tests").exists()
-    return unpacked
+TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", f"transformers=={importlib.metadata.version('transformers')}"]
 
 
 def install_torch(python):
     version = importlib.metadata.version("torch")
     if version.endswith("+cpu"):
         install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        environment = {**os.environ, "PIP_EXTRA_INDEX_URL": f"{os.environ.get('PIP_EXTRA_INDEX_URL', '')} {INDEX}".strip()}
-        for way in ({}, environment):
-            if subprocess.run([*install, f"torch=={version}", *TEST_PACKAGES], env=way or None).returncode == 0:
+        more = {**os.environ, "PIP_EXTRA_INDEX_URL": f"{os.environ.get('PIP_EXTRA_INDEX_URL', '')} {make.CPU_INDEX}".strip()}
+        for way in ({}, more):
+            if subprocess.run([*install, f"torch=={version}"], env=way or None).returncode == 0:
                 return
     print(f"torch {version}: not to be had without CUDA; the environment borrows that of {sys.executable}")
-    folder = subprocess.check_output([python, "-c", "import site; print(site.getsitepackages()[0])"], text=True).strip()
-    pathlib.Path(folder, "borrowed.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    pathlib.Path(make.site_packages(python), "borrowed.pth").write_text(f"{make.torch_folder(version, None)}\n")
 
 
 def main(build, environment):
     place = build / "package"
-    # The paths of two copies, and of the same one in two checkouts, are alike to the compiler's cache.
-    os.environ["CCACHE_BASEDIR"] = str(place)
     python, stamp = environment / "bin" / "python", environment / "torch"
     wanted = f"{importlib.metadata.version('torch')} {TEST_PACKAGES}"
     if not stamp.exists() or stamp.read_text() != wanted:
         venv.create(environment, clear=True, with_pip=True)
         install_torch(python)
+        make.pip(python, "install", *TEST_PACKAGES)
         stamp.write_text(wanted)
 
-    source = clean_copy(place / "source")
-    pip(python, "install", "--no-build-isolation", "--force-reinstall", "--no-deps", source)
-    run(python, "-c", "import headroom_torch; print(headroom_torch.__file__)", cwd="/")
-
-    wheels = place / "wheels"
-    shutil.rmtree(wheels, ignore_errors=True)
-    pip(python, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", wheels,
-        unpacked_sdist(source, place / "sdist"))
-    (wheel,) = wheels.glob("*.whl")
-    check(wheel)
+    tools = make.environment(place / "tools", make.torch_folder(make.own_torch(), None), make.TOOLS)
+    _, source = make.make_sdist(tools, make.source_for(make.own_torch(), place / "source"), place / "sdist")
+    wheel = make.make_wheel(tools, source, place)
+    make.pip(python, "install", "--force-reinstall", "--no-deps", wheel)
+    make.pip(python, "install", f"{wheel}[huggingface]")  # what is missing of that
+    make.run(python, "-c", "import headroom_torch; print(headroom_torch.__file__)", cwd="/", env={"PATH": "/nowhere"})
 
 
 if __name__ == "__main__":

@@ -80,8 +80,6 @@ def test_opens_what_the_program_trained(headroom, run, short):
     assert model.tokenizer.kind == run.parent.name.rstrip("0123456789")
     file = run / "checkpoints" / "step_5.safetensors"
     assert torch.equal(ht.LanguageModel.from_checkpoint(str(file)).head.w, model.head.w)
-    if model.tokenizer.kind == "sentencepiece":
-        return
     ours, theirs = loss_of(model, short.read_text()), headroom("evaluate", run, "--data", short)
     assert abs(ours - theirs["loss"]) < 1e-5
     written = headroom("generate", run, "--prompt", "the head ", "--tokens", 12, "--temperature", 0)["text"]
@@ -95,8 +93,7 @@ def test_the_program_reads_what_is_saved(headroom, run, short, tmp_path):
     model.save_checkpoint(out, step=7)
     before, after = (headroom("evaluate", which, "--data", short)["loss"] for which in (run, out))
     assert abs(before - after) > 1e-3
-    if model.tokenizer.kind != "sentencepiece":
-        assert abs(loss_of(model, short.read_text()) - after) < 1e-5
+    assert abs(loss_of(model, short.read_text()) - after) < 1e-5
     info, original = headroom("checkpoint", "info", out), headroom("checkpoint", "info", run)
     assert info["step"] == 7 and info["checksums"] == "verified"
     assert info["tokenizer"] == original["tokenizer"] == model.tokenizer.name
@@ -162,16 +159,37 @@ def test_tokenizers(tmp_path):
     assert_refused(lambda: ht.Tokenizer(tmp_path / "none"), "none")
 
 
+# Texts with what is easily lost: blanks, line ends, the blank's own symbol, characters without a piece, NUL.
+TEXTS = ["the head that attends", " the  head ", "a\nb", "a\n\nb\n", "\n", "\u2581a \u2581", "n\u00e9 \U0001f600 \u4e2d", "\0\t\r\n",
+         "</s><s><0x0A>", TEXT, ""]
+
+
+@pytest.mark.parametrize("run", TOKENIZERS, indirect=True)
+def test_ids_are_those_of_the_program(headroom, run, tmp_path):
+    tokenizer = ht.LanguageModel.from_checkpoint(run).tokenizer
+    tokenizer.save(tmp_path / "saved.tokenizer")
+    text = "".join(TEXTS).replace("\0", "")
+    theirs = headroom("tokenizer", "encode", tmp_path / "saved.tokenizer", text)
+    assert tokenizer.encode(text).tolist() == theirs["ids"]
+    assert tokenizer.decode(theirs["ids"]) == headroom("tokenizer", "decode", tmp_path / "saved.tokenizer",
+                                                       *theirs["ids"])["text"]
+    for text in TEXTS:
+        known = tokenizer.decode(tokenizer.encode(text))
+        assert known == text if tokenizer.kind == "bytes" else tokenizer.decode(tokenizer.encode(known)) == known
+    assert ht.Tokenizer(tmp_path / "saved.tokenizer").encode(TEXT).tolist() == tokenizer.encode(TEXT).tolist()
+
+
 @pytest.mark.parametrize("run", ["sentencepiece"], indirect=True)
-def test_a_carried_sentencepiece_model(run, tmp_path):
-    model = ht.LanguageModel.from_checkpoint(run)
-    assert model.tokenizer.vocabulary_size == 300 and b"<0x0A>" in model.tokenizer.serialised
-    assert_refused(lambda: model.tokenizer.encode("a"), "SentencePiece model is only stored")
-    assert_refused(lambda: model.tokenizer.decode([1]), "SentencePiece model is only stored")
-    (tmp_path / "pieces.model").write_bytes(model.tokenizer.serialised)
-    assert ht.Tokenizer(tmp_path / "pieces.model").name == model.tokenizer.name
-    (tmp_path / "no.model").write_bytes(model.tokenizer.serialised[:-3])
+def test_a_sentencepiece_model(run, tmp_path):
+    tokenizer = ht.LanguageModel.from_checkpoint(run).tokenizer
+    assert tokenizer.vocabulary_size == 300 and b"<0x0A>" in tokenizer.serialised
+    (tmp_path / "pieces.model").write_bytes(tokenizer.serialised)
+    assert ht.Tokenizer(tmp_path / "pieces.model").name == tokenizer.name
+    for other in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
+        assert torch.equal(other.encode(TEXT), tokenizer.encode(TEXT))
+    (tmp_path / "no.model").write_bytes(tokenizer.serialised[:-3])
     assert_refused(lambda: ht.Tokenizer(tmp_path / "no.model"), "is no SentencePiece model")
+    assert_refused(lambda: tokenizer.decode([300]), "an id must be 0 to 299, got 300")
 
 
 def test_copies_keep_the_tokenizer(tmp_path):

@@ -7,6 +7,7 @@ import transformers
 
 import headroom_torch as ht
 import headroom_torch.huggingface as hf
+from random_transformers import CONFIGS, random_model
 from refusals import assert_refused
 
 CONTEXT = 24
@@ -162,6 +163,105 @@ def test_a_new_model_begins_as_the_engine_has_it():
     expected = ht.LanguageModel(vocabulary_size=50, d_model=24, attention=dict(d_head=8)).state_dict()
     for name, value in model.model.state_dict().items():
         assert torch.equal(value, expected[name]), name
+
+
+@pytest.mark.parametrize("kind", list(CONFIGS))
+def test_attentions_and_hidden_states_are_those_of_transformers(kind, tmp_path):
+    """A model that both know: padded on the left, with and without caches, and of generated text."""
+    theirs = random_model(kind, 256, CONTEXT)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ht.Tokenizer.bytes().save(tmp_path / "bytes.tokenizer")
+    ht.convert(tmp_path / "theirs", tmp_path / "model.safetensors", tokenizer=tmp_path / "bytes.tokenizer")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "theirs", attn_implementation="eager")
+    ours = hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "model.safetensors")
+    ids, mask = tokens(2, 9), torch.ones(2, 9, dtype=torch.long)
+    mask[1, :3] = 0
+    look = dict(output_attentions=True, output_hidden_states=True)
+    places = dict(position_ids=(mask.cumsum(1) - 1).clamp_min(0))
+
+    def compare(a, b, valid):
+        assert len(a.attentions) == len(b.attentions) == 2 and len(a.hidden_states) == len(b.hidden_states) == 3
+        for x, y in zip([*a.attentions, *(h[:, None] for h in a.hidden_states)],
+                        [*b.attentions, *(h[:, None] for h in b.hidden_states)], strict=True):
+            assert x.shape == y.shape
+            real = valid[:, None, -x.shape[2]:, None].bool().expand_as(x)
+            torch.testing.assert_close(x[real], y[real], atol=3e-5, rtol=1e-4)
+
+    with torch.no_grad():
+        expected = theirs(ids, attention_mask=mask, **places, **look)
+        compare(ours(ids, attention_mask=mask, **look), expected, mask)
+        compare(ours(ids, attention_mask=mask, use_cache=True, **look), expected, mask)
+        plain = ours(ids)
+    assert plain.attentions is None and plain.hidden_states is None
+    how = dict(attention_mask=mask, max_new_tokens=4, do_sample=False, eos_token_id=None, pad_token_id=0,
+               return_dict_in_generate=True, **look)
+    written, expected = ours.generate(ids, **how), theirs.generate(ids, **how)
+    assert torch.equal(written.sequences, expected.sequences)
+    for i in range(4):
+        step = [type("Step", (), dict(attentions=w.attentions[i], hidden_states=w.hidden_states[i]))
+                for w in (written, expected)]
+        compare(*step, mask if i == 0 else torch.ones(2, 1))
+    torch.autograd.grad(ours(ids, output_attentions=True).attentions[1].square().sum(),
+                        ours.model.layer0.attention.w_q)
+    ours.train()
+    result = ours(ids, labels=ids, **look)
+    assert result.logits is None and result.attentions[0].shape == (2, 4, 8, 8)
+
+
+def test_attentions_of_any_layer(both):
+    theirs = both[1]
+    names = [f"layer{i}.attention.probs_composed" for i in range(2)]
+    with ht.observe(*names, "layer0.out") as values:
+        result = theirs(tokens(), output_attentions=True, output_hidden_states=True)
+    for got, name in zip([*result.attentions, result.hidden_states[1]], [*names, "layer0.out"], strict=True):
+        assert torch.equal(got, values[name])
+    steps = theirs.generate(tokens(), max_new_tokens=CONTEXT, do_sample=False, output_attentions=True,
+                            return_dict_in_generate=True).attentions
+    assert steps[-1][0].shape == (2, 2, 1, 8 + CONTEXT - 1)  # beyond the context
+    torch.testing.assert_close(steps[-1][1].sum(-1), torch.ones(2, 2, 1), atol=1e-4, rtol=0)
+    seen = []
+    handle = theirs.model.layer1.attention.register_forward_hook(lambda m, given, y: seen.append(y.shape))
+    hooked = theirs.generate(tokens(), max_new_tokens=CONTEXT, do_sample=False, output_attentions=True,
+                             return_dict_in_generate=True).attentions
+    handle.remove()
+    assert seen
+    for a, b in zip(steps, hooked, strict=True):
+        for x, y in zip(a, b, strict=True):
+            torch.testing.assert_close(x, y, atol=1e-5, rtol=1e-4)
+
+
+def test_linear_attention_has_no_weights():
+    config = hf.HeadroomConfig(["model.vocabulary_size=50", "model.d_model=24", 'model.attention.score="linear"',
+                                'model.attention.position="sinusoidal"'])
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    assert_refused(lambda: model(tokens() % 50, output_attentions=True), "layer0 computes no weights of pairs")
+    assert len(model(tokens() % 50, output_hidden_states=True).hidden_states) == config.num_hidden_layers + 1
+
+
+TEXT = "It's the head that attends; the room, it doesn't.\n\n  In 1984 he'll say \u2581 n\u00e9 -- \U0001f600\n"
+
+
+@pytest.mark.parametrize("kind", ["words", "sentencepiece"])
+def test_tokenizers_without_an_equivalent(headroom, tmp_path, kind):
+    """The folder's AutoTokenizer gives the engine's ids of any text."""
+    (tmp_path / "text.txt").write_text(TEXT * 40)
+    headroom("tokenizer", "train", tmp_path / "text.txt", "--kind", kind, "--vocabulary-size",
+             300 if kind == "sentencepiece" else 16, "--out", tmp_path / "made.tokenizer")
+    ours = ht.Tokenizer(tmp_path / "made.tokenizer")
+    model = ht.LanguageModel(vocabulary_size=ours.vocabulary_size, n_layers=1, d_model=24, context_length=CONTEXT,
+                             attention=dict(n_heads=2, d_head=8), mlp=dict(d_hidden=32))
+    model.save_checkpoint(tmp_path / "model.safetensors", tokenizer=ours)
+    hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "model.safetensors").save_pretrained(tmp_path / "folder")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "folder")
+    assert isinstance(theirs, hf.HeadroomTokenizer) and len(theirs) == ours.vocabulary_size
+    assert theirs.model_max_length == CONTEXT
+    for text in (TEXT, "the head", " two  blanks ", "<7> [UNK] </s>", "\n\n", "\u4e2d\u6587", ""):
+        ids = ours.encode(text).tolist()
+        assert theirs.encode(text) == ids and theirs(text)["attention_mask"] == [1] * len(ids)
+        assert theirs.decode(ids) == ours.decode(ids)
+        assert theirs.convert_tokens_to_ids(theirs.tokenize(text)) == ids
+    theirs.save_pretrained(tmp_path / "again")
+    assert hf.HeadroomTokenizer.from_pretrained(tmp_path / "again").encode(TEXT) == ours.encode(TEXT).tolist()
 
 
 def test_refusals():

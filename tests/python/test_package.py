@@ -25,6 +25,21 @@ def test_torch_is_pinned_to_a_minor_version():
     assert headroom_torch.__version__ == importlib.metadata.version("headroom-torch")
 
 
+def test_the_wheel_brings_what_it_links():
+    """SentencePiece is the wheel's own, not the system's."""
+    used = {line.split()[-1] for line in open("/proc/self/maps") if "sentencepiece" in line}
+    assert len(used) == 2 and all("/headroom_torch.libs/libsentencepiece" in path for path in used), used
+
+
+def test_a_wheel_for_another_torch_says_so(tmp_path):
+    sys.path.append(str(EXAMPLES.parent / "python" / "wheel"))
+    import make
+    source = make.source_for("2.9", tmp_path / "source")
+    assert f'version = "{importlib.metadata.version("headroom-torch")}+torch2.9"' in (source / "pyproject.toml").read_text()
+    licences = [path.name for path in (source / "licences").iterdir()]
+    assert set(licences) <= set(make.BUNDLED)
+
+
 def test_another_torch_is_refused(tmp_path):
     done = subprocess.run([sys.executable, "-c", "import torch; torch.__version__ = '2.1.0'; import headroom_torch"],
                           cwd=tmp_path, capture_output=True, text=True)

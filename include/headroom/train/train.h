@@ -23,17 +23,6 @@ class DivergedError : public Error {
   using Error::Error;
 };
 
-struct TrainRequest {
-  config::Config config;
-  std::filesystem::path out;    // run folder
-  bool resume = false;          // continue from out's newest checkpoint if there is one
-  std::filesystem::path cache;  // prepared data
-  std::string title = "train";  // in front of the progress bar
-  // Those that train together, all with the same request; null: this process alone. The parameters that training ends
-  // with do not depend on how many they are (train.accumulate sums of gradients a step, and train.threads each).
-  parallel::World* world = nullptr;
-};
-
 struct TrainResult {
   std::int64_t steps = 0;
   double train_loss = NAN;         // mean over the last logged interval; NaN: none was logged yet
@@ -47,6 +36,18 @@ struct TrainResult {
 
   // Of the last validation; empty before any.
   tasks::Figures figures() const { return validation.empty() ? tasks::Figures() : validation.back().figures; }
+};
+
+struct TrainRequest {
+  config::Config config;
+  std::filesystem::path out;    // run folder
+  bool resume = false;          // continue from out's newest checkpoint if there is one
+  std::filesystem::path cache;  // prepared data
+  std::string title = "train";  // in front of the progress bar
+  // Those that train together, all with the same request; null: this process alone. The parameters that training ends
+  // with do not depend on how many they are (train.accumulate sums of gradients a step, and train.threads each).
+  parallel::World* world = nullptr;
+  std::function<void(const TrainResult&)> finished = {};  // called while the folder is still this process's
 };
 
 // Trains and writes the run folder (interface: config.toml, metrics.jsonl, events.out.tfevents.*, checkpoints/).

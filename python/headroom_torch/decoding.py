@@ -1,0 +1,126 @@
+"""What a language model keeps of the tokens read so far, and how the next one is drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .observing import observed, run
+
+__all__ = ["Decoder"]
+
+
+def draw(logits: Tensor, temperature: float, top_k: int, top_p: float, generator) -> Tensor:
+    """A token a row [B, 1] of logits [B, V]."""
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    logits = logits.double() / temperature
+    if top_k:
+        logits = logits.masked_fill(logits < logits.topk(min(top_k, logits.shape[-1])).values[:, -1:], -torch.inf)
+    p, order = logits.softmax(-1).sort(-1, descending=True)
+    p = p.masked_fill(p.cumsum(-1) - p >= top_p, 0)
+    return order.gather(-1, torch.multinomial(p, 1, generator=generator))
+
+
+class Decoder:
+    """What a language model keeps of the tokens read so far; read() continues from there.
+
+    Equals the whole pass over consecutive chunks of context_length with carried memory. Without memory, a full context
+    slides: its last half is read again as the beginning of a new one. Rows may have read more or less than others, and
+    do not depend on each other. It reads the model's parameters where they lie.
+    """
+
+    def __init__(self, model, rows: int):
+        tensors = [tensor.detach() for tensor in model._tensors()]
+        self._decoder = torch.classes.headroom.Decoder(model.description, tensors, rows)
+
+    def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
+        """The logits [B, V] after the last of each row's `tokens` [B, n], n at least 1.
+
+        valid [B, n] bool: False for padding, on either side, which is not read; a row of padding alone gets zeros.
+        """
+        call = lambda: self._decoder.read(tokens, valid)  # noqa: E731
+        if not observed():
+            return call()
+        _require_one_row(tokens, valid)
+        return run("", call)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i continues row rows[i]; a row may come several times or not at all."""
+        self._decoder.reorder(rows.tolist())
+
+    def restart(self) -> None:
+        """Discards all that was read."""
+        self._decoder.restart()
+
+
+def _require_one_row(tokens: Tensor, valid: Optional[Tensor]) -> None:
+    rows = tokens.shape[0] if valid is None else int(valid.any(1).sum())
+    if rows > 1:
+        raise ValueError(f"observe: a decoder shows the values of one row at a time, got {rows}")
+
+
+@dataclasses.dataclass
+class _Chunk:
+    """What a row has read: the tokens of its chunk [n], and the memory from before it."""
+
+    tokens: Tensor
+    memory: Optional[list[Tensor]] = None
+
+
+class ModuleDecoder:
+    """A Decoder that calls the model's modules, so that their hooks see what is read."""
+
+    def __init__(self, model, rows: int):
+        self._model, self._count = model, rows
+        self.restart()
+
+    @torch.no_grad()
+    def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
+        """As that of Decoder."""
+        if tokens.dim() != 2 or tokens.shape[0] != len(self._rows) or tokens.shape[1] < 1 or tokens.dtype != torch.int64:
+            raise ValueError(f"decoding: tokens must be int64 [{len(self._rows)}, 1 or more], got {tokens.dtype} "
+                             f"{list(tokens.shape)}")
+        texts = [row if valid is None else row[valid[i]] for i, row in enumerate(tokens)]
+        reading = [i for i, text in enumerate(texts) if text.numel()]
+        if observed():
+            _require_one_row(tokens, valid)
+        for i in reading:
+            self._extend(self._rows[i], texts[i])
+        logits = tokens.new_zeros(tokens.shape[0], self._model._options["model.vocabulary_size"],
+                                  dtype=self._model.norm_f.scale.dtype)
+        alike = {(len(row.tokens), row.memory and row.memory[0].shape) for row in (self._rows[i] for i in reading)}
+        for some in [reading] if len(alike) == 1 else [[i] for i in reading]:
+            logits[some] = self._last([self._rows[i] for i in some]).to(logits.dtype)
+        return logits
+
+    def _extend(self, row: _Chunk, text: Tensor) -> None:
+        length = self._model._options["model.context_length"]
+        while text.numel():
+            if len(row.tokens) == length:  # as Decoder does: carried as memory, or the last half is read again
+                if self._model._remembers:
+                    row.memory = self._model(row.tokens[None], row.memory)[1]
+                row.tokens = row.tokens[length if self._model._remembers else length - length // 2:]
+            room = length - len(row.tokens)
+            row.tokens, text = torch.cat([row.tokens, text[:room]]), text[room:]
+
+    def _last(self, rows: list[_Chunk]) -> Tensor:
+        memory = rows[0].memory and [torch.cat(layer) for layer in zip(*(row.memory for row in rows))]
+        result = self._model(torch.stack([row.tokens for row in rows]), memory)
+        return (result[0] if isinstance(result, tuple) else result)[:, -1]
+
+    def reorder(self, rows: Tensor) -> None:
+        """As that of Decoder."""
+        for row in rows.tolist():
+            if not 0 <= row < len(self._rows):
+                raise ValueError(f"decoding: rows must be in [0, {len(self._rows)}), got {row}")
+        self._rows = [dataclasses.replace(self._rows[row]) for row in rows.tolist()]
+        self._count = len(self._rows)
+
+    def restart(self) -> None:
+        """Discards all that was read."""
+        nothing = torch.empty(0, dtype=torch.int64, device=self._model.norm_f.scale.device)
+        self._rows = [_Chunk(nothing) for _ in range(self._count)]

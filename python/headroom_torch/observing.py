@@ -1,0 +1,116 @@
+"""Looking into a forward pass: intermediate values by their names."""
+
+from __future__ import annotations
+
+import re
+import threading
+from contextlib import contextmanager
+from typing import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from ._library import ops
+
+__all__ = ["observe"]
+
+
+class _Observation:
+    def __init__(self, patterns: tuple[str, ...]):
+        self.patterns = patterns
+        self.values: dict[str, Tensor] = {}
+        self._expressions = [re.compile("[^.]*".join(map(re.escape, pattern.split("*")))) for pattern in patterns]
+
+    def show(self, name: str, value: Tensor) -> None:
+        if any(expression.fullmatch(name) for expression in self._expressions):
+            self.values[name] = value
+
+    def missing(self) -> list[str]:
+        return [pattern for pattern, expression in zip(self.patterns, self._expressions)
+                if not any(map(expression.fullmatch, self.values))]
+
+
+# Those that are on, the innermost last, by thread.
+_observations: dict[int, list[_Observation]] = {}
+
+
+@contextmanager
+def watching(*patterns: str) -> Iterator[_Observation]:
+    """observe(), of values that may be missing."""
+    observation, thread = _Observation(patterns), threading.get_ident()
+    _observations.setdefault(thread, []).append(observation)
+    try:
+        yield observation
+    finally:
+        _observations[thread].pop()
+        if not _observations[thread]:
+            del _observations[thread]
+
+
+@contextmanager
+def observe(*patterns: str) -> Iterator[dict[str, Tensor]]:
+    """Collects intermediate values of the layers and models that are called inside of it:
+
+        with headroom_torch.observe("layer*.attention.probs", "norm_f") as values:
+            model(tokens)
+        values["layer0.attention.probs"]        # [B, n_heads, T, S]
+
+    A * stands for anything but dots; of a name that comes several times there is the last value. The values are those
+    that the results were computed from, with derivatives. ValueError where a pattern fits no value of the calls.
+
+    In front of a name is where the value is: "layer3.", in an EncoderDecoder "encoder.layer3." or "decoder.layer3."; a
+    Block, Attention or MLP by itself has nothing there. B batch, T queries, S keys, d d_model, H heads, G key/value heads,
+    e d_head, E experts, K chosen ones:
+
+        embedding, layer3.out, norm_f                 [B, T, d]
+        layer3.attention.  (layer3.cross.: of cross-attention)
+          q; k, v                                     [B, H, T, e]; [B, G, S, e]
+          scores, scores_composed                     [B, H, T, S] before the mask; before and after heads compose
+          probs, probs_composed                       [B, H, T, S] the weights, likewise
+          o                                           [B, H, T, e] the heads' results
+          out                                         [B, T, d]
+          select_in.score, .index, .weight            [B S, H, E], [B S, H, K], [B S, H, K]: the choice of experts for
+                                                      keys and values; select_out.: for queries and outputs
+          select.score, .index, .weight               [B T, 1, E], [B T, 1, K], [B T, 1, K]: the choice of routed heads
+        layer3.ffn.select.score, .index, .weight      the choice of an MLP of experts, likewise
+        layer3.ffn.out                                [B, T, d]
+
+    Scores and probabilities are computed by the reference, which keeps every pair; linear attention has none. A Decoder
+    shows the values of a call that reads one row. Not for compiled models.
+    """
+    with watching(*patterns) as observation:
+        yield observation.values
+    if missing := observation.missing():
+        raise ValueError(f"observe: nothing that was computed is called {' or '.join(map(repr, missing))}")
+
+
+def observed() -> bool:
+    return bool(_observations) and threading.get_ident() in _observations
+
+
+@torch.compiler.disable
+def show(name: str, value: Tensor) -> None:
+    """A value that Python computes."""
+    for observation in _observations[threading.get_ident()]:
+        observation.show(name, value)
+
+
+@torch.compiler.disable
+def run(scope: str, call: Callable):
+    """call(), which calls the engine once; its values are shown, `scope` in front of their names."""
+    result, values = watched(call, [p for o in _observations[threading.get_ident()] for p in o.patterns], scope)
+    for name, value in values:
+        show(name, value)
+    return result
+
+
+def watched(call: Callable, patterns: list[str], scope: str = "", given: tuple[tuple[str, Tensor], ...] = ()):
+    """The result of one call of the engine, and its values [(name, value)] that fit; `given` are used in the place of
+    values of these names, in their order."""
+    ops.start_watch(patterns, scope, [name for name, _ in given], [value for _, value in given])
+    shown: tuple = ([], [])
+    try:
+        result = call()
+    finally:
+        shown = ops.end_watch()
+    return result, list(zip(*shown))

@@ -1,0 +1,70 @@
+"""docs/tutorial.md from its first block to its last, at reduced size: commands, Python and what they print but for numbers
+and what is drawn by chance."""
+
+import contextlib
+import io
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import torch
+
+import train_runs
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+SMALL = ["train.steps=30", "train.batch_size=4", "train.threads=1", "tokenizer.vocabulary_size=300", "model.d_model=32",
+         "model.mlp.d_hidden=64"]
+SIZE = 60_000  # bytes of text
+
+
+def blocks():
+    return re.findall(r"^```(\w*)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def shape(text):
+    """What is printed, but for numbers and quoted pieces."""
+    return re.sub(r"'[^']*'", "''", re.sub(r"[\d.]+", "0", text)).strip().splitlines()
+
+
+def run_commands(text, place):
+    for line in text.strip().splitlines():
+        words = shlex.split(line)
+        assert words[0] == "headroom"
+        words = [os.environ["HEADROOM_PROGRAM"], *words[1:]]
+        if words[1] == "train":
+            words += [word for value in SMALL for word in ("--set", value)]
+        done = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        yield line, done.stdout
+
+
+def test_the_tutorial_runs_as_written(headroom, tmp_path, monkeypatch):
+    (tmp_path / "texts").mkdir()
+    train_runs.write_text(tmp_path / "texts" / "shakespeare.txt", SIZE, 1)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "cache"))
+    names, printed, ran = {}, "", []
+    threads = torch.get_num_threads()
+    for kind, text in blocks():
+        if kind == "toml":
+            (tmp_path / re.match(r"# (\S+)", text)[1]).write_text(text)
+        elif kind == "":
+            for line, out in run_commands(text, tmp_path):
+                ran.append(line.split()[1])
+                printed = out if "train" in line else printed
+        elif kind == "python":
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(text, "tutorial.md", "exec"), names)
+            printed = out.getvalue()
+        elif "BENVOLIO" in text:  # what the model writes
+            assert printed.startswith(text[:text.index("BENVOLIO")])
+        else:
+            expected = shape(text)
+            assert shape(printed)[:len(expected)] == expected, printed
+    torch.set_num_threads(threads)
+    assert ran == ["train", "generate", "evaluate"]
+    assert sys.modules["headroom_torch"] and (tmp_path / "mine_hf" / "config.json").exists()
