@@ -1,6 +1,7 @@
-"""A language model trained with FSDP2 on several processes, with a distributed checkpoint.
+"""A language model trained with FSDP2 on several processes, with a distributed checkpoint, and one that `headroom
+evaluate`, `generate` and the other commands read.
 
-    torchrun --nproc-per-node 2 examples/fsdp2.py --checkpoint checkpoint
+    torchrun --nproc-per-node 2 examples/fsdp2.py --checkpoint checkpoint --save sharded.safetensors
 """
 
 import argparse
@@ -24,7 +25,7 @@ def make_model(mesh, seed):
     return fully_shard(model, mesh=mesh)
 
 
-def main(folder, steps):
+def main(folder, steps, save):
     dist.init_process_group("gloo")
     rank, mesh = dist.get_rank(), init_device_mesh("cpu", (dist.get_world_size(),))
     text = torch.tensor(list(open(__file__, "rb").read()))
@@ -39,6 +40,8 @@ def main(folder, steps):
         loss.backward()
         optimizer.step()
     dcp.save(get_model_state_dict(model), checkpoint_id=folder)
+    if save:  # every process has a part of it, the first one writes
+        model.save_checkpoint(save, tokenizer=headroom_torch.Tokenizer.bytes())
 
     again = make_model(mesh, seed=2)
     state = get_model_state_dict(again)
@@ -55,5 +58,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--save", help="a checkpoint of Headroom's")
     arguments = parser.parse_args()
-    main(arguments.checkpoint, arguments.steps)
+    main(arguments.checkpoint, arguments.steps, arguments.save)

@@ -22,13 +22,17 @@ PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
   return {.macs = gates * z.d + results, .memory = gates + results};
 }
 
+Sizes attention_tensors(const AttentionOptions& a, Exact d, Exact sources) {
+  Sizes all = a.projection->tensors(a, d) + a.score->tensors(a, sources) + a.composition->tensors(a, d) +
+              a.position->tensors(a, d);
+  if (const Exact gates = Exact(a.projection->all_heads(a)) * a.gate_output->gates(a); gates.value() > 0) {
+    all = all + Sizes{gates * d} + Sizes(a.bias ? 1 : 0, gates);
+  }
+  return all + Sizes(a.qk_norm ? 2 : 0, a.d_head) + Sizes(a.scale == Scale::learned ? 1 : 0, 1);
+}
+
 Exact attention_parameters(const AttentionOptions& a, Exact d, Exact sources) {
-  Exact n = a.projection->parameters(a, d) + a.score->parameters(a, sources) + a.composition->parameters(a, d) +
-            a.position->parameters(a, d);
-  n += Exact(a.projection->all_heads(a)) * a.gate_output->gates(a) * (d + (a.bias ? 1 : 0));
-  n += a.qk_norm ? Exact(2) * a.d_head : 0;
-  n += a.scale == Scale::learned ? 1 : 0;
-  return n;
+  return sum_of(attention_tensors(a, d, sources));
 }
 
 }  // namespace headroom::cost

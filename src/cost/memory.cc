@@ -90,6 +90,7 @@ StepMemory step_memory(const Config& config) {
   Exact activations = rows * (kept.wide * kFloat + kept.in_products * (narrow ? kBfloat16 : kFloat)) + carried * kFloat;
   activations += narrow ? product_parameters(model, parameters.value()) * kBfloat16 : 0;
   bytes.activations = activations.value();
+  bytes.carried = (carried * kFloat).value();
   const Exact passing = config.train.accumulate > 1 ? Exact(bytes.gradients) + bytes.activations
                                                     : Exact(std::max(bytes.gradients, bytes.activations));
   bytes.total = (Exact(bytes.parameters) + bytes.moments + passing).value();

@@ -15,7 +15,7 @@ double share(Exact part, Exact whole) {
 }
 
 Exact compose_parameters(const ModelOptions& model) {
-  return model.attention.composition->parameters(model.attention, model.d_model);
+  return sum_of(model.attention.composition->tensors(model.attention, model.d_model));
 }
 
 // Table 2. The printed ratios are those of the last row's formulas, which leave out terms of the order of R / e; what

@@ -8,6 +8,7 @@
 #include "headroom/cost/cost.h"
 #include "headroom/cost/memory.h"
 #include "headroom/cost/paper.h"
+#include "headroom/cost/processes.h"
 
 namespace headroom::cost {
 
@@ -107,6 +108,83 @@ std::string cost_table(const std::vector<NamedConfig>& configs) {
          "train.batch_tokens can hold. cache: numbers kept of a sequence while it is\n"
          "continued token by token. GiB: what such a step needs at least of memory,\n"
          "parameters, gradients, optimizer and activations.\n";
+}
+
+Json processes_json(const config::Config& config, const Devices& devices) {
+  Json list = Json::array();
+  for (const std::int64_t processes : devices.processes) {
+    const ProcessesCost cost = processes_cost(config, processes);
+    Json ranks = Json::array();
+    for (const ProcessCost& one : cost.all) {
+      ranks.push_back({{"numbers", one.numbers},
+                       {"memory",
+                        {{"parameters", one.parameters},
+                         {"gradients", one.gradients},
+                         {"moments", one.moments},
+                         {"running_sums", one.running_sums},
+                         {"staging", one.staging},
+                         {"activations", one.activations},
+                         {"total", one.total}}},
+                       {"sent", {{"gradients", one.gradients_sent}, {"parameters", one.parameters_sent}}},
+                       {"received", {{"gradients", one.gradients_received}, {"parameters", one.parameters_received}}}});
+    }
+    list.push_back({{"processes", processes},
+                    {"sums", cost.sums},
+                    {"rounds", cost.rounds},
+                    {"imbalance", cost.imbalance()},
+                    {"of_all_reduce", cost.of_all_reduce()},
+                    {"hiding_bandwidth", cost.hiding_bandwidth(devices.macs_per_second)},
+                    {"macs_per_second", devices.macs_per_second},
+                    {"ranks", std::move(ranks)}});
+  }
+  return list;
+}
+
+namespace {
+
+std::string gibibytes_or_less(std::int64_t bytes) {
+  return bytes == 0 ? "-" : gibibytes(bytes);
+}
+
+// The most that a process sends or receives.
+std::int64_t most_of(const ProcessesCost& cost, std::int64_t ProcessCost::* sent, std::int64_t ProcessCost::* received) {
+  std::int64_t most = 0;
+  for (const ProcessCost& one : cost.all) {
+    most = std::max({most, one.*sent, one.*received});
+  }
+  return most;
+}
+
+}  // namespace
+
+std::string processes_table(const std::vector<NamedConfig>& configs, const Devices& devices) {
+  std::vector<Cells> rows = {{"model", "N", "K", "share", "weights", "grads", "moments", "sums", "staging", "activ.", "GiB",
+                              "gradients", "parameters", "x", "Gbit/s"}};
+  for (const auto& [name, config] : configs) {
+    for (const std::int64_t processes : devices.processes) {
+      const ProcessesCost cost = processes_cost(config, processes);
+      const ProcessCost& one = cost.largest();
+      rows.push_back(
+          {name, grouped(processes), grouped(cost.sums), fmt::format("{:.2f}", cost.imbalance()),
+           gibibytes(one.parameters), gibibytes(one.gradients), gibibytes(one.moments),
+           gibibytes_or_less(one.running_sums), gibibytes_or_less(one.staging), gibibytes(one.activations),
+           gibibytes(one.total),
+           gibibytes_or_less(most_of(cost, &ProcessCost::gradients_sent, &ProcessCost::gradients_received)),
+           gibibytes_or_less(most_of(cost, &ProcessCost::parameters_sent, &ProcessCost::parameters_received)),
+           fmt::format("{:.2f}", cost.of_all_reduce()),
+           fmt::format("{:.1f}", cost.hiding_bandwidth(devices.macs_per_second) * 8e-9)});
+    }
+  }
+  return table(rows, 1) +
+         fmt::format(
+             "\nOf N processes, GiB of the one that needs most. K: sums of gradients a step.\n"
+             "share: the largest process's part of the optimizer's work by the mean. sums,\n"
+             "staging: gradients added up so far, and on their way in. GiB: all of it and\n"
+             "the program. gradients, parameters: the most that a process sends or receives\n"
+             "of them a step; x: both together by an all-reduce of gradients that were\n"
+             "added up in any order. Gbit/s: at which gradients hide behind the backward\n"
+             "passes, each way, on devices of {:.3g} MACs a second.\n",
+             devices.macs_per_second);
 }
 
 Json paper_json(std::string_view paper) {

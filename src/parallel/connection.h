@@ -7,7 +7,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <mutex>
+
+#include "headroom/parallel/world.h"
 
 namespace headroom::parallel {
 
@@ -19,7 +22,8 @@ class Connection {
   c10::intrusive_ptr<c10d::Store> store;       // of this start
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   std::atomic<std::chrono::milliseconds> timeout{std::chrono::milliseconds(0)};
-  std::mutex calls;  // one thread at a time hands work to Gloo
+  std::mutex calls;  // one thread at a time hands work to Gloo, and counts
+  World::Traffic traffic;
 };
 
 }  // namespace headroom::parallel

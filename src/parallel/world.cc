@@ -63,8 +63,8 @@ Transfer World::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
     const std::lock_guard lock(connection_->calls);
-    return Transfer(
-        std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
+    connection_->traffic.sent += tag < kGathering ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    return Transfer(std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
   } catch (const std::exception& error) {
     blame(to, reason_of(error));
   }
@@ -74,11 +74,20 @@ Transfer World::receive(at::Tensor tensor, int from, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
     const std::lock_guard lock(connection_->calls);
+    connection_->traffic.received += tag < kGathering ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
     return Transfer(
         std::make_shared<Transfer::Work>(*this, from, connection_->gloo->recv(one, from, static_cast<int>(tag))));
   } catch (const std::exception& error) {
     blame(from, reason_of(error));
   }
+}
+
+World::Traffic World::traffic() const {
+  if (connection_ == nullptr) {
+    return {};
+  }
+  const std::lock_guard lock(connection_->calls);
+  return connection_->traffic;
 }
 
 std::vector<std::string> World::gather(const std::string& mine) {

@@ -17,6 +17,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
+#include "headroom/cost/processes.h"
 #include "headroom/ops/adamw.h"
 #include "headroom/train/exchange.h"
 #include "receiver.h"
@@ -25,14 +26,8 @@
 namespace headroom::train {
 namespace {
 
-constexpr std::int64_t kAlignment = 16;                  // numbers: 64 bytes
-constexpr std::int64_t kBucket = std::int64_t{1} << 20;  // numbers that are sent together, unless one tensor is larger
 // Tags above those of buckets.
 constexpr std::uint32_t kPublished = std::uint32_t{1} << 29, kMemory = kPublished + 2;
-
-std::int64_t aligned(std::int64_t numbers) {
-  return (numbers + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 class OrderedExchange : public Exchange {
  public:
@@ -231,12 +226,12 @@ class OrderedExchange : public Exchange {
           continue;
         }
         const std::int64_t count = all[i].tensor.numel();
-        if (fresh || end + count - buckets_.back().begin > kBucket) {
+        if (fresh || end + count - buckets_.back().begin > cost::kBucketNumbers) {
           buckets_.push_back({.owner = owner, .begin = end, .end = end});
           fresh = false;
         }
         places_[i] = {.begin = end, .count = count, .bucket = buckets_.size() - 1};
-        end += aligned(count);
+        end += cost::aligned(count);
         buckets_.back().end = end;
         ++buckets_.back().parameters;
       }

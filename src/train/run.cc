@@ -269,6 +269,10 @@ TrainResult Run::result() const {
   const bool steady = state_.steady_seconds > 0.0;
   const auto tokens = static_cast<double>(steady ? state_.steady_tokens : state_.tokens);
   const double seconds = steady ? state_.steady_seconds : state_.seconds;
+  if (const parallel::World::Traffic traffic = world_.traffic(); world_.size() > 1) {
+    log_debug("{} numbers looked after; {} bytes sent and {} received in {} steps; peak memory {} bytes",
+              shares_.numbers(world_.rank()), traffic.sent, traffic.received, steps_here_, peak_memory_bytes());
+  }
   return {.steps = state_.step,
           .train_loss = history_.last_loss(),
           .tokens_per_second = seconds > 0.0 ? tokens / seconds : 0.0,

@@ -1,6 +1,7 @@
 // Built models have as many parameters as the printed tables say (SwitchHead, Tables 1, 2, 5, 9) and as cost counts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "headroom/config/config.h"
@@ -26,6 +27,23 @@ std::int64_t hidden_matrices(const config::ModelOptions& options) {
     count += parameter.hidden ? parameter.tensor.numel() : 0;
   }
   return count;
+}
+
+// Numbers of each tensor, in ascending order.
+std::vector<std::int64_t> tensors(const config::ModelOptions& options) {
+  const std::unique_ptr<Model> model = shapes(options);
+  std::vector<std::int64_t> sizes;
+  for (const nn::Parameter& parameter : model->parameters().all()) {
+    sizes.push_back(parameter.tensor.numel());
+  }
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
+}
+
+std::vector<std::int64_t> counted_tensors(const config::ModelOptions& options) {
+  std::vector<std::int64_t> sizes = cost::parameter_tensors(options);
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
 }
 
 struct Row {
@@ -82,6 +100,7 @@ TEST(ParameterCount, CostAgreesForEveryRecipe) {
     const config::ModelOptions model = config::load_config(name).model;
     ++compared[model.kind];
     EXPECT_EQ(built(model), cost::count_parameters(model)) << name;
+    EXPECT_EQ(tensors(model), counted_tensors(model)) << name;
     EXPECT_EQ(hidden_matrices(model), cost::count_hidden_matrices(model)) << name;
   }
   EXPECT_EQ(compared.size(), 5U);  // every kind has recipes
@@ -130,6 +149,8 @@ TEST(ParameterCount, CostAgreesForOtherOptions) {
         for (const std::string position : {"none", "rope", "relative", "learned", "sinusoidal"}) {
           const config::ModelOptions o = other_options(kind, mlp, position, flag);
           EXPECT_EQ(built(o), cost::count_parameters(o))
+              << config::name_of(kind) << " " << config::name_of(mlp) << " " << position << flag;
+          EXPECT_EQ(tensors(o), counted_tensors(o))
               << config::name_of(kind) << " " << config::name_of(mlp) << " " << position << flag;
           EXPECT_EQ(hidden_matrices(o), cost::count_hidden_matrices(o))
               << config::name_of(kind) << " " << config::name_of(mlp) << " " << position << flag;

@@ -89,8 +89,9 @@ class ProjectionPart : public AttentionPart {
   virtual bool starts_truncated() const = 0;  // the layer's matrices are initialised truncated normal, else normal
   virtual bool has_fixed_heads() const = 0;   // every token uses the same heads, as maps between heads need
 
-  virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;
-  virtual Exact matrices(const AttentionOptions& options, Exact d_model) const = 0;  // of those, q's, k's, v's and o's
+  // Numbers of each tensor that is trained.
+  virtual Sizes tensors(const AttentionOptions& options, Exact d_model) const = 0;
+  virtual Exact matrices(const AttentionOptions& options, Exact d_model) const = 0;  // in q's, k's, v's and o's matrices
   virtual ProjectionProducts products(const AttentionOptions& options, Exact d_model, const Span& span) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // What Transformer-XL's relative positions add to that.
@@ -120,7 +121,7 @@ class ScorePart : public AttentionPart {
   // queries.
   virtual bool is_bilinear() const = 0;
 
-  virtual Exact parameters(const AttentionOptions& options, Exact sources) const = 0;   // sources: of the whole context
+  virtual Sizes tensors(const AttentionOptions& options, Exact sources) const = 0;      // sources: of the whole context
   virtual Exact products(const AttentionOptions& options, const Span& span) const = 0;  // with keys and with values
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // Numbers of a state that does not grow, instead of keys and values, where a layer has no memory.
@@ -131,7 +132,7 @@ class ScorePart : public AttentionPart {
 // How heads mix.
 class CompositionPart : public AttentionPart {
  public:
-  virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;
+  virtual Sizes tensors(const AttentionOptions& options, Exact d_model) const = 0;
   virtual Exact products(const AttentionOptions& options, Exact d_model, const Span& span) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   virtual Exact cache_numbers(const AttentionOptions& options) const = 0;  // kept of each token while decoding
@@ -148,7 +149,7 @@ class PositionPart : public AttentionPart {
   virtual bool has_distances() const = 0;  // between two tokens: there are none across two sequences
   virtual bool fits_width(const AttentionOptions& options) const = 0;  // whether d_head does, for matching
 
-  virtual Exact parameters(const AttentionOptions& options, Exact d_model) const = 0;  // of one attention layer
+  virtual Sizes tensors(const AttentionOptions& options, Exact d_model) const = 0;  // of one attention layer
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // Distances that occur and are projected, d e for each of position_heads(), and multiplied by every query, e a head.
   virtual Exact offsets(const Span& span) const = 0;

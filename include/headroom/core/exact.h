@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "headroom/core/error.h"
 
@@ -26,5 +27,20 @@ class Exact {
   [[noreturn]] static Exact overflow() { misuse("cost: the model is so large that its counts do not fit 63 bits"); }
   std::int64_t value_;
 };
+
+using Sizes = std::vector<Exact>;
+
+inline Exact sum_of(const Sizes& sizes) {
+  Exact sum = 0;
+  for (const Exact& size : sizes) {
+    sum += size;
+  }
+  return sum;
+}
+
+inline Sizes operator+(Sizes a, const Sizes& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 
 }  // namespace headroom

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "headroom/config/model_options.h"
 
@@ -23,6 +24,9 @@ namespace headroom::cost {
 //   classifier, vision     a norm after the last block; head: [f,d_head_hidden] with bias if asked for, then
 //                          [.,n_classes]; f = d, for pairs 4d
 std::int64_t count_parameters(const config::ModelOptions& model);
+
+// The numbers of each tensor of them, in no particular order.
+std::vector<std::int64_t> parameter_tensors(const config::ModelOptions& model);
 
 // Of those, the numbers in the layers' matrices from hidden vectors to hidden vectors: attention's q, k, v and o and
 // the MLPs', banks of experts included; what train.optimizer = "muon" moves itself.

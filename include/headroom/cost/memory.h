@@ -20,6 +20,7 @@ struct StepMemory {
   // precision = "bf16" what products read at 2 bytes, and a copy of the matrices in that type. The carried memory of
   // the last chunk and of this one, for all sequences.
   std::int64_t activations = 0;
+  std::int64_t carried = 0;  // of those, the memory
   // Gradients appear while activations are freed: parameters + moments + the larger of the two; with train.accumulate >
   // 1, whose gradients wait for the next micro-batch, the sum of all.
   std::int64_t total = 0;

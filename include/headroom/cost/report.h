@@ -1,6 +1,7 @@
 // What the commands cost, match and recipes print: JSON for scripts, aligned text for people.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,17 @@ using NamedConfig = std::pair<std::string, config::Config>;
 // config.train.batch_size sequences.
 Json cost_json(std::string_view name, const config::Config& config);
 std::string cost_table(const std::vector<NamedConfig>& configs);
+
+// Training in so many processes (processes.h), on devices that carry out `macs_per_second`.
+struct Devices {
+  std::vector<std::int64_t> processes;
+  double macs_per_second = 1e14;
+};
+// [{processes, sums, rounds, imbalance, of_all_reduce, hiding_bandwidth, macs_per_second, ranks: [{numbers, memory:
+// {parameters, gradients, moments, running_sums, staging, activations, total}, sent: {gradients, parameters}, received:
+// {gradients, parameters}}]}]: bytes; an entry for each number of processes.
+Json processes_json(const config::Config& config, const Devices& devices);
+std::string processes_table(const std::vector<NamedConfig>& configs, const Devices& devices);
 
 // [{row, quantity, printed, computed, agrees, derivable, reason}]: one entry a printed figure; `reason` where there is
 // something to say: why a figure is not derivable or does not agree.

@@ -54,6 +54,11 @@ class World : public Peers {
   // sent. Several threads may call these.
   Transfer send(const at::Tensor& tensor, int to, std::uint32_t tag);
   Transfer receive(at::Tensor tensor, int from, std::uint32_t tag);
+  // Bytes that send() and receive() were asked for so far, gather()'s apart.
+  struct Traffic {
+    std::int64_t sent = 0, received = 0;
+  };
+  Traffic traffic() const;
 
   // From now on nobody waits longer than this for another process; before, and again afterwards, hours: one may prepare
   // data, or write a page, while the others wait.

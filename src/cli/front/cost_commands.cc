@@ -19,6 +19,7 @@ namespace {
 struct CostOptions {
   std::vector<std::string> configs, set;
   std::string paper;
+  cost::Devices devices;
 };
 
 // Without the tensors of what train.start_from names, which the model's keys are taken from where they are not given.
@@ -56,8 +57,12 @@ int run_cost(const CostOptions& options, const Output& output) {
   for (const std::string& name : options.configs) {
     configs.emplace_back(name, load_with_start(name, options.set));
     list.push_back(cost::cost_json(name, configs.back().second));
+    if (!options.devices.processes.empty()) {
+      list.back()["processes"] = cost::processes_json(configs.back().second, options.devices);
+    }
   }
-  output.text(cost::cost_table(configs));
+  const bool alone = options.devices.processes.empty();
+  output.text(alone ? cost::cost_table(configs) : cost::processes_table(configs, options.devices));
   output.document(list);
   return 0;
 }
@@ -66,12 +71,23 @@ void add_cost(Program& program) {
   auto options = std::make_shared<CostOptions>();
   CLI::App& command = program.add(
       program.root(), "cost", "Parameters, multiply-accumulates and memory of a model, without building it.",
-      "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost --paper switchhead",
+      "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost switchhead/wt103_262m --processes 8,64\n  headroom cost --paper switchhead",
       [&program, options] { return run_cost(*options, program.output()); });
   command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
   add_set(command, options->set);
   command.add_option("--paper", options->paper, "every figure of that paper's cost tables next to the computed one")
       ->type_name("switchhead|moa|dcmha|mgk");
+  command
+      .add_option("--processes", options->devices.processes,
+                  "what each of so many processes holds and sends in a training step, one number or several")
+      ->delimiter(',')
+      ->type_name("N,...");
+  command
+      .add_option("--rate", options->devices.macs_per_second,
+                  "with --processes: multiply-accumulates that a process carries out in a second, assumed")
+      ->check(CLI::PositiveNumber.description(""))
+      ->capture_default_str()
+      ->type_name("MACS");
 }
 
 struct MatchOptions {

@@ -29,7 +29,7 @@ class NoComposition : public CompositionPart {
   }
   void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
 
-  Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
+  Sizes tensors(const AttentionOptions&, Exact) const override { return {}; }
   Exact products(const AttentionOptions&, Exact, const Span&) const override { return 0; }
   PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
   Exact cache_numbers(const AttentionOptions&) const override { return 0; }
@@ -68,7 +68,10 @@ class StaticMap : public CompositionPart {
   void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
 
   // H m a stage.
-  Exact parameters(const AttentionOptions& a, Exact) const override { return map_numbers(a); }
+  Sizes tensors(const AttentionOptions& a, Exact) const override {
+    const auto stages = static_cast<std::size_t>(stages_of(a));
+    return has_map(a) ? Sizes(stages, heads_of_group(a) * a.n_heads) : Sizes();
+  }
   // T S H m a stage.
   Exact products(const AttentionOptions& a, Exact, const Span& span) const override {
     return span.queries * span.sources * map_numbers(a);
@@ -111,9 +114,12 @@ class DynamicMaps : public StaticMap {
     check.require_distinct("compose_gates", a.compose_gates);
   }
 
-  Exact parameters(const AttentionOptions& a, Exact d) const override {
-    return StaticMap::parameters(a, d) +
-           (factor_parameters(a, d, "query") + factor_parameters(a, d, "key")) * stages_of(a);
+  Sizes tensors(const AttentionOptions& a, Exact d) const override {
+    Sizes all = StaticMap::tensors(a, d);
+    for (std::int64_t stage = 0; stage < stages_of(a); ++stage) {
+      all = all + factor_tensors(a, d, "query") + factor_tensors(a, d, "key");
+    }
+    return all;
   }
 
   // A stage and side: the factors of T (query) or S (key side) tokens, and 2 R T S H where they have low rank. Gates
@@ -122,7 +128,7 @@ class DynamicMaps : public StaticMap {
     Exact macs = 0;
     for (const auto& [side, tokens] : {std::pair("query", span.queries), std::pair("key", span.sources)}) {
       const Exact maps = span.queries * span.sources * a.n_heads * a.compose_rank * 2;
-      macs += factor_parameters(a, d, side) * tokens + (low_rank(a, side) ? maps : 0);
+      macs += sum_of(factor_tensors(a, d, side)) * tokens + (low_rank(a, side) ? maps : 0);
     }
     return StaticMap::products(a, d, span) + macs * stages_of(a);
   }
@@ -133,7 +139,7 @@ class DynamicMaps : public StaticMap {
     PaperTerms sides;
     const Exact pairs = z.t * z.s;
     for (const auto& [side, tokens] : {std::pair("query", z.t), std::pair("key", z.s)}) {
-      sides.macs += factor_parameters(a, z.d, side) * tokens;
+      sides.macs += sum_of(factor_tensors(a, z.d, side)) * tokens;
       sides.memory += factors(a, side) * tokens;
       if (low_rank(a, side)) {
         sides.macs += pairs * a.n_heads * a.compose_rank * 2;
@@ -162,10 +168,16 @@ class DynamicMaps : public StaticMap {
   }
 
   // Trained numbers, and MACs that make one token's factors: d I groups + 2 R I H with I = 2 R m; gates d H.
-  static Exact factor_parameters(const AttentionOptions& a, Exact d, const char* side) {
+  static Sizes factor_tensors(const AttentionOptions& a, Exact d, const char* side) {
     const Exact hidden = Exact(2) * a.compose_rank * heads_of_group(a);
-    const Exact maps = hidden * a.compose_groups * d + hidden * a.n_heads * a.compose_rank * 2;
-    return (low_rank(a, side) ? maps : 0) + (contains(a.compose_gates, side) ? d * a.n_heads : 0);
+    Sizes all;
+    if (low_rank(a, side)) {
+      all = {hidden * a.compose_groups * d, hidden * a.n_heads * a.compose_rank * 2};
+    }
+    if (contains(a.compose_gates, side)) {
+      all.push_back(d * a.n_heads);
+    }
+    return all;
   }
 };
 

@@ -30,7 +30,7 @@ class DotScore : public detail::ScoreMatrix {
   }
 
   // One number a head.
-  Exact parameters(const AttentionOptions& a, Exact) const override { return a.sink ? a.n_heads : 0; }
+  Sizes tensors(const AttentionOptions& a, Exact) const override { return a.sink ? Sizes{a.n_heads} : Sizes(); }
 };
 
 const Registration<DotScore> kDotScore;

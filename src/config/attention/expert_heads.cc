@@ -54,8 +54,9 @@ class ExpertHeads : public detail::HeadProjections {
   }
 
   // The selection: d E H for each side.
-  Exact parameters(const AttentionOptions& a, Exact d) const override {
-    return HeadProjections::parameters(a, d) + d * a.n_experts * a.n_heads * a.n_selections();
+  Sizes tensors(const AttentionOptions& a, Exact d) const override {
+    return HeadProjections::tensors(a, d) +
+           Sizes(static_cast<std::size_t>(a.n_selections()), d * a.n_experts * a.n_heads);
   }
 
   // d E H a token: the source side for S tokens, the destination side for T. Shared, and the queries are among the

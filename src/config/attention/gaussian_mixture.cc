@@ -68,8 +68,8 @@ class GaussianMixture : public detail::ScoreMatrix {
     return a.keys == Keys::own ? detail::components_of(a) : 1;
   }
 
-  Exact parameters(const AttentionOptions& a, Exact sources) const override {
-    return detail::key_mixture_parameters(a, sources);
+  Sizes tensors(const AttentionOptions& a, Exact sources) const override {
+    return detail::key_mixture_tensors(a, sources);
   }
 
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {

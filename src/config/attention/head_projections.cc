@@ -35,21 +35,31 @@ void check_groups(const Checker& check, const AttentionOptions& a) {
                 "must divide n_heads = {}, got {}", a.n_heads, a.n_kv_heads);
 }
 
-Exact HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
-  Exact n = 0;
+namespace {
+
+Sizes matrix_of_each(const AttentionOptions& a, Exact d) {
+  Sizes all;
   for (const char which : {'q', 'k', 'v', 'o'}) {
     const Exact heads = is_source(which) ? a.kv_heads() : a.n_heads;
-    n += heads * d * a.d_head * (a.has_experts(which) ? a.n_experts : 1) * (which == 'k' ? a.key_projections() : 1);
+    all.push_back(heads * d * a.d_head * (a.has_experts(which) ? a.n_experts : 1) *
+                  (which == 'k' ? a.key_projections() : 1));
   }
-  return n;
+  return all;
 }
 
-Exact HeadProjections::parameters(const AttentionOptions& a, Exact d) const {
-  Exact n = matrices(a, d);
+}  // namespace
+
+Exact HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
+  return sum_of(matrix_of_each(a, d));
+}
+
+Sizes HeadProjections::tensors(const AttentionOptions& a, Exact d) const {
+  Sizes all = matrix_of_each(a, d);
   if (a.bias) {
-    n += (Exact(a.n_heads) + Exact(a.kv_heads()) * (a.key_projections() + 1)) * a.d_head + d;
+    const Exact queries = Exact(a.n_heads) * a.d_head, values = Exact(a.kv_heads()) * a.d_head;
+    all = all + Sizes{queries, values * a.key_projections(), values, d};
   }
-  return n;
+  return all;
 }
 
 ProjectionProducts HeadProjections::products(const AttentionOptions& a, Exact d, const Span& span) const {

@@ -41,7 +41,7 @@ class HeadProjections : public ProjectionPart {
   bool has_fixed_heads() const override { return true; }
 
   // Of q, k, v and o alone, with their biases.
-  Exact parameters(const AttentionOptions& options, Exact d_model) const override;
+  Sizes tensors(const AttentionOptions& options, Exact d_model) const override;
   Exact matrices(const AttentionOptions& options, Exact d_model) const override;
   ProjectionProducts products(const AttentionOptions& options, Exact d_model, const Span& span) const override;
 

@@ -31,13 +31,16 @@ void check_prior(const Checker& check, const AttentionOptions& a) {
                 "\"{}\" needs several keys at each position, not keys = \"single\"", name_of(a.prior));
 }
 
-Exact key_mixture_parameters(const AttentionOptions& a, Exact sources) {
+Sizes key_mixture_tensors(const AttentionOptions& a, Exact sources) {
   const Exact components = a.key_components(), kv = a.computed_kv_heads();
-  Exact n = a.keys == Keys::shifted ? components * kv * a.d_head : 0;
-  if (a.has_prior() && a.prior_update == PriorUpdate::gradient) {
-    n += components * (a.prior == Prior::layer ? 1 : a.prior == Prior::head ? kv : kv * sources);
+  Sizes all;
+  if (a.keys == Keys::shifted) {
+    all.push_back(components * kv * a.d_head);
   }
-  return n;
+  if (a.has_prior() && a.prior_update == PriorUpdate::gradient) {
+    all.push_back(components * (a.prior == Prior::layer ? 1 : a.prior == Prior::head ? kv : kv * sources));
+  }
+  return all;
 }
 
 PaperTerms more_keys(const AttentionOptions& a, const PaperSizes& z) {

@@ -20,7 +20,7 @@ inline std::int64_t components_of(const AttentionOptions& a) {
 }
 
 // Shifts R G e; a prior learned by gradient R, R G, or R G S numbers.
-Exact key_mixture_parameters(const AttentionOptions& options, Exact sources);
+Sizes key_mixture_tensors(const AttentionOptions& options, Exact sources);
 
 // Paper accounting of the keys beyond one at a position: own keys are projected, all are kept, shifted ones as well.
 PaperTerms more_keys(const AttentionOptions& options, const PaperSizes& sizes);

@@ -84,8 +84,13 @@ class LatentHeads : public ProjectionPart {
   Exact matrices(const AttentionOptions& a, Exact d) const override {
     return queries_and_output(a, d) + latents(a, d) + keys_and_values(a);
   }
-  // And the gains of the latents' norms.
-  Exact parameters(const AttentionOptions& a, Exact d) const override { return matrices(a, d) + a.kv_rank + a.q_rank; }
+  // q's, d q and q H e, or d H e; d r, d p, r H n, r H w; H w d; the gains of the latents' norms.
+  Sizes tensors(const AttentionOptions& a, Exact d) const override {
+    const Exact heads = a.n_heads, r = a.kv_rank, p = rotary_channels(a), values = heads * value_width(a);
+    const Exact made_of = a.q_rank > 0 ? Exact(a.q_rank) : d;
+    Sizes all = {made_of * heads * a.d_head, d * r, d * p, r * heads * (a.d_head - p.value()), r * values, values * d, r};
+    return a.q_rank > 0 ? all + Sizes{d * a.q_rank, a.q_rank} : all;
+  }
 
   // Each matrix once a token: those of queries and output T times, those of keys and values S times.
   ProjectionProducts products(const AttentionOptions& a, Exact d, const Span& span) const override {

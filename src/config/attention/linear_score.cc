@@ -58,8 +58,8 @@ class LinearScore : public ScorePart {
   bool has_scores() const override { return false; }
   bool is_bilinear() const override { return false; }
 
-  Exact parameters(const AttentionOptions& a, Exact sources) const override {
-    return detail::key_mixture_parameters(a, sources);
+  Sizes tensors(const AttentionOptions& a, Exact sources) const override {
+    return detail::key_mixture_tensors(a, sources);
   }
 
   // Causal, chunks of t <= kLinearChunk queries: 2 t t e inside, t e e from the state (none before the first chunk

@@ -17,7 +17,7 @@ class NoPosition : public PositionPart {
   AddedVectors added_vectors() const override { return AddedVectors::none; }
   bool has_distances() const override { return false; }
   bool fits_width(const AttentionOptions&) const override { return true; }
-  Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
+  Sizes tensors(const AttentionOptions&, Exact) const override { return {}; }
   PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
   Exact offsets(const Span&) const override { return 0; }
   Exact cache_numbers(const AttentionOptions&) const override { return 0; }

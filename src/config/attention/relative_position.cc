@@ -33,8 +33,9 @@ class RelativePosition : public PositionPart {
   bool fits_width(const AttentionOptions&) const override { return true; }
 
   // d e a head, and u and v.
-  Exact parameters(const AttentionOptions& a, Exact d) const override {
-    return (d + (a.position_bias ? 2 : 0)) * a.projection->position_heads(a) * a.d_head;
+  Sizes tensors(const AttentionOptions& a, Exact d) const override {
+    const Exact channels = Exact(a.projection->position_heads(a)) * a.d_head;
+    return Sizes{d * channels} + Sizes(a.position_bias ? 2 : 0, channels);
   }
 
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {

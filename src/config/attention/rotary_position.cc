@@ -36,7 +36,7 @@ class RotaryPosition : public PositionPart {
   bool fits_width(const AttentionOptions& a) const override {
     return rotating_channels(a) >= 2 && rotating_channels(a) % 2 == 0;
   }
-  Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
+  Sizes tensors(const AttentionOptions&, Exact) const override { return {}; }
   PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
   Exact offsets(const Span&) const override { return 0; }
   Exact cache_numbers(const AttentionOptions&) const override { return 0; }

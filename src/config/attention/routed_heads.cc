@@ -58,14 +58,14 @@ class RoutedHeads : public ProjectionPart {
   bool has_fixed_heads() const override { return false; }
 
   // Each head brings an output bias of its own.
-  Exact matrices(const AttentionOptions& a, Exact d) const override {
-    return (Exact(a.n_experts) * 2 + a.key_projections() + 1) * d * a.d_head;
-  }
-  Exact parameters(const AttentionOptions& a, Exact d) const override {
-    const Exact keys_and_value = a.key_projections() + 1;
-    Exact n = matrices(a, d);
-    n += a.bias ? (Exact(a.n_experts) + keys_and_value) * a.d_head + d * a.n_experts : 0;
-    return n + d * a.n_experts * (a.noisy_routing ? 2 : 1);
+  Exact matrices(const AttentionOptions& a, Exact d) const override { return sum_of(matrix_of_each(a, d)); }
+  Sizes tensors(const AttentionOptions& a, Exact d) const override {
+    Sizes all = matrix_of_each(a, d);
+    if (a.bias) {
+      const Exact e = a.d_head;
+      all = all + Sizes{e * a.n_experts, e * a.key_projections(), e, d * a.n_experts};
+    }
+    return all + Sizes(a.noisy_routing ? 2 : 1, d * a.n_experts);
   }
 
   ProjectionProducts products(const AttentionOptions& a, Exact d, const Span& span) const override {
@@ -106,6 +106,12 @@ class RoutedHeads : public ProjectionPart {
     a.n_heads = a.top_k = std::min(n_heads, a.n_experts);
   }
   std::vector<AttentionOptions> trials(const AttentionOptions&, std::int64_t) const override { return {}; }
+
+ private:
+  static Sizes matrix_of_each(const AttentionOptions& a, Exact d) {
+    const Exact one = d * a.d_head;
+    return {one * a.n_experts, one * a.key_projections(), one, one * a.n_experts};
+  }
 };
 
 const Registration<RoutedHeads> kRoutedHeads;

@@ -13,7 +13,7 @@ class ScoreMatrix : public ScorePart {
   bool is_bilinear() const override { return true; }
 
   // No parameters besides the shared ones.
-  Exact parameters(const AttentionOptions&, Exact) const override { return 0; }
+  Sizes tensors(const AttentionOptions&, Exact) const override { return {}; }
 
   // T S e a head for each key of a position and T S w for the value, invisible pairs included.
   Exact products(const AttentionOptions& a, const Span& span) const override {

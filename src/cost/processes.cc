@@ -1,0 +1,155 @@
+#include "headroom/cost/processes.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "headroom/core/error.h"
+#include "headroom/core/exact.h"
+#include "headroom/cost/cost.h"
+#include "headroom/cost/memory.h"
+
+namespace headroom::cost {
+
+using namespace config;
+
+namespace {
+
+constexpr std::int64_t kNumber = 4;  // bytes of what is kept and sent
+constexpr std::int64_t kMostProcesses = 65536;
+
+struct Share {
+  std::int64_t numbers = 0;  // of its tensors
+  std::int64_t sent = 0;     // with what fills up tensors
+  std::int64_t widest = 0;   // the largest bucket
+};
+
+std::vector<Share> shares_of(const std::vector<std::int64_t>& sizes, std::int64_t processes) {
+  const std::vector<int> owners = share_out(sizes, static_cast<int>(processes));
+  std::vector<Share> shares(static_cast<std::size_t>(processes));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    Share& share = shares[static_cast<std::size_t>(owners[i])];
+    share.numbers += sizes[i];
+    share.sent += aligned(sizes[i]);
+    share.widest = std::max({share.widest, kBucketNumbers, aligned(sizes[i])});
+  }
+  for (Share& share : shares) {
+    share.widest = std::min(share.widest, share.sent);
+  }
+  return shares;
+}
+
+// Sums of gradients that a step is made of.
+std::int64_t sums_of_step(const TrainOptions& train, std::int64_t processes) {
+  const std::int64_t sums = train.parts > 0 ? train.parts : train.accumulate;
+  if (sums < processes && train.batch_size % processes != 0) {
+    misuse("cost: train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of "
+           "their number",
+           train.batch_size, processes);
+  }
+  return std::max(sums, processes);
+}
+
+// The moments of a share: of Muon's, whose matrices have no squares, its part of all.
+std::int64_t moments_of(const StepMemory& memory, std::int64_t numbers, std::int64_t all) {
+  return static_cast<std::int64_t>(static_cast<double>(memory.moments) * static_cast<double>(numbers) /
+                                   static_cast<double>(all));
+}
+
+}  // namespace
+
+std::vector<int> share_out(const std::vector<std::int64_t>& sizes, int processes) {
+  std::vector<std::size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<std::int64_t> shares(static_cast<std::size_t>(processes), 0);
+  std::vector<int> owners(sizes.size());
+  for (const std::size_t i : order) {
+    const auto emptiest = std::min_element(shares.begin(), shares.end());
+    owners[i] = static_cast<int>(emptiest - shares.begin());
+    *emptiest += sizes[i];
+  }
+  return owners;
+}
+
+ProcessesCost processes_cost(const Config& given, std::int64_t processes) {
+  if (processes < 1 || processes > kMostProcesses) {
+    misuse("cost: there must be 1 to {} processes, got {}", kMostProcesses, processes);
+  }
+  const std::int64_t n = processes;
+  ProcessesCost cost{.sums = sums_of_step(given.train, n)};
+  cost.rounds = (cost.sums + n - 1) / n;
+  Config config = given;
+  if (cost.sums > std::max(given.train.parts, given.train.accumulate)) {
+    config.train.accumulate = cost.sums;
+  }
+  const StepMemory memory = step_memory(config);
+  const auto macs = static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
+  const std::vector<std::int64_t> sizes = parameter_tensors(config.model);
+  const std::vector<Share> shares = shares_of(sizes, n);
+  const Exact besides = Exact(2) * *std::max_element(sizes.begin(), sizes.end()) * kNumber + kProgramBytes;
+  Exact all = 0;
+  for (const Share& share : shares) {
+    all += share.sent;
+  }
+  const std::int64_t parameters = memory.parameters / kNumber, total = all.value();
+  const bool alone = n == 1 && (cost.sums == 1 || cost.sums == config.train.accumulate);  // autograd adds
+  for (std::int64_t rank = 0; rank < n; ++rank) {
+    const Share& share = shares[static_cast<std::size_t>(rank)];
+    ProcessCost one{.numbers = share.numbers, .sums = (cost.sums - rank + n - 1) / n};
+    one.parameters = memory.parameters;
+    one.gradients = memory.gradients;
+    one.moments = moments_of(memory, share.numbers, parameters);
+    one.running_sums = !alone && cost.rounds > 1 ? share.sent * kNumber : 0;
+    one.staging = (Exact(2) * (n - 1) * share.widest * kNumber).value();
+    one.activations =
+        memory.activations - memory.carried + (Exact(memory.carried / cost.sums) * one.sums).value();
+    one.total = alone ? (besides + memory.total).value()
+                      : (besides + one.parameters + one.gradients + one.moments + one.running_sums + one.staging +
+                         one.activations)
+                            .value();
+    one.gradients_sent = (Exact(one.sums) * (total - share.sent) * kNumber).value();
+    one.gradients_received = (Exact(cost.sums - one.sums) * share.sent * kNumber).value();
+    one.parameters_sent = (Exact(n - 1) * share.sent * kNumber).value();
+    one.parameters_received = (Exact(total - share.sent) * kNumber).value();
+    one.macs = macs * static_cast<double>(one.sums) / static_cast<double>(cost.sums);
+    cost.all.push_back(one);
+  }
+  return cost;
+}
+
+double ProcessesCost::imbalance() const {
+  std::int64_t most = 0, sum = 0;
+  for (const ProcessCost& one : all) {
+    most = std::max(most, one.numbers);
+    sum += one.numbers;
+  }
+  return static_cast<double>(most) * static_cast<double>(all.size()) / static_cast<double>(sum);
+}
+
+const ProcessCost& ProcessesCost::largest() const {
+  return *std::max_element(all.begin(), all.end(),
+                           [](const ProcessCost& a, const ProcessCost& b) { return a.total < b.total; });
+}
+
+double ProcessesCost::of_all_reduce() const {
+  if (all.size() == 1) {
+    return 1.0;
+  }
+  std::int64_t most = 0;
+  for (const ProcessCost& one : all) {
+    most = std::max({most, one.gradients_sent + one.parameters_sent, one.gradients_received + one.parameters_received});
+  }
+  const auto n = static_cast<double>(all.size());
+  return static_cast<double>(most) / (2.0 * static_cast<double>(all.front().parameters) * (n - 1.0) / n);
+}
+
+double ProcessesCost::hiding_bandwidth(double macs_per_second) const {
+  double most = 0.0;
+  for (const ProcessCost& one : all) {
+    const double seconds = one.macs * 2.0 / 3.0 / macs_per_second;
+    most = std::max(most, static_cast<double>(std::max(one.gradients_sent, one.gradients_received)) / seconds);
+  }
+  return most;
+}
+
+}  // namespace headroom::cost

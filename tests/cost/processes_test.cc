@@ -1,0 +1,82 @@
+#include "headroom/cost/processes.h"
+
+#include <gtest/gtest.h>
+
+
+#include "headroom/core/error.h"
+#include "headroom/cost/cost.h"
+#include "headroom/cost/memory.h"
+#include "recipes.h"
+
+namespace headroom::cost {
+namespace processes_test {
+
+TEST(Processes, TheLargestTensorGoesToTheEmptiestFirst) {
+  EXPECT_EQ(share_out({3, 10, 4, 5, 3}, 2), (std::vector<int>{1, 0, 1, 1, 0}));
+  EXPECT_EQ(share_out({7, 7, 7}, 2), (std::vector<int>{0, 1, 0}));
+  EXPECT_EQ(share_out({1, 2}, 1), (std::vector<int>{0, 0}));
+}
+
+TEST(Processes, MomentsOfEachAreAlmostEqual) {
+  for (const char* name : {"switchhead/wt103_47m", "switchhead/c4_262m", "switchhead/wt103_262m_dense_h16"}) {
+    config::Config config = recipe(name);
+    const double all = 8.0 * static_cast<double>(count_parameters(config.model));
+    for (std::int64_t n = 1; n <= 8; ++n) {
+      config.train.batch_size = 8 * n;
+      for (const ProcessCost& one : processes_cost(config, n).all) {
+        EXPECT_NEAR(static_cast<double>(one.moments) * static_cast<double>(n) / all, 1.0, 0.02) << name << " " << n;
+      }
+    }
+  }
+}
+
+TEST(Processes, WhatOneSendsOthersReceive) {
+  config::Config config = recipe("switchhead/wt103_47m");
+  for (const auto& [sums, n] : std::vector<std::pair<std::int64_t, std::int64_t>>{{8, 3}, {8, 8}, {2, 4}, {1, 1}}) {
+    config.train.accumulate = sums;
+    const ProcessesCost cost = processes_cost(config, n);
+    EXPECT_EQ(cost.sums, std::max(sums, n));
+    std::int64_t balance = 0, moved = 0, computed = 0, numbers = 0;
+    for (const ProcessCost& one : cost.all) {
+      balance += one.gradients_sent - one.gradients_received;
+      moved += one.parameters_sent - one.parameters_received;
+      computed += one.sums;
+      numbers += one.numbers;
+      EXPECT_EQ(one.running_sums > 0, sums > n);
+    }
+    EXPECT_EQ(balance, 0);
+    EXPECT_EQ(moved, 0);
+    EXPECT_EQ(computed, cost.sums);
+    EXPECT_EQ(numbers, count_parameters(config.model));
+  }
+}
+
+TEST(Processes, SumsOfSeveralMicroBatchesAreSentOnce) {
+  config::Config config = recipe("switchhead/wt103_47m");
+  config.train.accumulate = 16;
+  // With as many sums as processes it is what an all-reduce sends; with 16 sums gradients take 16 / 2 times as much.
+  EXPECT_NEAR(processes_cost(config, 2).of_all_reduce(), (8.0 + 1.0) / 2.0, 0.001);
+  config.train.parts = 2;
+  EXPECT_NEAR(processes_cost(config, 2).of_all_reduce(), 1.0, 0.001);
+  EXPECT_NEAR(processes_cost(config, 2).hiding_bandwidth(2e14) / processes_cost(config, 2).hiding_bandwidth(1e14), 2.0,
+              1e-9);
+}
+
+TEST(Processes, OneNeedsWhatAStepNeeds) {
+  config::Config config = recipe("switchhead/wt103_47m");
+  config.train.accumulate = 4;
+  const ProcessesCost cost = processes_cost(config, 1);
+  EXPECT_EQ(cost.largest().total, step_memory(config).total + kProgramBytes + 2 * 4 * 8000 * 412);
+  EXPECT_EQ(cost.largest().gradients_sent, 0);
+  EXPECT_EQ(cost.largest().staging, 0);
+}
+
+TEST(Processes, WhatCannotBeSharedIsRefused) {
+  config::Config config = recipe("switchhead/wt103_47m");  // 64 sequences
+  EXPECT_THROW(processes_cost(config, 0), MisuseError);
+  EXPECT_THROW(processes_cost(config, 5), MisuseError);
+  EXPECT_THROW(processes_cost(config, std::int64_t{1} << 40), MisuseError);
+}
+
+}  // namespace processes_test
+}  // namespace headroom::cost
