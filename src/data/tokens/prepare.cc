@@ -248,6 +248,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of_texts(const config::To
                                                                 const std::vector<PartInput>& train,
                                                                 const fs::path& cache_folder) {
   std::vector<tokenizers::TextSource*> texts;
+  texts.reserve(train.size());
   for (const PartInput& input : train) {
     texts.push_back(input.text.get());
   }

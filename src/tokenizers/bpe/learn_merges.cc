@@ -74,6 +74,7 @@ class Learner {
  private:
   std::array<std::int32_t, config::kByteValues> add_bytes() {
     std::vector<std::pair<std::string, unsigned char>> characters;  // in UTF-8, whose order is that of the code points
+    characters.reserve(static_cast<std::size_t>(config::kByteValues));
     for (int byte = 0; byte < static_cast<int>(config::kByteValues); ++byte) {
       characters.emplace_back(character_of_byte(static_cast<unsigned char>(byte)), static_cast<unsigned char>(byte));
     }
