@@ -43,7 +43,7 @@ std::vector<std::string> plain_model() {
 class Ddp {
  public:
   Ddp(int processes, std::int64_t batch, const std::string& precision) {
-    const Json size = {{"vocabulary_size", 8000}, {"n_layers", 12},         {"n_heads", 8},
+    const Json size = {{"vocabulary_size", 8000}, {"n_layers", 12},        {"n_heads", 8},
                        {"d_model", 512},          {"context_length", 256}, {"batch", batch}};
     std::vector<std::string> command = python_yardstick("distributed", "pytorch_step.py");
     command.back() = "1";  // threads

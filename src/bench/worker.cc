@@ -104,8 +104,13 @@ Job WorkerSpec::begin() const {
 }
 
 Json WorkerSpec::to_json() const {
-  return {{"recipe", recipe},       {"set", set},      {"work", work}, {"batch", batch},
-          {"precision", precision}, {"device", device}, {"accumulate", accumulate}};
+  return {{"recipe", recipe},
+          {"set", set},
+          {"work", work},
+          {"batch", batch},
+          {"precision", precision},
+          {"device", device},
+          {"accumulate", accumulate}};
 }
 
 std::vector<std::string> four_layers() {
@@ -115,8 +120,13 @@ std::vector<std::string> four_layers() {
 namespace {
 
 std::vector<std::string> worker_command(const WorkerSpec& spec, std::int64_t threads) {
-  return {std::filesystem::read_symlink("/proc/self/exe").string(), "bench", "--quiet", "--threads",
-          std::to_string(threads), "--serve", to_json_line(spec.to_json())};
+  return {std::filesystem::read_symlink("/proc/self/exe").string(),
+          "bench",
+          "--quiet",
+          "--threads",
+          std::to_string(threads),
+          "--serve",
+          to_json_line(spec.to_json())};
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ YardstickProcess start_worker(const WorkerSpec& spec);
 class Workers {
  public:
   Workers(const WorkerSpec& spec, int processes, std::int64_t threads);
-  void run();                            // one piece of work
-  std::vector<std::int64_t> memory();    // of each
+  void run();                          // one piece of work
+  std::vector<std::int64_t> memory();  // of each
 
  private:
   parallel::Meeting meeting_;

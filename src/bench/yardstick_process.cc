@@ -26,7 +26,8 @@ std::vector<std::string> python_yardstick(const std::string& benchmark, const st
   return {python, home + "/bench/" + script, "--threads", std::to_string(at::get_num_threads())};
 }
 
-YardstickProcess::YardstickProcess(const std::vector<std::string>& command, const Environment& environment) : name_(command.at(0)) {
+YardstickProcess::YardstickProcess(const std::vector<std::string>& command, const Environment& environment)
+    : name_(command.at(0)) {
   int in[2], out[2];
   if (pipe(in) != 0 || pipe(out) != 0) {
     fail("bench: {}: cannot be started: {}", name_, std::strerror(errno));

@@ -23,7 +23,7 @@ void put_best_first(std::vector<ComparedRun>& runs, const tasks::Task& task) {
   });
 }
 
-std::string conclusion_of(const CompareResult& result) {
+Conclusion conclusion_of(const CompareResult& result) {
   if (result.kind == Kind::sweep) {
     return conclude_sweep(result.runs);
   }

@@ -18,8 +18,10 @@
 #include "headroom/core/system.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/folder.h"
+#include "headroom/train/start.h"
 #include "markup.h"
 #include "record.h"
+#include "replace.h"
 #include "samples.h"
 #include "single_run.h"
 #include "summary.h"
@@ -46,22 +48,6 @@ void add_samples(Record& record, const CompareRequest& request, Runs& runs, cons
     if (runs.find(best)->diverged.empty()) {
       record.samples[model.name] = speak(best.folder, record.prompts, request);
     }
-  }
-}
-
-// The page of a comparison is not replaced by that of a sweep, nor the other way round.
-void refuse_other_kind(const Record& record, const fs::path& out) {
-  if (!fs::exists(out / kRecordFile)) {
-    return;
-  }
-  Kind there = record.kind;
-  try {
-    there = read_record(out).kind;
-  } catch (const MisuseError&) {  // damaged: written again
-  }
-  if (there != record.kind) {
-    misuse("{}: --out: {} holds the record of another command: choose another folder", record.plan.command,
-           out.string());
   }
 }
 
@@ -98,8 +84,8 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
   const bool leads = world == nullptr || world->leads(), together = world != nullptr && world->size() > 1;
   check_choices(record.plan);
   check_seeds(record.plan, record.plan.command);
-  train::refuse_run(out);
-  refuse_other_kind(record, out);
+  train::refuse_others(out, train::FolderKind::comparison, "a comparison");
+  refuse_to_lose(record, out);
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
   Runs runs(task, cache, world);
@@ -150,14 +136,13 @@ CompareResult sweep(const SweepRequest& request) {
   Record record{
       .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
   record.plan = plan_sweep(request);
-  return conduct(std::move(record), {}, {request.out, request.cache, request.world}, [](Record&, Runs&, const tasks::Task&) {});
+  return conduct(std::move(record), {}, {request.out, request.cache, request.world},
+                 [](Record&, Runs&, const tasks::Task&) {});
 }
 
-CompareResult report(const fs::path& folder) {
+CompareResult result_in(const fs::path& folder) {
   if (!fs::exists(folder / kRecordFile)) {
-    CompareResult result = single_run(folder);
-    publish(result, folder);
-    return result;
+    return single_run(folder);
   }
   const Record record = read_record(folder);
   const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
@@ -171,6 +156,11 @@ CompareResult report(const fs::path& folder) {
   if (result.runs.empty()) {
     misuse("report: {}: no run of it has finished yet", folder.string());
   }
+  return result;
+}
+
+CompareResult report(const fs::path& folder) {
+  CompareResult result = result_in(folder);
   publish(result, folder);
   return result;
 }
@@ -187,7 +177,7 @@ std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_r
       name = (fs::path(path).parent_path().filename() / stem).string();
       std::replace(name.begin(), name.end(), '/', '.');
     }
-    configs.push_back({.name = std::move(name), .config = config::load_config(path, overrides)});
+    configs.push_back({.name = std::move(name), .config = train::with_start(config::load_config(path, overrides))});
   }
   return configs;
 }

@@ -1,85 +1,94 @@
-// What the runs cost, and what they give for it.
+// What the runs cost: a table of small bars.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "curves.h"
-#include "headroom/core/log.h"
 #include "headroom/draw/charts.h"
+#include "headroom/draw/svg.h"
 #include "markup.h"
 #include "sections.h"
+#include "table.h"
 
 namespace headroom::compare {
 namespace {
 
-double step_macs(const ComparedRun& run) {
-  return run.executed.value("step_macs", 0.0);
-}
-
-struct Quantity {
-  const char* title;
-  const char* remark;
-  double (*value)(const ComparedRun&);
-  std::string (*text)(double);
+// A column of the table, without what is not known of any run.
+struct Costs {
+  Column column;
+  std::vector<Cell> cells;
+  double most = 0.0;
+  bool alike = true;  // for all runs
 };
 
-std::string bars(const std::vector<ComparedRun>& runs) {
-  static constexpr Quantity kQuantities[] = {
-      {"Attention MACs", "counted, a layer and sequence; lower is better",
-       [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); }, short_number},
-      {"Attention memory", "counted, numbers a layer and sequence; lower is better",
-       [](const ComparedRun& run) { return static_cast<double>(run.attention_memory); }, short_number},
-      {"MACs of a training step", "counted, the whole model, pairs that a mask hides included; lower is better",
-       step_macs, short_number},
-      {"Parameters", "counted, the whole model",
-       [](const ComparedRun& run) { return static_cast<double>(run.result().parameters); }, short_number},
-      {"Training speed", "measured, tokens a second; higher is better",
-       [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::tokens_per_second); }, short_number},
-      {"Peak memory", "measured, of the whole process; lower is better",
-       [](const ComparedRun& run) { return run.peak_memory_bytes(); }, format_bytes},
-  };
-  std::string html;
-  for (const Quantity& quantity : kQuantities) {
-    const bool known =
-        std::any_of(runs.begin(), runs.end(), [&](const auto& run) { return quantity.value(run) > 0.0; });
-    if (!known) {
+std::vector<Costs> costs_of(const Table& table) {
+  std::vector<Costs> all;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    if (!table.columns[c].cost || table.columns[c].medium == Medium::terminal) {
       continue;
     }
-    draw::BarChart chart{.title = quantity.title, .bars = {}};
-    for (std::size_t r = 0; r < runs.size(); ++r) {
-      const double value = quantity.value(runs[r]);
-      chart.bars.push_back({.name = label_of(runs[r]),
-                            .value = value,
-                            .text = value > 0.0 ? quantity.text(value) : kUnknown,
-                            .style = r});
+    Costs costs{.column = table.columns[c]};
+    for (const std::vector<Cell>& row : table.rows) {
+      costs.cells.push_back(row[c]);
+      costs.most = std::isfinite(row[c].value) ? std::max(costs.most, row[c].value) : costs.most;
+      costs.alike = costs.alike && row[c].value == table.rows.front()[c].value;
     }
-    html += figure(quantity.title, quantity.remark, draw::bar_chart(chart));
+    if (costs.most > 0.0) {
+      all.push_back(std::move(costs));
+    }
   }
-  return html;
+  return all;
 }
 
-// Nothing where all cost the same.
-std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
-  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
-  draw::ScatterChart chart{.title = "Validation " + kind.words + " against the MACs of a training step",
-                           .x_label = "MACs of a training step",
-                           .points = {}};
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    chart.points.push_back({label_of(runs[r]), {step_macs(runs[r]), runs[r].headline()}, r});
+// The figure, how it relates to the first run's, and its share of the largest as a bar.
+std::string cost_cell(const Costs& costs, std::size_t r) {
+  const Cell& cell = costs.cells[r];
+  const double ratio = cell.value / costs.cells.front().value;
+  return fmt::format("<td class='cost{}'>{}{}{}</td>", cell.best ? " least" : "", draw::escape(cell.text),
+                     r == 0 || !std::isfinite(ratio) ? "" : fmt::format(" <small>{}</small>", ratio_text(ratio)),
+                     draw::small_bar(cell.value / costs.most, r));
+}
+
+std::string cost_table(const std::vector<ComparedRun>& runs, const std::vector<Costs>& all) {
+  std::string head = "<th scope='col'></th>", rows;
+  for (const Costs& costs : all) {
+    head += fmt::format("<th scope='col'>{}<br>{}</th>", costs.column.above, costs.column.name);
   }
-  const bool alike = std::all_of(runs.begin(), runs.end(),
-                                 [&](const ComparedRun& run) { return step_macs(run) == step_macs(runs.front()); });
-  const bool higher = kind.better == tasks::Better::higher;
-  return alike ? ""
-               : figure("Quality against cost",
-                        fmt::format("validation {} and MACs of a training step, both logarithmic; further {} left is "
-                                    "better",
-                                    kind.words, higher ? "up and" : "down and"),
-                        draw::scatter_chart(chart), /*wide=*/true);
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    rows += fmt::format("<tr><td class='name'>{}{}</td>", draw::line_sample(r),
+                        draw::escape(shorten(label_of(runs[r]), 24)));
+    for (const Costs& costs : all) {
+      rows += cost_cell(costs, r);
+    }
+    rows += "</tr>\n";
+  }
+  return fmt::format("<div class='card scroll'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
+                     head, rows);
 }
 
 }  // namespace
 
 std::string cost_section(const CompareResult& result) {
-  return "<h2>Costs</h2><div class='grid'>" + quality_against_cost(result.runs) + bars(result.runs) + "</div>\n";
+  if (result.runs.size() < 2) {  // a single run's are among its figures
+    return "";
+  }
+  std::vector<Costs> all = costs_of(table_of(result));
+  std::vector<std::string> alike;
+  for (const Costs& costs : all) {
+    if (costs.alike) {
+      alike.push_back(fmt::format("{} {} ({})", costs.column.above, costs.column.name, costs.cells.front().text));
+    }
+  }
+  all.erase(std::remove_if(all.begin(), all.end(), [](const Costs& costs) { return costs.alike; }), all.end());
+  return "<h2>Costs</h2>" + (all.empty() ? "" : cost_table(result.runs, all)) +
+         fmt::format(
+             "<p class='note'>Bold: the best of its column; small: times the first one's. Attention MACs and memory "
+             "are "
+             "counted for one layer and sequence, MACs of a training step for the whole model, pairs that a mask hides "
+             "included. Speed, peak memory and time are measured.{}</p>\n",
+             alike.empty() ? "" : " The same for all: " + draw::escape(enumerated(alike)) + ".");
 }
 
 }  // namespace headroom::compare

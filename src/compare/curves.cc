@@ -16,19 +16,59 @@ namespace {
 // So many points show all that a chart can: of more, means of neighbours.
 constexpr std::size_t kMostPoints = 200;
 
-draw::Line training_loss_of(const std::vector<train::TrainingPoint>& logged) {
-  draw::Line line;
-  const std::size_t together = (logged.size() + kMostPoints - 1) / kMostPoints;
-  for (std::size_t begin = 0; begin < logged.size(); begin += together) {
-    const std::size_t end = std::min(begin + together, logged.size());
-    std::vector<double> steps, losses;
+// Means of neighbouring points, where there are too many.
+std::vector<draw::Point> thinned(const std::vector<draw::Point>& all) {
+  std::vector<draw::Point> points;
+  const std::size_t together = (all.size() + kMostPoints - 1) / kMostPoints;
+  for (std::size_t begin = 0; begin < all.size(); begin += together) {
+    const std::size_t end = std::min(begin + together, all.size());
+    draw::Point sum;
     for (std::size_t i = begin; i < end; ++i) {
-      steps.push_back(static_cast<double>(logged[i].step));
-      losses.push_back(logged[i].loss);
+      sum.x += all[i].x;
+      sum.y += all[i].y;
     }
-    line.points.push_back({mean(steps), mean(losses)});
+    const auto count = static_cast<double>(end - begin);
+    points.push_back({sum.x / count, sum.y / count});
   }
-  return line;
+  return points;
+}
+
+// What the seeds logged at a step.
+struct AtStep {
+  std::vector<double> seconds, values;
+};
+using BySteps = std::map<std::int64_t, AtStep>;
+
+// Leaves the steps that all seeds have logged: a mean over fewer would jump where one ends.
+BySteps of_all_seeds(BySteps steps, const ComparedRun& run) {
+  std::erase_if(steps, [&](const auto& at) { return at.second.values.size() < run.trained.size(); });
+  return steps;
+}
+
+BySteps validated(const ComparedRun& run, const std::string& figure) {
+  BySteps steps;
+  for (const TrainedRun& trained : run.trained) {
+    for (const train::ValidationPoint& point : trained.result.validation) {
+      AtStep& at = steps[point.step];
+      at.seconds.push_back(point.seconds);
+      at.values.push_back(tasks::figure(point.figures, figure));
+    }
+  }
+  return of_all_seeds(std::move(steps), run);
+}
+
+std::vector<draw::Point> training_loss_of(const ComparedRun& run) {
+  BySteps steps;
+  for (const TrainedRun& trained : run.trained) {
+    for (const train::TrainingPoint& point : trained.history.training) {
+      steps[point.step].values.push_back(point.loss);
+    }
+  }
+  std::vector<draw::Point> points;
+  for (const auto& [step, at] : of_all_seeds(std::move(steps), run)) {
+    points.push_back({static_cast<double>(step), mean(at.values)});
+  }
+  return thinned(points);
 }
 
 // How evenly tokens spread over the experts of each bank, 0 (one takes all) to 1.
@@ -50,22 +90,7 @@ draw::Line expert_use_of(const std::vector<train::ValidationPoint>& validations)
 }
 
 void add_validations(const ComparedRun& run, Curves& curves) {
-  const std::string& figure = tasks::headline(run.task().figures()).name;
-  struct AtStep {
-    std::vector<double> seconds, values;
-  };
-  std::map<std::int64_t, AtStep> steps;
-  for (const TrainedRun& trained : run.trained) {
-    for (const train::ValidationPoint& point : trained.result.validation) {
-      AtStep& at = steps[point.step];
-      at.seconds.push_back(point.seconds);
-      at.values.push_back(tasks::figure(point.figures, figure));
-    }
-  }
-  for (const auto& [step, at] : steps) {
-    if (at.values.size() < run.trained.size()) {
-      continue;
-    }
+  for (const auto& [step, at] : validated(run, tasks::headline(run.task().figures()).name)) {
     const auto [low, high] = std::minmax_element(at.values.begin(), at.values.end());
     const double x[] = {static_cast<double>(step), mean(at.seconds)};
     draw::Line* const lines[] = {&curves.over_steps, &curves.over_seconds};
@@ -75,6 +100,9 @@ void add_validations(const ComparedRun& run, Curves& curves) {
         lines[i]->band.push_back({x[i], *low, *high});
       }
     }
+  }
+  for (const auto& [step, at] : validated(run, run.task().figures().front().name)) {
+    curves.validation_loss.points.push_back({static_cast<double>(step), mean(at.values)});
   }
 }
 
@@ -110,20 +138,24 @@ std::string label_of(const ComparedRun& run) {
 Curves curves_of(const ComparedRun& run, std::size_t style) {
   Curves curves;
   add_validations(run, curves);
-  const TrainedRun& first = run.trained.front();
-  curves.training_loss = training_loss_of(first.history.training);
+  curves.training_loss.points = training_loss_of(run);
   curves.training_loss.faint = true;
-  for (const train::ValidationPoint& point : first.result.validation) {
-    const double loss = tasks::figure(point.figures, run.task().figures().front().name);
-    curves.validation_loss.points.push_back({static_cast<double>(point.step), loss});
-  }
-  curves.expert_use = expert_use_of(first.history.validation);
+  curves.expert_use = expert_use_of(run.trained.front().history.validation);
   for (draw::Line* line :
        {&curves.over_steps, &curves.over_seconds, &curves.training_loss, &curves.validation_loss, &curves.expert_use}) {
     line->name = label_of(run);
     line->style = style;
   }
   return curves;
+}
+
+OptimizerCurves optimizer_curves_of(const ComparedRun& run) {
+  std::vector<draw::Point> rates, norms;
+  for (const train::TrainingPoint& point : run.trained.front().history.training) {
+    rates.push_back({static_cast<double>(point.step), point.learning_rate});
+    norms.push_back({static_cast<double>(point.step), point.gradient_norm});
+  }
+  return {.learning_rate = {.points = thinned(rates)}, .gradient_norm = {.points = thinned(norms)}};
 }
 
 draw::LineChart values_chart(const CompareResult& result, std::size_t key) {

@@ -65,18 +65,18 @@ std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides)
   return configs;
 }
 
-std::string conclude_demo(const std::vector<ComparedRun>& runs) {
+Conclusion conclude_demo(const std::vector<ComparedRun>& runs) {
   if (runs.size() != 3) {
     fail("demo: compares three runs, got {}", runs.size());
   }
   const ComparedRun &many = runs[0], &few = runs[1], &switchhead = runs[2];
-  return fmt::format(
-             "With {}, SwitchHead has a validation perplexity of {}: {}, which has {}, and {}, which has {}; compared "
-             "with {} it takes {}.",
-             matrices(switchhead), plain_number(switchhead.headline()), headline_against(switchhead, many),
-             many.config.model.attention.n_heads, headline_against(switchhead, few), few.config.model.attention.n_heads,
-             many.name, costs_against(switchhead, many)) +
-         worth_of_heads(many, few) + caution(runs);
+  return {fmt::format("With {}, SwitchHead has a validation perplexity of {}.", matrices(switchhead),
+                      plain_number(switchhead.headline())),
+          fmt::format("That is {}, which has {}, and {}, which has {}.", headline_against(switchhead, many),
+                      many.config.model.attention.n_heads, headline_against(switchhead, few),
+                      few.config.model.attention.n_heads) +
+              worth_of_heads(many, few) + caution(runs),
+          costs_against(switchhead, many)};
 }
 
 CompareResult demo(const DemoRequest& request) {

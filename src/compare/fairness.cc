@@ -20,8 +20,9 @@ using ValuesAndNames = std::vector<std::pair<std::string, std::string>>;
 
 // How often to write changes nothing about what is measured.
 bool is_bookkeeping(const std::string& key) {
-  static const std::set<std::string> kKeys = {"train.log_every", "train.checkpoint_every", "train.keep_checkpoints",
-                                              "train.keep_best", "train.sample_every",     "train.sample_prompt"};
+  static const std::set<std::string> kKeys = {
+      "train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.evaluate_every",
+      "train.keep_best", "train.sample_every",     "train.sample_prompt"};
   return kKeys.contains(key);
 }
 
@@ -57,8 +58,9 @@ void check_names(const std::vector<NamedConfig>& configs) {
   }
 }
 
-// "0.001 (a, c), 0.0005 (b)".
+// "0.001 (a, c), 0.0005 (b)"; of names that would fill lines their number.
 std::string who_has_what(const ValuesAndNames& value_and_name) {
+  constexpr std::size_t kMostCharacters = 60;
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const auto& [value, name] : value_and_name) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == value; });
@@ -69,7 +71,9 @@ std::string who_has_what(const ValuesAndNames& value_and_name) {
   }
   std::vector<std::string> parts;
   for (const auto& [value, names] : groups) {
-    parts.push_back(fmt::format("{} ({})", value, fmt::join(names, ", ")));
+    const std::string list = fmt::format("{}", fmt::join(names, ", "));
+    parts.push_back(fmt::format(
+        "{} ({})", value, names.size() > 1 && list.size() > kMostCharacters ? counted(names.size(), "run") : list));
   }
   return enumerated(parts);
 }

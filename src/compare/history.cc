@@ -20,7 +20,11 @@ History read_history(const std::filesystem::path& folder, const tasks::Task& tas
   for (train::ValidationPoint& point : logged.validations) {
     tasks::complete(point.figures, task.figures());
   }
-  History history{.training = std::move(logged.training), .validation = std::move(logged.validations)};
+  const std::int64_t peak = logged.peak_memory_bytes();
+  History history{.training = std::move(logged.training),
+                  .validation = std::move(logged.validations),
+                  .samples = {},
+                  .peak_memory_bytes = peak};
   for (const Json& line : train::lines_until(folder / "samples.jsonl", kAllSteps)) {
     history.samples.push_back({.step = line.at("step").get<std::int64_t>(),
                                .prompt = text_of(line, "prompt"),

@@ -85,17 +85,18 @@ std::string dates_of(const std::vector<ComparedRun>& runs) {
 
 }  // namespace
 
-std::string figure(const std::string& caption, const std::string& remark, const std::string& chart, bool wide) {
-  return fmt::format("<figure class='card{}'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n",
-                     wide ? " wide" : "", caption, remark, chart);
+std::string figure(const std::string& caption, const std::string& remark, const std::string& chart) {
+  return fmt::format("<figure class='card'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n", caption, remark,
+                     chart);
 }
 
 std::string configuration_section(const CompareResult& result) {
   const ComparedRun& first = result.runs.front();
   return fmt::format(
-      "<h2>Configurations</h2>{}<div class='card whole'><details><summary>All of {}</summary><pre>{}</pre>"
+      "<h2>Configuration{}</h2>{}<div class='card whole'><details><summary>All of {}</summary><pre>{}</pre>"
       "</details></div>\n",
-      config_differences(result.runs), draw::escape(first.name), draw::escape(config::to_toml(first.config)));
+      result.runs.size() > 1 ? "s" : "", config_differences(result.runs), draw::escape(first.name),
+      draw::escape(config::to_toml(first.config)));
 }
 
 std::string circumstances_section(const CompareResult& result) {
@@ -114,28 +115,50 @@ std::string circumstances_section(const CompareResult& result) {
                "sequence, counted as in the SwitchHead paper; those of a training step are counted "
                "as executed, three times the forward products of the whole model") +
          entry("Peak memory",
-               single ? ""
-                      : "the highest resident memory of the process during the run, program and libraries included") +
+               "the highest resident memory of the process during the run, program and libraries included") +
          entry("Time", "wall clock of the training steps alone: evaluation and checkpoints are not counted") +
          entry("Seeds", single ? "" : describe_seeds(runs)) +
          entry("This page", fmt::format("made {} by {}", now(), program())) + "</dl></div>\n";
 }
 
-std::string render_report(const CompareResult& result) {
-  std::string notes;
-  for (const std::string& note : result.notes) {
-    notes += fmt::format("<p class='warn'>{}</p>\n", draw::escape(note));
+namespace {
+
+// A figure does not leave its deviation for the next line.
+std::string keep_together(std::string text) {
+  constexpr std::string_view kApart = " \u00b1 ", kTogether = "\u00a0\u00b1\u00a0";
+  for (std::size_t at = text.find(kApart); at != std::string::npos; at = text.find(kApart, at)) {
+    text.replace(at, kApart.size(), kTogether);
   }
+  return text;
+}
+
+// Sentences below each other; nothing of none.
+std::string points(const char* style, const std::vector<std::string>& sentences) {
+  std::string items;
+  for (const std::string& sentence : sentences) {
+    items += fmt::format("<li>{}</li>", keep_together(draw::escape(sentence)));
+  }
+  return items.empty() ? "" : fmt::format("<ul class='{}'>{}</ul>\n", style, items);
+}
+
+// A watched page loads itself again.
+std::string refresh(int seconds) {
+  return seconds > 0 ? fmt::format("<meta http-equiv='refresh' content='{}'>", seconds) : "";
+}
+
+}  // namespace
+
+std::string render_report(const CompareResult& result) {
   const std::string about =
       result.about.empty() ? "" : fmt::format("<p class='note'>{}</p>\n", draw::escape(result.about));
   return fmt::format(
-             "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+             "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>{5}"
              "<meta name='viewport' content='width=device-width, "
              "initial-scale=1'><title>{0}</title><style>{1}{4}</style>"
-             "</head>\n<body><main><header><p class='brand'>Headroom</p><h1>{0}</h1><p class='lead'>{2}</p>{3}"
-             "</header>\n",
-             draw::escape(result.title), draw::kStyleSheet, draw::escape(result.conclusion), about + notes,
-             kPageStyle) +
+             "</head>\n<body><main><header><p class='brand'>Headroom{6}</p><h1>{0}</h1>{2}{3}</header>\n",
+             draw::escape(result.title), draw::kStyleSheet, points("lead", result.conclusion),
+             about + points("warn", result.notes), kPageStyle, refresh(result.refresh_seconds),
+             result.refresh_seconds > 0 ? " \u00b7 written again while training goes on" : "") +
          result_section(result) + value_section(result) + learning_section(result) + cost_section(result) +
          sample_section(result) + configuration_section(result) + circumstances_section(result) +
          "</main></body></html>\n";

@@ -1,4 +1,6 @@
 // The comparison for scripts.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -44,7 +46,9 @@ void add_statistics(const ComparedRun& run, const ComparedRun& first, Json& json
       add(kind.metric, kind.name);
     }
   }
-  add(headline.name, headline.name);
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(kinds)) {
+    add(kind.name, kind.name);
+  }
   const auto against_first = [&](const std::string& figure) {
     return &run == &first ? std::nullopt : paired_difference(run.over_seeds(figure), first.over_seeds(figure));
   };
@@ -56,7 +60,9 @@ Json as_json(const ComparedRun& run, const ComparedRun& first) {
   const std::string headline = tasks::headline(run.task().figures()).name;
   Json json = {{"name", run.name}};
   json.update(to_json(run.result(), run.task()));
-  json[headline] = tasks::figure(run.result().figures(), headline);
+  for (const tasks::FigureKind& kind : tasks::shown_in_tables(run.task().figures())) {
+    json[kind.name] = tasks::figure(run.result().figures(), kind.name);
+  }
   json["seeds"] = Json::array();
   bool interrupted = false;
   for (const TrainedRun& trained : run.trained) {
@@ -89,8 +95,12 @@ Json to_json(const CompareResult& result) {
   for (const ComparedRun& run : result.runs) {
     runs.push_back(as_json(run, result.runs.front()));
   }
-  return {{"runs", std::move(runs)},         {"prompts", result.prompts},        {"notes", result.notes},
-          {"conclusion", result.conclusion}, {"report", result.report.string()}, {"interrupted", result.interrupted}};
+  return {{"runs", std::move(runs)},
+          {"prompts", result.prompts},
+          {"notes", result.notes},
+          {"conclusion", fmt::format("{}", fmt::join(result.conclusion, " "))},
+          {"report", result.report.string()},
+          {"interrupted", result.interrupted}};
 }
 
 }  // namespace headroom::compare

@@ -1,78 +1,77 @@
-// How the runs learned, and how far apart they ended.
+// How the runs learned.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "curves.h"
 #include "headroom/draw/charts.h"
 #include "headroom/draw/svg.h"
 #include "markup.h"
-#include "plan.h"
 #include "sections.h"
-#include "words.h"
 
 namespace headroom::compare {
 namespace {
 
 constexpr std::size_t kMostCurves = draw::kStyles;  // more are not told apart
 
-// The paired differences from the first model; nothing where there are no intervals.
-std::string difference_chart(const std::vector<ComparedRun>& runs) {
-  draw::IntervalChart chart{.title = "Difference from " + runs.front().name, .rows = {}};
-  for (std::size_t r = 1; r < runs.size(); ++r) {
-    if (const std::optional<Interval> difference = headline_difference(runs[r], runs.front())) {
-      chart.rows.push_back({.name = runs[r].name,
-                            .mean = difference->mean,
-                            .low = difference->low,
-                            .high = difference->high,
-                            .text = interval_text(*difference),
-                            .style = r});
-    }
-  }
-  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
-  return chart.rows.empty()
-             ? ""
-             : figure("Difference from " + draw::escape(runs.front().name),
-                      fmt::format("validation {}, {} is better; the mean over the seeds and its 95% "
-                                  "interval, which tells a difference from chance where it does not reach zero",
-                                  draw::escape(kind.words), kind.better == tasks::Better::higher ? "higher" : "lower"),
-                      draw::interval_chart(chart), /*wide=*/true);
+// A figure, unless there is nothing to draw.
+std::string line_figure(const std::string& remark, const draw::LineChart& chart) {
+  const bool empty =
+      std::all_of(chart.lines.begin(), chart.lines.end(), [](const draw::Line& line) { return line.points.empty(); });
+  return empty ? "" : figure(chart.title, remark, draw::line_chart(chart));
 }
 
 struct Charts {
-  std::string steps, seconds, losses, experts;
+  draw::LineChart steps, seconds, losses, experts;
 };
 
-Charts draw(const std::vector<ComparedRun>& runs, const std::string& what) {
-  draw::LineChart steps{.title = what + " over training steps", .x_label = "steps"};
-  draw::LineChart seconds{.title = what + " over training time", .x_label = "seconds"};
-  draw::LineChart losses{.title = "Training and validation loss", .x_label = "steps"};
-  draw::LineChart experts{.title = "How evenly tokens spread over experts", .x_label = "steps"};
-  experts.linear = true;
+Charts charts_of(const std::vector<ComparedRun>& runs, const std::string& what) {
+  Charts charts{.steps = {.title = what + " over steps", .x_label = "steps", .end_values = true},
+                .seconds = {.title = what + " over time", .x_label = "seconds", .end_values = true},
+                .losses = {.title = "Training and validation loss", .x_label = "steps", .end_values = true},
+                .experts = {.title = "Use of experts", .x_label = "steps", .y = draw::YScale::shares}};
   for (std::size_t r = 0; r < std::min(runs.size(), kMostCurves); ++r) {
     Curves of_run = curves_of(runs[r], r);
-    steps.lines.push_back(std::move(of_run.over_steps));
-    seconds.lines.push_back(std::move(of_run.over_seconds));
-    losses.lines.push_back(std::move(of_run.training_loss));
-    losses.lines.push_back(std::move(of_run.validation_loss));
-    if (!of_run.expert_use.points.empty()) {
-      experts.lines.push_back(std::move(of_run.expert_use));
+    charts.steps.lines.push_back(std::move(of_run.over_steps));
+    charts.seconds.lines.push_back(std::move(of_run.over_seconds));
+    charts.losses.lines.push_back(std::move(of_run.training_loss));
+    charts.losses.lines.push_back(std::move(of_run.validation_loss));
+    charts.experts.lines.push_back(std::move(of_run.expert_use));
+  }
+  return charts;
+}
+
+// A run by itself is the only one in each chart.
+void leave_names_out(Charts& charts) {
+  for (draw::LineChart* chart : {&charts.steps, &charts.seconds, &charts.losses, &charts.experts}) {
+    for (draw::Line& line : chart->lines) {
+      line.name.clear();
     }
   }
-  const bool training = std::any_of(losses.lines.begin(), losses.lines.end(),
-                                    [](const draw::Line& line) { return line.faint && !line.points.empty(); });
-  return {draw::line_chart(steps), draw::line_chart(seconds), training ? draw::line_chart(losses) : "",
-          experts.lines.empty() ? "" : draw::line_chart(experts)};
+}
+
+// Of a run by itself: what its optimizer did.
+std::string optimizer_figures(const ComparedRun& run) {
+  OptimizerCurves curves = optimizer_curves_of(run);
+  const draw::LineChart rate{.title = "Learning rate",
+                             .x_label = "steps",
+                             .lines = {std::move(curves.learning_rate)},
+                             .y = draw::YScale::from_zero,
+                             .end_values = true};
+  const draw::LineChart norm{
+      .title = "Gradient norm", .x_label = "steps", .lines = {std::move(curves.gradient_norm)}, .end_values = true};
+  return line_figure("of each logged step", rate) +
+         line_figure("before clipping, of each logged step; logarithmic", norm);
 }
 
 std::string legend(const std::vector<ComparedRun>& runs) {
   std::string items;
-  for (std::size_t r = 0; r < std::min(runs.size(), kMostCurves); ++r) {
+  for (std::size_t r = 0; r < std::min(runs.size(), kMostCurves) && runs.size() > 1; ++r) {
     items +=
         fmt::format("<li>{} {}: {}</li>", draw::line_sample(r), draw::escape(runs[r].name), headline_text(runs[r]));
   }
-  return "<ul class='legend'>" + items + "</ul>";
+  return items.empty() ? "" : "<ul class='legend'>" + items + "</ul>";
 }
 
 }  // namespace
@@ -80,26 +79,29 @@ std::string legend(const std::vector<ComparedRun>& runs) {
 std::string learning_section(const CompareResult& result) {
   const std::vector<ComparedRun>& runs = result.runs;
   const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
-  const std::string what = "Validation " + kind.words;
-  const Charts charts = draw(runs, what);
+  const bool seeds = runs.front().trained.size() > 1;
+  Charts charts = charts_of(runs, "Validation " + kind.words);
+  if (result.kind == Kind::run) {
+    leave_names_out(charts);
+  }
+  const bool training = std::any_of(charts.losses.lines.begin(), charts.losses.lines.end(),
+                                    [](const draw::Line& line) { return line.faint && !line.points.empty(); });
   const std::string best = runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : "";
-  const std::string band =
-      runs.front().trained.size() > 1 ? "; the mean, shaded from the lowest to the highest seed" : "";
-  const char* better = kind.better == tasks::Better::higher ? "higher" : "lower";
-  std::string html =
-      "<h2>Learning</h2>" + legend(runs) + "<div class='grid'>" +
-      figure(what + " over steps", fmt::format("{} is better; logarithmic{}{}", better, band, best), charts.steps) +
-      figure(what + " over time", "seconds of training, evaluation not counted", charts.seconds);
-  if (!charts.losses.empty()) {
-    html += figure("Training and validation loss", "of the first seed; thin: training, as logged", charts.losses);
-  }
-  if (!charts.experts.empty()) {
-    html += figure("Use of experts",
-                   "entropy of the tokens' shares, of the first seed's validations: 1 is even, 0 is one expert alone; "
-                   "the mean over all banks, shaded from the least to the most even",
-                   charts.experts);
-  }
-  return html + (result.kind == Kind::sweep ? "" : difference_chart(runs)) + "</div>\n";
+  const std::string figures =
+      line_figure(
+          fmt::format("{} is better; logarithmic{}{}", kind.better == tasks::Better::higher ? "higher" : "lower",
+                      seeds ? "; the mean, shaded from the lowest to the highest seed" : "", best),
+          charts.steps) +
+      line_figure("seconds of training, evaluation not counted", charts.seconds) +
+      (!training ? ""
+                 : line_figure(seeds ? "means over the seeds; thin: training, as logged" : "thin: training, as logged",
+                               charts.losses)) +
+      (result.kind == Kind::run ? optimizer_figures(runs.front()) : "") +
+      line_figure(
+          "entropy of the tokens' shares: 1 is even, 0 is one expert alone; the mean over all banks, shaded from "
+          "the least to the most even",
+          charts.experts);
+  return figures.empty() ? "" : "<h2>Learning</h2>" + legend(runs) + "<div class='grid'>" + figures + "</div>\n";
 }
 
 namespace {
@@ -135,6 +137,7 @@ std::string value_section(const CompareResult& result) {
                      draw::line_chart(values_chart(result, key)));
     }
   }
+  html += quality_against_cost(result.runs);
   return html.empty() ? "" : "<h2>What each key does</h2><div class='grid'>" + html + "</div>\n";
 }
 

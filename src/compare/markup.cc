@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "headroom/core/log.h"
+
 namespace headroom::compare {
 namespace {
 
@@ -21,12 +23,13 @@ std::string with_deviation(double mean, double deviation) {
     return plain_number(mean);
   }
   const int digits = digits_for(deviation);
-  return fmt::format("{:.{}f} \u00b1 {:.{}f}", mean, digits, deviation, digits);
+  return format_decimal(mean, digits) + " \u00b1 " + format_decimal(deviation, digits);
 }
 
 std::string interval_text(const Interval& interval) {
   const int digits = digits_for((interval.high - interval.low) / 2.0);
-  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", interval.mean, digits, interval.low, digits, interval.high, digits);
+  return fmt::format("{} [{}, {}]", format_decimal(interval.mean, digits), format_decimal(interval.low, digits),
+                     format_decimal(interval.high, digits));
 }
 
 std::optional<double> as_number(const std::string& text) {

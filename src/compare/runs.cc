@@ -53,6 +53,10 @@ std::string difference_from(const PlannedRun& run) {
 
 }  // namespace
 
+namespace {
+struct TrainedElsewhere {};
+}  // namespace
+
 bool is_carried_out(const PlannedRun& run) {
   return std::filesystem::exists(run.folder / kResultFile) && std::filesystem::exists(run.folder / "config.toml") &&
          difference_from(run).empty();
@@ -73,6 +77,9 @@ const TrainedRun* Runs::train(const PlannedRun& run, const std::string& title) {
   }
   try {
     return &(known_[run.folder] = train_anew(run, title));
+  } catch (const TrainedElsewhere&) {
+    known_.erase(run.folder);
+    return find(run);
   } catch (const InUseError&) {
     known_.erase(run.folder);
     return nullptr;
@@ -110,6 +117,12 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) con
                   .cache = cache_,
                   .title = title,
                   .world = world_,
+                  .begins =
+                      [&] {
+                        if (is_carried_out(run)) {  // another process has come to its end just now
+                          throw TrainedElsewhere();
+                        }
+                      },
                   .finished = [&](const train::TrainResult& result) {
                     trained.result = result;
                     finish();  // before another process may take the folder for a run to go on with

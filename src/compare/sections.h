@@ -8,15 +8,19 @@
 namespace headroom::compare {
 
 std::string result_section(const CompareResult& result);    // the table, and what was tuned
-std::string value_section(const CompareResult& result);     // a sweep: the figure against each varied key
+std::string value_section(const CompareResult& result);     // a sweep: the figure against each key and the cost
 std::string learning_section(const CompareResult& result);  // curves
-std::string cost_section(const CompareResult& result);      // bars, and quality against cost
+std::string cost_section(const CompareResult& result);      // a table of bars
 std::string sample_section(const CompareResult& result);    // what the models write
 std::string configuration_section(const CompareResult& result);
 std::string circumstances_section(const CompareResult& result);
 
-// A drawing with its caption; a wide one has a row to itself.
-std::string figure(const std::string& caption, const std::string& remark, const std::string& chart, bool wide = false);
+// Drawings with their captions; empty where there are no intervals, and where all runs cost the same.
+std::string difference_chart(const std::vector<ComparedRun>& runs);
+std::string quality_against_cost(const std::vector<ComparedRun>& runs);
+
+// A drawing with its caption.
+std::string figure(const std::string& caption, const std::string& remark, const std::string& chart);
 
 // "7.37", of several seeds "7.370 ± 0.052".
 std::string headline_text(const ComparedRun& run);

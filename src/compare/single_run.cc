@@ -33,6 +33,7 @@ CompareResult single_run(const std::filesystem::path& folder) {
     result.seconds = last.seconds;
     result.tokens_per_second = last.seconds > 0.0 ? static_cast<double>(last.tokens) / last.seconds : 0.0;
   }
+  result.peak_memory_bytes = trained.history.peak_memory_bytes;
   add_costs(run);
   CompareResult shown{.kind = Kind::run, .title = "Training of " + run.name};
   shown.runs.push_back(std::move(run));

@@ -17,17 +17,23 @@ h3 { font-size: 1rem; margin: 0 0 .6rem; }
 h4 { font-size: .875rem; font-weight: 400; color: var(--faint); margin: .8rem 0 .2rem; }
 p { margin: 0 0 .8rem; max-width: 75ch; }
 .brand { color: var(--faint); font-size: .85rem; letter-spacing: .06em; text-transform: uppercase; margin: 0 0 .3rem; }
-.lead { font-size: 1.15rem; border-left: 4px solid var(--accent); padding-left: .9rem; max-width: 70ch; }
+.lead, .warn { list-style: none; margin: 0 0 .9rem; padding: 0 0 0 .9rem; border-left: 4px solid var(--accent);
+  max-width: 80ch; overflow-wrap: anywhere; }
+p.lead { font-size: 1.15rem; } .lead li + li, .warn li + li { margin-top: .35rem; }
+.lead li:first-child { font-size: 1.2rem; font-weight: 600; line-height: 1.35; }
+.warn { border-left-color: var(--s1); font-size: .92rem; }
 .note { color: var(--faint); font-size: .875rem; max-width: 90ch; }
-.card + .note { margin-top: .7rem; }
-.warn { border-left: 4px solid var(--s1); padding-left: .9rem; }
+.card + .note { margin-top: .7rem; } .card + .card.whole { margin-top: 1rem; }
 .card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; margin: 0;
   min-width: 0; }
-.grid { display: flex; flex-wrap: wrap; gap: 1rem; }
-.grid > * { flex: 1 1 min(100%, 480px); }
-.grid > .wide { flex-basis: 100%; }
-.grid .chart { max-width: 540px; margin: 0 auto; }
-.samples { margin-bottom: 1rem; } .samples > * { flex-basis: min(100%, 320px); }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 480px), 1fr)); gap: 1rem; }
+.note + .grid { margin-top: 1.2rem; }
+.grid.overview { align-items: start; }
+.grid > figure { display: flex; flex-direction: column; }
+.grid .chart { max-width: 540px; margin: auto auto 0; }
+.grid.samples { grid-template-columns: repeat(auto-fill, minmax(min(100%, 320px), 1fr)); margin-bottom: 1rem; }
+dl.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: 1rem 1.2rem; }
+.facts dt { font-size: .8rem; line-height: 1.3; } .facts dd { font-size: 1.15rem; font-weight: 600; }
 /* A shade at the right edge, which the end of the table covers. */
 .card.scroll { overflow-x: auto; padding: .3rem 0; background:
   linear-gradient(var(--card), var(--card)) right / 26px 100% no-repeat local,
@@ -45,6 +51,9 @@ td.best { font-weight: 700; }
 td.best::after { content: "\2605"; color: var(--accent); font-size: .6em; position: absolute; right: 0; }
 td.best:last-child::after { right: .5rem; }
 td .sample { margin-right: .5rem; }
+td.cost { min-width: 6.5rem; } td.cost.least { font-weight: 700; }
+td small { color: var(--faint); font-weight: 400; margin-left: .3rem; }
+td .small-bar { margin-top: .25rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.3rem; margin: 0 0 .8rem; padding: 0; list-style: none;
   font-size: .9rem; }
 .legend li { overflow-wrap: anywhere; }
@@ -63,17 +72,18 @@ dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
   main { padding: 1.2rem .8rem 3rem; }
   .card { padding: .8rem; } .card.scroll { padding: .3rem 0; }
   th:first-child, td:first-child { padding-left: .8rem; }
+  td.name { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; max-width: 9rem; line-height: 1.3; }
   .chart text { font-size: 14px; } .chart text.label { font-size: 12px; }
-  dl { grid-template-columns: 1fr; } dd { margin-bottom: .4rem; }
+  dl { grid-template-columns: 1fr; } dd { margin-bottom: .4rem; } dl.facts { grid-template-columns: 1fr 1fr; }
 }
 @media print {
   :root { --ground: #fff; --card: #fff; --text: #000; --faint: #444; --rule: #bbb;
     --s0: #0067ad; --s1: #c24e00; --s2: #007a55; --s3: #a1408a; --s4: #8a6d00; --s5: #2f86b5; --s6: #8c4a3c; --s7: #555d66; }
   body { font-size: 11pt; } main { max-width: none; padding: 0; }
-  .grid > * { flex-basis: 45%; } .card.scroll { overflow: visible; background: none; }
+  .grid { grid-template-columns: repeat(auto-fill, minmax(45%, 1fr)); } .card.scroll { overflow: visible; background: none; }
   table { font-size: 7pt; } th { font-size: 6.5pt; } th, td { padding: .3rem .22rem; }
   .card, figure { break-inside: avoid; } h2, h3 { break-after: avoid; }
-  .bar, .line, .end { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  .bar, .ground, .line, .end { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 )css";
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
@@ -20,10 +21,9 @@ double headline_of(const TrainedRun* run, const tasks::Task& task) {
                         : tasks::figure(run->result.figures(), tasks::headline(task.figures()).name);
 }
 
-// "dense: its best train.learning_rate, 0.003, is the largest of those tried: ..."; empty where it is not, or where the
-// key's values are not numbers.
-std::string edge_remark(const std::string& who, const std::string& key, const std::string& best,
-                        const std::vector<std::string>& tried) {
+// "smallest" or "largest" where `best` is that of the values tried; empty where it is neither, or where they are not
+// numbers.
+std::string edge_of(const std::string& best, const std::vector<std::string>& tried) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const std::string& text : tried) {
     const std::optional<double> value = as_number(text);
@@ -34,26 +34,49 @@ std::string edge_remark(const std::string& who, const std::string& key, const st
     high = std::max(high, *value);
   }
   const double chosen = as_number(best).value_or(0.0);
-  if (!(low < high) || (chosen != low && chosen != high)) {
-    return "";
-  }
-  return fmt::format("{} best {}, {}, is the {} of those tried: a better one may lie beyond.", who, key, best,
-                     chosen == low ? "smallest" : "largest");
+  return !(low < high) || (chosen != low && chosen != high) ? "" : chosen == low ? "smallest" : "largest";
 }
 
+// "dense and moa: the best train.learning_rate, 0.003, is the largest of those tried: ...": a sentence for all runs
+// that took the same value, without names where these are all that there are.
 void add_edge_remarks(const CompareResult& result, std::vector<std::string>& sentences) {
-  for (const ComparedRun& run : result.runs) {
-    for (std::size_t key = 0; run.has_figure() && key < run.values.size() && key < result.variations.size(); ++key) {
-      const auto& [name, best] = run.values[key];
-      const std::string who = result.kind == Kind::sweep ? "The" : run.name + ": its";
-      if (std::string remark = edge_remark(who, name, best, result.variations[key].values); !remark.empty()) {
-        sentences.push_back(std::move(remark));
+  const auto counts =
+      static_cast<std::ptrdiff_t>(result.kind == Kind::sweep ? 1 : result.runs.size());  // of a sweep the best
+  for (std::size_t key = 0; key < result.variations.size(); ++key) {
+    std::map<std::string, std::vector<std::string>> at_edge;  // names by value
+    for (auto run = result.runs.begin(); run != result.runs.begin() + counts; ++run) {
+      if (run->has_figure() && key < run->values.size() &&
+          !edge_of(run->values[key].second, result.variations[key].values).empty()) {
+        at_edge[run->values[key].second].push_back(run->name);
       }
     }
-    if (result.kind == Kind::sweep) {  // whose first run is the best
-      return;
+    for (const auto& [value, names] : at_edge) {
+      const bool all = names.size() == static_cast<std::size_t>(counts);
+      sentences.push_back(fmt::format("{} best {}, {}, is the {} of those tried: a better one may lie beyond.",
+                                      all ? "The" : enumerated(names) + ": the", result.variations[key].key, value,
+                                      edge_of(value, result.variations[key].values)));
     }
   }
+}
+
+// Of the run whose loss is the least certain; empty where all are certain enough.
+std::string uncertainty_remark(const std::vector<ComparedRun>& runs) {
+  const ComparedRun* worst = nullptr;
+  const auto error_of = [](const ComparedRun& run) {
+    return tasks::figure(run.result().figures(), std::string(tasks::kLossError));
+  };
+  for (const ComparedRun& run : runs) {
+    if (std::isfinite(error_of(run)) && (worst == nullptr || error_of(run) > error_of(*worst))) {
+      worst = &run;
+    }
+  }
+  const std::string uncertain = worst == nullptr ? "" : tasks::uncertainty(worst->result().figures());
+  return uncertain.empty()
+             ? ""
+             : fmt::format(
+                   "The validation data is small: {} ({}); on other text the order of close models may be "
+                   "another, whatever their seeds.",
+                   uncertain, worst->name);
 }
 
 }  // namespace
@@ -141,6 +164,9 @@ std::vector<std::string> remarks(const CompareResult& result) {
         "{:.2g}% of the validation tokens are words that the tokenizer does not know: perplexity asks no more than to "
         "expect one, bits per byte count their bytes at 8 bits each.",
         100.0 * unknown));
+  }
+  if (std::string uncertain = uncertainty_remark(result.runs); !uncertain.empty()) {
+    sentences.push_back(std::move(uncertain));
   }
   add_edge_remarks(result, sentences);
   return sentences;

@@ -3,45 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "headroom/core/log.h"
 #include "markup.h"
 #include "statistics.h"
 
 namespace headroom::compare {
 namespace {
 
-std::string times(double mine, double others, const char* what, const char* same) {
-  const double ratio = mine / others;
-  if (!std::isfinite(ratio)) {
-    return "";
-  }
-  if (std::abs(ratio - 1.0) < 0.005) {
-    return same;
-  }
-  return fmt::format("{:.{}f} times the {}", ratio, ratio < 0.1 ? 3 : ratio < 9.95 ? 2 : 0, what);
-}
+struct Cost {
+  const char* name;
+  double mine, others;
+};
 
-// "; the rest: a with 7.58 and b with 8.19", or only their range when there are many.
-std::string the_rest(const std::vector<ComparedRun>& runs, const std::array<const ComparedRun*, 2>& named) {
-  constexpr std::size_t kMany = 4;
-  std::vector<std::string> texts;
-  std::vector<double> values;
-  for (const ComparedRun& run : runs) {
-    if (&run != named[0] && &run != named[1] && run.has_figure()) {
-      texts.push_back(fmt::format("{} with {}", run.name, plain_number(run.headline())));
-      values.push_back(run.headline());
-    }
-  }
-  if (texts.empty()) {
-    return "";
-  }
-  if (texts.size() < kMany) {
-    return "; the rest: " + enumerated(texts);
-  }
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  return fmt::format("; the other {} lie between {} and {}", texts.size(), plain_number(*low), plain_number(*high));
+std::vector<Cost> costs_of(const ComparedRun& run, const ComparedRun& other) {
+  const auto number = [](std::int64_t count) { return static_cast<double>(count); };
+  return {{"attention MACs", number(run.attention_macs), number(other.attention_macs)},
+          {"attention memory", number(run.attention_memory), number(other.attention_memory)},
+          {"training time", run.mean_of(&train::TrainResult::seconds), other.mean_of(&train::TrainResult::seconds)},
+          {"peak memory", run.peak_memory_bytes(), other.peak_memory_bytes()},
+          {"parameters", number(run.result().parameters), number(other.result().parameters)}};
 }
 
 }  // namespace
@@ -52,14 +34,18 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
 }
 
 std::string headline_against(const ComparedRun& run, const ComparedRun& other) {
+  return headline_against(run, other, other.name);
+}
+
+std::string headline_against(const ComparedRun& run, const ComparedRun& other, std::string_view called) {
   const double percent = 100.0 * (run.headline() / other.headline() - 1.0);
-  std::string than = fmt::format("{} ({})", other.name, plain_number(other.headline()));
+  std::string than = fmt::format("{} ({})", called, plain_number(other.headline()));
   if (!std::isfinite(percent) && !std::isfinite(run.headline() - other.headline())) {
     return "not comparable with " + than;
   }
   const std::optional<Interval> difference = headline_difference(run, other);
   if (difference) {
-    than = fmt::format("{} ({}; paired difference {}{})", other.name, plain_number(other.headline()),
+    than = fmt::format("{} ({}; paired difference {}{})", called, plain_number(other.headline()),
                        interval_text(*difference), difference->excludes_zero() ? "" : ", which includes zero");
     if (!difference->excludes_zero()) {
       return "not significantly different from " + than;
@@ -87,60 +73,104 @@ std::string caution(const std::vector<ComparedRun>& runs, std::string_view what)
         " {} trained once: a difference of a few percent may be chance.",
         most->trained.size() < 2 ? fmt::format("Each {} was", what) : fmt::format("Some {}s were", what));
   }
-  return fmt::format(" Each {} was trained with {}{} seeds: figures are means, brackets 95% intervals.", what,
-                     fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size());
+  const char* hardly = fewest->trained.size() == 2
+                           ? " Two seeds can hardly show anything: their interval reaches 12.7 standard errors to "
+                             "each side, that of three 4.3."
+                           : "";
+  return fmt::format(" Each {} was trained with {}{} seeds: figures are means, brackets 95% intervals.{}", what,
+                     fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size(), hardly);
 }
 
 std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
-  std::vector<std::string> costs;
-  const auto add = [&](double mine, double others, const char* what, const char* same) {
-    const std::string text = times(mine, others, what, same);
-    if (!text.empty()) {
-      costs.push_back(text);
+  constexpr double kSame = 0.005;  // of the other's
+  std::vector<std::string> ratios, same;
+  for (const Cost& cost : costs_of(run, other)) {
+    const double ratio = cost.mine / cost.others;
+    if (std::isfinite(ratio) && std::abs(ratio - 1.0) < kSame) {
+      same.emplace_back(cost.name);
+    } else if (std::isfinite(ratio)) {
+      ratios.push_back(fmt::format("{:.{}f} times the {}", ratio, ratio < 0.1 ? 3 : ratio < 9.95 ? 2 : 0, cost.name));
     }
-  };
-  add(static_cast<double>(run.attention_macs), static_cast<double>(other.attention_macs), "attention MACs",
-      "the same attention MACs");
-  add(static_cast<double>(run.attention_memory), static_cast<double>(other.attention_memory), "attention memory",
-      "the same attention memory");
-  add(run.mean_of(&train::TrainResult::seconds), other.mean_of(&train::TrainResult::seconds), "training time",
-      "the same training time");
-  add(run.peak_memory_bytes(), other.peak_memory_bytes(), "peak memory", "the same peak memory");
-  add(static_cast<double>(run.result().parameters), static_cast<double>(other.result().parameters), "parameters",
-      "as many parameters");
-  return enumerated(costs);
+  }
+  if (ratios.empty()) {
+    return fmt::format("{} costs as much as {}.", run.name, other.name);
+  }
+  return fmt::format("{} takes {} of {}{}.", run.name, enumerated(ratios), other.name,
+                     same.empty() ? "" : "; no difference in " + enumerated(same));
 }
 
-std::string conclude_sweep(const std::vector<ComparedRun>& runs) {
+Conclusion conclude_sweep(const std::vector<ComparedRun>& runs) {
   if (runs.empty() || !runs.front().has_figure()) {
-    return "None of the runs came to a finite figure.";
+    return {"None of the runs came to a finite figure."};
   }
   const ComparedRun& best = runs.front();
   const tasks::FigureKind& kind = tasks::headline(best.task().figures());
   const std::vector<double> values = best.over_seeds(kind.name);
-  std::string text =
-      fmt::format("{} has the best{} validation {} of {} combinations, {}", best.name, values.size() < 2 ? "" : " mean",
-                  kind.words, runs.size(), with_deviation(mean(values), sample_deviation(values)));
+  Conclusion points = {fmt::format("{} has the best{} validation {} of {} combinations, {}.", best.name,
+                                   values.size() < 2 ? "" : " mean", kind.words, runs.size(),
+                                   with_deviation(mean(values), sample_deviation(values)))};
   if (runs.size() > 1 && runs[1].has_figure()) {
-    text += fmt::format("; {} follows, {}", runs[1].name, headline_against(runs[1], best));
+    points.push_back(fmt::format("{} follows with {}, {}.{}", runs[1].name, plain_number(runs[1].headline()),
+                                 headline_against(runs[1], best, "the best"), caution(runs, "combination")));
   }
-  return text + "." + caution(runs, "combination");
+  return points;
 }
 
 namespace {
 
-std::string conclude_single(const ComparedRun& run) {
+// What it took; empty where that is not known.
+std::string spent(const ComparedRun& run) {
+  const bool finished = run.result().steps >= run.config.train.steps;
+  const double seconds = run.mean_of(&train::TrainResult::seconds);
+  const double speed = run.mean_of(&train::TrainResult::tokens_per_second);
+  if (!(seconds > 0.0) || !(speed > 0.0)) {
+    return "";
+  }
+  const double peak = run.peak_memory_bytes();
+  return fmt::format("{} {} of training at {} tokens a second{}.", finished ? "It took" : "So far it took",
+                     format_duration(seconds), short_number(speed),
+                     peak > 0.0 ? " and at most " + format_bytes(peak) + " of memory" : "");
+}
+
+// The best of the validations where the last is not; empty where it is.
+std::string was_better(const ComparedRun& run) {
+  const tasks::FigureKind& kind = tasks::headline(run.task().figures());
+  const bool higher = kind.better == tasks::Better::higher;
+  double best = tasks::figure(run.result().figures(), kind.name);
+  std::string text;
+  for (const train::ValidationPoint& point : run.result().validation) {
+    const double figure = tasks::figure(point.figures, kind.name);
+    if (higher ? figure > best : figure < best) {
+      best = figure;
+      text = fmt::format("It was best at step {}: {}.", point.step, plain_number(figure));
+    }
+  }
+  return text;
+}
+
+Conclusion conclude_single(const ComparedRun& run) {
   const tasks::FigureKind& kind = tasks::headline(run.task().figures());
   const std::vector<double> values = run.over_seeds(kind.name);
-  const std::string steps = counted(static_cast<std::size_t>(run.result().steps), "step");
-  if (run.result().validation.empty()) {
-    return run.trained.front().diverged.empty()
-               ? fmt::format("{} has not been validated yet, after {}.", run.name, steps)
-               : fmt::format("{} diverged.", run.name);
+  const std::int64_t done = run.result().steps, steps = run.config.train.steps;
+  const std::string after =
+      done < steps ? fmt::format("{} of {} steps", done, steps) : counted(static_cast<std::size_t>(done), "step");
+  if (!run.trained.front().diverged.empty()) {
+    return {fmt::format("{} diverged.", run.name)};
   }
-  const std::string seeds = values.size() < 2 ? "" : fmt::format(" (mean and deviation of {} seeds)", values.size());
-  return fmt::format("{} has a validation {} of {}{} after {}.", run.name, kind.words,
-                     with_deviation(mean(values), sample_deviation(values)), seeds, steps);
+  Conclusion points;
+  if (run.result().validation.empty()) {
+    points.push_back(fmt::format("{} has not been validated yet, after {}.", run.name, after));
+  } else {
+    const std::string seeds = values.size() < 2 ? "" : fmt::format(" (mean and deviation of {} seeds)", values.size());
+    points.push_back(fmt::format("{} has a validation {} of {}{} after {}.", run.name, kind.words,
+                                 with_deviation(mean(values), sample_deviation(values)), seeds, after));
+  }
+  for (const std::string& more : {was_better(run), spent(run)}) {
+    if (!more.empty()) {
+      points.push_back(more);
+    }
+  }
+  return points;
 }
 
 // " a and b have no finite figure to compare."; empty where all have one.
@@ -158,9 +188,9 @@ std::string without_figure(const std::vector<ComparedRun>& runs) {
 
 }  // namespace
 
-std::string conclude(const std::vector<ComparedRun>& runs) {
+Conclusion conclude(const std::vector<ComparedRun>& runs) {
   if (runs.empty()) {
-    return "Nothing was compared.";
+    return {"Nothing was compared."};
   }
   if (runs.size() == 1) {
     return conclude_single(runs.front());
@@ -175,23 +205,24 @@ std::string conclude(const std::vector<ComparedRun>& runs) {
   };
   const ComparedRun& best = *std::min_element(runs.begin(), runs.end(), better);
   if (!best.has_figure()) {
-    return "None of the models came to a finite figure.";
+    return {"None of the models came to a finite figure."};
   }
   const std::vector<double> values = best.over_seeds(kind.name);
-  // The pair that the sentence weighs: the best against the first or, where that is the same run, the next best.
+  Conclusion points = {fmt::format("{} has the best{} validation {}, {}.{}", best.name,
+                                   values.size() < 2 ? "" : " mean", kind.words,
+                                   with_deviation(mean(values), sample_deviation(values)), without_figure(runs))};
+  // The pair that is weighed: the best against the first or, where that is the same run, the next best.
   const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
-  std::string text = fmt::format("{} has the best{} validation {}, {}", best.name, values.size() < 2 ? "" : " mean",
-                                 kind.words, with_deviation(mean(values), sample_deviation(values)));
-  if (&best == &first && !other.has_figure()) {
-    return text + "." + without_figure(runs) + caution(runs);
+  if (!first.has_figure() || !other.has_figure()) {
+    points.back() += caution(runs);
+    return points;
   }
-  if (&best == &first) {
-    text += fmt::format("; {} follows with {}, {}, at {}", other.name, plain_number(other.headline()),
-                        headline_against(other, first), costs_against(other, first));
-  } else if (first.has_figure()) {
-    text += fmt::format(", {}, at {}", headline_against(best, first), costs_against(best, first));
-  }
-  return text + the_rest(runs, {&first, &other}) + "." + without_figure(runs) + caution(runs);
+  points.push_back(&best == &first ? fmt::format("{} follows with {}, {}.", other.name, plain_number(other.headline()),
+                                                 headline_against(other, first))
+                                   : fmt::format("That is {}.", headline_against(best, first)));
+  points.back() += caution(runs);
+  points.push_back(costs_against(other, first));
+  return points;
 }
 
 }  // namespace headroom::compare

@@ -95,7 +95,10 @@ struct Assigner {
     }
     *slot = value.as_boolean()->get();
   }
-  void operator()(std::int64_t* slot) const { *slot = to_integer(value, field.range); }
+  void operator()(std::int64_t* slot) const {
+    const bool automatic = field.automatic && value.is_string() && value.as_string()->get() == kAutomaticWord;
+    *slot = automatic ? kAutomatic : to_integer(value, field.range);
+  }
   void operator()(double* slot) const { *slot = to_double(value, field.range); }
   void operator()(std::string* slot) const { *slot = to_text(value); }
   void operator()(std::vector<std::int64_t>* slot) const { *slot = numbers<std::int64_t>(to_integer); }
@@ -173,7 +176,8 @@ std::string expected(const Field& field) {
         if constexpr (std::is_same_v<Slot, bool*>) {
           return "true or false";
         } else if constexpr (std::is_same_v<Slot, std::int64_t*>) {
-          return with_range("an integer", field.range);
+          return with_range("an integer", field.range) +
+                 (field.automatic ? fmt::format(", or \"{}\"", kAutomaticWord) : "");
         } else if constexpr (std::is_same_v<Slot, double*>) {
           return with_range("a number", field.range);
         } else if constexpr (std::is_same_v<Slot, std::string*>) {
@@ -194,6 +198,22 @@ std::string expected(const Field& field) {
       field.slot);
 }
 
+namespace {
+
+// "; a list is written [0.5]", for a value that stands alone where a list is wanted.
+std::string list_hint(const Field& field, const toml::node& value) {
+  const bool texts = std::holds_alternative<std::vector<std::string>*>(field.slot);
+  const bool list = texts || std::holds_alternative<std::vector<std::int64_t>*>(field.slot) ||
+                    std::holds_alternative<std::vector<double>*>(field.slot);
+  if (!list || value.is_array() || value.is_table()) {
+    return "";
+  }
+  const std::string element = value.is_string() == texts ? shown(value) : texts ? "\"a\", \"b\"" : "1, 2";
+  return fmt::format("; a list is written [{}]", element);
+}
+
+}  // namespace
+
 std::string shown(const toml::node& value) {
   std::string text = on_one_line(value);
   if (text.size() <= 120) {
@@ -206,7 +226,7 @@ void assign(const Field& field, const toml::node& value, const std::string& pref
   try {
     std::visit(Assigner{field, value}, field.slot);
   } catch (const Refused&) {
-    misuse("{}{}: must be {}, got {}", prefix, dotted, expected(field), shown(value));
+    misuse("{}{}: must be {}, got {}{}", prefix, dotted, expected(field), shown(value), list_hint(field, value));
   }
 }
 

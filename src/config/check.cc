@@ -18,7 +18,7 @@ void check_tokenizer(const Config& config, Origin origin) {
   const std::string besides = special == 0 ? "" : fmt::format(" and {} special ones", special);
   const Checker model(origin, "model"), tokenizer(origin, "tokenizer");
   const std::vector<std::string>& files = config.data.train;
-  if (!t.model.empty() || std::any_of(files.begin(), files.end(), is_token_file) ||
+  if (!t.model.empty() || !config.train.start_from.empty() || std::any_of(files.begin(), files.end(), is_token_file) ||
       config.model.kind == ModelKind::vision) {
     return;  // the file tells its size when it is read; pictures have no tokens
   }
@@ -75,6 +75,17 @@ void check_targets(const Config& config, Origin origin) {
                 config.train.batch_tokens);
 }
 
+void check_mixture(const Config& config, const Checker& data) {
+  const std::size_t weights = config.data.mixture.size(), names = config.data.train.size();
+  if (weights == 0) {
+    return;
+  }
+  data.require(config.model.kind == ModelKind::language_model, "mixture", "must be [] with {}",
+               detail::setting("kind", config.model.kind));
+  data.require(weights == names, "mixture", "must have a weight for each name in data.train, {}, got {}", names,
+               weights);
+}
+
 void check_data(const Config& config, Origin origin) {
   const DataOptions& data = config.data;
   const Checker check(origin, "data");
@@ -89,6 +100,7 @@ void check_data(const Config& config, Origin origin) {
                   "must name files, got an empty name");
   }
   check.require_distinct("classes", data.classes);
+  check_mixture(config, check);
   check.require(config.model.memory_length == 0 || data.batching == Batching::streams, "batching",
                 "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
                 config.model.memory_length);

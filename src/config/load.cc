@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "assign.h"
 #include "given.h"
@@ -13,6 +14,7 @@
 #include "headroom/core/nearest.h"
 #include "headroom/core/system.h"
 #include "parse.h"
+#include "spelling.h"
 
 namespace headroom::config {
 namespace {
@@ -99,6 +101,27 @@ std::optional<Source> take_base(Layer& layer) {
   return find_config(name, layer.source.path.parent_path(), prefix);
 }
 
+// The file's values, and its text. One of another name that is none may be what a config names.
+std::pair<toml::table, std::string> read_file(const fs::path& path) {
+  try {
+    std::string text = read_text_file(path, kLargestConfig);
+    toml::table values = detail::parse_toml(text, path.string());
+    return {std::move(values), std::move(text)};
+  } catch (const MisuseError& error) {
+    if (path.extension() == ".toml") {
+      throw;
+    }
+    if (path.extension() == ".safetensors") {
+      misuse("{}: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)", path.string());
+    }
+    misuse(
+        "{}; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train "
+        "= "
+        "[{}]",
+        error.what(), detail::in_quotes(path.filename().string()));
+  }
+}
+
 // The file and those that it inherits from, the last of them first.
 std::vector<Layer> read_layers(const Source& first) {
   std::vector<Layer> layers;
@@ -112,9 +135,8 @@ std::vector<Layer> read_layers(const Source& first) {
     if (seen) {
       misuse("{}: base: the files inherit from each other: {}", first.path.string(), fmt::join(chain, " -> "));
     }
-    const std::string text = read_text_file(next->path, kLargestConfig);
-    layers.push_back(
-        {.source = *next, .values = detail::parse_toml(text, next->path.string()), .made_for = made_for(text)});
+    auto [values, text] = read_file(next->path);
+    layers.push_back({.source = *next, .values = std::move(values), .made_for = made_for(text)});
     next = take_base(layers.back());
   }
   std::reverse(layers.begin(), layers.end());

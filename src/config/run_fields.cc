@@ -5,11 +5,10 @@ namespace headroom::config {
 void describe(Fields& fields, TokenizerOptions& o) {
   fields.add(
       "kind", o.kind,
-      "a token is a byte, a SentencePiece (BPE) piece, a word between blanks, or a merge of bytes as GPT-2's (bpe, "
-      "which needs model)");
+      "a token is a byte, a SentencePiece (BPE) piece, a word between blanks, or a merge of bytes as GPT-2's (bpe)");
   fields.add(
       "vocabulary_size", o.vocabulary_size, between(0, 2147483647),
-      "sentencepiece: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256; not given: "
+      "sentencepiece, bpe: pieces to train; words: most frequent ones kept, 0 for all; bytes: at most 256; not given: "
       "model.vocabulary_size; neither: all words, all bytes, 8000 pieces");
   fields.add_path(
       "model", o.model,
@@ -28,6 +27,9 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add_paths("train", o.train,
                    "files or patterns: text, .gz, JSON lines or one prepared token file; []: the built-in corpus");
   fields.add_paths("validation", o.validation, "the same for the validation split");
+  fields.add("mixture", o.mixture, above_up_to(0, 1e9),
+             "language_model: weights of the names in train, each of which is then a corpus of its own: what share of "
+             "the training rows comes from it; []: one corpus, file after file");
   fields.add("json_field", o.json_field, "JSON lines: the key whose value is the document's text");
   fields.add("separator", o.separator, "text put between documents");
   fields.add("batching", o.batching,
@@ -68,19 +70,26 @@ void describe(Fields& fields, DataOptions& o) {
              "translation: columns of the source and the target in tab-separated files, counted from 1");
   fields.add(
       "validation_share", o.validation_share, at_least_below(0, 1),
-      "share held out of data.train for validation where data.validation is []: the last lines of text, pairs drawn "
-      "at random (translation)");
+      "share held out of data.train for validation where data.validation is []: the last lines of text (of each corpus "
+      "of a mixture), the last tokens of a token file, pairs drawn at random (translation)");
 }
 
 void describe(Fields& fields, TrainOptions& o) {
   fields.add("steps", o.steps, between(1, 1e12), "optimizer steps");
   fields.add("batch_size", o.batch_size, between(1, 1 << 24), "sequences a step, all micro-batches together");
   fields.add("learning_rate", o.learning_rate, above_up_to(0, 1e30), "highest learning rate of the schedule");
-  fields.add("schedule", o.schedule, "how the learning rate goes from its highest to its final value");
+  fields.add(
+      "schedule", o.schedule,
+      "how the learning rate goes from its highest to its final value; one_cycle: in straight lines from a 25th of "
+      "learning_rate to all of it after 0.3 of the steps (or warmup_steps) and on to final_learning_rate, as "
+      "PyTorch's OneCycleLR with anneal_strategy \"linear\", where its default is a cosine");
   fields.add("cosine_period", o.cosine_period,
              "cosine: the fall takes the steps after the warm-up, or as long as all steps, so that the last one is "
              "above final_learning_rate (SwitchHead's large models)");
-  fields.add("warmup_steps", o.warmup_steps, between(0, 1e12), "steps during which the rate rises linearly from 0");
+  fields.add(
+      "warmup_steps", o.warmup_steps, between(0, 1e12),
+      "steps during which the rate rises linearly, from 1/warmup_steps of learning_rate at the first to all of it "
+      "at the last: one step ahead of PyTorch's and transformers' warm-ups, whose first step has a rate of 0");
   fields.add("final_learning_rate", o.final_learning_rate, between(0, 1),
              "rate at the end as a fraction of learning_rate");
   fields.add("optimizer", o.optimizer,
@@ -118,10 +127,15 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("implementation", o.implementation,
              "of the operators: fused where they apply (automatic), plain reference, or fused or an error");
   fields.add("log_every", o.log_every, between(1, 1e12), "steps between lines of metrics.jsonl");
-  fields.add("checkpoint_every", o.checkpoint_every, between(0, 1e12), "steps between checkpoints; 0: only at the end");
+  fields.add_or_auto(
+      "checkpoint_every", o.checkpoint_every, between(0, 1e12),
+      "steps between checkpoints; 0: only at the end; \"auto\": at every tenth of the steps and every ten "
+      "minutes, or less often where that would take more than 0.6% of the time");
   fields.add("keep_checkpoints", o.keep_checkpoints, between(1, 1e6), "newest checkpoints kept");
-  fields.add("evaluate_every", o.evaluate_every, between(0, 1e12),
-             "steps between evaluations on the validation split; 0: only at the end");
+  fields.add_or_auto(
+      "evaluate_every", o.evaluate_every, between(0, 1e12),
+      "steps between evaluations on the validation split; 0: only at the end; \"auto\": at every twentieth "
+      "of the steps, or less often where that would take more than 1.1% of the time");
   fields.add("evaluate_tokens", o.evaluate_tokens, between(0, 1e15),
              "predictions that an evaluation while training makes at most, from the beginning on; 0: all");
   fields.add("keep_best", o.keep_best,
@@ -131,6 +145,11 @@ void describe(Fields& fields, TrainOptions& o) {
       "language_model: steps between samples of what the model writes, in the log and in samples.jsonl; 0: none");
   fields.add("sample_prompt", o.sample_prompt,
              "language_model: what samples begin with; \"\": the beginning of the validation split");
+  fields.add_path("start_from", o.start_from,
+                  "a run, a checkpoint or what `headroom import` wrote: training begins at step 0 with its parameters "
+                  "and tokenizer; keys of model that are not given are the checkpoint's; \"\": random parameters");
+  fields.add("start_sha256", o.start_sha256,
+             "start_from: the hash that its parameters must have; written by the run (parameters_sha256)");
 }
 
 void describe(Fields& fields, DecodingOptions& o) {

@@ -58,7 +58,7 @@ std::string spelled(double number) {
 
 std::string spelled(const Field& field) {
   return std::visit(
-      [](const auto& slot) -> std::string {
+      [&field](const auto& slot) -> std::string {
         using Slot = std::decay_t<decltype(slot)>;
         if constexpr (std::is_same_v<Slot, Choice>) {
           return in_quotes(slot.get());
@@ -72,6 +72,8 @@ std::string spelled(const Field& field) {
           return list(*slot, [](double number) { return spelled(number); });
         } else if constexpr (std::is_same_v<Slot, std::vector<std::string>*>) {
           return list(*slot, [](const std::string& text) { return in_quotes(text); });
+        } else if constexpr (std::is_same_v<Slot, std::int64_t*>) {
+          return field.automatic && *slot == kAutomatic ? in_quotes(kAutomaticWord) : fmt::format("{}", *slot);
         } else {
           return fmt::format("{}", *slot);
         }

@@ -5,7 +5,9 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -27,11 +29,47 @@ long holder_of(int descriptor) {
   return process;
 }
 
+// Whether the lock could be had at once; errno says why not.
+bool try_to_take(int descriptor, int kind) {
+  int locked = -1;
+  do {
+    locked = ::flock(descriptor, kind | LOCK_NB);
+  } while (locked != 0 && errno == EINTR);
+  return locked == 0;
+}
+
+// is_held() has the lock for a moment: nobody who wants it is turned away because of that.
+bool take(int descriptor) {
+  constexpr int kTries = 10;
+  constexpr auto kPause = std::chrono::milliseconds(5);
+  for (int i = 0; i < kTries; ++i) {
+    if (try_to_take(descriptor, LOCK_EX)) {
+      return true;
+    }
+    if (errno != EWOULDBLOCK) {
+      return false;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  errno = EWOULDBLOCK;
+  return false;
+}
+
 std::string in_use(const fs::path& folder, const std::string& who) {
   return fmt::format("{}: in use by {}: wait for it or choose another --out", folder.string(), who);
 }
 
 }  // namespace
+
+bool FolderLock::is_held(const fs::path& folder) {
+  const int descriptor = ::open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    return false;
+  }
+  const bool held = !try_to_take(descriptor, LOCK_SH) && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  return held;
+}
 
 FolderLock::FolderLock(const std::filesystem::path& folder) : folder_(folder), made_(!fs::exists(folder)) {
   make_folder(folder);
@@ -40,11 +78,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : folder_(folder), m
   if (descriptor_ < 0) {
     fail("{}: cannot be locked: {}", folder.string(), std::strerror(errno));
   }
-  int locked = -1;
-  do {
-    locked = ::flock(descriptor_, LOCK_EX | LOCK_NB);
-  } while (locked != 0 && errno == EINTR);
-  if (locked != 0) {
+  if (!take(descriptor_)) {
     const int reason = errno;
     const long process = holder_of(descriptor_);
     ::close(descriptor_);

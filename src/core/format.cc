@@ -56,6 +56,11 @@ std::string format_count(double number) {
   return scaled(number, 1000.0, kUnits, std::size(kUnits));
 }
 
+std::string format_decimal(double number, int digits) {
+  std::string text = fmt::format("{:.{}f}", number, digits);
+  return text.starts_with('-') && text.find_first_not_of("-0.") == std::string::npos ? text.substr(1) : text;
+}
+
 std::string format_bytes(double bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   if (std::abs(bytes) < 1024.0) {

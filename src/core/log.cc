@@ -18,6 +18,7 @@ constexpr auto kPlainLine = std::chrono::seconds(10);
 constexpr char kEraseLine[] = "\r\x1b[K";
 
 std::atomic<LogLevel> level_now{LogLevel::info};
+std::atomic<int> fewer_lines{0};
 
 // Guards stderr and every Progress: lines may come from other threads.
 std::mutex& screen() {
@@ -51,6 +52,14 @@ void set_log_level(LogLevel level) {
   level_now = level;
 }
 
+FewerLines::FewerLines() {
+  ++fewer_lines;
+}
+
+FewerLines::~FewerLines() {
+  --fewer_lines;
+}
+
 LogLevel log_level() {
   return level_now;
 }
@@ -61,7 +70,7 @@ void set_log_prefix(const std::string& text) {
 }
 
 void log_line(LogLevel level, std::string_view text) {
-  if (level > level_now || level == LogLevel::quiet) {
+  if (level > level_now || level == LogLevel::quiet || (level == LogLevel::info && fewer_lines > 0)) {
     return;
   }
   const std::lock_guard lock(screen());

@@ -113,6 +113,10 @@ std::vector<Candidate> candidates(const ModelOptions& given, const ModelOptions&
 }  // namespace
 
 MatchResult match(const Config& config, const Config& target, MatchBy by) {
+  if (config.model.kind != target.model.kind) {
+    misuse("match: the config is a {}, the target a {}: only models of one kind can be matched",
+           name_of(config.model.kind), name_of(target.model.kind));
+  }
   MatchResult result{.config = config, .by = by, .candidates = {}};
   ModelOptions& model = result.config.model;
   if (by == MatchBy::parameters) {

@@ -18,11 +18,25 @@ std::string text_at(const std::string& kind, double x, double y, const std::stri
   return element("text", {{"class", kind}, {"x", x}, {"y", y}}, content);
 }
 
+namespace {
+
+// "5e-4", "1.5e-3".
+std::string with_exponent(double number) {
+  const std::string text = fmt::format("{:.5e}", number);
+  const std::size_t e = text.find('e');
+  const std::size_t digits = text.find_last_not_of("0.", e - 1) + 1;
+  return text.substr(0, digits) + fmt::format("e{}", std::stoi(text.substr(e + 1)));
+}
+
+}  // namespace
+
 std::string tick_text(double tick) {
   const double size = std::abs(tick);
-  return size >= 1e6   ? fmt::format("{:.6g} M", tick / 1e6)
-         : size >= 1e4 ? fmt::format("{:.6g} k", tick / 1e3)
-                       : fmt::format("{:.6g}", tick);
+  constexpr double kSmall = 0.01;  // below, zeros take the room of digits
+  return size >= 1e6                     ? fmt::format("{:.6g} M", tick / 1e6)
+         : size >= 1e4                   ? fmt::format("{:.6g} k", tick / 1e3)
+         : size >= kSmall || size == 0.0 ? fmt::format("{:.6g}", tick)
+                                         : with_exponent(tick);
 }
 
 void spread_labels(std::vector<double>& heights, double bottom) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "drawing.h"
+#include "headroom/core/utf8.h"
 #include "headroom/draw/charts.h"
 #include "headroom/draw/text.h"
 #include "scale.h"
@@ -25,7 +26,8 @@ struct Frame {
 std::vector<Point> drawable(const Line& line, const LineChart& chart) {
   std::vector<Point> points;
   for (const Point& point : line.points) {
-    const bool has_logarithms = (chart.linear || point.y > 0.0) && (!chart.logarithmic_x || point.x > 0.0);
+    const bool has_logarithms =
+        (chart.y != YScale::logarithmic || point.y > 0.0) && (!chart.logarithmic_x || point.x > 0.0);
     if (std::isfinite(point.x) && std::isfinite(point.y) && has_logarithms) {
       points.push_back(point);
     }
@@ -33,17 +35,18 @@ std::vector<Point> drawable(const Line& line, const LineChart& chart) {
   return points;
 }
 
-std::vector<Spread> drawable_band(const Line& line, bool linear) {
+std::vector<Spread> drawable_band(const Line& line, bool logarithmic) {
   std::vector<Spread> band;
   for (const Spread& at : line.band) {
-    if (std::isfinite(at.x) && std::isfinite(at.high) && (linear || at.low > 0.0)) {
+    if (std::isfinite(at.x) && std::isfinite(at.high) && (!logarithmic || at.low > 0.0)) {
       band.push_back(at);
     }
   }
   return band;
 }
 
-// The values that the lines and their bands reach; of the steep beginning of a curve only the least.
+// The values that the lines and their bands reach; of the steep beginning of a curve only the least where the scale is
+// logarithmic.
 struct Reach {
   double left = std::numeric_limits<double>::infinity(), right = 0.0;
   double low = std::numeric_limits<double>::infinity(), high = 0.0;
@@ -51,7 +54,7 @@ struct Reach {
 
 Reach reach_of(const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
   Reach reach;
-  const bool whole = !chart.x_names.empty() || chart.logarithmic_x;
+  const bool whole = !chart.x_names.empty() || chart.logarithmic_x || chart.y != YScale::logarithmic;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const double end = lines[i].empty() ? 0.0 : lines[i].back().x;
     const auto add = [&](double x, double least, double most) {
@@ -63,16 +66,41 @@ Reach reach_of(const LineChart& chart, const std::vector<std::vector<Point>>& li
     for (const Point& point : lines[i]) {
       add(point.x, point.y, point.y);
     }
-    for (const Spread& at : drawable_band(chart.lines[i], chart.linear)) {
+    for (const Spread& at : drawable_band(chart.lines[i], chart.y == YScale::logarithmic)) {
       add(at.x, at.low, at.high);
     }
   }
   return reach;
 }
 
-Scale x_scale(const LineChart& chart, const Reach& reach) {
-  constexpr double kCharacter = 7.0, kLeader = 14.0;  // widths, about
-  const double to = kWidth - kLeader - kCharacter * static_cast<double>(chart.name_room);
+// A value in full or, on a linear scale, to three digits, as learning rates are written.
+std::string value_text(const LineChart& chart, double value) {
+  if (chart.y != YScale::from_zero || value == 0.0) {
+    return plain_number(value);
+  }
+  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - 2.0);
+  return tick_text(std::round(value / unit) * unit);
+}
+
+// What stands at the end of a line that ends at `value`.
+std::string end_label(const LineChart& chart, const Line& line, double value) {
+  const std::string name = shorten(line.name, chart.name_room);
+  return !chart.end_values ? name : (name.empty() ? "" : name + ": ") + value_text(chart, value);
+}
+
+// Room for the longest label.
+double end_of_x(const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
+  constexpr double kCharacter = 7.8, kLeader = 14.0;  // widths, about
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!lines[i].empty() && !chart.lines[i].faint) {
+      longest = std::max(longest, count_characters(end_label(chart, chart.lines[i], lines[i].back().y)));
+    }
+  }
+  return kWidth - kLeader - kCharacter * static_cast<double>(longest);
+}
+
+Scale x_scale(const LineChart& chart, const Reach& reach, double to) {
   if (!chart.x_names.empty()) {
     constexpr double kMargin = 0.35;  // of the distance between two names
     return {-kMargin, static_cast<double>(chart.x_names.size()) - 1.0 + kMargin, kLeft, to};
@@ -87,10 +115,17 @@ Scale x_scale(const LineChart& chart, const Reach& reach) {
 
 Frame frame_around(const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
   const Reach reach = reach_of(chart, lines);
-  Frame frame{x_scale(chart, reach), {0.0, 1.0, kChartHeight - kBottom, kTop}};
-  if (!chart.linear) {
+  Frame frame{x_scale(chart, reach, end_of_x(chart, lines)), {0.0, 1.0, kChartHeight - kBottom, kTop}};
+  if (chart.y == YScale::from_zero && reach.high > 0.0) {
+    frame.y.high = 1.06 * reach.high;
+  }
+  if (chart.y == YScale::logarithmic) {
     frame.y = {std::log(reach.low), std::log(reach.high), kChartHeight - kBottom, kTop, /*logarithmic=*/true};
     frame.y.widen(0.06, 0.01);
+    if (chart.logarithmic_x) {  // how much something grows: what hardly does looks it
+      const double least = std::log(4.0);
+      frame.y.widen(0.0, std::max(0.0, (least - (frame.y.high - frame.y.low)) / 2.0));
+    }
   }
   return frame;
 }
@@ -131,7 +166,7 @@ std::string axes(const Frame& frame, const LineChart& chart) {
 
 // The outline of a line's band: along its upper edge and back along the lower.
 std::string band_of(const Frame& frame, const Line& line) {
-  const std::vector<Spread> band = drawable_band(line, !frame.y.logarithmic);
+  const std::vector<Spread> band = drawable_band(line, frame.y.logarithmic);
   std::vector<Point> outline;
   outline.reserve(2 * band.size());
   for (const Spread& at : band) {
@@ -145,7 +180,7 @@ std::string band_of(const Frame& frame, const Line& line) {
              : element("path", {{"class", style_class("band", line.style)}, {"d", line_through(outline) + "Z"}});
 }
 
-std::string curve(const Frame& frame, const Line& line, const std::vector<Point>& points) {
+std::string curve(const Frame& frame, const LineChart& chart, const Line& line, const std::vector<Point>& points) {
   std::vector<Point> drawn;
   std::string dots;
   const bool shown = frame.x.logarithmic;  // few points, each measured by itself
@@ -154,8 +189,8 @@ std::string curve(const Frame& frame, const Line& line, const std::vector<Point>
     if (line.faint) {
       continue;
     }
-    const std::string title =
-        fmt::format("{}: {} at {}", escape(line.name), plain_number(point.y), short_number(point.x));
+    const std::string title = fmt::format("{}{}{} at {}", escape(line.name), line.name.empty() ? "" : ": ",
+                                          value_text(chart, point.y), short_number(point.x));
     dots += element("circle", {{"cx", at.x}, {"cy", at.y}, {"r", shown ? "3" : "6"}}, element("title", {}, title));
   }
   return band_of(frame, line) +
@@ -183,8 +218,7 @@ std::string direct_labels(const Frame& frame, const LineChart& chart, const std:
     drawing += element("path", {{"class", style_class("leader", line.style)},
                                 {"d", line_through({at, {x, at.y}, {x + 9, heights[n]}})}});
     drawing += element("circle", {{"class", style_class("end", line.style)}, {"cx", at.x}, {"cy", at.y}, {"r", "3.5"}});
-    drawing +=
-        text_at(style_class("label", line.style), x + 12, heights[n] + 4, escape(shorten(line.name, chart.name_room)));
+    drawing += text_at(style_class("label", line.style), x + 12, heights[n] + 4, escape(end_label(chart, line, end.y)));
   }
   return drawing;
 }
@@ -245,16 +279,17 @@ std::string line_chart(const LineChart& chart) {
   const Frame frame = frame_around(chart, lines);
   std::string curves;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    curves += curve(frame, chart.lines[i], lines[i]);
+    curves += curve(frame, chart, chart.lines[i], lines[i]);
   }
-  // A nested viewport cuts off what lies above the frame.
-  const double width = frame.right() - kLeft, height = kChartHeight - kBottom - kTop;
+  // A nested viewport cuts off what lies above the frame; to the sides it leaves room for half a point.
+  constexpr double kSide = 7.0;
+  const double left = kLeft - kSide, width = frame.right() - left + kSide, height = kChartHeight - kBottom - kTop;
   const std::string inside = element("svg",
-                                     {{"x", kLeft},
+                                     {{"x", left},
                                       {"y", kTop},
                                       {"width", width},
                                       {"height", height},
-                                      {"viewBox", fmt::format("{} {} {} {}", kLeft, kTop, width, height)}},
+                                      {"viewBox", fmt::format("{} {} {} {}", left, kTop, width, height)}},
                                      curves);
   return chart_of(kChartHeight, chart.title, axes(frame, chart) + inside + direct_labels(frame, chart, lines));
 }

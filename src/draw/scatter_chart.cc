@@ -18,6 +18,17 @@ std::vector<double> ticks_of(const Scale& scale) {
   return logarithmic_ticks(scale.first(), scale.last());
 }
 
+// "12 M" rather than "12.0 M".
+std::string round_number(double tick) {
+  std::string text = short_number(tick);
+  const std::size_t digits = std::min(text.find(' '), text.size());
+  if (text.find('.') < digits) {
+    const std::size_t end = text.find_last_not_of('0', digits - 1);
+    text.erase(text[end] == '.' ? end : end + 1, digits - (text[end] == '.' ? end : end + 1));
+  }
+  return text;
+}
+
 void include(Scale& scale, double value) {
   scale.low = std::min(scale.low, std::log(value));
   scale.high = std::max(scale.high, std::log(value));
@@ -33,7 +44,7 @@ std::string scatter_axes(const Scale& x, const Scale& y, const std::string& x_la
   drawing += element("path", {{"class", "axis"}, {"d", horizontal(kPlotLeft, base, kWidth - kPlotRight)}});
   for (const double tick : ticks_of(x)) {
     drawing += element("path", {{"class", "axis"}, {"d", vertical(x(tick), base, base + 4)}});
-    drawing += text_at("x", x(tick), base + 17, short_number(tick));
+    drawing += text_at("x", x(tick), base + 17, round_number(tick));
   }
   return drawing + text_at("x", (kPlotLeft + kWidth - kPlotRight) / 2, kChartHeight - 5, escape(x_label));
 }

@@ -14,10 +14,11 @@ std::string standalone(const std::vector<LineChart>& charts) {
   drawing += element("rect", {{"width", width}, {"height", height}, {"style", "fill: var(--card)"}});
   double x = kGap / 2.0;
   for (const LineChart& chart : charts) {
-    drawing +=
-        element("g", {{"class", "chart"}, {"transform", fmt::format("translate({:.0f} 0)", x)}},
-                element("text", {{"class", "title"}, {"x", 0.0}, {"y", kTitle / 2.0}}, escape(chart.title)) +
-                    element("svg", {{"y", kTitle}, {"width", kWidth}, {"height", kChartHeight}}, line_chart(chart)));
+    drawing += element(
+        "g", {{"class", "chart"}, {"transform", fmt::format("translate({:.0f} 0)", x)}},
+        element("text", {{"class", "title"}, {"x", 0.0}, {"y", kTitle / 2.0}}, escape(chart.title)) +
+            element("svg", {{"y", kTitle}, {"width", kWidth}, {"height", kChartHeight}, {"overflow", "visible"}},
+                    line_chart(chart)));
     x += kWidth + kGap;
   }
   return element("svg",

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <vector>
 
+#include "headroom/core/log.h"
 #include "headroom/core/utf8.h"
 
 namespace headroom::draw {
@@ -56,7 +57,7 @@ std::string short_number(double number) {
     ++prefix;
   }
   const bool whole = prefix == 0 && number == std::floor(number);
-  return fmt::format("{:.{}f}{}", number, whole ? 0 : decimals(number), kPrefixes[prefix]);
+  return format_decimal(number, whole ? 0 : decimals(number)) + kPrefixes[prefix];
 }
 
 std::string plain_number(double number) {
@@ -70,7 +71,7 @@ std::string plain_number(double number) {
     return with_thousands(std::llround(number));
   }
   constexpr double kShare = 0.99995;  // below, as accuracies are, two digits are too few
-  return fmt::format("{:.{}f}", number, std::abs(number) < kShare ? 4 : std::abs(number) < 99.995 ? 2 : 1);
+  return format_decimal(number, std::abs(number) < kShare ? 4 : std::abs(number) < 99.995 ? 2 : 1);
 }
 
 }  // namespace headroom::draw

@@ -4,6 +4,7 @@
 
 #include "case.h"
 #include "headroom/core/error.h"
+#include "headroom/core/system.h"
 #include "headroom/ops/choice.h"
 #include "runners.h"
 
@@ -12,8 +13,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where a person finds some: "; this source tree's are in .../cases". Empty for a program that stands alone.
+std::string shipped_cases() {
+  try {
+    const fs::path folder = fs::path(home_folder()) / "tests" / "golden" / "cases";
+    std::error_code error;
+    return fs::is_directory(folder, error) ? "; this source tree's are in " + folder.string() : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
   std::vector<fs::path> found;
+  if (paths.empty()) {
+    misuse("golden: PATH is required: a folder of reference cases, or one of their files{}", shipped_cases());
+  }
   for (const fs::path& path : paths) {
     std::error_code error;
     if (fs::is_directory(path, error)) {
@@ -27,12 +42,11 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
       fs::path json = path;
       found.push_back(json.replace_extension(".json"));
     } else {
-      misuse("golden: {}: no such file or folder", path.string());
+      misuse("golden: {}: no such file or folder{}", path.string(), shipped_cases());
     }
   }
   if (found.empty()) {
-    misuse("golden: no reference case (a .json next to a .safetensors) under {}",
-           paths.empty() ? "" : paths[0].string());
+    misuse("golden: no reference case (a .json next to a .safetensors) under {}{}", paths[0].string(), shipped_cases());
   }
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());

@@ -58,13 +58,22 @@ at::Tensor VocabularyHead::cross_entropy(const at::Tensor& x, const at::Tensor& 
   }
   if (!cutoffs_.empty()) {
     const at::Tensor counted = target.ge(0).nonzero().squeeze(1);
-    return adaptive()
-        .negative_log_likelihood(x.index_select(0, counted), target.index_select(0, counted), context)
-        .mean();
+    const at::Tensor losses =
+        adaptive().negative_log_likelihood(x.index_select(0, counted), target.index_select(0, counted), context);
+    if (context.token_losses != nullptr) {
+      *context.token_losses = losses.detach();
+    }
+    return losses.mean();
   }
   std::optional<at::Tensor> b;
   if (b_.defined()) {
     b = nn::to_compute(b_, context);
+  }
+  if (context.token_losses != nullptr) {
+    *context.token_losses = ops::token_cross_entropy(nn::to_compute(x, context), nn::to_compute(matrix(), context), b,
+                                                     target, context.implementation);
+    const at::Tensor mean = context.token_losses->mean();
+    return context.token_losses->numel() > 0 ? mean : at::zeros_like(mean);
   }
   const at::Tensor sharp = ops::linear_cross_entropy(nn::to_compute(x, context), nn::to_compute(matrix(), context), b,
                                                      target, context.implementation);

@@ -83,7 +83,8 @@ void join() {
   try {
     connection->unprefixed = c10::make_intrusive<c10d::TCPStore>(host, options);
     refuse_repetition(*connection->unprefixed);
-    connection->store = c10::make_intrusive<c10d::PrefixStore>(fmt::format("headroom/{}", w.restarts_), connection->unprefixed);
+    connection->store =
+        c10::make_intrusive<c10d::PrefixStore>(fmt::format("headroom/{}", w.restarts_), connection->unprefixed);
     connection->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
         connection->store, rank, size, c10d::ProcessGroupGloo::Options::create_default(kConnecting));
   } catch (const EndedError&) {

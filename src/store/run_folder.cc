@@ -92,6 +92,10 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
     if (!fs::exists(run_or_checkpoint, error)) {
       misuse("{}: there is no such run folder or checkpoint", run_or_checkpoint.string());
     }
+    if (run_or_checkpoint.extension() == ".toml") {
+      misuse("{}: is a config, where a run folder or a checkpoint is wanted: headroom train makes one of it",
+             run_or_checkpoint.string());
+    }
     return run_or_checkpoint;
   }
   const fs::path folder = folder_of_checkpoints(run_or_checkpoint);

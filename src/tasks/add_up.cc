@@ -16,7 +16,7 @@ namespace {
 
 // What one process measured.
 struct Share {
-  bool shared = false;           // every Nth batch; otherwise all of them, as the others did
+  bool shared = false;  // every Nth batch; otherwise all of them, as the others did
   bool complete = true;
   std::vector<Sums> batches;
 };
@@ -73,7 +73,6 @@ void join(const nn::ExpertUsage& mine, nn::ExpertUsage& all, Peers& peers) {
 
 }  // namespace
 
-
 Evaluation add_up(const EvaluateOptions& options, const Pass& pass,
                   const std::function<std::optional<Measured>(const nn::Context& context)>& next) {
   const at::NoGradGuard no_grad;
@@ -119,9 +118,22 @@ Evaluation add_up(const EvaluateOptions& options, const Pass& pass,
 
 Sums cross_entropy(const models::Model& model, const models::Batch& batch, std::int64_t predictions,
                    models::Memory& memory, const nn::Context& context) {
-  const models::Loss loss = model.loss(batch.to(model.device()), memory, context);
-  const double sum = loss.cross_entropy.item<double>() * static_cast<double>(predictions);
-  return {{std::string(kCrossEntropy), {.sum = sum, .count = predictions}}};
+  at::Tensor losses;  // of each prediction
+  nn::Context telling = context;
+  telling.token_losses = &losses;
+  const models::Loss loss = model.loss(batch.to(model.device()), memory, telling);
+  if (!losses.defined()) {
+    const double sum = loss.cross_entropy.item<double>() * static_cast<double>(predictions);
+    return {{std::string(kCrossEntropy), {.sum = sum, .count = predictions}}};
+  }
+  return sums_of_losses(losses);
+}
+
+Sums sums_of_losses(const at::Tensor& losses) {
+  const at::Tensor wide = losses.to(at::kDouble);
+  const at::Tensor both = at::stack({wide.sum(), wide.square().sum()}).cpu();
+  return {{std::string(kCrossEntropy), {.sum = both[0].item<double>(), .count = losses.numel()}},
+          {std::string(kSquaredCrossEntropy), {.sum = both[1].item<double>(), .count = losses.numel()}}};
 }
 
 }  // namespace headroom::tasks

@@ -33,4 +33,7 @@ Evaluation add_up(const EvaluateOptions& options, const Pass& pass,
 Sums cross_entropy(const models::Model& model, const models::Batch& batch, std::int64_t predictions,
                    models::Memory& memory, const nn::Context& context);
 
+// Of the cross-entropies of predictions, in nats, on any device: their sum and that of their squares.
+Sums sums_of_losses(const at::Tensor& losses);
+
 }  // namespace headroom::tasks

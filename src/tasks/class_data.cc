@@ -50,10 +50,10 @@ Sums score(const models::ClassModel& model, const models::Batch& batch, const nn
   const at::Tensor logits = model.class_logits(batch, context);
   const at::Tensor wide = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
   const at::Tensor label = batch.at("label");
-  const double loss = at::cross_entropy_loss(wide, label, {}, at::Reduction::Sum).item<double>();
+  Sums sums = sums_of_losses(at::cross_entropy_loss(wide, label, {}, at::Reduction::None));
   const auto right = static_cast<double>(wide.argmax(1).eq(label).sum().item<std::int64_t>());
-  return {{std::string(kCrossEntropy), {.sum = loss, .count = batch.rows()}},
-          {kRightClasses, {.sum = right, .count = batch.rows()}}};
+  sums[kRightClasses] = {.sum = right, .count = batch.rows()};
+  return sums;
 }
 
 class ClassEvaluation : public EvaluationData {
@@ -81,12 +81,18 @@ class ClassEvaluation : public EvaluationData {
                     return Measured{.sums = measure, .done = static_cast<std::int64_t>(done)};
                   });
   }
+  double rows(const config::Config& config) const override {
+    return static_cast<double>(count(config.train.evaluate_tokens));
+  }
 
  private:
+  std::int64_t count(std::int64_t most) const {
+    return most > 0 ? std::min(most, examples_->size()) : examples_->size();
+  }
+
   // The first `most` examples (0: all), from the shortest to the longest: the less is padding.
   std::vector<std::int64_t> by_length(std::int64_t most) const {
-    const std::int64_t count = most > 0 ? std::min(most, examples_->size()) : examples_->size();
-    std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+    std::vector<std::int64_t> order(static_cast<std::size_t>(count(most)));
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
                      [this](std::int64_t a, std::int64_t b) { return examples_->length(a) < examples_->length(b); });
@@ -98,21 +104,33 @@ class ClassEvaluation : public EvaluationData {
 
 }  // namespace
 
+std::vector<FigureKind> class_figures(JudgedBy judged_by) {
+  const bool loss = judged_by == JudgedBy::loss;
+  return {{.name = "loss",
+           .metric = "validation_loss",
+           .words = "loss",
+           .unit = "nats an example",
+           .shown = loss ? Shown::headline : Shown::files,
+           .decimals = 4},
+          loss_error_kind(),
+          {.name = "accuracy",
+           .metric = "validation_accuracy",
+           .words = "accuracy",
+           .unit = "",
+           .better = Better::higher,
+           .shown = loss ? Shown::table : Shown::headline,
+           .decimals = 4}};
+}
+
 const std::vector<FigureKind>& ClassTask::figures() const {
-  static const std::vector<FigureKind> kFigures = {
-      {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats an example", .decimals = 4},
-      {.name = "accuracy",
-       .metric = "validation_accuracy",
-       .words = "accuracy",
-       .unit = "",
-       .better = Better::higher,
-       .shown = Shown::headline,
-       .decimals = 4}};
+  static const std::vector<FigureKind> kFigures = class_figures(JudgedBy::accuracy);
   return kFigures;
 }
 
 Figures ClassTask::figures_of(const Sums& sums) const {
-  return {{"loss", mean(sums, kCrossEntropy)}, {"accuracy", mean(sums, kRightClasses)}};
+  Figures figures = {{"loss", mean(sums, kCrossEntropy)}, {"accuracy", mean(sums, kRightClasses)}};
+  add_loss_error(sums, figures);
+  return figures;
 }
 
 std::unique_ptr<TrainingData> train_on(std::shared_ptr<const ClassExamples> examples, const config::Config& config) {

@@ -28,6 +28,10 @@ class ClassExamples {
   }
 };
 
+// The figures of choosing a class, with the one that models are compared by.
+enum class JudgedBy { accuracy, loss };
+std::vector<FigureKind> class_figures(JudgedBy judged_by);
+
 // A task of choosing a class: its figures.
 class ClassTask : public Task {
  public:

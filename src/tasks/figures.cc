@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "headroom/core/error.h"
+#include "headroom/core/log.h"
 
 namespace headroom::tasks {
 
@@ -17,9 +18,40 @@ FigureKind perplexity_kind(Shown shown, const std::string& words) {
   return {.name = "perplexity", .metric = "validation_perplexity", .words = words, .unit = "", .shown = shown};
 }
 
+FigureKind loss_error_kind() {
+  return {.name = std::string(kLossError),
+          .metric = "validation_loss_error",
+          .words = "standard error of the loss",
+          .unit = "nats",
+          .better = Better::neither,
+          .decimals = 4,
+          .always = false};
+}
+
+void add_loss_error(const Sums& sums, Figures& figures) {
+  if (const double error = standard_error(sums, kCrossEntropy, kSquaredCrossEntropy); std::isfinite(error)) {
+    figures[std::string(kLossError)] = error;
+  }
+}
+
 Figures loss_and_perplexity(const Sums& sums) {
   const double loss = mean(sums, kCrossEntropy);
-  return {{"loss", loss}, {"perplexity", std::exp(loss)}};
+  Figures figures = {{"loss", loss}, {"perplexity", std::exp(loss)}};
+  add_loss_error(sums, figures);
+  return figures;
+}
+
+std::string uncertainty(const Figures& figures) {
+  const double loss = figure(figures, "loss"), error = figure(figures, std::string(kLossError));
+  if (!std::isfinite(loss) || !(error >= kNotableError)) {
+    return "";
+  }
+  constexpr double kShare = 0.5;  // beyond, a percentage says no more
+  const std::string perplexity = figures.contains("perplexity") && error < kShare
+                                     ? fmt::format(", which is {:.2g}% of its perplexity", 100.0 * std::expm1(error))
+                                     : "";
+  return fmt::format("the loss {} has a standard error of {:.2g} from so few predictions{}", format_decimal(loss, 4),
+                     error, perplexity);
 }
 
 void complete(Figures& figures, const std::vector<FigureKind>& kinds) {
@@ -55,8 +87,16 @@ std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds) {
 std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds) {
   std::string text;
   for (const FigureKind& kind : kinds) {
-    if (figures.contains(kind.name)) {
-      text += fmt::format("{}{} {:.{}f}", text.empty() ? "" : ", ", kind.words, figures.at(kind.name), kind.decimals);
+    const auto found = figures.find(kind.name);
+    if (found == figures.end() || kind.name == kLossError) {
+      continue;
+    }
+    constexpr double kHuge = 1e9;  // has digits that say nothing
+    const std::string value = std::abs(found->second) < kHuge ? format_decimal(found->second, kind.decimals)
+                                                              : fmt::format("{:.4g}", found->second);
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind.words, value);
+    if (const auto error = figures.find(kLossError); kind.name == "loss" && error != figures.end()) {
+      text += fmt::format(" \u00b1 {:.2g}", error->second);
     }
   }
   return text;

@@ -1,7 +1,10 @@
 #include "headroom/tasks/language_modelling.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
+#include "headroom/core/log.h"
 #include "headroom/core/utf8.h"
 #include "text_batch.h"
 #include "text_data.h"
@@ -9,12 +12,36 @@
 namespace headroom::tasks {
 namespace {
 
+using TokenFiles = std::vector<std::shared_ptr<const data::TokenFile>>;
+
+// The corpora, each with its weight in a mixture.
+std::string identity_of(const TokenFiles& files, const std::vector<double>& weights) {
+  std::string all = weights.empty() ? data_identity(*files.front()) : "";
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    all += fmt::format("{}{} of {}", all.empty() ? "" : "; ", weights[i], data_identity(*files[i]));
+  }
+  return all;
+}
+
+std::unique_ptr<data::TokenBatches> batches_of(const TokenFiles& files, const config::Config& config) {
+  const data::BatchShape shape = {.batch = config.train.batch_size, .length = config.model.context_length};
+  const auto seed = static_cast<std::uint64_t>(config.train.seed);
+  const std::vector<double>& weights = config.data.mixture;
+  if (weights.empty()) {
+    return data::make_batches(files.front(), shape, config.data.batching, seed);
+  }
+  auto batches = data::mix_batches({.files = files, .weights = weights}, shape, config.data.batching, seed);
+  if (config.data.batching == config::Batching::streams) {
+    log_info("data.mixture: of a batch's {} rows, by corpus: {}", shape.batch,
+             fmt::join(data::shares_of(weights, shape.batch), ", "));
+  }
+  return batches;
+}
+
 class TextTraining : public TrainingData {
  public:
-  TextTraining(const std::shared_ptr<const data::TokenFile>& tokens, const config::Config& config)
-      : identity_(data_identity(*tokens)),
-        batches_(data::make_batches(tokens, {.batch = config.train.batch_size, .length = config.model.context_length},
-                                    config.data.batching, static_cast<std::uint64_t>(config.train.seed))) {}
+  TextTraining(const TokenFiles& files, const config::Config& config)
+      : identity_(identity_of(files, config.data.mixture)), batches_(batches_of(files, config)) {}
 
   models::Batch next() override { return to_batch(batches_->next()); }
   data::DataPosition position() const override { return batches_->position(); }
@@ -34,6 +61,7 @@ class TextEvaluation : public EvaluationData {
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     return evaluate_text(model, tokens_, options);
   }
+  double rows(const config::Config& config) const override { return text_rows(*tokens_, config); }
   std::string beginning() const override {
     constexpr std::int64_t kTokens = 32;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokens, tokens_->size())));
@@ -53,6 +81,7 @@ class LanguageModelling : public Task {
 
   const std::vector<FigureKind>& figures() const override {
     static const std::vector<FigureKind> kFigures = {loss_kind("token"),
+                                                     loss_error_kind(),
                                                      perplexity_kind(Shown::headline),
                                                      {.name = "bits_per_byte",
                                                       .metric = "bits_per_byte",

@@ -28,9 +28,9 @@ class MaskedText {
       misuse("model.context_length: must be above {}, as a row begins and ends with <separator>, got {}", kMarkers,
              context_length);
     }
-    const std::vector<std::int32_t> line_end = tokenizer.encode("\n");
-    stretches_ = pack_sentences(*file_, line_end.size() == 1 ? std::optional(line_end.front()) : std::nullopt,
-                                context_length - kMarkers);
+    const std::int32_t line_end = tokenizer.line_end_id();
+    stretches_ =
+        pack_sentences(*file_, line_end >= 0 ? std::optional(line_end) : std::nullopt, context_length - kMarkers);
   }
 
   const data::TokenFile& file() const { return *file_; }
@@ -155,6 +155,9 @@ class MaskedEvaluation : public EvaluationData {
       return Measured{.sums = measure, .done = done};
     });
   }
+  double rows(const config::Config& config) const override {
+    return static_cast<double>(rows_to_read(config.train.evaluate_tokens));
+  }
 
  private:
   // As many from the beginning as hide at most so many tokens, at least one; 0: all.
@@ -178,7 +181,7 @@ class MaskedLanguageModelling : public Task {
   std::string_view name() const override { return "masked language modelling"; }
 
   const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = {loss_kind("hidden token"),
+    static const std::vector<FigureKind> kFigures = {loss_kind("hidden token"), loss_error_kind(),
                                                      perplexity_kind(Shown::headline, "perplexity of hidden tokens")};
     return kFigures;
   }
@@ -197,7 +200,7 @@ class MaskedLanguageModelling : public Task {
     };
     TaskData data;
     data.tokenizer = text.tokenizer;
-    data.training = std::make_unique<MaskedTraining>(rows_of(text.train), config.train);
+    data.training = std::make_unique<MaskedTraining>(rows_of(text.train.front()), config.train);
     data.validation = std::make_unique<MaskedEvaluation>(rows_of(text.validation));
     return data;
   }

@@ -80,6 +80,13 @@ class AnswerEvaluation : public EvaluationData {
     result.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
   }
+  double rows(const config::Config& config) const override {
+    std::int64_t tokens = 0;
+    for (const Sequence& sequence : rows_.within(config.train.evaluate_tokens)) {
+      tokens += std::ssize(sequence.tokens);
+    }
+    return text_->rows(config) + static_cast<double>(tokens) / static_cast<double>(config.model.context_length);
+  }
   std::string beginning() const override { return text_->beginning(); }
 
  private:

@@ -141,10 +141,25 @@ class SequenceClassification : public ClassTask {
   }
 };
 
+// Accuracies of a few thousand expressions are too much alike, or tied, to tell models or learning rates apart; their
+// losses are not.
+class ListOps : public SequenceClassification {
+ public:
+  const std::vector<FigureKind>& figures() const override {
+    static const std::vector<FigureKind> kFigures = class_figures(JudgedBy::loss);
+    return kFigures;
+  }
+};
+
 }  // namespace
 
 const Task& sequence_classification() {
   static const SequenceClassification kTask;
+  return kTask;
+}
+
+const Task& listops() {
+  static const ListOps kTask;
   return kTask;
 }
 

@@ -23,7 +23,7 @@ const Task& task_for(const config::Config& config, std::string_view what) {
     case config::ModelKind::encoder_decoder:
       return translation();
     case config::ModelKind::classifier:
-      return sequence_classification();
+      return config.data.generator == config::Generator::none ? sequence_classification() : listops();
     case config::ModelKind::vision:
       return image_classification();
     case config::ModelKind::masked_language_model:

@@ -8,6 +8,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
+#include "headroom/core/system.h"
 #include "headroom/data/text.h"
 
 namespace headroom::tasks {
@@ -25,20 +26,25 @@ void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& t
 void remark(const data::TokenFile& file) {
   if (!file.unknown()) {
     log_warning(
-        "{}: was prepared when unknown words were not counted yet: bits per byte cannot be given (data prepare)",
+        "{}: does not say how much of its text the tokenizer lost: bits per byte cannot be given (data prepare, with "
+        "--validation-share for a part of a text)",
         file.name());
   }
 }
 
-// A folder for a file of this lifetime: the cache or, where nothing can be written there, the
-// system's for temporary files.
-fs::path writable(const fs::path& cache) {
+// A folder for a file of this lifetime: the cache, which is the user's where it is not named, or, where there is none
+// or nothing can be written there, the system's for temporary files.
+fs::path folder_for_a_while(fs::path cache) {
   try {
+    cache = cache.empty() ? fs::path(cache_folder()) : cache;
     make_folder(cache);
-    return access(cache.c_str(), W_OK) == 0 ? cache : fs::temp_directory_path();
+    if (access(cache.c_str(), W_OK) == 0) {
+      remove_leftovers(cache);
+      return cache;
+    }
   } catch (const Error&) {
-    return fs::temp_directory_path();
   }
+  return fs::temp_directory_path();
 }
 
 // Removes the file, which a process that has it mapped still reads.
@@ -53,18 +59,22 @@ struct Removal {
 // Text as tokens, in a file that goes as soon as it is mapped.
 std::shared_ptr<const data::TokenFile> encode(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
                                               const fs::path& cache, const std::string& name) {
-  const fs::path folder = writable(cache);
-  if (folder == cache) {
-    remove_leftovers(cache);
-  }
-  const Removal removal{folder / fmt::format("headroom-evaluate-{}.tokens", getpid())};
+  const Removal removal{folder_for_a_while(cache) / fmt::format("headroom-evaluate-{}.tokens", getpid())};
   data::write_token_file(text, tokenizer, removal.file);
   return std::make_shared<const data::TokenFile>(removal.file, name);
+}
+
+std::shared_ptr<const data::TokenFile> opened(const data::PreparedPart& part) {
+  return std::make_shared<const data::TokenFile>(part.file, part.name, part.tokens);
 }
 
 std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
   const config::DataOptions& options = request.config.data;
   const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
+  const bool of_tokens = std::any_of(options.train.begin(), options.train.end(), config::is_token_file);
+  if (files.empty() && (of_tokens || !options.mixture.empty())) {
+    return opened(data::prepare_validation(options, request.tokenizer, folder_for_a_while(request.cache)));
+  }
   if (std::any_of(files.begin(), files.end(), config::is_token_file)) {
     if (files.size() > 1) {
       misuse("evaluate: --data: a prepared token file must be the only file, got {} files", files.size());
@@ -84,20 +94,21 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
 
 TextData open_text_data(const config::Config& config, const fs::path& cache) {
   const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
-  TextData opened{.tokenizer = prepared.tokenizer,
-                  .train = std::make_shared<const data::TokenFile>(prepared.train, prepared.train_name),
-                  .validation = std::make_shared<const data::TokenFile>(prepared.validation, prepared.validation_name)};
-  const tokenizers::Tokenizer& tokenizer = *opened.tokenizer;
-  check_tokenizer(*opened.train, tokenizer, "the run's");
-  check_tokenizer(*opened.validation, tokenizer, "the run's");
-  remark(*opened.validation);
+  TextData text{.tokenizer = prepared.tokenizer, .train = {}, .validation = opened(prepared.validation)};
+  const tokenizers::Tokenizer& tokenizer = *text.tokenizer;
+  for (const data::PreparedPart& part : prepared.train) {
+    text.train.push_back(opened(part));
+    check_tokenizer(*text.train.back(), tokenizer, "the run's");
+  }
+  check_tokenizer(*text.validation, tokenizer, "the run's");
+  remark(*text.validation);
   const std::int64_t special = config::special_tokens(config.model.kind);
   const std::int64_t size = tokenizer.vocabulary_size() + special;
   if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
     misuse("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
            special == 0 ? "" : fmt::format(" and {} special tokens", special), config.model.vocabulary_size);
   }
-  return opened;
+  return text;
 }
 
 std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "headroom/data/token_file.h"
 #include "headroom/tasks/task.h"
@@ -11,7 +12,8 @@ namespace headroom::tasks {
 
 struct TextData {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
-  std::shared_ptr<const data::TokenFile> train, validation;
+  std::vector<std::shared_ptr<const data::TokenFile>> train;  // of each corpus of a mixture, else a single one
+  std::shared_ptr<const data::TokenFile> validation;
 };
 
 // Both splits of a run, made first where need be. Throws MisuseError, also where the model's vocabulary does not fit.

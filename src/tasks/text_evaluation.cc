@@ -1,5 +1,6 @@
 // How well a model predicts a text.
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 #include <span>
 
@@ -100,7 +101,7 @@ Evaluation add_up_windows(const models::LanguageModel& model, const data::TokenF
       // The vocabulary's scores are needed for what counts only.
       const at::Tensor log_probability =
           model.score(there.at("tokens"), there.at("targets"), memory, context).log_probability;
-      return {{std::string(kCrossEntropy), {.sum = -log_probability.sum().item<double>(), .count = batch.n_targets()}}};
+      return sums_of_losses(-log_probability);
     };
     return Measured{.sums = measure, .done = done};
   };
@@ -142,6 +143,13 @@ models::Batch to_batch(const data::TokenBatch& batch) {
   made.tokens = batch.batch * batch.length;
   made.starts_afresh = batch.starts_afresh;
   return made;
+}
+
+double text_rows(const data::TokenFile& tokens, const config::Config& config) {
+  const std::int64_t most = config.train.evaluate_tokens,
+                     all = most > 0 ? std::min(most, tokens.size()) : tokens.size();
+  const double chunks = std::ceil(static_cast<double>(all) / static_cast<double>(config.model.context_length));
+  return config.model.memory_length > 0 ? 1.25 * chunks : chunks;
 }
 
 Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,

@@ -125,6 +125,11 @@ class PairEvaluation : public EvaluationData {
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
   }
+  double rows(const config::Config& config) const override {
+    constexpr double kSearch = 8.0;  // a sentence is written token by token, for each hypothesis
+    return static_cast<double>(first_pairs(config.train.evaluate_tokens)) *
+           (1.0 + kSearch * static_cast<double>(decoding_.beam));
+  }
 
  private:
   // Those that hold so many predictions.
@@ -222,6 +227,7 @@ class Translation : public Task {
 
   const std::vector<FigureKind>& figures() const override {
     static const std::vector<FigureKind> kFigures = {loss_kind("token"),
+                                                     loss_error_kind(),
                                                      perplexity_kind(Shown::table),
                                                      {.name = "bleu",
                                                       .metric = "validation_bleu",

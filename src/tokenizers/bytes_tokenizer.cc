@@ -29,6 +29,10 @@ class Bytes : public Tokenizer {
   std::int64_t vocabulary_size() const override { return values_.empty() ? kByteValues : std::ssize(values_); }
   const std::string& serialised() const override { return values_; }
 
+  std::int32_t id_of(std::string_view token) const override {
+    return token.size() == 1 ? ids_[static_cast<unsigned char>(token.front())] : kNone;
+  }
+
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     ids.reserve(ids.size() + text.size());
     for (const char c : text) {

@@ -24,8 +24,9 @@ std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_vi
 std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);
 
-// Byte-level BPE comes from files alone: a tokenizer.json, or a vocabulary and merges. Ids to spare make it up to
-// `least_size` if need be; they have no text.
+std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, TextSource& text);
+// From a tokenizer.json, or a vocabulary and merges. Ids to spare make it up to `least_size` if need be; they have no
+// text.
 std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin,
                                        std::int64_t least_size = 0);
 std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,

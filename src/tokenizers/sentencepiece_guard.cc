@@ -1,7 +1,8 @@
 #include "tokenizers/sentencepiece_guard.h"
 
 #include <cstring>
-#include <optional>
+
+#include "tokenizers/message.h"
 
 namespace headroom::tokenizers {
 namespace {
@@ -10,69 +11,6 @@ namespace {
 constexpr std::uint64_t kPiece = 1;                          // of a model, once for each
 constexpr std::uint64_t kNormalizer = 3, kDenormalizer = 5;  // of a model
 constexpr std::uint64_t kCharacterMap = 2;                   // of either
-
-constexpr std::uint64_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
-
-// The fields of a serialised message, one after the other.
-class Message {
- public:
-  explicit Message(std::string_view bytes) : rest_(bytes) {}
-
-  bool at_end() const { return rest_.empty(); }
-
-  // Goes to the next field; false when the bytes are no message.
-  bool next() {
-    const std::optional<std::uint64_t> tag = varint();
-    if (!tag || *tag > UINT32_MAX) {
-      return false;
-    }
-    number_ = *tag >> 3;
-    type_ = *tag & 7;
-    switch (type_) {
-      case kVarint:
-        return varint().has_value();
-      case kFixed64:
-        return take(8);
-      case kFixed32:
-        return take(4);
-      case kBytes: {
-        const std::optional<std::uint64_t> size = varint();
-        return size && take(*size);
-      }
-      default:
-        return false;
-    }
-  }
-
-  bool is_bytes(std::uint64_t number) const { return number_ == number && type_ == kBytes; }
-  std::string_view bytes() const { return value_; }
-
- private:
-  std::optional<std::uint64_t> varint() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-      const auto byte = static_cast<unsigned char>(rest_.front());
-      rest_.remove_prefix(1);
-      value |= std::uint64_t{byte & 0x7fU} << shift;
-      if (byte < 0x80) {
-        return value;
-      }
-    }
-    return std::nullopt;
-  }
-
-  bool take(std::uint64_t size) {
-    if (size > rest_.size()) {
-      return false;
-    }
-    value_ = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return true;
-  }
-
-  std::string_view rest_, value_;
-  std::uint64_t number_ = 0, type_ = 0;
-};
 
 std::uint32_t word_at(std::string_view bytes, std::size_t index) {
   std::uint32_t word = 0;

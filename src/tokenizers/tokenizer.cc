@@ -7,13 +7,16 @@
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
 #include "tokenizers/kinds.h"
+#include "tokenizers/sentencepiece_guard.h"
+#include "tokenizers/sentencepiece_model.h"
 
 namespace headroom::tokenizers {
 namespace {
 
 constexpr const char* kFormat = "headroom.tokenizer.1";
 constexpr std::size_t kLargestModel = std::size_t{256} << 20;
-constexpr std::size_t kLengthBytes = 8;  // of a safetensors header
+constexpr std::size_t kLengthBytes = 8;                        // of a safetensors header
+constexpr const char* kSentencePieceFile = "tokenizer.model";  // in a folder of Hugging Face
 
 config::TokenizerKind kind_named(const std::string& name, const std::string& origin) {
   for (const auto& [kind, known] : config::Names<config::TokenizerKind>::kNames) {
@@ -35,6 +38,16 @@ bool is_safetensors(const MappedFile& file) {
   return bytes[kLengthBytes] == std::byte{'{'} && length < bytes.size();
 }
 
+// Other programs keep other formats under that name.
+bool is_sentencepiece_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored) || std::filesystem::file_size(path, ignored) > kLargestModel) {
+    return false;
+  }
+  const std::string model = read_text_file(path, kLargestModel);
+  return is_safe_model(model) && count_pieces(model) > 0;
+}
+
 }  // namespace
 
 std::string Tokenizer::name() const {
@@ -42,6 +55,11 @@ std::string Tokenizer::name() const {
   Sha256 hash;
   hash.update(serialised());
   return fmt::format("{}-{}-{}", config::name_of(kind()), vocabulary_size(), hash.hex().substr(0, kDigits));
+}
+
+std::int32_t Tokenizer::line_end_id() const {
+  const std::vector<std::int32_t> ids = encode("\n");
+  return ids.size() == 1 ? ids.front() : -1;
 }
 
 std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text) {
@@ -53,8 +71,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& optio
     case config::TokenizerKind::sentencepiece:
       return train_sentencepiece(options, text);
     case config::TokenizerKind::bpe:
-      misuse("tokenizer.model: must name a tokenizer.json, or a vocab.json with merges.txt next to it, with {}",
-             "tokenizer.kind = \"bpe\", which is not trained here");
+      return train_bpe(options, text);
   }
   fail("tokenizer.kind: {} cannot be trained", config::name_of(options.kind));
 }
@@ -80,7 +97,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
 
 std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size) {
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
-    return load_bpe(path, least_size);
+    const std::filesystem::path pieces = path / kSentencePieceFile;
+    return is_sentencepiece_file(pieces) ? load_tokenizer(pieces) : load_bpe(path, least_size);
   }
   const MappedFile file(path);
   if (is_safetensors(file)) {
@@ -97,7 +115,22 @@ std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path,
   if (path.extension() == ".txt") {
     return read_vocabulary(bytes, path.string());
   }
-  return restore_sentencepiece(std::string(bytes), path.string());
+  return restore_sentencepiece(serialised_from_file(std::string(bytes)), path.string());
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path) {
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
+  return tokenizer->kind() == config::TokenizerKind::sentencepiece
+             ? restore_sentencepiece(to_sentencepiece_model(*tokenizer), path.string())
+             : std::move(tokenizer);
+}
+
+bool encodes_by_line(const Tokenizer& tokenizer) {
+  return tokenizer.kind() == config::TokenizerKind::sentencepiece && lines_of(tokenizer.serialised()) == Lines::apart;
+}
+
+std::string to_sentencepiece_model(const Tokenizer& tokenizer) {
+  return std::string(without_mark(tokenizer.serialised()));
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path) {

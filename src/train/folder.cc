@@ -11,19 +11,35 @@ FolderKind kind_of_folder(const fs::path& folder) {
   if (fs::exists(folder / kComparisonFile, error)) {
     return FolderKind::comparison;
   }
+  if (fs::exists(folder / kAdviceFile, error)) {
+    return FolderKind::advice;
+  }
   const bool run = fs::exists(folder / "metrics.jsonl", error) || fs::is_directory(folder / "checkpoints", error);
   return run ? FolderKind::run : FolderKind::neither;
 }
 
-void refuse_comparison(const fs::path& folder) {
-  if (kind_of_folder(folder) == FolderKind::comparison) {
-    misuse("{}: holds a comparison ({}): choose another folder for the run", folder.string(), kComparisonFile);
+namespace {
+
+const char* held_by(FolderKind kind) {
+  switch (kind) {
+    case FolderKind::run:
+      return "a run";
+    case FolderKind::comparison:
+      return "a comparison";
+    case FolderKind::advice:
+      return "advice";
+    case FolderKind::neither:
+      break;
   }
+  return "nothing";
 }
 
-void refuse_run(const fs::path& folder) {
-  if (kind_of_folder(folder) == FolderKind::run) {
-    misuse("{}: holds a run: choose another folder for a comparison", folder.string());
+}  // namespace
+
+void refuse_others(const fs::path& folder, FolderKind wanted, std::string_view what) {
+  const FolderKind there = kind_of_folder(folder);
+  if (there != FolderKind::neither && there != wanted) {
+    misuse("{}: holds {}: choose another folder for {}", folder.string(), held_by(there), what);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "headroom/train/history.h"
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -7,6 +8,14 @@
 
 namespace headroom::train {
 namespace {
+
+constexpr const char* kPeakMemoryKey = "peak_memory_bytes";
+
+void add_memory(std::int64_t bytes, Json& line) {
+  if (bytes > 0) {
+    line[kPeakMemoryKey] = bytes;
+  }
+}
 
 double number_at(const Json& line, const char* key) {
   return line.contains(key) && line.at(key).is_number() ? line.at(key).get<double>() : 0.0;
@@ -32,6 +41,17 @@ std::map<std::string, Balance> experts_of(const Json& line) {
 
 }  // namespace
 
+std::int64_t History::peak_memory_bytes() const {
+  std::int64_t most = 0;
+  for (const TrainingPoint& point : training) {
+    most = std::max(most, point.peak_memory_bytes);
+  }
+  for (const ValidationPoint& point : validations) {
+    most = std::max(most, point.peak_memory_bytes);
+  }
+  return most;
+}
+
 Json to_json(const TrainingPoint& point) {
   Json line = {{"step", point.step},
                {"loss", point.loss},
@@ -43,6 +63,7 @@ Json to_json(const TrainingPoint& point) {
   if (point.regulariser != 0.0) {
     line["regulariser"] = point.regulariser;
   }
+  add_memory(point.peak_memory_bytes, line);
   return line;
 }
 
@@ -54,6 +75,7 @@ Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>&
   for (const auto& [bank, balance] : point.experts) {
     line["experts"][bank] = {{"most", balance.most}, {"least", balance.least}, {"entropy", balance.entropy}};
   }
+  add_memory(point.peak_memory_bytes, line);
   return line;
 }
 
@@ -66,14 +88,16 @@ void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, His
                                 .learning_rate = number_at(line, "learning_rate"),
                                 .gradient_norm = number_at(line, "gradient_norm"),
                                 .tokens = count_at(line, "tokens"),
-                                .tokens_per_second = number_at(line, "tokens_per_second")});
+                                .tokens_per_second = number_at(line, "tokens_per_second"),
+                                .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
   }
   if (line.contains(kinds.front().metric)) {
     history.validations.push_back({.step = count_at(line, "step"),
                                    .seconds = number_at(line, "seconds"),
                                    .figures = tasks::read_metrics(line, kinds),
                                    .tokens = count_at(line, "tokens"),
-                                   .experts = experts_of(line)});
+                                   .experts = experts_of(line),
+                                   .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
   }
 }
 

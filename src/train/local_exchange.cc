@@ -1,9 +1,9 @@
 // One process: autograd adds the gradients up.
 #include <numeric>
 
-#include "headroom/train/exchange.h"
 #include "headroom/core/system.h"
 #include "headroom/ops/adamw.h"
+#include "headroom/train/exchange.h"
 
 namespace headroom::train {
 namespace {

@@ -14,12 +14,12 @@
 #include <tuple>
 #include <utility>
 
-#include "headroom/train/exchange.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
 #include "headroom/cost/processes.h"
 #include "headroom/ops/adamw.h"
+#include "headroom/train/exchange.h"
 #include "receiver.h"
 #include "step_message.h"
 
@@ -42,8 +42,9 @@ class OrderedExchange : public Exchange {
         rounds_(std::ssize(parts_)),
         present_(parameters_.all().size()) {
     if (!model.device().is_cpu()) {
-      misuse("train.device: must be \"cpu\" where gradients are added in order (several processes, train.parts), got {}",
-             model.device().str());
+      misuse(
+          "train.device: must be \"cpu\" where gradients are added in order (several processes, train.parts), got {}",
+          model.device().str());
     }
     for (const nn::Parameter& made : parameters_.made()) {
       if (made.buffer) {
@@ -139,8 +140,10 @@ class OrderedExchange : public Exchange {
     }
     if (const std::optional<int> rank = disagreement(all)) {
       const int other = (*rank + 1) % world_.size();
-      fail("train.verify_every: {} and {} computed other gradients of the same micro-batch: one of them is not to be "
-           "trusted", world_.name_of(*rank), world_.name_of(other));
+      fail(
+          "train.verify_every: {} and {} computed other gradients of the same micro-batch: one of them is not to be "
+          "trusted",
+          world_.name_of(*rank), world_.name_of(other));
     }
     std::fill(present_.begin(), present_.end(), false);
     discard_absent(all);
@@ -281,8 +284,8 @@ class OrderedExchange : public Exchange {
     if (bucket.owner == world_.rank()) {
       receiver_->own_ready(bucket.own);
     } else {
-      sent_.push_back(world_.send(gradients_.narrow(0, bucket.begin, bucket.end - bucket.begin), bucket.owner,
-                                  tag_of(bucket)));
+      sent_.push_back(
+          world_.send(gradients_.narrow(0, bucket.begin, bucket.end - bucket.begin), bucket.owner, tag_of(bucket)));
     }
   }
 

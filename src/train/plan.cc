@@ -49,18 +49,41 @@ std::string Plan::diverged(const tasks::Figures& figures) const {
   return std::isfinite(value) ? "" : fmt::format("the validation {} is {}", first.words, value);
 }
 
-std::string Plan::remark(const History& history) const {
-  return remark_on(history.first_loss(), history.last_loss(), guessing_);
+std::string Plan::failed(const History& history) const {
+  if (history.validations.empty()) {
+    return "";
+  }
+  tasks::Figures figures = history.validations.back().figures;
+  tasks::complete(figures, kinds_);  // files hold no number that is not finite
+  for (const tasks::FigureKind& kind : kinds_) {
+    const auto found = figures.find(kind.name);
+    if (found != figures.end() && !std::isfinite(found->second)) {
+      return fmt::format("the validation {} is {} after the last step, {}", kind.words, found->second, options_.steps);
+    }
+  }
+  return "";
 }
 
-std::string remark_on(double first_loss, double last_loss, double guessing) {
+std::string Plan::remark(const History& history) const {
+  return remark_on(history.first_loss(), history.last_loss(), guessing_, options_);
+}
+
+std::string advice(const config::TrainOptions& options) {
+  const std::string clipping =
+      options.clip_norm > 0.0
+          ? "a smaller train.clip_norm"
+          : fmt::format("train.clip_norm = {} (it is 0, which clips nothing)", config::TrainOptions().clip_norm);
+  return "a lower train.learning_rate, more train.warmup_steps or " + clipping;
+}
+
+std::string remark_on(double first_loss, double last_loss, double guessing, const config::TrainOptions& options) {
   constexpr double kChance = 1.01;  // of two means over a few batches
   constexpr double kFar = 1.5;
   if (last_loss > kChance * first_loss && last_loss > kFar * guessing) {
     return fmt::format(
         "the run diverged: its last training loss {:.4g} is above its first, {:.4g}, and far above {:.4g}, that of "
-        "guessing; try a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm",
-        last_loss, first_loss, guessing);
+        "guessing; try {}",
+        last_loss, first_loss, guessing, advice(options));
   }
   if (last_loss > kChance * guessing) {
     return fmt::format(

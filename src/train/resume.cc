@@ -14,14 +14,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens", "train.seed", "train.optimizer",
-                                       "data.batching"};
+constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens", "train.seed",        "train.optimizer",
+                                       "data.batching",    "train.start_from",   "train.start_sha256"};
 
 }  // namespace
 
 std::optional<Past> open_run(const TrainRequest& request, const parallel::World& world) {
   std::error_code error;
-  refuse_comparison(request.out);
+  refuse_others(request.out, FolderKind::run, "the run");
   const bool holds_checkpoints = store::has_checkpoints(request.out);
   if (!request.resume && !world.restarted() && (holds_checkpoints || fs::exists(request.out / "config.toml", error))) {
     misuse("{}: already holds a run: resume it (--resume) or choose another folder", request.out.string());
@@ -48,7 +48,8 @@ void check_resumable(const Past& past, const config::Config& config) {
       continue;
     }
     if (key.starts_with("model.") || std::find(std::begin(kFixed), std::end(kFixed), key) != std::end(kFixed)) {
-      misuse("{}: cannot be resumed with {} = {}: the run has {}", past.file.string(), key, value, was[i].second);
+      misuse("{}: cannot be resumed with {} = {}: the run has {}", past.file.string(), key,
+             value.empty() ? "\"\"" : value, was[i].second.empty() ? "\"\"" : was[i].second);
     }
     log_info("resuming with {} = {} (was {})", key, value, was[i].second);
   }

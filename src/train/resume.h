@@ -14,8 +14,8 @@ struct Past {
 };
 
 // The checkpoint to continue from, if any; the process that leads clears away what a killed one left
-// half-written, and holds the folder's lock. A run that torchrun started again is resumed. Throws MisuseError when the folder holds a run although nobody asked to resume it, only unreadable
-// checkpoints, or a comparison.
+// half-written, and holds the folder's lock. A run that torchrun started again is resumed. Throws MisuseError when the
+// folder holds a run although nobody asked to resume it, only unreadable checkpoints, or a comparison.
 std::optional<Past> open_run(const TrainRequest& request, const parallel::World& world);
 
 // Throws MisuseError naming the first key that differs and without which the run would not be the same one: all of

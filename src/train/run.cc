@@ -9,6 +9,7 @@
 #include "headroom/core/system.h"
 #include "headroom/models/compute.h"
 #include "headroom/store/open_model.h"
+#include "pace.h"
 #include "shared_memory.h"
 
 namespace headroom::train {
@@ -17,8 +18,12 @@ namespace {
 // Steps at the beginning of a process that do not count as its speed: caches and allocators are cold.
 constexpr std::int64_t kWarmingSteps = 3;
 
-std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past) {
+std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past,
+                                        const std::optional<Start>& start) {
   const at::Device device = models::resolve(config.train.device);
+  if (start) {
+    return first_model(*start, config.model, device);
+  }
   return past ? store::build_trainable(past->checkpoint, device)
               : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
                                    at::TensorOptions(at::kFloat).device(device));
@@ -31,13 +36,13 @@ Share share_of(const Shares& shares, const parallel::World& world) {
 }  // namespace
 
 Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
-         parallel::World& world)
+         parallel::World& world, const std::optional<Start>& start)
     : config_(std::move(config)),
       task_(tasks::task_for(config_, "train")),
       plan_(config_, task_.figures()),
       data_(std::move(data)),
       world_(world),
-      model_(model_of(config_, past)),
+      model_(model_of(config_, past, start)),
       shares_(model_->parameters(), world_.size()),
       state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string(), share_of(shares_, world_))
                   : fresh_state(model_->parameters(), config_.train.optimizer, share_of(shares_, world_))),
@@ -69,6 +74,7 @@ TrainResult Run::finish(Writer& writer) {
     if (plan_.samples(state_.step)) {
       sample(writer);
     }
+    settle(writer);
     if (plan_.saves(state_.step)) {
       save(writer);
     }
@@ -79,6 +85,9 @@ TrainResult Run::finish(Writer& writer) {
   if (!stops()) {
     if (plan_.validates(state_.step, history_)) {
       validate(writer);
+    }
+    if (const std::string why = plan_.failed(history_); !stops() && !why.empty()) {
+      throw DivergedError(fmt::format("train: {}: the run has failed; try {}", why, advice(config_.train)));
     }
     if (const std::string said = plan_.remark(history_); !said.empty()) {
       writer.warning(said);
@@ -113,10 +122,12 @@ StepOutcome Run::advance(Writer& writer) {
 void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds) {
   state_.tokens += tokens;
   state_.seconds += seconds;
+  seconds_here_ += seconds;
   if (++steps_here_ == 1) {
     world_.set_timeout(std::chrono::seconds(config_.train.timeout));
   }
   if (steps_here_ > kWarmingSteps) {
+    warm_seconds_here_ += seconds;
     state_.steady_tokens += tokens;
     state_.steady_seconds += seconds;
   }
@@ -126,6 +137,46 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
   interval.seconds += seconds;
   interval.loss += outcome.loss;
   interval.regulariser += outcome.regulariser;
+}
+
+// Once the first steps told how long one takes; 0 before.
+double Run::step_seconds() const {
+  constexpr std::int64_t kSteps = kWarmingSteps + 5;
+  constexpr double kLongEnough = 30.0;
+  if (steps_here_ < kSteps && seconds_here_ < kLongEnough && !plan_.finished(state_.step)) {
+    return 0.0;
+  }
+  return steps_here_ > kWarmingSteps ? warm_seconds_here_ / static_cast<double>(steps_here_ - kWarmingSteps)
+                                     : seconds_here_ / static_cast<double>(steps_here_);
+}
+
+// How often checkpoints are written, where the config leaves that to the run. Nothing but the files depends on it. Of
+// several processes, whose clocks differ, the leading one decides.
+void Run::settle(Writer& writer) {
+  std::int64_t& every = config_.train.checkpoint_every;
+  if (every != config::kAutomatic) {
+    return;
+  }
+  const double seconds = step_seconds();
+  std::string decided;
+  if (world_.leads() && seconds > 0.0) {
+    double bytes = 0.0;
+    const Surroundings around{*model_, config_, data_.tokenizer, data_.training->identity(), share_of(shares_, world_)};
+    for (const auto& [name, tensor] : to_checkpoint(state_, around).tensors) {
+      bytes += static_cast<double>(tensor.nbytes());
+    }
+    decided = std::to_string(steps_between_checkpoints(config_.train.steps, seconds, bytes));
+  }
+  decided = world_.gather(decided).front();
+  if (decided.empty()) {
+    return;
+  }
+  every = std::stoll(decided);
+  plan_.save_every(every);
+  writer.config(config_);
+  if (!plan_.finished(state_.step)) {
+    writer.checkpoints_every(every, seconds);
+  }
 }
 
 // Ends the interval.
@@ -140,7 +191,8 @@ void Run::log(const StepOutcome& outcome, Writer& writer) {
        .learning_rate = outcome.learning_rate,
        .gradient_norm = outcome.gradient_norm,
        .tokens = state_.tokens,
-       .tokens_per_second = interval.seconds > 0.0 ? static_cast<double>(interval.tokens) / interval.seconds : 0.0});
+       .tokens_per_second = interval.seconds > 0.0 ? static_cast<double>(interval.tokens) / interval.seconds : 0.0,
+       .peak_memory_bytes = peak_memory_bytes()});
   writer.training(history_.training.back());
 }
 
@@ -171,7 +223,8 @@ void Run::validate(Writer& writer) {
                                   .seconds = state_.seconds,
                                   .figures = figures,
                                   .tokens = state_.tokens,
-                                  .experts = balance_of(usage)});
+                                  .experts = balance_of(usage),
+                                  .peak_memory_bytes = peak_memory_bytes()});
   writer.validation(history_.validations.back());
 }
 
@@ -206,10 +259,10 @@ void Run::write_state(const Write& write) const {
 }
 
 void Run::refuse(std::string_view what, std::int64_t step) const {
-  throw DivergedError(fmt::format(
-      "train: {} at step {}: training stopped; the last good checkpoint is {}; try a lower train.learning_rate, "
-      "more train.warmup_steps, a smaller train.clip_norm or train.precision = \"fp32\"",
-      what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string()));
+  const bool coarse = config_.train.precision == config::Precision::bf16;
+  throw DivergedError(fmt::format("train: {} at step {}: training stopped; the last good checkpoint is {}; try {}{}",
+                                  what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string(),
+                                  advice(config_.train), coarse ? ", or train.precision = \"fp32\"" : ""));
 }
 
 TrainResult Run::result() const {

@@ -9,23 +9,25 @@
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
 #include "headroom/tasks/task.h"
+#include "headroom/train/exchange.h"
 #include "headroom/train/history.h"
 #include "headroom/train/state.h"
 #include "headroom/train/step.h"
 #include "headroom/train/train.h"
-#include "headroom/train/exchange.h"
 #include "plan.h"
 #include "resume.h"
 #include "samples.h"
+#include "start.h"
 #include "writer.h"
 
 namespace headroom::train {
 
 class Run {
  public:
-  // Goes on from `past`, or begins. `config` is settled: what it leaves open is decided. `world` must outlive it.
+  // Goes on from `past`, or begins, with the parameters of `start` where there is one. `config` is settled: what it
+  // leaves open is decided. `world` must outlive it.
   Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
-      parallel::World& world);
+      parallel::World& world, const std::optional<Start>& start = {});
 
   // All steps that are left, unless Ctrl-C comes first.
   TrainResult finish(Writer& writer);
@@ -40,6 +42,8 @@ class Run {
  private:
   StepOutcome advance(Writer& writer);
   void count(const StepOutcome& outcome, std::int64_t tokens, double seconds);
+  double step_seconds() const;
+  void settle(Writer& writer);
   void log(const StepOutcome& outcome, Writer& writer);
   void validate(Writer& writer);
   void sample(Writer& writer) const;
@@ -65,6 +69,8 @@ class Run {
   std::optional<Samples> samples_;    // where train.sample_every asks for them
   std::filesystem::path checkpoint_;  // the last one; empty before any
   std::int64_t steps_here_ = 0;       // done by this process
+  double seconds_here_ = 0.0;         // in them
+  double warm_seconds_here_ = 0.0;    // in those that count as its speed
   bool stop_ = false;                 // several processes: one of them was asked to stop
 };
 

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "headroom/train/exchange.h"
 #include "headroom/models/model.h"
 #include "headroom/parallel/world.h"
+#include "headroom/train/exchange.h"
 
 namespace headroom::train {
 

@@ -72,9 +72,10 @@ void from_json(const Json& json, const std::string& origin, TrainState& state) {
   if (std::int64_t threads = 0; json.contains("threads")) {  // files of earlier versions have none
     all.read("threads", threads);
     if (threads != at::get_num_threads()) {
-      log_warning("{}: was computed with {} threads a process, and goes on with {}: sums round otherwise, so that the run "
-                  "will not be the one, bit for bit, that it would have been",
-                  origin, threads, at::get_num_threads());
+      log_warning(
+          "{}: was computed with {} threads a process, and goes on with {}: sums round otherwise, so that the run "
+          "will not be the one, bit for bit, that it would have been",
+          origin, threads, at::get_num_threads());
     }
   }
   const Reader interval{all.at("interval"), origin};

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/train/exchange.h"
 #include "headroom/core/random.h"
+#include "headroom/train/exchange.h"
 #include "headroom/train/optimizer.h"
 #include "headroom/train/train.h"
 

@@ -18,16 +18,29 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
 #include "headroom/tasks/task.h"
+#include "headroom/train/exchange.h"
 #include "headroom/train/machine.h"
 #include "headroom/train/product_rate.h"
 #include "headroom/train/state.h"
-#include "headroom/train/exchange.h"
+#include "pace.h"
 #include "resume.h"
 #include "run.h"
+#include "start.h"
 #include "writer.h"
 
 namespace headroom::train {
 namespace {
+
+// How often the run was validated and saved, where the request leaves that to it. With another number of steps it
+// decides anew.
+void take_over(const config::TrainOptions& past, config::TrainOptions& options) {
+  if (past.steps == options.steps) {
+    for (std::int64_t config::TrainOptions::*every :
+         {&config::TrainOptions::evaluate_every, &config::TrainOptions::checkpoint_every}) {
+      options.*every = options.*every == config::kAutomatic ? past.*every : options.*every;
+    }
+  }
+}
 
 // Micro-batches a step, of which every process needs one.
 void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, const parallel::World& world) {
@@ -44,7 +57,8 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
   }
   if (train.batch_size % n != 0) {
     misuse(
-        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their number, "
+        "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their "
+        "number, "
         "for example {} or {}",
         train.batch_size, n, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
   }
@@ -53,8 +67,14 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
   log_info("{} processes compute a micro-batch each: train.accumulate = {} gives the same with one process", n, n);
 }
 
-// The request's config with everything decided that depends on the machine or on the run's past.
-config::Config settle(config::Config config, const std::optional<Past>& past, const parallel::World& world) {
+// The request's config with everything decided that depends on the machine, on the run's past or on its beginning.
+config::Config settle(config::Config config, const std::optional<Past>& past, const std::optional<Start>& start,
+                      const parallel::World& world) {
+  if (start) {
+    config = begin_with(std::move(config), *start);
+  } else if (past && !config.train.start_from.empty()) {
+    config = go_on_with(std::move(config), *past);
+  }
   config::Precision& precision = config.train.precision;
   if (past && precision == config::Precision::automatic) {
     precision = past->checkpoint.config.train.precision;
@@ -62,10 +82,13 @@ config::Config settle(config::Config config, const std::optional<Past>& past, co
   precision = models::resolve(precision, models::resolve(config.train.device));
   settle_parts(config.train, past, world);
   if (past) {
+    take_over(past->checkpoint.config.train, config.train);
     if (config.vocabulary_follows_tokenizer) {
       config.model.vocabulary_size = past->checkpoint.config.model.vocabulary_size;
     }
     check_resumable(*past, config);
+    const tokenizers::Tokenizer* tokenizer = past->checkpoint.tokenizer.get();
+    config.tokenizer.by_line = tokenizer != nullptr && tokenizers::encodes_by_line(*tokenizer);
   }
   return config;
 }
@@ -75,6 +98,16 @@ std::string corpus_of(const config::Config& config) {
   const bool its_own = config.made_for.empty() || !config.data.train.empty();
   return data::corpus_name(config.data, data::Split::train) +
          (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
+}
+
+// An empty list that somebody wrote may be meant otherwise: with one that nobody wrote, the first line names the
+// corpus.
+void warn_of_no_data(const config::Config& config) {
+  const auto given = config.given.find("data.train");
+  if (given != config.given.end() && config.data.train.empty() && config.data.generator == config::Generator::none) {
+    log_warning("data.train: names no files ({}): the run is trained on {}", given->second,
+                data::corpus_name(config.data, data::Split::train));
+  }
 }
 
 void warn_of_seen_data(const config::DataOptions& data) {
@@ -171,13 +204,15 @@ std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& ru
                                       parallel::World& world) {
   const config::Config& config = run.config();
   if (world.leads()) {
-    write_text_file(request.out / "config.toml", config::to_toml(config, /*sources=*/true));
+    write_config(config, request.out);
   }
   log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} thread{}", request.title,
            format_count(static_cast<double>(run.model().parameters().count())),
            format_bytes(static_cast<double>(cost::step_memory(config).total)), corpus_of(config),
            run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
+  log_info("{}", describe_pace(config.train));
+  warn_of_no_data(config);
   warn_of_seen_data(config.data);
   return write_into({.folder = request.out,
                      .title = request.title,
@@ -202,14 +237,24 @@ TrainResult train(const TrainRequest& request) {
   if (world.leads()) {
     lock.emplace(request.out);
   }
+  if (request.begins) {
+    request.begins();
+  }
   std::optional<Past> past = leader_first(world, [&] { return open_run(request, world); });
   require_shared_folder(request.out, world);
-  config::Config config = settle(request.config, past, world);
+  std::optional<Start> start = past ? std::nullopt : open_start(request.config);
+  config::Config config = settle(request.config, past, start, world);
   check_machine(config);
-  tasks::TaskData data = leader_first(world, [&] { return task.open(config, request.cache); });
+  tasks::TaskData data = leader_first(world, [&] {
+    return config.train.start_from.empty() ? task.open(config, request.cache)
+                                           : open_data(task, config, past ? past->file : start->file, request.cache);
+  });
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
   if (past) {
     check_data(past->checkpoint, data.training->identity(), past->file.string());
+  }
+  if (config.train.evaluate_every == config::kAutomatic) {
+    config.train.evaluate_every = steps_between_validations(config, data.validation->rows(config));
   }
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
     decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
@@ -221,8 +266,13 @@ TrainResult train(const TrainRequest& request) {
   const Speed speed = world.leads() ? speed_of(config, world) : Speed();  // before memory counts as the run's
   catch_interrupts();
   reset_peak_memory();
-  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()), world);
-  past.reset();      // the run has its own copies
+  if (start) {
+    log_info("{}: begins with the parameters of {} (step {}, {})", request.title, start->file.string(),
+             start->checkpoint.step, start->parameters_sha256.substr(0, 16));
+  }
+  Run run(std::move(config), std::move(data), past, history_of(request.out, past, task.figures()), world, start);
+  past.reset();  // the run has its own copies
+  start.reset();
   world.gather("");  // all have read the folder
   const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, world);
   TrainResult result = run.finish(*writer);

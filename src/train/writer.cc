@@ -77,6 +77,16 @@ class FolderWriter : public Writer {
   }
 
   void warning(const std::string& text) override { log_warning("{}", text); }
+  void config(const config::Config& config) override { write_config(config, place_.folder); }
+  void checkpoints_every(std::int64_t steps, double step_seconds) override {
+    if (steps > 0) {
+      log_info("a checkpoint every {} steps, some {} of training", steps,
+               format_duration(step_seconds * static_cast<double>(steps)));
+    } else {
+      log_info("a checkpoint at the end only: all {} steps take some {}", place_.steps,
+               format_duration(step_seconds * static_cast<double>(place_.steps)));
+    }
+  }
 
   fs::path checkpoint(const store::Checkpoint& checkpoint) override {
     metrics_.sync();
@@ -156,6 +166,10 @@ std::unique_ptr<Writer> write_into(const Place& place, const std::vector<tasks::
     return std::make_unique<PeerWriter>(place);
   }
   return std::make_unique<FolderWriter>(place, kinds);
+}
+
+void write_config(const config::Config& config, const fs::path& folder) {
+  write_text_file(folder / "config.toml", config::to_toml(config, /*sources=*/true));
 }
 
 fs::path best_file(const fs::path& folder) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "headroom/config/config.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/train/history.h"
 #include "headroom/train/state.h"
@@ -28,6 +29,9 @@ class Writer {
   virtual void validation(const ValidationPoint& /*point*/) {}
   virtual void sample(std::int64_t /*step*/, const std::string& /*prompt*/, const std::string& /*text*/) {}
   virtual void warning(const std::string& /*text*/) {}
+  virtual void config(const config::Config& /*config*/) {}  // decided anew
+  // Decided: every so many steps, of which each takes so long; 0: at the end only.
+  virtual void checkpoints_every(std::int64_t /*steps*/, double /*step_seconds*/) {}
 
   // Both throw store::NotFiniteError for parameters, or moments, that are not finite, whether or not they write. The
   // first returns the file.
@@ -49,6 +53,9 @@ struct Place {
 // metrics.jsonl, samples.jsonl, TensorBoard's events, checkpoints/ and a progress bar. Opens the files of a run that
 // is at place.step: what they say of later steps is discarded. `kinds` are the figures of its validations.
 std::unique_ptr<Writer> write_into(const Place& place, const std::vector<tasks::FigureKind>& kinds);
+
+// The run's config.toml, resolved, with where its values come from.
+void write_config(const config::Config& config, const std::filesystem::path& folder);
 
 // The file of the best parameters so far.
 std::filesystem::path best_file(const std::filesystem::path& folder);

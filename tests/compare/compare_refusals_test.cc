@@ -58,6 +58,82 @@ TEST_F(CompareRefusals, RefusesAFolderOfOtherRuns) {
   EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json")) << "found out before anything was trained";
 }
 
+// A record may grow; what it would lose is named, and nothing is changed.
+TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
+  CompareRequest r = request();
+  r.configs.push_back(config("two", 2));
+  for (NamedConfig& named : r.configs) {
+    named.config.train.steps = 1;
+  }
+  r.seeds = 2;
+  compare(r);
+  const std::string record = read_text_file(r.out / "comparison.json"), page = read_text_file(r.out / "report.html");
+  const auto refusal = [&](const CompareRequest& asked) -> std::string {
+    try {
+      compare(asked);
+    } catch (const MisuseError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  CompareRequest fewer = r;
+  fewer.configs.pop_back();
+  EXPECT_EQ(refusal(fewer), "compare: --out: " + r.out.string() +
+                                " holds a comparison, which also has two: its record and page would be lost; name that "
+                                "too, or choose another folder (headroom report makes its page again)");
+  fewer = r;
+  fewer.seeds = 1;
+  EXPECT_NE(refusal(fewer).find("which has 2 seeds of each, not 1: "), std::string::npos) << refusal(fewer);
+  CompareRequest other = r;
+  other.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
+  EXPECT_NE(refusal(other).find("where no key was tuned, not train.learning_rate: "), std::string::npos)
+      << refusal(other);
+  EXPECT_EQ(read_text_file(r.out / "comparison.json"), record);
+  EXPECT_EQ(read_text_file(r.out / "report.html"), page);
+
+  r.configs.insert(r.configs.begin(), config("eight", 8));
+  r.configs[0].config.train.steps = 1;
+  EXPECT_EQ(compare(r).runs.size(), 4u) << "it grows";
+}
+
+TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
+  SweepRequest r;
+  r.config = config("base", 4);
+  r.config.config.train.steps = 1;
+  r.vary = {{"train.learning_rate", {"0.001", "0.01"}}};
+  r.out = folder_ / "sweep";
+  r.cache = folder_ / "cache";
+  sweep(r);
+  const auto refusal = [](const SweepRequest& asked) -> std::string {
+    try {
+      sweep(asked);
+    } catch (const MisuseError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  SweepRequest other = r;
+  other.vary = {{"train.clip_norm", {"1", "2"}}};
+  EXPECT_NE(refusal(other).find("where train.learning_rate was varied, not train.clip_norm: "), std::string::npos)
+      << refusal(other);
+  other.vary = {{"train.learning_rate", {"0.01"}}};
+  EXPECT_NE(refusal(other).find("which also has train.learning_rate = 0.001: "), std::string::npos) << refusal(other);
+  other.vary = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};
+  EXPECT_EQ(sweep(other).runs.size(), 3u);
+}
+
+// A study that was stopped before its first run, or one that is damaged, is no loss.
+TEST_F(CompareRefusals, WhatWasOnlyPlannedMayBeReplaced) {
+  CompareRequest r = request();
+  for (NamedConfig& named : r.configs) {
+    named.config.train.steps = 1;
+  }
+  compare(r);
+  fs::remove_all(r.out / "one");
+  r.configs.pop_back();
+  EXPECT_EQ(compare(r).runs.size(), 1u);
+}
+
 TEST_F(CompareRefusals, RefusesADamagedRecord) {
   SweepRequest r;
   r.config = config("base", 4);

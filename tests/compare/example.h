@@ -17,7 +17,7 @@ inline ComparedRun example_run(std::string name, double perplexity, std::int64_t
   TrainedRun& trained = run.trained.emplace_back();
   trained.machine = "a CPU, 2 threads, fp32";
   train::TrainResult& result = trained.result;
-  result.steps = 100;
+  result.steps = run.config.train.steps = 100;
   result.tokens_per_second = 1234.0;
   result.seconds = 60.0;
   result.peak_memory_bytes = std::int64_t{300} << 20;

@@ -47,6 +47,9 @@ TEST(Markup, SpreadsKeepTwoDigits) {
   EXPECT_EQ(with_deviation(std::nan(""), 1.0), "not finite");
   EXPECT_EQ(interval_text({-0.2144, -0.3, -0.1288}), "-0.214 [-0.300, -0.129]");
   EXPECT_EQ(interval_text({12, 2, 22}), "12 [2, 22]");
+  EXPECT_EQ(interval_text({-0.04, -20, 19.9}), "0 [-20, 20]");
+  EXPECT_EQ(plain_number(-0.00001), "0.0000");
+  EXPECT_EQ(short_number(-0.0), "0");
 }
 
 TEST(Markup, ListsRead) {

@@ -291,6 +291,14 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint("train.steps = 10\ntrain.warmup_steps = 11"),
             "x: train.warmup_steps: must be at most steps = 10, got 11");
   EXPECT_EQ(complaint("data.json_field = \"\""), "x: data.json_field: must not be empty");
+  const std::string two = "data.train = [\"a.txt\", \"b.txt\"]\n";
+  EXPECT_EQ(complaint(two + "data.mixture = [1, 2]"), "no error");
+  EXPECT_EQ(complaint(two + "data.mixture = [1]"),
+            "x: data.mixture: must have a weight for each name in data.train, 2, got 1");
+  EXPECT_EQ(complaint("data.mixture = [1]"),
+            "x: data.mixture: must have a weight for each name in data.train, 0, got 1");
+  EXPECT_EQ(complaint(two + "data.mixture = [1, 2]\nmodel.kind = \"masked_language_model\""),
+            "x: data.mixture: must be [] with kind = \"masked_language_model\"");
   EXPECT_EQ(complaint("train.label_smoothing = 0.1"),
             "x: train.label_smoothing: must be 0 with kind = \"language_model\"");
   EXPECT_EQ(complaint("train.optimizer = \"muon\"\ntrain.muon_learning_rate = 0.02"), "no error");

@@ -41,5 +41,23 @@ TEST(Flatten, ShowsValuesOfEveryType) {
   EXPECT_EQ(value_of(config, "tokenizer.model"), "");
 }
 
+TEST(TakeValues, OfTheKeysThatAreWanted) {
+  Config from, to;
+  from.model.d_model = 64;
+  from.model.norm = Norm::rms;
+  from.model.attention.projection = "experts";
+  from.model.attention.experts = {"q"};
+  from.train.steps = 7;
+  from.tokenizer.model = "x";
+  take_values(to, from, [](std::string_view key) { return key.starts_with("model.") && key != "model.d_model"; });
+  EXPECT_EQ(value_of(to, "model.d_model"), "256");
+  EXPECT_EQ(value_of(to, "model.norm"), "rms");
+  EXPECT_EQ(value_of(to, "model.attention.projection"), "experts");
+  EXPECT_EQ(value_of(to, "model.attention.experts"), "[\"q\"]");
+  EXPECT_EQ(value_of(to, "train.steps"), "1000");
+  take_values(to, from, [](std::string_view) { return true; });
+  EXPECT_EQ(flatten(to), flatten(from));
+}
+
 }  // namespace flatten_test
 }  // namespace headroom::config

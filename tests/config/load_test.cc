@@ -169,10 +169,47 @@ TEST_F(LoadConfig, KnowsWhatDataARecipeIsFor) {
   EXPECT_EQ(load_config("demo/small").made_for, "");
 }
 
+TEST_F(LoadConfig, ChangesReadBackOnTopOfTheirBase) {
+  const auto read_back = [&](const std::string& base, const std::vector<std::string>& sets) {
+    const Config changed = load_config(base, sets);
+    put("elsewhere/changed.toml", changes_to_toml(changed, load_config(base), base));
+    return std::pair(to_toml(load_config((folder_ / "elsewhere/changed.toml").string())), to_toml(changed));
+  };
+  put("here/mine.toml", "[tokenizer]\nvocabulary_size = 600\n[train]\nsteps = 500\n");
+  const std::string mine = (folder_ / "here/mine.toml").string();
+  for (const std::string& base : {mine, std::string("demo/small")}) {
+    for (const std::vector<std::string>& sets : {std::vector<std::string>{},
+                                                 {"model.attention.d_head=12", "data.train=[\"a \\\"b\\\".txt\"]"},
+                                                 {"train.steps=7"},
+                                                 {"tokenizer.vocabulary_size=700"}}) {
+      const auto [read, changed] = read_back(base, sets);
+      EXPECT_EQ(read, changed) << base;
+    }
+  }
+  EXPECT_TRUE(load_config(mine, {"tokenizer.vocabulary_size=700"}).vocabulary_follows_tokenizer);
+  EXPECT_EQ(changes_to_toml(load_config("demo/small", {"model.attention.d_head=12"}), load_config("demo/small"),
+                            "demo/small"),
+            "base = \"demo/small\"\n\n[model.attention]\nd_head = 12  # was 32\n");
+  put("elsewhere/changed.toml",
+      changes_to_toml(load_config(mine, {"tokenizer.vocabulary_size=700"}), load_config(mine), mine));
+  EXPECT_TRUE(load_config((folder_ / "elsewhere/changed.toml").string()).vocabulary_follows_tokenizer)
+      << "the tokenizer's size still decides";
+}
+
 TEST_F(LoadConfig, RefusesAFileThatIsNoConfig) {
   put("here/huge.toml", std::string(2 << 20, '#'));
   EXPECT_EQ(complaint_of([] { load_config("huge.toml"); }),
             "huge.toml: too large for a text file: at most 1048576 bytes are read");
+  put("here/book.txt", "Call me Ishmael.\nSome years ago\n");
+  put("here/long.txt", std::string(2 << 20, '#'));
+  put("here/model.safetensors", "\x08\0\0");
+  const std::string wanted =
+      "; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train = ";
+  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).starts_with("book.txt:1: not valid TOML: "));
+  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).ends_with(wanted + "[\"book.txt\"]"));
+  EXPECT_TRUE(complaint_of([] { load_config("long.txt"); }).ends_with(wanted + "[\"long.txt\"]"));
+  EXPECT_EQ(complaint_of([] { load_config("model.safetensors"); }),
+            "model.safetensors: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)");
 }
 
 TEST(Recipes, AllLoadAndReadBack) {

@@ -41,6 +41,38 @@ TEST(SetKey, TakesBareWordsAsStrings) {
   EXPECT_EQ(with("data.separator=\"\\n\\n\"").data.separator, "\n\n");
 }
 
+TEST(SetKey, AnIntegerThatARunDecidesOn) {
+  const Config by_default, never = with("train.checkpoint_every=0"), again = with("train.checkpoint_every=auto");
+  EXPECT_EQ(by_default.train.checkpoint_every, kAutomatic);
+  EXPECT_EQ(by_default.train.evaluate_every, kAutomatic);
+  EXPECT_EQ(never.train.checkpoint_every, 0);
+  EXPECT_EQ(again.train.checkpoint_every, kAutomatic);
+  EXPECT_NE(to_toml(again).find("\ncheckpoint_every = \"auto\"\n"), std::string::npos);
+  EXPECT_EQ(parse_config(to_toml(again), "again").train.checkpoint_every, kAutomatic);
+}
+
+// By its meaning, where the letters are quite others.
+TEST(SetKey, KnowsWhatOtherToolsCallAKey) {
+  for (const auto& [wrong, right] :
+       std::vector<std::pair<std::string, std::string>>{{"train.lr", "train.learning_rate"},
+                                                        {"lr", "train.learning_rate"},
+                                                        {"model.n_head", "model.attention.n_heads"},
+                                                        {"n_embd", "model.d_model"},
+                                                        {"train.max_iters", "train.steps"},
+                                                        {"train.bs", "train.batch_size"},
+                                                        {"model.block_size", "model.context_length"},
+                                                        {"model.n_layer", "model.n_layers"},
+                                                        {"train.grad_clip", "train.clip_norm"},
+                                                        {"model.vocab_size", "model.vocabulary_size"},
+                                                        {"hidden_size", "model.d_model"},
+                                                        {"num_attention_heads", "model.attention.n_heads"},
+                                                        {"intermediate_size", "model.mlp.d_hidden"},
+                                                        {"eval_interval", "train.evaluate_every"},
+                                                        {"train.save_steps", "train.checkpoint_every"}}) {
+    EXPECT_EQ(complaint(wrong + "=1"), "--set: " + wrong + ": unknown key, did you mean " + right + "?");
+  }
+}
+
 TEST(SetKey, ChangesOnlyThatKey) {
   Config expected;
   expected.model.attention.d_head = 7;

@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <optional>
+#include <thread>
 
 #include "scratch_folder.h"
 
@@ -288,6 +290,31 @@ TEST_F(FolderLockTest, IsExclusiveAndEnds) {
                         ::getpid()));
   lock.reset();
   EXPECT_EQ(complaint_of([&] { const FolderLock second(folder_); }), "no error");
+}
+
+TEST_F(FolderLockTest, TellsWhetherItIsHeld) {
+  EXPECT_FALSE(FolderLock::is_held(folder_ / "absent"));
+  EXPECT_FALSE(FolderLock::is_held(folder_));
+  {
+    const FolderLock lock(folder_);
+    EXPECT_TRUE(FolderLock::is_held(folder_));
+  }
+  EXPECT_FALSE(FolderLock::is_held(folder_)) << "the file is still there";
+}
+
+TEST_F(FolderLockTest, IsHadByWhomWantsItThoughOthersLook) {
+  put(".lock", "");
+  std::atomic<bool> enough = false;
+  std::thread looking([&] {
+    while (!enough) {
+      FolderLock::is_held(folder_);
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(complaint_of([&] { const FolderLock lock(folder_); }), "no error");
+  }
+  enough = true;
+  looking.join();
 }
 
 TEST_F(FolderLockTest, NamesTheProcessAndGoesWithIt) {

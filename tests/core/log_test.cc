@@ -47,6 +47,13 @@ TEST(Format, Counts) {
   EXPECT_EQ(format_count(std::numeric_limits<double>::quiet_NaN()), "nan");
 }
 
+TEST(Format, WhatIsRoundedToZeroHasNoSign) {
+  EXPECT_EQ(format_decimal(-0.004, 2), "0.00");
+  EXPECT_EQ(format_decimal(-0.0, 0), "0");
+  EXPECT_EQ(format_decimal(-0.006, 2), "-0.01");
+  EXPECT_EQ(format_decimal(-10.0, 1), "-10.0");
+}
+
 TEST(Format, Bytes) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(1023), "1023 B");

@@ -280,5 +280,16 @@ TEST(MatchByMacs, ALargerModelShrinksItsHeads) {
   EXPECT_LE(result.attention_macs, result.target_attention_macs);
 }
 
+TEST(Match, OnlyModelsOfOneKind) {
+  config::Config classifier = recipe("small/listops_dense_h8");
+  try {
+    match(recipe("demo/dense_h2"), classifier, MatchBy::parameters);
+    FAIL() << "accepted";
+  } catch (const MisuseError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "match: the config is a language_model, the target a classifier: only models of one kind can be matched");
+  }
+}
+
 }  // namespace match_test
 }  // namespace headroom::cost

@@ -98,8 +98,8 @@ TEST_F(BuiltInCorpusTest, IsWhatARunReadsWithoutFiles) {
   EXPECT_EQ(text_of(*open_split({}, Split::validation)), text(Split::validation));
   const PreparedData prepared =
       prepare_data({}, {.kind = config::TokenizerKind::words, .vocabulary_size = 0}, folder_ / "cache");
-  EXPECT_EQ(TokenFile(prepared.train).size(), 57 * 3);
-  EXPECT_EQ(TokenFile(prepared.validation).size(), 3 * 3);
+  EXPECT_EQ(TokenFile(prepared.train.front().file).size(), 57 * 3);
+  EXPECT_EQ(TokenFile(prepared.validation.file).size(), 3 * 3);
 }
 
 // The one that was built with: a corpus large enough for a demo.

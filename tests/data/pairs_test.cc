@@ -166,6 +166,21 @@ TEST_F(PairFileTest, HoldsThePairsAndIsKept) {
   EXPECT_NE(PairFile(other.train).identity(), file.identity());
 }
 
+TEST_F(PairFileTest, DamageIsNoticedAndMadeGood) {
+  std::string bytes = read_bytes(prepared_.train);
+  const SafetensorsFile file(prepared_.train);
+  const auto tokens = std::as_bytes(file.at("tokens").data);
+  const std::string begin(reinterpret_cast<const char*>(tokens.data()), 64);
+  const std::size_t at = bytes.find(begin);
+  ASSERT_NE(at, std::string::npos);
+  std::swap(bytes[at], bytes[at + 2]);
+  ASSERT_NE(bytes, read_bytes(prepared_.train)) << "two ids that differ are exchanged";
+  write("cache/" + std::filesystem::path(prepared_.train).filename().string(), bytes);
+  EXPECT_THROW(PairFile(prepared_.train).verify(), MisuseError);
+  set_log_level(LogLevel::quiet);
+  PairFile(prepare_pairs(data_, {.vocabulary_size = 282}, folder_ / "cache").train).verify();
+}
+
 TEST_F(PairFileTest, LiesAreRefused) {
   const auto lie = [&](std::vector<std::int64_t> ends, std::vector<std::int32_t> tokens) {
     SafetensorsWriter writer;

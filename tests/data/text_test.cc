@@ -44,6 +44,20 @@ TEST_F(TextTest, AByteOrderMarkIsNotText) {
   EXPECT_HAS(refusal(write("mark.txt", mark)), "mark.txt: is empty");
 }
 
+TEST_F(TextTest, BadJsonLinesAreLeftOutWhereThatIsWished) {
+  const std::string lines =
+      "{\"text\": \"one\"}\n{\"text\": \"lone \\ud800 surrogate\"}\nno JSON\n{\"other\": 1}\n{\"text\": 7}\n"
+      "{\"text\": \"two\"}\n";
+  const std::string file = write("a.jsonl", lines);
+  EXPECT_HAS(refusal(file), "a.jsonl:2: not valid JSON");
+  const auto source = open_text({file}, {.skip_bad_rows = true});
+  EXPECT_EQ(text_of(*source), "one\ntwo");
+  EXPECT_EQ(text_of(*source), "one\ntwo") << "and so whenever it is read";
+  EXPECT_NE(source->fingerprint(), open_text({file}, {})->fingerprint());
+  EXPECT_HAS(misuse_of([&] { text_of(*open_text({write("b.jsonl", "{}\n")}, {.skip_bad_rows = true})); }),
+             "b.jsonl: holds no text");
+}
+
 // Half a character at either end, as where a file was cut in two, and bytes that no UTF-8 has.
 TEST_F(TextTest, BytesNeedNoEncoding) {
   std::string bytes = "\x82\xac one\n\xff\xfe\n";

@@ -35,6 +35,22 @@ TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
   EXPECT_THROW(file.copy(INT64_MAX, INT64_MAX, middle.data()), Error);
 }
 
+// A byte that is still an id of the vocabulary: nothing but the checksum knows.
+TEST_F(TokenFileTest, DamageShows) {
+  write_words("a a a b b c\n", "a.tokens");
+  std::string bytes = read_bytes(at("a.tokens"));
+  const std::size_t tokens = bytes.rfind(std::string("\3\0\3\0\4\0", 6));
+  ASSERT_NE(tokens, std::string::npos);
+  TokenFile(at("a.tokens")).verify();
+  bytes[tokens] = '\2';
+  const std::string damaged = write("damaged.tokens", bytes);
+  EXPECT_HAS(misuse_of([&] { TokenFile(damaged).verify(); }),
+             "damaged.tokens: is damaged: the checksum of its tokens is");
+  EXPECT_HAS(misuse_of([&] { join_token_files({at("a.tokens"), damaged}, at("joined.tokens")); }), "is damaged");
+  EXPECT_HAS(misuse_of([&] { prepare_data({.train = {damaged}, .validation = {at("a.tokens")}}, {}, at("cache")); }),
+             "damaged.tokens: is damaged");
+}
+
 TEST_F(TokenFileTest, SaysWhatTheTokenizerLost) {
   const auto words = write_words("a b c\n", "known.tokens");
   write_token_file(*open_text({write("other.txt", "a bee c\nsea\n")}, {}), *words, at("other.tokens"));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <regex>
 
 namespace headroom::draw {
@@ -73,6 +74,57 @@ TEST(LineChart, LabelsOfEqualCurvesAreSpread) {
   }
 }
 
+// Whatever lies close together: from above, labels name the lines from the highest end to the lowest.
+TEST(LineChart, LabelsAreAlwaysInTheOrderOfTheEnds) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::vector<Point>> lines;
+    for (std::size_t n = 2 + random() % 7; n > 0; --n) {
+      const double end = 5.0 + 1e-3 * static_cast<double>(random() % 40);
+      lines.push_back({{10, 20}, {static_cast<double>(20 + random() % 80), end}});
+    }
+    const std::string svg = line_chart(chart_of(lines));
+    const std::vector<double> labels = numbers_after(svg, "<text class='label s[0-9]' x='[0-9.]+' y='");
+    ASSERT_EQ(labels.size(), lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      for (std::size_t j = 0; j < lines.size(); ++j) {
+        EXPECT_FALSE(lines[i][1].y > lines[j][1].y && labels[i] >= labels[j]) << svg;
+      }
+    }
+  }
+}
+
+TEST(LineChart, SaysWhereLinesEnd) {
+  LineChart chart = chart_of({{{100, 20}, {1000, 8}}, {{100, 30}, {1000, 12}}});
+  chart.end_values = true;
+  chart.lines[1].name = "";
+  const std::string svg = line_chart(chart);
+  EXPECT_NE(svg.find(">run0: 8.00</text>"), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">12.00</text>"), std::string::npos) << "without a name the value stands alone";
+}
+
+TEST(LineChart, LeavesTheRoomThatItsLabelsNeed) {
+  LineChart chart = chart_of({{{100, 20}, {1000, 8}}});
+  const auto right = [&] { return numbers_after(line_chart(chart), "<circle class='end s0' cx='").at(0); };
+  const double of_short = right();
+  chart.lines[0].name = "a_rather_long_name";
+  EXPECT_LT(right(), of_short - 50.0);
+}
+
+TEST(LineChart, LearningRatesStandOverZero) {
+  LineChart chart = chart_of({{{0, 2e-5}, {10, 1e-3}, {100, 4e-4}}});
+  chart.y = YScale::from_zero;
+  chart.end_values = true;
+  const std::string svg = line_chart(chart);
+  const std::vector<double> y = numbers_after(svg, "<circle cx='[0-9.]+' cy='");
+  ASSERT_EQ(y.size(), 3u);
+  EXPECT_GE(y[1], 12.0) << "nothing is cut off";
+  EXPECT_NEAR((290.0 - y[2]) / (290.0 - y[1]), 0.4, 0.01) << "linear, from the axis";
+  EXPECT_NE(svg.find(">6e-4</text>"), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">run0: 4e-4</text>"), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">0</text>"), std::string::npos);
+}
+
 TEST(LineChart, PointsLieInsideTheDrawing) {
   const std::string svg = line_chart(chart_of({{{0, 5000}, {500, 12}, {1000, 8}}}));
   for (const double x : numbers_after(svg, "<circle cx='")) {
@@ -118,7 +170,7 @@ TEST(LineChart, NamesMayStandForNumbers) {
 
 TEST(LineChart, SharesGoFromZeroToOne) {
   LineChart chart = chart_of({{{10, 0.0}, {20, 1.0}}});
-  chart.linear = true;
+  chart.y = YScale::shares;
   const std::vector<double> y = numbers_after(line_chart(chart), "<circle cx='[0-9.]+' cy='");
   ASSERT_GE(y.size(), 2u);
   EXPECT_EQ(y[0], 290.0);
@@ -177,6 +229,23 @@ TEST(LineChart, DrawsGrowthOverPowersOfTwoInsideTheFrame) {
   EXPECT_EQ(line_chart(one_point).find("inf"), std::string::npos);
 }
 
+TEST(LineChart, WhatHardlyGrowsLooksIt) {
+  const LineChart flat{.title = "Flat",
+                       .x_label = "H",
+                       .lines = {{.name = "one", .points = {{1, 41.0}, {32, 42.0}}}},
+                       .logarithmic_x = true};
+  const std::vector<double> y = numbers_after(line_chart(flat), "<circle cx='[0-9.]+' cy='");
+  ASSERT_GE(y.size(), 2u);
+  EXPECT_LT(std::abs(y[0] - y[1]), 10.0) << "2% of a frame that holds a factor of four";
+}
+
+TEST(ScatterChart, TicksAreRound) {
+  const std::string svg =
+      scatter_chart({.title = "t", .x_label = "x", .points = {{"a", {1.0e7, 5.0}, 0}, {"b", {2.2e7, 5.5}, 1}}});
+  EXPECT_NE(svg.find(">20 M</text>"), std::string::npos) << svg;
+  EXPECT_EQ(svg.find(".0 M</text>"), std::string::npos) << svg;
+}
+
 TEST(Standalone, BringsItsStyleSheetAndTitles) {
   const LineChart chart = chart_of({{{100, 20}, {1000, 8}}});
   const std::string file = standalone({chart, chart});
@@ -189,22 +258,21 @@ TEST(Standalone, BringsItsStyleSheetAndTitles) {
   EXPECT_EQ(titles, 2u);
 }
 
-TEST(BarChart, LengthsAreProportional) {
-  const std::string svg = bar_chart({.title = "t",
-                                     .bars = {{.name = "a", .value = 200, .text = "200", .style = 0},
-                                              {.name = "b", .value = 50, .text = "50", .style = 1},
-                                              {.name = "c", .value = 0, .text = "0", .style = 2}}});
-  const std::vector<double> widths = numbers_after(svg, "width='");
-  ASSERT_EQ(widths.size(), 3u);
-  EXPECT_NEAR(widths[1], widths[0] / 4, 0.1);
-  EXPECT_EQ(widths[2], 0.0);
+TEST(SmallBar, IsItsShareOfTheGround) {
+  const auto widths = [](double share) { return numbers_after(small_bar(share, 9), "width='"); };
+  EXPECT_EQ(widths(0.25), (std::vector<double>{100, 25}));
+  EXPECT_EQ(widths(0.0), (std::vector<double>{100, 0}));
+  EXPECT_EQ(widths(1.5), (std::vector<double>{100, 100})) << "never beyond its cell";
+  EXPECT_EQ(widths(std::nan("")), (std::vector<double>{100, 0}));
+  EXPECT_NE(small_bar(0.5, 9).find("class='bar s1'"), std::string::npos) << "in the run's colour";
 }
 
 TEST(Charts, NamesAreEscaped) {
   LineChart chart = chart_of({{{1, 2}, {2, 1}}});
   chart.lines[0].name = chart.title = chart.x_label = "<script>'\"";
   const std::string svg =
-      line_chart(chart) + bar_chart({.title = "<x>", .bars = {{.name = "<y>", .value = 1, .text = "<z>", .style = 0}}});
+      line_chart(chart) +
+      interval_chart({.title = "<x>", .rows = {{.name = "<y>", .mean = 1, .low = 0, .high = 2, .text = "<z>"}}});
   for (const char* raw : {"<script", "<x>", "<y>", "<z>"}) {
     EXPECT_EQ(svg.find(raw), std::string::npos) << raw;
   }

@@ -51,3 +51,9 @@ def trained(headroom, tiny):
     out = tiny.parent / "run"
     headroom("train", tiny, "--out", out, "--set", "train.steps=6", "--quiet")
     return out
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """A file whose tests are all skipped, since a package is not there, has not failed."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK

@@ -212,7 +212,7 @@ def test_a_tokenizer_does_not_replace_the_text_it_is_made_from(headroom, tmp_pat
 
 
 def test_a_run_that_diverged_says_so(headroom, tiny, tmp_path):
-    wild = ["--set", "train.learning_rate=50", "--set", "train.clip_norm=0", "--set", "train.steps=12", "--set",
+    wild = ["--set", "train.learning_rate=1", "--set", "train.clip_norm=0", "--set", "train.steps=12", "--set",
             "train.warmup_steps=0", "--set", "train.schedule=constant"]
     assert "diverged" in headroom("train", tiny, "--out", tmp_path / "wild", *wild).stderr
     assert "diverged" not in headroom("train", tiny, "--out", tmp_path / "tame").stderr

@@ -116,5 +116,3 @@ threads = 1
     assert ids == [1, 0, 3]
     assert headroom.json("tokenizer", "decode", MODELS / "tokenizer.json", *ids)["text"] == "bad"
     assert "0x45" in headroom.refusal("tokenizer", "encode", MODELS / "tokenizer.json", "E")
-    refusal = headroom.refusal("train", config, "--set", "tokenizer.model=", "--out", tmp_path / "none")
-    assert "tokenizer.model: must name a tokenizer.json" in refusal

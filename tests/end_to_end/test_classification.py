@@ -121,15 +121,15 @@ def test_evaluate_measures_its_own_data_and_files(headroom, listops):
     assert "1 of 2 rows were left out" in done.stderr
 
 
-def test_compare_judges_by_accuracy(headroom, listops):
+def test_compare_judges_listops_by_the_loss(headroom, listops):
     (listops / "two.toml").write_text(LISTOPS.replace("n_heads = 2", "n_heads = 1"))
     out = listops / "compared"
     result = headroom.json("compare", listops / "one.toml", listops / "two.toml", "--out", out)
     accuracies = [run["accuracy"] for run in result["runs"]]
     assert accuracies == [run["validation_accuracy"] for run in result["runs"]]
-    best = max(result["runs"], key=lambda run: run["accuracy"])
-    if accuracies[0] != accuracies[1]:
-        assert result["conclusion"].startswith(f"{best['name']} has the best validation accuracy")
+    best = min(result["runs"], key=lambda run: run["loss"])
+    assert [run["loss"] for run in result["runs"]] == [run["validation_loss"] for run in result["runs"]]
+    assert result["conclusion"].startswith(f"{best['name']} has the best validation loss")
     assert "accuracy" in pathlib.Path(result["report"]).read_text()
     wrong = headroom.refusal("compare", listops / "one.toml", listops / "two.toml", "--out", listops / "other", "--set",
                              "data.generated_train=4")

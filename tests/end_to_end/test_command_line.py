@@ -13,7 +13,7 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "report", "demo", "cost", "match", "recipes",
+COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "cost", "match", "recipes",
             "tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor",
             "checkpoint info", "checkpoint export", "import", "completion", "man"]
 
@@ -68,6 +68,8 @@ def test_help_of_the_config_names_every_key(headroom):
     (["evaluate", "no_such_run"], "no_such_run"),
     (["generate", "no_such_run", "--prompt", "x", "--tokens", "many"], "--tokens"),
     (["golden", "/no/such/cases"], "/no/such/cases"),
+    (["golden", "/no/such/cases"], "tests/golden/cases"),
+    (["golden"], "tests/golden/cases"),
     (["bench", "no_such_bench"], "no_such_bench"),
     (["tokenizer", "encode", "/no/such/file", "text"], "/no/such/file"),
     (["recipes", "--threads", "2"], "--threads"),
@@ -156,8 +158,24 @@ def test_match_prints_a_config_that_costs_as_much(headroom, tmp_path):
     cost, target = headroom.json("cost", matched, "demo/dense_h8")
     assert cost["parameters"] == document["parameters"]
     assert document["target"] == target["parameters"]
+    text = matched.read_text()
+    assert text.startswith('base = "demo/switchhead_h2"\n'), "what changes comes first"
+    full = tmp_path / "full.toml"
+    full.write_text(headroom(*arguments, "--full").stdout)
+    assert len(text.splitlines()) < 30 < len(full.read_text().splitlines())
+    assert headroom.json("cost", full)[0]["parameters"] == document["parameters"]
     # One hidden channel more, in each of 4 layers, would be too many.
     assert 0 <= document["target"] - document["parameters"] < 4 * (2 * 192 + 1)
+
+
+def test_match_names_a_file_so_that_it_is_found_from_anywhere(headroom, tiny, tmp_path):
+    asked = ["match", tiny.name, "--target", tiny.name, "--set", "model.attention.n_heads=1", "--set", "train.steps=7"]
+    text = headroom(*asked, cwd=tiny.parent).stdout
+    assert text.startswith(f'base = "{tiny}"\n') and "\nsteps = 7  # was 60\n" in text and "\nn_heads = 1  # was 2\n" in text
+    matched = tmp_path / "matched.toml"
+    matched.write_text(text)
+    document = headroom.json("match", tiny, *asked[2:3], tiny, *asked[4:])
+    assert headroom.json("cost", matched)[0]["parameters"] == document["parameters"]
 
 
 def test_tokenizer_and_data(headroom, tiny, tmp_path):

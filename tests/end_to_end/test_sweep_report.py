@@ -1,5 +1,9 @@
 """Sweeps, and pages that are made again."""
 
+import json
+import signal
+import subprocess
+
 import train_runs
 
 
@@ -9,12 +13,17 @@ def test_a_sweep_puts_the_best_first_and_goes_on(headroom, tmp_path):
              "train.steps=8"]
     first = headroom.json(*asked)
     assert [run["values"] for run in first["runs"]] == [{"train.learning_rate": 3e-3}, {"train.learning_rate": 1e-5}]
-    more = headroom.json(*asked[:3], "train.learning_rate=1e-5,3e-3,1e-3", *asked[4:], "--vary", "train.warmup_steps=0")
+    text = headroom(*asked).stdout
+    assert text.splitlines()[2].startswith("0.003") and "best validation perplexity of 2 combinations" in text
+    more = headroom.json(*asked[:3], "train.learning_rate=1e-5,3e-3,1e-3", *asked[4:])
     assert len(more["runs"]) == 3
     page = (tmp_path / "out" / "report.html").read_text()
     assert "What each key does" in page and "<script" not in page
-    text = headroom(*asked).stdout
-    assert text.splitlines()[2].startswith("0.003") and "best validation perplexity of 2 combinations" in text
+    # What is there is not replaced by less, nor by something else.
+    assert "which also has train.learning_rate = 0.001" in headroom.refusal(*asked)
+    other = headroom.refusal(*asked[:3], "train.warmup_steps=0,1", *asked[4:])
+    assert "where train.learning_rate was varied, not train.warmup_steps" in other
+    assert (tmp_path / "out" / "report.html").read_text() == page
 
 
 def test_report_of_comparison_and_run(headroom, tmp_path):
@@ -40,6 +49,29 @@ def test_report_of_comparison_and_run(headroom, tmp_path):
     assert "Training of dense" in (out / "dense" / "report.html").read_text()
     assert str(tmp_path) in headroom.refusal("report", tmp_path)
     assert "nowhere" in headroom.refusal("report", tmp_path / "nowhere")
+
+
+def test_report_watches_a_run(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    out = tmp_path / "run"
+    process = train_runs.start(config, out, "--set", "train.steps=100000", "--set", "train.schedule=constant")
+    train_runs.wait_until(lambda: (out / "metrics.jsonl").exists() and len(train_runs.metrics(out)) > 2, process)
+    page = out / "report.html"
+    watching = subprocess.Popen([train_runs.program(), "report", "--watch", str(out), "--json"], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+    train_runs.wait_until(lambda: page.exists() and "http-equiv='refresh'" in page.read_text(), watching)
+    first = page.read_text()
+    train_runs.wait_until(lambda: page.read_text() != first, watching)
+    assert " of 100000 steps" in page.read_text() and "Gradient norm" in page.read_text()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    stdout, _ = watching.communicate(timeout=60)
+    assert watching.returncode == 0 and json.loads(stdout)["report"] == str(page)
+    assert "http-equiv" not in page.read_text(), "training has ended"
+    assert json.loads(stdout)["runs"][0]["peak_memory_bytes"] > 1 << 20
+
+    done = headroom("report", "--watch", out)
+    assert "nothing is being trained there" in done.stderr
 
 
 def test_a_value_that_cannot_be_is_named_with_its_option(headroom, tiny, tmp_path):

@@ -15,14 +15,6 @@ import train_runs
 KILLS = 24
 
 
-def wait_until(condition, process, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.0005)
-
-
 def kill_at_random(config, out, life, draw):
     """Starts or resumes the run and kills it a little later; whether the kill met a living process."""
     before = train_runs.saved_step(out)
@@ -31,7 +23,7 @@ def kill_at_random(config, out, life, draw):
         time.sleep(draw.uniform(0.0, 0.5))  # while it starts
     else:
         goal = before + draw.randrange(1, 4)
-        wait_until(lambda: train_runs.saved_step(out) >= goal, process)
+        train_runs.wait_until(lambda: train_runs.saved_step(out) >= goal, process)
         time.sleep(draw.uniform(0.0, 0.02))  # anywhere in a step, an evaluation or a checkpoint
     alive = process.poll() is None
     train_runs.kill(process)
@@ -70,7 +62,7 @@ def test_ctrl_c_writes_a_checkpoint(tmp_path):
                 "train.evaluate_every=0"]
     out = tmp_path / "run"
     process = train_runs.start(config, out, *constant, "--set", "train.steps=1000000")
-    wait_until(lambda: (out / "metrics.jsonl").exists() and len(train_runs.metrics(out)) >= 20, process)
+    train_runs.wait_until(lambda: (out / "metrics.jsonl").exists() and len(train_runs.metrics(out)) >= 20, process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -89,7 +81,7 @@ def test_a_validation_that_ctrl_c_ends_is_made_up_for(tmp_path):
     fewer = ["--set", "train.steps=30"]
     process = train_runs.start(config, tmp_path / "run", *fewer)
     metrics = tmp_path / "run" / "metrics.jsonl"
-    wait_until(lambda: metrics.exists() and '"step":25' in metrics.read_text().replace(" ", ""), process)
+    train_runs.wait_until(lambda: metrics.exists() and '"step":25' in metrics.read_text().replace(" ", ""), process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -151,7 +143,7 @@ def test_a_folder_in_use(tmp_path):
     out = tmp_path / "run"
     process = train_runs.start(config, out, "--set", "train.steps=1000000")
     try:
-        wait_until(lambda: train_runs.saved_step(out) > 0, process)
+        train_runs.wait_until(lambda: train_runs.saved_step(out) > 0, process)
         one_line(train_runs.run(config, out, "--resume", status=2), str(out))
         assert process.poll() is None
     finally:

@@ -161,9 +161,48 @@ def test_mistakes(headroom, dense, tmp_path):
     assert '--task: there is no "nothing"; there are ' in line and "did you mean" not in line
     assert "needs one --data" in headroom.refusal("evaluate", dense, "--task", "blimp")
     assert "--shots needs --task" in headroom.refusal("evaluate", dense, "--shots", 2)
+    for option in (["--begin", "bos"], ["--items", tmp_path / "items.jsonl"], ["--shots-from", dense / "config.toml"]):
+        assert f"{option[0]} needs --task" in headroom.refusal("evaluate", dense, *option)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"text": "a b"}\n{"txt": "a b"}\n')
     assert f"{bad}:2: has no field" in headroom.refusal("evaluate", dense, "--task", "lambada", "--data", bad, "--quiet")
+
+
+def test_items_begin_and_shots(headroom, dense, tmp_path):
+    p = tensors_of(dense)
+    rows = [{"query": "the head", "choices": ["attends to", "room"], "gold": i % 2} for i in range(3)]
+    data = tmp_path / "copa.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    items = tmp_path / "items.jsonl"
+    document = headroom.json("evaluate", dense, "--task", "copa", "--data", data, "--items", items)
+    assert document["begin"] == "line_end" and "shots_from" not in document
+    lines = [json.loads(line) for line in items.read_text().splitlines()]
+    assert [line["question"] for line in lines] == [f"{data}:{i}" for i in (1, 2, 3)]
+    for choice, text in zip(lines[0]["choices"], (" attends to", " room")):
+        assert choice["log_probability"] == pytest.approx(total(p, "the head", text)[0], abs=1e-4)
+    headroom("evaluate", dense, "--task", "copa", "--data", data, "--items", items)  # its like is replaced
+    assert "holds no items" in headroom.refusal("evaluate", dense, "--task", "copa", "--data", data, "--items", data)
+    assert data.read_text().startswith('{"query"')
+    for begin in ("none", "bos"):
+        done = headroom("evaluate", dense, "--task", "copa", "--data", data, "--begin", begin)
+        assert {"none": "nothing in front of texts", "bos": "texts after bos"}[begin] in done.stdout
+    own = headroom("evaluate", dense, "--task", "copa", "--data", data, "--shots", 1)
+    assert "other questions of" in own.stderr and f"1 shots from {data}" in own.stdout
+    other = tmp_path / "solved.jsonl"
+    other.write_text(data.read_text())
+    apart = headroom("evaluate", dense, "--task", "copa", "--data", data, "--shots", 1, "--shots-from", other)
+    assert "other questions of" not in apart.stderr and f"1 shots from {other}" in apart.stdout
+    data.write_text(json.dumps({"query": "q", "choices": ["a", "b", "c", "d"], "gold": 0}))
+    assert "has 4 choices, but --task is piqa" in headroom.refusal(
+        "evaluate", dense, "--task", "piqa", "--data", data, "--quiet")
+
+
+def test_bad_json_lines_are_skipped_where_that_is_wished(headroom, dense, tmp_path):
+    lines = tmp_path / "text.jsonl"
+    lines.write_text('{"text": "the head attends"}\n{"text": "lone \\ud800"}\n{"text": "every token rests"}\n')
+    assert "text.jsonl:2: not valid JSON" in headroom.refusal("evaluate", dense, "--data", lines, "--quiet")
+    done = headroom("evaluate", dense, "--data", lines, "--skip-bad-rows")
+    assert "1 of its rows were left out; the first:" in done.stderr
 
 
 def test_composition_of_generated_rows(headroom, tmp_path):

@@ -1,4 +1,5 @@
 // The multiply-accumulates that `cost` says a forward pass executes are those that its matrix products really do.
+#include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 

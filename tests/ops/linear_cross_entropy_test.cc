@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <cmath>
 #include "headroom/core/error.h"
 
@@ -25,6 +27,31 @@ TEST(LinearCrossEntropy, RefusesWhatDoesNotFit) {
   const at::Tensor target = at::zeros({2}, at::kLong);
   EXPECT_THROW(linear_cross_entropy(at::ones({2, 3}), at::ones({4, 5}), {}, target), Error);
   EXPECT_THROW(linear_cross_entropy(at::ones({2, 4}), at::ones({4, 5}), {}, target + 5), Error);
+}
+
+// One by one, the same losses: in several blocks of rows, in both implementations.
+TEST(LinearCrossEntropy, EachLossByItself) {
+  at::manual_seed(3);
+  const at::Tensor x = at::randn({1500, 6}), w = at::randn({6, 9000}), b = at::randn({9000});
+  at::Tensor target = at::randint(9000, {1500}, at::kLong);
+  target.masked_fill_(at::arange(1500).remainder(7).eq(0), -1);
+  const at::Tensor counted = target.ge(0).nonzero().squeeze(1);
+  const at::Tensor expected = -(x.to(at::kDouble).mm(w.to(at::kDouble)) + b.to(at::kDouble))
+                                   .log_softmax(1)
+                                   .index_select(0, counted)
+                                   .gather(1, target.index_select(0, counted).unsqueeze(1))
+                                   .squeeze(1);
+  // Each addition rounds: seven times in a logit, and a loss is the difference of two numbers of their size; in the sum
+  // of 9000 exponentials, four at a time in the narrowest vectors, whose relative error is the logarithm's absolute one.
+  const double largest = (x.abs().mm(w.abs()) + b.abs()).max().item<double>();
+  const double bound = (2.0 * 7.0 * largest + 9000.0 / 4.0) * std::numeric_limits<float>::epsilon() / 2.0;
+  for (const Implementation which : {Implementation::fused, Implementation::reference}) {
+    const at::Tensor got = token_cross_entropy(x, w, b, target, which);
+    EXPECT_EQ(got.sizes(), expected.sizes());
+    EXPECT_LT((got.to(at::kDouble) - expected).abs().max().item<double>(), bound);
+    EXPECT_NEAR(got.mean().item<double>(), linear_cross_entropy(x, w, b, target, which).item<double>(), 1e-5);
+  }
+  EXPECT_EQ(token_cross_entropy(x, w, {}, at::full({1500}, -1, at::kLong)).numel(), 0);
 }
 
 }  // namespace linear_cross_entropy_test

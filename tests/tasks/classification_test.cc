@@ -223,6 +223,17 @@ std::string refusal(const config::Config& config) {
   return "no refusal";
 }
 
+// Accuracies of a few hundred expressions are alike where losses are not.
+TEST(Classification, ModelsOfListOpsAreComparedByTheLoss) {
+  const Task& task = task_for(listops(), "test");
+  EXPECT_EQ(headline(task.figures()).name, "loss");
+  EXPECT_EQ(task.figures().front().name, "loss");
+  EXPECT_EQ(shown_in_tables(task.figures()).size(), 2U);
+  config::Config texts = listops();
+  texts.data.generator = config::Generator::none;
+  EXPECT_EQ(headline(task_for(texts, "test").figures()).name, "accuracy");
+}
+
 TEST(Classification, NamesWhatDoesNotFit) {
   config::Config config = listops();
   config.model.vocabulary_size = 12;

@@ -77,6 +77,63 @@ TEST(Sums, OfNothingTellNothing) {
   }
 }
 
+TEST(Sums, TellTheStandardErrorOfAMean) {
+  const auto of = [](const std::vector<double>& losses) {
+    Sums sums;
+    for (const double loss : losses) {
+      sums[std::string(kCrossEntropy)].add(loss);
+      sums[std::string(kSquaredCrossEntropy)].add(loss * loss);
+    }
+    return sums;
+  };
+  const auto error = [](const Sums& sums) { return standard_error(sums, kCrossEntropy, kSquaredCrossEntropy); };
+  // Deviation of the four: sqrt(20 / 3); of their mean, half of that.
+  EXPECT_NEAR(error(of({1.0, 3.0, 5.0, 7.0})), std::sqrt(20.0 / 3.0) / 2.0, 1e-12);
+  EXPECT_NEAR(error(added({of({1.0, 7.0}), of({3.0, 5.0})})), std::sqrt(20.0 / 3.0) / 2.0, 1e-12) << "of shards alike";
+  EXPECT_EQ(error(of({2.0, 2.0, 2.0})), 0.0);
+  EXPECT_TRUE(std::isnan(error(of({2.0}))));
+  EXPECT_TRUE(std::isnan(error({{std::string(kCrossEntropy), {.sum = 6.0, .count = 4}}}))) << "no squares";
+  const Figures figures = loss_and_perplexity(of({1.0, 3.0, 5.0, 7.0}));
+  EXPECT_NEAR(figure(figures, "loss_error"), std::sqrt(20.0 / 3.0) / 2.0, 1e-12);
+  EXPECT_EQ(describe(figures, language_modelling().figures()), "loss 4.0000 \u00b1 1.3, perplexity 54.598");
+  EXPECT_NE(uncertainty(figures).find("the loss 4.0000 has a standard error of 1.3 from so few predictions"),
+            std::string::npos);
+  EXPECT_EQ(uncertainty({{"loss", 4.0}, {"loss_error", 0.009}}), "");
+  EXPECT_EQ(uncertainty({{"loss", 4.0}}), "");
+}
+
+// Every task's evaluation, the windows that overlap among them, squares the losses that it adds up.
+TEST(Sums, SquareWhatTheyAddUp) {
+  const tiny::Folder folder;
+  for (const bool adaptive : {false, true}) {
+    config::ModelOptions options = tiny::config().model;
+    options.memory_length = 0;
+    if (adaptive) {
+      options.adaptive_cutoffs = {40, 100};
+    }
+    const models::LanguageModel model(options, 5);
+    const auto tokens = tiny::token_file(folder, adaptive ? "a" : "b", tiny::text(300));
+    const Sums chunks = evaluate_text(model, tokens, {.batch_size = 3}).sums;
+    const Sums windows = evaluate_text(model, tokens, {.batch_size = 3, .stride = options.context_length}).sums;
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(tokens->size()));
+    std::vector<std::int32_t> read(ids.size());
+    tokens->copy(0, tokens->size(), read.data());
+    std::copy(read.begin(), read.end(), ids.begin());
+    double squares = 0.0;
+    for (std::int64_t begin = 0; begin + 1 < tokens->size(); begin += options.context_length) {
+      const std::int64_t length = std::min(options.context_length, tokens->size() - 1 - begin);
+      const at::Tensor all = at::tensor(ids, at::kLong).narrow(0, begin, length + 1).unsqueeze(0);
+      models::Memory none;
+      const at::Tensor log_p =
+          model.score(all.narrow(1, 0, length), all.narrow(1, 1, length), none, {}).log_probability;
+      squares += log_p.square().sum().item<double>();
+    }
+    EXPECT_NEAR(sum_of(chunks, kSquaredCrossEntropy).sum, squares, 1e-5 * squares);
+    EXPECT_EQ(sum_of(chunks, kSquaredCrossEntropy).count, sum_of(chunks, kCrossEntropy).count);
+    EXPECT_GT(figure(language_modelling().figures_of(windows), "loss_error"), 0.0);
+  }
+}
+
 // A model without memory reads chunks that do not see each other: cut between two of them, with the token that the
 // first one ends with and the second begins with in both.
 TEST(Sums, OfATextsPartsAddUp) {
@@ -93,7 +150,7 @@ TEST(Sums, OfATextsPartsAddUp) {
   Sums parts = added({sums("first", text.substr(0, cut + 1)), sums("second", text.substr(cut))});
   EXPECT_EQ(sum_of(whole, kCrossEntropy).count, 402);
   for (auto& [name, sum] : parts) {
-    if (name != kCrossEntropy) {  // the file's own counts, over its tokens
+    if (!name.ends_with(kCrossEntropy)) {  // the file's own counts, over its tokens
       EXPECT_EQ(sum.count, 404) << name;
       sum.count -= 1;
       sum.sum -= name == "text_bytes" ? 1.0 : 0.0;

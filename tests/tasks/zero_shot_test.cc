@@ -52,7 +52,8 @@ TEST(Score, EqualsOnePassASequence) {
     std::vector<std::pair<std::string, std::string>> texts;
     std::vector<Sequence> sequences;
     for (std::uint64_t i = 1; i <= 13; ++i) {
-      texts.emplace_back(tiny::text(3 + 9 * i, i), tiny::text(2 + i % 5, 100 + i));
+      const std::string context = tiny::text(3 + 9 * i, i);  // without its line end, which would be the continuation's
+      texts.emplace_back(context.substr(0, context.find_last_not_of(" \n") + 1), tiny::text(2 + i % 5, 100 + i));
       sequences.push_back(to_sequence(*tokenizer, texts.back().first, texts.back().second, "test"));
     }
     // And one that greedy decoding writes.
@@ -183,18 +184,47 @@ TEST(Score, ATieIsNoWin) {
   EXPECT_FALSE(scores.spans[0][0].likeliest);
 }
 
+// What a file's own fields say contradicts the name that it is given.
+TEST_F(ZeroShot, RefusesTheRowsOfAnotherTest) {
+  const std::string four = R"({"query": "q", "choices": ["a", "b", "c", "d"], "gold": 1})";
+  EXPECT_NE(refusal("piqa", "arc_easy.jsonl", four)
+                .find("arc_easy.jsonl:1: has 4 choices, but --task is piqa, whose questions have 2"),
+            std::string::npos);
+  EXPECT_NE(refusal("arc_easy", "piqa.jsonl", R"({"query": "q", "choices": ["a", "b"], "gold": 1})")
+                .find("has 2 choices, but --task is arc_easy, whose questions have 3 to 5"),
+            std::string::npos);
+  const std::string physics = R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 1})";
+  EXPECT_NE(refusal("copa", "p.jsonl", physics).find("p.jsonl:1: has the fields of piqa, but --task is copa"),
+            std::string::npos);
+  EXPECT_EQ(run("piqa", "p.jsonl", physics).whole().questions, 1);
+  const std::string gap = R"({"context_options": ["x", "y"], "continuation": "z", "gold": 0})";
+  EXPECT_EQ(run("winograd", "w.jsonl", gap).whole().questions, 1);
+  EXPECT_EQ(run("winogrande", "w.jsonl", gap).whole().questions, 1);
+  EXPECT_NE(refusal("copa", "w.jsonl", gap).find("has the fields of winograd or winogrande"), std::string::npos);
+  const std::string labels =
+      R"({"question": "q?", "choices": {"text": ["x", "y", "z"], "label": ["A", "B", "C"]}, "answerKey": "B"})";
+  for (const char* task : {"arc_easy", "arc_challenge", "commonsense_qa", "openbook_qa"}) {
+    EXPECT_EQ(run(task, "l.jsonl", labels).whole().questions, 1) << task;
+  }
+  EXPECT_NE(refusal("race", "l.jsonl", labels).find("has the fields of arc_challenge, arc_easy, commonsense_qa or"),
+            std::string::npos);
+}
+
 TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
   const std::string rows =
       "{\"query\": \"Question: who rests?\", \"choices\": [\"h\u00e9\u00e9\u00e9d\", \"the room\", \"token\"], "
       "\"gold\": 1}\n"
-      "{\"context_options\": [\"the head\", \"the room\"], \"continuation\": \"attends.\", \"gold\": 0}\n"
+      "{\"query\": \"the head\", \"choices\": [\"attends.\", \"rests.\"], \"gold\": 0}\n"
       "{\"query\": \"every token\", \"choices\": [\"rests\", \"attends twice\"], \"gold\": 0}\n";
+  const std::string beginnings =
+      "{\"context_options\": [\"the head\", \"the room\"], \"continuation\": \"attends.\", \"gold\": 0}\n";
   const std::vector<std::vector<std::pair<std::string, std::string>>> texts = {
       {{"Question: who rests?\nAnswer:", " h\u00e9\u00e9\u00e9d"},
        {"Question: who rests?\nAnswer:", " the room"},
        {"Question: who rests?\nAnswer:", " token"}},
-      {{"the head", " attends."}, {"the room", " attends."}},
-      {{"every token", " rests"}, {"every token", " attends twice"}}};
+      {{"the head", " attends."}, {"the head", " rests."}},
+      {{"every token", " rests"}, {"every token", " attends twice"}},
+      {{"the head", " attends."}, {"the room", " attends."}}};
   int raw = 0, normalised = 0;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     std::vector<double> sums, characters;
@@ -207,17 +237,19 @@ TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
     raw += std::max_element(sums.begin(), sums.end()) - sums.begin() == gold;
     normalised += std::max_element(characters.begin(), characters.end()) - characters.begin() == gold;
   }
-  const ZeroShotResult result = run("piqa", "piqa.jsonl", rows);
-  EXPECT_EQ(result.subsets.at("").right, raw);
-  EXPECT_EQ(result.subsets.at("").right_normalised, normalised);
+  const ZeroShotResult result = run("siqa", "siqa.jsonl", rows);
+  Tally both = result.whole();
+  both += run("winograd", "winograd.jsonl", beginnings).whole();
+  EXPECT_EQ(both.right, raw);
+  EXPECT_EQ(both.right_normalised, normalised);
   const Json json = to_json(result);
   EXPECT_TRUE(json["subsets"].empty());
-  EXPECT_EQ(json["n-shot"]["piqa"], 0);
-  EXPECT_EQ(json["results"]["piqa"]["acc_norm,none"], json["accuracy_normalised"]);
+  EXPECT_EQ(json["n-shot"]["siqa"], 0);
+  EXPECT_EQ(json["results"]["siqa"]["acc_norm,none"], json["accuracy_normalised"]);
   // With shots there is more to read, and the answers are not the question's own.
-  const ZeroShotResult shots = run("piqa", "piqa.jsonl", rows, 2);
+  const ZeroShotResult shots = run("siqa", "siqa.jsonl", rows, 2);
   EXPECT_GT(shots.tokens, 2 * result.tokens);
-  EXPECT_NE(refusal("piqa", "piqa.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
+  EXPECT_NE(refusal("siqa", "siqa.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
   EXPECT_NE(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y", "UID": 7})")
                 .find("b.jsonl:1: field \"UID\" must be a text, got number"),
             std::string::npos);
@@ -265,6 +297,99 @@ TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
       std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n3 b\n").find("c.txt:2: must begin with the number 2"), std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n2 b\n").find("ends inside a story"), std::string::npos);
+}
+
+TEST(Sequences, BeginAsTheyAreToldTo) {
+  const auto bytes = tiny::bytes_tokenizer();
+  const auto sequence = [&](const Beginning& beginning, const std::string& context, const std::string& continuation) {
+    return to_sequence(*bytes, context, continuation, "f:1", beginning);
+  };
+  const auto scored = [](const Sequence& made) {
+    return std::string(made.tokens.begin() + made.scored.front().begin, made.tokens.begin() + made.scored.front().end);
+  };
+  const auto text = [](const Sequence& made) { return std::string(made.tokens.begin(), made.tokens.end()); };
+  const Beginning nothing{.kind = Begin::none, .bos = '^', .stand_in = '$'}, bos{.kind = Begin::bos, .bos = '^'};
+  const struct {
+    Beginning beginning;
+    const char *context, *continuation, *text, *scored;
+  } all[] = {{{}, "the", " head", "\nthe head", " head"},
+             {nothing, "the", " head", "the head", " head"},
+             {bos, "the", " head", "^the head", " head"},
+             {bos, "^the", " head", "^the head", " head"},  // there already
+             {{}, "", "head", "\nhead", "head"},
+             {nothing, "", "head", "$head", "head"},  // something must precede it
+             {nothing, "", "$head", "$head", "head"},
+             {bos, "", "head", "^head", "head"},
+             {{.kind = Begin::none}, "", "head", "head", "ead"},
+             // Blanks at the context's end are the continuation's.
+             {nothing, "the \t\xe3\x80\x80\xc2\xa0", " head", "the \t\xe3\x80\x80\xc2\xa0 head",
+              " \t\xe3\x80\x80\xc2\xa0 head"}};
+  for (const auto& one : all) {
+    const Sequence made = sequence(one.beginning, one.context, one.continuation);
+    EXPECT_EQ(text(made), one.text);
+    EXPECT_EQ(scored(made), one.scored) << one.text;
+  }
+  EXPECT_THROW(sequence({.kind = Begin::none}, "", "a"), MisuseError);
+}
+
+TEST_F(ZeroShot, LambadaAsksForWhatFollowsTheLastBlank) {
+  write_text_file(folder_ / "l.jsonl", "{\"text\": \" the  head\\u00a0room\"}\n{\"text\": \"a  b\\tc \"}\n");
+  const ZeroShotResult result = evaluate_zero_shot(
+      model_, *tokenizer_, {.task = "lambada", .data = folder_ / "l.jsonl", .items = true, .options = {}});
+  ASSERT_EQ(result.items.size(), 2U);
+  const auto choice = [&](std::size_t item) { return result.items[item]["choices"][0]; };
+  EXPECT_EQ(choice(0)["context"], " the ");
+  EXPECT_EQ(choice(0)["continuation"], " head\u00a0room");
+  EXPECT_NEAR(choice(0)["log_probability"].get<double>(), sum(" the", "  head\u00a0room"), 1e-4);
+  EXPECT_EQ(choice(0)["tokens"], 12);
+  EXPECT_EQ(choice(1)["continuation"], " b\tc");
+}
+
+TEST_F(ZeroShot, ItemsAreWhatFiguresAreMadeOf) {
+  const std::string rows = R"({"query": "every token", "choices": ["rests", "attends twice"], "gold": 0})"
+                           "\n"
+                           R"({"query": "the head", "choices": ["room", "rests at"], "gold": 1})"
+                           "\n";
+  write_text_file(folder_ / "copa.jsonl", rows);
+  const ZeroShotResult result = evaluate_zero_shot(
+      model_, *tokenizer_, {.task = "copa", .data = folder_ / "copa.jsonl", .items = true, .options = {}});
+  ASSERT_EQ(result.items.size(), 2U);
+  std::int64_t right = 0;
+  for (const Json& item : result.items) {
+    const auto score = [&](std::size_t i) { return item["choices"][i]["log_probability"].get<double>(); };
+    const auto gold = item["gold"].get<std::size_t>();
+    EXPECT_EQ(item["right"], score(gold) > score(1 - gold));
+    right += item["right"].get<bool>() ? 1 : 0;
+    EXPECT_EQ(item["subset"], "");
+    EXPECT_EQ(item["choices"][0]["tokens"].get<std::size_t>(),
+              item["choices"][0]["continuation"].get<std::string>().size());
+  }
+  EXPECT_EQ(right, result.subsets.at("").right);
+  EXPECT_TRUE(result.items[1]["question"].get<std::string>().ends_with("copa.jsonl:2"));
+  EXPECT_NEAR(result.items[0]["choices"][1]["log_probability"].get<double>(), sum("every token", " attends twice"),
+              1e-4);
+}
+
+TEST_F(ZeroShot, ExamplesComeFromAFileOfTheirOwn) {
+  const auto row = [](const std::string& query) {
+    return fmt::format(R"({{"query": "{}", "choices": ["rests", "room"], "gold": 1}})", query) + "\n";
+  };
+  write_text_file(folder_ / "asked.jsonl", row("the head") + row("every token"));
+  write_text_file(folder_ / "solved.jsonl", row("solved"));
+  ZeroShotRequest request{.task = "copa", .data = folder_ / "asked.jsonl", .shots = 1, .options = {}};
+  const ZeroShotResult own = evaluate_zero_shot(model_, *tokenizer_, request);
+  EXPECT_EQ(to_json(own)["shots_from"], (folder_ / "asked.jsonl").string());
+  request.shots_from = folder_ / "solved.jsonl";
+  const ZeroShotResult other = evaluate_zero_shot(model_, *tokenizer_, request);
+  EXPECT_EQ(to_json(other)["shots_from"], (folder_ / "solved.jsonl").string());
+  EXPECT_NE(to_text(other).find("1 shots from"), std::string::npos);
+  const std::string before = "solved room\n\n";
+  EXPECT_NEAR(other.subsets.at("").log_probability,
+              sum(before + "the head", " room") + sum(before + "every token", " room"), 1e-4);
+  request.shots = 2;
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
+  request.shots = 0;
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
 }
 
 TEST_F(ZeroShot, BadRowsAreNamed) {

@@ -6,6 +6,7 @@
 #include "headroom/tokenizers/tokenizer.h"
 #include "tokenizers/sentencepiece/line_sample.h"
 #include "tokenizers/sentencepiece_guard.h"
+#include "tokenizers/sentencepiece_model.h"
 
 namespace headroom::tokenizers {
 namespace sentencepiece_test {
@@ -285,6 +286,10 @@ TEST_F(SentencePieceFuzz, Models) {
       EXPECT_TRUE(id >= 0 && id < tokenizer->vocabulary_size()) << id;
     }
     tokenizer->decode(ids);
+    to_tokenizer_json(*tokenizer);
+    const auto whole = restore_tokenizer(TokenizerKind::sentencepiece, serialised_from_file(input), "model");
+    whole->decode(whole->encode("hello A\xe2\x96\x81 \xef\xac\x81 \xe2\x82\xac e\xcc\x81\n\t there\n"));
+    to_tokenizer_json(*whole, {.names = {"<s>"}, .in_front = "<s>"});
   });
 }
 

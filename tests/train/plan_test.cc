@@ -78,6 +78,33 @@ TEST(Plan, SaysWhatDiverged) {
   EXPECT_EQ(plan.diverged(tasks::Figures{{"loss", INFINITY}}), "the validation loss is inf");
 }
 
+TEST(Plan, AFinishedRunHasFiniteFigures) {
+  const Plan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
+  EXPECT_EQ(plan.failed({}), "");
+  EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 4.0}, {"perplexity", 54.6}}}}}), "");
+  const std::string why = "the validation perplexity is inf after the last step, 10";
+  EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 900.0}, {"perplexity", INFINITY}}}}}), why);
+  EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 900.0}}}}}), why) << "as files keep it";
+}
+
+TEST(Plan, AdvisesWhatCanBeDone) {
+  config::TrainOptions options;
+  EXPECT_EQ(advice(options), "a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm");
+  options.clip_norm = 0.0;
+  EXPECT_EQ(advice(options),
+            "a lower train.learning_rate, more train.warmup_steps or train.clip_norm = 0.25 (it is 0, which clips "
+            "nothing)");
+  EXPECT_NE(remark_on(5.6, 8.3, 5.5, options).find("train.clip_norm = 0.25"), std::string::npos);
+}
+
+TEST(Plan, SavesOnceItIsKnownHowOften) {
+  Plan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
+  EXPECT_FALSE(plan.saves(5));
+  plan.save_every(5);
+  EXPECT_TRUE(plan.saves(5));
+  EXPECT_FALSE(plan.saves(6));
+}
+
 TEST(Remark, ALossThatRoseALittleIsNoDivergence) {
   const double guessing = 5.5;
   EXPECT_EQ(remark_on(3.0, 3.6, guessing), "");

@@ -25,8 +25,9 @@ class RunTest : public ::testing::Test {
     config_.train.keep_best = true;
   }
 
-  train::Run run(const std::optional<Past>& past = {}, History history = {}) const {
-    return {config_, tasks::task_for(config_, "test").open(config_, folder_ / "cache"), past, std::move(history)};
+  train::Run run(const std::optional<Past>& past = {}, History history = {}) {
+    return {config_, tasks::task_for(config_, "test").open(config_, folder_ / "cache"), past, std::move(history),
+            world_};
   }
   std::unique_ptr<Writer> writer(const train::Run& run) const {
     fs::create_directories(folder_ / "run");
@@ -41,6 +42,7 @@ class RunTest : public ::testing::Test {
 
   tiny::Folder folder_;
   config::Config config_ = tiny::config();
+  parallel::World world_;
 };
 
 // Apart from what a clock says.

@@ -38,7 +38,7 @@ struct Saved {
     state.memory.layers = {at::full({4, 8, 16}, 0.3), at::full({4, 8, 16}, 0.4)};
   }
   store::Checkpoint checkpoint() const {
-    return to_checkpoint(state, model, config, tiny::bytes_tokenizer(), "these tokens");
+    return to_checkpoint(state, {model, config, tiny::bytes_tokenizer(), "these tokens"});
   }
   config::Config config;
   models::LanguageModel model;
@@ -75,7 +75,7 @@ TEST(TrainState, OfMuonHasNoSquaresForMatrices) {
   const models::LanguageModel model(config.model, 1);
   TrainState state = fresh_state(model.parameters(), config.train.optimizer);
   state.moments.m[0].fill_(0.5);
-  store::Checkpoint checkpoint = to_checkpoint(state, model, config, tiny::bytes_tokenizer(), "these tokens");
+  store::Checkpoint checkpoint = to_checkpoint(state, {model, config, tiny::bytes_tokenizer(), "these tokens"});
   EXPECT_TRUE(checkpoint.tensors.contains("optimizer.m.layer0.attention.w_v"));
   EXPECT_FALSE(checkpoint.tensors.contains("optimizer.v.layer0.attention.w_v"));
   EXPECT_TRUE(checkpoint.tensors.contains("optimizer.v.embed"));

@@ -11,10 +11,10 @@ namespace {
 
 StepMessage message() {
   StepMessage message{.squares = {0.1, -0.0, INFINITY}, .present = {true, false, true}, .stop = true};
-  message.reports.push_back({.micro_batch = 3,
-                             .cross_entropy = at::scalar_tensor(1.0 / 3.0, at::kDouble),
-                             .updates = {{"layer0.prior", {.sum = at::rand({2, 3}), .count = at::ones({2, 1}),
-                                                           .epsilon = 1e-6}}}});
+  message.reports.push_back(
+      {.micro_batch = 3,
+       .cross_entropy = at::scalar_tensor(1.0 / 3.0, at::kDouble),
+       .updates = {{"layer0.prior", {.sum = at::rand({2, 3}), .count = at::ones({2, 1}), .epsilon = 1e-6}}}});
   message.own = "ab";
   return message;
 }

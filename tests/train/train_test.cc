@@ -91,7 +91,7 @@ TEST_F(Train, LearnsAndWritesItsFolder) {
   EXPECT_GT(lines[5]["experts"].size(), 0U);
   ASSERT_EQ(result.validation.size(), 3U);
   EXPECT_EQ(result.validation[1].step, 100);
-  EXPECT_EQ(result.validation.back().figures.size(), 3U);
+  EXPECT_EQ(result.validation.back().figures.size(), 4U) << "loss and its error, perplexity, bits per byte";
 
   EXPECT_EQ(fs::path(store::find_checkpoint(folder_ / "run")).filename(), "step_150.safetensors");
   const store::Checkpoint checkpoint = store::read_checkpoint(store::find_checkpoint(folder_ / "run"));
@@ -269,6 +269,78 @@ TEST_F(Train, ClearsAwayWhatAKillLeft) {
   EXPECT_NO_THROW(store::read_checkpoint(folder_ / "run" / "checkpoints" / "step_8.safetensors"));
 }
 
+// A batch that takes long in comparison with a checkpoint of the model.
+void make_slow(config::Config& config) {
+  config.model.context_length = 128;
+  config.model.memory_length = 0;
+  config.train.batch_size = 8;
+}
+
+TEST_F(Train, DecidesItselfHowOftenItIsProtected) {
+  write_text_file(folder_ / "train.txt", tiny::text(9000));
+  write_text_file(folder_ / "validation.txt", tiny::text(40, 2));
+  make_slow(config_);
+  config_.train.steps = 200;
+  config_.train.keep_checkpoints = 1000;
+  config_.train.log_every = 200;
+  const TrainResult result = train(request("run"));
+  const std::string file = (folder_ / "run" / "config.toml").string();
+  const config::Config written = config::parse_config(read_text_file(file), file);
+  EXPECT_EQ(written.train.evaluate_every, 10) << "a twentieth: this validation is short";
+  EXPECT_EQ(result.validation.size(), 20U);
+  EXPECT_GE(written.train.checkpoint_every, 0) << "decided, from how long a step took";
+  EXPECT_TRUE(written.train.checkpoint_every == 0 || written.train.checkpoint_every >= 20);
+  const store::Checkpoint last = store::read_checkpoint(store::find_checkpoint(folder_ / "run"));
+  EXPECT_EQ(last.config.train.checkpoint_every, written.train.checkpoint_every);
+  EXPECT_EQ(last.config.train.evaluate_every, 10);
+
+  // Nothing that is learnt depends on it, and 0 still means at the end only.
+  config_.train.evaluate_every = config_.train.checkpoint_every = 0;
+  const TrainResult bare = train(request("bare"));
+  EXPECT_EQ(bare.parameters_sha256, result.parameters_sha256);
+  EXPECT_EQ(bare.validation.size(), 1U);
+  EXPECT_EQ(bare.figures(), result.figures());
+}
+
+TEST_F(Train, GoesOnWithWhatItDecided) {
+  config_.train.steps = 8;
+  config_.train.checkpoint_every = 3;
+  config_.train.evaluate_every = 2;
+  train(request("run"));
+  fs::remove(folder_ / "run" / "checkpoints" / "step_8.safetensors");
+  config_.train.checkpoint_every = config_.train.evaluate_every = config::kAutomatic;
+  EXPECT_EQ(train(request("run", /*resume=*/true)).validation.size(), 4U);
+  const auto written = [&] {
+    const std::string file = (folder_ / "run" / "config.toml").string();
+    return config::parse_config(read_text_file(file), file).train;
+  };
+  EXPECT_EQ(written().checkpoint_every, 3);
+  EXPECT_EQ(written().evaluate_every, 2);
+  // With more steps it decides anew: what was often enough then may be nothing now.
+  config_.train.steps = 11;
+  train(request("run", /*resume=*/true));
+  EXPECT_EQ(written().evaluate_every, 0);
+  EXPECT_EQ(written().checkpoint_every, 0);
+}
+
+// The loss is a thousand or so, which is finite: its perplexity is not.
+TEST_F(Train, AFinalFigureThatIsNotFiniteIsAFailedRun) {
+  config_.train.learning_rate = 100.0;
+  config_.train.warmup_steps = 0;
+  config_.train.schedule = config::Schedule::constant;
+  config_.train.steps = 4;
+  config_.train.clip_norm = 0.0;
+  for (const bool resumed : {false, true}) {
+    const std::string why = refusal(request("run", resumed));
+    EXPECT_NE(why.find("the validation perplexity is inf after the last step, 4: the run has failed; try a lower "
+                       "train.learning_rate"),
+              std::string::npos)
+        << why;
+    EXPECT_NE(why.find("train.clip_norm = 0.25"), std::string::npos) << why;
+    EXPECT_EQ(metrics("run").back()["step"], 4) << "it is in the record all the same";
+  }
+}
+
 TEST_F(Train, StopsWhenTheLossIsNotFinite) {
   config_.train.learning_rate = 1e30;
   config_.train.clip_norm = 0.0;
@@ -277,6 +349,7 @@ TEST_F(Train, StopsWhenTheLossIsNotFinite) {
   EXPECT_NE(why.find("step 2"), std::string::npos) << why;
   EXPECT_NE(why.find("step_1.safetensors"), std::string::npos) << why;
   EXPECT_NE(why.find("train.learning_rate"), std::string::npos) << why;
+  EXPECT_EQ(why.find("smaller train.clip_norm"), std::string::npos) << why;
 }
 
 TEST_F(Train, NeverSavesParametersThatAreNotFinite) {

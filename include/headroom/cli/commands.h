@@ -51,6 +51,9 @@ struct Evaluate {
   bool skip_bad_rows = false;
   std::string task;  // a test without training; empty: how well the text is predicted
   std::int64_t shots = 0;
+  std::string shots_from;
+  std::string begin;        // none, line_end or bos; empty: as the model's texts began in training
+  std::string items;        // a file to write; empty: none
   std::int64_t stride = 0;  // as tasks::EvaluateOptions has it
   std::int64_t batch_size = 16;
 };
@@ -75,8 +78,16 @@ struct Sweep {
   std::int64_t seeds = 1;
 };
 
+struct Advise {
+  std::string config, out;
+  double budget = 0.0;  // seconds
+  std::vector<std::string> set, variants, keep;
+  bool heads = false;
+};
+
 struct Report {
   std::string folder;  // of a comparison, a sweep or a run
+  bool watch = false;  // while training goes on there
 };
 
 struct Demo {
@@ -120,7 +131,7 @@ struct Import {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Compare, Sweep, Report, Demo, Golden, Bench, Doctor, CheckpointInfo,
+  std::variant<Train, Evaluate, Generate, Compare, Sweep, Advise, Report, Demo, Golden, Bench, Doctor, CheckpointInfo,
                CheckpointExport, Import>
       command;
   std::int64_t threads = 0;  // 0: those of the config, or all physical cores

@@ -71,18 +71,23 @@ CompareResult sweep(const SweepRequest& request);
 // run.
 CompareResult report(const std::filesystem::path& folder);
 
+// The same while something in the folder is being trained: the page is written again whenever something was logged, and
+// loads itself again in a browser. Ends, with a last page, when the training does or on Ctrl-C (`interrupted`, after
+// catch_interrupts()). Where nothing is being trained it is report().
+CompareResult watch(const std::filesystem::path& folder);
+
 // What keeps figures from being compared is a MisuseError; other differences of data, budget and training are
 // returned as sentences, apart from those of the keys in `expected`.
 std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
                                         const std::set<std::string>& expected = {});
 
-// One sentence: which run has the best headline figure, by how much, and at what cost compared with the first run
-// (or, if the first is best, the next best compared with it). With several seeds a difference is only claimed where its
-// 95% interval excludes zero.
-std::string conclude(const std::vector<ComparedRun>& runs);
+// Which run has the best headline figure, by how much, and at what cost compared with the first run (or, if the first
+// is best, the next best compared with it). With several seeds a difference is only claimed where its 95% interval
+// excludes zero.
+Conclusion conclude(const std::vector<ComparedRun>& runs);
 
 // The same for a sweep's runs, best first.
-std::string conclude_sweep(const std::vector<ComparedRun>& runs);
+Conclusion conclude_sweep(const std::vector<ComparedRun>& runs);
 
 // Aligned plain text, a line a run, relative figures against the first run's.
 std::string render_table(const CompareResult& result);
@@ -97,7 +102,7 @@ Json to_json(const train::TrainResult& result, const tasks::Task& task);
 // seed with the keys of `train`), `<figure>_mean` and `<figure>_std` over the seeds, `difference` (of the validation
 // loss against the first model, paired by seed: mean, low, high; null for the first and for one seed),
 // `<headline>_difference`, `values` (of tuned or varied keys), `tried`, attention_macs, attention_memory, executed,
-// samples; then `notes`, `conclusion`, `report`.
+// samples; then `notes`, `conclusion` (its points as one text), `report`.
 Json to_json(const CompareResult& result);
 
 }  // namespace headroom::compare

@@ -33,6 +33,7 @@ struct History {
   std::vector<train::TrainingPoint> training = {};
   std::vector<train::ValidationPoint> validation = {};
   std::vector<WrittenSample> samples = {};
+  std::int64_t peak_memory_bytes = 0;  // 0: not known
 };
 
 // One training of a model.
@@ -75,6 +76,9 @@ struct ComparedRun {
   double peak_memory_bytes() const;                            // the highest of the seeds
 };
 
+// A few short sentences, a point each: what won, by how much and how sure that is, what it cost.
+using Conclusion = std::vector<std::string>;
+
 // How the runs are related, and so what is shown and said of them.
 enum class Kind {
   comparison,  // models
@@ -91,8 +95,9 @@ struct CompareResult {
   std::vector<std::string> prompts;
   std::string sampling;            // how the sample texts were drawn
   std::vector<std::string> notes;  // sentences: how the runs' conditions differed
-  std::string conclusion;
+  Conclusion conclusion;
   std::filesystem::path report;
+  int refresh_seconds = 0;   // the page loads itself again so often, while it is watched (compare.h); 0: never
   std::string failure;       // the first run that diverged and may not, with what happened; empty: none
   bool interrupted = false;  // Ctrl-C: the same request continues where it was; no report yet
 };

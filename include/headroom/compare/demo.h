@@ -26,7 +26,7 @@ std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides 
 // compare() of the three, which continues where an interrupted one stopped. Throws what compare() throws.
 CompareResult demo(const DemoRequest& request);
 
-// The demo's sentence: the third run (SwitchHead) against the first two (dense with many heads, with as few).
-std::string conclude_demo(const std::vector<ComparedRun>& runs);
+// The demo's points: the third run (SwitchHead) against the first two (dense with many heads, with as few).
+Conclusion conclude_demo(const std::vector<ComparedRun>& runs);
 
 }  // namespace headroom::compare

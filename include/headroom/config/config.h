@@ -76,8 +76,15 @@ bool is_device(std::string_view name);
 // that was given a value where that was.
 std::string to_toml(const Config& config, bool sources = false);
 
+// The keys in which `config` differs from `base`, under a line `base = "NAME"`: a file that load_config() reads as
+// `config` where NAME leads to `base`.
+std::string changes_to_toml(const Config& config, const Config& base, const std::string& name);
+
 // Every dotted key with its value as text, in the same order for every config: what two configs are compared by.
 std::vector<std::pair<std::string, std::string>> flatten(const Config& config);
+
+// Gives `to` the values that `from` has under the keys ("train.steps") that `wanted` accepts.
+void take_values(Config& to, const Config& from, const std::function<bool(std::string_view key)>& wanted);
 
 // Every key with its default, its choices or range, and what it means: for `headroom train --help-config`.
 std::string help_text();

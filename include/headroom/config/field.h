@@ -78,6 +78,9 @@ struct Choice {
   std::function<void(const std::string&)> set;  // only called with one of `names`
 };
 
+// In place of an integer that the run decides on itself.
+inline constexpr std::int64_t kAutomatic = -1;
+
 struct Field {
   std::string key;
   std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, std::vector<double>*,
@@ -87,6 +90,7 @@ struct Field {
   std::vector<std::string> choices;  // elements that a list of strings may hold; empty: any
   std::string about;                 // one line of help
   bool path = false;                 // strings: names of files, relative to the file that holds them
+  bool automatic = false;            // integers: kAutomatic is written "auto"
 };
 
 class Fields {
@@ -126,6 +130,11 @@ class Fields {
   void add_paths(std::string key, std::vector<std::string>& value, std::string about) {
     add(std::move(key), value, {}, std::move(about));
     fields_.back().path = true;
+  }
+  // An integer of this range, or "auto".
+  void add_or_auto(std::string key, std::int64_t& value, Range range, std::string about) {
+    add(std::move(key), value, range, std::move(about));
+    fields_.back().automatic = true;
   }
   template <class Enum>
   requires std::is_enum_v<Enum>

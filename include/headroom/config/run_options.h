@@ -29,11 +29,14 @@ struct TokenizerOptions {
   bool keep_whitespace = false;         // sentencepiece: runs of blanks and line ends survive a round trip
   bool split_digits = true;             // sentencepiece
   double character_coverage = 0.9995;   // sentencepiece: share of the text's characters with a piece of their own
+  // No key: a SentencePiece model in `model` is encoded line by line, as in the run that is resumed.
+  bool by_line = false;
 };
 
 struct DataOptions {
   std::vector<std::string> train;  // files or patterns; empty: the built-in corpus
   std::vector<std::string> validation;
+  std::vector<double> mixture;      // text: weights of the names in `train`, a corpus each; empty: one corpus
   std::string json_field = "text";  // JSON lines: the key of the document
   std::string separator = "\n";     // put between documents
   Batching batching = Batching::streams;
@@ -82,13 +85,15 @@ struct TrainOptions {
   Precision precision = Precision::automatic;
   Implementation implementation = Implementation::automatic;
   std::int64_t log_every = 10;
-  std::int64_t checkpoint_every = 0;  // 0: only at the end
+  std::int64_t checkpoint_every = kAutomatic;  // 0: only at the end
   std::int64_t keep_checkpoints = 2;
-  std::int64_t evaluate_every = 0;   // 0: only at the end
-  std::int64_t evaluate_tokens = 0;  // of the validation split at most; 0: all
-  bool keep_best = false;            // the checkpoint of the best validation as well
-  std::int64_t sample_every = 0;     // steps between samples of what the model writes; 0: none
-  std::string sample_prompt;         // empty: the beginning of the validation split
+  std::int64_t evaluate_every = kAutomatic;  // 0: only at the end
+  std::int64_t evaluate_tokens = 0;          // of the validation split at most; 0: all
+  bool keep_best = false;                    // the checkpoint of the best validation as well
+  std::int64_t sample_every = 0;             // steps between samples of what the model writes; 0: none
+  std::string sample_prompt;                 // empty: the beginning of the validation split
+  std::string start_from;    // a run or a checkpoint whose parameters are the first ones; empty: random ones
+  std::string start_sha256;  // those parameters' hash; empty: not known yet
 };
 
 // How a translation is searched for.

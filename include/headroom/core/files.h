@@ -102,6 +102,9 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  // Whether any process holds the folder's lock now.
+  static bool is_held(const std::filesystem::path& folder);
+
  private:
   std::filesystem::path folder_;
   bool made_;

@@ -33,6 +33,15 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::warning, "warning: " + detail::message(format, fmt::make_format_args(args...)));
 }
 
+// While one is alive, lines of information are left out; progress and warnings are shown.
+class FewerLines {
+ public:
+  FewerLines();
+  ~FewerLines();
+  FewerLines(const FewerLines&) = delete;
+  FewerLines& operator=(const FewerLines&) = delete;
+};
+
 // Progress of work with a known (or, with total 0, unknown) number of units: on a terminal a bar with rate and
 // time left, redrawn at most ten times a second; elsewhere a plain line now and then (every ~10 seconds).
 // At most one bar is drawn at a time, the one made last; the time that it takes does not count in the rate of the one
@@ -61,5 +70,7 @@ class Progress {
 std::string format_duration(double seconds);  // "45 s", "3 min 20 s", "2 h 05 min"
 std::string format_count(double number);      // "512", "47.3 k", "170.4 M", "5.4 G"
 std::string format_bytes(double bytes);       // "12.3 MiB"
+// So many digits after the point; what is rounded to zero has no sign: "0.00", never "-0.00".
+std::string format_decimal(double number, int digits);
 
 }  // namespace headroom

@@ -15,6 +15,7 @@ struct TokenBatch {
   std::int64_t batch = 0, length = 0;
   std::vector<std::int32_t> tokens;
   bool starts_afresh = false;  // no row continues the previous batch's: any carried memory must be discarded
+  std::vector<std::int32_t> corpora = {};  // of a mixture: which file a row is from, counted from 0; empty: one file
 };
 
 // The position of a source of batches: all that a checkpoint needs to continue.
@@ -47,6 +48,24 @@ class TokenBatches {
 // less than one batch, naming context_length and batch_size.
 std::unique_ptr<TokenBatches> make_batches(const std::shared_ptr<const TokenFile>& file, BatchShape shape,
                                            config::Batching batching, std::uint64_t seed);
+
+// Batches whose rows come from several files, in shares of about these weights, whatever their sizes: a file that is
+// used up begins again by itself. Epochs have no end.
+// streams: a row belongs to one file for good, as many rows to each as come closest to its weight, and each file is cut
+// into so many streams; so a row's memory is always of what stands before it there, and after its stream's end it goes
+// on at that stream's beginning. starts_afresh marks the first batch alone.
+// chunks: of every 65536 rows in turn a file has its share exactly, in an order shuffled from `seed`; a file's chunks
+// are shuffled again each time that it was read. Always starts_afresh.
+// Throws MisuseError naming the weight, or the file, where a file would have no row or is too short for its rows.
+struct Mixture {
+  std::vector<std::shared_ptr<const TokenFile>> files;
+  std::vector<double> weights;  // above 0, one for each file
+};
+std::unique_ptr<TokenBatches> mix_batches(const Mixture& mixture, BatchShape shape, config::Batching batching,
+                                          std::uint64_t seed);
+
+// How many of `rows` each weight has: the closest shares, of equally close ones the first.
+std::vector<std::int64_t> shares_of(const std::vector<double>& weights, std::int64_t rows);
 
 struct EvaluationShape {
   std::int64_t batch = 1, length = 1;  // most streams read side by side, tokens of a chunk

@@ -70,6 +70,8 @@ class PairFile {
   // Throw MisuseError for an id outside the vocabulary.
   void source(std::int64_t pair, std::vector<std::int32_t>& ids) const { copy(2 * pair, ids); }
   void target(std::int64_t pair, std::vector<std::int32_t>& ids) const { copy(2 * pair + 1, ids); }
+  // Reads all of it. Throws MisuseError where the tokens are not those that the file's hash was made from.
+  void verify() const;
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::string& remarks() const { return remarks_; }
   // "sentencepiece-8000-1f3a9c02, 1234 pairs, 9c41...".

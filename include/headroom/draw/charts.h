@@ -28,13 +28,20 @@ struct Line {
   bool faint = false;  // thin and without a label: a companion of another line in its style
 };
 
-// Values over x, on a logarithmic scale: what perplexity asks for, since its logarithm is the loss.
+enum class YScale {
+  logarithmic,  // what perplexity asks for, since its logarithm is the loss
+  from_zero,    // linear, from 0 to the largest value
+  shares,       // linear, from 0 to 1
+};
+
+// Values over x.
 struct LineChart {
   std::string title, x_label;
   std::vector<Line> lines;
-  bool linear = false;                // shares instead: from 0 to 1 on a linear scale
+  YScale y = YScale::logarithmic;
+  bool end_values = false;            // behind its name stands the value that a line ends at
   bool logarithmic_x = false;         // x above 0, ticks at the powers of two: how something grows
-  std::size_t name_room = kNameRoom;  // at the end of a line
+  std::size_t name_room = kNameRoom;  // most characters of a name at the end of a line
   std::vector<std::string> x_names;   // names shown at x = 0, 1, ... instead of numbers
 };
 
@@ -50,18 +57,6 @@ struct ScatterChart {
   std::vector<ScatterPoint> points;
 };
 
-struct Bar {
-  std::string name;
-  double value = 0.0;
-  std::string text;  // the value as it is printed
-  std::size_t style = 0;
-};
-
-struct BarChart {
-  std::string title;
-  std::vector<Bar> bars;
-};
-
 struct IntervalRow {
   std::string name;
   double mean = 0.0, low = 0.0, high = 0.0;
@@ -75,11 +70,10 @@ struct IntervalChart {
   std::vector<IntervalRow> rows;
 };
 
-// Points with a y that is not finite or not above 0 are left out. The steep beginning of a curve (the first 30% of
-// its x) may lie above the frame.
+// Points with a y that is not finite or, on a logarithmic scale, not above 0 are left out. The steep beginning of a
+// curve (the first tenth of its x) may lie above a logarithmic scale's frame.
 std::string line_chart(const LineChart& chart);
 std::string scatter_chart(const ScatterChart& chart);
-std::string bar_chart(const BarChart& chart);
 std::string interval_chart(const IntervalChart& chart);
 
 // Charts side by side under their titles, as one file that shows itself in any browser.
@@ -87,6 +81,10 @@ std::string standalone(const std::vector<LineChart>& charts);
 
 // A short piece of line in a run's style, for legends and tables.
 std::string line_sample(std::size_t style);
+
+// A bar for a cell of a table, in a run's style: `share` of the cell's width, which is that of the column's largest
+// value. Nothing drawn where the share is not finite.
+std::string small_bar(double share, std::size_t style);
 
 // Round numbers from at or above `low` to at or below `high`, about `wanted` of them.
 std::vector<double> linear_ticks(double low, double high, int wanted);

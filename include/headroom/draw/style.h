@@ -17,6 +17,8 @@ inline constexpr const char* kStyleSheet = R"css(
   }
 }
 .sample { width: 30px; height: 10px; vertical-align: middle; }
+.small-bar { display: block; width: 100%; height: 6px; }
+.small-bar .ground { fill: var(--rule); opacity: .6; }
 .chart { display: block; width: 100%; height: auto; overflow: visible; }
 .chart text { font-size: 12px; fill: var(--faint); }
 .chart text.y { text-anchor: end; } .chart text.x { text-anchor: middle; }

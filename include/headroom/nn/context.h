@@ -40,9 +40,10 @@ struct Context {
   std::string scope;  // in front of the names below: "layer3.attention."
   // Balance losses before their coefficients, by kind ("entropy"), summed over layers; filled when set.
   std::map<std::string, at::Tensor>* losses = nullptr;
-  ExpertUsage* usage = nullptr;      // added to when set
-  BufferUpdates* updates = nullptr;  // added to while training when set
-  Observer* observer = nullptr;      // handed the values that it wants
+  at::Tensor* token_losses = nullptr;  // evaluating: each counted target's cross-entropy in nats [N], filled when set
+  ExpertUsage* usage = nullptr;        // added to when set
+  BufferUpdates* updates = nullptr;    // added to while training when set
+  Observer* observer = nullptr;        // handed the values that it wants
 
   Context in(const std::string& child) const {
     Context inner = *this;

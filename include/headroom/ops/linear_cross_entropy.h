@@ -17,4 +17,9 @@ namespace headroom::ops {
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                                 const at::Tensor& target, Implementation implementation = Implementation::automatic);
 
+// Without gradients, each loss by itself: [M] in nats, of the M rows whose target is at least 0, in their order. The
+// same type and errors.
+at::Tensor token_cross_entropy(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
+                               const at::Tensor& target, Implementation implementation = Implementation::automatic);
+
 }  // namespace headroom::ops

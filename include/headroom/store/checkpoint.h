@@ -41,8 +41,8 @@ class NotFiniteError : public Error {
 // One file of any name, written aside and renamed. Throws Error naming the file, and NotFiniteError, before anything is
 // written, when a tensor holds a number that is not finite: such a checkpoint would be of no use.
 //
-// Of several processes all call it. Each writes those tensors into the file that it holds; the others, of the meta device
-// there, are only shapes to it, and one other process must hold each. What one cannot write, all throw.
+// Of several processes all call it. Each writes those tensors into the file that it holds; the others, of the meta
+// device there, are only shapes to it, and one other process must hold each. What one cannot write, all throw.
 void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file, Peers& peers = alone());
 
 // What of a file is checked: all but its tensors' contents, or these as well.

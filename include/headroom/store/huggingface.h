@@ -5,6 +5,7 @@
 #include <string>
 
 #include "headroom/store/checkpoint.h"
+#include "headroom/store/special_tokens.h"
 
 namespace headroom::store {
 
@@ -14,10 +15,11 @@ struct Imported {
 };
 
 // A folder with config.json, model.safetensors (or model.safetensors.index.json and its shards; F64, F32, F16 or BF16)
-// and tokenizer.json (or vocab.json with merges.txt), or another `tokenizer` file, as tokenizers::load_tokenizer()
-// reads it. Every number of the file becomes one of the checkpoint: its logits are those of the same model elsewhere.
-// The model may know more tokens than its tokenizer. Throws MisuseError naming the file and the setting or tensor that
-// has no equivalent here.
+// and tokenizer.model or tokenizer.json (or vocab.json with merges.txt), or another `tokenizer` file, as
+// tokenizers::load_tokenizer() reads it. What its files say of special tokens is kept (special_tokens.h), unless the
+// folder was exported from here and its model trained here. Every number of the file becomes one of the checkpoint: its
+// logits are those of the same model elsewhere. The model may know more tokens than its tokenizer. Throws MisuseError
+// naming the file and the setting or tensor that has no equivalent here.
 Imported import_huggingface(const std::filesystem::path& folder, const std::filesystem::path& tokenizer = {});
 
 // Writes config.json, model.safetensors (F32) and tokenizer files into `folder`, each aside and renamed, and returns
@@ -27,8 +29,11 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                const std::string& origin);
 
-// The tokenizer's files alone: tokenizer.json and tokenizer_config.json. SentencePiece's model is written as it is; a
-// tokenizer of words has no equivalent and is left out with a remark.
+// The tokenizer's files alone: tokenizer.json, tokenizer_config.json and, of SentencePiece, tokenizer.model, which is
+// the model as it is. A tokenizer of words has no equivalent and is left out with a remark. `tokens`: own ones where
+// nothing is said.
+void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
+                      const std::filesystem::path& folder, const SpecialTokens& tokens);
 void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
                       const std::filesystem::path& folder);
 

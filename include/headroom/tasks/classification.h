@@ -8,10 +8,11 @@ namespace headroom::tasks {
 // Figures of both: "loss" in nats an example, "accuracy" the fraction of examples whose likeliest class is the right
 // one.
 
-// model.kind "classifier". With data.generator, ListOps: generated, or from files (data/listops.h); without, bytes of
-// labelled texts (data/labelled_text.h). Rows of a batch are padded at their end to the longest of them with
-// model.padding_token, which must be 0.
+// model.kind "classifier". With data.generator, ListOps, whose models are compared by the loss: generated, or from
+// files (data/listops.h); without, bytes of labelled texts (data/labelled_text.h). Rows of a batch are padded at their
+// end to the longest of them with model.padding_token, which must be 0.
 const Task& sequence_classification();
+const Task& listops();
 
 // model.kind "vision": pictures of idx and CIFAR files (data/images.h).
 const Task& image_classification();

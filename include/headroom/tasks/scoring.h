@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "headroom/models/language_model.h"
@@ -35,11 +36,26 @@ struct Scores {
   bool complete = true;                       // false: Ctrl-C
 };
 
-// A text as a sequence: a line end, as texts begin after one in training, then the context, then the continuation,
-// whose tokens are scored. Where a token spans both, it counts as the continuation's. Throws MisuseError, beginning
-// with `where`, for a continuation without tokens.
+// What is in front of a text: nothing, a line end, as texts begin after one in training here, or a token of its own.
+enum class Begin { none, line_end, bos };
+inline constexpr std::pair<Begin, std::string_view> kBegins[] = {
+    {Begin::none, "none"}, {Begin::line_end, "line_end"}, {Begin::bos, "bos"}};
+
+struct Beginning {
+  Begin kind = Begin::line_end;
+  std::int32_t bos = -1;  // for Begin::bos
+  // For Begin::none: in front of a continuation without context, whose first token nothing would predict; -1: that one
+  // is only read.
+  std::int32_t stand_in = -1;
+};
+
+// A text as a sequence: its beginning, then the context, then the continuation, whose tokens are scored. Which these
+// are is decided as by lm-evaluation-harness: blanks at the context's end are the continuation's, and what is beyond as
+// many tokens as the context has; where that is none, what is beyond the first token that differs. A text that begins
+// with bos, or the token that stands in for it, gets no second one. Throws MisuseError, beginning with `where`, for a
+// continuation without tokens.
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
-                     std::string_view where);
+                     std::string_view where, const Beginning& beginning = {});
 
 // Reads the sequences, batched by length, options.batch_size at a time; results do not depend on that, apart from
 // rounding. A model with memory reads a sequence of any length, chunk by chunk; one without reads the last

@@ -55,6 +55,9 @@ class EvaluationData {
   virtual ~EvaluationData() = default;
   // What the model's predictions of this data add up to. Throws MisuseError when the data does not fit the model.
   virtual Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const = 0;
+  // About so many rows of a training batch (sequences, examples, pairs) take as long to read without gradients as a
+  // validation of such a run does.
+  virtual double rows(const config::Config& config) const = 0;
   // A beginning that a model of this task may continue, for samples; empty where models do not write text.
   virtual std::string beginning() const { return {}; }
 };
@@ -70,7 +73,7 @@ struct EvaluationRequest {
   const config::Config& config;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // the model's own
   std::vector<std::string> files;                          // none: the config's validation data
-  std::filesystem::path cache;
+  std::filesystem::path cache = {};                        // for the while; none: the user's
 };
 
 class Task {

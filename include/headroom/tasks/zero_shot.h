@@ -16,6 +16,7 @@
 
 #include "headroom/core/json.h"
 #include "headroom/models/language_model.h"
+#include "headroom/tasks/scoring.h"
 #include "headroom/tasks/task.h"
 #include "headroom/tokenizers/tokenizer.h"
 
@@ -25,7 +26,11 @@ struct ZeroShotRequest {
   std::string task;            // one of zero_shot_tasks()
   std::filesystem::path data;  // a file, a folder or a tar archive
   config::DataOptions run;     // "composition", where `data` is empty: the validation rows that such a run generates
-  std::int64_t shots = 0;      // solved examples in front of each question, drawn from the other questions of the file
+  std::int64_t shots = 0;      // solved examples in front of each question
+  // A file, folder or archive that they are drawn from; empty: the other questions of `data`, which is said.
+  std::filesystem::path shots_from;
+  Beginning beginning;
+  bool items = false;  // whether the result has them
   EvaluateOptions options;
 };
 
@@ -41,9 +46,14 @@ struct Tally {
 struct ZeroShotResult {
   std::string task;
   std::int64_t shots = 0;
+  std::string shots_from;  // where they were drawn from
+  Begin begin = Begin::line_end;
   bool normalised = false, perplexity = false;  // whether the task has these figures
   bool mean_of_subsets = true;                  // what accuracy() is; false: all questions count alike
   std::map<std::string, Tally> subsets;         // by name; one without a name where there are no subsets
+  // A question each (composition: an answer): "question" (file:line), "subset", "right", "gold", and "choices" with
+  // "context", "continuation", "log_probability" (nats), "tokens", "greedy". Composition: "log_probability", "tokens".
+  std::vector<Json> items;
   std::int64_t truncated = 0, texts = 0, tokens = 0;
   double seconds = 0.0;
   bool complete = true;  // false: Ctrl-C, and there are no figures
@@ -58,8 +68,8 @@ std::vector<std::string> zero_shot_tasks();
 // Throws MisuseError, with the nearest name, where there is no test of this name.
 void check_zero_shot_task(const std::string& name);
 
-// Throws MisuseError for an unknown task (naming the nearest), unreadable data (naming file and line), shots that the
-// task has no use for or the data too few rows for.
+// Throws MisuseError for an unknown task (naming the nearest), unreadable data (naming file and line), data whose
+// fields say that they are another task's, shots that the task has no use for or the data too few rows for.
 ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request);
 

@@ -22,6 +22,12 @@ struct Unknown {
   std::int64_t bytes = 0;   // of the text
 };
 
+// Where a text may be cut: what is in front of `end` and what begins at `next` give the ids of the whole one after the
+// other. Between the two is a blank that SentencePiece puts in front of every text by itself, or nothing. 0: nowhere.
+struct Cut {
+  std::size_t end = 0, next = 0;
+};
+
 // Encoding and decoding may be called from several threads at once.
 //
 // bytes: an id a byte; with a vocabulary of less than 256 only the byte values that the training text held (Enwik8 has
@@ -34,12 +40,13 @@ struct Unknown {
 // sentencepiece: BPE with a piece for every byte, so that there is always a spelling. Lines are encoded one by one
 // and a line end is the piece <0x0A>. With keep_whitespace decode(encode(text)) is the text, whatever it is; without,
 // a line is normalised first (NFKC, runs of blanks to one, none at its ends), as SentencePiece does by default. A
-// model from elsewhere that has no piece for the byte 10 loses the line ends.
+// model from elsewhere gives the ids of the package `sentencepiece`, to which a line end is a character like any other;
+// in checkpoints and token files that were written before this was so, it is encoded line by line.
 //
-// bpe: byte-level BPE from elsewhere, GPT-2's and its kind: the same ids as the `tokenizers` package gives without the
-// special tokens that a template adds. Added tokens are looked for in the text; the rest is cut into words by the
-// pattern of GPT-2, LLaMA 3 or Qwen2, and the merges stay inside words. decode(encode(text)) is the text, or its
-// composed form (NFC) where the tokenizer asks for that. Ids to spare decode to nothing.
+// bpe: byte-level BPE, trained here or from elsewhere, GPT-2's and its kind: the same ids as the `tokenizers` package
+// gives without the special tokens that a template adds. Added tokens are looked for in the text; the rest is cut into
+// words by the pattern of GPT-2, LLaMA 3 or Qwen2, and the merges stay inside words. decode(encode(text)) is the text,
+// or its composed form (NFC) where the tokenizer asks for that. Ids to spare decode to nothing.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -49,9 +56,9 @@ class Tokenizer {
   // Appends the ids of a piece of text. bytes, bpe: throws MisuseError for a byte value that the vocabulary lacks,
   // without an id to spare; bpe: for text that is not UTF-8.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
-  // How many bytes in front of `text`, which ends at a line end, may be encoded apart from the rest and from whatever
-  // follows, and give the same ids: all where lines are encoded one by one.
-  virtual std::size_t separable(std::string_view text) const { return text.size(); }
+  // The last cut in `text`, which ends at a line end and which more may follow: its end where lines are encoded one by
+  // one.
+  virtual Cut separable(std::string_view text) const { return {.end = text.size(), .next = text.size()}; }
   // What encode() of the same text loses: words outside the vocabulary, byte values that share an id, characters that
   // a SentencePiece model from elsewhere has neither pieces nor bytes for.
   virtual Unknown unknown(std::string_view /*text*/) const { return {}; }
@@ -61,6 +68,11 @@ class Tokenizer {
   // none.
   virtual std::int32_t begin_id() const { return -1; }
   virtual std::int32_t end_id() const { return -1; }
+  // What a line end is inside a text; -1: no token of its own.
+  virtual std::int32_t line_end_id() const;
+  // Of a piece, or a token that is looked for in the text itself, by its name in the tokenizer's files, such as "<s>";
+  // -1: there is none.
+  virtual std::int32_t id_of(std::string_view /*token*/) const { return -1; }
   // Everything needed to build it again: the SentencePiece model, the word list (one a line, in the order of their
   // ids), the byte values in the order of their ids (none: all 256), a tokenizer.json.
   virtual const std::string& serialised() const = 0;
@@ -76,8 +88,9 @@ class Tokenizer {
 };
 
 // Trains on `text` (rewound and read once, never held whole: SentencePiece sees a bounded sample of its lines, spread
-// evenly over the text and the same every time). The same text and options give the same tokenizer. Throws MisuseError
-// naming tokenizer.vocabulary_size when the text is empty or cannot give so many pieces; bytes take at most 256.
+// evenly over the text and the same every time; words and bpe count every word). The same text and options give the
+// same tokenizer. Throws MisuseError naming tokenizer.vocabulary_size when the text is empty or cannot give so many
+// pieces; bytes take at most 256.
 std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text);
 
 // From Tokenizer::serialised(), which may come from a hostile file: throws MisuseError naming `origin`.
@@ -86,17 +99,29 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
 
 // A file holding a tokenizer, as save_tokenizer() writes it, a SentencePiece .model, a vocabulary of words (.txt, a
 // word a line), a tokenizer.json, a vocab.json (encoder.json) with merges.txt (vocab.bpe) next to it, or the folder of
-// the latter two, .gz or not. Throws MisuseError.
+// the latter two or of a tokenizer.model, .gz or not. Throws MisuseError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
+// The same with a SentencePiece model line by line, as all were read before: for runs that began so.
+std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path);
+bool encodes_by_line(const Tokenizer& tokenizer);  // SentencePiece alone
 // The same, for a model that knows `least_size` tokens: a bpe tokenizer of fewer gets ids to spare.
 std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size);
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path);
 // Puts it into a file that holds more, for read_tokenizer(). It must outlive the writer.
 void add_tokenizer(SafetensorsWriter& writer, const Tokenizer& tokenizer);
 
-// A tokenizer.json with the same ids, for other programs: of bpe (without ids to spare) and bytes; empty for the
-// others.
-std::string to_tokenizer_json(const Tokenizer& tokenizer);
+// What a tokenizer's files tell other programs beyond its vocabulary; names are those of id_of().
+struct SpecialNames {
+  std::vector<std::string> names;  // tokens that mark something, and that no text gives
+  std::string in_front;            // one of them, put in front of every text; empty: none
+};
+
+// A tokenizer.json with the same ids, for other programs: of bpe (without ids to spare), bytes, and SentencePiece where
+// its model is BPE; empty for the others. SentencePiece: the program's normalisation differs where a letter has several
+// combining marks, if the model normalises at all.
+std::string to_tokenizer_json(const Tokenizer& tokenizer, const SpecialNames& special = {});
+// SentencePiece's own file.
+std::string to_sentencepiece_model(const Tokenizer& tokenizer);
 
 // The tokenizer inside a safetensors file (a tokenizer's, a token file or a checkpoint): metadata tokenizer_kind and
 // tokenizer_name, tensor "tokenizer" (U8). Throws MisuseError naming the file, also when its name does not fit it.

@@ -26,6 +26,7 @@ struct TrainingPoint {
   double gradient_norm = 0.0;  // this
   std::int64_t tokens = 0;     // so far
   double tokens_per_second = 0.0;
+  std::int64_t peak_memory_bytes = 0;  // of the process so far; 0: not known
 };
 
 // How evenly tokens spread over the experts of a bank.
@@ -40,6 +41,7 @@ struct ValidationPoint {
   tasks::Figures figures = {};
   std::int64_t tokens = 0;                      // trained on so far
   std::map<std::string, Balance> experts = {};  // by bank
+  std::int64_t peak_memory_bytes = 0;           // as above
 };
 
 struct History {
@@ -51,6 +53,8 @@ struct History {
   // Of the first point and the last; NaN before any.
   double first_loss() const { return training.empty() ? NAN : training.front().loss; }
   double last_loss() const { return training.empty() ? NAN : training.back().loss; }
+  // The highest of all processes that worked on the run; 0: not known.
+  std::int64_t peak_memory_bytes() const;
   bool validated(std::int64_t step) const { return !validations.empty() && validations.back().step == step; }
 };
 

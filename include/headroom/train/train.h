@@ -47,7 +47,9 @@ struct TrainRequest {
   // Those that train together, all with the same request; null: this process alone. The parameters that training ends
   // with do not depend on how many they are (train.accumulate sums of gradients a step, and train.threads each).
   parallel::World* world = nullptr;
-  std::function<void(const TrainResult&)> finished = {};  // called while the folder is still this process's
+  // Called when the folder has become this process's, and while it still is.
+  std::function<void()> begins = {};
+  std::function<void(const TrainResult&)> finished = {};
 };
 
 // Trains and writes the run folder (interface: config.toml, metrics.jsonl, events.out.tfevents.*, checkpoints/).

@@ -13,6 +13,7 @@
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"
 #include "headroom/store/run_folder.h"
+#include "headroom/store/special_tokens.h"
 
 namespace headroom::cli {
 
@@ -144,7 +145,7 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
   } else {
     require_replaceable(command.out, "checkpoint export");
     std::erase_if(checkpoint.tensors, [](const auto& entry) { return !entry.first.starts_with("model."); });
-    checkpoint.metadata.clear();
+    std::erase_if(checkpoint.metadata, [](const auto& entry) { return entry.first != store::kSpecialTokens; });
     store::save_checkpoint(checkpoint, command.out);
   }
   const std::int64_t parameters = count_parameters(checkpoint.config.model);

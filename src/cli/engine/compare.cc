@@ -1,5 +1,7 @@
 #include "headroom/compare/compare.h"
 
+#include <fmt/ranges.h>
+
 #include "engine.h"
 #include "headroom/compare/demo.h"
 #include "headroom/core/error.h"
@@ -23,7 +25,7 @@ int print(const compare::CompareResult& result, const Output& output) {
   for (const std::string& note : result.notes) {
     output.text(note + "\n");
   }
-  output.text(fmt::format("{}\n{}\n", result.conclusion, result.report.string()));
+  output.text(fmt::format("{}\n{}\n", fmt::join(result.conclusion, "\n"), result.report.string()));
   if (!result.failure.empty()) {
     fail("{}", result.failure);
   }
@@ -65,7 +67,11 @@ int run(const Sweep& command, const EngineRequest& request) {
 }
 
 int run(const Report& command, const EngineRequest& request) {
-  return print(compare::report(command.folder), request.output);
+  if (!command.watch) {
+    return print(compare::report(command.folder), request.output);
+  }
+  catch_interrupts();
+  return print(compare::watch(command.folder), request.output);
 }
 
 int run(const Demo& command, const EngineRequest& request) {

@@ -1,7 +1,6 @@
 // The door through which the program calls the engine.
 #include <ATen/Parallel.h>
 
-
 #include "engine.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"

@@ -3,11 +3,13 @@
 
 #include "engine.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/core/printable.h"
 #include "headroom/core/system.h"
 #include "headroom/data/text.h"
 #include "headroom/parallel/world.h"
+#include "headroom/store/special_tokens.h"
 #include "headroom/tasks/task.h"
 #include "headroom/tasks/zero_shot.h"
 #include "run_model.h"
@@ -16,6 +18,52 @@ namespace headroom::cli {
 
 namespace {
 
+// What texts begin with, as is wished or as they did in training.
+tasks::Beginning beginning_of(const std::string& wished, const store::Checkpoint& checkpoint) {
+  const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
+  const std::optional<store::SpecialTokens> kept = store::kept_special_tokens(checkpoint);
+  const store::SpecialTokens tokens = kept.value_or(store::own_special_tokens(tokenizer));
+  tasks::Beginning beginning{.kind = tasks::Begin::line_end,
+                             .bos = tokens.id("bos_token", tokenizer),
+                             .stand_in = tokens.id("bos_token", tokenizer)};
+  if (beginning.stand_in < 0) {
+    beginning.stand_in = tokens.id("eos_token", tokenizer);
+  }
+  if (kept) {
+    beginning.kind = kept->in_front ? tasks::Begin::bos : tasks::Begin::none;
+  }
+  for (const auto& [begin, name] : tasks::kBegins) {
+    beginning.kind = wished == name ? begin : beginning.kind;
+  }
+  if (beginning.kind == tasks::Begin::bos && beginning.bos < 0) {
+    misuse("evaluate: --begin: must be none or line_end: tokenizer {} has no bos token", tokenizer.name());
+  }
+  return beginning;
+}
+
+// What is there is replaced only by its like.
+void require_room_for_items(const std::string& path) {
+  require_room_for(path, "evaluate: --items");
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return;
+  }
+  constexpr std::string_view kFirst = "{\"question\":";
+  const MappedFile file(path);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (!text.starts_with(kFirst)) {
+    misuse("evaluate: --items: {} is there and holds no items: choose another name", printable(path));
+  }
+}
+
+void write_items(const std::vector<Json>& items, const std::string& path) {
+  std::string lines;
+  for (const Json& item : items) {
+    lines += to_json_line(item) + "\n";
+  }
+  write_text_file(path, lines);
+}
+
 // A test without training.
 int run_test(const Evaluate& command, const EngineRequest& request) {
   tasks::check_zero_shot_task(command.task);
@@ -23,23 +71,33 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
     return 0;  // the first process has it done
   }
   const bool generated = command.task == "composition" && command.data.empty();
+  if (!command.items.empty()) {
+    require_room_for_items(command.items);
+  }
   if (command.data.size() != 1 && !generated) {
     misuse("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
            command.data.size());
   }
   const store::OpenedModel opened = open_model({.choice = command.model, .options = {}}, request);
   const store::Checkpoint& checkpoint = opened.checkpoint;
+  const models::LanguageModel& model = models::as_language_model(*opened.model, "evaluate --task");
   catch_interrupts();
   const tasks::ZeroShotResult result = tasks::evaluate_zero_shot(
-      models::as_language_model(*opened.model, "evaluate --task"), *checkpoint.tokenizer,
+      model, *checkpoint.tokenizer,
       {.task = command.task,
        .data = generated ? std::string() : command.data.front(),
        .run = checkpoint.config.data,
        .shots = command.shots,
+       .shots_from = command.shots_from,
+       .beginning = beginning_of(command.begin, checkpoint),
+       .items = !command.items.empty(),
        .options = {.batch_size = command.batch_size, .context = opened.context, .show_progress = true}});
   if (!result.complete) {
     log_info("interrupted");
     return kInterrupted;
+  }
+  if (!command.items.empty()) {
+    write_items(result.items, command.items);
   }
   request.output.text(tasks::to_text(result));
   Json document = tasks::to_json(result);
@@ -67,15 +125,6 @@ void refuse_beside_a_test(const Evaluate& command) {
   }
 }
 
-// Where nothing is kept for the next time, the system's folder for temporary files will do.
-std::filesystem::path evaluation_cache() {
-  try {
-    return cache_folder();
-  } catch (const Error&) {
-    return std::filesystem::temp_directory_path();
-  }
-}
-
 }  // namespace
 
 int run(const Evaluate& command, const EngineRequest& request) {
@@ -83,8 +132,12 @@ int run(const Evaluate& command, const EngineRequest& request) {
     refuse_beside_a_test(command);
     return run_test(command, request);
   }
-  if (command.shots > 0) {
-    misuse("evaluate: --shots needs --task");
+  for (const auto& [name, given] :
+       {std::pair("--shots", command.shots > 0), std::pair("--shots-from", !command.shots_from.empty()),
+        std::pair("--begin", !command.begin.empty()), std::pair("--items", !command.items.empty())}) {
+    if (given) {
+      misuse("evaluate: {} needs --task", name);
+    }
   }
   store::OpenedModel opened =
       open_model({.choice = command.model,
@@ -102,12 +155,14 @@ int run(const Evaluate& command, const EngineRequest& request) {
     checkpoint.config.data.validation = std::exchange(files, {});
     checkpoint.config.data.validation_target = command.target;
   }
-  const auto data = task.open_evaluation(
-      {.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files, .cache = evaluation_cache()});
+  const auto data =
+      task.open_evaluation({.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files});
 
-  tasks::EvaluateOptions options{
-      .batch_size = command.batch_size, .stride = command.stride, .context = opened.context, .show_progress = true,
-      .peers = &parallel::world()};
+  tasks::EvaluateOptions options{.batch_size = command.batch_size,
+                                 .stride = command.stride,
+                                 .context = opened.context,
+                                 .show_progress = true,
+                                 .peers = &parallel::world()};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {
@@ -123,6 +178,9 @@ int run(const Evaluate& command, const EngineRequest& request) {
   request.output.text(fmt::format("{}: {} over {} predictions of {}, {}\n", opened.name,
                                   tasks::describe(figures, task.figures()), result.predictions(), printable(read),
                                   format_duration(result.seconds)));
+  if (const std::string uncertain = tasks::uncertainty(figures); !uncertain.empty()) {
+    log_info("{}", uncertain);
+  }
   Json document = figures;
   document["data"] = read;
   document["tokens"] = result.predictions();

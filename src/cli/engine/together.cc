@@ -36,9 +36,9 @@ std::string_view first_line(std::string_view text) {
 
 // Commands that several processes know how to share.
 template <class Command>
-constexpr bool kShared = std::is_same_v<Command, Train> || std::is_same_v<Command, Evaluate> ||
-                         std::is_same_v<Command, Compare> || std::is_same_v<Command, Sweep> ||
-                         std::is_same_v<Command, Bench>;  // workers of a benchmark
+constexpr bool kShared =
+    std::is_same_v<Command, Train> || std::is_same_v<Command, Evaluate> || std::is_same_v<Command, Compare> ||
+    std::is_same_v<Command, Sweep> || std::is_same_v<Command, Bench>;  // workers of a benchmark
 
 struct End {
   int status = kFailed;

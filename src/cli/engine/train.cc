@@ -34,6 +34,9 @@ int run(const Train& command, const EngineRequest& request) {
                           format_duration(result.seconds),
                           format_bytes(static_cast<double>(result.peak_memory_bytes))));
   output.document(compare::to_json(result, task));
+  if (const std::string uncertain = tasks::uncertainty(result.figures()); !uncertain.empty()) {
+    log_info("validation: {}", uncertain);
+  }
   if (result.interrupted) {
     log_info("interrupted at step {}, checkpoint written: --resume continues from there", result.steps);
     return kInterrupted;

@@ -14,7 +14,7 @@ void add_golden(Program& program) {
   auto options = std::make_shared<Options>();
   CLI::App& command =
       program.add(program.root(), "golden", "Run numerical reference cases: outputs, losses and every gradient.",
-                  "headroom golden reference_cases/dense --dtype float64", [&program, options] {
+                  "headroom golden tests/golden/cases/dense --dtype float64", [&program, options] {
                     for (const auto& [implementation, name] : config::Names<config::Implementation>::kNames) {
                       if (name == options->name) {
                         options->implementation = implementation;
@@ -22,7 +22,10 @@ void add_golden(Program& program) {
                     }
                     return program.engine<Golden>(*options);
                   });
-  command.add_option("PATH", options->paths, "folders, .json or .safetensors files")->required()->type_name("");
+  command
+      .add_option("PATH", options->paths,
+                  "folders, .json or .safetensors files; those of the source tree are in tests/golden/cases")
+      ->type_name("");
   command.add_option("--impl", options->name, "how operators are computed")
       ->capture_default_str()
       ->check(CLI::IsMember({"reference", "fused", "automatic"}).description(""))

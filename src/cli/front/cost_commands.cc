@@ -1,9 +1,12 @@
 // cost, match, recipes: what can be said of a model without building it.
+#include <filesystem>
 #include <memory>
 #include <sstream>
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/safetensors.h"
 #include "headroom/cost/match.h"
 #include "headroom/cost/recipe_list.h"
 #include "headroom/cost/report.h"
@@ -19,9 +22,30 @@ struct CostOptions {
   cost::Devices devices;
 };
 
+// Without the tensors of what train.start_from names, which the model's keys are taken from where they are not given.
+config::Config load_with_start(const std::string& name, const std::vector<std::string>& set) {
+  config::Config config = config::load_config(name, set);
+  const std::filesystem::path start = config.train.start_from;
+  if (start.empty()) {
+    return config;
+  }
+  std::error_code ignored;
+  const std::string toml = std::filesystem::is_directory(start, ignored) ? read_text_file(start / "config.toml")
+                                                                         : SafetensorsFile(start).metadata_at("config");
+  const config::GivenKeys given = config.given;
+  config::take_values(config, config::parse_config(toml, start.string()),
+                      [&given](std::string_view key) { return key.starts_with("model.") && !given.contains(key); });
+  config::check(config, name);
+  return config;
+}
+
 int run_cost(const CostOptions& options, const Output& output) {
-  if (options.configs.empty() == options.paper.empty()) {
+  if (options.configs.empty() && options.paper.empty()) {
     misuse("cost: either CONFIG or --paper is required (headroom cost --help)");
+  }
+  if (!options.configs.empty() && !options.paper.empty()) {
+    misuse("cost: CONFIG ({}) and --paper {} cannot both be given: --paper has models of its own",
+           options.configs.front(), options.paper);
   }
   if (!options.paper.empty()) {
     output.text(cost::paper_table(options.paper));
@@ -34,7 +58,7 @@ int run_cost(const CostOptions& options, const Output& output) {
   std::vector<cost::NamedConfig> configs;
   Json list = Json::array();
   for (const std::string& name : options.configs) {
-    configs.emplace_back(name, config::load_config(name, options.set));
+    configs.emplace_back(name, load_with_start(name, options.set));
     list.push_back(cost::cost_json(name, configs.back().second));
     if (!options.devices.processes.empty()) {
       list.back()["processes"] = cost::processes_json(configs.back().second, options.devices);
@@ -71,19 +95,35 @@ void add_cost(Program& program) {
 struct MatchOptions {
   std::string config, target, by = "parameters";
   std::vector<std::string> set;
+  bool full = false;
 };
+
+// What a file anywhere may call this config: a recipe's name, or a path from the root.
+std::string name_from_anywhere(const std::string& config) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  return fs::is_regular_file(config, error) ? fs::absolute(config).lexically_normal().string() : config;
+}
+
+// Lines as comments, so that what they stand with is a config.
+std::string as_comments(const std::string& lines) {
+  std::istringstream stream(lines);
+  std::string text;
+  for (std::string line; std::getline(stream, line);) {
+    text += line.empty() ? "#\n" : "# " + line + "\n";
+  }
+  return text;
+}
 
 int run_match(const MatchOptions& options, const Output& output) {
   const auto by = options.by == "macs" ? cost::MatchBy::macs : cost::MatchBy::parameters;
   const cost::MatchResult result =
       cost::match(config::load_config(options.config, options.set), config::load_config(options.target), by);
-  // The summary as comments, so that the whole is a config.
-  std::istringstream summary(cost::match_summary(result));
-  std::string text;
-  for (std::string line; std::getline(summary, line);) {
-    text += line.empty() ? "#\n" : "# " + line + "\n";
-  }
-  output.text(text + "\n" + config::to_toml(result.config));
+  const std::string summary = as_comments(cost::match_summary(result));
+  output.text(options.full ? summary + "\n" + config::to_toml(result.config)
+                           : config::changes_to_toml(result.config, config::load_config(options.config),
+                                                     name_from_anywhere(options.config)) +
+                                 "\n" + summary);
   output.document(cost::match_json(result));
   return 0;
 }
@@ -91,7 +131,8 @@ int run_match(const MatchOptions& options, const Output& output) {
 void add_match(Program& program) {
   auto options = std::make_shared<MatchOptions>();
   CLI::App& command =
-      program.add(program.root(), "match", "Give a model the size or the work of another, and print its config.",
+      program.add(program.root(), "match",
+                  "Give a model the size or the work of another, and print a config that says what changes.",
                   "headroom match demo/switchhead_h2 --target demo/dense_h8 --by parameters > matched.toml",
                   [&program, options] { return run_match(*options, program.output()); });
   command.add_option("CONFIG", options->config, "TOML file or recipe to be matched")->required()->type_name("");
@@ -103,6 +144,7 @@ void add_match(Program& program) {
       ->check(CLI::IsMember({"parameters", "macs"}).description(""))
       ->type_name("parameters|macs");
   add_set(command, options->set);
+  command.add_flag("--full", options->full, "print every key, not those alone that change what CONFIG says");
 }
 
 void add_recipes(Program& program) {

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/json.h"
 #include "headroom/core/log.h"
 #include "headroom/core/printable.h"
 #include "headroom/core/system.h"
@@ -99,9 +101,12 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
       command.options.kind = kind;
     }
   }
-  command.options.vocabulary_size = command.vocabulary_size.value_or(command.kind == "sentencepiece" ? 8000
-                                                                     : command.kind == "bytes"       ? 256
-                                                                                                     : 0);
+  const bool pieces = command.kind == "sentencepiece" || command.kind == "bpe";
+  command.options.vocabulary_size = command.vocabulary_size.value_or(pieces ? 8000 : command.kind == "bytes" ? 256 : 0);
+  const bool as_json = command.out.ends_with(".json");
+  if (as_json && command.options.kind != config::TokenizerKind::bpe) {
+    misuse("tokenizer train: --out: a tokenizer.json holds a tokenizer of --kind bpe, not {}", command.kind);
+  }
   if (command.options.kind == config::TokenizerKind::bytes && command.options.vocabulary_size > config::kByteValues) {
     misuse("tokenizer train: --vocabulary-size: must be at most {} with --kind bytes, got {}", config::kByteValues,
            command.options.vocabulary_size);
@@ -116,7 +121,11 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
   catch_interrupts();
   const std::unique_ptr<tokenizers::Tokenizer> tokenizer =
       tokenizers::train_tokenizer(command.options, *command.input.open(command.options.kind));
-  tokenizers::save_tokenizer(*tokenizer, command.out);
+  if (as_json) {
+    write_text_file(command.out, tokenizers::to_tokenizer_json(*tokenizer));
+  } else {
+    tokenizers::save_tokenizer(*tokenizer, command.out);
+  }
   output.text(fmt::format("{}: {}, {} ids\n", printable(command.out), tokenizer->name(), tokenizer->vocabulary_size()));
   output.document(
       {{"file", command.out}, {"tokenizer", tokenizer->name()}, {"vocabulary_size", tokenizer->vocabulary_size()}});
@@ -129,14 +138,16 @@ void add_tokenizer_train(Program& program, CLI::App& group) {
     return with_options_named("tokenizer train", [&] { return run_tokenizer_train(*options, program.output()); });
   });
   add_input(command, options->input);
-  add_out(command, options->out, "file to write", "FILE");
-  command.add_option("--kind", options->kind, "what becomes an id")
+  add_out(command, options->out, "file to write; of bpe also a tokenizer.json, by its name", "FILE");
+  command
+      .add_option("--kind", options->kind,
+                  "what becomes an id: a byte, a piece, a word, or bytes merged inside words as GPT-2's (bpe)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"bytes", "sentencepiece", "words"}).description(""))
-      ->type_name("bytes|sentencepiece|words");
+      ->check(CLI::IsMember({"bytes", "sentencepiece", "words", "bpe"}).description(""))
+      ->type_name("bytes|sentencepiece|words|bpe");
   command
       .add_option("--vocabulary-size", options->vocabulary_size,
-                  "sentencepiece: pieces (default: 8000); words: most frequent kept (default: all)")
+                  "sentencepiece, bpe: pieces (default: 8000); words: most frequent kept (default: all)")
       ->check(whole_number(1, INT32_MAX))
       ->type_name("N");
   command
@@ -201,29 +212,66 @@ void add_tokenizer_decode(Program& program, CLI::App& group) {
 struct Prepare {
   Input input;
   std::string tokenizer, out;
+  double validation_share = 0.0;
+
+  // "book.validation.tokens" of "book.tokens".
+  std::string validation_out() const {
+    const std::filesystem::path path(out);
+    return (path.parent_path() / path.stem()).string() + ".validation" + path.extension().string();
+  }
+  std::unique_ptr<tokenizers::TextSource> open(config::TokenizerKind kind, data::Split split) const {
+    if (!(validation_share > 0.0)) {
+      return input.open(kind);
+    }
+    config::DataOptions options = input.options;
+    options.train = input.files;
+    options.validation_share = validation_share;
+    return data::open_split(options, split, data::content_for(kind));
+  }
 };
+
+void require_token_file(const std::string& out) {
+  const bool whole = !out.ends_with(".tokens");  // which only token files are named: a damaged one may go
+  require_replaceable(out, "data prepare", "token file", [&] {
+    if (whole) {
+      data::TokenFile{out};
+    }
+  });
+}
+
+Json describe_tokens(const std::string& out, const Output& output) {
+  const data::TokenFile file(out);
+  output.text(fmt::format("{}: {} tokens of {} bytes of text, {}\n", printable(out), file.size(), file.text_bytes(),
+                          printable(file.tokenizer_name())));
+  return {{"file", out},
+          {"tokens", file.size()},
+          {"text_bytes", file.text_bytes()},
+          {"tokenizer", file.tokenizer_name()},
+          {"vocabulary_size", file.vocabulary_size()}};
+}
 
 int run_prepare(const Prepare& command, const Output& output) {
   if (!config::is_token_file(command.out)) {
     misuse("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
   }
-  const bool whole = !command.out.ends_with(".tokens");  // which only token files are named: a damaged one may go
-  require_replaceable(command.out, "data prepare", "token file", [&] {
-    if (whole) {
-      data::TokenFile{command.out};
-    }
-  });
+  const bool splits = command.validation_share > 0.0;
+  if (splits && command.input.files.empty()) {
+    misuse("data prepare: --validation-share: needs FILE: {}", "the built-in corpus has a validation split of its own");
+  }
+  require_token_file(command.out);
+  if (splits) {
+    require_token_file(command.validation_out());
+  }
   catch_interrupts();
   const std::unique_ptr<tokenizers::Tokenizer> tokenizer = tokenizers::load_tokenizer(command.tokenizer);
-  data::write_token_file(*command.input.open(tokenizer->kind()), *tokenizer, command.out);
-  const data::TokenFile file(command.out);
-  output.text(fmt::format("{}: {} tokens of {} bytes of text, {}\n", printable(command.out), file.size(),
-                          file.text_bytes(), printable(file.tokenizer_name())));
-  output.document({{"file", command.out},
-                   {"tokens", file.size()},
-                   {"text_bytes", file.text_bytes()},
-                   {"tokenizer", file.tokenizer_name()},
-                   {"vocabulary_size", file.vocabulary_size()}});
+  data::write_token_file(*command.open(tokenizer->kind(), data::Split::train), *tokenizer, command.out);
+  Json document = describe_tokens(command.out, output);
+  if (splits) {
+    const auto held_out = command.open(tokenizer->kind(), data::Split::validation);
+    data::write_token_file(*held_out, *tokenizer, command.validation_out());
+    document["validation"] = describe_tokens(command.validation_out(), output);
+  }
+  output.document(document);
   return 0;
 }
 
@@ -242,6 +290,12 @@ void add_prepare(Program& program, CLI::App& group) {
       ->required()
       ->type_name("FILE");
   add_out(command, options->out, "token file to write", "FILE");
+  command
+      .add_option("--validation-share", options->validation_share,
+                  "share of the text to hold out, its last lines, as a second file: NAME.validation.tokens of "
+                  "NAME.tokens")
+      ->check(number(0.0, 0.99))
+      ->type_name("X");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// train, evaluate, generate, compare, sweep, report, demo: the engine's main jobs.
+// train, evaluate, generate, compare, sweep, advise, report, demo: the engine's main jobs.
 #include <memory>
 
 #include "headroom/config/config.h"
+#include "headroom/core/duration.h"
 #include "program.h"
 
 namespace headroom::cli {
@@ -109,6 +110,25 @@ void add_evaluate(Program& program) {
       ->capture_default_str()
       ->check(whole_number(0, 1000))
       ->type_name("N");
+  command
+      .add_option(
+          "--shots-from", options->shots_from,
+          "with --shots: the file, folder or archive of the solved examples (default: other questions of --data)")
+      ->check(not_empty())
+      ->type_name("FILE");
+  command
+      .add_option(
+          "--begin", options->begin,
+          "with --task: what is in front of each text: nothing, a line end, or the model's bos token; nothing is "
+          "what lm_eval has with most models, bos with those whose tokenizer adds it (default: as in the model's "
+          "training: line_end where that was here, bos where an imported tokenizer adds it, else none)")
+      ->check(CLI::IsMember({"none", "line_end", "bos"}).description(""))
+      ->type_name("none|line_end|bos");
+  command
+      .add_option("--items", options->items,
+                  "with --task: write a JSON line a question, with the log-probability of each choice")
+      ->check(not_empty())
+      ->type_name("FILE");
   command
       .add_option("--stride", options->stride,
                   "on text: windows of the model's context that begin N tokens apart; 0: chunks that do not overlap")
@@ -228,12 +248,51 @@ void add_sweep(Program& program) {
   program.add_threads(command);
 }
 
+void add_advise(Program& program) {
+  struct Options : Advise {
+    std::string budget_text;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command = program.add(
+      program.root(), "advise",
+      "Find what to train in a given time: try out within a tenth of it, end with a config, a table and a page.",
+      "headroom advise mine.toml --budget 2h --out runs/advice\n"
+      "  headroom advise mine.toml --budget 1d --variants dense,switchhead,dcmha --heads --out runs/heads",
+      [&program, options] {
+        options->budget = parse_duration(options->budget_text, "advise: --budget");
+        return program.engine<Advise>(*options);
+      });
+  command.add_option("CONFIG", options->config, "TOML file or recipe")->required()->type_name("");
+  command.add_option("--budget", options->budget_text, "for trials and the run that is advised: 90s, 30m, 2h, 1d")
+      ->required()
+      ->type_name("TIME");
+  add_out(command, options->out, "folder of the trials, the config and the report", "DIR");
+  command
+      .add_option("--variants", options->variants,
+                  "also try other attention of the same size: recipes of the zoo (dense, switchhead, dcmha, moa, ...), "
+                  "other recipes, TOML files")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(not_empty())
+      ->type_name("NAME,...");
+  command.add_flag("--heads", options->heads, "also try other numbers of heads and experts of the same size");
+  command.add_option("--keep", options->keep, "what stays as CONFIG has it")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"size", "batch", "vocabulary"}).description(""))
+      ->type_name("size,batch,vocabulary");
+  add_set(command, options->set);
+  program.add_threads(command);
+}
+
 void add_report(Program& program) {
   auto options = std::make_shared<Report>();
   CLI::App& command =
       program.add(program.root(), "report", "Write the page of a comparison, a sweep or a run again; train nothing.",
-                  "headroom report runs/pair", [&program, options] { return program.engine(*options); });
+                  "headroom report runs/pair\n  headroom report --watch runs/first",
+                  [&program, options] { return program.engine(*options); });
   command.add_option("DIR", options->folder, "what --out named")->required()->check(not_empty())->type_name("");
+  command.add_flag("--watch", options->watch, "write it again and again while training goes on in DIR");
 }
 
 void add_demo(Program& program) {
@@ -258,6 +317,7 @@ void add_training_commands(Program& program) {
   add_generate(program);
   add_compare(program);
   add_sweep(program);
+  add_advise(program);
   add_report(program);
   add_demo(program);
 }

@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPairFormat = "headroom.pairs.1";
 constexpr std::int64_t kShortIds = 65536;
+constexpr std::size_t kHashDigits = 16;
 constexpr std::int64_t kBetweenUpdates = 256;  // pairs
 
 // Both sides of the training pairs, a line each: what the tokenizer is trained on.
@@ -62,7 +63,7 @@ class PairTokens {
     tokenizers::add_tokenizer(writer, tokenizer);
     writer.set_metadata("format", kPairFormat);
     writer.set_metadata("vocabulary_size", std::to_string(tokenizer.vocabulary_size()));
-    writer.set_metadata("hash", hash.hex().substr(0, 16));
+    writer.set_metadata("hash", hash.hex().substr(0, kHashDigits));
     writer.set_metadata("remarks", remarks);
     writer.write(path);
   }
@@ -150,6 +151,15 @@ void PairFile::copy(std::int64_t side, std::vector<std::int32_t>& ids) const {
   }
 }
 
+void PairFile::verify() const {
+  Sha256 hash;
+  hash.update(tokens_->data);
+  hash.update(ends_->data);
+  if (hash.hex().substr(0, kHashDigits) != hash_) {
+    misuse("{}: is damaged: its tokens are not those that were written", file_.path().string());
+  }
+}
+
 std::string PairFile::identity() const {
   return fmt::format("{}, {} pairs, {}", tokenizer_name_, size_, hash_);
 }
@@ -164,11 +174,16 @@ PreparedPairs prepare_pairs(const config::DataOptions& data, const config::Token
     BothSides text(pairs);
     prepared.tokenizer = trained_tokenizer(options, text, cache_folder);
   } else {
-    prepared.tokenizer = tokenizers::load_tokenizer(options.model);
+    prepared.tokenizer =
+        options.by_line ? tokenizers::load_tokenizer_by_line(options.model) : tokenizers::load_tokenizer(options.model);
   }
   const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
   prepared.train = cache_folder / (cache_name(pairs.fingerprint() + "\n" + tokenizer.name()) + ".pairs");
-  const auto names_it = [&](const fs::path& file) { return PairFile(file).tokenizer_name() == tokenizer.name(); };
+  const auto names_it = [&](const fs::path& path) {
+    const PairFile kept(path);
+    kept.verify();
+    return kept.tokenizer_name() == tokenizer.name();
+  };
   if (!open_cached(prepared.train, names_it).value_or(false)) {
     tokenizer.vocabulary_size() <= kShortIds ? write_pairs<std::uint16_t>(pairs, tokenizer, prepared.train)
                                              : write_pairs<std::int32_t>(pairs, tokenizer, prepared.train);

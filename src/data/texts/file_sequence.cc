@@ -6,6 +6,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/log.h"
 #include "headroom/core/utf8.h"
 
 namespace headroom::data {
@@ -18,8 +19,11 @@ constexpr std::size_t kLongestLine = std::size_t{4} << 20;
 
 }  // namespace
 
-FileSequence::FileSequence(std::vector<Input> inputs, std::string json_field, std::string separator)
-    : inputs_(std::move(inputs)), json_field_(std::move(json_field)), separator_(std::move(separator)) {
+FileSequence::FileSequence(std::vector<Input> inputs, std::string json_field, std::string separator, bool skip_bad_rows)
+    : inputs_(std::move(inputs)),
+      json_field_(std::move(json_field)),
+      separator_(std::move(separator)),
+      skip_bad_rows_(skip_bad_rows) {
   for (const Input& input : inputs_) {
     total_ += input.size;
   }
@@ -54,7 +58,7 @@ void FileSequence::rewind() {
 
 std::string FileSequence::fingerprint() const {
   Sha256 hash;
-  hash.update(fmt::format("text 2\n{}\n{}\n", json_field_, separator_));
+  hash.update(fmt::format("text 2\n{}\n{}\n{}", json_field_, separator_, skip_bad_rows_ ? "without bad rows\n" : ""));
   for (const Input& input : inputs_) {
     std::error_code ignored;
     const auto time = fs::last_write_time(input.path, ignored).time_since_epoch().count();
@@ -95,11 +99,21 @@ bool FileSequence::fill() {
       set_apart(before, starts);
       return true;
     }
+    warn_of_bad_rows();
     current_.reset();
     done_ += inputs_[index_].size;
     ++index_;
   }
   return false;
+}
+
+void FileSequence::warn_of_bad_rows() {
+  const TextFile::BadRows bad = current_->bad_rows();
+  if (index_ < told_ || bad.count == 0) {
+    return;
+  }
+  told_ = index_ + 1;
+  log_warning("{}: {} of its rows were left out; the first: {}", inputs_[index_].path.string(), bad.count, bad.first);
 }
 
 // Puts what belongs between the text so far and the stretch that begins at `at`.
@@ -117,7 +131,7 @@ void FileSequence::set_apart(std::size_t at, bool starts) {
 std::unique_ptr<TextFile> FileSequence::open(const Input& input) const {
   switch (input.kind) {
     case FileKind::json_lines:
-      return open_json_lines(input.path, json_field_);
+      return open_json_lines(input.path, json_field_, skip_bad_rows_);
     case FileKind::lenient:
       return open_leniently(input.path);
     case FileKind::bytes:

@@ -23,7 +23,8 @@ struct Input {
 
 class FileSequence : public tokenizers::TextSource {
  public:
-  FileSequence(std::vector<Input> inputs, std::string json_field, std::string separator);
+  // `skip_bad_rows`: of JSON lines; a warning says how many once the first pass has come to the end of their file.
+  FileSequence(std::vector<Input> inputs, std::string json_field, std::string separator, bool skip_bad_rows = false);
 
   bool next(std::string& block) override;
   void rewind() override;
@@ -36,9 +37,12 @@ class FileSequence : public tokenizers::TextSource {
   bool fill();
   void set_apart(std::size_t at, bool starts);
   std::unique_ptr<TextFile> open(const Input& input) const;
+  void warn_of_bad_rows();
 
   std::vector<Input> inputs_;
   std::string json_field_, separator_;
+  bool skip_bad_rows_;
+  std::size_t told_ = 0;  // files whose bad rows were told of
   std::unique_ptr<TextFile> current_;
   std::size_t index_ = 0;              // of current_ in inputs_
   std::int64_t total_ = 0, done_ = 0;  // bytes of all files, of those before current_

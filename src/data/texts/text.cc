@@ -87,7 +87,8 @@ std::unique_ptr<tokenizers::TextSource> open_text(const std::vector<std::string>
   if (inputs.empty()) {
     misuse("data: at least one file of text must be named");
   }
-  return std::make_unique<FileSequence>(std::move(inputs), options.json_field, options.separator);
+  return std::make_unique<FileSequence>(std::move(inputs), options.json_field, options.separator,
+                                        options.skip_bad_rows);
 }
 
 std::string named_together(const std::vector<std::string>& files) {

@@ -70,12 +70,12 @@ class PlainText : public TextFile {
 
 class JsonLines : public TextFile {
  public:
-  JsonLines(const std::filesystem::path& path, std::string field)
-      : path_(path.string()), field_(std::move(field)), bytes_(path) {}
+  JsonLines(const std::filesystem::path& path, std::string field, bool skip)
+      : path_(path.string()), field_(std::move(field)), skip_(skip), bytes_(path) {}
 
   bool more(std::string& text, bool& starts) override {
     while (next_line()) {
-      const std::optional<std::string> document = read_document();
+      const std::optional<std::string> document = skip_ ? read_or_skip() : read_document();
       if (document) {
         text += *document;
         starts = true;
@@ -89,8 +89,18 @@ class JsonLines : public TextFile {
     return false;
   }
   std::int64_t consumed() const override { return bytes_.consumed(); }
+  BadRows bad_rows() const override { return bad_; }
 
  private:
+  std::optional<std::string> read_or_skip() {
+    try {
+      return read_document();
+    } catch (const MisuseError& error) {
+      bad_.first = bad_.count++ == 0 ? error.what() : bad_.first;
+      return std::nullopt;
+    }
+  }
+
   // Leaves the next line, without its end, in line_.
   bool next_line() {
     line_.clear();
@@ -134,6 +144,8 @@ class JsonLines : public TextFile {
   }
 
   std::string path_, field_;
+  bool skip_;
+  BadRows bad_;
   CheckedBytes bytes_;
   std::string_view rest_;  // of the stretch read last
   std::string line_;
@@ -174,8 +186,9 @@ std::unique_ptr<TextFile> open_plain_text(const std::filesystem::path& path, Con
   return std::make_unique<PlainText>(path, content);
 }
 
-std::unique_ptr<TextFile> open_json_lines(const std::filesystem::path& path, const std::string& field) {
-  return std::make_unique<JsonLines>(path, field);
+std::unique_ptr<TextFile> open_json_lines(const std::filesystem::path& path, const std::string& field,
+                                          bool skip_bad_rows) {
+  return std::make_unique<JsonLines>(path, field, skip_bad_rows);
 }
 
 std::unique_ptr<TextFile> open_leniently(const std::filesystem::path& path) {

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <iterator>
 #include <system_error>
+#include <utility>
 
 #include "data/texts/kept.h"
+#include "data/tokens/held_out.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
@@ -38,36 +41,115 @@ class Agreement {
   std::string where_, name_;
 };
 
-// One split as it is given: either token files or text.
-struct SplitInput {
+// A corpus, or the validation split, as it is given: either token files or text.
+struct PartInput {
   std::vector<fs::path> token_files;
   std::unique_ptr<tokenizers::TextSource> text;
+  std::string name;
+  Split split = Split::train;
+  double held_out = 0.0;  // share of the token files that is for validation
 };
 
-SplitInput open_input(const config::DataOptions& data, Split split, Content content) {
-  const bool shared =
-      data.validation.empty() && std::any_of(data.train.begin(), data.train.end(), config::is_token_file);
-  if (split == Split::validation && shared) {
-    misuse("data.validation: must name a token file, as data.train does: nothing is held out of one");
-  }
-  const std::vector<std::string>& patterns = split == Split::train ? data.train : data.validation;
+PartInput open_input(const config::DataOptions& data, Split split, Content content) {
+  const bool shared = data.validation.empty();
+  const std::vector<std::string>& patterns = split == Split::train || shared ? data.train : data.validation;
   const auto tokens = std::count_if(patterns.begin(), patterns.end(), config::is_token_file);
+  PartInput input{.token_files = {}, .text = nullptr, .name = corpus_name(data, split), .split = split};
   if (tokens == 0) {
-    return {.token_files = {}, .text = open_split(data, split, content)};
+    input.text = open_split(data, split, content);
+    return input;
   }
   if (tokens != std::ssize(patterns)) {
     misuse("{}: must name either text or token files, not both",
            split == Split::train ? "data.train" : "data.validation");
   }
-  return {.token_files = expand_patterns(patterns), .text = nullptr};
+  input.token_files = expand_patterns(patterns);
+  input.held_out = shared ? data.validation_share : 0.0;
+  if (shared && !(input.held_out > 0.0)) {
+    misuse("data.validation: must name at least one file when data.validation_share is 0");
+  }
+  return input;
 }
+
+// The options of each corpus of a mixture by itself; without one those given.
+std::vector<config::DataOptions> corpora_of(const config::DataOptions& data) {
+  if (data.mixture.empty()) {
+    return {data};
+  }
+  std::vector<config::DataOptions> corpora(data.train.size(), data);
+  for (std::size_t i = 0; i < corpora.size(); ++i) {
+    corpora[i].train = {data.train[i]};
+    corpora[i].mixture.clear();
+  }
+  return corpora;
+}
+
+std::vector<PartInput> open_training(const config::DataOptions& data, Content content) {
+  std::vector<PartInput> inputs;
+  for (const config::DataOptions& corpus : corpora_of(data)) {
+    inputs.push_back(open_input(corpus, Split::train, content));
+  }
+  return inputs;
+}
+
+// One input, or what is held out of each corpus.
+std::vector<PartInput> open_validation(const config::DataOptions& data, Content content) {
+  std::vector<PartInput> inputs;
+  for (const config::DataOptions& corpus : corpora_of(data)) {
+    if (inputs.empty() || data.validation.empty()) {
+      inputs.push_back(open_input(corpus, Split::validation, content));
+    }
+  }
+  return inputs;
+}
+
+// Texts one after the other.
+class TextsInTurn : public tokenizers::TextSource {
+ public:
+  explicit TextsInTurn(std::vector<tokenizers::TextSource*> texts) : texts_(std::move(texts)) {}
+
+  bool next(std::string& block) override {
+    while (at_ < texts_.size() && !texts_[at_]->next(block)) {
+      ++at_;
+    }
+    return at_ < texts_.size();
+  }
+  void rewind() override {
+    at_ = 0;
+    for (tokenizers::TextSource* text : texts_) {
+      text->rewind();
+    }
+  }
+  std::int64_t bytes_read() const override { return sum(&tokenizers::TextSource::bytes_read); }
+  std::int64_t bytes_total() const override { return sum(&tokenizers::TextSource::bytes_total); }
+  std::string fingerprint() const override {
+    std::string all;
+    for (const tokenizers::TextSource* text : texts_) {
+      all += (all.empty() ? "" : "\n") + text->fingerprint();
+    }
+    return all;
+  }
+
+ private:
+  std::int64_t sum(std::int64_t (tokenizers::TextSource::*part)() const) const {
+    std::int64_t all = 0;
+    for (const tokenizers::TextSource* text : texts_) {
+      all += (text->*part)();
+    }
+    return all;
+  }
+
+  std::vector<tokenizers::TextSource*> texts_;
+  std::size_t at_ = 0;
+};
 
 // That of options.model, if it names one.
 std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::TokenizerOptions& options) {
   if (options.model.empty()) {
     return nullptr;
   }
-  std::shared_ptr<const tokenizers::Tokenizer> given = tokenizers::load_tokenizer(options.model);
+  std::shared_ptr<const tokenizers::Tokenizer> given =
+      options.by_line ? tokenizers::load_tokenizer_by_line(options.model) : tokenizers::load_tokenizer(options.model);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
     misuse("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
            options.model, given->name());
@@ -75,17 +157,17 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
   return given;
 }
 
-// The one `given` by options.model or that of the splits' token files, which must all agree; null when there is
+// The one `given` by options.model or that of the inputs' token files, which must all agree; null when there is
 // neither.
 std::shared_ptr<const tokenizers::Tokenizer> find_tokenizer(const config::TokenizerOptions& options,
                                                             std::shared_ptr<const tokenizers::Tokenizer> found,
-                                                            const std::vector<const SplitInput*>& splits) {
+                                                            const std::vector<const PartInput*>& inputs) {
   Agreement agreement;
   if (found) {
     agreement.add("tokenizer.model " + options.model, found->name());
   }
-  for (const SplitInput* split : splits) {
-    for (const fs::path& path : split->token_files) {
+  for (const PartInput* input : inputs) {
+    for (const fs::path& path : input->token_files) {
       const TokenFile file(path);
       agreement.add(path.string(), file.tokenizer_name());
       if (!found) {
@@ -96,21 +178,81 @@ std::shared_ptr<const tokenizers::Tokenizer> find_tokenizer(const config::Tokeni
   return found;
 }
 
-// The split as one token file, made now if need be.
-fs::path token_file_of(SplitInput& split, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder) {
-  if (split.token_files.size() == 1) {
-    return split.token_files.front();
-  }
-  const std::string content = split.text ? split.text->fingerprint() : fingerprint(split.token_files);
+// A kept file of this content and tokenizer, which `make` writes where there is none.
+template <class Make>
+fs::path kept_tokens(const std::string& content, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder,
+                     const Make& make) {
   fs::path path = cache_folder / (cache_name(content + "\n" + tokenizer.name()) + ".tokens");
-  const auto names_it = [&](const fs::path& file) { return TokenFile(file).tokenizer_name() == tokenizer.name(); };
+  const auto names_it = [&](const fs::path& path_of_kept) {
+    const TokenFile kept(path_of_kept);
+    kept.verify();
+    return kept.tokenizer_name() == tokenizer.name();
+  };
   if (!open_cached(path, names_it).value_or(false)) {
-    split.text ? write_token_file(*split.text, tokenizer, path) : join_token_files(split.token_files, path);
+    make(path);
     const TokenFile made(path);
-    log_info("data: {} tokens from {} of text, kept in {}", format_count(static_cast<double>(made.size())),
-             format_bytes(static_cast<double>(made.text_bytes())), path.string());
+    const std::string bytes = made.unknown() ? format_bytes(static_cast<double>(made.text_bytes())) : "an unknown size";
+    log_info("data: {} tokens from {} of text, kept in {}", format_count(static_cast<double>(made.size())), bytes,
+             path.string());
   }
   return path;
+}
+
+fs::path one_file_of(const std::vector<fs::path>& files, const tokenizers::Tokenizer& tokenizer,
+                     const fs::path& cache_folder) {
+  if (files.size() == 1) {
+    TokenFile(files.front()).verify();
+    return files.front();
+  }
+  return kept_tokens(fingerprint(files), tokenizer, cache_folder,
+                     [&](const fs::path& path) { join_token_files(files, path); });
+}
+
+// The input as one token file, made now if need be.
+PreparedPart prepare(PartInput& input, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder) {
+  if (input.text) {
+    const auto encode = [&](const fs::path& path) { write_token_file(*input.text, tokenizer, path); };
+    return {.file = kept_tokens(input.text->fingerprint(), tokenizer, cache_folder, encode), .name = input.name};
+  }
+  const fs::path whole = one_file_of(input.token_files, tokenizer, cache_folder);
+  if (!(input.held_out > 0.0)) {
+    return {.file = whole, .name = input.name};
+  }
+  const std::string content = fmt::format("{}{} held out", fingerprint({whole}), input.held_out);
+  const fs::path rest = kept_tokens(content, tokenizer, cache_folder, [&](const fs::path& path) {
+    write_held_out(TokenFile(whole, input.name), input.held_out, path);
+  });
+  if (input.split == Split::validation) {
+    return {.file = rest, .name = input.name};
+  }
+  return {.file = whole, .name = input.name, .tokens = TokenFile(whole).size() - TokenFile(rest).size()};
+}
+
+// What was held out of several corpora becomes one file.
+PreparedPart prepare_together(std::vector<PartInput>& inputs, const tokenizers::Tokenizer& tokenizer,
+                              const fs::path& cache_folder) {
+  PreparedPart all = prepare(inputs.front(), tokenizer, cache_folder);
+  if (inputs.size() == 1) {
+    return all;
+  }
+  std::vector<fs::path> files = {all.file};
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    files.push_back(prepare(inputs[i], tokenizer, cache_folder).file);
+  }
+  return {.file = one_file_of(files, tokenizer, cache_folder),
+          .name = fmt::format("{} and of {} more", all.name, inputs.size() - 1)};
+}
+
+// The tokenizer that the texts among the inputs are to have where none is given.
+std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of_texts(const config::TokenizerOptions& options,
+                                                                const std::vector<PartInput>& train,
+                                                                const fs::path& cache_folder) {
+  std::vector<tokenizers::TextSource*> texts;
+  for (const PartInput& input : train) {
+    texts.push_back(input.text.get());
+  }
+  TextsInTurn all(std::move(texts));
+  return trained_tokenizer(options, all, cache_folder);
 }
 
 }  // namespace
@@ -119,19 +261,33 @@ PreparedData prepare_data(const config::DataOptions& data, const config::Tokeniz
                           const fs::path& cache_folder) {
   const std::shared_ptr<const tokenizers::Tokenizer> given = given_tokenizer(tokenizer);
   const Content content = content_for(given ? given->kind() : tokenizer.kind);
-  SplitInput train = open_input(data, Split::train, content), validation = open_input(data, Split::validation, content);
+  std::vector<PartInput> train = open_training(data, content), validation = open_validation(data, content);
+  std::vector<const PartInput*> all;
+  for (const std::vector<PartInput>* inputs : {&train, &validation}) {
+    std::transform(inputs->begin(), inputs->end(), std::back_inserter(all),
+                   [](const PartInput& input) { return &input; });
+  }
   make_folder(cache_folder);
   remove_leftovers(cache_folder);
   PreparedData prepared;
-  prepared.tokenizer = find_tokenizer(tokenizer, given, {&train, &validation});
+  prepared.tokenizer = find_tokenizer(tokenizer, given, all);
   if (!prepared.tokenizer) {
-    prepared.tokenizer = trained_tokenizer(tokenizer, *train.text, cache_folder);
+    prepared.tokenizer = tokenizer_of_texts(tokenizer, train, cache_folder);
   }
-  prepared.train = token_file_of(train, *prepared.tokenizer, cache_folder);
-  prepared.train_name = corpus_name(data, Split::train);
-  prepared.validation_name = corpus_name(data, Split::validation);
-  prepared.validation = token_file_of(validation, *prepared.tokenizer, cache_folder);
+  for (PartInput& corpus : train) {
+    prepared.train.push_back(prepare(corpus, *prepared.tokenizer, cache_folder));
+  }
+  prepared.validation = prepare_together(validation, *prepared.tokenizer, cache_folder);
   return prepared;
+}
+
+PreparedPart prepare_validation(const config::DataOptions& data,
+                                const std::shared_ptr<const tokenizers::Tokenizer>& tokenizer,
+                                const fs::path& cache_folder) {
+  std::vector<PartInput> inputs = open_validation(data, content_for(tokenizer->kind()));
+  make_folder(cache_folder);
+  remove_leftovers(cache_folder);
+  return prepare_together(inputs, *tokenizer, cache_folder);
 }
 
 }  // namespace headroom::data

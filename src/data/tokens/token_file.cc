@@ -1,9 +1,11 @@
 #include "headroom/data/token_file.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "data/tokens/token_format.h"
 #include "headroom/core/error.h"
+#include "headroom/core/printable.h"
 #include "headroom/core/whole_number.h"
 
 namespace headroom::data {
@@ -35,7 +37,7 @@ bool widen(const std::byte* from, std::int64_t count, std::uint32_t limit, std::
 
 }  // namespace
 
-TokenFile::TokenFile(const std::filesystem::path& path, std::string name)
+TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::int64_t first)
     : file_(path), name_(name.empty() ? path.string() : std::move(name)) {
   const auto format = file_.metadata().find("format");
   if (format == file_.metadata().end() || format->second != kTokenFormat) {
@@ -47,7 +49,10 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name)
   file_.at("tokenizer");
   vocabulary_size_ = number_at(file_, "vocabulary_size", 1, INT32_MAX);
   text_bytes_ = number_at(file_, "text_bytes", 1, INT64_MAX);
-  if (file_.metadata().contains("unknown_bytes")) {
+  const auto unknown = file_.metadata().find("unknown_bytes");
+  if (unknown != file_.metadata().end() && unknown->second == kNotCounted) {
+    unknown_.reset();
+  } else if (unknown != file_.metadata().end()) {
     unknown_ = {.tokens = number_at(file_, "unknown_tokens", 0, INT64_MAX),
                 .bytes = number_at(file_, "unknown_bytes", 0, text_bytes_)};
   } else if (file_.metadata_at("tokenizer_kind") != config::name_of(config::TokenizerKind::words)) {
@@ -61,6 +66,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name)
   if (size_ == 0) {
     misuse("{}: holds no tokens", path.string());
   }
+  size_ = first > 0 ? std::min(size_, first) : size_;
 }
 
 void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const {
@@ -76,6 +82,19 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) 
     misuse("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
            begin + count - 1, vocabulary_size_,
            name_ == path ? "" : fmt::format("; it was made from {} and is made again where it is missing", name_));
+  }
+}
+
+void TokenFile::verify() const {
+  const auto was = file_.metadata().find(TokenChecksum::kKey);
+  if (was == file_.metadata().end()) {
+    return;
+  }
+  TokenChecksum is;
+  is.add(tokens_->data);
+  if (is.text() != was->second) {
+    misuse("{}: is damaged: the checksum of its tokens is {}, they were written with {}", file_.path().string(),
+           is.text(), printable(was->second));
   }
 }
 

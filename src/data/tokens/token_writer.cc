@@ -28,12 +28,12 @@ class TokenWriter {
         stream_(path, "tokens", dtype_) {}
 
   void append(std::span<const std::int32_t> ids) {
-    if (dtype_ == DType::i32) {
-      stream_.append(std::as_bytes(ids));
-    } else {
+    if (dtype_ == DType::u16) {
       narrow_.assign(ids.begin(), ids.end());
-      stream_.append(std::as_bytes(std::span(narrow_)));
     }
+    const auto bytes = dtype_ == DType::u16 ? std::as_bytes(std::span(narrow_)) : std::as_bytes(ids);
+    stream_.append(bytes);
+    checksum_.add(bytes);
     written_ += std::ssize(ids);
   }
 
@@ -56,10 +56,13 @@ class TokenWriter {
                                                    {"tokenizer_kind", std::string(config::name_of(tokenizer_.kind()))},
                                                    {"tokenizer_name", tokenizer_.name()},
                                                    {"vocabulary_size", std::to_string(tokenizer_.vocabulary_size())},
-                                                   {"text_bytes", std::to_string(text_bytes)}};
+                                                   {"text_bytes", std::to_string(text_bytes)},
+                                                   {TokenChecksum::kKey, checksum_.text()}};
     if (unknown_) {
       metadata["unknown_tokens"] = std::to_string(unknown_->tokens);
       metadata["unknown_bytes"] = std::to_string(unknown_->bytes);
+    } else {
+      metadata["unknown_bytes"] = kNotCounted;
     }
     stream_.commit(metadata);
   }
@@ -69,6 +72,7 @@ class TokenWriter {
   fs::path path_;
   DType dtype_;
   SafetensorsStream stream_;
+  TokenChecksum checksum_;
   std::vector<std::uint16_t> narrow_;
   std::int64_t written_ = 0;
   std::optional<tokenizers::Unknown> unknown_ = tokenizers::Unknown();  // nothing: not known of a file that was joined
@@ -86,23 +90,26 @@ class StretchReader {
     stretch = std::exchange(rest_, {});
     for (std::string block; blocks_.next(block);) {
       stretch += block;
-      std::size_t cut = tokenizer_.separable(stretch);
-      if (cut == 0 && stretch.size() > kLongestRest) {
-        cut = stretch.size();
+      text_bytes_ += std::ssize(block);
+      tokenizers::Cut cut = tokenizer_.separable(stretch);
+      if (cut.end == 0 && stretch.size() > kLongestRest) {
+        cut = {.end = stretch.size(), .next = stretch.size()};
       }
-      if (cut > 0) {
-        rest_ = stretch.substr(cut);
-        stretch.resize(cut);
+      if (cut.end > 0) {
+        rest_ = stretch.substr(cut.next);
+        stretch.resize(cut.end);
         return true;
       }
     }
     return !stretch.empty();
   }
+  std::int64_t text_bytes() const { return text_bytes_; }  // read so far
 
  private:
   tokenizers::BlockReader blocks_;
   const tokenizers::Tokenizer& tokenizer_;
   std::string rest_;
+  std::int64_t text_bytes_ = 0;
 };
 
 struct Piece {
@@ -140,6 +147,17 @@ void encode_all(const tokenizers::Tokenizer& tokenizer, std::span<Piece> pieces,
   }
 }
 
+// The tokens of the file from `begin` on.
+void append_rest(const TokenFile& file, std::int64_t begin, TokenWriter& writer) {
+  constexpr std::int64_t kTokensAtOnce = std::int64_t{1} << 20;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t at = begin; at < file.size(); at += std::ssize(ids)) {
+    ids.resize(static_cast<std::size_t>(std::min(kTokensAtOnce, file.size() - at)));
+    file.copy(at, std::ssize(ids), ids.data());
+    writer.append(ids);
+  }
+}
+
 }  // namespace
 
 void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer, const fs::path& path,
@@ -148,11 +166,9 @@ void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer&
   TokenWriter writer(tokenizer, path);
   StretchReader stretches(text, tokenizer);
   std::vector<Piece> pieces(n_threads * kBlocksPerThread);
-  std::int64_t text_bytes = 0;
   for (std::size_t filled = pieces.size(); filled == pieces.size();) {
     filled = 0;
     while (filled < pieces.size() && stretches.next(pieces[filled].text)) {
-      text_bytes += std::ssize(pieces[filled].text);
       ++filled;
     }
     const std::span<Piece> wave = std::span(pieces).first(filled);
@@ -162,27 +178,33 @@ void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer&
       writer.add(piece.unknown);
     }
   }
-  writer.commit(text_bytes);
+  writer.commit(stretches.text_bytes());
+}
+
+void write_rest_of_token_file(const TokenFile& file, std::int64_t begin, std::optional<std::int64_t> text_bytes,
+                              const fs::path& path) {
+  const std::unique_ptr<tokenizers::Tokenizer> tokenizer = file.tokenizer();
+  TokenWriter writer(*tokenizer, path);
+  append_rest(file, begin, writer);
+  if (!text_bytes) {
+    writer.add(std::nullopt);
+  }
+  writer.commit(text_bytes.value_or(1));
 }
 
 void join_token_files(const std::vector<fs::path>& files, const fs::path& path) {
-  constexpr std::int64_t kTokensAtOnce = std::int64_t{1} << 20;
   const TokenFile first(files.at(0));
   const std::unique_ptr<tokenizers::Tokenizer> tokenizer = first.tokenizer();
   TokenWriter writer(*tokenizer, path);
-  std::vector<std::int32_t> ids;
   std::int64_t text_bytes = 0;
   for (const fs::path& name : files) {
     const TokenFile file(name);
+    file.verify();
     if (file.tokenizer_name() != first.tokenizer_name()) {
       misuse("{}: was made with tokenizer {}, but {} with {}", file.path().string(), file.tokenizer_name(),
              first.path().string(), first.tokenizer_name());
     }
-    for (std::int64_t at = 0; at < file.size(); at += std::ssize(ids)) {
-      ids.resize(static_cast<std::size_t>(std::min(kTokensAtOnce, file.size() - at)));
-      file.copy(at, std::ssize(ids), ids.data());
-      writer.append(ids);
-    }
+    append_rest(file, 0, writer);
     text_bytes += file.text_bytes();
     writer.add(file.unknown());
   }

@@ -100,6 +100,19 @@ at::Tensor cross_entropy_run(const FusedLinearCrossEntropy::Arguments& in) {
 
 }  // namespace
 
+at::Tensor losses_in_blocks(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+                            const at::Tensor& target) {
+  const at::ScalarType type = loss_type(x);
+  const at::Tensor losses = at::empty({x.size(0)}, x.options().dtype(type));
+  const std::int64_t n = x.size(0), step = rows_in_block(w.size(1));
+  for (std::int64_t begin = 0; begin < n; begin += step) {
+    const std::int64_t rows = std::min(step, n - begin);
+    const at::Tensor logits = product(x.narrow(0, begin, rows), w).to(type);
+    losses.narrow(0, begin, rows).copy_(losses_and_gradient(logits, bias, target.narrow(0, begin, rows), 1.0));
+  }
+  return losses;
+}
+
 TORCH_LIBRARY_IMPL(headroom, CPU, library) {
   implement<FusedLinearCrossEntropy, cross_entropy_blocks, FusedLinearCrossEntropy::scaled>(library);
 }

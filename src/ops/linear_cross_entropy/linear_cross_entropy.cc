@@ -24,14 +24,17 @@ void check(const CrossEntropyInputs& in) {
   }
 }
 
-at::Tensor cross_entropy_reference(const CrossEntropyInputs& in) {
+// Of each row, 0 where its target does not count.
+at::Tensor losses_reference(const CrossEntropyInputs& in) {
   const at::Tensor logits = (in.b ? at::addmm(*in.b, in.x, in.w) : in.x.mm(in.w)).to(loss_type(in.x));
-  const at::Tensor counts = in.target.ge(0);
-  const at::Tensor losses = -logits.log_softmax(1)
-                                 .gather(1, in.target.clamp_min(0).unsqueeze(1))
-                                 .squeeze(1)
-                                 .masked_fill(counts.logical_not(), 0);
-  return losses.sum() / counts.sum().clamp_min(1);
+  return -logits.log_softmax(1)
+              .gather(1, in.target.clamp_min(0).unsqueeze(1))
+              .squeeze(1)
+              .masked_fill(in.target.lt(0), 0);
+}
+
+at::Tensor cross_entropy_reference(const CrossEntropyInputs& in) {
+  return losses_reference(in).sum() / in.target.ge(0).sum().clamp_min(1);
 }
 
 FusedLinearCrossEntropy::Results cross_entropy_meta(const CrossEntropyInputs& in) {
@@ -75,6 +78,16 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& w, const 
   check(in);
   const auto* fused = cross_entropy_backends().choose(implementation, x, in);
   return fused != nullptr ? fused->run(in) : cross_entropy_reference(in);
+}
+
+at::Tensor token_cross_entropy(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
+                               const at::Tensor& target, Implementation implementation) {
+  const at::NoGradGuard no_grad;
+  const CrossEntropyInputs in{x, w, target, b, false};
+  check(in);
+  const bool fused = cross_entropy_backends().choose(implementation, x, in) != nullptr;
+  const at::Tensor losses = fused ? losses_in_blocks(x, w, b.value_or(at::Tensor()), target) : losses_reference(in);
+  return losses.index_select(0, target.ge(0).nonzero().squeeze(1));
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {

@@ -56,6 +56,9 @@ struct FusedLinearCrossEntropy {
 
 Backends<FusedLinearCrossEntropy::Arguments>& cross_entropy_backends();
 
+// The loss of each row, 0 where its target is below 0, block by block of rows.
+at::Tensor losses_in_blocks(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const at::Tensor& target);
+
 inline at::ScalarType loss_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }

@@ -10,12 +10,11 @@
 #include "headroom/core/log.h"
 #include "headroom/core/printable.h"
 #include "headroom/store/huggingface.h"
+#include "headroom/store/special_tokens.h"
 #include "store/stored_tensor.h"
 
 namespace headroom::store {
 namespace {
-
-constexpr const char* kWrittenBy = "written_by";  // in the metadata of the weights: these may be written again
 
 // The architecture that the options are. Throws MisuseError saying what no known one has.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
@@ -95,28 +94,54 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   }
   writer.set_metadata("format", "pt");
   writer.set_metadata(kWrittenBy, "headroom");
+  const std::optional<SpecialTokens> kept = kept_special_tokens(checkpoint);
+  if (!kept) {
+    writer.set_metadata(kTrainedHere, "true");
+  }
   writer.write(folder / kWeightsFile);
 
   Json settings = architecture.write(o);
   settings["vocab_size"] = o.vocabulary_size;
   settings["tie_word_embeddings"] = o.tied_embeddings;
   settings["torch_dtype"] = "float32";
+  // Of what a config.json does not say, transformers has ideas of its own, which are those of the original or none.
+  settings.update(kept ? kept->config
+                       : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
   write_text_file(folder / "config.json", settings.dump(2) + "\n");
-  export_tokenizer(*checkpoint.tokenizer, o.context_length, folder);
+  export_tokenizer(*checkpoint.tokenizer, o.context_length, folder,
+                   kept.value_or(own_special_tokens(*checkpoint.tokenizer)));
   return settings.at("model_type");
 }
 
 void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
                       const std::filesystem::path& folder) {
-  if (const std::string json = tokenizers::to_tokenizer_json(tokenizer); !json.empty()) {
-    write_text_file(folder / "tokenizer.json", json);
-    const Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"model_max_length", context_length}};
-    write_text_file(folder / "tokenizer_config.json", to_json_line(settings) + "\n");
-  } else if (tokenizer.kind() == config::TokenizerKind::sentencepiece) {
-    write_text_file(folder / "tokenizer.model", tokenizer.serialised());
-  } else {
+  export_tokenizer(tokenizer, context_length, folder, own_special_tokens(tokenizer));
+}
+
+void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
+                      const std::filesystem::path& folder, const SpecialTokens& tokens) {
+  if (tokenizer.kind() == config::TokenizerKind::words) {
     log_warning("{}: its tokenizer {} has no equivalent and is left out", folder.string(), tokenizer.name());
+    return;
   }
+  Json settings = tokens.tokenizer;
+  tokenizers::SpecialNames special{.names = {}, .in_front = tokens.in_front ? tokens.name("bos_token") : ""};
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
+    const std::string name = tokens.name(key);
+    settings[key] = name.empty() ? Json() : Json(name);
+    if (!name.empty() && std::find(special.names.begin(), special.names.end(), name) == special.names.end()) {
+      special.names.push_back(name);
+    }
+  }
+  settings["model_max_length"] = context_length;
+  if (const std::string json = tokenizers::to_tokenizer_json(tokenizer, special); !json.empty()) {
+    write_text_file(folder / "tokenizer.json", json);
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast";
+  }
+  if (tokenizer.kind() == config::TokenizerKind::sentencepiece) {
+    write_text_file(folder / "tokenizer.model", tokenizers::to_sentencepiece_model(tokenizer));
+  }
+  write_text_file(folder / "tokenizer_config.json", to_json_line(settings) + "\n");
 }
 
 }  // namespace headroom::store

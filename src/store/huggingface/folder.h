@@ -15,6 +15,8 @@ namespace headroom::store {
 
 // Of a model that is not cut into shards.
 inline constexpr const char* kWeightsFile = "model.safetensors";
+// In its metadata: the folder was exported from here, and may be written again; its model was trained here.
+inline constexpr const char *kWrittenBy = "written_by", *kTrainedHere = "trained_here";
 
 class ModelFolder {
  public:

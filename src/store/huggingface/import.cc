@@ -100,6 +100,12 @@ std::shared_ptr<const tokenizers::Tokenizer> read_tokenizer(const std::filesyste
   return tokenizer;
 }
 
+bool was_trained_here(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder / kWeightsFile, ignored) &&
+         SafetensorsFile(folder / kWeightsFile).metadata().contains(kTrainedHere);
+}
+
 }  // namespace
 
 Imported import_huggingface(const std::filesystem::path& folder, const std::filesystem::path& tokenizer) {
@@ -127,6 +133,9 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
   require_all_used(files, links, names, architecture);
 
   imported.checkpoint.tokenizer = read_tokenizer(tokenizer.empty() ? folder : tokenizer, config.model);
+  if (!was_trained_here(folder)) {
+    keep_special_tokens(read_special_tokens(folder, document, *imported.checkpoint.tokenizer), imported.checkpoint);
+  }
   config.tokenizer.kind = imported.checkpoint.tokenizer->kind();
   config.tokenizer.vocabulary_size = config.model.vocabulary_size;
   config.train.precision = config::Precision::fp32;  // the logits are to be those of the original, on any machine

@@ -211,20 +211,23 @@ Question siqa(const Row& row) {
 struct Layout {
   std::vector<const char*> fields;  // that no other layout has together
   Question (*read)(const Row& row);
+  std::string_view tests;  // whose rows they are
 };
 
 const std::vector<Layout>& layouts() {
-  static const std::vector<Layout> kLayouts = {{{"context_options"}, collected_beginnings},
-                                               {{"goal", "sol1", "sol2"}, piqa},
-                                               {{"ctx", "endings"}, hellaswag},
-                                               {{"sentence", "option1", "option2"}, winogrande},
-                                               {{"passage", "question", "answer"}, boolq},
-                                               {{"correct_answer", "distractor1"}, sciq},
-                                               {{"choices", "answerKey"}, labelled},
-                                               {{"article", "options"}, race},
-                                               {{"premise", "choice1"}, copa},
-                                               {{"context", "options"}, logiqa},
-                                               {{"answerA", "answerB"}, siqa}};
+  static const std::vector<Layout> kLayouts = {
+      {{"context_options"}, collected_beginnings, "winograd or winogrande"},
+      {{"goal", "sol1", "sol2"}, piqa, "piqa"},
+      {{"ctx", "endings"}, hellaswag, "hellaswag"},
+      {{"sentence", "option1", "option2"}, winogrande, "winogrande"},
+      {{"passage", "question", "answer"}, boolq, "boolq"},
+      {{"correct_answer", "distractor1"}, sciq, "sciq"},
+      {{"question_stem", "choices", "answerKey"}, labelled, "openbook_qa"},
+      {{"choices", "answerKey"}, labelled, "arc_challenge, arc_easy, commonsense_qa or openbook_qa"},
+      {{"article", "options"}, race, "race"},
+      {{"premise", "choice1"}, copa, "copa"},
+      {{"context", "options"}, logiqa, "logiqa"},
+      {{"answerA", "answerB"}, siqa, "siqa"}};
   return kLayouts;
 }
 
@@ -237,7 +240,12 @@ Question read_choice(const Json& json, const std::string& where) {
   };
   const auto layout = std::find_if(layouts().begin(), layouts().end(), fits);
   const Row row(json, where);
-  return layout == layouts().end() ? collected(row) : layout->read(row);
+  if (layout == layouts().end()) {
+    return collected(row);
+  }
+  Question question = layout->read(row);
+  question.of = layout->tests;
+  return question;
 }
 
 }  // namespace headroom::tasks::zero_shot

@@ -100,7 +100,8 @@ std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader
     const std::string_view text = row.text;
     const std::size_t blank = text.substr(0, answer.begin).ends_with(' ') ? 1 : 0;
     answers.push_back(to_sequence(reader.tokenizer, text.substr(0, answer.begin - blank),
-                                  text.substr(answer.begin - blank, answer.end - answer.begin + blank), reader.where));
+                                  text.substr(answer.begin - blank, answer.end - answer.begin + blank), reader.where,
+                                  reader.beginning));
   }
   const config::ModelOptions& model = reader.model;
   const auto beyond = std::find_if(answers.begin(), answers.end(), [&](const Sequence& answer) {
@@ -114,20 +115,24 @@ std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader
 
 ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                 const ZeroShotRequest& request) {
-  if (request.shots != 0) {
-    misuse("evaluate: --shots: must be 0 with --task composition, whose rows have their own, got {}", request.shots);
+  if (request.shots != 0 || !request.shots_from.empty()) {
+    misuse("evaluate: {} --task composition, whose rows have their own",
+           request.shots != 0 ? fmt::format("--shots: must be 0, got {}, with", request.shots)
+                              : "--shots-from: cannot be given with");
   }
   const std::vector<NamedRow> rows = rows_of(request);
   std::vector<Sequence> sequences;
   std::vector<std::size_t> counts;  // sequences of each row
   for (const NamedRow& row : rows) {
-    std::vector<Sequence> answers =
-        answers_of(row.row, {.tokenizer = tokenizer, .model = model.options(), .where = row.where});
+    std::vector<Sequence> answers = answers_of(
+        row.row,
+        {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .beginning = request.beginning});
     counts.push_back(answers.size());
     std::move(answers.begin(), answers.end(), std::back_inserter(sequences));
   }
   const Scores scores = score(model, sequences, request.options, "evaluate composition");
   ZeroShotResult result{.task = request.task,
+                        .begin = request.beginning.kind,
                         .perplexity = true,
                         .mean_of_subsets = false,
                         .truncated = scores.truncated,
@@ -142,6 +147,13 @@ ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokeni
         ++tally.questions;
         tally.right += answer.likeliest;
         tally.log_probability += answer.log_probability;
+        if (request.items) {
+          result.items.push_back({{"question", rows[i].where},
+                                  {"subset", rows[i].subset},
+                                  {"right", answer.likeliest},
+                                  {"log_probability", answer.log_probability},
+                                  {"tokens", answer.tokens}});
+        }
       }
     }
   }

@@ -16,6 +16,7 @@ struct AnswersReader {
   const tokenizers::Tokenizer& tokenizer;
   const config::ModelOptions& model;
   std::string where;  // errors begin with it
+  Beginning beginning = {};
 };
 
 // The row's answers, to be scored in their order: in one sequence as far as the model's context reaches, a sequence

@@ -15,15 +15,15 @@ namespace {
 
 using data::Document;
 
-// LAMBADA: a passage, whose last word is asked for.
+// LAMBADA: a passage, of which what follows the last blank is asked for, whatever other white space that has.
 Question passage(std::string_view text, std::string where) {
-  text = trimmed(text);
-  const std::size_t blank = text.find_last_of(kBlanks);
-  if (blank == std::string_view::npos) {
-    misuse("{}: must be a passage of several words, got \"{}\"", where, text);
+  text.remove_suffix(text.size() - text.find_last_not_of(kBlanks) - 1);
+  const std::size_t blank = text.rfind(' ');
+  if (blank == std::string_view::npos || trimmed(text.substr(0, blank)).empty()) {
+    misuse("{}: must be a passage of several words, got \"{}\"", where, trimmed(text));
   }
-  const std::string context(trimmed(text.substr(0, blank)));
-  return {.choices = {{context, fmt::format(" {}", text.substr(blank + 1))}}, .where = std::move(where)};
+  return {.choices = {{std::string(text.substr(0, blank)), std::string(text.substr(blank))}},
+          .where = std::move(where)};
 }
 
 QuestionSets read_lambada(const std::vector<Document>& documents) {
@@ -181,10 +181,14 @@ const std::vector<Test>& tests() {
     std::vector<Test> all = {{"lambada", Measure::greedy, true, is_text, read_lambada},
                              {"blimp", Measure::sum, false, is_json, read_blimp},
                              {"cbt", Measure::per_token, false, is_text, read_cbt}};
-    for (const char* name : {"arc_challenge", "arc_easy", "boolq", "commonsense_qa", "copa", "hellaswag", "logiqa",
-                             "openbook_qa", "piqa", "race", "sciq", "siqa", "winograd", "winogrande"}) {
-      all.push_back({name, Measure::choice, true, is_json, read_choices});
+    for (const char* name : {"boolq", "copa", "piqa", "winograd", "winogrande"}) {
+      all.push_back({name, Measure::choice, true, is_json, read_choices, 2, 2});
     }
+    for (const char* name :
+         {"arc_challenge", "arc_easy", "commonsense_qa", "hellaswag", "logiqa", "openbook_qa", "race", "sciq"}) {
+      all.push_back({name, Measure::choice, true, is_json, read_choices, 3, 5});
+    }
+    all.push_back({"siqa", Measure::choice, true, is_json, read_choices, 2, 3});
     return all;
   }();
   return kTests;

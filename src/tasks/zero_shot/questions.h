@@ -18,7 +18,8 @@ struct Choice {
 struct Question {
   std::vector<Choice> choices;
   std::size_t gold = 0;
-  std::string where;  // "file:line"
+  std::string where;    // "file:line"
+  std::string_view of;  // the tests whose rows have such fields: "piqa", "winograd or winogrande"; empty: any's
 };
 
 using QuestionSets = std::map<std::string, std::vector<Question>>;  // by subset; "" where there are none
@@ -32,6 +33,7 @@ struct Test {
   bool takes_shots;
   bool (*wanted)(std::string_view file_name);
   QuestionSets (*read)(const std::vector<data::Document>& documents);
+  std::size_t fewest = 1, most = 1000;  // choices of a question
 };
 
 const std::vector<Test>& tests();

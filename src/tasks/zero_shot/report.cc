@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "headroom/core/log.h"
+#include "headroom/core/printable.h"
 #include "headroom/tasks/zero_shot.h"
 
 namespace headroom::tasks {
@@ -10,6 +11,24 @@ namespace {
 
 double standard_error(double p, std::int64_t n) {
   return n < 2 ? 0.0 : std::sqrt(p * (1.0 - p) / static_cast<double>(n - 1));
+}
+
+std::string_view begin_name(Begin begin) {
+  const auto* const found =
+      std::find_if(std::begin(kBegins), std::end(kBegins), [&](const auto& entry) { return entry.first == begin; });
+  return found->second;
+}
+
+std::string_view in_words(Begin begin) {
+  switch (begin) {
+    case Begin::none:
+      return "nothing in front of texts";
+    case Begin::line_end:
+      return "texts after a line end";
+    case Begin::bos:
+      return "texts after bos";
+  }
+  return "";
 }
 
 double perplexity(const Tally& tally) {
@@ -72,7 +91,12 @@ Json to_json(const ZeroShotResult& result) {
   Json document = {{"task", result.task},
                    {"accuracy", result.accuracy()},
                    {"accuracy_stderr", result.accuracy_error()},
+                   {"begin", begin_name(result.begin)},
                    {"subsets", Json::object()}};
+  if (result.shots > 0) {
+    document["shots"] = result.shots;
+    document["shots_from"] = result.shots_from;
+  }
   const Tally whole = result.whole();
   for (const auto& [subset, tally] : result.subsets) {
     if (!subset.empty()) {
@@ -129,12 +153,14 @@ std::string to_text(const ZeroShotResult& result) {
     text += fmt::format("{:<{}}{}accuracy {:.4f}{}{} ({} questions)\n", subset, width, width > 0 ? "  " : "",
                         tally.accuracy(), normalised, of_words, tally.questions);
   }
-  return text + fmt::format("{}: accuracy {:.4f} +- {:.4f}{}, {} questions, {} shots, {}\n", result.task,
+  return text + fmt::format("{}: accuracy {:.4f} +- {:.4f}{}, {} questions, {} shots{}, {}, {}\n", result.task,
                             result.accuracy(), result.accuracy_error(),
                             result.mean_of_subsets && result.subsets.size() > 1
                                 ? fmt::format(", mean of {} subsets", result.subsets.size())
                                 : "",
-                            result.whole().questions, result.shots, format_duration(result.seconds));
+                            result.whole().questions, result.shots,
+                            result.shots > 0 ? fmt::format(" from {}", printable(result.shots_from)) : "",
+                            in_words(result.begin), format_duration(result.seconds));
 }
 
 }  // namespace headroom::tasks

@@ -94,22 +94,59 @@ class Group {
   std::vector<std::vector<SpanScore>> spans_;
 };
 
+// Python's rstrip().
+std::string_view without_blanks_at_end(std::string_view text) {
+  constexpr std::string_view kAscii = " \t\n\v\f\r\x1c\x1d\x1e\x1f";
+  constexpr std::string_view kOthers[] = {
+      "\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80\x80", "\xe2\x80\x81", "\xe2\x80\x82", "\xe2\x80\x83",
+      "\xe2\x80\x84", "\xe2\x80\x85", "\xe2\x80\x86", "\xe2\x80\x87", "\xe2\x80\x88", "\xe2\x80\x89", "\xe2\x80\x8a",
+      "\xe2\x80\xa8", "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"};
+  while (!text.empty()) {
+    const auto* const other = std::find_if(std::begin(kOthers), std::end(kOthers),
+                                           [&](std::string_view blank) { return text.ends_with(blank); });
+    if (other != std::end(kOthers)) {
+      text.remove_suffix(other->size());
+    } else if (kAscii.find(text.back()) != std::string_view::npos) {
+      text.remove_suffix(1);
+    } else {
+      break;
+    }
+  }
+  return text;
+}
+
+// What is in front of the tokens `all` of a text.
+std::vector<std::int32_t> tokens_in_front(const tokenizers::Tokenizer& tokenizer, const Beginning& beginning,
+                                          bool has_context, const std::vector<std::int32_t>& all) {
+  if (beginning.kind == Begin::line_end) {
+    std::vector<std::int32_t> tokens = tokenizer.encode("\n");
+    return tokens.empty() ? std::vector<std::int32_t>{0}  // it drops line ends: any beginning is as good as another
+                          : tokens;
+  }
+  const std::int32_t mark = beginning.kind == Begin::bos ? beginning.bos : has_context ? -1 : beginning.stand_in;
+  return mark < 0 || all.front() == mark ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{mark};
+}
+
 }  // namespace
 
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
-                     std::string_view where) {
-  Sequence sequence{.tokens = tokenizer.encode("\n"), .scored = {}};
-  if (sequence.tokens.empty()) {
-    sequence.tokens.push_back(0);  // a tokenizer that drops line ends: any beginning is as good as another
-  }
-  const std::vector<std::int32_t> before = tokenizer.encode(context),
+                     std::string_view where, const Beginning& beginning) {
+  const std::vector<std::int32_t> before = tokenizer.encode(without_blanks_at_end(context)),
                                   all = tokenizer.encode(std::string(context) + std::string(continuation));
-  const auto differs = std::mismatch(before.begin(), before.end(), all.begin(), all.end()).second;
-  if (differs == all.end()) {
+  auto first = std::ssize(before);
+  if (all.size() <= before.size()) {
+    first = std::mismatch(before.begin(), before.end(), all.begin(), all.end()).second - all.begin();
+  }
+  if (first == std::ssize(all)) {
     misuse("{}: \"{}\" has no tokens of its own in tokenizer {}", where, continuation, tokenizer.name());
   }
-  const auto first = std::ssize(sequence.tokens) + (differs - all.begin());
+  Sequence sequence{.tokens = tokens_in_front(tokenizer, beginning, !context.empty(), all), .scored = {}};
+  first = std::max<std::ptrdiff_t>(first + std::ssize(sequence.tokens), 1);
   sequence.tokens.insert(sequence.tokens.end(), all.begin(), all.end());
+  if (first == std::ssize(sequence.tokens)) {
+    misuse("{}: \"{}\" is a single token that nothing precedes: --begin line_end or bos puts something in front of it",
+           where, continuation);
+  }
   sequence.scored.push_back({.begin = first, .end = std::ssize(sequence.tokens)});
   return sequence;
 }

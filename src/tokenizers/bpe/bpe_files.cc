@@ -64,8 +64,8 @@ fs::path first_file(const fs::path& folder) {
     file = file.empty() ? find_file(folder, vocabulary) : file;
   }
   if (file.empty()) {
-    misuse("{}: holds no tokenizer: neither tokenizer.json nor {} and {}", folder.string(), kPairs[0].first,
-           kPairs[0].second);
+    misuse("{}: holds no tokenizer: neither tokenizer.json nor {} and {} nor tokenizer.model", folder.string(),
+           kPairs[0].first, kPairs[0].second);
   }
   return file;
 }

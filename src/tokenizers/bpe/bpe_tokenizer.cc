@@ -44,6 +44,7 @@ class Bpe : public Tokenizer {
       }
     }
     for (const AddedToken& token : model.added) {
+      added_ids_.insert_or_assign(token.content, token.id);
       const std::string content = composes_ && token.normalised ? to_nfc(token.content) : token.content;
       (token.normalised ? later_ : first_).add(content, token.id);
       bytes_[static_cast<std::size_t>(token.id)] = content;
@@ -78,13 +79,18 @@ class Bpe : public Tokenizer {
     return text;
   }
 
-  std::size_t separable(std::string_view text) const override {
+  Cut separable(std::string_view text) const override {
     for (std::size_t at = separable_ ? text.size() : 0; at > 1;) {
       if (ends_word(pattern_, text, --at)) {
-        return at;
+        return {.end = at, .next = at};
       }
     }
-    return 0;
+    return {};
+  }
+
+  std::int32_t id_of(std::string_view token) const override {
+    const auto found = added_ids_.find(token);
+    return found == added_ids_.end() ? kNoToken : found->second;
   }
 
  private:
@@ -154,30 +160,12 @@ class Bpe : public Tokenizer {
   Merges merges_;
   std::vector<std::string> bytes_;  // by id, but for those to spare
   std::int64_t size_;
-  std::unordered_map<std::string, std::int32_t, ViewHash, std::equal_to<>> whole_words_;
+  std::unordered_map<std::string, std::int32_t, ViewHash, std::equal_to<>> whole_words_, added_ids_;
   std::array<std::int32_t, config::kByteValues> ids_of_bytes_{};
   AddedTokens first_, later_;  // looked for before and after composition
 };
 
 }  // namespace
-
-std::string to_tokenizer_json(const Tokenizer& tokenizer) {
-  BpeModel model;
-  if (tokenizer.kind() == config::TokenizerKind::bpe) {
-    model = parse_tokenizer_json(tokenizer.serialised(), tokenizer.name());
-    model.spare_ids = 0;
-    return to_tokenizer_json(model);
-  }
-  if (tokenizer.kind() != config::TokenizerKind::bytes) {
-    return {};
-  }
-  // Bytes are BPE without merges, one symbol each.
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
-    const std::string byte = tokenizer.decode(std::span(&id, 1));
-    model.tokens.push_back(character_of_byte(static_cast<unsigned char>(byte.front())));
-  }
-  return to_tokenizer_json(model);
-}
 
 std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t least_size) {
   BpeModel model = parse_tokenizer_json(serialised, origin);

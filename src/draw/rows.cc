@@ -1,4 +1,6 @@
-// Rows: bars from a common line, and means with their intervals.
+// Rows: means with their intervals, and what stands in the rows of tables.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -8,35 +10,8 @@
 
 namespace headroom::draw {
 
-std::string bar_chart(const BarChart& chart) {
-  constexpr double kRow = 30.0, kNames = 112.0, kTexts = 84.0;
-  double longest = 0.0;
-  for (const Bar& bar : chart.bars) {
-    longest = std::isfinite(bar.value) ? std::max(longest, bar.value) : longest;
-  }
-  const double height = kRow * static_cast<double>(chart.bars.size()) + 4;
-  std::string drawing;
-  double y = 2.0;
-  for (const Bar& bar : chart.bars) {
-    const bool drawn = longest > 0.0 && std::isfinite(bar.value) && bar.value > 0.0;
-    const double length = drawn ? bar.value / longest * (kWidth - kNames - kTexts) : 0.0;
-    drawing +=
-        text_at("y", kNames - 8, y + 19, escape(shorten(bar.name, kNameRoom)) + element("title", {}, escape(bar.name)));
-    drawing += element("rect", {{"class", style_class("bar", bar.style)},
-                                {"x", kNames},
-                                {"y", y + 4},
-                                {"width", length},
-                                {"height", kRow - 8},
-                                {"rx", "2"}});
-    drawing += text_at("value", kNames + length + 6, y + 19, escape(bar.text));
-    y += kRow;
-  }
-  drawing += element("path", {{"class", "axis"}, {"d", vertical(kNames, 0.0, height)}});
-  return chart_of(height, chart.title, drawing);
-}
-
 std::string interval_chart(const IntervalChart& chart) {
-  constexpr double kRow = 30.0, kNames = 112.0, kAxis = 24.0;
+  constexpr double kRow = 44.0, kNames = 124.0, kAxis = 24.0;
   double low = 0.0, high = 0.0;
   for (const IntervalRow& row : chart.rows) {
     low = std::min(low, row.low);
@@ -62,6 +37,20 @@ std::string interval_chart(const IntervalChart& chart) {
     y += kRow;
   }
   return chart_of(height + kAxis, chart.title, drawing);
+}
+
+std::string small_bar(double share, std::size_t style) {
+  constexpr double kLength = 100.0, kHeight = 6.0;
+  const double length = std::isfinite(share) ? std::clamp(share, 0.0, 1.0) * kLength : 0.0;
+  const auto bar = [](const std::string& kind, double width) {
+    return element("rect", {{"class", kind}, {"width", width}, {"height", kHeight}});
+  };
+  return element("svg",
+                 {{"class", "small-bar"},
+                  {"viewBox", fmt::format("0 0 {:.0f} {:.0f}", kLength, kHeight)},
+                  {"preserveAspectRatio", "none"},
+                  {"aria-hidden", "true"}},
+                 bar("ground", kLength) + bar(style_class("bar", style), length));
 }
 
 std::string line_sample(std::size_t style) {

@@ -1,0 +1,129 @@
+#include "advice_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare/markup.h"
+#include "headroom/compare/compare.h"
+#include "headroom/core/utf8.h"
+#include "headroom/tasks/task.h"
+#include "sentences.h"
+
+namespace headroom::compare {
+namespace {
+
+std::size_t rounds_of(const Stage& stage) {
+  std::size_t most = 0;
+  for (const Arm& arm : stage.arms) {
+    most = std::max(most, arm.rounds.size());
+  }
+  return most;
+}
+
+// "15 steps", "13 to 15 steps": arms of one round take equally long, not equally many steps.
+std::string steps_text(const Stage& stage, std::size_t round) {
+  std::int64_t least = 0, most = 0;
+  for (const Arm& arm : stage.arms) {
+    if (arm.rounds.size() > round) {
+      const std::int64_t steps = arm.rounds[round].steps;
+      least = most == 0 ? steps : std::min(least, steps);
+      most = std::max(most, steps);
+    }
+  }
+  return least == most ? fmt::format("{} steps", most) : fmt::format("{} to {} steps", least, most);
+}
+
+double speed_of_arm(const Arm& arm) {
+  const auto tokens = static_cast<double>(arm.config.train.batch_size * arm.config.model.context_length);
+  return tokens / arm.step_seconds;
+}
+
+Json json_of(const Stage& stage, const Arm& arm, std::size_t round, std::size_t index) {
+  const TrainedRun& trained = arm.rounds[round].trained[index];
+  Json json = {{"name", stage.name + "=" + arm.name},
+               {"stage", stage.name},
+               {"arm", arm.name},
+               {"round", round + 1},
+               {"seed", trained.seed},
+               {"bits_per_byte", arm.rounds[round].scores[index]},
+               {"diverged", !trained.diverged.empty()},
+               {"taken", &arm == &stage.arms[stage.taken]}};
+  json.update(to_json(trained.result, tasks::task_for(arm.config, "advise")));
+  return json;
+}
+
+}  // namespace
+
+AdviceTable table_of(const Stage& stage) {
+  AdviceTable table{.head = {stage.title, "parameters", "tokens/s"}};
+  const std::size_t rounds = rounds_of(stage);
+  for (std::size_t round = 0; round < rounds; ++round) {
+    table.head.push_back(fmt::format("round {} ({})", round + 1, steps_text(stage, round)));
+  }
+  for (const Arm& arm : stage.arms) {
+    AdviceRow row{
+        .cells = {arm.name, short_number(static_cast<double>(arm.parameters)), short_number(speed_of_arm(arm))},
+        .taken = &arm == &stage.arms[stage.taken]};
+    for (std::size_t round = 0; round < rounds; ++round) {
+      row.cells.push_back(round < arm.rounds.size() ? score_text(arm.rounds[round]) : "");
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::string render_table(const Advice& advice) {
+  std::string text;
+  for (const Stage& stage : advice.stages) {
+    const AdviceTable table = table_of(stage);
+    std::vector<std::vector<std::string>> lines = {table.head};
+    for (const AdviceRow& row : table.rows) {
+      lines.push_back(row.cells);
+      lines.back().push_back(row.taken ? "taken" : "");
+    }
+    lines.front().push_back("");
+    for (const std::vector<std::string>& line : lines) {
+      std::string row;
+      for (std::size_t i = 0; i < line.size(); ++i) {
+        std::size_t room = 0;
+        for (const auto& other : lines) {
+          room = std::max(room, count_characters(other[i]));
+        }
+        const std::string blanks(room - count_characters(line[i]), ' ');
+        const bool left = i == 0 || i + 1 == line.size();
+        row += (i == 0 ? "" : "  ") + (left ? line[i] + blanks : blanks + line[i]);
+      }
+      text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+    }
+    text += "\n";
+  }
+  return text.empty() ? text
+                      : "Bits per byte of the validation text, each round twice as long as the one before:\n\n" + text;
+}
+
+Json to_json(const Advice& advice) {
+  Json runs = Json::array();
+  for (const Stage& stage : advice.stages) {
+    for (const Arm& arm : stage.arms) {
+      for (std::size_t round = 0; round < arm.rounds.size(); ++round) {
+        for (std::size_t index = 0; index < arm.rounds[round].trained.size(); ++index) {
+          runs.push_back(json_of(stage, arm, round, index));
+        }
+      }
+    }
+  }
+  return {{"config", config::to_toml(advice.config)},
+          {"file", advice.file.string()},
+          {"runs", std::move(runs)},
+          {"budget_seconds", advice.budget},
+          {"spent_seconds", advice.spent},
+          {"parameters", advice.parameters},
+          {"tokens", advice.tokens},
+          {"tokens_per_second", advice.tokens_per_second},
+          {"sentences", advice.sentences},
+          {"report", advice.report.string()}};
+}
+
+}  // namespace headroom::compare

@@ -1,0 +1,22 @@
+// A stage as a table, for text and for the page.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "headroom/compare/advise.h"
+
+namespace headroom::compare {
+
+// A row an arm: its name, parameters, tokens a second, and what each round found; empty where it was not in one.
+struct AdviceRow {
+  std::vector<std::string> cells;
+  bool taken = false;
+};
+struct AdviceTable {
+  std::vector<std::string> head;
+  std::vector<AdviceRow> rows;
+};
+AdviceTable table_of(const Stage& stage);
+
+}  // namespace headroom::compare

@@ -1,0 +1,88 @@
+#include "data/tokens/held_out.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "headroom/core/error.h"
+
+namespace headroom::data {
+namespace {
+
+using LineEnd = std::optional<std::int32_t>;
+
+constexpr std::int64_t kTokensLookedAt = std::int64_t{1} << 20;  // at once
+
+LineEnd line_end_token(const tokenizers::Tokenizer& tokenizer) {
+  const std::vector<std::int32_t> ids = tokenizer.encode("\n");
+  return ids.size() == 1 ? LineEnd(ids.front()) : std::nullopt;
+}
+
+std::vector<std::int32_t> some_tokens(const TokenFile& file, std::int64_t begin, std::int64_t end) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokensLookedAt, end - begin)));
+  file.copy(begin, std::ssize(ids), ids.data());
+  return ids;
+}
+
+// The first place from `wanted` on that a line end stands in front of, else the last one before, else `wanted`. The end
+// of the file does not count.
+std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, LineEnd line_end) {
+  const std::int64_t last = file.size() - 1;
+  for (std::int64_t at = wanted - 1; line_end && at < last; at += kTokensLookedAt) {
+    const std::vector<std::int32_t> ids = some_tokens(file, at, last);
+    const auto found = std::find(ids.begin(), ids.end(), *line_end);
+    if (found != ids.end()) {
+      return at + (found - ids.begin()) + 1;
+    }
+  }
+  for (std::int64_t end = wanted - 1; line_end && end > 0; end -= std::min(end, kTokensLookedAt)) {
+    const std::vector<std::int32_t> ids = some_tokens(file, std::max<std::int64_t>(end - kTokensLookedAt, 0), end);
+    const auto found = std::find(ids.rbegin(), ids.rend(), *line_end);
+    if (found != ids.rend()) {
+      return end - (found - ids.rbegin());
+    }
+  }
+  return wanted;
+}
+
+// Of what the tokens [begin, end) decode to, line by line as far as that is possible: some tokenizers put a blank
+// between tokens or leave it out at the beginning.
+std::int64_t decoded_bytes(const TokenFile& file, const tokenizers::Tokenizer& tokenizer, std::int64_t begin,
+                           std::int64_t end) {
+  const LineEnd line_end = line_end_token(tokenizer);
+  std::int64_t bytes = 0;
+  for (std::int64_t at = begin; at < end;) {
+    std::vector<std::int32_t> ids = some_tokens(file, at, end);
+    if (at + std::ssize(ids) < end && line_end) {
+      const auto last = std::find(ids.rbegin(), ids.rend(), *line_end);
+      ids.resize(last == ids.rend() ? ids.size() : static_cast<std::size_t>(ids.rend() - last));
+    }
+    bytes += std::ssize(tokenizer.decode(ids));
+    at += std::ssize(ids);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void write_held_out(const TokenFile& whole, double share, const std::filesystem::path& path) {
+  if (whole.size() < 2) {
+    misuse("data.validation: must name files: {} has a single token, of which none can be held out", whole.name());
+  }
+  const auto count = static_cast<std::int64_t>(share * static_cast<double>(whole.size()));
+  const std::int64_t wanted = std::clamp<std::int64_t>(whole.size() - count, 1, whole.size() - 1);
+  const std::unique_ptr<tokenizers::Tokenizer> tokenizer = whole.tokenizer();
+  const std::int64_t begin = line_begin_near(whole, wanted, line_end_token(*tokenizer));
+  const bool all_known = whole.unknown() && whole.unknown()->tokens == 0;
+  std::optional<std::int64_t> text_bytes;
+  if (all_known) {
+    const std::int64_t after = decoded_bytes(whole, *tokenizer, begin, whole.size());
+    if (after > 0 && decoded_bytes(whole, *tokenizer, 0, begin) + after == whole.text_bytes()) {
+      text_bytes = after;
+    }
+  }
+  write_rest_of_token_file(whole, begin, text_bytes, path);
+}
+
+}  // namespace headroom::data

@@ -1,0 +1,183 @@
+#include "headroom/store/special_tokens.h"
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+
+namespace headroom::store {
+namespace {
+
+constexpr const char* kIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+constexpr const char* kTokens[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+constexpr const char* kFlags[] = {"add_bos_token", "add_eos_token",        "add_prefix_space",
+                                  "legacy",        "split_special_tokens", "clean_up_tokenization_spaces"};
+
+SortedJson read_object(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return SortedJson::object();
+  }
+  SortedJson document = parse_sorted_json(read_text_file(path), path.string());
+  if (!document.is_object()) {
+    misuse("{}: must be a JSON object, got {}", path.string(), document.type_name());
+  }
+  return document;
+}
+
+bool is_id(const SortedJson& value) {
+  return value.is_number_unsigned() && value.get<std::uint64_t>() <= INT32_MAX;
+}
+
+Json ids_of(const SortedJson& config, const std::string& origin) {
+  Json ids = Json::object();
+  for (const char* key : kIds) {
+    if (!config.contains(key)) {
+      continue;
+    }
+    const SortedJson& value = config.at(key);
+    const bool list = value.is_array() && std::all_of(value.begin(), value.end(), is_id);
+    const bool none = value.is_null() || value == SortedJson(-1);  // as some write none
+    if (!none && !is_id(value) && !list) {
+      misuse("{}: {} must be an id, a list of ids or null, got {}", origin, key, to_json_line(Json(value)));
+    }
+    ids[key] = none ? Json() : Json(value);
+  }
+  return ids;
+}
+
+// A token is its text, or an object of its text and flags.
+Json token_of(const SortedJson& value, const std::string& origin, const char* key) {
+  const SortedJson& text = value.is_object() && value.contains("content") ? value.at("content") : value;
+  if (!text.is_string() && !text.is_null()) {
+    misuse("{}: {} must be a token or null, got {}", origin, key, to_json_line(Json(value)));
+  }
+  return text;
+}
+
+Json tokenizer_settings(const std::filesystem::path& folder) {
+  Json settings = Json::object();
+  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the latter counts
+    const std::string origin = (folder / name).string();
+    const SortedJson document = read_object(folder / name);
+    for (const char* key : kTokens) {
+      if (document.contains(key)) {
+        settings[key] = token_of(document.at(key), origin, key);
+      }
+    }
+    for (const char* key : kFlags) {
+      if (document.contains(key) && document.at(key).is_boolean()) {
+        settings[key] = document.at(key).get<bool>();
+      }
+    }
+    if (const auto found = document.find("tokenizer_class"); found != document.end() && found->is_string()) {
+      settings["tokenizer_class"] = found->get<std::string>();
+    }
+  }
+  return settings;
+}
+
+// Whether a text as it is processed after it was encoded begins with a token of its own.
+bool puts_in_front(const SortedJson& processor) {
+  if (!processor.is_object()) {
+    return false;
+  }
+  if (const auto steps = processor.find("processors"); steps != processor.end() && steps->is_array()) {
+    return std::any_of(steps->begin(), steps->end(), puts_in_front);
+  }
+  const auto single = processor.find("single");
+  return single != processor.end() && single->is_array() && !single->empty() && single->front().is_object() &&
+         single->front().contains("SpecialToken");
+}
+
+// As transformers goes by them: a tokenizer.json says all, without one the settings count.
+bool has_begin_in_front(const std::filesystem::path& folder, const Json& settings,
+                        const tokenizers::Tokenizer& tokenizer) {
+  const SortedJson document = read_object(folder / "tokenizer.json");
+  if (!document.empty()) {
+    return puts_in_front(document.value("post_processor", SortedJson()));
+  }
+  if (settings.contains("add_bos_token")) {
+    return settings.at("add_bos_token").get<bool>();
+  }
+  // LLaMA's class does so unless it is told otherwise.
+  const std::string kind = settings.value("tokenizer_class", std::string("LlamaTokenizer"));
+  return tokenizer.kind() == config::TokenizerKind::sentencepiece && kind.find("Llama") != std::string::npos;
+}
+
+}  // namespace
+
+std::string SpecialTokens::name(const char* key) const {
+  const auto found = tokenizer.find(key);
+  return found != tokenizer.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::int32_t SpecialTokens::id(const char* key, const tokenizers::Tokenizer& of) const {
+  if (const std::string named = name(key); !named.empty()) {
+    return of.id_of(named);
+  }
+  const auto found = config.find(std::string(key) + "_id");
+  if (tokenizer.contains(key) || found == config.end() || found->is_null()) {
+    return -1;
+  }
+  const Json& first = found->is_array() && !found->empty() ? found->front() : *found;
+  return first.is_number_unsigned() && first.get<std::uint64_t>() < static_cast<std::uint64_t>(of.vocabulary_size())
+             ? first.get<std::int32_t>()
+             : -1;
+}
+
+SpecialTokens read_special_tokens(const std::filesystem::path& folder, const SortedJson& config,
+                                  const tokenizers::Tokenizer& tokenizer) {
+  SpecialTokens tokens{.config = ids_of(config, (folder / "config.json").string()),
+                       .tokenizer = tokenizer_settings(folder)};
+  tokens.in_front = has_begin_in_front(folder, tokens.tokenizer, tokenizer) && tokens.id("bos_token", tokenizer) >= 0;
+  return tokens;
+}
+
+void keep_special_tokens(const SpecialTokens& tokens, Checkpoint& checkpoint) {
+  checkpoint.metadata[kSpecialTokens] =
+      to_json_line({{"config", tokens.config}, {"tokenizer", tokens.tokenizer}, {"in_front", tokens.in_front}});
+}
+
+std::optional<SpecialTokens> kept_special_tokens(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.metadata.find(kSpecialTokens);
+  if (found == checkpoint.metadata.end()) {
+    return std::nullopt;
+  }
+  const Json kept = parse_json(found->second, kSpecialTokens);
+  if (!kept.is_object() || !kept.contains("config") || !kept.at("config").is_object() || !kept.contains("tokenizer") ||
+      !kept.at("tokenizer").is_object()) {
+    misuse("{}: metadata of the checkpoint: must be an object of config and tokenizer", kSpecialTokens);
+  }
+  return SpecialTokens{.config = kept.at("config"),
+                       .tokenizer = kept.at("tokenizer"),
+                       .in_front = kept.value("in_front", Json()) == true};
+}
+
+SpecialTokens own_special_tokens(const tokenizers::Tokenizer& tokenizer) {
+  SpecialTokens tokens;
+  const auto name = [&](const char* key, const std::string& token) {
+    tokens.tokenizer[key] = tokenizer.id_of(token) >= 0 ? Json(token) : Json();
+  };
+  switch (tokenizer.kind()) {
+    case config::TokenizerKind::sentencepiece:
+      name("bos_token", "<s>");
+      name("eos_token", "</s>");
+      name("unk_token", "<unk>");
+      tokens.tokenizer["split_special_tokens"] = true;  // a text's "<s>" is no such token
+      break;
+    case config::TokenizerKind::bytes:
+    case config::TokenizerKind::bpe: {
+      const std::string none =
+          tokenizer.kind() == config::TokenizerKind::bytes ? std::string(1, '\0') : std::string("<|endoftext|>");
+      name("bos_token", none);
+      name("eos_token", none);
+      break;
+    }
+    case config::TokenizerKind::words:
+      break;
+  }
+  return tokens;
+}
+
+}  // namespace headroom::store

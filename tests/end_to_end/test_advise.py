@@ -1,0 +1,50 @@
+"""Advice: from a budget of time to a config that trains."""
+
+import pytest
+
+import train_runs
+
+ASKED = ["--threads", 1, "--keep", "size,batch", "--set", "model.n_layers=1", "--set", "model.attention.projection=dense",
+         "--set", "model.memory_length=0", "--set", "model.attention.position=rope"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("advise")
+    train_runs.prepare(folder)
+    return folder
+
+
+def test_ends_with_a_config_that_trains_and_goes_on(headroom, folder):
+    asked = ["advise", folder / "tiny.toml", "--budget", "90s", "--out", folder / "out", *ASKED]
+    first = headroom.json(*asked)
+    assert {"config", "file", "runs", "sentences", "report"} <= first.keys()
+    assert {run["stage"] for run in first["runs"]} == {"learning_rate"}
+    assert all(run["round"] in (1, 2, 3) and run["bits_per_byte"] > 0 for run in first["runs"] if not run["diverged"])
+    assert headroom.json(*asked) == first
+    said = headroom(*asked)
+    assert "taken" in said.stdout and "Learning rate: " in said.stdout and "round 3" in said.stdout
+    assert "<script" not in (folder / "out" / "report.html").read_text()
+
+    trained = headroom.json("train", first["file"], "--out", folder / "run", "--set", "train.steps=3")
+    assert trained["steps"] == 3
+    line = headroom.refusal("train", folder / "tiny.toml", "--out", folder / "out")
+    assert "holds advice" in line
+    line = headroom.refusal("advise", folder / "tiny.toml", "--budget", "91s", "--out", folder / "out", *ASKED)
+    assert "budget_seconds is 90.0 there, 91.0 here" in line
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--budget", "2 hours"], 'advise: --budget: must be a time above 0 and up to 1000d, as in 90s, 30m, 2h or 1d, got "2 hours"'),
+    (["--budget", "0s"], "advise: --budget: must be a time"),
+    (["--budget", "0.01s"], "is too little"),
+    (["--budget", "1h", "--keep", "shape"], "--keep"),
+    (["--budget", "1h", "--variants", "switchhaed"], "switchhaed"),
+    (["--budget", "1h", "--set", 'data.train=["nowhere.txt"]'], "nowhere.txt"),
+    ([], "--budget is required"),
+])
+def test_mistakes_are_one_sentence_and_leave_nothing(headroom, folder, options, said):
+    line = headroom("advise", folder / "tiny.toml", "--out", folder / "none", *ASKED, *options, "--quiet", status=2).stderr
+    assert line.startswith("headroom: ") and line.count("\n") == 1
+    assert said in line
+    assert not (folder / "none" / "advised.toml").exists()

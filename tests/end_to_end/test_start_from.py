@@ -1,0 +1,119 @@
+"""Training from a checkpoint on, against plain PyTorch: the same weights, the same batches, the same losses."""
+
+import pytest
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+torch = pytest.importorskip("torch")
+safetensors = pytest.importorskip("safetensors.torch")
+
+import train_runs  # noqa: E402
+from random_transformers import CONFIGS, random_model  # noqa: E402
+
+CONTEXT, BATCH, STEPS, RATE, CLIP = 16, 4, 20, 1e-3, 1.0
+SETTINGS = f"""
+[data]
+train = ["text.txt"]
+validation = ["text.txt"]
+[train]
+start_from = "model.safetensors"
+steps = {STEPS}
+batch_size = {BATCH}
+learning_rate = {RATE}
+schedule = "constant"
+weight_decay = 0.1
+clip_norm = {CLIP}
+evaluate_tokens = 64
+log_every = 1
+threads = 1
+precision = "fp32"
+"""
+
+
+def bpe(text):
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.train_from_iterator([text], tokenizers.trainers.BpeTrainer(
+        vocab_size=300, show_progress=False, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+    return made
+
+
+def plain_losses(model, ids):
+    """AdamW on streams side by side, as a training loop is usually written."""
+    length = len(ids) // BATCH
+    streams = torch.tensor(ids[:BATCH * length]).view(BATCH, length)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
+    losses = []
+    for step in range(STEPS):
+        chunk = streams[:, step * CONTEXT:(step + 1) * CONTEXT + 1]
+        logits = model(chunk[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), chunk[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("kind", list(CONFIGS))
+def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
+    torch.set_num_threads(1)
+    train_runs.write_text(tmp_path / "text.txt", 8000, 4)
+    text = (tmp_path / "text.txt").read_text()
+    tokenizer = bpe(text)
+    (tmp_path / "hf").mkdir()
+    tokenizer.save(str(tmp_path / "hf" / "tokenizer.json"))
+    theirs = random_model(kind, tokenizer.get_vocab_size() + 4, CONTEXT)  # evaluation mode: nothing is dropped
+    theirs.save_pretrained(tmp_path / "hf")
+    headroom("import", tmp_path / "hf", "--out", tmp_path / "model.safetensors")
+    (tmp_path / "tune.toml").write_text(SETTINGS)
+    run = tmp_path / "run"
+    headroom("train", tmp_path / "tune.toml", "--out", run)
+    mine = [line["loss"] for line in train_runs.metrics(run) if "loss" in line]
+    plain = plain_losses(theirs, tokenizer.encode(text).ids)
+    assert len(mine) == STEPS
+    assert plain[-1] < plain[0] - 0.5  # it has learnt something by then
+    assert max(abs(a - b) for a, b in zip(mine, plain)) < 1e-5
+
+    # The run says where it began, and goes on without that file.
+    began = headroom.json("checkpoint", "info", run)["config"]
+    assert began["train.start_from"] == str(tmp_path / "model.safetensors")
+    assert len(began["train.start_sha256"]) == 64
+    (tmp_path / "model.safetensors").unlink()
+    more = headroom.json("train", tmp_path / "tune.toml", "--out", run, "--resume", "--set", f"train.steps={STEPS + 1}")
+    assert more["steps"] == STEPS + 1
+
+
+def test_a_run_is_tuned_on_other_data(headroom, tiny, trained, tmp_path):
+    train_runs.write_text(tmp_path / "other.txt", 2000, 9)
+    config = tmp_path / "tune.toml"
+    config.write_text(f"""
+[data]
+train = ["other.txt"]
+validation = ["other.txt"]
+[train]
+start_from = "{trained}"
+steps = 4
+batch_size = 4
+threads = 1
+precision = "fp32"
+""")
+    out = tmp_path / "tuned"
+    headroom("train", config, "--out", out)
+    before = headroom.json("evaluate", trained, "--data", tmp_path / "other.txt")
+    after = headroom.json("evaluate", out)
+    assert after["tokens"] == before["tokens"]
+    assert after["loss"] < before["loss"]
+    # What it costs is known without training: that of the run before.
+    costs = headroom.json("cost", config, trained / "config.toml", tiny)
+    assert costs[0]["parameters"] == costs[1]["parameters"] == costs[2]["parameters"]
+    from_file = ["--set", f"train.start_from={next((trained / 'checkpoints').glob('step_*'))}"]
+    assert headroom.json("cost", config, *from_file)[0]["parameters"] == costs[0]["parameters"]
+    # A comparison of two ways to go on knows the model before it trains.
+    headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
+    again = headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
+    assert "trained before, kept" in again.stderr
+    refusal = headroom.refusal("train", config, "--out", tmp_path / "wide", "--set", "model.d_model=64")
+    assert "model.d_model must be 32" in refusal and "got 64" in refusal and "train.start_from" in refusal
