@@ -123,10 +123,11 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) con
                           throw TrainedElsewhere();
                         }
                       },
-                  .finished = [&](const train::TrainResult& result) {
-                    trained.result = result;
-                    finish();  // before another process may take the folder for a run to go on with
-                  }});
+                  .finished =
+                      [&](const train::TrainResult& result) {
+                        trained.result = result;
+                        finish();  // before another process may take the folder for a run to go on with
+                      }});
   } catch (const train::DivergedError& error) {
     log_warning("{}: {}", title, error.what());
     trained.diverged = error.what();

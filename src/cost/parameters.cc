@@ -70,9 +70,10 @@ struct Group {
 std::vector<Group> groups_of(const ModelOptions& model) {
   const Exact d = model.d_model;
   const Sizes norm(model.norm == Norm::layer ? 2 : 1, d);
-  std::vector<Group> groups = {{.times = 1, .sizes = embedding_tensors(model, d)},
-                               {.times = 1, .sizes = model.has_classes() ? class_head(model) : vocabulary_head(model, d)},
-                               {.times = outer_norms(model), .sizes = norm}};
+  std::vector<Group> groups = {
+      {.times = 1, .sizes = embedding_tensors(model, d)},
+      {.times = 1, .sizes = model.has_classes() ? class_head(model) : vocabulary_head(model, d)},
+      {.times = outer_norms(model), .sizes = norm}};
   const bool learns_positions = model.attention.position->added_vectors() == AddedVectors::learned;
   for (const Stack& stack : stacks_of(model)) {
     groups.push_back({.times = learns_positions ? 1 : 0, .sizes = {d * stack.tokens}});

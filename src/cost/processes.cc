@@ -42,9 +42,10 @@ std::vector<Share> shares_of(const std::vector<std::int64_t>& sizes, std::int64_
 std::int64_t sums_of_step(const TrainOptions& train, std::int64_t processes) {
   const std::int64_t sums = train.parts > 0 ? train.parts : train.accumulate;
   if (sums < processes && train.batch_size % processes != 0) {
-    misuse("cost: train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of "
-           "their number",
-           train.batch_size, processes);
+    misuse(
+        "cost: train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of "
+        "their number",
+        train.batch_size, processes);
   }
   return std::max(sums, processes);
 }
@@ -101,8 +102,7 @@ ProcessesCost processes_cost(const Config& given, std::int64_t processes) {
     one.moments = moments_of(memory, share.numbers, parameters);
     one.running_sums = !alone && cost.rounds > 1 ? share.sent * kNumber : 0;
     one.staging = (Exact(2) * (n - 1) * share.widest * kNumber).value();
-    one.activations =
-        memory.activations - memory.carried + (Exact(memory.carried / cost.sums) * one.sums).value();
+    one.activations = memory.activations - memory.carried + (Exact(memory.carried / cost.sums) * one.sums).value();
     one.total = alone ? (besides + memory.total).value()
                       : (besides + one.parameters + one.gradients + one.moments + one.running_sums + one.staging +
                          one.activations)

@@ -147,7 +147,7 @@ std::string gibibytes_or_less(std::int64_t bytes) {
 }
 
 // The most that a process sends or receives.
-std::int64_t most_of(const ProcessesCost& cost, std::int64_t ProcessCost::* sent, std::int64_t ProcessCost::* received) {
+std::int64_t most_of(const ProcessesCost& cost, std::int64_t ProcessCost::*sent, std::int64_t ProcessCost::*received) {
   std::int64_t most = 0;
   for (const ProcessCost& one : cost.all) {
     most = std::max({most, one.*sent, one.*received});
@@ -158,8 +158,8 @@ std::int64_t most_of(const ProcessesCost& cost, std::int64_t ProcessCost::* sent
 }  // namespace
 
 std::string processes_table(const std::vector<NamedConfig>& configs, const Devices& devices) {
-  std::vector<Cells> rows = {{"model", "N", "K", "share", "weights", "grads", "moments", "sums", "staging", "activ.", "GiB",
-                              "gradients", "parameters", "x", "Gbit/s"}};
+  std::vector<Cells> rows = {{"model", "N", "K", "share", "weights", "grads", "moments", "sums", "staging", "activ.",
+                              "GiB", "gradients", "parameters", "x", "Gbit/s"}};
   for (const auto& [name, config] : configs) {
     for (const std::int64_t processes : devices.processes) {
       const ProcessesCost cost = processes_cost(config, processes);
@@ -175,16 +175,15 @@ std::string processes_table(const std::vector<NamedConfig>& configs, const Devic
            fmt::format("{:.1f}", cost.hiding_bandwidth(devices.macs_per_second) * 8e-9)});
     }
   }
-  return table(rows, 1) +
-         fmt::format(
-             "\nOf N processes, GiB of the one that needs most. K: sums of gradients a step.\n"
-             "share: the largest process's part of the optimizer's work by the mean. sums,\n"
-             "staging: gradients added up so far, and on their way in. GiB: all of it and\n"
-             "the program. gradients, parameters: the most that a process sends or receives\n"
-             "of them a step; x: both together by an all-reduce of gradients that were\n"
-             "added up in any order. Gbit/s: at which gradients hide behind the backward\n"
-             "passes, each way, on devices of {:.3g} MACs a second.\n",
-             devices.macs_per_second);
+  return table(rows, 1) + fmt::format(
+                              "\nOf N processes, GiB of the one that needs most. K: sums of gradients a step.\n"
+                              "share: the largest process's part of the optimizer's work by the mean. sums,\n"
+                              "staging: gradients added up so far, and on their way in. GiB: all of it and\n"
+                              "the program. gradients, parameters: the most that a process sends or receives\n"
+                              "of them a step; x: both together by an all-reduce of gradients that were\n"
+                              "added up in any order. Gbit/s: at which gradients hide behind the backward\n"
+                              "passes, each way, on devices of {:.3g} MACs a second.\n",
+                              devices.macs_per_second);
 }
 
 Json paper_json(std::string_view paper) {

@@ -64,7 +64,8 @@ Transfer World::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
   try {
     const std::lock_guard lock(connection_->calls);
     connection_->traffic.sent += tag < kGathering ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
-    return Transfer(std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
+    return Transfer(
+        std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
   } catch (const std::exception& error) {
     blame(to, reason_of(error));
   }

@@ -4,8 +4,7 @@
 
 namespace headroom::train {
 
-Shares::Shares(const nn::Parameters& parameters, int processes)
-    : numbers_(static_cast<std::size_t>(processes), 0) {
+Shares::Shares(const nn::Parameters& parameters, int processes) : numbers_(static_cast<std::size_t>(processes), 0) {
   std::vector<std::int64_t> sizes;
   for (const nn::Parameter& parameter : parameters.all()) {
     sizes.push_back(parameter.tensor.numel());

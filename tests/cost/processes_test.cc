@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
 #include "headroom/cost/memory.h"

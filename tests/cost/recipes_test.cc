@@ -92,8 +92,8 @@ TEST(Recipes, EveryOneLoadsAndNamesItsRow) {
     EXPECT_NO_THROW(cost_json(listed.name, recipe(listed.name))) << listed.name;
     EXPECT_FALSE(listed.paper.empty() || listed.about.empty()) << listed.name << " lacks # paper: or # about:";
     // The models of the demo, the zoo and the small runs are our own.
-    const bool of_a_table =
-        !listed.name.starts_with("demo/") && !listed.name.starts_with("zoo/") && !listed.name.starts_with("small/") && !listed.name.starts_with("scale/");
+    const bool of_a_table = !listed.name.starts_with("demo/") && !listed.name.starts_with("zoo/") &&
+                            !listed.name.starts_with("small/") && !listed.name.starts_with("scale/");
     EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty()))
         << listed.name << " lacks # table: or # row:";
   }

@@ -42,7 +42,8 @@ TEST(LinearCrossEntropy, EachLossByItself) {
                                    .gather(1, target.index_select(0, counted).unsqueeze(1))
                                    .squeeze(1);
   // Each addition rounds: seven times in a logit, and a loss is the difference of two numbers of their size; in the sum
-  // of 9000 exponentials, four at a time in the narrowest vectors, whose relative error is the logarithm's absolute one.
+  // of 9000 exponentials, four at a time in the narrowest vectors, whose relative error is the logarithm's absolute
+  // one.
   const double largest = (x.abs().mm(w.abs()) + b.abs()).max().item<double>();
   const double bound = (2.0 * 7.0 * largest + 9000.0 / 4.0) * std::numeric_limits<float>::epsilon() / 2.0;
   for (const Implementation which : {Implementation::fused, Implementation::reference}) {

@@ -91,7 +91,8 @@ class ProjectionPart : public AttentionPart {
 
   // Numbers of each tensor that is trained.
   virtual Sizes tensors(const AttentionOptions& options, Exact d_model) const = 0;
-  virtual Exact matrices(const AttentionOptions& options, Exact d_model) const = 0;  // in q's, k's, v's and o's matrices
+  virtual Exact matrices(const AttentionOptions& options,
+                         Exact d_model) const = 0;  // in q's, k's, v's and o's matrices
   virtual ProjectionProducts products(const AttentionOptions& options, Exact d_model, const Span& span) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // What Transformer-XL's relative positions add to that.

@@ -20,8 +20,8 @@ inline constexpr std::int64_t aligned(std::int64_t numbers) {
   return (numbers + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
-// The process that looks after each tensor (adds up its gradients, keeps its moments, moves it): the largest first, each
-// to the process that has least so far.
+// The process that looks after each tensor (adds up its gradients, keeps its moments, moves it): the largest first,
+// each to the process that has least so far.
 std::vector<int> share_out(const std::vector<std::int64_t>& sizes, int processes);
 
 // One of N processes, with P numbers of all parameters, s of its own share and k of the step's K sums of gradients.
@@ -29,9 +29,9 @@ struct ProcessCost {
   std::int64_t numbers = 0;  // s
   std::int64_t sums = 0;     // k
 
-  // Bytes of memory: parameters and gradients are whole in every process, 4 P each; moments of the share (Muon: that part
-  // of all); where K > N the sums so far, 4 s; where N > 1 places for two buckets of every other process; activations
-  // of a micro-batch, and what is carried of the rows that the process computes.
+  // Bytes of memory: parameters and gradients are whole in every process, 4 P each; moments of the share (Muon: that
+  // part of all); where K > N the sums so far, 4 s; where N > 1 places for two buckets of every other process;
+  // activations of a micro-batch, and what is carried of the rows that the process computes.
   std::int64_t parameters = 0, gradients = 0, moments = 0, running_sums = 0, staging = 0, activations = 0;
   // With the program itself and room for what is temporary: two gradients of the largest tensor.
   std::int64_t total = 0;
@@ -46,10 +46,10 @@ struct ProcessesCost {
   std::int64_t sums = 1, rounds = 1;  // K (as many as processes, where the config has fewer) and K / N, rounded up
   std::vector<ProcessCost> all;
 
-  double imbalance() const;          // the largest share by their mean
+  double imbalance() const;            // the largest share by their mean
   const ProcessCost& largest() const;  // needs most memory
-  // Bytes that a process sends or receives in a step, the most of all, by the 8 P (N - 1) / N of an all-reduce that adds
-  // in any order what each process had added up by itself. 1 for one process.
+  // Bytes that a process sends or receives in a step, the most of all, by the 8 P (N - 1) / N of an all-reduce that
+  // adds in any order what each process had added up by itself. 1 for one process.
   double of_all_reduce() const;
   // Bytes a second, each way, at which gradients are on their way for no longer than the backward passes take (two
   // thirds of the MACs) on devices that carry out so many MACs a second.

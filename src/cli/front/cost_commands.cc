@@ -72,10 +72,11 @@ int run_cost(const CostOptions& options, const Output& output) {
 
 void add_cost(Program& program) {
   auto options = std::make_shared<CostOptions>();
-  CLI::App& command = program.add(
-      program.root(), "cost", "Parameters, multiply-accumulates and memory of a model, without building it.",
-      "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost switchhead/wt103_262m --processes 8,64\n  headroom cost --paper switchhead",
-      [&program, options] { return run_cost(*options, program.output()); });
+  CLI::App& command = program.add(program.root(), "cost",
+                                  "Parameters, multiply-accumulates and memory of a model, without building it.",
+                                  "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost "
+                                  "switchhead/wt103_262m --processes 8,64\n  headroom cost --paper switchhead",
+                                  [&program, options] { return run_cost(*options, program.output()); });
   command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
   add_set(command, options->set);
   command.add_option("--paper", options->paper, "every figure of that paper's cost tables next to the computed one")

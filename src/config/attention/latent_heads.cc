@@ -88,7 +88,8 @@ class LatentHeads : public ProjectionPart {
   Sizes tensors(const AttentionOptions& a, Exact d) const override {
     const Exact heads = a.n_heads, r = a.kv_rank, p = rotary_channels(a), values = heads * value_width(a);
     const Exact made_of = a.q_rank > 0 ? Exact(a.q_rank) : d;
-    Sizes all = {made_of * heads * a.d_head, d * r, d * p, r * heads * (a.d_head - p.value()), r * values, values * d, r};
+    Sizes all = {
+        made_of * heads * a.d_head, d * r, d * p, r * heads * (a.d_head - p.value()), r * values, values * d, r};
     return a.q_rank > 0 ? all + Sizes{d * a.q_rank, a.q_rank} : all;
   }
 
