@@ -54,3 +54,10 @@ def test_the_page_shows_what_the_commands_print(headroom):
             assert output == printed, "HEADROOM_WRITE_DOCS=1 writes the page anew"
     if "HEADROOM_WRITE_DOCS" in os.environ:
         PAGE.write_text(page)
+
+
+def test_what_makes_no_sense_is_refused(headroom):
+    refused = lambda *more: headroom.refusal("cost", "switchhead/wt103_47m", *more)
+    assert "--rate: must be above 0, got -1" in refused("--processes", 2, "--rate=-1")
+    assert "1 to 65536 processes, got 0" in refused("--processes", 0)
+    assert "64 sequences cannot be shared out among 5 processes" in refused("--processes", 5)

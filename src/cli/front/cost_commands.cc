@@ -52,6 +52,9 @@ int run_cost(const CostOptions& options, const Output& output) {
     output.document(cost::paper_json(options.paper));
     return 0;
   }
+  if (!(options.devices.macs_per_second > 0.0)) {
+    misuse("cost: --rate: must be above 0, got {}", options.devices.macs_per_second);
+  }
   std::vector<cost::NamedConfig> configs;
   Json list = Json::array();
   for (const std::string& name : options.configs) {
@@ -86,7 +89,6 @@ void add_cost(Program& program) {
   command
       .add_option("--rate", options->devices.macs_per_second,
                   "with --processes: multiply-accumulates that a process carries out in a second, assumed")
-      ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str()
       ->type_name("MACS");
 }
