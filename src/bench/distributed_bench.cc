@@ -35,6 +35,7 @@ std::vector<std::string> plain_model() {
           "model.attention.n_heads=8",
           "model.attention.d_head=64",
           "model.attention.position=\"learned\"",
+          "model.attention.position_bias=false",
           "model.mlp.d_hidden=2048",
           "model.mlp.activation=\"gelu\""};
 }
@@ -53,6 +54,14 @@ class Ddp {
           command, processes > 1 ? meeting_.variables(rank, processes) : YardstickProcess::Environment()));
     }
   }
+
+  ~Ddp() {
+    for (const auto& process : processes_) {
+      process->send("quit");
+    }
+  }
+  Ddp(const Ddp&) = delete;
+  Ddp& operator=(const Ddp&) = delete;
 
   void run() {
     for (const auto& process : processes_) {

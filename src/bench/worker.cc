@@ -143,6 +143,12 @@ Workers::Workers(const WorkerSpec& spec, int processes, std::int64_t threads) {
   }
 }
 
+Workers::~Workers() {
+  for (const auto& process : processes_) {
+    process->send("quit");
+  }
+}
+
 void Workers::run() {
   for (const auto& process : processes_) {
     process->send("run 1");

@@ -42,6 +42,9 @@ YardstickProcess start_worker(const WorkerSpec& spec);
 class Workers {
  public:
   Workers(const WorkerSpec& spec, int processes, std::int64_t threads);
+  ~Workers();  // tells all to quit before it waits for one: they end together
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
   void run();                          // one piece of work
   std::vector<std::int64_t> memory();  // of each
 
