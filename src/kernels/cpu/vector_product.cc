@@ -39,12 +39,13 @@ HWY_INLINE void AddRows(const float* x, std::int64_t rows, Strided<const T> w, s
   }
 }
 
-constexpr std::int64_t kDeep = 16;  // rows of the matrix whose columns several rows read before the next ones'
+constexpr std::int64_t kDeep = 32;  // rows of the matrix whose columns several rows read before the next ones'
 
-// Two vectors of columns of R rows: y += the sum over n rows of the matrix, in the order that AddRows() has. `x` [n,
-// R].
+// Two vectors of columns of R rows: y += the sum over n rows of the matrix, in the order that AddRows() has. Row i of x
+// begins at x + i * x_stride.
 template <int R, class T>
-HWY_INLINE void AddColumns(const float* x, std::int64_t n, Strided<const T> w, Strided<float> y) {
+HWY_INLINE void AddColumns(const float* x, std::int64_t x_stride, std::int64_t n, Strided<const T> w,
+                           Strided<float> y) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector low[R], high[R];
@@ -58,7 +59,7 @@ HWY_INLINE void AddColumns(const float* x, std::int64_t n, Strided<const T> w, S
     hwy::Prefetch(row + kDeep * w.stride);
     hwy::Prefetch(row + kDeep * w.stride + lanes);
     for (int r = 0; r < R; ++r) {
-      const Vector factor = hn::Set(d, x[i * R + r]);
+      const Vector factor = hn::Set(d, x[i * x_stride + r]);
       low[r] = hn::MulAdd(factor, first, low[r]);
       high[r] = hn::MulAdd(factor, second, high[r]);
     }
@@ -126,15 +127,21 @@ struct ColumnsToAdd {
   Strided<float> y;
   template <int R>
   HWY_INLINE void run(std::int64_t first) const {
-    float side_by_side[kDeep * R];
-    for (std::int64_t k = 0; k < n; ++k) {
-      for (int r = 0; r < R; ++r) {
-        side_by_side[k * R + r] = x.data[(first + r) * x.stride + i + k];
+    float own[kDeep * R];
+    const float* columns = own;
+    if (x.columns == nullptr) {
+      for (std::int64_t k = 0; k < n; ++k) {
+        for (int r = 0; r < R; ++r) {
+          own[k * R + r] = x.data[(first + r) * x.stride + i + k];
+        }
       }
+    } else {
+      columns = x.columns + i * x.count + first;
     }
+    const std::int64_t stride = x.columns == nullptr ? R : x.count;
     const auto wide = 2 * static_cast<std::int64_t>(hn::Lanes(Tag()));
     for (std::int64_t j = begin; j < end; j += wide) {
-      AddColumns<R>(side_by_side, n, Strided<const T>{w.data + i * w.stride + j, w.stride},
+      AddColumns<R>(columns, stride, n, Strided<const T>{w.data + i * w.stride + j, w.stride},
                     {y.data + first * y.stride + j, y.stride});
     }
   }
@@ -211,6 +218,14 @@ HWY_EXPORT(Rows);
 HWY_EXPORT(Columns);
 HWY_EXPORT(HalfRows);
 HWY_EXPORT(HalfColumns);
+
+void side_by_side(const FewRows& x, float* columns) {
+  for (std::int64_t i = 0; i < x.n; ++i) {
+    for (std::int64_t r = 0; r < x.count; ++r) {
+      *columns++ = x.data[r * x.stride + i];
+    }
+  }
+}
 
 void rows_times_rows(const FewRows& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
   HWY_DYNAMIC_DISPATCH(Rows)(x, w, begin, end, y);
