@@ -181,6 +181,7 @@ int Program::run(int argc, const char* const* argv) {
   occupy_standard_streams();
   // A reader that goes away (`headroom ... | head`) must not end a training: writing then fails with EPIPE.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails with a message, as on a full disk
   try {
     return dispatch(argc, argv);
   } catch (const NoReaderError&) {
