@@ -281,7 +281,7 @@ def wait_for_end(pids, seconds=30):
 def test_torchrun_goes_on_after_kills(config, tmp_path):
     """Any rank or torchrun itself, at any moment; rank 0 in the middle of a save as well. $HEADROOM_KILLS: how many."""
     kills = int(os.environ.get("HEADROOM_KILLS", "10"))
-    more = [*SHARED, *settings(f"train.steps={8 * kills}", "train.checkpoint_every=1", "train.evaluate_every=20",
+    more = [*SHARED, *settings(f"train.steps={5 * kills}", "train.checkpoint_every=1", "train.evaluate_every=20",
                                "train.schedule=constant")]
     alone = train_runs.run(config, tmp_path / "alone", *more)
     draw = random.Random(7)
