@@ -120,6 +120,14 @@ def test_evaluate_and_compare_are_shared(config, tmp_path):
     evaluate = ["evaluate", run, "--batch-size", "2", "--threads", "1"]
     assert together(*evaluate)["loss"] == alone(*evaluate)["loss"]
 
+    lines = tmp_path / "lambada.jsonl"
+    lines.write_text("".join(json.dumps({"text": f"every head {'rests ' * n}twice"}) + "\n" for n in range(7)))
+    items = [tmp_path / "items_of_two.jsonl", tmp_path / "items_of_one.jsonl"]
+    test = [*evaluate, "--task", "lambada", "--data", lines, "--items"]
+    results = [run(*test, file) for run, file in zip((together, alone), items)]
+    assert results[0]["accuracy"] == results[1]["accuracy"]
+    assert items[0].read_text() == items[1].read_text() != ""
+
     compare = ["compare", config, config, "--seeds", "2", *SHARED]
     other = config.parent / "other.toml"
     other.write_text(f'base = "{config}"\n[model.attention]\nn_heads = 1\n')

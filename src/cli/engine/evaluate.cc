@@ -67,9 +67,6 @@ void write_items(const std::vector<Json>& items, const std::string& path) {
 // A test without training.
 int run_test(const Evaluate& command, const EngineRequest& request) {
   tasks::check_zero_shot_task(command.task);
-  if (!parallel::world().leads()) {
-    return 0;  // the first process has it done
-  }
   const bool generated = command.task == "composition" && command.data.empty();
   if (!command.items.empty()) {
     require_room_for_items(command.items);
@@ -91,10 +88,16 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
        .shots_from = command.shots_from,
        .beginning = beginning_of(command.begin, checkpoint),
        .items = !command.items.empty(),
-       .options = {.batch_size = command.batch_size, .context = opened.context, .show_progress = true}});
+       .options = {.batch_size = command.batch_size,
+                   .context = opened.context,
+                   .show_progress = true,
+                   .peers = &parallel::world()}});
   if (!result.complete) {
     log_info("interrupted");
     return kInterrupted;
+  }
+  if (!parallel::world().leads()) {
+    return 0;
   }
   if (!command.items.empty()) {
     write_items(result.items, command.items);
