@@ -93,7 +93,7 @@ void add_evaluate(Program& program) {
   command
       .add_option(
           "--data", options->data,
-          "files of the kind that the run was validated on, such as text, .gz, .jsonl, CSV or TSV, a prepared token "
+          "files of the kind that the run was validated on, such as text, .gz, .zst, .jsonl, CSV or TSV, a prepared token "
           "file (default: the run's validation data)")
       ->allow_extra_args(false)  // they may stand before RUN
       ->check(not_empty())
