@@ -185,8 +185,7 @@ struct Packing {
   std::string name, ending;
   std::string (*pack)(std::string_view text);
 };
-const Packing kPackings[] = {{"gzip", ".gz", gzip},
-                             {"zstd", ".zst", [](std::string_view text) { return zstd(text); }}};
+const Packing kPackings[] = {{"gzip", ".gz", gzip}, {"zstd", ".zst", [](std::string_view text) { return zstd(text); }}};
 
 TEST_F(TextTest, ReadsPackedFilesOfAnyName) {
   const std::string text = sample_text(1 << 20);

@@ -52,6 +52,7 @@ struct Evaluate {
   std::string task;  // a test without training; empty: how well the text is predicted
   std::int64_t shots = 0;
   std::string shots_from;
+  bool by_shots = false;
   std::string begin;        // none, line_end or bos; empty: as the model's texts began in training
   std::string items;        // a file to write; empty: none
   std::int64_t stride = 0;  // as tasks::EvaluateOptions has it

@@ -79,19 +79,20 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   const store::Checkpoint& checkpoint = opened.checkpoint;
   const models::LanguageModel& model = models::as_language_model(*opened.model, "evaluate --task");
   catch_interrupts();
-  const tasks::ZeroShotResult result = tasks::evaluate_zero_shot(
-      model, *checkpoint.tokenizer,
-      {.task = command.task,
-       .data = generated ? std::string() : command.data.front(),
-       .run = checkpoint.config.data,
-       .shots = command.shots,
-       .shots_from = command.shots_from,
-       .beginning = beginning_of(command.begin, checkpoint),
-       .items = !command.items.empty(),
-       .options = {.batch_size = command.batch_size,
-                   .context = opened.context,
-                   .show_progress = true,
-                   .peers = &parallel::world()}});
+  const tasks::ZeroShotResult result =
+      tasks::evaluate_zero_shot(model, *checkpoint.tokenizer,
+                                {.task = command.task,
+                                 .data = generated ? std::string() : command.data.front(),
+                                 .run = checkpoint.config.data,
+                                 .shots = command.shots,
+                                 .shots_from = command.shots_from,
+                                 .beginning = beginning_of(command.begin, checkpoint),
+                                 .items = !command.items.empty(),
+                                 .by_shots = command.by_shots,
+                                 .options = {.batch_size = command.batch_size,
+                                             .context = opened.context,
+                                             .show_progress = true,
+                                             .peers = &parallel::world()}});
   if (!result.complete) {
     log_info("interrupted");
     return kInterrupted;
@@ -137,7 +138,8 @@ int run(const Evaluate& command, const EngineRequest& request) {
   }
   for (const auto& [name, given] :
        {std::pair("--shots", command.shots > 0), std::pair("--shots-from", !command.shots_from.empty()),
-        std::pair("--begin", !command.begin.empty()), std::pair("--items", !command.items.empty())}) {
+        std::pair("--by-shots", command.by_shots), std::pair("--begin", !command.begin.empty()),
+        std::pair("--items", !command.items.empty())}) {
     if (given) {
       misuse("evaluate: {} needs --task", name);
     }

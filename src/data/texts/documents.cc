@@ -49,8 +49,7 @@ class Collection {
     }
     const std::string file = unpacked(std::string_view(name).substr(name.find_last_of("/:") + 1));
     const std::size_t dot = file.rfind('.');
-    documents_.push_back(
-        {.name = name, .stem = dot == 0 ? file : file.substr(0, dot), .text = std::move(text)});
+    documents_.push_back({.name = name, .stem = dot == 0 ? file : file.substr(0, dot), .text = std::move(text)});
   }
   std::vector<Document> finish(const fs::path& path) {
     if (documents_.empty()) {

@@ -154,8 +154,7 @@ void join(Scores& scores, Peers& peers) {
   for (std::size_t i = 0; i < scores.spans.size(); ++i) {
     for (std::size_t span = 0; span < scores.spans[i].size(); ++span) {
       const SpanScore& one = scores.spans[i][span];
-      mine["spans"].push_back(
-          {i, span, std::bit_cast<std::uint64_t>(one.log_probability), one.tokens, one.likeliest});
+      mine["spans"].push_back({i, span, std::bit_cast<std::uint64_t>(one.log_probability), one.tokens, one.likeliest});
     }
   }
   scores.tokens = 0;
