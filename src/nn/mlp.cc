@@ -54,7 +54,8 @@ class ExpertMlp : public Mlp {
     const Start router = build.initialisation().matrix(in, {.in = d, .out = e});
     select_ = build.made("select", {d, e}, [&] { return with_equal_columns(build.draw({d, e}, router)); });
     w_up_ = build.for_hidden({.batch = 1}).matrix("w_up", {e, d, g}, in, {.in = d, .out = e * g});
-    w_down_ = build.for_hidden({.batch = 1}).matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d, .into_stream = true});
+    w_down_ =
+        build.for_hidden({.batch = 1}).matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d, .into_stream = true});
   }
 
   at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context) const override {

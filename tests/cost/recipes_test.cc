@@ -173,9 +173,9 @@ TEST(Recipes, ModelsOfTheOtherPapersHaveTheirSizes) {
 TEST(Recipes, ModelsWithoutAPrintedSizeHaveThatOfTheirShapes) {
   const auto parameters = [](const char* name) { return count_parameters(recipe(name).model); };
   // Pythia's own table has those outside its two embeddings.
-  for (const auto& [name, d, rest] : {std::tuple("dcmha/2b8_pythia", 2560, 2'517'652'480),
-                                      std::tuple("dcmha/6b9_pythia", 4096, 6'444'163'072),
-                                      std::tuple("dcmha/12b_pythia", 5120, 11'327'027'200)}) {
+  for (const auto& [name, d, rest] :
+       {std::tuple("dcmha/2b8_pythia", 2560, 2'517'652'480), std::tuple("dcmha/6b9_pythia", 4096, 6'444'163'072),
+        std::tuple("dcmha/12b_pythia", 5120, 11'327'027'200)}) {
     EXPECT_EQ(parameters(name) - 2LL * 50257 * d, rest) << name;
   }
   // A layer's maps (R = 2), and the scales of its normalised queries and keys.
@@ -185,14 +185,14 @@ TEST(Recipes, ModelsWithoutAPrintedSizeHaveThatOfTheirShapes) {
   EXPECT_EQ(parameters("dcmha/12b_dcpythia") - parameters("dcmha/12b_pythia"), 36 * composition(5120, 40, 128));
   EXPECT_EQ(parameters("dcmha/6b9_dcpythia_local_1_1") - parameters("dcmha/6b9_pythia"),
             32 * composition(4096, 32, 128));
-  for (const char* half : {"dcmha/6b9_dcformer_pp_query_wise_local_1_1", "dcmha/6b9_dcformer_pp_query_wise_local_3_1"}) {
+  for (const char* half :
+       {"dcmha/6b9_dcformer_pp_query_wise_local_1_1", "dcmha/6b9_dcformer_pp_query_wise_local_3_1"}) {
     EXPECT_EQ(2 * (parameters(half) - parameters("dcmha/6b9_transformer_pp")),
               parameters("dcmha/6b9_dcformer_pp") - parameters("dcmha/6b9_transformer_pp"))
         << half;
   }
   // 18 modules of 2 (E + 1) D d + E d, as for the widths that the paper prints.
-  EXPECT_EQ(parameters("moa/wmt14_ende_16k32e512d") - parameters("moa/wmt14_ende_16k32e256d"),
-            18 * 2 * 33 * 256 * 512);
+  EXPECT_EQ(parameters("moa/wmt14_ende_16k32e512d") - parameters("moa/wmt14_ende_16k32e256d"), 18 * 2 * 33 * 256 * 512);
   // V d, then 6 layers of 4 d^2 and 6 of 8 d^2 with an MLP, and the norms' two vectors.
   const auto dense = [](std::int64_t v, std::int64_t d, std::int64_t f) {
     return v * d + 18 * 4 * d * d + 12 * (2 * d * f + f + d) + 30 * 2 * d;
@@ -212,9 +212,10 @@ TEST(Recipes, ModelsWithoutAPrintedSizeHaveThatOfTheirShapes) {
   }
   // A head more: queries, two keys (or one and two shifts), values, with biases; outputs; a prior for each component.
   const std::int64_t d = 64, e = 32, column = d * e + e;
-  for (const auto& [kind, head] :
-       {std::pair<std::string, std::int64_t>("mgk", 4 * column + d * e + 2), {"mlk", 4 * column + d * e + 2},
-        {"smgk", 3 * column + 2 * e + d * e + 2}, {"smlk", 3 * column + 2 * e + d * e + 2}}) {
+  for (const auto& [kind, head] : {std::pair<std::string, std::int64_t>("mgk", 4 * column + d * e + 2),
+                                   {"mlk", 4 * column + d * e + 2},
+                                   {"smgk", 3 * column + 2 * e + d * e + 2},
+                                   {"smlk", 3 * column + 2 * e + d * e + 2}}) {
     EXPECT_EQ(parameters(("mgk/lra_retrieval_" + kind + "_h6").c_str()) -
                   parameters(("mgk/lra_retrieval_" + kind + "_h4").c_str()),
               2 * 2 * head)
@@ -228,8 +229,8 @@ TEST(Recipes, ModelsWithoutAPrintedSizeHaveThatOfTheirShapes) {
 TEST(Recipes, SwitchHeadModelsOnC4CostWhatTheirRuleSays) {
   const auto macs = [](const char* name) { return paper_cost(recipe(name).model).attention_macs; };
   const auto memory = [](const char* name) { return paper_cost(recipe(name).model).attention_memory; };
-  for (const char* like : {"45m_rope", "45m_rope_dense_h2", "45m_rope_dense_h10", "244m_rope_dense_h2",
-                           "244m_rope_dense_h16"}) {
+  for (const char* like :
+       {"45m_rope", "45m_rope_dense_h2", "45m_rope_dense_h10", "244m_rope_dense_h2", "244m_rope_dense_h16"}) {
     const std::string c4 = std::string("switchhead/c4_") + like, wikitext = std::string("switchhead/wt103_") + like;
     EXPECT_EQ(macs(c4.c_str()), macs(wikitext.c_str())) << like;
     EXPECT_EQ(memory(c4.c_str()), memory(wikitext.c_str())) << like;

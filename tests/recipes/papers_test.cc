@@ -1,5 +1,5 @@
-// Every recipe against what its paper prints: the tables in this folder, a file for each folder of recipes. A number that
-// the recipe does not have is an error unless a comment of the recipe has the paper's.
+// Every recipe against what its paper prints: the tables in this folder, a file for each folder of recipes. A number
+// that the recipe does not have is an error unless a comment of the recipe has the paper's.
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
@@ -103,8 +103,8 @@ std::optional<Number> number_of(const std::string& text) {
   if (!std::regex_match(text, found, kNumber)) {
     return std::nullopt;
   }
-  const std::map<std::string, double> units = {{"", 1.0}, {"%", 0.01}, {"k", 1e3}, {"K", 1e3},
-                                               {"M", 1e6}, {"G", 1e9}, {"B", 1e9}};
+  const std::map<std::string, double> units = {{"", 1.0},  {"%", 0.01}, {"k", 1e3}, {"K", 1e3},
+                                               {"M", 1e6}, {"G", 1e9},  {"B", 1e9}};
   const double unit = units.at(found[3]);
   const double last_digit = std::pow(10.0, -static_cast<double>(found[2].length()));
   // Half of the last digit, which is rounded up.
@@ -201,8 +201,8 @@ bool has_word(const std::string& text, const std::string& word) {
   return false;
 }
 
-// Whether the recipe's file has the paper's value in a comment: on the line of the key, or in a line of its own that speaks
-// of the paper.
+// Whether the recipe's file has the paper's value in a comment: on the line of the key, or in a line of its own that
+// speaks of the paper.
 bool says_so(const std::string& recipe, const std::string& key, const std::string& value) {
   const std::regex of_paper("paper|print|appendix|section|Table|A\\.\\d", std::regex::icase);
   std::string section, before;
@@ -268,7 +268,8 @@ TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
   }
   for (const Recipe& recipe : recipes) {
     if (recipe.name.starts_with(std::string(GetParam()) + "/")) {
-      EXPECT_TRUE(seen.contains(recipe.name)) << recipe.name << " is in no row of tests/recipes/" << GetParam() << ".md";
+      EXPECT_TRUE(seen.contains(recipe.name))
+          << recipe.name << " is in no row of tests/recipes/" << GetParam() << ".md";
     }
   }
 }
