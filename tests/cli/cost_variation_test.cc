@@ -46,6 +46,7 @@ TEST(CostVariation, DrawsALineEachAndNamesWhatAreNoNumbers) {
     EXPECT_TRUE(svg.starts_with("<svg")) << svg.substr(0, 80);
     EXPECT_GE(count_of(svg, "lra_retrieval_mgk_h4"), 3U) << text;  // parameters, attention, a step
     EXPECT_GE(count_of(svg, variation.key), 3U) << text;
+    EXPECT_GT(count_of(svg, " G</text>"), 0U) << text;
   }
 }
 

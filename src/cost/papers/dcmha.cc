@@ -47,8 +47,8 @@ constexpr PaperItem kDcmhaItems[] = {
      "Not there: `train.start_from` continues a model of the same layers. The paper reports that it gained nothing."},
     {"Table 6", "speed of training and of writing",
      "dcmha/2b8_*_pp dcmha/6b9_dcformer_pp dcmha/6b9_transformer_pp dcmha/13b_*_pp dcmha/33b_*_pp",
-     "`headroom bench dcformer`, on one machine and with four layers of each; the paper's are those of TPU v3 and of "
-     "A100"},
+     "Training: `headroom bench dcformer`, with four layers of each. Writing: `headroom bench generation --prompt 1024 "
+     "--tokens 128 dcmha/2b8_transformer_pp dcmha/2b8_dcformer_pp`. The paper's are those of TPU v3 and of an A100."},
     {"Table 7", "vision Transformers", "dcmha/*vit_*", "`headroom cost --paper dcmha`"},
     {"Table 8", "ImageNet-1k after 90 and 300 epochs, top 1", "dcmha/*vit_*",
      "`headroom train dcmha/dcvit_s16 --set 'data.train=[\"imagenet/train\"]' --set "

@@ -10,16 +10,17 @@
 namespace headroom::cost {
 
 std::vector<Paper> papers() {
-  return {{"switchhead", "SwitchHead",
-           "SwitchHead: Accelerating Transformers with Mixture-of-Experts Attention (Csordás et al., 2023)",
-           detail::switchhead_items()},
-          {"switchhead_draft", "SwitchHead draft", "Few Heads Are Enough (2023), the draft of SwitchHead",
-           detail::switchhead_draft_items()},
-          {"moa", "MoA", "Mixture of Attention Heads: Selecting Attention Heads Per Token (Zhang et al., 2022)",
-           detail::moa_items()},
-          {"dcmha", "DCMHA", "Improving Transformers with Dynamically Composable Multi-Head Attention (Xiao et al., 2024)",
-           detail::dcmha_items()},
-          {"mgk", "Transformer-MGK", "Transformer with a Mixture of Gaussian Keys (2021)", detail::mgk_items()}};
+  return {
+      {"switchhead", "SwitchHead",
+       "SwitchHead: Accelerating Transformers with Mixture-of-Experts Attention (Csordás et al., 2023)",
+       detail::switchhead_items()},
+      {"switchhead_draft", "SwitchHead draft", "Few Heads Are Enough (2023), the draft of SwitchHead",
+       detail::switchhead_draft_items()},
+      {"moa", "MoA", "Mixture of Attention Heads: Selecting Attention Heads Per Token (Zhang et al., 2022)",
+       detail::moa_items()},
+      {"dcmha", "DCMHA", "Improving Transformers with Dynamically Composable Multi-Head Attention (Xiao et al., 2024)",
+       detail::dcmha_items()},
+      {"mgk", "Transformer-MGK", "Transformer with a Mixture of Gaussian Keys (2021)", detail::mgk_items()}};
 }
 
 std::vector<Paper> papers_named(std::string_view name) {
