@@ -104,8 +104,8 @@ struct Golden {
 };
 
 struct Bench {
-  std::vector<std::string> names;  // empty: all there are
-  std::int64_t repeats = 7;
+  std::vector<std::string> names;  // empty: all there are; behind `generation` and `evaluate`: configs
+  std::int64_t repeats = 7, batch = 1, prompt = 1024, tokens = 128;
   std::string precision = "fp32", device = "auto";
   bool list = false;
   std::string plots;  // a folder for drawings; empty: none
