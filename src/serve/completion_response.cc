@@ -92,17 +92,17 @@ void CompletionResponse::add(Piece piece) {
   }
 }
 
-Json CompletionResponse::choice(std::size_t index, const std::string& text, const Details& details,
+Json CompletionResponse::choice(std::size_t index, const std::string& text, Details details,
                                 const std::string& reason) const {
   Json choice = {{"text", text}, {"index", index}, {"logprobs", nullptr}};
   if (request_.logprobs >= 0) {
-    choice["logprobs"] = {{"tokens", details.tokens},
-                          {"token_logprobs", details.token_logprobs},
-                          {"top_logprobs", details.top_logprobs},
-                          {"text_offset", details.text_offset}};
+    choice["logprobs"] = {{"tokens", std::move(details.tokens)},
+                          {"token_logprobs", std::move(details.token_logprobs)},
+                          {"top_logprobs", std::move(details.top_logprobs)},
+                          {"text_offset", std::move(details.text_offset)}};
   }
   if (request_.routing) {
-    choice["routing"] = details.routing;
+    choice["routing"] = std::move(details.routing);
   }
   choice["finish_reason"] = reason.empty() ? Json() : Json(reason);
   return choice;
@@ -121,12 +121,13 @@ Json CompletionResponse::usage() const {
   return {{"prompt_tokens", read}, {"completion_tokens", written}, {"total_tokens", read + written}};
 }
 
-Json CompletionResponse::document() const {
+Json CompletionResponse::document() {
   Json document = head();
   document["choices"] = Json::array();
   for (std::size_t i = 0; i < answers_.size(); ++i) {
-    const Answer& answer = answers_[i];
-    document["choices"].push_back(choice(i, answer.echo + answer.text, answer.details, answer.finish_reason));
+    Answer& answer = answers_[i];
+    document["choices"].push_back(
+        choice(i, answer.echo + answer.text, std::move(answer.details), answer.finish_reason));
   }
   document["usage"] = usage();
   return document;
@@ -140,7 +141,7 @@ Json CompletionResponse::chunk(Piece piece) {
   }
   const std::string text = std::exchange(answer.begun, true) ? piece.text : answer.echo + piece.text;
   Json document = head();
-  document["choices"] = Json::array({choice(piece.choice, text, details, piece.finish_reason)});
+  document["choices"] = Json::array({choice(piece.choice, text, std::move(details), piece.finish_reason)});
   if (request_.include_usage) {
     document["usage"] = nullptr;
   }

@@ -18,8 +18,8 @@ class CompletionResponse {
   explicit CompletionResponse(const Completion& completion);
 
   void add(Piece piece);
-  // All of it, once every answer is finished.
-  Json document() const;
+  // All of it, once, when every answer is finished.
+  Json document();
   // A piece of a stream; `add` is not called then.
   Json chunk(Piece piece);
   // A stream's last document: the numbers of tokens.
@@ -43,7 +43,7 @@ class CompletionResponse {
 
   void set_echo(Answer& answer, std::size_t prompt) const;
   void show(const ShownToken& token, Answer& answer, Details& details) const;
-  Json choice(std::size_t index, const std::string& text, const Details& details, const std::string& reason) const;
+  Json choice(std::size_t index, const std::string& text, Details details, const std::string& reason) const;
   Json head() const;
   Json usage() const;
 

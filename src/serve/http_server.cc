@@ -83,14 +83,14 @@ HttpServer::HttpServer(Options options)
     return refused ? refused->status : 100;
   });
   // What the library refuses itself.
-  set_error_handler([](const httplib::Request&, httplib::Response& response) {
+  set_error_handler(HandlerWithResponse([](const httplib::Request&, httplib::Response& response) {
     if (response.body.empty()) {
       the_connection->close_after_answer();
       response.set_header("Connection", "close");
       response.set_content(to_json_line(to_json(error_of_status(response.status))), "application/json");
     }
     return HandlerResponse::Handled;
-  });
+  }));
   set_exception_handler([](const httplib::Request&, httplib::Response& response, const std::exception_ptr&) {
     response.status = 500;
   });

@@ -10,7 +10,7 @@
 namespace headroom::serve {
 namespace {
 
-void describe(std::string& page, std::string_view name, std::string_view type, std::string_view help) {
+void head(std::string& page, std::string_view name, std::string_view type, std::string_view help) {
   fmt::format_to(std::back_inserter(page), "# HELP headroom_{0} {2}\n# TYPE headroom_{0} {1}\n", name, type, help);
 }
 
@@ -57,7 +57,7 @@ void Histogram::add(double seconds) {
 }
 
 void Histogram::write(std::string& page, std::string_view name, std::string_view help) const {
-  describe(page, name, "histogram", help);
+  head(page, name, "histogram", help);
   const auto out = std::back_inserter(page);
   std::int64_t total = 0;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
@@ -102,24 +102,24 @@ std::string Metrics::page() const {
   const std::lock_guard lock(mutex_);
   std::string page;
   const auto out = std::back_inserter(page);
-  describe(page, "http_requests_total", "counter", "Answers by route and status.");
+  head(page, "http_requests_total", "counter", "Answers by route and status.");
   for (const auto& [of, count] : answers_) {
     fmt::format_to(out, "headroom_http_requests_total{{route=\"{}\",status=\"{}\"}} {}\n", label(of.first), of.second,
                    count);
   }
   for (const Number& number : kNumbers) {
-    describe(page, number.name, number.type, number.help);
+    head(page, number.name, number.type, number.help);
     for (const auto& [model, counts] : counts_) {
       fmt::format_to(out, "headroom_{}{{model=\"{}\"}} {}\n", number.name, label(model), counts.*number.value);
     }
   }
   first_token_.write(page, "time_to_first_token_seconds", "From a request's coming to its first token.");
   completion_.write(page, "completion_seconds", "From a request's coming to the end of its last answer.");
-  describe(page, "requests_abandoned_total", "counter", "Completions whose client went away.");
+  head(page, "requests_abandoned_total", "counter", "Completions whose client went away.");
   fmt::format_to(out, "headroom_requests_abandoned_total {}\n", abandoned_);
-  describe(page, "connections_open", "gauge", "Connections.");
+  head(page, "connections_open", "gauge", "Connections.");
   fmt::format_to(out, "headroom_connections_open {}\n", connections_);
-  describe(page, "resident_memory_bytes", "gauge", "Memory of the process.");
+  head(page, "resident_memory_bytes", "gauge", "Memory of the process.");
   fmt::format_to(out, "headroom_resident_memory_bytes {}\n", resident_memory_bytes());
   return page;
 }
