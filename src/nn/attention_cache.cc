@@ -102,6 +102,15 @@ std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fr
   return seen;
 }
 
+bool AttentionCache::rewind(std::int64_t count) {
+  if (count > size_ || (sliding_ && next_position_ > capacity_)) {
+    return false;
+  }
+  size_ -= count;
+  next_position_ -= count;
+  return true;
+}
+
 void AttentionCache::keep_last(std::int64_t count) {
   if (count < size_) {
     own();

@@ -1,7 +1,8 @@
 // Continuous batching: requests that come and go are continued together, one step of the model for all of them.
 //
-// What a request gets does not depend on who else is served: its rows are computed as they would be alone, bit for bit
-// on the CPU, and its prompt is cut into chunks by places that the prompt alone decides.
+// What a request gets does not depend on who else is served, bit for bit on the CPU: rows of one token are computed as
+// each would be alone, a prompt is read in pieces of one length from its beginning on, whatever else happens in
+// between, and what the prefix cache gives is the state at the end of such a piece, which is what reading gives.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +33,10 @@ struct Alternative {
   double logprob = 0.0;
 };
 
-// What one routed projection of a layer chose for a token.
+// What a layer chose for a token: K experts of each of n_heads heads, one head after another.
 struct TokenRoute {
-  std::string name;  // "layer3.attention.select_in"
+  std::string name;  // "layer3.attention.select_in", see nn/observer.h
+  std::int64_t n_heads = 1;
   std::vector<std::int64_t> experts;
 };
 
@@ -44,9 +46,10 @@ struct TokenEvent {
   // With logprobs, under the model's own distribution (temperature 1, nothing cut off), in nats; of the first token of
   // a prompt it is NaN and `top` is empty, because nothing is before it.
   double logprob = 0.0;
-  // Likeliest first, of equals the smaller id first; a token as likely as the first is always among them.
+  // Likeliest first, of equals the token itself first and then the smaller id: a token that none is likelier than is
+  // the first.
   std::vector<Alternative> top;
-  std::vector<TokenRoute> routes;  // with routing: what was chosen when this token was read
+  std::vector<TokenRoute> routes;  // with routing: what the layers chose for this token when they read it
 };
 
 enum class Finish {
@@ -63,13 +66,15 @@ struct Ending {
 
 struct EngineOptions {
   std::int64_t max_rows = 8;             // requests that are read or continued at the same time
-  std::int64_t prompt_chunk = 128;       // tokens of prompts that are read in one step
-  std::int64_t prefix_cache_tokens = 0;  // prompts whose caches are kept for others that begin alike; 0: none
+  std::int64_t prompt_chunk = 64;        // tokens of a prompt that are read at once
+  std::int64_t prefix_cache_tokens = 0;  // of prompts that are kept for others that begin alike; 0: none
   nn::Context context;
 };
 
 struct EngineCounts {
   std::int64_t waiting = 0, running = 0;  // requests now
+  std::int64_t prefix_held = 0;           // tokens in the prefix cache now
+  std::int64_t cache_numbers = 0;         // that the running requests' caches have room for now
   // Since the engine was made:
   std::int64_t steps = 0;
   std::int64_t finished = 0;       // requests, however they ended
@@ -77,7 +82,6 @@ struct EngineCounts {
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_tokens = 0;    // of prompts, found in the prefix cache
   std::int64_t prefix_requests = 0;  // that found something there
-  std::int64_t prefix_held = 0;      // tokens in the prefix cache now
 };
 
 // Used by one thread: callbacks come from within step() and may call add() and cancel().
@@ -96,10 +100,11 @@ class Engine {
   // Waits for a place; first come, first served. Throws MisuseError where an option is out of range, the prompt is
   // empty or holds an id that the model does not know.
   Handle add(Request request, OnToken on_token, OnFinish on_finish);
-  // The request ends before the next step (at once when called outside of step()); one that has ended already is left
-  // alone.
+  // The request ends: at once, or, when a callback says so, with the step. One that has ended already is left alone.
   void cancel(Handle handle);
-  // Reads a chunk of prompts and one token of each that is continued. False: there was nothing to do.
+  // One token more of each request that is continued, then pieces of prompts, in the order in which they came: a single
+  // one where nobody is continued, else for twice the time that the others' tokens took, so that a prompt is read in at
+  // most half as much time again as alone, and those who write go on. False: there was nothing to do.
   bool step();
 
   EngineCounts counts() const;
