@@ -19,6 +19,16 @@ Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
 
+// A list of experts for each head.
+Json by_head(const decode::TokenRoute& route) {
+  Json heads = Json::array();
+  const auto each = std::ssize(route.experts) / route.n_heads;
+  for (auto from = route.experts.begin(); from != route.experts.end(); from += each) {
+    heads.push_back(std::vector<std::int64_t>(from, from + each));
+  }
+  return heads;
+}
+
 }  // namespace
 
 CompletionResponse::CompletionResponse(const Completion& completion)
@@ -74,7 +84,7 @@ void CompletionResponse::show(const ShownToken& token, Answer& answer, Details& 
   if (request_.routing) {
     Json routes = Json::object();
     for (const decode::TokenRoute& route : event.routes) {
-      routes[route.name] = route.experts;
+      routes[route.name] = by_head(route);
     }
     details.routing.push_back(std::move(routes));
   }

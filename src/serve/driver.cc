@@ -30,7 +30,6 @@ Driver::Driver(const std::vector<std::unique_ptr<ServedModel>>& models, const Dr
 void Driver::make_engine(Lane& lane) const {
   lane.engine = std::make_unique<decode::Engine>(
       lane.model->model(), decode::EngineOptions{.max_rows = options_.max_rows,
-                                                 .prompt_chunk = options_.prompt_chunk,
                                                  .prefix_cache_tokens = options_.prefix_cache_tokens,
                                                  .context = lane.model->context()});
   metrics_.set_counts(lane.model->name(), lane.engine->counts());
@@ -125,27 +124,33 @@ bool Driver::step(Lane& lane) {
 void Driver::look_after(Lane& lane) {
   for (auto it = lane.completions.begin(); it != lane.completions.end();) {
     Completion& completion = **it;
-    if (completion.ended()) {
-      metrics_.completed(seconds_since(completion.arrived()));
-      if (completion.first_token()) {
-        metrics_.first_token(std::chrono::duration<double>(*completion.first_token() - completion.arrived()).count());
-      }
-      let_go(completion);
-      it = lane.completions.erase(it);
+    if (!completion.ended()) {
+      end_early(completion, *lane.engine);
+    }
+    if (!completion.ended()) {
+      ++it;
       continue;
     }
-    if (completion.unwanted()) {
-      if (completion.abandon()) {
-        metrics_.abandoned();
-      }
-      completion.cancel(*lane.engine);
-    } else if (seconds_since(completion.arrived()) > options_.timeout_seconds) {
-      completion.fail(ApiError(504, "timeout", "",
-                               fmt::format("the answer took longer than {} s, which is this server's limit",
-                                           options_.timeout_seconds)));
-      completion.cancel(*lane.engine);
+    metrics_.completed(seconds_since(completion.arrived()));
+    if (completion.first_token()) {
+      metrics_.first_token(std::chrono::duration<double>(*completion.first_token() - completion.arrived()).count());
     }
-    ++it;
+    let_go(completion);
+    it = lane.completions.erase(it);
+  }
+}
+
+void Driver::end_early(Completion& completion, decode::Engine& engine) const {
+  if (completion.unwanted()) {
+    if (completion.abandon()) {
+      metrics_.abandoned();
+    }
+    completion.cancel(engine);
+  } else if (seconds_since(completion.arrived()) > options_.timeout_seconds) {
+    completion.fail(ApiError(504, "timeout", "",
+                             fmt::format("the answer took longer than {} s, which is this server's limit",
+                                         options_.timeout_seconds)));
+    completion.cancel(engine);
   }
 }
 

@@ -17,7 +17,6 @@ namespace headroom::serve {
 
 struct DriverOptions {
   std::int64_t max_rows = 8;  // of each model, as decode::EngineOptions has it
-  std::int64_t prompt_chunk = 128;
   std::int64_t prefix_cache_tokens = 0;
   std::int64_t queue = 256;       // answers that may wait for a place
   double timeout_seconds = 600;  // of a completion, from its coming to its end
@@ -49,6 +48,7 @@ class Driver {
   void take_in();
   bool step(Lane& lane);
   void look_after(Lane& lane);
+  void end_early(Completion& completion, decode::Engine& engine) const;
   void let_go(const Completion& completion);
 
   DriverOptions options_;

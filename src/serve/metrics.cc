@@ -42,6 +42,8 @@ constexpr Number kNumbers[] = {
      &decode::EngineCounts::prefix_tokens},
     {"prefix_cache_requests_total", "counter", "Sequences that found something in the prefix cache.",
      &decode::EngineCounts::prefix_requests},
+    {"cache_numbers", "gauge", "Numbers that the caches of running sequences have room for.",
+     &decode::EngineCounts::cache_numbers},
     {"prefix_cache_held_tokens", "gauge", "Tokens in the prefix cache.", &decode::EngineCounts::prefix_held},
 };
 

@@ -67,7 +67,6 @@ void serve(std::vector<NamedModel> given, const ServeOptions& options,
   const Models models = served_models(std::move(given), options.longest);
   Driver driver(models,
                 {.max_rows = options.max_rows,
-                 .prompt_chunk = options.prompt_chunk,
                  .prefix_cache_tokens = options.prefix_cache_tokens,
                  .queue = options.queue,
                  .timeout_seconds = options.timeout_seconds},

@@ -16,7 +16,6 @@ struct ServeOptions {
   std::string api_key_file;  // empty: whoever reaches the server may use it
   // Of each model, as decode::EngineOptions has them.
   std::int64_t max_rows = 8;
-  std::int64_t prompt_chunk = 128;
   std::int64_t prefix_cache_tokens = 16384;
   // Beyond them a request is refused.
   std::int64_t queue = 256;             // answers that wait for a place in a batch
