@@ -1,4 +1,5 @@
 // POST /v1/completions.
+#include <mutex>
 #include <utility>
 
 #include "completion_response.h"
@@ -26,6 +27,17 @@ class Waiting {
   Metrics& metrics_;
   bool done_ = false;
 };
+
+// A document takes many times the memory of its text: large ones are read one after another.
+CompletionRequest parse_one_by_one(const std::string& body) {
+  constexpr std::size_t kLarge = 256 << 10;
+  static std::mutex large;
+  std::unique_lock lock(large, std::defer_lock);
+  if (body.size() > kLarge) {
+    lock.lock();
+  }
+  return parse_completion_request(body);
+}
 
 Reply whole_answer(const std::shared_ptr<Completion>& completion, Metrics& metrics) {
   Waiting waiting(completion, metrics);
@@ -61,8 +73,10 @@ void stream_answer(const std::shared_ptr<Completion>& completion, Metrics& metri
 }  // namespace
 
 void add_completion_route(HttpServer& server, const Models& models, Driver& driver, Metrics& metrics) {
-  server.add({.method = "POST", .path = "/v1/completions", .handler = [&](const Call& call) -> Reply {
-    CompletionRequest request = parse_completion_request(call.body);
+  server.add({.method = "POST", .path = "/v1/completions", .handler = [&](Call call) -> Reply {
+    CompletionRequest request = parse_one_by_one(call.body);
+    call.body = {};
+    call.held.reset();
     const ServedModel& model = find_model(models, request.model);
     const auto completion =
         std::make_shared<Completion>(model, std::move(request), [client = call.connection] { return client->gone(); });

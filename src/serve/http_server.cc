@@ -14,6 +14,9 @@ namespace {
 // Whom this thread serves: the library's handlers are not told.
 thread_local std::shared_ptr<Connection> the_connection;
 
+// Bodies of the full length that are held at the same time.
+constexpr std::size_t kMostBodies = 8;
+
 bool has_body(const httplib::Request& request) {
   return request.has_header("Transfer-Encoding") ||
          (request.has_header("Content-Length") && request.get_header_value("Content-Length") != "0");
@@ -64,7 +67,7 @@ HttpServer::HttpServer(Options options)
     if (request.method == "POST") {
       return HandlerResponse::Unhandled;  // its body is still to be read
     }
-    answer(request, response, "");
+    answer(request, response, {});
     return HandlerResponse::Handled;
   });
   Post(".*", [this](const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& read) {
@@ -204,20 +207,25 @@ std::optional<ApiError> HttpServer::complaint(const httplib::Request& request) c
   }
 }
 
-std::string HttpServer::read_body(const httplib::Request& request, const httplib::ContentReader& read) const {
-  std::string body;
-  bool too_large = false;
+Call HttpServer::read_body(const httplib::Request& request, const httplib::ContentReader& read) const {
+  const auto most = static_cast<std::int64_t>(kMostBodies * options_.limits.body);
+  Call call{.body = {}, .held = std::make_unique<HeldBytes>(held_bytes_)};
+  bool too_large = false, too_many = false;
   const bool whole = read([&](const char* data, std::size_t size) {
-    too_large = body.size() + size > options_.limits.body;
-    if (!too_large) {
-      body.append(data, size);
+    too_large = call.body.size() + size > options_.limits.body;
+    too_many = !too_large && call.held->add(static_cast<std::int64_t>(size)) > most;
+    if (!too_large && !too_many) {
+      call.body.append(data, size);
     }
-    return !too_large;
+    return !too_large && !too_many;
   });
   if (whole) {
-    return body;
+    return call;
   }
   the_connection->close_after_answer();
+  if (too_many) {
+    refuse(503, "overloaded", "", "too many large requests come at the same time: try again later");
+  }
   if (too_large) {
     refuse(413, "request_too_large", "", "the request's body is longer than {} bytes, the most that this server takes",
            options_.limits.body);
@@ -225,14 +233,14 @@ std::string HttpServer::read_body(const httplib::Request& request, const httplib
   refuse(400, "bad_request", "", "{}: the request's body did not come as its head says", request.path);
 }
 
-void HttpServer::answer(const httplib::Request& request, httplib::Response& response, std::string body) const {
+void HttpServer::answer(const httplib::Request& request, httplib::Response& response, Call call) const {
   the_connection->request_is_read();
-  Call call{.body = std::move(body), .parameters = {}, .connection = the_connection};
+  call.connection = the_connection;
   for (const auto& [name, value] : request.params) {
     call.parameters.emplace(name, value);
   }
   try {
-    write(request, response, route_of(request).handler(call));
+    write(request, response, route_of(request).handler(std::move(call)));
   } catch (const ApiError& error) {
     write(request, response, {.status = error.status, .body = to_json_line(to_json(error))});
   } catch (const std::exception& error) {

@@ -13,8 +13,27 @@
 
 namespace headroom::serve {
 
+// Bytes of bodies that the server holds at the moment, of all requests together.
+class HeldBytes {
+ public:
+  explicit HeldBytes(std::atomic<std::int64_t>& all) : all_(all) {}
+  ~HeldBytes() { all_ -= own_; }
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+  // How many there are with these.
+  std::int64_t add(std::int64_t bytes) {
+    own_ += bytes;
+    return all_ += bytes;
+  }
+
+ private:
+  std::atomic<std::int64_t>& all_;
+  std::int64_t own_ = 0;
+};
+
 struct Call {
   std::string body;
+  std::unique_ptr<HeldBytes> held = nullptr;  // goes with the body
   std::map<std::string, std::string> parameters;  // of the address
   std::shared_ptr<const Connection> connection;
 };
@@ -29,7 +48,7 @@ struct Reply {
 
 class HttpServer : private httplib::Server {
  public:
-  using Handler = std::function<Reply(const Call&)>;  // may throw ApiError
+  using Handler = std::function<Reply(Call)>;  // may throw ApiError
 
   struct Options {
     ConnectionLimits limits;
@@ -64,8 +83,8 @@ class HttpServer : private httplib::Server {
   const Route& route_of(const httplib::Request& request) const;
   void check(const httplib::Request& request) const;
   std::optional<ApiError> complaint(const httplib::Request& request) const;
-  std::string read_body(const httplib::Request& request, const httplib::ContentReader& read) const;
-  void answer(const httplib::Request& request, httplib::Response& response, std::string body) const;
+  Call read_body(const httplib::Request& request, const httplib::ContentReader& read) const;
+  void answer(const httplib::Request& request, httplib::Response& response, Call call) const;
   void write(const httplib::Request& request, httplib::Response& response, Reply reply) const;
 
   Options options_;
@@ -73,6 +92,7 @@ class HttpServer : private httplib::Server {
   Connections connections_;
   std::thread acceptor_;
   std::atomic<bool> stopping_{false};
+  mutable std::atomic<std::int64_t> held_bytes_{0};
   bool loopback_ = false;
 };
 
