@@ -1,5 +1,4 @@
 // POST /v1/completions.
-#include <mutex>
 #include <utility>
 
 #include "completion_response.h"
@@ -27,17 +26,6 @@ class Waiting {
   Metrics& metrics_;
   bool done_ = false;
 };
-
-// A document takes many times the memory of its text: large ones are read one after another.
-CompletionRequest parse_one_by_one(const std::string& body) {
-  constexpr std::size_t kLarge = 256 << 10;
-  static std::mutex large;
-  std::unique_lock lock(large, std::defer_lock);
-  if (body.size() > kLarge) {
-    lock.lock();
-  }
-  return parse_completion_request(body);
-}
 
 Reply whole_answer(const std::shared_ptr<Completion>& completion, Metrics& metrics) {
   Waiting waiting(completion, metrics);
@@ -74,7 +62,7 @@ void stream_answer(const std::shared_ptr<Completion>& completion, Metrics& metri
 
 void add_completion_route(HttpServer& server, const Models& models, Driver& driver, Metrics& metrics) {
   server.add({.method = "POST", .path = "/v1/completions", .handler = [&](Call call) -> Reply {
-    CompletionRequest request = parse_one_by_one(call.body);
+    CompletionRequest request = parse_completion_request(call.body);
     call.body = {};
     call.held.reset();
     const ServedModel& model = find_model(models, request.model);

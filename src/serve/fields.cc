@@ -18,6 +18,12 @@ SortedJson parsed(std::string_view body) {
   }
 }
 
+std::unique_lock<std::mutex> waits_for_its_turn(std::string_view body) {
+  constexpr std::size_t kLarge = 256 << 10;
+  static std::mutex turn;
+  return body.size() > kLarge ? std::unique_lock(turn) : std::unique_lock<std::mutex>();
+}
+
 }  // namespace
 
 std::string describe(const SortedJson& value) {
@@ -34,13 +40,15 @@ std::string describe(const SortedJson& value) {
   return printable(value.dump(), kShown);
 }
 
-Fields::Fields(std::string_view body) : Fields(parsed(body), "") {}
+Fields::Fields(std::string_view body) : alone_(waits_for_its_turn(body)), object_(parsed(body)) {
+  if (!object_.is_object()) {
+    refuse(400, "invalid_value", "", "the request's body must be a JSON object, got {}", describe(object_));
+  }
+}
 
 Fields::Fields(SortedJson object, std::string parent) : parent_(std::move(parent)), object_(std::move(object)) {
   if (!object_.is_object()) {
-    const std::string what = parent_.empty() ? "the request's body" : parent_.substr(0, parent_.size() - 1);
-    throw ApiError(400, "invalid_value", parent_.empty() ? "" : what,
-                   fmt::format("{}: must be a JSON object, got {}", what, describe(object_)));
+    refuse_field(parent_.substr(0, parent_.size() - 1), "must be a JSON object, got {}", describe(object_));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,7 +16,8 @@ namespace headroom::serve {
 // Every function throws ApiError naming the field. null counts as absent, as it does in the API.
 class Fields {
  public:
-  // Parses the body of a request.
+  // Parses the body of a request. A document takes many times the memory of its text: of large ones there is one at a
+  // time.
   explicit Fields(std::string_view body);
   // A field's own fields: messages name "parent.field".
   Fields(SortedJson object, std::string parent);
@@ -31,6 +33,7 @@ class Fields {
   void finish(std::initializer_list<const char*> unsupported = {}) const;
 
  private:
+  std::unique_lock<std::mutex> alone_;
   std::string parent_;
   SortedJson object_;
   std::vector<std::string> asked_;

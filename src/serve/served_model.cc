@@ -119,6 +119,9 @@ Json ServedModel::about_tokenizer() const {
     const std::string name = special_.name(key);
     about[key] = name.empty() || special_.id(key, tokenizer()) < 0 ? Json() : Json(name);
   }
+  if (about["bos_token"].is_null() && about["eos_token"].is_null() && encode("\n", false).size() == 1) {
+    about["bos_token"] = "\n";  // as texts began in training
+  }
   about["add_bos_token"] = imported_ && special_.in_front;
   about["chat_template"] = nullptr;
   return about;

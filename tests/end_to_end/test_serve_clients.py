@@ -11,7 +11,7 @@ import pytest
 import serving
 from serving import Server
 
-CONTEXT = 96
+CONTEXT = 160
 WORDS = ["the", "head", "room", "attends", "to", "every", "token", "twice", "and", "rests", "caf\u00e9", "12"]
 
 
@@ -25,16 +25,16 @@ def rows():
     return {
         "lambada": [{"text": s(4, 10)} for _ in range(12)],
         "blimp": [{"sentence_good": s(3, 9) + ".", "sentence_bad": s(3, 9) + ".", "UID": f"u{i % 2}"} for i in range(10)],
-        "piqa": [{"goal": s(), "sol1": s(), "sol2": s(), "label": draw.randrange(2)} for _ in range(10)]}
+        "piqa": [{"goal": s(14, 18), "sol1": s(), "sol2": s(), "label": draw.randrange(2)} for _ in range(10)]}
 
 
-# Tasks of lm_eval as its suite has them, with data of our own.
+# Tasks of lm_eval as its suite has them, with data of our own; `evaluate` has no blank in front of BLiMP's sentences.
 TASKS = {
     "lambada": 'output_type: loglikelihood\ndoc_to_text: "{{text.split(\' \')[:-1]|join(\' \')}}"\n'
                "doc_to_target: \"{{' '+text.split(' ')[-1]}}\"\n"
                "metric_list:\n  - metric: perplexity\n    aggregation: perplexity\n  - metric: acc\n    aggregation: mean\n",
     "blimp": 'output_type: multiple_choice\ndoc_to_text: ""\ndoc_to_target: 0\n'
-             'doc_to_choice: "{{[sentence_good, sentence_bad]}}"\nmetric_list:\n  - metric: acc\n',
+             'doc_to_choice: "{{[sentence_good, sentence_bad]}}"\ntarget_delimiter: ""\nmetric_list:\n  - metric: acc\n',
     "piqa": 'output_type: multiple_choice\ndoc_to_text: "Question: {{goal}}\\nAnswer:"\ndoc_to_target: label\n'
             'doc_to_choice: "{{[sol1, sol2]}}"\nmetric_list:\n  - metric: acc\n  - metric: acc_norm\n'}
 
@@ -64,6 +64,7 @@ def expected(headroom, run, rows, tmp_path_factory):
 @pytest.fixture(scope="module", params=[0, 16384], ids=["no_prefix_cache", "prefix_cache"])
 def server(request, run):
     with Server(run, "--prefix-cache", request.param) as running:
+        running.prefix_cache = request.param > 0
         yield running
 
 
@@ -92,6 +93,9 @@ def test_log_likelihoods_are_those_of_evaluate(server, expected):
             greedy = all(one == max(top.values())
                          for one, top in zip(shown["token_logprobs"][scored], shown["top_logprobs"][scored]))
             assert greedy == own["greedy"]
+    if server.prefix_cache:
+        found = next(value for name, value in server.metrics().items() if name.startswith("headroom_prefix_cache_tokens_total"))
+        assert found > 0
 
 
 @pytest.mark.parametrize("how", ["batch_size=1", "batch_size=8", "num_concurrent=4"])
@@ -115,12 +119,14 @@ def test_lm_eval_gives_the_figures_of_evaluate(server, expected, rows, tmp_path,
         tasks=[f"own_{task}" for task in TASKS], bootstrap_iters=0, log_samples=True,
         task_manager=TaskManager(include_path=str(tmp_path), include_defaults=False))
     for task in TASKS:
-        samples = sorted(done["samples"][f"own_{task}"], key=lambda sample: sample["doc_id"])
-        for sample, own in zip(samples, expected[task], strict=True):
-            answers = [one[0] if isinstance(one[0], (list, tuple)) else one for one in sample["resps"]]
-            for (log_probability, greedy), choice in zip(answers, own, strict=True):
-                assert close(log_probability, choice["log_probability"]), (task, choice)
-                assert greedy == choice["greedy"]
+        scored = {(one["context"], one["continuation"]): one for item in expected[task] for one in item}
+        samples = done["samples"][f"own_{task}"]
+        assert len(samples) == len(rows[task])
+        for sample in samples:
+            for texts, ((log_probability, greedy),) in zip(sample["arguments"], sample["resps"], strict=True):
+                own = scored[tuple(texts)]
+                assert close(log_probability, own["log_probability"]), (task, own)
+                assert greedy == own["greedy"]
         for name, figure in expected[task + " figures"].items():
             if isinstance(figure, float) and "stderr" not in name and name in done["results"][f"own_{task}"]:
                 assert math.isclose(figure, done["results"][f"own_{task}"][name], rel_tol=1e-4), (task, name)

@@ -64,8 +64,8 @@ TEST(Choice, TheTokenThatEndsAnAnswerIsNoPartOfIt) {
   EXPECT_EQ(written.ids.size(), 2U);
 }
 
-TEST(Choice, WhatIsLeftOfACharacterIsReplaced) {
-  EXPECT_EQ(write("a\xe2\x82", {}).text, "a\ufffd");
+TEST(Choice, WhatIsLeftOfACharacterIsReplacedByteByByte) {
+  EXPECT_EQ(write("a\xe2\x82", {}).text, "a\ufffd\ufffd");
 }
 
 }  // namespace choice_test
