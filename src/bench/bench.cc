@@ -36,6 +36,7 @@ const std::vector<Entry>& entries() {
       {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++", dcformer},
       {"distributed", "training steps shared by two processes against one, and against PyTorch's", distributed},
       {"decoding", "one token at a time against the memory's bandwidth", decoding},
+      {"serve", "eight requests at a time against one, against a plain loop and against transformers", serving},
       {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code", python},
       {"scaling", "one attention layer against tokens, heads and experts (--plots draws it)", scaling},
       {"profile", "where a training step's time goes, by operator", profile}};
