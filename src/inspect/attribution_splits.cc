@@ -7,7 +7,7 @@ namespace headroom::inspect {
 namespace {
 
 // One term of a composition, of `count` queries from `begin` on: [H, count, S] to the same shape.
-at::Tensor mapped(const at::Tensor& map, const at::Tensor& pairs, std::int64_t begin) {
+at::Tensor compose_by(const at::Tensor& map, const at::Tensor& pairs, std::int64_t begin) {
   if (map.dim() == 2) {
     return map.t().matmul(pairs.flatten(1)).view_as(pairs);
   }
@@ -18,27 +18,27 @@ at::Tensor mapped(const at::Tensor& map, const at::Tensor& pairs, std::int64_t b
   return pairs.permute({2, 1, 0}).matmul(map.squeeze(0)).permute({2, 1, 0});
 }
 
-at::Tensor composed(const std::optional<ComposedBy>& by, const at::Tensor& pairs, std::int64_t begin) {
+at::Tensor compose_all(const std::optional<ComposedBy>& by, const at::Tensor& pairs, std::int64_t begin) {
   if (!by) {
     return pairs;
   }
   at::Tensor sum = at::zeros_like(pairs);
   for (const at::Tensor& map : by->maps) {
-    sum = sum + mapped(map, pairs, begin);
+    sum = sum + compose_by(map, pairs, begin);
   }
   return sum;
 }
 
-at::Tensor terms_of(const ComposedBy& by, const at::Tensor& pairs, std::int64_t begin) {
+at::Tensor terms_on(const ComposedBy& by, const at::Tensor& pairs, std::int64_t begin) {
   std::vector<at::Tensor> terms;
   for (const at::Tensor& map : by.maps) {
-    terms.push_back(mapped(map, pairs, begin));
+    terms.push_back(compose_by(map, pairs, begin));
   }
   return at::stack(terms);
 }
 
 // Which keys each of the queries sees, [count, S].
-at::Tensor visible(const Attribution& a, std::int64_t begin, std::int64_t count) {
+at::Tensor seen_keys(const Attribution& a, std::int64_t begin, std::int64_t count) {
   const std::int64_t s = a.n_sources(), before = s - a.n_queries();
   const at::Tensor query = at::arange(begin, begin + count, at::kLong).unsqueeze(1) + before;
   const at::Tensor key = at::arange(s, at::kLong).unsqueeze(0);
@@ -51,7 +51,7 @@ at::Tensor visible(const Attribution& a, std::int64_t begin, std::int64_t count)
 class Weighing {
  public:
   Weighing(const Attribution& a, const at::Tensor& full, const at::Tensor& probs, std::int64_t begin)
-      : shares_(a.shares_a_whole), hidden_(visible(a, begin, full.size(1)).logical_not()) {
+      : shares_(a.shares_a_whole), hidden_(seen_keys(a, begin, full.size(1)).logical_not()) {
     if (!shares_) {
       log_keys_ = hidden_.logical_not().sum(-1, /*keepdim=*/true).clamp_min(1).to(full.scalar_type()).log();
       return;
@@ -80,7 +80,7 @@ class Weighing {
 };
 
 Split before_the_softmax(const Attribution& a, std::int64_t begin, std::int64_t count) {
-  const at::Tensor terms = terms_of(*a.pre, a.scores.narrow(1, begin, count), begin);
+  const at::Tensor terms = terms_on(*a.pre, a.scores.narrow(1, begin, count), begin);
   const at::Tensor probs = a.probs.narrow(1, begin, count);
   const Weighing weigh(a, terms.sum(0), probs, begin);
   std::vector<at::Tensor> changes;
@@ -88,7 +88,7 @@ Split before_the_softmax(const Attribution& a, std::int64_t begin, std::int64_t 
   for (std::int64_t term = 0; term < terms.size(0); ++term) {
     scores = scores + terms[term];
     const at::Tensor now = term + 1 < terms.size(0) ? weigh(scores) : probs;
-    changes.push_back(composed(a.post, now - before, begin));
+    changes.push_back(compose_all(a.post, now - before, begin));
     before = now;
   }
   return {"before the softmax", a.pre->names, at::stack(changes)};
@@ -101,7 +101,7 @@ Split split_scores(const Attribution& a, std::int64_t begin, std::int64_t count)
   if (!a.pre) {
     return {"scores", {}, {}};
   }
-  return {"scores", a.pre->names, terms_of(*a.pre, a.scores.narrow(1, begin, count), begin)};
+  return {"scores", a.pre->names, terms_on(*a.pre, a.scores.narrow(1, begin, count), begin)};
 }
 
 std::vector<Split> split_weights(const Attribution& a, std::int64_t begin, std::int64_t count) {
@@ -112,14 +112,14 @@ std::vector<Split> split_weights(const Attribution& a, std::int64_t begin, std::
     splits.push_back(before_the_softmax(a, begin, count));
   }
   if (a.post) {
-    splits.push_back({"after the softmax", a.post->names, terms_of(*a.post, probs, begin)});
+    splits.push_back({"after the softmax", a.post->names, terms_on(*a.post, probs, begin)});
   }
   if (a.responsibilities.defined()) {
     Split components{"components", {}, {}};
     std::vector<at::Tensor> parts;
     for (std::int64_t r = 0; r < a.responsibilities.size(0); ++r) {
       components.terms.push_back("component " + std::to_string(r + 1));
-      parts.push_back(composed(a.post, probs * a.responsibilities[r].narrow(1, begin, count), begin));
+      parts.push_back(compose_all(a.post, probs * a.responsibilities[r].narrow(1, begin, count), begin));
     }
     components.weights = at::stack(parts);
     splits.push_back(std::move(components));

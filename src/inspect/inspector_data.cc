@@ -8,6 +8,8 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/core/log.h"
+#include "headroom/core/system.h"
 #include "headroom/inspect/attribution.h"
 #include "inspect/packing.h"
 #include "inspect/predictions.h"
@@ -196,6 +198,9 @@ class Inspector {
   }
 
   void look(std::int64_t layer, const LayerValues& values) {
+    if (interrupted()) {
+      throw InterruptedError("interrupted");
+    }
     const std::string scope = fmt::format("layer{}.attention.", layer);
     const Attribution a = attribute(values, {.options = options_.attention,
                                              .parameters = model_.parameters(),
@@ -227,6 +232,7 @@ class Inspector {
                        {"residual", contributions.worst_residual()},
                        {"window", windows_[static_cast<std::size_t>(layer)]},
                        {"choices", pack_choices(layer, values)}});
+    progress_.update(layer + 1);
     if (predictions_.sums) {
       const std::vector<at::Tensor> directions(predictions_.direction.begin(), predictions_.direction.end());
       direct_.push_back(direct_logits(a, directions, options_.attention.n_experts));
@@ -330,6 +336,7 @@ class Inspector {
   std::vector<at::Tensor> thumbnails_;
   std::vector<std::vector<DirectLogits>> direct_;  // by layer, by target
   std::int64_t n_heads_ = 0, n_terms_ = 0;
+  Progress progress_{"inspecting", options_.n_layers, "layers"};
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "inspect/predictions.h"
 
+#include <algorithm>
+
 #include "headroom/core/error.h"
-#include "headroom/inspect/attribution.h"
 
 namespace headroom::inspect {
 namespace {
