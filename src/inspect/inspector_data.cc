@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kThumbnail = 64;      // pixels of a side
 constexpr std::int64_t kLikeliest = 10;      // tokens kept of each prediction
 constexpr std::int64_t kSizesAtOnce = 1 << 24;  // contributions held together
-constexpr double kMapShare = 0.6;            // of the bytes, for maps
+constexpr double kMapShare = 0.62;            // of the bytes, for maps
 
 // Hands on what a layer's attention showed as soon as it is complete, and forgets it: values of every pair of one layer
 // are held at a time.

@@ -25,8 +25,9 @@ struct InspectedPage {
   std::vector<InspectedView> views;
 };
 
-// What a token adds to the text; bytes that are no character alone as <e2>.
-std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t id);
+// What a token adds to a text that ends with the token `after`, a blank in front of it for instance; bytes that are no
+// character by themselves as <e2>.
+std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t after, std::int32_t id);
 
 std::string render_inspector(const InspectedPage& page);
 

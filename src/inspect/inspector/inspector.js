@@ -14,7 +14,7 @@ const $ = id => document.getElementById(id);
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 
 // ---------------------------------------------------------------- packed numbers
-const kKept = 48;  // blobs that stay unpacked
+const kKept = 24;  // blobs that stay unpacked
 const unpacked = new Map();
 
 async function element(name) {
@@ -62,18 +62,46 @@ class Reader {
 }
 
 // A map's values: rows hold a query's sources up to itself.
+const kLevels = 32767;
 class AttentionMap {
   constructor(reader, size) {
     this.size = size;
     this.levels = reader.take(Int32Array, 1)[0];
     this.scale = reader.take(Float32Array, size);
-    const n = size * (size + 1) / 2;
+    this.numbers = new Int16Array(size * (size + 1) / 2);
+    this.least = null;  // of the values that are exact in each row
+    this.levels ? this.readAll(reader) : this.readPeaks(reader);
+    if (!this.levels) this.levels = kLevels;
+  }
+  readAll(reader) {
+    const n = this.numbers.length;
     if (this.levels > 127) {
       const low = reader.take(Uint8Array, n), high = reader.take(Int8Array, n);
-      this.numbers = new Int16Array(n);
       for (let i = 0; i < n; ++i) this.numbers[i] = high[i] << 8 | low[i];
     } else {
-      this.numbers = reader.take(Int8Array, n);
+      this.numbers.set(reader.take(Int8Array, n));
+    }
+  }
+  // The largest of each row, and means of squares for the others.
+  readPeaks(reader) {
+    const T = this.size, k = reader.take(Int32Array, 1)[0], n = Array.from({length: T}, (_, i) => Math.min(k, i + 1)), all = n.reduce((a, b) => a + b, 0);
+    const steps = reader.take(Uint16Array, all), peaks = reader.take(Int8Array, all), side = reader.take(Int32Array, 1)[0], most = reader.take(Float32Array, 1)[0];
+    const squares = Math.ceil(T / side), means = reader.take(Int8Array, squares * squares);
+    this.least = new Float32Array(T);
+    for (let i = 0, at = 0; i < T; ++i) {
+      const row = i * (i + 1) / 2, scale = this.scale[i] || 1, first = (i / side | 0) * squares;
+      for (let square = 0, j = 0; j <= i; ++square) {
+        const mean = means[first + square] / 127;
+        const filled = Math.sign(mean) * Math.min(kLevels, Math.round(kLevels * Math.abs(mean) * Math.sqrt(most / scale)));
+        for (const end = Math.min(i + 1, j + side); j < end; ++j) this.numbers[row + j] = filled;
+      }
+      let least = k > i ? 0 : Infinity;
+      for (let c = 0, j = 0; c < n[i]; ++c, ++at) {
+        j += steps[at];
+        this.numbers[row + j] = Math.round(peaks[at] / 127 * kLevels);
+        least = Math.min(least, (peaks[at] / 127) ** 2 * scale);
+      }
+      this.least[i] = least;
     }
   }
   number(i, j) { return j > i ? 0 : this.numbers[i * (i + 1) / 2 + j]; }
@@ -81,10 +109,11 @@ class AttentionMap {
     const q = this.number(i, j) / this.levels;
     return Math.sign(q) * q * q * this.scale[i];
   }
-  // Half a step of the numbers that it was rounded to.
+  // How far it may be from the layer's own value.
   error(i, j) {
-    const q = (Math.abs(this.number(i, j)) + 0.25) / this.levels;
-    return this.scale[i] * q / this.levels;
+    if (this.least && Math.abs(this.value(i, j)) < this.least[i]) return this.least[i];
+    const levels = this.least ? 127 : this.levels, q = Math.abs(this.number(i, j)) / this.levels + 0.25 / levels;
+    return this.scale[i] * q / levels;
   }
 }
 
@@ -192,6 +221,9 @@ const signed = (x, digits = 2) => (x > 0 ? '+' : x < 0 ? '−' : '') + Math.abs(
 const small = x => x === 0 ? '0' : Math.abs(x) >= 0.001 ? x.toFixed(4) : x.toExponential(1);
 const kNone = 0xffff;
 const expert = e => e === kNone ? '–' : String(e);
+const kSplitNames = {'before the softmax': 'By term of the composed scores', 'after the softmax': 'By term of the composed weights', 'components': 'By component of the mixture'};
+const kSplitNotes = {'before the softmax': 'Terms are added one after the other: what each changes of the weights.', 'after the softmax': 'The map is linear: each term has its part.',
+                     'components': 'By the components\' shares of each weight.'};
 const headName = (about, h) => about.slots ? `slot ${h}` : `head ${h}`;
 
 // ---------------------------------------------------------------- colours
@@ -283,10 +315,10 @@ class Panel {
     this.title = make('h2');
     this.readout = make('p', {className: 'readout', 'aria-live': 'off'});
     this.tools = make('div', {className: 'tools'});
-    this.mapCard = make('section', {className: 'card'}, this.title, this.tools, this.map, this.readout);
+    this.mapCard = make('section', {className: 'card large'}, this.title, this.tools, this.map, this.readout);
     this.sources = make('section', {className: 'card sources'});
     this.next = make('section', {className: 'card next'});
-    this.root.append(this.bar, this.thumbs, this.mapCard, make('div', {className: 'side'}, this.sources, this.next));
+    this.root.append(this.bar, this.thumbs, this.mapCard, this.sources, this.next);
     this.makeTools();
     this.listen();
   }
@@ -654,7 +686,7 @@ class Panel {
   splitsOf(layer, all, k) {
     return layer.splits.flatMap((split, which) => {
       const n = split.terms.length, terms = split.terms.map((name, i) => [name, all.terms[which][k * n + i]]);
-      return [make('h3', {}, split.name), this.bars(terms)];
+      return [make('h3', {}, kSplitNames[split.name] ?? split.name), this.bars(terms)];
     });
   }
   // Names with signed shares.
@@ -674,7 +706,7 @@ class Panel {
     }
     layer.splits.forEach((split, which) => {
       const n = split.terms.length;
-      parts.push(make('h3', {}, `Terms ${split.name}`.replace('Terms components', 'By component')), this.bars(split.terms.map((name, i) => [name, all.totals[which][t * n + i]])));
+      parts.push(make('h3', {title: kSplitNotes[split.name]}, kSplitNames[split.name] ?? split.name), make('p', {className: 'note'}, kSplitNotes[split.name] ?? ''), this.bars(split.terms.map((name, i) => [name, all.totals[which][t * n + i]])));
     });
     return parts;
   }
@@ -694,12 +726,11 @@ class Panel {
     if (following >= 0 && !seen) rows.push(row(page.tokens[t + 1], p.next[t], p.rank[t] + 1, true));
     const ends = following < 0 ? ['The text ends here; ']
         : ['The text goes on with ', tok(page.tokens[t + 1]), `: ${(-Math.log2(Math.max(p.next[t], 1e-30))).toFixed(2)} bits; `];
-    const children = [make('h2', {}, 'What comes after ', tok(page.tokens[t])),
-                      make('p', {className: 'note'}, ...ends, `entropy ${(p.entropy[t] / Math.LN2).toFixed(2)} bits.`),
-                      make('table', {className: 'list'}, ...rows)];
-    if (logits) children.push(...await this.logitTable(logits, p, following));
-    else children.push(make('p', {className: 'note'}, 'This model\'s logits are no sums over its layers (norms after the layers, or an adaptive softmax), so that no head has a share of them.'));
-    this.next.replaceChildren(...children);
+    const left = [make('p', {className: 'note'}, ...ends, `entropy ${(p.entropy[t] / Math.LN2).toFixed(2)} bits.`), make('table', {className: 'list'}, ...rows)];
+    const right = [];
+    if (logits) right.push(...await this.logitTable(logits, p, following));
+    else right.push(make('p', {className: 'note'}, 'This model\'s logits are no sums over its layers (norms after the layers, or an adaptive softmax), so that no head has a share of them.'));
+    this.next.replaceChildren(make('h2', {}, 'What comes after ', tok(page.tokens[t])), make('div', {className: 'columns'}, make('div', {}, ...left), make('div', {}, ...right)));
   }
 
   async logitTable(logits, p, following) {
@@ -711,7 +742,7 @@ class Panel {
     const values = table.subarray(at + 3, at + logits.width), most = Math.max(1e-9, ...values.map(Math.abs));
     const cellOf = (l, c, name) => {
       const x = values[l * (H + 2) + c];
-      const button = make('button', {type: 'button', title: `layer ${l}, ${name}: ${signed(x, 4)}`, style: `background:${tint(x / most)}`}, signed(x, Math.abs(x) < 9.95 ? 1 : 0));
+      const button = make('button', {type: 'button', title: `layer ${l}, ${name}: ${signed(x, 4)}`, style: `background:${tint(x / most)}`}, Math.abs(x) < 0.05 ? '0' : signed(x, Math.abs(x) < 9.95 ? 1 : 0));
       if (c < H) {
         button.addEventListener('click', () => change({l, h: c}));
         if (l === this.layer && c === this.head) button.className = 'here';
