@@ -72,6 +72,13 @@ struct Analyse {
   std::string device = "auto", precision = "fp32";
 };
 
+struct Inspect {
+  std::vector<std::string> runs;  // run folders or checkpoints
+  std::string text;               // a file; empty: the beginning of the first run's validation data
+  std::string checkpoints, out;   // checkpoints: "all", or empty: the newest
+  std::string device = "auto", precision = "fp32";
+};
+
 struct Compare {
   std::vector<std::string> configs, set, prompts;
   std::vector<std::string> tune;  // "key=value,value,..."
@@ -139,7 +146,7 @@ struct Import {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Analyse, Compare, Sweep, Advise, Report, Demo, Golden, Bench, Doctor,
+  std::variant<Train, Evaluate, Generate, Analyse, Inspect, Compare, Sweep, Advise, Report, Demo, Golden, Bench, Doctor,
                CheckpointInfo, CheckpointExport, Import>
       command;
   std::int64_t threads = 0;  // 0: those of the config, or all physical cores

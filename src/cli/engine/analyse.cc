@@ -1,32 +1,10 @@
 #include "headroom/inspect/analyse.h"
 
-#include <algorithm>
-#include <filesystem>
-
 #include "engine.h"
-#include "headroom/core/error.h"
 #include "headroom/core/system.h"
-#include "headroom/store/run_folder.h"
 #include "run_model.h"
 
 namespace headroom::cli {
-
-namespace {
-
-// The models to look into: what was named, or each checkpoint of it, oldest first.
-std::vector<std::string> models_of(const Analyse& command) {
-  if (command.checkpoints.empty()) {
-    return command.runs;
-  }
-  std::vector<std::string> all;
-  for (const std::string& run : command.runs) {
-    const std::vector<std::filesystem::path> files = store::checkpoints_of(run);
-    std::transform(files.begin(), files.end(), std::back_inserter(all), [](const auto& file) { return file.string(); });
-  }
-  return all;
-}
-
-}  // namespace
 
 int run(const Analyse& command, const EngineRequest& request) {
   catch_interrupts();
@@ -34,7 +12,7 @@ int run(const Analyse& command, const EngineRequest& request) {
   const inspect::AnalyseRequest job{
       .what = command.what, .text = {.text = command.text, .data = command.data}, .command = request.command_line};
   std::vector<inspect::Analysed> all;
-  for (const std::string& name : models_of(command)) {
+  for (const std::string& name : models_of(command.runs, command.checkpoints)) {
     ModelChoice choice;
     choice.run = name;
     choice.device = command.device;

@@ -51,7 +51,7 @@ class Program {
 
 // The commands, by theme.
 void add_training_commands(Program& program);    // train, evaluate, generate, compare, sweep, advise, report, demo
-void add_inspecting_commands(Program& program);  // analyse
+void add_inspecting_commands(Program& program);  // analyse, inspect
 void add_cost_commands(Program& program);        // cost, match, recipes
 void add_data_commands(Program& program);        // tokenizer, data
 void add_checking_commands(Program& program);    // golden, bench, doctor
