@@ -49,6 +49,11 @@ void read_for(std::vector<Running>& all, const Reader& reader, const Reading& re
   if (interrupted()) {
     throw InterruptedError("interrupted");
   }
+  for (Running& one : all) {
+    if (one.watches) {
+      one.analysis->begin(reading);
+    }
+  }
   Distributor observer(all, reading);
   reader.read(reading, memory, observer);
   for (Running& one : all) {

@@ -12,6 +12,7 @@
 namespace headroom::inspect {
 namespace {
 
+constexpr std::int64_t kSampleTokens = 256;      // of a sample at most: values of every pair grow with its square
 constexpr std::int64_t kTokensTogether = 4096;   // of sequences that are read side by side
 constexpr std::int64_t kRowsTogether = 16;       // as many as `evaluate` reads
 constexpr std::int64_t kOwnTokens = 1 << 16;     // of the run's validation data, where nothing else is named
@@ -33,7 +34,7 @@ class Stream : public Text {
       nn::Recorder nothing({});
       reader_.read(rows({{i - 1}}, chunk_), memory, nothing);
     }
-    Reading reading = rows({{i}}, std::min(chunk_, size_ - i * chunk_));
+    Reading reading = rows({{i}}, std::min({chunk_, kSampleTokens, size_ - i * chunk_}));
     reading.sample = true;
     reading.row = i;
     return reading;
@@ -211,9 +212,8 @@ std::unique_ptr<Text> open_text(const store::OpenedModel& opened, const TextChoi
     if (ids.empty()) {
       misuse("analyse: --text: has no text");
     }
-    if (std::ssize(ids) > o.context_length) {
-      log_info("analyse: --text: has {} tokens, of which maps show the first {}: the model's context", ids.size(),
-               o.context_length);
+    if (const std::int64_t most = std::min(o.context_length, kSampleTokens); std::ssize(ids) > most) {
+      log_info("analyse: --text: has {} tokens, of which maps show the first {}", ids.size(), most);
     }
     return std::make_unique<Stream>(reader, std::move(ids));
   }

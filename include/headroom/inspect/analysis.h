@@ -40,9 +40,10 @@ class Analysis {
   virtual std::int64_t samples() const { return 0; }
   // Whether it wants all of the text, several sequences side by side.
   virtual bool reads_all() const { return false; }
+  virtual void begin(const Reading& /*reading*/) {}
   virtual bool wants(std::string_view /*name*/, const Reading& /*reading*/) const { return false; }
   virtual void see(std::string_view /*name*/, const at::Tensor& /*value*/, const Reading& /*reading*/) {}
-  virtual void end(const Reading& /*reading*/) {}  // of a reading's values
+  virtual void end(const Reading& /*reading*/) {}
   // What was found; analyses of the parameters, and those that read sequences of their own, do all of it here.
   virtual Findings finish(const Reader& reader) = 0;
 };
