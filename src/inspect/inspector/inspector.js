@@ -1,5 +1,5 @@
 'use strict';
-// The inspector: numbers are packed in <script> elements and read when they are first looked at.
+// The inspector: numbers are packed in script elements, and read when they are first looked at.
 (() => {
 const page = JSON.parse(document.getElementById('page').textContent);
 const make = (tag, attributes = {}, ...children) => {
@@ -216,7 +216,7 @@ function change(what) {
 const shown = text => text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/ /g, '·') || '∅';
 const tok = (text, extra = '') => make('span', {className: 'tok', title: text}, shown(text) + extra);
 const word = id => page.vocabulary[id] ?? `#${id}`;
-const percent = (x, digits = 1) => (x > 0 ? '+' : x < 0 ? '−' : '') + (100 * Math.abs(x)).toFixed(digits) + ' %';
+const percent = (x, digits = x === 0 || Math.abs(x) >= 0.001 ? 1 : Math.abs(x) >= 0.00001 ? 3 : 5) => (x > 0 ? '+' : x < 0 ? '−' : '') + (100 * Math.abs(x)).toFixed(digits) + ' %';
 const signed = (x, digits = 2) => (x > 0 ? '+' : x < 0 ? '−' : '') + Math.abs(x).toFixed(digits);
 const small = x => x === 0 ? '0' : Math.abs(x) >= 0.001 ? x.toFixed(4) : x.toExponential(1);
 const kNone = 0xffff;
@@ -370,7 +370,7 @@ class Panel {
 
   async drawThumbnails() {
     const {about} = this.view, side = about.thumbnail, data = await this.view.thumbnails(), {plus} = colours();
-    const table = make('table'), size = clamp(Math.floor(190 / about.heads) - 6, 26, 64);
+    const table = make('table'), size = clamp(Math.floor(170 / about.heads) - 7, 24, 60);
     this.thumbs.style.setProperty('--thumb', size + 'px');
     const top = make('tr', {}, make('th'));
     for (let h = 0; h < about.heads; ++h) top.append(make('th', {title: headName(about, h)}, String(h)));
