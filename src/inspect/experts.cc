@@ -302,7 +302,9 @@ class Experts : public Analysis {
                                       .column_label = "expert"})};
   }
 
+  // MoA, Table 4, of each choice.
   void draw_tables(Findings& found) const {
+    std::string markup;
     for (const auto& [name, site] : sites_) {
       std::vector<std::vector<std::string>> rows;
       for (const Json& one : found.figures.at(name).at("experts")) {
@@ -311,15 +313,16 @@ class Experts : public Analysis {
                         fmt::format("{:.2f}", one.at("mean_gate").get<double>()), main_kind(one),
                         listed(one.at("words_by_pmi"), "word"), listed(one.at("tokens"), "token")});
       }
-      found.pictures.push_back(
-          {.caption = name,
-           .remark = fmt::format("words by pointwise mutual information, of those that chose the expert {} times or "
-                                 "more; tokens by how often they chose it",
-                                 kLeastCount),
-           .markup = "<details><summary>Experts</summary>" +
-                     html_table({"head.expert", "load", "mean gate", "kind", "words", "tokens"}, rows) + "</details>",
-           .whole = true});
+      markup += fmt::format("<details{}><summary>{}</summary>{}</details>", markup.empty() ? " open" : "", name,
+                            html_table({"head.expert", "load", "mean gate", "kind", "words", "tokens"}, rows));
     }
+    found.pictures.push_back(
+        {.caption = "what each expert is for",
+         .remark = fmt::format("words by pointwise mutual information, of those that chose the expert {:.0f} times or "
+                               "more; tokens by how often they chose it",
+                               kLeastCount),
+         .markup = markup,
+         .whole = true});
   }
 
   static std::string main_kind(const Json& expert) {

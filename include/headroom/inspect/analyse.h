@@ -15,6 +15,7 @@ namespace headroom::inspect {
 // validation data. Of a model of translation: source and translation with a tab between them, a pair a line.
 struct TextChoice {
   std::string text, data;
+  std::string name() const { return !text.empty() ? "--text" : data.empty() ? "the run's validation data" : data; }
 };
 
 struct AnalyseRequest {
