@@ -11,6 +11,7 @@
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/inspect/attribution.h"
+#include "inspect/one_after_another.h"
 #include "inspect/packing.h"
 #include "inspect/predictions.h"
 
@@ -170,10 +171,14 @@ class Inspector {
     LayerByLayer observer(attributed_values(options_.attention),
                           [&](std::int64_t layer, const LayerValues& values) { look(layer, values); });
     nn::Context inner = context;
-    inner.observer = &observer;
+    OneAfterAnother both(context.observer, observer);
+    inner.observer = &both;
     models::Memory memory;
     model_.score(ids_.unsqueeze(0), at::full({1, ids_.size(0)}, -1, at::kLong), memory, inner);
     add_predictions();
+    if (context.observer != nullptr) {
+      add_changes(changes_of_predictions(model_, ids_, context, kLikeliest));
+    }
     add_logits(observer);
     describe();
     return std::move(result_);
@@ -259,11 +264,23 @@ class Inspector {
     pack("predictions", bytes_of(p.likeliest, at::kInt) + bytes_of(p.probability, at::kFloat) +
                             bytes_of(p.next_probability, at::kFloat) + bytes_of(p.next_rank, at::kInt) +
                             bytes_of(p.entropy, at::kFloat));
-    std::set<std::int64_t> ids;
-    const at::Tensor seen = p.likeliest.flatten().contiguous();
-    ids.insert(seen.const_data_ptr<std::int64_t>(), seen.const_data_ptr<std::int64_t>() + seen.numel());
-    result_.vocabulary.assign(ids.begin(), ids.end());
+    name_tokens(p.likeliest);
     result_.packed.push_back({"thumbnails", compressed(bytes_of(at::stack(thumbnails_), at::kByte))});
+  }
+
+  // What an observer changed: divergence, and the tokens whose probabilities change most.
+  void add_changes(const PredictionChanges& changes) {
+    pack("changes", bytes_of(changes.divergence, at::kFloat) + bytes_of(changes.token, at::kInt) +
+                        bytes_of(changes.before, at::kFloat) + bytes_of(changes.after, at::kFloat));
+    result_.about["changes"] = changes.token.size(1);
+    name_tokens(changes.token);
+  }
+
+  void name_tokens(const at::Tensor& ids) {
+    const at::Tensor all = ids.flatten().contiguous();
+    std::set<std::int64_t> names(result_.vocabulary.begin(), result_.vocabulary.end());
+    names.insert(all.const_data_ptr<std::int64_t>(), all.const_data_ptr<std::int64_t>() + all.numel());
+    result_.vocabulary.assign(names.begin(), names.end());
   }
 
   // For each target [T, 3 + L (H + 2)]: the logit; embedding; constant; then of each layer its heads, its output bias

@@ -30,6 +30,7 @@ struct InspectLimits {
   std::int64_t most_contributions = 32;  // of each token in each layer, the largest; fewer where they would not fit
 };
 
+// What context.observer makes of a value is what is used and shown (switched_off.h).
 // `ids`: at least one token, at most the model's context_length; throws MisuseError otherwise. Memory: what one layer
 // keeps of every pair of tokens, some times over.
 InspectedText inspect_text(const models::LanguageModel& model, const std::vector<std::int32_t>& ids,
