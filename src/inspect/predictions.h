@@ -18,13 +18,13 @@ namespace headroom::inspect {
 
 // Letters: T places, d d_model, L layers, V vocabulary, k likeliest tokens.
 struct Predictions {
-  at::Tensor likeliest, probability;        // [T, k], in decreasing order
-  at::Tensor next_probability, next_rank;   // [T], of the token that comes next, the likeliest has rank 0; the last: 0
-  at::Tensor entropy;                       // [T] in nats
+  at::Tensor likeliest, probability;       // [T, k], in decreasing order
+  at::Tensor next_probability, next_rank;  // [T], of the token that comes next, the likeliest has rank 0; the last: 0
+  at::Tensor entropy;                      // [T] in nats
 
   // Whose logit is explained: the next token (of the last place the likeliest), and the likeliest.
   static constexpr std::int64_t kTargets = 2;
-  std::array<at::Tensor, kTargets> target;     // [T]
+  std::array<at::Tensor, kTargets> target;  // [T]
   // Where logits are sums (norms before layers, one matrix of the vocabulary): how they follow from what a place's
   // residual stream holds, logit = stream . direction + constant.
   bool sums = false;

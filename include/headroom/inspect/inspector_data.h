@@ -20,13 +20,13 @@ struct Packed {
 };
 
 struct InspectedText {
-  Json about;                 // sizes, names, settings: what the packed numbers mean
+  Json about;  // sizes, names, settings: what the packed numbers mean
   std::vector<Packed> packed;
   std::vector<std::int64_t> vocabulary;  // ids that occur among the predictions, ascending
 };
 
 struct InspectLimits {
-  std::int64_t bytes = 14'000'000;      // of all that is packed, about
+  std::int64_t bytes = 14'000'000;       // of all that is packed, about
   std::int64_t most_contributions = 32;  // of each token in each layer, the largest; fewer where they would not fit
 };
 
