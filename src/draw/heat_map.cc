@@ -16,9 +16,9 @@
 namespace headroom::draw {
 namespace {
 
-constexpr double kNameHeight = 13.0;       // a cell of less has no name
-constexpr double kNameWidth = 62.0;        // room of the rows' names
-constexpr std::size_t kRowName = 9;        // characters of it
+constexpr double kNameHeight = 13.0;  // a cell of less has no name
+constexpr double kNameWidth = 62.0;   // room of the rows' names
+constexpr std::size_t kRowName = 9;   // characters of it
 constexpr double kPanelGap = 5.0, kLabelHeight = 16.0, kFoot = 18.0;
 
 struct Box {
@@ -65,7 +65,8 @@ std::string layer(const Cells& cells, double full, double sign, const Box& box) 
   }
   const std::string picture = to_base64(grey_png(cells.columns, cells.rows, shades));
   // Equal pictures in equal boxes may well share a name.
-  const std::string id = fmt::format("m{:016x}", std::hash<std::string>()(fmt::format("{}{}{}", picture, box.x, box.y)));
+  const std::string id =
+      fmt::format("m{:016x}", std::hash<std::string>()(fmt::format("{}{}{}", picture, box.x, box.y)));
   const std::string image = element("image", {{"x", box.x},
                                               {"y", box.y},
                                               {"width", box.width},
@@ -73,8 +74,13 @@ std::string layer(const Cells& cells, double full, double sign, const Box& box) 
                                               {"preserveAspectRatio", "none"},
                                               {"style", "image-rendering: pixelated"},
                                               {"href", "data:image/png;base64," + picture}});
-  return element("mask", {{"id", id}, {"maskUnits", "userSpaceOnUse"}, {"x", box.x}, {"y", box.y},
-                          {"width", box.width}, {"height", box.height}},
+  return element("mask",
+                 {{"id", id},
+                  {"maskUnits", "userSpaceOnUse"},
+                  {"x", box.x},
+                  {"y", box.y},
+                  {"width", box.width},
+                  {"height", box.height}},
                  image) +
          element("rect", {{"class", sign > 0 ? "heat" : "heat below"},
                           {"x", box.x},

@@ -17,8 +17,8 @@ void append_chunk(std::string& to, const std::string& type, const std::string& d
   append_number(to, static_cast<std::uint32_t>(data.size()));
   const std::string checked = type + data;
   to += checked;
-  append_number(to, static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(checked.data()),
-                                                     static_cast<uInt>(checked.size()))));
+  append_number(to, static_cast<std::uint32_t>(
+                        crc32(0, reinterpret_cast<const Bytef*>(checked.data()), static_cast<uInt>(checked.size()))));
 }
 
 }  // namespace

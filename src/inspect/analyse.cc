@@ -74,6 +74,9 @@ void show_samples(std::vector<Running>& all, const Reader& reader, const Text& t
     most = std::max(most, one.analysis->samples());
   }
   most = std::min(most, text.samples());
+  if (most == 0) {
+    return;
+  }
   Progress progress("looking", most, "sequences");
   for (std::int64_t i = 0; i < most; ++i) {
     models::Memory memory;
@@ -112,7 +115,7 @@ std::vector<std::string> names_of_all() {
   return names;
 }
 
-// Those that are asked for, or all that the model has, in the order of their names.
+// Those that are asked for, or all that the model has, in the order of the page.
 std::vector<const AnalysisKind*> chosen(const AnalyseRequest& request, const store::OpenedModel& opened) {
   const config::ModelOptions& o = opened.config().model;
   std::vector<const AnalysisKind*> all;
@@ -133,6 +136,8 @@ std::vector<const AnalysisKind*> chosen(const AnalyseRequest& request, const sto
       all.push_back(&kind);
     }
   }
+  std::sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->place < b->place; });
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 
@@ -149,6 +154,12 @@ Analysed analyse(const store::OpenedModel& opened, const AnalyseRequest& request
   });
   if (reads) {
     const std::unique_ptr<Text> text = open_text(opened, request.text);
+    const bool shows =
+        std::any_of(all.begin(), all.end(), [](const Running& one) { return one.analysis->samples() > 0; });
+    if (shows && !request.text.text.empty() && text->samples() > 1) {
+      models::Memory none;
+      log_info("analyse: --text: is longer than the {} tokens that maps show", text->sample(0, none).tokens.size(1));
+    }
     show_samples(all, reader, *text);
     show_all(all, reader, *text);
   }

@@ -46,7 +46,9 @@ at::Tensor seen_value(const LayerValues& values, std::string_view name) {
 
 // Choices of the first row's n tokens, [H, n, K].
 std::pair<at::Tensor, at::Tensor> chosen_in(const LayerValues& values, const std::string& name, std::int64_t n) {
-  const auto rows = [&](const char* what) { return observed_value(values, name + what).narrow(0, 0, n).transpose(0, 1); };
+  const auto rows = [&](const char* what) {
+    return observed_value(values, name + what).narrow(0, 0, n).transpose(0, 1);
+  };
   return {rows(".index"), rows(".weight")};
 }
 
@@ -197,7 +199,8 @@ at::Tensor sum_of(const Attribution& a) {
     o = o * in_double(a.gate);
   }
   const std::int64_t t = o.size(1), w = o.size(2), n = a.matrices.size(0);
-  const at::Tensor parts = (o.unsqueeze(2) * in_double(a.matrix_weight).unsqueeze(3)).permute({1, 0, 2, 3}).flatten(1, 2);
+  const at::Tensor parts =
+      (o.unsqueeze(2) * in_double(a.matrix_weight).unsqueeze(3)).permute({1, 0, 2, 3}).flatten(1, 2);
   const at::Tensor places = a.matrix.permute({1, 0, 2}).flatten(1).unsqueeze(2).expand({-1, -1, w});
   const at::Tensor by_matrix = at::zeros({t, n, w}, o.options()).scatter_add(1, places, parts);
   return by_matrix.flatten(1).matmul(in_double(a.matrices).flatten(0, 1)) + in_double(a.rest);

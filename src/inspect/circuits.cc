@@ -70,6 +70,7 @@ class Circuits : public Analysis {
     Reading single;
     single.tokens = at::tensor(tokens, at::kLong).unsqueeze(1).to(reader.model().device());
     const at::Tensor x = after_first_mlp(reader, single), unembed = direct_matrix(reader, /*through_norm=*/false);
+    std::string markup;
     for (const AttentionLayer& layer : reader.attention_layers()) {
       const std::string name = layer.name;
       Replacer replacer({name + ".o", name + ".select.index", name + ".select.weight", name + ".select_out.index",
@@ -85,13 +86,18 @@ class Circuits : public Analysis {
       }
       const at::Tensor written = head_outputs(reader, name, replacer.at(name + ".o").to(at::kFloat), choice).squeeze(2);
       const at::Tensor scores = written.matmul(unembed).to(at::kCPU);  // [N, H, V]
-      list_top(reader, name, tokens, scores, found);
+      markup += fmt::format("<details><summary>{}</summary>{}</details>\n", name,
+                            list_top(reader, name, tokens, scores, found));
     }
+    found.pictures.push_back({.caption = "what heads make of tokens",
+                              .remark = "first tokens through a head's value and output matrices alone (Eq. 12)",
+                              .markup = markup,
+                              .whole = true});
   }
 
   // Of each head, the first tokens by score for each token, and how often the token itself is among them.
-  static void list_top(const Reader& reader, const std::string& layer, const std::vector<std::int64_t>& tokens,
-                       const at::Tensor& scores, Findings& found) {
+  static std::string list_top(const Reader& reader, const std::string& layer, const std::vector<std::int64_t>& tokens,
+                              const at::Tensor& scores, Findings& found) {
     const at::Tensor top = std::get<1>(scores.topk(std::min(kTopTokens, scores.size(2)), -1)).contiguous();
     const at::Tensor own = at::tensor(tokens, at::kLong).view({-1, 1, 1}).eq(top).any(-1).to(at::kDouble).mean(0);
     found.tensors[layer + ".top"] = top;
@@ -107,18 +113,15 @@ class Circuits : public Analysis {
         for (const std::string& text : to) {
           escaped.push_back(draw::escape(shown(text)));
         }
-        rows.push_back({draw::escape(shown(reader.token_text(tokens[i]))),
-                        fmt::format("{}", fmt::join(escaped, " \u00b7 "))});
+        rows.push_back(
+            {draw::escape(shown(reader.token_text(tokens[i]))), fmt::format("{}", fmt::join(escaped, " \u00b7 "))});
       }
       heads.push_back(std::move(one));
-      markup += fmt::format("<details><summary>{} {}: {:.0f}% of tokens among their own {}</summary>{}</details>",
+      markup += fmt::format("<h4>{} {}: {:.0f}% of tokens are among their own first {}</h4>{}",
                             chooses_heads(reader.options().attention) ? "choice" : "head", h,
                             100.0 * own[h].item<double>(), kTopTokens, html_table({"token", "becomes"}, rows));
     }
-    found.pictures.push_back({.caption = layer + ": what a head makes of a token",
-                              .remark = "first tokens through its value and output matrices alone (Eq. 12)",
-                              .markup = markup,
-                              .whole = true});
+    return markup;
   }
 
   // ln p(answer) where the layer's heads give `o`, or what they give by themselves; `observer` sees it.
@@ -146,9 +149,8 @@ class Circuits : public Analysis {
       const double without = log_probability(reader, before, answer, off).item<double>();
       const double missed = full - without - shares.sum().item<double>();
       most_missed = std::max(most_missed, std::abs(missed));
-      found.figures["gradients"]["layers"][layer.name] = {{"by_head", numbers_of(shares.sum(1))},
-                                                          {"all_heads", full - without},
-                                                          {"residual", missed}};
+      found.figures["gradients"]["layers"][layer.name] = {
+          {"by_head", numbers_of(shares.sum(1))}, {"all_heads", full - without}, {"residual", missed}};
       found.tensors[layer.name + ".gradients"] = shares.to(at::kCPU);
       by_head.push_back(shares.sum(1).to(at::kCPU));
       names.push_back(layer.name.substr(0, layer.name.find('.')));
@@ -201,6 +203,7 @@ std::string refuse_without_circuits(const config::ModelOptions& options) {
 }
 
 const Registration kCircuits({.name = "circuits",
+                              .place = 8,
                               .about = "What heads write: the tokens they turn a token into, and what they contribute "
                                        "to the text's last token.",
                               .refusal = refuse_without_circuits,

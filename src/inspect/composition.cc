@@ -50,8 +50,8 @@ class Composition : public Analysis {
 
   std::int64_t samples() const override { return kComposedSamples; }
   bool wants(std::string_view name, const Reading& /*reading*/) const override {
-    constexpr std::array<std::string_view, 8> kWanted = {"key_terms", "query_terms", "query_map", "source",
-                                                         "scores",    "scores_composed", "probs", "probs_composed"};
+    constexpr std::array<std::string_view, 8> kWanted = {"key_terms", "query_terms",     "query_map", "source",
+                                                         "scores",    "scores_composed", "probs",     "probs_composed"};
     return std::find(kWanted.begin(), kWanted.end(), value_of(name)) != kWanted.end();
   }
   void see(std::string_view name, const at::Tensor& value, const Reading& reading) override {
@@ -123,9 +123,7 @@ class Composition : public Analysis {
         (stages_.back() == "post" ? changed.select(1, last) : (after - before).select(1, last).abs() * visible).sum(0);
     StageExample example;
     example.key = by_key.argmax().item<std::int64_t>();
-    const auto pair = [&](const at::Tensor& a) {
-      return a.narrow(1, last, 1).narrow(2, example.key, 1);
-    };
+    const auto pair = [&](const at::Tensor& a) { return a.narrow(1, last, 1).narrow(2, example.key, 1); };
     StageMaps of_pair = maps;
     of_pair.query = maps.query.narrow(0, last, 1);
     of_pair.key = maps.key.narrow(0, example.key, 1);
@@ -196,7 +194,9 @@ class Composition : public Analysis {
       const std::string key_text =
           example.key < std::ssize(keys) ? keys[static_cast<std::size_t>(example.key)] : std::string("memory");
       Json& pair = found.figures[layer.name][stage]["pair"];
-      pair = {{"query", queries.back()}, {"query_place", std::ssize(queries) - 1}, {"key", key_text},
+      pair = {{"query", queries.back()},
+              {"query_place", std::ssize(queries) - 1},
+              {"key", key_text},
               {"key_place", example.key}};
       pair["before"] = numbers_of(example.columns.select(1, 0));
       for (std::size_t t = 0; t < kTerms.size(); ++t) {
@@ -246,6 +246,7 @@ std::string refuse_without_composition(const config::ModelOptions& options) {
 }
 
 const Registration kComposition({.name = "composition",
+                                 .place = 6,
                                  .about = "How heads are composed: the five terms of a composed score, and the maps "
                                           "from head to head.",
                                  .refusal = refuse_without_composition,

@@ -239,12 +239,12 @@ class Diversity : public Analysis {
   }
 };
 
-const Registration kDiversity({.name = "diversity",
-                               .about = "How much the heads of a layer differ in what they compare and what they write.",
-                               .refusal = [](const config::ModelOptions& /*options*/) { return std::string(); },
-                               .make = [](const Reader& /*reader*/) -> std::unique_ptr<Analysis> {
-                                 return std::make_unique<Diversity>();
-                               }});
+const Registration kDiversity(
+    {.name = "diversity",
+     .place = 5,
+     .about = "How much the heads of a layer differ in what they compare and what they write.",
+     .refusal = [](const config::ModelOptions& /*options*/) { return std::string(); },
+     .make = [](const Reader& /*reader*/) -> std::unique_ptr<Analysis> { return std::make_unique<Diversity>(); }});
 
 }  // namespace
 }  // namespace headroom::inspect

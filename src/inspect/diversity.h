@@ -18,9 +18,9 @@ struct Circuit {
 // components capture.
 at::Tensor captured_variance(const std::vector<Circuit>& heads);
 
-// 0: all matrices are one and the same but for a factor; 1: orthogonal to each other. What the first principal component
-// of the n matrices, each taken for a vector of length 1, leaves of them, as a share of the most that it can leave. NaN
-// where there is but one.
+// 0: all matrices are one and the same but for a factor; 1: orthogonal to each other. What the first principal
+// component of the n matrices, each taken for a vector of length 1, leaves of them, as a share of the most that it can
+// leave. NaN where there is but one.
 double diversity(const std::vector<Circuit>& heads);
 
 }  // namespace headroom::inspect

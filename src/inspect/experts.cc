@@ -19,8 +19,8 @@
 namespace headroom::inspect {
 namespace {
 
-constexpr std::int64_t kListed = 10;    // tokens and words of an expert
-constexpr double kLeastCount = 5.0;     // a word that comes less often tells nothing
+constexpr std::int64_t kListed = 10;  // tokens and words of an expert
+constexpr double kLeastCount = 5.0;   // a word that comes less often tells nothing
 constexpr std::int64_t kFirstRows = 1024;
 
 // How often each of a growing number of things chose each of X experts.
@@ -165,9 +165,9 @@ class Experts : public Analysis {
 
   // Which of the two sequences chose.
   const Numbers& numbers_of_site(std::string_view name) const {
-    const bool source = !target_ || name.starts_with("encoder.") ||
-                        (name.find(".cross.") != std::string_view::npos &&
-                         name.find(".select_in.") != std::string_view::npos);
+    const bool source =
+        !target_ || name.starts_with("encoder.") ||
+        (name.find(".cross.") != std::string_view::npos && name.find(".select_in.") != std::string_view::npos);
     return source ? source_ : *target_;
   }
 
@@ -185,7 +185,9 @@ class Experts : public Analysis {
     Json experts = Json::array();
     for (std::int64_t x = 0; x < site.n_heads * site.n_experts; ++x) {
       const auto at = static_cast<std::size_t>(x);
-      Json one = {{"head", x / site.n_experts}, {"expert", x % site.n_experts}, {"share", shares[at]},
+      Json one = {{"head", x / site.n_experts},
+                  {"expert", x % site.n_experts},
+                  {"share", shares[at]},
                   {"mean_gate", mean_gates[at]}};
       one["tokens"] = to_json(most_frequent(site, x), "token", "share");
       one["tokens_by_pmi"] = to_json(by_information(site, site.tokens, vocabulary_.tokens(), x), "token", "pmi");
@@ -202,9 +204,7 @@ class Experts : public Analysis {
   }
 
   static Json named(std::int64_t x, const Site& site, const at::Tensor& load) {
-    return {{"head", x / site.n_experts},
-            {"expert", x % site.n_experts},
-            {"share", load.view({-1})[x].item<double>()}};
+    return {{"head", x / site.n_experts}, {"expert", x % site.n_experts}, {"share", load.view({-1})[x].item<double>()}};
   }
 
   // The first `kListed` by `value` [n], largest first, where `counts` [n] allow.
@@ -364,6 +364,7 @@ std::string refuse_without_experts(const config::ModelOptions& options) {
 }
 
 const Registration kExperts({.name = "experts",
+                             .place = 2,
                              .about = "Which tokens and words choose which expert, and how evenly they are loaded.",
                              .refusal = refuse_without_experts,
                              .make = [](const Reader& reader) -> std::unique_ptr<Analysis> {

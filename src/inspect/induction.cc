@@ -75,8 +75,8 @@ class Induction : public Analysis {
   void score(const Reader& reader, const at::Tensor& tokens, std::int64_t n, const at::Tensor& direct) {
     Reading reading;
     reading.tokens = tokens.to(reader.model().device());
-    nn::Recorder recorder({"*.attention.probs_composed", "*.attention.o", "*.attention.select.*",
-                           "*.attention.select_out.*"});
+    nn::Recorder recorder(
+        {"*.attention.probs_composed", "*.attention.o", "*.attention.select.*", "*.attention.select_out.*"});
     models::Memory none;
     reader.read(reading, none, recorder);
     const at::Tensor of_tokens = direct.index_select(1, tokens[0].narrow(0, 0, n).to(direct.device()));  // [d, n]
@@ -127,9 +127,8 @@ class Induction : public Analysis {
       sums.copy = at::zeros({heads}, at::kDouble);
       sums.count = at::zeros({heads}, at::kDouble);
     }
-    const at::Tensor which = chooses_heads(o)
-                                 ? choice.index.squeeze(1).t()  // [H, n]
-                                 : at::arange(heads, at::kLong).unsqueeze(1).expand(prefix.sizes());
+    const at::Tensor which = chooses_heads(o) ? choice.index.squeeze(1).t()  // [H, n]
+                                              : at::arange(heads, at::kLong).unsqueeze(1).expand(prefix.sizes());
     const at::Tensor flat = which.reshape({-1}).to(at::kCPU);
     sums.prefix.scatter_add_(0, flat, prefix.reshape({-1}).to(at::kCPU, at::kDouble));
     sums.copy.scatter_add_(0, flat, copy.reshape({-1}).to(at::kCPU, at::kDouble));
@@ -161,7 +160,10 @@ class Induction : public Analysis {
     std::vector<std::vector<std::string>> rows;
     for (std::size_t i = 0; i < heads.size(); ++i) {
       const Head& head = heads[i];
-      ranked.push_back({{"rank", i + 1}, {"layer", head.layer}, {"head", head.head}, {"prefix_matching", head.prefix},
+      ranked.push_back({{"rank", i + 1},
+                        {"layer", head.layer},
+                        {"head", head.head},
+                        {"prefix_matching", head.prefix},
                         {"copying", head.copy}});
       if (std::ssize(rows) < kListedHeads) {
         rows.push_back({fmt::format("{} head {}", head.layer, head.head), fmt::format("{:.3f}", head.prefix),
@@ -180,10 +182,10 @@ class Induction : public Analysis {
     };
     picture("prefix matching", "weight on what came after the current token the last time, by layer and head", prefix);
     picture("copying", "share of what a head makes likelier that it looks at", copy);
-    found.pictures.push_back({.caption = "heads by prefix matching",
-                              .remark = fmt::format("on {} sequences of {} random tokens and their repetition",
-                                                    kSequences, n),
-                              .markup = html_table({"head", "prefix matching", "copying"}, rows)});
+    found.pictures.push_back(
+        {.caption = "heads by prefix matching",
+         .remark = fmt::format("on {} sequences of {} random tokens and their repetition", kSequences, n),
+         .markup = html_table({"head", "prefix matching", "copying"}, rows)});
     show_best(reader, heads.front(), found);
     found.summary = fmt::format("best head: {} head {}, prefix matching {:.3f}, copying {:.3f}", heads.front().layer,
                                 heads.front().head, heads.front().prefix, heads.front().copy);
@@ -213,6 +215,7 @@ std::string refuse_without_induction(const config::ModelOptions& options) {
 }
 
 const Registration kInduction({.name = "induction",
+                               .place = 3,
                                .about = "Which heads find a repetition and copy what followed the last time.",
                                .refusal = refuse_without_induction,
                                .make = [](const Reader& /*reader*/) -> std::unique_ptr<Analysis> {

@@ -18,10 +18,10 @@
 namespace headroom::inspect {
 namespace {
 
-constexpr std::int64_t kThumbnail = 64;      // pixels of a side
-constexpr std::int64_t kLikeliest = 10;      // tokens kept of each prediction
+constexpr std::int64_t kThumbnail = 64;         // pixels of a side
+constexpr std::int64_t kLikeliest = 10;         // tokens kept of each prediction
 constexpr std::int64_t kSizesAtOnce = 1 << 24;  // contributions held together
-constexpr double kMapShare = 0.62;            // of the bytes, for maps
+constexpr double kMapShare = 0.62;              // of the bytes, for maps
 
 // Hands on what a layer's attention showed as soon as it is complete, and forgets it: values of every pair of one layer
 // are held at a time.
@@ -333,12 +333,9 @@ class Inspector {
     about["logits"] = predictions_.sums;
     about["slots"] = !a.projection->has_fixed_heads();
     about["experts"] = a.n_experts;
-    about["parts"] = {{"projection", a.projection.name()},
-                      {"heads", a.projection->heads_text(a)},
-                      {"score", a.score.name()},
-                      {"composition", a.composition.name()},
-                      {"position", a.position.name()},
-                      {"output gate", a.gate_output.name()}};
+    about["parts"] = {{"projection", a.projection.name()}, {"heads", a.projection->heads_text(a)},
+                      {"score", a.score.name()},           {"composition", a.composition.name()},
+                      {"position", a.position.name()},     {"output gate", a.gate_output.name()}};
     about["d_model"] = options_.d_model;
   }
 

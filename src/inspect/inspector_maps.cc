@@ -9,10 +9,10 @@ namespace headroom::inspect {
 namespace {
 
 constexpr std::array<std::int64_t, 5> kLevels = {32767, 127, 63, 31, 15};  // finest first
-constexpr std::int64_t kOneByte = 127;       // more levels need two
-constexpr std::int64_t kWorthTrying = 24;    // no map is compressed to less than this part of it
-constexpr std::int64_t kSquare = 16;         // values of a side of the background's squares
-constexpr double kBytesOfAPeak = 2.2;        // about, compressed
+constexpr std::int64_t kOneByte = 127;                                     // more levels need two
+constexpr std::int64_t kWorthTrying = 24;  // no map is compressed to less than this part of it
+constexpr std::int64_t kSquare = 16;       // values of a side of the background's squares
+constexpr double kBytesOfAPeak = 2.2;      // about, compressed
 
 std::string number(std::int64_t value) {
   const auto narrow = static_cast<std::int32_t>(value);

@@ -21,9 +21,9 @@ class Maps : public Analysis {
   std::int64_t samples() const override { return 1; }
   bool wants(std::string_view name, const Reading& /*reading*/) const override {
     const std::string_view value = value_of(name);
-    return value == kFinalWeights || (name.find(".select") != std::string_view::npos &&
-                                      name.find(".ffn.") == std::string_view::npos &&
-                                      (value == "index" || value == "weight"));
+    return value == kFinalWeights ||
+           (name.find(".select") != std::string_view::npos && name.find(".ffn.") == std::string_view::npos &&
+            (value == "index" || value == "weight"));
   }
   void see(std::string_view name, const at::Tensor& value, const Reading& /*reading*/) override {
     const std::string_view what = value_of(name);
@@ -110,8 +110,8 @@ class Maps : public Analysis {
         map.below = cells_of(in.select(1, h).t());
         map.below_label = "value experts";
       }
-      markup += fmt::format("<div><p class='name'>{} {}</p>{}</div>\n", routed ? "choice" : "head", h,
-                            draw::heat_map(map));
+      markup +=
+          fmt::format("<div><p class='name'>{} {}</p>{}</div>\n", routed ? "choice" : "head", h, draw::heat_map(map));
     }
     return {.caption = layer.name,
             .remark = "rows are queries, columns keys; shades from 0 to each map's largest weight",
@@ -203,6 +203,7 @@ class Maps : public Analysis {
 };
 
 const Registration kMaps({.name = "maps",
+                          .place = 1,
                           .about = "Where each query looks: the weights of its keys, at the beginning of the text.",
                           .refusal = refuse_without_scores,
                           .make = [](const Reader& reader) -> std::unique_ptr<Analysis> {

@@ -1,5 +1,5 @@
-// Keys that are mixtures (Transformer-MGK, Table 7 and Figures 11 and 12): the coefficients of the components, their key
-// matrices and keys, and how much of the weights each has.
+// Keys that are mixtures (Transformer-MGK, Table 7 and Figures 11 and 12): the coefficients of the components, their
+// key matrices and keys, and how much of the weights each has.
 #include <algorithm>
 
 #include "headroom/config/attention_part.h"
@@ -94,8 +94,9 @@ class Mixture : public Analysis {
     } else if (options_.prior_clamp) {
       table = table.clamp(0.0, 1.0);
     }
-    return table.dim() == 1 ? table.unsqueeze(1).expand({r, heads}).contiguous()
-                            : table.dim() == 3 ? table.mean(2) : table;
+    return table.dim() == 1   ? table.unsqueeze(1).expand({r, heads}).contiguous()
+           : table.dim() == 3 ? table.mean(2)
+                              : table;
   }
 
   // Keys of all components [R, G, n, e] of the first sample; shifted ones are made here.
@@ -174,8 +175,8 @@ class Mixture : public Analysis {
         std::vector<std::string> row = {fmt::format("{} head {}", layer.name.substr(0, layer.name.rfind('.')), h)};
         for (const char* of : {"prior", "responsibility"}) {
           for (std::int64_t r = 0; figures.contains(of) && r < options_.key_components(); ++r) {
-            row.push_back(fmt::format("{:.3f}", figures[of][static_cast<std::size_t>(r)][static_cast<std::size_t>(h)]
-                                                    .get<double>()));
+            row.push_back(fmt::format(
+                "{:.3f}", figures[of][static_cast<std::size_t>(r)][static_cast<std::size_t>(h)].get<double>()));
           }
         }
         rows.push_back(std::move(row));
@@ -208,6 +209,7 @@ std::string refuse_without_mixture(const config::ModelOptions& options) {
 }
 
 const Registration kMixture({.name = "mixture",
+                             .place = 7,
                              .about = "What the keys of a mixture are: coefficients, key matrices, keys.",
                              .refusal = refuse_without_mixture,
                              .make = [](const Reader& reader) -> std::unique_ptr<Analysis> {

@@ -18,13 +18,13 @@ namespace headroom::inspect {
 
 // Letters: T places, d d_model, L layers, V vocabulary, k likeliest tokens.
 struct Predictions {
-  at::Tensor likeliest, probability;        // [T, k], in decreasing order
-  at::Tensor next_probability, next_rank;   // [T], of the token that comes next, the likeliest has rank 0; the last: 0
-  at::Tensor entropy;                       // [T] in nats
+  at::Tensor likeliest, probability;       // [T, k], in decreasing order
+  at::Tensor next_probability, next_rank;  // [T], of the token that comes next, the likeliest has rank 0; the last: 0
+  at::Tensor entropy;                      // [T] in nats
 
   // Whose logit is explained: the next token (of the last place the likeliest), and the likeliest.
   static constexpr std::int64_t kTargets = 2;
-  std::array<at::Tensor, kTargets> target;     // [T]
+  std::array<at::Tensor, kTargets> target;  // [T]
   // Where logits are sums (norms before layers, one matrix of the vocabulary): how they follow from what a place's
   // residual stream holds, logit = stream . direction + constant.
   bool sums = false;
@@ -38,9 +38,9 @@ Predictions predict(const models::LanguageModel& model, const at::Tensor& ids, c
 
 // How the predictions of a pass, as context.observer leaves it, differ from those of one without an observer.
 struct PredictionChanges {
-  at::Tensor divergence;      // [T] Kullback-Leibler, in nats: of the changed ones from those without
-  at::Tensor token;           // [T, k] whose probability changes most, the most first
-  at::Tensor before, after;   // [T, k]
+  at::Tensor divergence;     // [T] Kullback-Leibler, in nats: of the changed ones from those without
+  at::Tensor token;          // [T, k] whose probability changes most, the most first
+  at::Tensor before, after;  // [T, k]
 };
 PredictionChanges changes_of_predictions(const models::LanguageModel& model, const at::Tensor& ids,
                                          const nn::Context& context, std::int64_t k);

@@ -95,6 +95,7 @@ class Rank : public Analysis {
 };
 
 const Registration kRank({.name = "rank",
+                          .place = 4,
                           .about = "How many directions attention matrices have: the rank of each head's weights.",
                           .refusal = refuse_without_scores,
                           .make = [](const Reader& reader) -> std::unique_ptr<Analysis> {

@@ -52,9 +52,10 @@ void require_known(const Given& given) {
                                          {"layer", "expert"},
                                          {"layer", "stage", "term"}};
   if (!kKinds.contains(given)) {
-    misuse("{}: each must be a layer with a head (and then a query and its source, a value_expert or an output_expert), "
-           "with an expert, or with a stage and a term",
-           kField);
+    misuse(
+        "{}: each must be a layer with a head (and then a query and its source, a value_expert or an output_expert), "
+        "with an expert, or with a stage and a term",
+        kField);
   }
 }
 
@@ -72,7 +73,8 @@ void require_in_model(const SwitchedOff& off, const config::AttentionOptions& a)
   if (off.expert >= 0 && !routed) {
     misuse("{}: expert: the model routes no token to heads", kField);
   }
-  if (!off.stage.empty() && (a.composition->tensors(a, 1).empty() || !a.composes(off.stage == "before" ? "pre" : "post"))) {
+  if (!off.stage.empty() &&
+      (a.composition->tensors(a, 1).empty() || !a.composes(off.stage == "before" ? "pre" : "post"))) {
     misuse("{}: stage: the model composes no heads {} the softmax", kField, off.stage);
   }
 }
@@ -150,7 +152,8 @@ bool Switches::concerns(const SwitchedOff& off, std::string_view what) const {
     return what == "select_out.index" || what == "select_out.weight";
   }
   // Linear attention shows its weights, and uses the heads' results alone.
-  return options_.score->has_scores() ? what == "probs_composed" : what == "probs" || what == "o" || what == "value_sum";
+  return options_.score->has_scores() ? what == "probs_composed"
+                                      : what == "probs" || what == "o" || what == "value_sum";
 }
 
 bool Switches::wants(std::string_view name) const {
@@ -174,7 +177,8 @@ at::Tensor Switches::without(const SwitchedOff& off, std::string_view what, at::
       const at::Tensor& from = before ? scores_ : probs_;
       const bool queries = of_queries(off.term);
       const at::Tensor& terms = queries ? terms_.query : terms_.key;
-      const at::Tensor map = terms.select(2, before ? 0 : terms.size(2) - 1).select(2, kind_of(off.term));  // [B, n, H, H]
+      const at::Tensor map =
+          terms.select(2, before ? 0 : terms.size(2) - 1).select(2, kind_of(off.term));  // [B, n, H, H]
       return value - at::einsum(queries ? "bhts,bthk->bkts" : "bhts,bshk->bkts", {from, map.to(from.scalar_type())});
     }
     return value;

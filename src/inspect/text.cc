@@ -212,9 +212,6 @@ std::unique_ptr<Text> open_text(const store::OpenedModel& opened, const TextChoi
     if (ids.empty()) {
       misuse("analyse: --text: has no text");
     }
-    if (const std::int64_t most = std::min(o.context_length, kSampleTokens); std::ssize(ids) > most) {
-      log_info("analyse: --text: has {} tokens, of which maps show the first {}", ids.size(), most);
-    }
     return std::make_unique<Stream>(reader, std::move(ids));
   }
   std::vector<std::string> files;

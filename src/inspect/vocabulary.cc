@@ -44,7 +44,11 @@ std::int64_t kind_of(std::string_view token) {
     return 0;
   }
   const auto c = static_cast<unsigned char>(*first);
-  return std::isdigit(c) != 0 ? 1 : is_punctuation(*first) ? 2 : std::isupper(c) != 0 ? 3 : std::islower(c) != 0 ? 4 : 5;
+  return std::isdigit(c) != 0     ? 1
+         : is_punctuation(*first) ? 2
+         : std::isupper(c) != 0   ? 3
+         : std::islower(c) != 0   ? 4
+                                  : 5;
 }
 
 Vocabulary::Vocabulary(const Reader& reader) : reader_(reader), tokens_(kMostTexts), words_(kMostTexts) {}

@@ -70,7 +70,8 @@ class GaussianMixture : public Score {
   }
 
  private:
-  // What each component has of a pair's weight, [B, R, H, T, S]: all of it is the largest one's where that alone counts.
+  // What each component has of a pair's weight, [B, R, H, T, S]: all of it is the largest one's where that alone
+  // counts.
   at::Tensor responsibilities(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& prior) const {
     const at::Tensor s = at::stack(components, 1);
     if (options_.mixing == config::Mixing::max) {

@@ -163,8 +163,7 @@ TEST(Attribution, AContributionIsWhatTheOutputLacksWithoutIt) {
     if (m.attention.has_experts('o') && !m.attention.has_experts('q') && !m.attention.shared_selection) {
       at::Tensor lost = at::zeros({a.n_queries()}, all.options());
       lost[i] = all[h][i].select(-1, 1).sum();
-      expect_lacking({"select_out.weight", [&](at::Tensor w) { return w[i][h][1].zero_(), w; }}, lost,
-                     "output expert");
+      expect_lacking({"select_out.weight", [&](at::Tensor w) { return w[i][h][1].zero_(), w; }}, lost, "output expert");
       ++experts;
     }
   });

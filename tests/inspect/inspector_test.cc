@@ -181,7 +181,8 @@ std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
 }
 
 Fields field(const InspectedText& text, const std::string& name) {
-  const auto found = std::find_if(text.packed.begin(), text.packed.end(), [&](const Packed& p) { return p.name == name; });
+  const auto found =
+      std::find_if(text.packed.begin(), text.packed.end(), [&](const Packed& p) { return p.name == name; });
   if (found == text.packed.end()) {
     fail("{} is not there", name);
   }
@@ -235,7 +236,8 @@ TEST(Inspector, ContributionsAddUpAndLogitsAreTheModels) {
       const std::int64_t width = 3 + 2 * (heads + 2);
       const at::Tensor table = field(text, "logits").take(at::kFloat, {2, t, width});
       const at::Tensor next = at::cat({tokens[0].slice(0, 1), likeliest[t - 1].slice(0, 0, 1)});
-      EXPECT_LE((table[0].select(1, 0) - logits.gather(1, next.unsqueeze(1)).squeeze(1)).abs().max().item<double>(), 1e-4)
+      EXPECT_LE((table[0].select(1, 0) - logits.gather(1, next.unsqueeze(1)).squeeze(1)).abs().max().item<double>(),
+                1e-4)
           << name;
       EXPECT_LE((table.slice(2, 1).sum(-1) - table.select(2, 0)).abs().max().item<double>(), 1e-4) << name;
       EXPECT_LE(text.about["logit_error"].get<double>(), 1e-4);
@@ -265,8 +267,8 @@ TEST(Inspector, TheLargestContributionsComeFirst) {
   for (const auto& [name, value] : recorder.values) {
     values[name.substr(std::string("layer1.attention.").size())] = value;
   }
-  const Attribution a = attribute(
-      values, {.options = options.attention, .parameters = model.parameters(), .scope = "layer1.attention."});
+  const Attribution a =
+      attribute(values, {.options = options.attention, .parameters = model.parameters(), .scope = "layer1.attention."});
   const at::Tensor length = a.out.norm(2, {-1}, true);
   const at::Tensor all = sizes(a, readout(a, a.out / length / length), 0, 24).transpose(0, 1).flatten(1);
   const InspectedText text = inspect_text(model, ids, {}, {.most_contributions = 5});

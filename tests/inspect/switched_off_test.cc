@@ -11,7 +11,8 @@
 namespace headroom::inspect {
 namespace switched_off_test {
 
-config::ModelOptions switched_model(const char* projection, const char* score = "dot", const char* composition = "none") {
+config::ModelOptions switched_model(const char* projection, const char* score = "dot",
+                                    const char* composition = "none") {
   config::ModelOptions o;
   o.vocabulary_size = 30;
   o.n_layers = 2;
@@ -73,9 +74,13 @@ TEST(SwitchedOff, TheOutputLacksItsContributions) {
   };
   const std::vector<Case> cases = {
       {switched_model("dense"), R"([{"layer": 1, "head": 0}])",
-       [](const auto&, const auto& all) { return all[0].sum({1, 2, 3}); }},
+       [](const auto&, const auto& all) {
+         return all[0].sum({1, 2, 3});
+       }},
       {switched_model("dense", "linear"), R"([{"layer": 1, "head": 1}])",
-       [](const auto&, const auto& all) { return all[1].sum({1, 2, 3}); }},
+       [](const auto&, const auto& all) {
+         return all[1].sum({1, 2, 3});
+       }},
       {switched_model("dense", "gaussian_mixture"), R"([{"layer": 1, "head": 1, "query": 9, "source": 4}])",
        [](const auto&, const auto& all) {
          at::Tensor lost = at::zeros({12});
@@ -139,14 +144,17 @@ TEST(SwitchedOff, WhatIsNotThereIsRefused) {
   EXPECT_EQ(refusal(R"([{"layer": 0, "head": -1}])", dense),
             "switched_off: head: must be the number of one of the 2 heads, from 0 on, got -1");
   EXPECT_NE(refusal(R"([{"layer": 0}])", dense).find("each must be a layer with a head"), std::string::npos);
-  EXPECT_NE(refusal(R"([{"layer": 0, "head": 0, "value_expert": 1}])", dense).find("have no experts"), std::string::npos);
+  EXPECT_NE(refusal(R"([{"layer": 0, "head": 0, "value_expert": 1}])", dense).find("have no experts"),
+            std::string::npos);
   EXPECT_NE(refusal(R"([{"layer": 0, "expert": 1}])", dense).find("routes no token"), std::string::npos);
   EXPECT_NE(refusal(R"([{"layer": 0, "head": 0, "query": 1, "source": 0}])", linear).find("no weights of single pairs"),
             std::string::npos);
-  EXPECT_NE(refusal(R"([{"layer": 0, "stage": "before", "term": "key, gate"}])", dense).find("composes no heads before"),
-            std::string::npos);
-  EXPECT_NE(refusal(R"([{"layer": 0, "stage": "between", "term": "key, gate"}])", dense).find("must be one of \"before\""),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(R"([{"layer": 0, "stage": "before", "term": "key, gate"}])", dense).find("composes no heads before"),
+      std::string::npos);
+  EXPECT_NE(
+      refusal(R"([{"layer": 0, "stage": "between", "term": "key, gate"}])", dense).find("must be one of \"before\""),
+      std::string::npos);
 }
 
 }  // namespace switched_off_test

@@ -50,6 +50,7 @@ class Analysis {
 
 struct AnalysisKind {
   std::string_view name;   // as --what spells it
+  int place;               // on the page: pictures of the text first, parameters last
   std::string_view about;  // what it shows, for the page
   // Why a model of these options has no such analysis, after "has no <name>: "; empty: it has.
   std::string (*refusal)(const config::ModelOptions& options);

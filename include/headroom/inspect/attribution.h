@@ -35,7 +35,7 @@ std::vector<std::string> attributed_values(const config::AttentionOptions& optio
 struct AttentionFacts {
   const config::AttentionOptions& options;
   const nn::Parameters& parameters;
-  std::string scope;        // "layer3.attention.": of the layer's parameters
+  std::string scope;  // "layer3.attention.": of the layer's parameters
   bool causal = true;
   std::int64_t window = 0;  // keys including self; 0: all
 };
@@ -47,15 +47,15 @@ struct ComposedBy {
 };
 
 struct Attribution {
-  at::Tensor out;                 // [T, d]
-  at::Tensor rest;                // [T, d] what no source token has a part in: the bias of the output
-  at::Tensor weights;             // [H, T, S]
-  at::Tensor values;              // [H, S, V, w]
-  at::Tensor value_expert;        // [H, S, V] int64; -1: no expert's
-  at::Tensor matrices;            // [N, w, d] all output matrices
+  at::Tensor out;                    // [T, d]
+  at::Tensor rest;                   // [T, d] what no source token has a part in: the bias of the output
+  at::Tensor weights;                // [H, T, S]
+  at::Tensor values;                 // [H, S, V, w]
+  at::Tensor value_expert;           // [H, S, V] int64; -1: no expert's
+  at::Tensor matrices;               // [N, w, d] all output matrices
   at::Tensor matrix, matrix_weight;  // [H, T, O] which of them a head goes through, and by how much
-  at::Tensor output_expert;       // [H, T, O] int64; -1: no expert's
-  at::Tensor gate;                // [H, T, 1 or w]; undefined: 1
+  at::Tensor output_expert;          // [H, T, O] int64; -1: no expert's
+  at::Tensor gate;                   // [H, T, 1 or w]; undefined: 1
 
   // Composition and mixtures; undefined and empty where there are none.
   std::optional<ComposedBy> pre, post;

@@ -20,7 +20,7 @@ struct Packed {
 };
 
 struct InspectedText {
-  Json about;                 // sizes, names, settings: what the packed numbers mean
+  Json about;  // sizes, names, settings: what the packed numbers mean
   std::vector<Packed> packed;
   std::vector<std::int64_t> vocabulary;  // ids that occur among the predictions, ascending
 };
@@ -38,7 +38,8 @@ InspectedText inspect_text(const models::LanguageModel& model, const std::vector
 
 // A map [T, T] whose rows hold what a query sees, its own token last, in about `bytes` compressed bytes. Little-endian,
 // n(i) numbers of a row being its i + 1 values in order:
-//   int32 levels above 0: float32 [T] scale; all n(i) of all rows, of one byte, or all low bytes and then all high bytes
+//   int32 levels above 0: float32 [T] scale; all n(i) of all rows, of one byte, or all low bytes and then all high
+//   bytes
 //     where there are more than 127 levels;
 //       p_ij = sign(n) scale_i (n / levels)^2
 //   int32 0, where that would be too long: float32 [T] scale; int32 k; of each row's min(k, i + 1) largest values, by

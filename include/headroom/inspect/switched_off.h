@@ -50,7 +50,7 @@ class Switches : public nn::Observer {
 
   std::vector<SwitchedOff> off_;
   const config::AttentionOptions& options_;
-  Terms terms_;               // of the layer under way
+  Terms terms_;                // of the layer under way
   at::Tensor scores_, probs_;  // before heads compose
   at::Tensor index_;           // of the choice under way
 };

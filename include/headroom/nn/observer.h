@@ -36,8 +36,8 @@
 //     select.prob, select.count      [B T, E], [E], where the layer has losses of its routing and they are asked for
 //   layer3.ffn.select.*, layer3.ffn.out  an MLP's choice among experts, [B T, 1, E or K], and its result [B, T, d]
 // A choice that serves both sides is select_in and select_out. Scores and probabilities of every pair are computed by
-// the reference alone, which a layer takes when they are asked of it. Linear attention has no scores, and of its "probs",
-// what a query takes of each value, the result is not used.
+// the reference alone, which a layer takes when they are asked of it. Linear attention has no scores, and of its
+// "probs", what a query takes of each value, the result is not used.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -24,25 +24,24 @@ void require_room_for_page(const std::string& path) {
   require_room_for(path, "inspect: --out");
   constexpr std::string_view kBegins = "<!doctype html>";
   std::array<char, kBegins.size()> begins{};
-  if (std::filesystem::exists(path) &&
-      (!std::ifstream(path).read(begins.data(), begins.size()) ||
-       std::string_view(begins.data(), begins.size()) != kBegins)) {
+  if (std::filesystem::exists(path) && (!std::ifstream(path).read(begins.data(), begins.size()) ||
+                                        std::string_view(begins.data(), begins.size()) != kBegins)) {
     misuse("inspect: --out: {} is there and is no page", printable(path));
   }
 }
 
 std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened) {
   if (!command.text.empty()) {
-    std::vector<std::int32_t> ids = opened.checkpoint.tokenizer->encode(read_text_file(command.text, kLongestInspected));
+    std::vector<std::int32_t> ids =
+        opened.checkpoint.tokenizer->encode(read_text_file(command.text, kLongestInspected));
     if (ids.empty()) {
       misuse("inspect: {}: has no text", printable(command.text));
     }
     return ids;
   }
-  const auto file = tasks::open_evaluation_text(
-      {.config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = {}});
-  std::vector<std::int32_t> ids(
-      static_cast<std::size_t>(std::min(file->size(), opened.config().model.context_length)));
+  const auto file =
+      tasks::open_evaluation_text({.config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = {}});
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(file->size(), opened.config().model.context_length)));
   file->copy(0, std::ssize(ids), ids.data());
   return ids;
 }
@@ -82,16 +81,14 @@ int run(const Inspect& command, const EngineRequest& request) {
       misuse("inspect: {} and {} have different tokenizers ({} and {}): what they read cannot be put side by side",
              printable(names.front()), printable(name), tokenizer->name(), opened.checkpoint.tokenizer->name());
     }
-    views.push_back(
-        {run_of(name), opened.checkpoint.step, inspect::inspect_text(model, ids, opened.context, limits)});
+    views.push_back({run_of(name), opened.checkpoint.step, inspect::inspect_text(model, ids, opened.context, limits)});
   }
-  const std::string title = "Inside " + views.front().run + (views.front().run == views.back().run
-                                                                 ? std::string()
-                                                                 : " and " + views.back().run);
+  const std::string title = "Inside " + views.front().run +
+                            (views.front().run == views.back().run ? std::string() : " and " + views.back().run);
   const std::string html = inspect::render_inspector({title, ids, *tokenizer, std::move(views)});
   write_text_file(command.out, html);
-  request.output.text(fmt::format("{}: {:.1f} MB, {} tokens\n", command.out, static_cast<double>(html.size()) * 1e-6,
-                                  ids.size()));
+  request.output.text(
+      fmt::format("{}: {:.1f} MB, {} tokens\n", command.out, static_cast<double>(html.size()) * 1e-6, ids.size()));
   request.output.document({{"page", command.out}, {"bytes", html.size()}, {"tokens", ids.size()}});
   return 0;
 }
