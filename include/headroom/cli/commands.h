@@ -77,6 +77,21 @@ struct Serve {
   std::string precision;  // empty: each run's
 };
 
+struct Analyse {
+  std::vector<std::string> runs;  // run folders or checkpoints
+  std::vector<std::string> what;  // names of analyses; empty: all that the model has
+  std::string text, data;         // empty: not given; both: the run's validation data
+  std::string checkpoints, out;   // checkpoints: "all", or empty: the newest
+  std::string device = "auto", precision = "fp32";
+};
+
+struct Inspect {
+  std::vector<std::string> runs;  // run folders or checkpoints
+  std::string text;               // a file; empty: the beginning of the first run's validation data
+  std::string checkpoints, out;   // checkpoints: "all", or empty: the newest
+  std::string device = "auto", precision = "fp32";
+};
+
 struct Compare {
   std::vector<std::string> configs, set, prompts;
   std::vector<std::string> tune;  // "key=value,value,..."
@@ -144,8 +159,8 @@ struct Import {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Serve, Compare, Sweep, Advise, Report, Demo, Golden, Bench, Doctor, CheckpointInfo,
-               CheckpointExport, Import>
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Report, Demo, Golden, Bench,
+               Doctor, CheckpointInfo, CheckpointExport, Import>
       command;
   std::int64_t threads = 0;  // 0: those of the config, or all physical cores
   std::string command_line;  // as it was typed, for reports
