@@ -38,6 +38,7 @@ const std::vector<Entry>& entries() {
       {"decoding", "one token at a time against the memory's bandwidth", decoding},
       {"generation", "writing after a prompt, both apart: whole models of any CONFIG", generation},
       {"evaluate", "reading a batch: time and memory of whole models of any CONFIG", evaluate},
+      {"serve", "eight requests at a time against one, against a plain loop and against transformers", serving},
       {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code", python},
       {"scaling", "one attention layer against tokens, heads and experts (--plots draws it)", scaling},
       {"profile", "where a training step's time goes, by operator", profile}};
