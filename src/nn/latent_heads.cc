@@ -81,6 +81,8 @@ class LatentHeads : public Projection {
     heads.v = by_head(linear(tokens, w_v_, {}, context));
   }
 
+  bool expands() const override { return true; }
+
   at::Tensor results(const at::Tensor& o, const Heads& heads, const Context& context) const override {
     return heads.absorbed ? times_each(o, w_v_.transpose(0, 1), context) : o;
   }

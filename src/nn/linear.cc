@@ -63,6 +63,9 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation) {
 }
 
 at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context) {
+  if (activation == config::Activation::relu) {  // exact, wherever a number stands
+    return activate(x, activation);
+  }
   return by_rows(x, context, [&](const auto& part) { return activate(part(x), activation); });
 }
 

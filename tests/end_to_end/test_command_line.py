@@ -13,8 +13,8 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "cost", "match", "recipes",
-            "tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor",
+COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "serve", "cost", "match",
+            "recipes", "tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor",
             "checkpoint info", "checkpoint export", "import", "completion", "man"]
 
 

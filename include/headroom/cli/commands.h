@@ -79,6 +79,18 @@ struct Inspect {
   std::string device = "auto", precision = "fp32";
 };
 
+// Empty: as serve::ServeOptions has it.
+struct Serve {
+  std::vector<std::string> runs;
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8080;
+  std::string api_key_file;
+  std::optional<std::int64_t> batch, queue, prefix_cache, max_length, max_body;
+  std::optional<double> timeout;
+  std::string device = "auto";
+  std::string precision;  // empty: each run's
+};
+
 struct Compare {
   std::vector<std::string> configs, set, prompts;
   std::vector<std::string> tune;  // "key=value,value,..."
@@ -146,8 +158,8 @@ struct Import {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Analyse, Inspect, Compare, Sweep, Advise, Report, Demo, Golden, Bench, Doctor,
-               CheckpointInfo, CheckpointExport, Import>
+  std::variant<Train, Evaluate, Generate, Analyse, Inspect, Serve, Compare, Sweep, Advise, Report, Demo, Golden, Bench,
+               Doctor, CheckpointInfo, CheckpointExport, Import>
       command;
   std::int64_t threads = 0;  // 0: those of the config, or all physical cores
   std::string command_line;  // as it was typed, for reports

@@ -60,6 +60,7 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
   add_shared(app_);
   add_training_commands(*this);
   add_inspecting_commands(*this);
+  add_serving_commands(*this);
   add_cost_commands(*this);
   add_data_commands(*this);
   add_checking_commands(*this);
@@ -107,6 +108,12 @@ void add_device(CLI::App& command, std::string& device) {
   command.add_option("--device", device, "where to compute; auto: a GPU where torch has one, else the CPU")
       ->capture_default_str()
       ->type_name("auto|cpu|cuda|cuda:N");
+}
+
+void add_precision(CLI::App& command, std::string& precision) {
+  command.add_option("--precision", precision, "number format of the products; without it that of the run")
+      ->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))
+      ->type_name("auto|fp32|bf16");
 }
 
 void add_set(CLI::App& command, std::vector<std::string>& set) {

@@ -67,9 +67,7 @@ void add_model(CLI::App& command, ModelChoice& model) {
   add_average(command, model.average);
   add_decoding(command, model.decoding);
   add_device(command, model.device);
-  command.add_option("--precision", model.precision, "number format of the products; without it that of the run")
-      ->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))
-      ->type_name("auto|fp32|bf16");
+  add_precision(command, model.precision);
 }
 
 void add_evaluate(Program& program) {
