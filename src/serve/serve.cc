@@ -78,6 +78,7 @@ void serve(std::vector<NamedModel> given, const ServeOptions& options,
   const int port = server.bind(options.host, options.port);
   add_completion_route(server, models, driver, metrics);
   add_tokenizer_routes(server, models);
+  add_inspect_routes(server, models);
   add_status_routes(server, models, driver, metrics);
   if (!key && !server.on_loopback()) {
     log_warning(
