@@ -32,8 +32,9 @@ ApiError error_of_status(int status) {
     case 416:
       return {status, "invalid_value", "", "parts of an answer are not served"};
     default:
-      return status >= 500 ? ApiError(status, "internal_error", "", "the server could not do this")
-                           : ApiError(status, "bad_request", "", "this is no request of HTTP that the server understands");
+      return status >= 500
+                 ? ApiError(status, "internal_error", "", "the server could not do this")
+                 : ApiError(status, "bad_request", "", "this is no request of HTTP that the server understands");
   }
 }
 

@@ -36,8 +36,7 @@ template <class... Args>
 // A field that is not as it should be: "max_tokens: must be ...".
 template <class... Args>
 [[noreturn]] void refuse_field(const std::string& param, fmt::format_string<Args...> format, Args&&... args) {
-  throw ApiError(400, "invalid_value", param,
-                 param + ": " + detail::message(format, fmt::make_format_args(args...)));
+  throw ApiError(400, "invalid_value", param, param + ": " + detail::message(format, fmt::make_format_args(args...)));
 }
 
 }  // namespace headroom::serve

@@ -22,7 +22,8 @@ std::string digest_of(std::string_view text) {
 
 // Characters that a header carries as they are (RFC 6750, b64token).
 bool is_of_a_key(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("-._~+/=").find(c) != std::string_view::npos;
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+         std::string_view("-._~+/=").find(c) != std::string_view::npos;
 }
 
 }  // namespace

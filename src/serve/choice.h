@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "headroom/decode/text_stream.h"
 #include "headroom/decode/engine.h"
+#include "headroom/decode/text_stream.h"
 #include "stop_strings.h"
 
 namespace headroom::serve {

@@ -138,8 +138,8 @@ CompletionRequest parse_completion_request(std::string_view body) {
   }
   check_neutral(fields, request);
   fields.finish({"suffix", "user", "min_p", "min_tokens", "repetition_penalty", "ignore_eos", "stop_token_ids",
-                 "prompt_logprobs", "messages", "max_completion_tokens", "response_format", "tools", "store", "metadata",
-                 "service_tier"});
+                 "prompt_logprobs", "messages", "max_completion_tokens", "response_format", "tools", "store",
+                 "metadata", "service_tier"});
   if (request.max_tokens == 0 && !request.echo) {
     refuse_field("max_tokens", "must be at least 1 without \"echo\": true, got 0");
   }

@@ -34,7 +34,7 @@ class CompletionResponse {
   struct Answer {
     std::string text, finish_reason;
     Details details;
-    std::string echo;               // the prompt's text
+    std::string echo;                // the prompt's text
     std::vector<std::int64_t> ends;  // characters of the prompt's text in front of each of its tokens
     std::int64_t echoed = 0;         // characters of the prompt's text
     std::size_t shown = 0;           // tokens of the prompt

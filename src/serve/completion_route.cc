@@ -62,20 +62,20 @@ void stream_answer(const std::shared_ptr<Completion>& completion, Metrics& metri
 
 void add_completion_route(HttpServer& server, const Models& models, Driver& driver, Metrics& metrics) {
   server.add({.method = "POST", .path = "/v1/completions", .handler = [&](Call call) -> Reply {
-    CompletionRequest request = parse_completion_request(call.body);
-    call.body = {};
-    call.held.reset();
-    const ServedModel& model = find_model(models, request.model);
-    const auto completion =
-        std::make_shared<Completion>(model, std::move(request), [client = call.connection] { return client->gone(); });
-    driver.submit(completion);
-    if (!completion->request().stream) {
-      return whole_answer(completion, metrics);
-    }
-    return {.type = "text/event-stream", .stream = [completion, &metrics](const auto& write) {
-      stream_answer(completion, metrics, write);
-    }};
-  }});
+                CompletionRequest request = parse_completion_request(call.body);
+                call.body = {};
+                call.held.reset();
+                const ServedModel& model = find_model(models, request.model);
+                const auto completion = std::make_shared<Completion>(
+                    model, std::move(request), [client = call.connection] { return client->gone(); });
+                driver.submit(completion);
+                if (!completion->request().stream) {
+                  return whole_answer(completion, metrics);
+                }
+                return {.type = "text/event-stream", .stream = [completion, &metrics](const auto& write) {
+                          stream_answer(completion, metrics, write);
+                        }};
+              }});
 }
 
 }  // namespace headroom::serve

@@ -77,6 +77,23 @@ void Driver::run(const std::function<bool()>& asked_to_stop) {
   }
 }
 
+void Driver::end() {
+  const ApiError error(503, "shutting_down", "", "the server is shutting down");
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    for (const auto& completion : incoming_) {
+      completion->fail(error);
+    }
+    incoming_.clear();
+  }
+  for (Lane& lane : lanes_) {
+    for (const auto& completion : lane.completions) {
+      completion->fail(error);
+    }
+  }
+}
+
 void Driver::take_in() {
   std::vector<std::shared_ptr<Completion>> taken;
   {
@@ -136,6 +153,7 @@ void Driver::look_after(Lane& lane) {
       metrics_.first_token(std::chrono::duration<double>(*completion.first_token() - completion.arrived()).count());
     }
     let_go(completion);
+    metrics_.set_counts(lane.model->name(), lane.engine->counts());
     it = lane.completions.erase(it);
   }
 }
@@ -147,9 +165,9 @@ void Driver::end_early(Completion& completion, decode::Engine& engine) const {
     }
     completion.cancel(engine);
   } else if (seconds_since(completion.arrived()) > options_.timeout_seconds) {
-    completion.fail(ApiError(504, "timeout", "",
-                             fmt::format("the answer took longer than {} s, which is this server's limit",
-                                         options_.timeout_seconds)));
+    completion.fail(ApiError(
+        504, "timeout", "",
+        fmt::format("the answer took longer than {} s, which is this server's limit", options_.timeout_seconds)));
     completion.cancel(engine);
   }
 }

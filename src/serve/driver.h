@@ -18,7 +18,7 @@ namespace headroom::serve {
 struct DriverOptions {
   std::int64_t max_rows = 8;  // of each model, as decode::EngineOptions has it
   std::int64_t prefix_cache_tokens = 0;
-  std::int64_t queue = 256;       // answers that may wait for a place
+  std::int64_t queue = 256;      // answers that may wait for a place
   double timeout_seconds = 600;  // of a completion, from its coming to its end
 };
 
@@ -31,6 +31,8 @@ class Driver {
   void submit(std::shared_ptr<Completion> completion);
   // Steps the engines until `asked_to_stop` says so and what was taken is done. Called once.
   void run(const std::function<bool()>& asked_to_stop);
+  // From the thread of run(), after it: whatever is left fails, and nothing is taken any more.
+  void end();
   bool draining() const { return draining_; }
   // Answers that were taken and are not finished.
   std::int64_t answers() const { return answers_; }

@@ -63,8 +63,9 @@ std::optional<std::int64_t> Fields::whole_number(const char* name, std::int64_t 
   if (value == nullptr) {
     return std::nullopt;
   }
-  const bool fits = value->is_number_integer() &&
-                    !(value->is_number_unsigned() && value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX));
+  const bool fits =
+      value->is_number_integer() &&
+      !(value->is_number_unsigned() && value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX));
   if (!fits || value->get<std::int64_t>() < low || value->get<std::int64_t>() > high) {
     refuse_field(path(name), "must be an integer from {} to {}, got {}", low, high, describe(*value));
   }

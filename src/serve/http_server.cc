@@ -43,7 +43,8 @@ void check_framing(const httplib::Request& request, std::size_t most) {
     refuse(400, "bad_request", "", "Content-Length: must be a number");
   }
   if (static_cast<std::uint64_t>(*length) > most) {
-    refuse(413, "request_too_large", "", "the request's body has {} bytes: this server takes at most {}", *length, most);
+    refuse(413, "request_too_large", "", "the request's body has {} bytes: this server takes at most {}", *length,
+           most);
   }
 }
 
@@ -94,9 +95,8 @@ HttpServer::HttpServer(Options options)
     }
     return HandlerResponse::Handled;
   }));
-  set_exception_handler([](const httplib::Request&, httplib::Response& response, const std::exception_ptr&) {
-    response.status = 500;
-  });
+  set_exception_handler(
+      [](const httplib::Request&, httplib::Response& response, const std::exception_ptr&) { response.status = 500; });
 }
 
 HttpServer::~HttpServer() {
@@ -271,18 +271,18 @@ void HttpServer::write(const httplib::Request& request, httplib::Response& respo
     response.set_content(reply.body, reply.type);
     return;
   }
-  response.set_chunked_content_provider(
-      reply.type, [stream = std::move(reply.stream)](std::size_t, httplib::DataSink& sink) {
-        bool goes_on = true;
-        stream([&](std::string_view piece) {
-          goes_on = goes_on && sink.write(piece.data(), piece.size());
-          return goes_on;
-        });
-        if (goes_on) {
-          sink.done();
-        }
-        return goes_on;
-      });
+  response.set_chunked_content_provider(reply.type,
+                                        [stream = std::move(reply.stream)](std::size_t, httplib::DataSink& sink) {
+                                          bool goes_on = true;
+                                          stream([&](std::string_view piece) {
+                                            goes_on = goes_on && sink.write(piece.data(), piece.size());
+                                            return goes_on;
+                                          });
+                                          if (goes_on) {
+                                            sink.done();
+                                          }
+                                          return goes_on;
+                                        });
 }
 
 }  // namespace headroom::serve

@@ -33,7 +33,7 @@ class HeldBytes {
 
 struct Call {
   std::string body;
-  std::unique_ptr<HeldBytes> held = nullptr;  // goes with the body
+  std::unique_ptr<HeldBytes> held = nullptr;      // goes with the body
   std::map<std::string, std::string> parameters;  // of the address
   std::shared_ptr<const Connection> connection;
 };

@@ -37,7 +37,8 @@ bool is_loopback(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24U) == 127;
   }
-  return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
 int port_of(int descriptor) {
@@ -50,7 +51,8 @@ int port_of(int descriptor) {
 
 // -1: errno says why not.
 int listen_at(const addrinfo& address) {
-  const int descriptor = ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol);
+  const int descriptor =
+      ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol);
   if (descriptor < 0) {
     return -1;
   }

@@ -22,7 +22,8 @@ class Histogram {
   void write(std::string& page, std::string_view name, std::string_view help) const;
 
  private:
-  static constexpr std::array<double, 12> kBounds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0};
+  static constexpr std::array<double, 12> kBounds = {0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
+                                                     0.5,   1.0,  2.5,   10.0, 60.0, 600.0};
   std::array<std::int64_t, kBounds.size() + 1> counts_{};
   double sum_ = 0.0;
 };

@@ -49,51 +49,66 @@ std::vector<std::string> names_of(const std::vector<std::string>& runs) {
       misuse("serve: RUN: {} is given twice", run);
     }
     const std::string name = short_name(run);
-    const bool alone =
-        std::count_if(runs.begin(), runs.end(), [&](const std::string& other) { return short_name(other) == name; }) == 1;
+    const bool alone = std::count_if(runs.begin(), runs.end(),
+                                     [&](const std::string& other) { return short_name(other) == name; }) == 1;
     names.push_back(alone ? name : run);
   }
   return names;
 }
 
-void serve(std::vector<NamedModel> given, const ServeOptions& options,
-           const std::function<void(const std::string& url, const std::vector<std::string>& names)>& ready,
-           const std::function<bool()>& asked_to_stop) {
+struct Server::Parts {
+  explicit Parts(ServeOptions given)
+      : options(std::move(given)),
+        key(options.api_key_file.empty() ? std::nullopt : std::optional<ApiKey>(options.api_key_file)),
+        http({.limits = {.body = static_cast<std::size_t>(options.max_body)},
+              .admits = key ? [this](std::string_view authorization) { return key->admits(authorization); }
+                            : std::function<bool(std::string_view)>(),
+              .answered = [this](const std::string& path, int status) { metrics.answered(path, status); }}),
+        port(http.bind(options.host, options.port)) {}
+
+  ServeOptions options;
   std::optional<ApiKey> key;
-  if (!options.api_key_file.empty()) {
-    key.emplace(options.api_key_file);
-  }
   Metrics metrics;
+  HttpServer http;
+  int port;
+};
+
+Server::Server(ServeOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
+
+Server::~Server() = default;
+
+void Server::run(std::vector<NamedModel> given, const Ready& ready, const std::function<bool()>& asked_to_stop) {
+  HttpServer& http = parts_->http;
+  const ServeOptions& options = parts_->options;
   const Models models = served_models(std::move(given), options.longest);
   Driver driver(models,
                 {.max_rows = options.max_rows,
                  .prefix_cache_tokens = options.prefix_cache_tokens,
                  .queue = options.queue,
                  .timeout_seconds = options.timeout_seconds},
-                metrics);
-  HttpServer server({.limits = {.body = static_cast<std::size_t>(options.max_body)},
-                     .admits = key ? [&](std::string_view given_key) { return key->admits(given_key); }
-                                   : std::function<bool(std::string_view)>(),
-                     .answered = [&](const std::string& path, int status) { metrics.answered(path, status); }});
-  const int port = server.bind(options.host, options.port);
-  add_completion_route(server, models, driver, metrics);
-  add_tokenizer_routes(server, models);
-  add_inspect_routes(server, models);
-  add_status_routes(server, models, driver, metrics);
-  if (!key && !server.on_loopback()) {
+                parts_->metrics);
+  add_completion_route(http, models, driver, parts_->metrics);
+  add_tokenizer_routes(http, models);
+  add_inspect_routes(http, models);
+  add_status_routes(http, models, driver, parts_->metrics);
+  if (!parts_->key && !http.on_loopback()) {
     log_warning(
         "serve: {} is reached from other machines and there is no authentication: whoever reaches it may use it "
         "(--api-key-file asks for a key)",
         options.host);
   }
-  server.start();
   std::vector<std::string> names;
   for (const auto& model : models) {
     names.push_back(model->name());
   }
-  ready(url_of(options.host, port), names);
+  // However this ends, no connection waits for the driver, or looks at a model, when they are gone.
+  const std::shared_ptr<void> end(nullptr, [&](void*) {
+    driver.end();
+    http.stop();
+  });
+  http.start();
+  ready(url_of(options.host, parts_->port), names);
   driver.run(asked_to_stop);
-  server.stop();
 }
 
 }  // namespace headroom::serve

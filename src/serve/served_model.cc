@@ -92,9 +92,10 @@ TokenIds ServedModel::prompt_ids(const Prompt& prompt, std::int64_t max_tokens, 
     }
   }
   if (std::ssize(ids) + max_tokens > longest_) {
-    refuse(400, "context_length_exceeded", field,
-           "{}: model {} takes {} tokens, of the prompt and its answer together: the prompt has {}, and max_tokens is {}",
-           field, name_, longest_, ids.size(), max_tokens);
+    refuse(
+        400, "context_length_exceeded", field,
+        "{}: model {} takes {} tokens, of the prompt and its answer together: the prompt has {}, and max_tokens is {}",
+        field, name_, longest_, ids.size(), max_tokens);
   }
   return ids;
 }

@@ -22,25 +22,25 @@ const ServedModel& find_model(const Models& models, const std::string& name) {
 
 void add_status_routes(HttpServer& server, const Models& models, const Driver& driver, Metrics& metrics) {
   server.add({.method = "GET", .path = "/v1/models", .handler = [&](const Call&) -> Reply {
-    Json list = Json::array();
-    for (const auto& model : models) {
-      list.push_back(model->about());
-    }
-    return {.body = to_json_line({{"object", "list"}, {"data", list}})};
-  }});
+                Json list = Json::array();
+                for (const auto& model : models) {
+                  list.push_back(model->about());
+                }
+                return {.body = to_json_line({{"object", "list"}, {"data", list}})};
+              }});
   // Without a key: who asks whether a server is well is seldom let in.
-  server.add({.method = "GET",
-              .path = "/health",
-              .handler = [&](const Call&) -> Reply {
-                const bool draining = driver.draining();
-                return {.status = draining ? 503 : 200,
-                        .body = to_json_line({{"status", draining ? "shutting down" : "ok"}})};
-              },
-              .open = true});
+  server.add(
+      {.method = "GET",
+       .path = "/health",
+       .handler = [&](const Call&) -> Reply {
+         const bool draining = driver.draining();
+         return {.status = draining ? 503 : 200, .body = to_json_line({{"status", draining ? "shutting down" : "ok"}})};
+       },
+       .open = true});
   server.add({.method = "GET", .path = "/metrics", .handler = [&](const Call&) -> Reply {
-    metrics.set_connections(server.connections());
-    return {.body = metrics.page(), .type = "text/plain; version=0.0.4; charset=utf-8"};
-  }});
+                metrics.set_connections(server.connections());
+                return {.body = metrics.page(), .type = "text/plain; version=0.0.4; charset=utf-8"};
+              }});
 }
 
 }  // namespace headroom::serve

@@ -54,11 +54,12 @@ Reply detokenize(const Models& models, const Call& call) {
 
 void add_tokenizer_routes(HttpServer& server, const Models& models) {
   server.add({.method = "GET", .path = "/tokenizer_info", .handler = [&](const Call& call) -> Reply {
-    const auto name = call.parameters.find("model");
-    const ServedModel& model = tokenizing_model(models, name == call.parameters.end() ? "" : name->second);
-    return {.body = to_json_line(model.about_tokenizer())};
-  }});
-  server.add({.method = "POST", .path = "/tokenize", .handler = [&](const Call& call) { return tokenize(models, call); }});
+                const auto name = call.parameters.find("model");
+                const ServedModel& model = tokenizing_model(models, name == call.parameters.end() ? "" : name->second);
+                return {.body = to_json_line(model.about_tokenizer())};
+              }});
+  server.add(
+      {.method = "POST", .path = "/tokenize", .handler = [&](const Call& call) { return tokenize(models, call); }});
   server.add(
       {.method = "POST", .path = "/detokenize", .handler = [&](const Call& call) { return detokenize(models, call); }});
 }

@@ -23,8 +23,9 @@ TEST(Names, AreLastPartsUnlessTheyWouldBeTheSame) {
 TEST_F(ServerFiles, AKeyAdmitsItselfAlone) {
   const ApiKey key(put("key", "abcdefghijklmnop+/=\r\n"));
   EXPECT_TRUE(key.admits("Bearer abcdefghijklmnop+/="));
-  for (const char* wrong : {"", "Bearer", "Bearer ", "abcdefghijklmnop+/=", "bearer abcdefghijklmnop+/=",
-                            "Bearer abcdefghijklmnop+/", "Bearer abcdefghijklmnop+/==", "Bearer  abcdefghijklmnop+/="}) {
+  for (const char* wrong :
+       {"", "Bearer", "Bearer ", "abcdefghijklmnop+/=", "bearer abcdefghijklmnop+/=", "Bearer abcdefghijklmnop+/",
+        "Bearer abcdefghijklmnop+/==", "Bearer  abcdefghijklmnop+/="}) {
     EXPECT_FALSE(key.admits(wrong)) << wrong;
   }
   for (const std::filesystem::path& none :

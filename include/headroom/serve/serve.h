@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,10 @@ struct ServeOptions {
   std::int64_t max_rows = 8;
   std::int64_t prefix_cache_tokens = 16384;
   // Beyond them a request is refused.
-  std::int64_t queue = 256;             // answers that wait for a place in a batch
-  std::int64_t longest = 0;             // tokens of a prompt and its answer; 0: what a model's context holds
+  std::int64_t queue = 256;           // answers that wait for a place in a batch
+  std::int64_t longest = 0;           // tokens of a prompt and its answer; 0: what a model's context holds
   std::int64_t max_body = 8LL << 20;  // bytes of a request
-  double timeout_seconds = 600.0;       // for the answers to a request
+  double timeout_seconds = 600.0;     // for the answers to a request
 };
 
 // A model and what the user called it: a run folder or a checkpoint file.
@@ -34,10 +35,22 @@ struct NamedModel {
 // same, the paths as they are. Throws MisuseError where a run comes twice.
 std::vector<std::string> names_of(const std::vector<std::string>& runs);
 
-// Serves until `asked_to_stop` says so, then finishes what it has begun. `ready` is told the address once the server
-// listens. Throws MisuseError where a model cannot be served or the address cannot be taken.
-void serve(std::vector<NamedModel> models, const ServeOptions& options,
-           const std::function<void(const std::string& url, const std::vector<std::string>& names)>& ready,
-           const std::function<bool()>& asked_to_stop);
+class Server {
+ public:
+  // Takes the address and reads the key. Throws MisuseError where one of them cannot be had.
+  explicit Server(ServeOptions options);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Serves until `asked_to_stop` says so, then finishes what it has begun. Once; from its caller's thread the models
+  // are computed. `ready` is called when requests are answered. Throws MisuseError where a model cannot be served.
+  using Ready = std::function<void(const std::string& url, const std::vector<std::string>& names)>;
+  void run(std::vector<NamedModel> models, const Ready& ready, const std::function<bool()>& asked_to_stop);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 }  // namespace headroom::serve

@@ -43,7 +43,8 @@ store::OpenedModel open_newest(const ModelChoice& choice, const EngineRequest& r
 }  // namespace
 
 int run(const Serve& command, const EngineRequest& request) {
-  serve::names_of(command.runs);  // before anything is read
+  serve::names_of(command.runs);
+  serve::Server server(options_of(command));  // what is wrong with the address is said before a model is read
   std::vector<serve::NamedModel> models;
   for (const std::string& run : command.runs) {
     const ModelChoice choice{
@@ -51,8 +52,8 @@ int run(const Serve& command, const EngineRequest& request) {
     models.push_back({.run = run, .opened = open_newest(choice, request)});
   }
   catch_interrupts();
-  serve::serve(
-      std::move(models), options_of(command),
+  server.run(
+      std::move(models),
       [&](const std::string& url, const std::vector<std::string>& names) {
         // Whatever else is left unsaid: programs that start a server wait for this line.
         std::fprintf(stderr, "listening on %s\n", url.c_str());

@@ -53,7 +53,8 @@ void add_limits(CLI::App& command, Serve& serve) {
 void add_serving_commands(Program& program) {
   auto options = std::make_shared<Serve>();
   CLI::App& command = program.add(
-      program.root(), "serve", "Serve trained language models to other programs, by the completions interface they know.",
+      program.root(), "serve",
+      "Serve trained language models to other programs, by the completions interface they know.",
       "headroom serve runs/first\n  headroom serve runs/first runs/second --port 9000 --api-key-file key.txt",
       [&program, options] { return program.engine(*options); });
   command.add_option("RUN", options->runs, "run folders or checkpoint files; each goes by its last part's name")

@@ -52,11 +52,6 @@ std::size_t fitting_batch(const std::vector<double>& tokens_per_second);
 // many bytes has examples of each piece; ascending. Fewer for a small text.
 std::vector<std::int64_t> vocabulary_sizes(std::int64_t own, double text_bytes);
 
-// What the best learning rate of trainings of `trial_tokens` is multiplied by to be that of one of `run_tokens`: it
-// falls with a power of the tokens, about 0.32 (Bjorck et al.: Scaling Optimal LR Across Token Horizons, 2025). Never
-// above 1.
-double rate_of_longer_run(double run_tokens, double trial_tokens);
-
 // Two digits: 1234 is 1200.
 std::int64_t rounded_down(double number);
 

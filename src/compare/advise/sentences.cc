@@ -142,13 +142,6 @@ std::vector<std::string> advice_sentences(const Advice& advice, const Fitting& f
   for (const Stage& stage : advice.stages) {
     all.push_back(stage.sentence);
   }
-  if (advice.config.train.learning_rate < fitting.trial_rate) {
-    all.push_back(
-        fmt::format("Rate of the run: {}, because it is {:.0f} times as long as the trial that {} was best in, and the "
-                    "best rate falls "
-                    "with about the cube root of the length.",
-                    advice.config.train.learning_rate, fitting.times_longer, fitting.trial_rate));
-  }
   if (!advice.stages.empty()) {
     all.push_back(reach_sentence(advice));
   }
