@@ -2,6 +2,7 @@
 # the rest from the system's packages.
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(zstd REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)

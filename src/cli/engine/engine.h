@@ -9,6 +9,8 @@ int run(const Train& command, const EngineRequest& request);
 int run(const Evaluate& command, const EngineRequest& request);
 int run(const Generate& command, const EngineRequest& request);
 int run(const Serve& command, const EngineRequest& request);
+int run(const Analyse& command, const EngineRequest& request);
+int run(const Inspect& command, const EngineRequest& request);
 int run(const Compare& command, const EngineRequest& request);
 int run(const Sweep& command, const EngineRequest& request);
 int run(const Advise& command, const EngineRequest& request);

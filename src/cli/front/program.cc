@@ -60,6 +60,7 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
   add_shared(app_);
   add_training_commands(*this);
   add_serving_commands(*this);
+  add_inspecting_commands(*this);
   add_cost_commands(*this);
   add_data_commands(*this);
   add_checking_commands(*this);
@@ -188,6 +189,7 @@ int Program::run(int argc, const char* const* argv) {
   occupy_standard_streams();
   // A reader that goes away (`headroom ... | head`) must not end a training: writing then fails with EPIPE.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails with a message, as on a full disk
   try {
     return dispatch(argc, argv);
   } catch (const NoReaderError&) {

@@ -51,8 +51,10 @@ class Program {
 
 // The commands, by theme.
 void add_training_commands(Program& program);    // train, evaluate, generate, compare, sweep, advise, report, demo
+void add_inspecting_commands(Program& program);  // analyse, inspect
 void add_serving_commands(Program& program);     // serve
-void add_cost_commands(Program& program);        // cost, match, recipes
+void add_cost_commands(Program& program);        // cost, match, recipes, and the next
+void add_papers(Program& program);
 void add_data_commands(Program& program);        // tokenizer, data
 void add_checking_commands(Program& program);    // golden, bench, doctor
 void add_checkpoint_commands(Program& program);  // checkpoint, import
