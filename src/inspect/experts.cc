@@ -168,8 +168,11 @@ class Experts : public Analysis {
     return site;
   }
 
-  // Which of the two sequences chose.
-  const Numbers& numbers_of_site(std::string_view name) const {
+  // Which of the two sequences chose. A classifier of pairs reads one after the other.
+  const Numbers& numbers_of_site(std::string_view name, const Site& site) const {
+    if (options_.kind == config::ModelKind::classifier) {
+      return site.readings > 1 && target_ ? *target_ : source_;
+    }
     const bool source =
         !target_ || name.starts_with("encoder.") ||
         (name.find(".cross.") != std::string_view::npos && name.find(".select_in.") != std::string_view::npos);
