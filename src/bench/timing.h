@@ -50,6 +50,8 @@ std::vector<Row> switchhead(const BenchOptions& options);
 std::vector<Row> switchhead_262m(const BenchOptions& options);
 std::vector<Row> dcformer(const BenchOptions& options);
 std::vector<Row> decoding(const BenchOptions& options);
+std::vector<Row> generation(const BenchOptions& options);
+std::vector<Row> evaluate(const BenchOptions& options);
 std::vector<Row> serving(const BenchOptions& options);
 std::vector<Row> distributed(const BenchOptions& options);
 std::vector<Row> python(const BenchOptions& options);

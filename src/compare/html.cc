@@ -6,13 +6,13 @@
 
 #include "headroom/compare/compare.h"
 #include "headroom/draw/charts.h"
+#include "headroom/draw/page.h"
 #include "headroom/draw/style.h"
 #include "headroom/draw/svg.h"
 #include "markup.h"
 #include "plan.h"
 #include "program.h"
 #include "sections.h"
-#include "style.h"
 
 namespace headroom::compare {
 namespace {
@@ -157,7 +157,7 @@ std::string render_report(const CompareResult& result) {
              "initial-scale=1'><title>{0}</title><style>{1}{4}</style>"
              "</head>\n<body><main><header><p class='brand'>Headroom{6}</p><h1>{0}</h1>{2}{3}</header>\n",
              draw::escape(result.title), draw::kStyleSheet, points("lead", result.conclusion),
-             about + points("warn", result.notes), kPageStyle, refresh(result.refresh_seconds),
+             about + points("warn", result.notes), draw::kPageStyle, refresh(result.refresh_seconds),
              result.refresh_seconds > 0 ? " \u00b7 written again while training goes on" : "") +
          result_section(result) + value_section(result) + learning_section(result) + cost_section(result) +
          sample_section(result) + configuration_section(result) + circumstances_section(result) +

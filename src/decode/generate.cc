@@ -10,7 +10,7 @@
 #include "headroom/core/system.h"
 #include "headroom/core/utf8.h"
 #include "headroom/decode/engine.h"
-#include "text_stream.h"
+#include "headroom/decode/text_stream.h"
 
 namespace headroom::decode {
 namespace {

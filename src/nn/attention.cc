@@ -188,6 +188,8 @@ ops::AttentionInputs Attention::assemble(const Queries& queries, const Heads& me
     Composition::Maps maps = composition_->maps(queries.x, seen.factors, context);
     context.show("key_map", [&] { return head_matrices(maps, MapSide::key, in.q.size(1)); });
     context.show("query_map", [&] { return head_matrices(maps, MapSide::query, in.q.size(1)); });
+    context.show("key_terms", [&] { return head_terms(maps, MapSide::key, in.q.size(1)); });
+    context.show("query_terms", [&] { return head_terms(maps, MapSide::query, in.q.size(1)); });
     in.pre = std::move(maps.pre);
     in.post = std::move(maps.post);
   }
@@ -270,7 +272,12 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
     fail("attention: decoding needs a cache for each row, got {} for {}", input.caches.size(), input.x.size(0));
   }
   const at::Tensor& source = input.source.defined() ? input.source : input.x;
-  Heads heads = project(input, decodes && place_.cross ? at::Tensor() : source, context);
+  const bool reads_source = !(decodes && place_.cross);
+  context.show("x", [&] { return input.x; });
+  if (reads_source) {
+    context.show("source", [&] { return source; });
+  }
+  Heads heads = project(input, reads_source ? source : at::Tensor(), context);
   normalise_and_rotate(heads, input.caches, context);
   observe_heads(heads, context);
   at::Tensor o =
@@ -280,6 +287,7 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
           : attend({.x = input.x, .q = heads.q, .valid_keys = input.valid_keys, .valid_queries = input.valid_queries},
                    seen_of(heads, source, context), context);
   if (heads.gate.defined()) {
+    context.show("gate", [&] { return heads.gate; });
     o = context.observe("value_sum", std::move(o)) * heads.gate;
   }
   o = context.observe("o", std::move(o));

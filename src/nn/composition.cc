@@ -199,4 +199,21 @@ at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64
   return at::stack(stages, 2);
 }
 
+at::Tensor head_terms(const Composition::Maps& maps, MapSide side, std::int64_t n_heads) {
+  std::vector<at::Tensor> stages;
+  for (const std::optional<ops::HeadMap>* stage : {&maps.pre, &maps.post}) {
+    if (!*stage) {
+      continue;
+    }
+    const ops::HeadMapSide& of = side == MapSide::query ? (*stage)->query : (*stage)->key;
+    const std::int64_t h = n_heads, m = h / (*stage)->n_groups;
+    const at::Tensor group = at::floor_divide(at::arange(h, of.factors.options().dtype(at::kLong)), m);
+    const at::Tensor inside = group.unsqueeze(1).eq(group.unsqueeze(0));
+    const at::Tensor none = at::zeros({of.factors.size(0), of.factors.size(1), h, h}, of.factors.options());
+    const at::Tensor low_rank = of.rank > 0 ? of.u().transpose(2, 3).matmul(of.w()) * inside : none;
+    stages.push_back(at::stack({low_rank, of.has_gate ? at::diag_embed(of.gate()) : none}, 2));
+  }
+  return at::stack(stages, 2);
+}
+
 }  // namespace headroom::nn

@@ -47,8 +47,10 @@ class GaussianMixture : public Score {
     } else {
       apply_scale(in, learned_, fixed, context);
     }
+    const std::optional<at::Tensor> prior = mixture.prior;
     in.mixture = std::move(mixture);
-    if (!prior_.updates() || !context.training || context.updates == nullptr) {
+    const bool measures = prior_.updates() && context.training && context.updates != nullptr;
+    if (!measures && !context.wants("responsibilities")) {
       return run_attention(in, options_.dropout, context);
     }
     // What the prior measures needs every pair's components, which the reference hands out.
@@ -60,11 +62,29 @@ class GaussianMixture : public Score {
           }
           return value;
         });
-    prior_.measure(components, in.mask.valid_keys, call.valid_queries, context);
+    context.show("responsibilities", [&] { return responsibilities(components, prior); });
+    if (measures) {
+      prior_.measure(components, in.mask.valid_keys, call.valid_queries, context);
+    }
     return o;
   }
 
  private:
+  // What each component has of a pair's weight, [B, R, H, T, S]: all of it is the largest one's where that alone
+  // counts.
+  at::Tensor responsibilities(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& prior) const {
+    const at::Tensor s = at::stack(components, 1);
+    if (options_.mixing == config::Mixing::max) {
+      return at::zeros_like(s).scatter(1, s.argmax(1, /*keepdim=*/true), 1.0);
+    }
+    at::Tensor mass = s;
+    if (prior) {
+      const at::Tensor by_head = prior->repeat_interleave(s.size(2) / prior->size(1), 1);  // [R, H, S or 1]
+      mass = mass + by_head.log().unsqueeze(2).unsqueeze(0);
+    }
+    return mass.softmax(1).nan_to_num(0.0);
+  }
+
   config::AttentionOptions options_;
   KeyShift shift_;
   MixturePrior prior_;

@@ -41,7 +41,9 @@ class LatentHeads : public Projection {
     w_k_rotary_ = matrix(hidden, "w_k_rotary", {d, rotary_}, d, rotary_);
     w_k_ = matrix(hidden, "w_k", {rank_, heads_, rest_}, rank_, heads_ * rest_);
     w_v_ = matrix(hidden, "w_v", {rank_, heads_, width_}, rank_, heads_ * width_);
-    w_o_ = matrix(build.for_hidden({.rows = 2}), "w_o", {heads_, width_, d}, heads_ * width_, d);
+    w_o_ = build.for_hidden({.rows = 2})
+               .matrix("w_o", {heads_, width_, d}, Start::truncated_normal(init.scaled(heads_ * width_)),
+                       {.in = heads_ * width_, .out = d, .into_stream = true});
   }
 
   // Keys: the shared key, which the layer rotates, and the latent, [B, 1, S, p + r].

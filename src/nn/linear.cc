@@ -42,7 +42,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
 }
 
 Linear::Linear(std::string_view suffix, const Options& o, const Builder& build)
-    : w(build.matrix(fmt::format("w{}", suffix), {o.in, o.out}, o.start, {.in = o.in, .out = o.out})) {
+    : w(build.matrix(fmt::format("w{}", suffix), {o.in, o.out}, o.start,
+                     {.in = o.in, .out = o.out, .into_stream = o.into_stream})) {
   if (o.bias) {
     b = build.bias(fmt::format("b{}", suffix), {o.out}, o.in, o.bias_start);
   }

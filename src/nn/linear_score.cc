@@ -28,6 +28,9 @@ class LinearScore : public Score {
     linear.output_factor = output_factor(in.q.sym_size(2), per_head);
     linear.normalise = options_.normaliser == config::Normaliser::sum;
     linear.epsilon = options_.normaliser_epsilon;
+    if (call.linear == nullptr) {
+      context.show("probs", [&] { return weights(linear); });
+    }
     return ops::linear_attention(linear, context.implementation, call.linear);
   }
 
@@ -60,6 +63,23 @@ class LinearScore : public Score {
       sum = sum.defined() ? sum + term : term;
     }
     return after ? sum : feature(sum);
+  }
+
+  // What each query takes of each value, [B, H, T, S], which the operator never forms.
+  static at::Tensor weights(const ops::LinearAttentionInputs& in) {
+    const std::int64_t h = in.q.size(1), t = in.q.size(2), s = in.k.size(2);
+    at::Tensor a = in.q.matmul(in.k.repeat_interleave(h / in.k.size(1), 1).transpose(2, 3)) * in.factor;
+    if (in.causal) {
+      a = a.tril(s - t);
+    }
+    if (in.valid_keys) {
+      a = a * in.valid_keys->unsqueeze(1).unsqueeze(2);
+    }
+    if (in.normalise) {
+      const at::Tensor sum = a.sum(-1, /*keepdim=*/true) + in.epsilon;
+      a = a / sum.masked_fill(sum.eq(0.0), 1.0);
+    }
+    return a * in.output_factor;
   }
 
   double output_factor(const c10::SymInt& n_queries, double per_head) const {

@@ -124,6 +124,15 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
   misuse("{}: none of its {} checkpoints is readable", folder.string(), candidates.size());
 }
 
+std::vector<fs::path> checkpoints_of(const fs::path& run) {
+  std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
+  if (files.empty()) {
+    misuse("{}: is no run folder that holds checkpoints", run.string());
+  }
+  std::reverse(files.begin(), files.end());
+  return files;
+}
+
 Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
   const std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
   if (count < 1 || std::ssize(files) < count) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "headroom/data/token_file.h"
+#include "headroom/tasks/evaluation_text.h"
 #include "headroom/tasks/task.h"
 
 namespace headroom::tasks {
@@ -18,9 +19,6 @@ struct TextData {
 
 // Both splits of a run, made first where need be. Throws MisuseError, also where the model's vocabulary does not fit.
 TextData open_text_data(const config::Config& config, const std::filesystem::path& cache);
-
-// The text that a trained model is to be evaluated on, in its tokenizer's tokens. Throws MisuseError.
-std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request);
 
 // What sums of evaluate_text() tell.
 Figures text_figures(const Sums& sums);

@@ -121,6 +121,8 @@ class ScorePart : public AttentionPart {
   // Whether queries and keys are compared by dot products alone, so that a matrix may be moved from the keys to the
   // queries.
   virtual bool is_bilinear() const = 0;
+  // Whether the keys share one whole, a softmax: a weight then depends on all of a query's scores.
+  virtual bool shares_a_whole() const = 0;
 
   virtual Sizes tensors(const AttentionOptions& options, Exact sources) const = 0;      // sources: of the whole context
   virtual Exact products(const AttentionOptions& options, const Span& span) const = 0;  // with keys and with values

@@ -21,7 +21,7 @@ inline constexpr const char* kStyleSheet = R"css(
 .small-bar .ground { fill: var(--rule); opacity: .6; }
 .chart { display: block; width: 100%; height: auto; overflow: visible; }
 .chart text { font-size: 12px; fill: var(--faint); }
-.chart text.y { text-anchor: end; } .chart text.x { text-anchor: middle; }
+.chart text.y, .chart text.left { text-anchor: end; } .chart text.x { text-anchor: middle; }
 .chart text.value { fill: var(--text); }
 .chart text.title { fill: var(--text); font-size: 14px; font-weight: 600; }
 .grid .axis, .axis { stroke: var(--faint); stroke-width: 1; fill: none; }
@@ -33,6 +33,7 @@ path.grid { stroke: var(--rule); stroke-width: 1; fill: none; }
 .band { fill: currentColor; opacity: .16; }
 .reach { fill: none; stroke: currentColor; stroke-width: 2; }
 .chart text.label { fill: currentColor; font-weight: 600; } .chart text.left { text-anchor: end; }
+.heat { fill: var(--s0); } .heat.below { fill: var(--s1); } .edge { fill: none; stroke: var(--rule); stroke-width: 1; }
 .hover circle { fill: transparent; } .hover circle:hover { fill: currentColor; }
 .s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); } .s3 { color: var(--s3); }
 .s4 { color: var(--s4); } .s5 { color: var(--s5); } .s6 { color: var(--s6); } .s7 { color: var(--s7); }

@@ -35,6 +35,9 @@ class Composition {
 // [B, T, stages, H, H] of the query side. For `n_heads` = H and maps that have factors.
 enum class MapSide { query, key };
 at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64_t n_heads);
+// What one side alone adds to the fixed map and the identity, its two terms apart: [B, n, stages, 2, H, H], the
+// low-rank map and then the gates, from head, to head; 0 where a side lacks one.
+at::Tensor head_terms(const Composition::Maps& maps, MapSide side, std::int64_t n_heads);
 
 // Null where heads do not mix.
 using MakeComposition = std::unique_ptr<Composition> (*)(const config::AttentionOptions& options, std::int64_t d_model,

@@ -11,6 +11,7 @@
 //   layer3.out                       [B, T, d] after the layer
 //   norm_f                           [B, T, d] after the final norm; decoding: of the last token alone, T = 1
 //   layer3.attention. (layer3.cross.: cross-attention, whose S are the source's tokens)
+//     x, source                      [B, T, d], [B, S, d] what the layer reads; the result is not used
 //     q                              [B, H, T, e] as the scores take them, normalised and rotated
 //     k, v                           [B, G, S, e] likewise; decoding: of the call's tokens alone, of a source once
 //     k2, k3, ...                    the same of a mixture's other keys
@@ -18,7 +19,13 @@
 //     probs, probs_composed          [B, H, T, S] the weights, before and after heads compose
 //     key_map, query_map             [B, S, stages, H, H], [B, T, stages, H, H] head maps with one side's part alone,
 //                                    from head, to head; the result is not used
+//     key_terms, query_terms         [B, S, stages, 2, H, H], [B, T, ..] the low-rank map and the gates of one side,
+//                                    without the fixed map and the identity; the result is not used
+//     responsibilities               [B, R, H, T, S] a mixture's components' shares of each weight; the result is not
+//                                    used
 //     o                              [B, H, T, w] the heads' results; with 0 for a head, it is switched off
+//     gate                           [B, H, T, 1 or w] what o is multiplied by, in layers that have one; the result is
+//                                    not used
 //     value_sum                      [B, H, T, w] o before its gate, in layers that have one
 //     rotary, latent                 [B, S, p], [B, S, r] what latent heads keep of each token; the result is not used
 //     out                            [B, T, d]
@@ -29,7 +36,8 @@
 //     select.prob, select.count      [B T, E], [E], where the layer has losses of its routing and they are asked for
 //   layer3.ffn.select.*, layer3.ffn.out  an MLP's choice among experts, [B T, 1, E or K], and its result [B, T, d]
 // A choice that serves both sides is select_in and select_out. Scores and probabilities of every pair are computed by
-// the reference alone, which a layer takes when they are asked of it; linear attention has none.
+// the reference alone, which a layer takes when they are asked of it. Linear attention has no scores, and of its
+// "probs", what a query takes of each value, the result is not used.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <vector>
 
 #include "headroom/store/checkpoint.h"
 
@@ -22,6 +23,10 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkp
 // The newest checkpoint of a run folder, or of the folder of its checkpoints, with the mean of the parameters of its
 // newest `count` checkpoints; without what only training needs. Throws MisuseError where there are fewer.
 Checkpoint average_checkpoints(const std::filesystem::path& run, std::int64_t count);
+
+// All checkpoints of a run folder, or of the folder of its checkpoints, oldest first. Throws MisuseError where there
+// are none.
+std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run);
 
 // Whether a run folder holds any checkpoint file, readable or not.
 bool has_checkpoints(const std::filesystem::path& run);

@@ -2,9 +2,14 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 #include "headroom/parallel/world.h"
+#include "headroom/store/run_folder.h"
 
 namespace headroom::cli {
 namespace {
@@ -37,6 +42,18 @@ store::OpenedModel open_model(const Opening& opening, const EngineRequest& reque
   o.beam = choice.decoding.beam.value_or(o.beam);
   o.length_penalty = choice.decoding.length_penalty.value_or(o.length_penalty);
   return opened;
+}
+
+std::vector<std::string> models_of(const std::vector<std::string>& runs, const std::string& checkpoints) {
+  if (checkpoints.empty()) {
+    return runs;
+  }
+  std::vector<std::string> all;
+  for (const std::string& run : runs) {
+    const std::vector<std::filesystem::path> files = store::checkpoints_of(run);
+    std::transform(files.begin(), files.end(), std::back_inserter(all), [](const auto& file) { return file.string(); });
+  }
+  return all;
 }
 
 void tell_computation(Json& document, const store::OpenedModel& opened) {

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "headroom/cli/commands.h"
 #include "headroom/core/json.h"
@@ -26,6 +27,9 @@ struct Opening {
 // The model, with the choice's settings of decoding in its config, and the request's threads. Throws MisuseError, also
 // where one of the options, or of decoding's, is given and the model is of another kind.
 store::OpenedModel open_model(const Opening& opening, const EngineRequest& request);
+
+// The models that `runs` name; with `checkpoints` = "all" each checkpoint of every run, oldest first.
+std::vector<std::string> models_of(const std::vector<std::string>& runs, const std::string& checkpoints);
 
 // Adds to a document how it was computed: "threads" and "precision", as `automatic` turned out.
 void tell_computation(Json& document, const store::OpenedModel& opened);

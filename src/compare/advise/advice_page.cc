@@ -7,10 +7,10 @@
 #include "compare/markup.h"
 #include "compare/program.h"
 #include "compare/statistics.h"
-#include "compare/style.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/draw/charts.h"
+#include "headroom/draw/page.h"
 #include "headroom/draw/style.h"
 #include "headroom/draw/svg.h"
 
@@ -112,7 +112,7 @@ std::string render_report(const Advice& advice) {
              "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
              "content='width=device-width, initial-scale=1'><title>{0}</title><style>{1}{2}</style></head>\n"
              "<body><main><header><p class='brand'>Headroom</p><h1>{0}</h1><p class='lead'>{3}</p></header>\n",
-             draw::escape(title), draw::kStyleSheet, kPageStyle, draw::escape(lead)) +
+             draw::escape(title), draw::kStyleSheet, draw::kPageStyle, draw::escape(lead)) +
          points(advice) + stages +
          fmt::format("<h2>Config</h2><div class='card whole'><pre>{}</pre></div>\n",
                      draw::escape(read_text_file(advice.file))) +

@@ -1,8 +1,8 @@
-// The page's own style sheet, after that of the charts (draw/style.h), whose colours it takes: one column on a phone,
+// The style sheet of pages, after that of the charts (draw/style.h), whose colours it takes: one column on a phone,
 // plain on paper.
 #pragma once
 
-namespace headroom::compare {
+namespace headroom::draw {
 
 inline constexpr const char* kPageStyle = R"css(
 * { box-sizing: border-box; }
@@ -87,4 +87,4 @@ dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
 }
 )css";
 
-}  // namespace headroom::compare
+}  // namespace headroom::draw

@@ -1,0 +1,44 @@
+// Analyses of trained models: which are asked for, of which text, and what is written.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "headroom/core/json.h"
+#include "headroom/inspect/analysis.h"
+
+namespace headroom::inspect {
+
+// What is read: `text`, else `data`, a file of the kind that the run was validated on, else the beginning of the run's
+// validation data. Of a model of translation: source and translation with a tab between them, a pair a line.
+struct TextChoice {
+  std::string text, data;
+  std::string name() const { return !text.empty() ? "--text" : data.empty() ? "the run's validation data" : data; }
+};
+
+struct AnalyseRequest {
+  std::vector<std::string> what;  // names; empty: all that the model has
+  TextChoice text;
+  std::string command;  // as it was typed, for the page
+};
+
+// The figures of one model.
+struct Analysed {
+  std::string name;  // of the run, or of a checkpoint of it
+  std::int64_t step = 0;
+  std::vector<std::pair<const AnalysisKind*, Findings>> analyses;
+};
+
+// Throws MisuseError for a name that no analysis has, for one that the model has not got, saying why, and for a text
+// that cannot be read.
+Analysed analyse(const store::OpenedModel& opened, const AnalyseRequest& request);
+
+// Writes analysis.json, report.html and analysis.safetensors into the folder, each aside and renamed, and returns the
+// document {"analyses": name to figures, ...} that stands in analysis.json, with the page's path under "report".
+Json write_analyses(const std::vector<Analysed>& all, const AnalyseRequest& request, const std::filesystem::path& out);
+// Throws MisuseError where the folder holds a report of another command.
+void require_room_for_analyses(const std::filesystem::path& out);
+
+}  // namespace headroom::inspect

@@ -1,0 +1,33 @@
+#include "headroom/inspect/analyse.h"
+
+#include "engine.h"
+#include "headroom/core/system.h"
+#include "run_model.h"
+
+namespace headroom::cli {
+
+int run(const Analyse& command, const EngineRequest& request) {
+  catch_interrupts();
+  inspect::require_room_for_analyses(command.out);
+  const inspect::AnalyseRequest job{
+      .what = command.what, .text = {.text = command.text, .data = command.data}, .command = request.command_line};
+  std::vector<inspect::Analysed> all;
+  for (const std::string& name : models_of(command.runs, command.checkpoints)) {
+    ModelChoice choice;
+    choice.run = name;
+    choice.device = command.device;
+    choice.precision = command.precision;
+    const store::OpenedModel opened = open_model({.choice = choice, .options = {}}, request);
+    all.push_back(inspect::analyse(opened, job));
+    request.output.text(fmt::format("{}\n", opened.name));
+    for (const auto& [kind, findings] : all.back().analyses) {
+      request.output.text(fmt::format("  {:<12} {}\n", kind->name, findings.summary));
+    }
+  }
+  const Json document = inspect::write_analyses(all, job, command.out);
+  request.output.text(document.at("report").get<std::string>() + "\n");
+  request.output.document(document);
+  return 0;
+}
+
+}  // namespace headroom::cli

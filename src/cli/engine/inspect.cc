@@ -1,0 +1,96 @@
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include "engine.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/printable.h"
+#include "headroom/core/system.h"
+#include "headroom/inspect/inspector_page.h"
+#include "headroom/models/language_model.h"
+#include "headroom/tasks/evaluation_text.h"
+#include "run_model.h"
+
+namespace headroom::cli {
+
+namespace {
+
+constexpr std::int64_t kMostOfAPage = 14'000'000;  // bytes of packed numbers: 20 MB with base64 and all else
+constexpr std::int64_t kLongestInspected = 16 << 20;
+
+// A file that is there must be a page, or nothing of it is left.
+void require_room_for_page(const std::string& path) {
+  require_room_for(path, "inspect: --out");
+  constexpr std::string_view kBegins = "<!doctype html>";
+  std::array<char, kBegins.size()> begins{};
+  if (std::filesystem::exists(path) && (!std::ifstream(path).read(begins.data(), begins.size()) ||
+                                        std::string_view(begins.data(), begins.size()) != kBegins)) {
+    misuse("inspect: --out: {} is there and is no page", printable(path));
+  }
+}
+
+std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened) {
+  if (!command.text.empty()) {
+    std::vector<std::int32_t> ids =
+        opened.checkpoint.tokenizer->encode(read_text_file(command.text, kLongestInspected));
+    if (ids.empty()) {
+      misuse("inspect: {}: has no text", printable(command.text));
+    }
+    return ids;
+  }
+  const auto file =
+      tasks::open_evaluation_text({.config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = {}});
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(file->size(), opened.config().model.context_length)));
+  file->copy(0, std::ssize(ids), ids.data());
+  return ids;
+}
+
+// A run's checkpoints have one name: that of its folder.
+std::string run_of(const std::string& path) {
+  const std::filesystem::path checkpoints = std::filesystem::path(path).parent_path();
+  return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path().filename().string()
+                                                 : std::filesystem::path(path).filename().string();
+}
+
+}  // namespace
+
+int run(const Inspect& command, const EngineRequest& request) {
+  catch_interrupts();
+  require_room_for_page(command.out);
+  const std::vector<std::string> names = models_of(command.runs, command.checkpoints);
+  inspect::InspectLimits limits;
+  limits.bytes = kMostOfAPage / std::ssize(names);
+  std::vector<std::int32_t> ids;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  std::vector<inspect::InspectedView> views;
+  for (std::string name : names) {
+    while (name.size() > 1 && name.ends_with('/')) {
+      name.pop_back();
+    }
+    ModelChoice choice;
+    choice.run = name;
+    choice.device = command.device;
+    choice.precision = command.precision;
+    const store::OpenedModel opened = open_model({.choice = choice, .options = {}}, request);
+    const models::LanguageModel& model = models::as_language_model(*opened.model, "inspect");
+    if (tokenizer == nullptr) {
+      tokenizer = opened.checkpoint.tokenizer;
+      ids = text_to_inspect(command, opened);
+    } else if (tokenizer->name() != opened.checkpoint.tokenizer->name()) {
+      misuse("inspect: {} and {} have different tokenizers ({} and {}): what they read cannot be put side by side",
+             printable(names.front()), printable(name), tokenizer->name(), opened.checkpoint.tokenizer->name());
+    }
+    views.push_back({run_of(name), opened.checkpoint.step, inspect::inspect_text(model, ids, opened.context, limits)});
+  }
+  const std::string title = "Inside " + views.front().run +
+                            (views.front().run == views.back().run ? std::string() : " and " + views.back().run);
+  const std::string html = inspect::render_inspector({title, ids, *tokenizer, std::move(views)});
+  write_text_file(command.out, html);
+  request.output.text(
+      fmt::format("{}: {:.1f} MB, {} tokens\n", command.out, static_cast<double>(html.size()) * 1e-6, ids.size()));
+  request.output.document({{"page", command.out}, {"bytes", html.size()}, {"tokens", ids.size()}});
+  return 0;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,98 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "small_model.h"
+
+namespace headroom::inspect {
+namespace circuits_test {
+
+// Eq. 12 written out: embedding, first MLP, norm, value and output matrix, output layer.
+TEST(Circuits, TopTokensAreThoseOfEq12) {
+  const store::OpenedModel opened = small::small_model(small::small_options());
+  const Findings circuits = small::found(opened, "circuits", "ab ba");
+  const Reader reader(opened);
+  const auto p = [&](const std::string& name) { return reader.parameter(name); };
+  const auto norm = [&](const at::Tensor& x, const std::string& name) {
+    return at::layer_norm(x, {12}, p(name + ".scale"), p(name + ".bias"), 1e-5);
+  };
+  const at::Tensor tokens = at::tensor({'a', 'b'}, at::kLong);
+  at::Tensor x = p("embed").index_select(0, tokens);
+  const at::Tensor hidden = at::gelu(norm(x, "layer0.norm_2").mm(p("layer0.ffn.w_up")) + p("layer0.ffn.b_up"));
+  x = x + hidden.mm(p("layer0.ffn.w_down")) + p("layer0.ffn.b_down");
+  for (const std::string layer : {"layer0", "layer1"}) {
+    const at::Tensor y = norm(x, layer + ".norm_1");
+    for (std::int64_t h = 0; h < 2; ++h) {
+      const at::Tensor ov = p(layer + ".attention.w_v").select(1, h).mm(p(layer + ".attention.w_o")[h]);
+      const at::Tensor scores = y.mm(ov).mm(p("head.w"));
+      EXPECT_TRUE(circuits.tensors.at(layer + ".attention.top").select(1, h).equal(std::get<1>(scores.topk(10, -1))))
+          << layer << " head " << h;
+    }
+  }
+}
+
+// The output matrix undoes the embedding and a head passes everything on: every token becomes itself.
+TEST(Circuits, AHeadThatCopies) {
+  config::ModelOptions o = small::small_options();
+  o.d_model = 260;
+  o.attention.n_heads = 1;
+  o.attention.d_head = 260;
+  const store::OpenedModel opened = small::small_model(o, /*noise=*/0.0);
+  const at::Tensor all = at::eye(260);
+  for (const nn::Parameter& p : opened.model->parameters().all()) {
+    if (p.name == "embed" || p.name == "head.w") {
+      p.tensor.copy_(all);
+    } else if (p.name.ends_with("w_v")) {
+      p.tensor.squeeze(1).copy_(all);
+    } else if (p.name.ends_with("w_o")) {
+      p.tensor[0].copy_(all);
+    } else if (p.name.find("ffn") != std::string::npos) {
+      p.tensor.zero_();
+    }
+  }
+  const Findings circuits = small::found(opened, "circuits", "copy me");
+  for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
+    EXPECT_EQ(circuits.figures.at("ov").at(layer)[0].at("copies"), 1.0);
+    EXPECT_EQ(circuits.figures.at("ov").at(layer)[0].at("tokens")[0].at("to")[0], "c");
+  }
+}
+
+// What heads contribute adds up to what the answer loses without them, and a head that writes nothing contributes
+// nothing.
+TEST(Circuits, GradientsAddUp) {
+  const store::OpenedModel opened = small::small_model(small::small_options(), /*noise=*/0.1);
+  for (const nn::Parameter& p : opened.model->parameters().all()) {
+    if (p.name == "layer1.attention.w_o") {
+      p.tensor[1].zero_();
+    }
+  }
+  const std::string text = "the answer";
+  const Json gradients = small::found(opened, "circuits", text).figures.at("gradients");
+  EXPECT_EQ(gradients.at("answer"), "r");
+  const at::NoGradGuard no_grad;
+  const auto log_p = [&](const std::string& off) {
+    struct Off : nn::Observer {
+      std::string name;
+      bool wants(std::string_view asked) const override { return asked == name; }
+      at::Tensor observe(std::string_view, at::Tensor value) override { return at::zeros_like(value); }
+    } observer;
+    observer.name = off;
+    Reading reading;
+    const std::vector<std::int64_t> ids(text.begin(), text.end() - 1);
+    reading.tokens = at::tensor(ids, at::kLong).unsqueeze(0);
+    return Reader(opened).logits(reading, &observer)[0][-1].log_softmax(-1)['r'].item<double>();
+  };
+  EXPECT_NEAR(gradients.at("log_probability").get<double>(), log_p(""), 1e-5);
+  for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
+    const Json& of = gradients.at("layers").at(layer);
+    const double all = log_p("") - log_p(layer + ".o");
+    EXPECT_GT(std::abs(all), 1e-3) << "there is something to add up to";
+    EXPECT_NEAR(of.at("all_heads").get<double>(), all, 1e-5);
+    EXPECT_NEAR(of.at("by_head")[0].get<double>() + of.at("by_head")[1].get<double>(), all, 0.02 * std::abs(all))
+        << "the midpoint rule's error over 20 steps";
+  }
+  EXPECT_EQ(gradients.at("layers").at("layer1.attention").at("by_head")[1].get<double>(), 0.0);
+}
+
+}  // namespace circuits_test
+}  // namespace headroom::inspect

@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "small_model.h"
+
+namespace headroom::inspect {
+namespace maps_test {
+
+using small::found;
+using small::recorded;
+using small::small_model;
+using small::small_options;
+
+const std::string kText = "hello maps";
+
+// Weights and figures by the softmax of queries and keys, written out.
+TEST(Maps, AreTheWeightsOfTheKeys) {
+  const store::OpenedModel opened = small_model(small_options());
+  const Findings maps = found(opened, "maps", kText);
+  const nn::Recorder values = recorded(opened, kText);
+  for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
+    const at::Tensor q = values.at(layer + ".q")[0], k = values.at(layer + ".k")[0];
+    const std::int64_t t = q.size(1);
+    const at::Tensor future = at::ones({t, t}, at::kBool).triu(1);
+    const at::Tensor p = (q.matmul(k.transpose(1, 2)) / std::sqrt(6.0)).masked_fill(future, -INFINITY).softmax(-1);
+    EXPECT_TRUE(at::allclose(maps.tensors.at(layer), p, 1e-5, 1e-6));
+    double entropy = 0.0, own = 0.0, previous = 0.0, first = 0.0;  // of head 1
+    for (std::int64_t i = 0; i < t; ++i) {
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const double w = p[1][i][j].item<double>();
+        entropy -= w * std::log(w);
+        own += i == j ? w : 0.0;
+        previous += i == j + 1 ? w : 0.0;
+        first += j == 0 ? w : 0.0;
+      }
+    }
+    const auto n = static_cast<double>(t);
+    const Json& figures = maps.figures.at(layer);
+    EXPECT_NEAR(figures.at("entropy")[1].get<double>(), entropy / n, 1e-5);
+    EXPECT_NEAR(figures.at("own_token")[1].get<double>(), own / n, 1e-5);
+    EXPECT_NEAR(figures.at("previous_token")[1].get<double>(), previous / (n - 1), 1e-5);
+    EXPECT_NEAR(figures.at("first_token")[1].get<double>(), first / n, 1e-5);
+  }
+}
+
+// The panels beside SwitchHead's maps: the gates of the chosen, 0 for the others.
+TEST(Maps, HaveTheWeightsOfTheExperts) {
+  config::ModelOptions o = small_options();
+  o.attention.projection = "experts";
+  const store::OpenedModel opened = small_model(o);
+  const Findings maps = found(opened, "maps", kText);
+  const nn::Recorder values = recorded(opened, kText);
+  for (const std::string side : {"layer0.attention.select_in", "layer1.attention.select_out"}) {
+    const at::Tensor index = values.at(side + ".index"), weight = values.at(side + ".weight");
+    at::Tensor expected = at::zeros({index.size(0), 2, 4});
+    for (std::int64_t i = 0; i < index.size(0); ++i) {
+      for (std::int64_t h = 0; h < 2; ++h) {
+        for (std::int64_t k = 0; k < 2; ++k) {
+          expected[i][h][index[i][h][k].item<std::int64_t>()] = weight[i][h][k];
+        }
+      }
+    }
+    EXPECT_TRUE(maps.tensors.at(side).equal(expected)) << side;
+  }
+}
+
+// Relative positions: scores are content and position, and the content is the scaled product of queries and keys.
+TEST(Maps, SplitContentAndPosition) {
+  config::ModelOptions o = small_options();
+  o.attention.position = "relative";
+  const store::OpenedModel opened = small_model(o);
+  const Findings maps = found(opened, "maps", kText);
+  const nn::Recorder values = recorded(opened, kText);
+  for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
+    const at::Tensor content =
+        values.at(layer + ".q")[0].matmul(values.at(layer + ".k")[0].transpose(1, 2)) / std::sqrt(6.0);
+    EXPECT_TRUE(at::allclose(maps.tensors.at(layer + ".content"), content, 1e-4, 1e-4)) << layer;
+    const at::Tensor sum = maps.tensors.at(layer + ".content") + maps.tensors.at(layer + ".position");
+    EXPECT_TRUE(at::allclose(sum, values.at(layer + ".scores")[0], 1e-5, 1e-5));
+    EXPECT_GT(maps.tensors.at(layer + ".position").abs().max().item<double>(), 1e-2);
+  }
+}
+
+}  // namespace maps_test
+}  // namespace headroom::inspect

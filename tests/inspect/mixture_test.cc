@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include "small_model.h"
+
+namespace headroom::inspect {
+namespace mixture_test {
+
+const std::string kText = "mixed keys!!";
+
+config::ModelOptions mixed(config::Keys keys = config::Keys::own) {
+  config::ModelOptions o = small::small_options();
+  o.attention.score = "gaussian_mixture";
+  o.attention.keys = keys;
+  return o;
+}
+
+TEST(Mixture, CoefficientsKeysAndDistances) {
+  const store::OpenedModel opened = small::small_model(mixed());
+  const Reader reader(opened);
+  const at::NoGradGuard no_grad;
+  reader.parameter("layer1.attention.prior").copy_(at::tensor({0.3, 1.4, 0.7, -0.2}).view({2, 2}));
+  const Findings mixture = small::found(opened, "mixture", kText);
+  const at::Tensor clamped = at::tensor({0.3, 1.0, 0.7, 0.0}).view({2, 2}).to(at::kFloat);
+  EXPECT_TRUE(at::allclose(mixture.tensors.at("layer1.attention.prior"), clamped)) << "as the layer uses them";
+  const nn::Recorder values = small::recorded(opened, kText);
+  const at::Tensor k1 = values.at("layer1.attention.k")[0], k2 = values.at("layer1.attention.k2")[0];
+  const at::Tensor keys = mixture.tensors.at("layer1.attention.keys");
+  EXPECT_TRUE(keys[0].equal(k1));
+  EXPECT_TRUE(keys[1].equal(k2));
+  const double distance = (k1[1] - k2[1]).norm(2, at::IntArrayRef{-1}).mean().item<double>();
+  EXPECT_NEAR(mixture.figures.at("layer1.attention").at("distance")[1].get<double>(), distance, 1e-5);
+}
+
+// Components of equal keys and coefficients share every weight evenly and point the same way.
+TEST(Mixture, EqualComponentsShareEvenly) {
+  const store::OpenedModel opened = small::small_model(mixed());
+  for (const nn::Parameter& p : opened.model->parameters().all()) {
+    if (p.name.ends_with("w_k")) {
+      p.tensor[1].copy_(p.tensor[0]);
+    }
+  }
+  const Findings mixture = small::found(opened, "mixture", kText);
+  for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
+    const Json& figures = mixture.figures.at(layer);
+    for (const std::size_t h : {0U, 1U}) {
+      EXPECT_NEAR(figures.at("cosine")[h].get<double>(), 1.0, 1e-5);
+      EXPECT_NEAR(figures.at("distance")[h].get<double>(), 0.0, 1e-5);
+      EXPECT_NEAR(figures.at("responsibility")[0][h].get<double>(), 0.5, 1e-5);
+    }
+  }
+}
+
+TEST(Mixture, ShiftedKeysAreTheKeysLessTheirShift) {
+  const store::OpenedModel opened = small::small_model(mixed(config::Keys::shifted));
+  const Findings mixture = small::found(opened, "mixture", kText);
+  const at::Tensor k = small::recorded(opened, kText).at("layer0.attention.k")[0];
+  const at::Tensor shift = Reader(opened).parameter("layer0.attention.shift");
+  EXPECT_TRUE(at::allclose(mixture.tensors.at("layer0.attention.keys")[1], k - shift[1].unsqueeze(1), 1e-5, 1e-6));
+}
+
+// Linear attention has mixtures, too.
+TEST(Mixture, OfLinearAttention) {
+  config::ModelOptions o = mixed();
+  o.attention.score = "linear";
+  const Findings mixture = small::found(small::small_model(o), "mixture", kText);
+  EXPECT_EQ(mixture.tensors.at("layer0.attention.keys").sizes().vec(), (std::vector<std::int64_t>{2, 2, 12, 6}));
+}
+
+}  // namespace mixture_test
+}  // namespace headroom::inspect
