@@ -135,6 +135,7 @@ Attention::Seen Attention::seen_of(const Heads& heads, const at::Tensor& source,
 
 void Attention::read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
                             const Context& context) const {
+  context.show("source", [&] { return source; });
   Heads heads = projection_->project({.x = {}, .source = source, .source_value = source, .cross = true}, context);
   normalise_and_rotate(heads, {}, context);
   observe_heads(heads, context);
