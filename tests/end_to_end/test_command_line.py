@@ -14,8 +14,8 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "analyse",
-            "inspect", "serve", "cost", "match", "recipes", "papers", "tokenizer train", "tokenizer encode",
+COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "serve",
+            "analyse", "inspect", "cost", "match", "recipes", "papers", "tokenizer train", "tokenizer encode",
             "tokenizer decode", "data prepare", "golden", "bench", "doctor", "checkpoint info", "checkpoint export",
             "import", "completion", "man"]
 
