@@ -125,9 +125,9 @@ ssize_t Connection::read(char* to, std::size_t size) {
   return static_cast<ssize_t>(count);
 }
 
-// The library takes a Range header apart by a regular expression, which recurses for megabytes of stack, on every thread
-// that meets one, and nothing here is served in parts. It does not know the header by another name; nor does it, or
-// anything here, ask for another one that begins with R.
+// The library takes a Range header apart by a regular expression, which recurses for megabytes of stack, on every
+// thread that meets one, and nothing here is served in parts. It does not know the header by another name; nor does it,
+// or anything here, ask for another one that begins with R.
 void Connection::hide_range(char* head, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) {
     if (line_begins_ && (head[i] == 'R' || head[i] == 'r')) {
