@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <set>
 
 #include "headroom/config/attention_part.h"
@@ -164,7 +165,11 @@ class Contributions {
 class Inspector {
  public:
   Inspector(const models::LanguageModel& model, const at::Tensor& ids, const InspectLimits& limits)
-      : model_(model), options_(model.options()), ids_(ids), limits_(limits) {}
+      : model_(model), options_(model.options()), ids_(ids), limits_(limits) {
+    if (limits.tells) {
+      progress_.emplace("inspecting", options_.n_layers, "layers");
+    }
+  }
 
   InspectedText run(const nn::Context& context) {
     predictions_ = predict(model_, ids_, context, kLikeliest);
@@ -237,7 +242,9 @@ class Inspector {
                        {"residual", contributions.worst_residual()},
                        {"window", windows_[static_cast<std::size_t>(layer)]},
                        {"choices", pack_choices(layer, values)}});
-    progress_.update(layer + 1);
+    if (progress_) {
+      progress_->update(layer + 1);
+    }
     if (predictions_.sums) {
       const std::vector<at::Tensor> directions(predictions_.direction.begin(), predictions_.direction.end());
       direct_.push_back(direct_logits(a, directions, options_.attention.n_experts));
@@ -332,6 +339,7 @@ class Inspector {
     about["likeliest"] = predictions_.likeliest.size(1);
     about["logits"] = predictions_.sums;
     about["slots"] = !a.projection->has_fixed_heads();
+    about["pairs"] = a.score->has_scores();  // whether single weights can be switched off
     about["experts"] = a.n_experts;
     about["parts"] = {{"projection", a.projection.name()}, {"heads", a.projection->heads_text(a)},
                       {"score", a.score.name()},           {"composition", a.composition.name()},
@@ -350,7 +358,7 @@ class Inspector {
   std::vector<at::Tensor> thumbnails_;
   std::vector<std::vector<DirectLogits>> direct_;  // by layer, by target
   std::int64_t n_heads_ = 0, n_terms_ = 0;
-  Progress progress_{"inspecting", options_.n_layers, "layers"};
+  std::optional<Progress> progress_;
 };
 
 }  // namespace

@@ -51,7 +51,7 @@ std::int32_t word_in(const InspectedPage& page) {
     const std::string text = page.tokenizer.decode({{id}});
     return !text.empty() && std::isalnum(static_cast<unsigned char>(text.back())) != 0;
   });
-  return found == page.ids.end() ? page.ids.front() : *found;
+  return found != page.ids.end() ? *found : page.ids.empty() ? 0 : page.ids.front();
 }
 
 Json description(const InspectedPage& page) {
@@ -76,6 +76,14 @@ Json description(const InspectedPage& page) {
     if (id < page.tokenizer.vocabulary_size()) {
       vocabulary[std::to_string(id)] = token_text(page.tokenizer, after, static_cast<std::int32_t>(id));
     }
+  }
+  if (page.live) {
+    const LivePage& live = *page.live;
+    document["live"] = {{"path", live.path},
+                        {"models", live.models},
+                        {"model", live.model},
+                        {"text", live.text},
+                        {"switched_off", live.switched_off}};
   }
   return document;
 }

@@ -19,6 +19,7 @@ const ServedModel& find_model(const Models& models, const std::string& name);
 // Each refers to what it is given for as long as the server answers.
 void add_completion_route(HttpServer& server, const Models& models, Driver& driver, Metrics& metrics);
 void add_tokenizer_routes(HttpServer& server, const Models& models);
+void add_inspect_routes(HttpServer& server, const Models& models);
 void add_status_routes(HttpServer& server, const Models& models, const Driver& driver, Metrics& metrics);
 
 }  // namespace headroom::serve

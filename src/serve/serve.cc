@@ -89,6 +89,7 @@ void Server::run(std::vector<NamedModel> given, const Ready& ready, const std::f
                 parts_->metrics);
   add_completion_route(http, models, driver, parts_->metrics);
   add_tokenizer_routes(http, models);
+  add_inspect_routes(http, models);
   add_status_routes(http, models, driver, parts_->metrics);
   if (!parts_->key && !http.on_loopback()) {
     log_warning(

@@ -5,9 +5,11 @@ import json
 import pathlib
 import shutil
 import struct
+import time
 
 import browser
 import pytest
+from serving import Server
 
 TEXT = "the head attends"  # 16 bytes: the tiny model's context
 LAYERS, HEADS = 2, 2
@@ -205,6 +207,75 @@ def test_side_by_side_and_checkpoints(headroom, trained, composed, text, tmp_pat
         detail = shown(window, ".sources tr.detail")
         assert "By term of the composed weights" in detail and "key, low rank" in detail and "query, gate" in detail
         assert window.errors == []
+
+
+def wait_for(window, condition):
+    """Until an expression is true, in whichever page is there by then."""
+    end = time.monotonic() + 30
+    while not window.evaluate(f"(() => {{ try {{ return Boolean({condition}); }} catch (error) {{ return false; }} }})()"):
+        assert time.monotonic() < end, f"{condition} never came to be: {window.errors}"
+        time.sleep(0.05)
+
+
+@in_browser
+def test_live(trained, composed):
+    with Server(trained, composed) as server, browser.Browser() as window:
+        window.open(server.url + "/inspect")
+        window.evaluate("document.getElementById('typed').focus()")
+        window.send("Input.insertText", text="the head")
+        wait_for(window, "inspector.page.tokens.length === 8")
+        window.evaluate("inspector.drawn()")
+        assert window.evaluate("document.activeElement.id") == "typed"
+        window.send("Input.insertText", text=" room")
+        wait_for(window, "inspector.page.tokens.join('') === 'the head room'")
+        window.evaluate("inspector.drawn()")
+        # A head is switched off, and what that changes is shown beside the model as it is.
+        window.evaluate("[...document.querySelectorAll('.tools button')].find(one => one.textContent === 'head off').click()")
+        wait_for(window, "inspector.panels.length === 2")
+        window.evaluate("inspector.drawn()")
+        assert window.evaluate("inspector.views[1].map(0, 0).then(map => Math.max(...map.numbers))") == 0
+        assert window.evaluate("inspector.views[0].map(0, 0).then(map => Math.max(...map.numbers))") > 0
+        changes = window.evaluate("""inspector.views[1].changes().then(changes => {
+            let sum = 0;
+            for (const x of changes.divergence) sum += x;
+            return [sum, changes.before[0], changes.after[0]];
+        })""")
+        assert changes[0] > 0 and changes[1] != changes[2]
+        assert "bits (Kullback-Leibler)" in window.evaluate("document.querySelectorAll('.next')[1].textContent")
+        # The address holds it.
+        window.evaluate("new Promise(done => setTimeout(done, 300))")
+        address = window.evaluate("location.href")
+        window.open("about:blank")
+        window.open(address)
+        wait_for(window, "inspector.panels.length === 2 && inspector.page.live.switched_off.length === 1")
+        window.evaluate("inspector.drawn()")
+        # All on again; then a term of a composed model.
+        window.evaluate("[...document.querySelectorAll('#live button')].find(one => one.textContent === 'all on').click()")
+        wait_for(window, "inspector.panels.length === 1")
+        window.evaluate("(() => { const select = document.querySelector('#live select'); select.value = 'composed';"
+                        " select.dispatchEvent(new Event('change')); })()")
+        wait_for(window, "inspector.page.live.model === 'composed'")
+        window.evaluate("inspector.drawn()")
+        window.evaluate("[...document.querySelectorAll('.sources tr')].find(row => row.textContent.startsWith('key, gate')).querySelector('button').click()")
+        wait_for(window, "inspector.page.live.switched_off.length === 1")
+        window.evaluate("inspector.drawn()")
+        assert window.evaluate("inspector.page.live.switched_off[0].term") == "key, gate"
+        assert float(shown(window, ".sources .residual")) < 1e-4
+        assert window.errors == []
+
+
+def test_live_refusals(trained):
+    with Server(trained) as server:
+        def refusal(**given):
+            answer = server.post("/inspect", given)
+            assert answer.status == 400
+            return answer.error["message"]
+        assert refusal(text="").startswith("text: is required")
+        assert "the text has 40 tokens, and the model reads at most 16" in refusal(text="x" * 40)
+        assert "2 layers" in refusal(text="x", switched_off=[{"layer": 7, "head": 0}])
+        assert "must be a list" in refusal(text="x", switched_off="all")
+        assert "inside" in refusal(text="x", inside=1)
+        assert server.get("/inspect").text.startswith("<!doctype html>")
 
 
 def test_mistakes(headroom, trained, text, tmp_path):

@@ -28,6 +28,7 @@ struct InspectedText {
 struct InspectLimits {
   std::int64_t bytes = 14'000'000;       // of all that is packed, about
   std::int64_t most_contributions = 32;  // of each token in each layer, the largest; fewer where they would not fit
+  bool tells = true;                     // how far it is
 };
 
 // What context.observer makes of a value is what is used and shown (switched_off.h).

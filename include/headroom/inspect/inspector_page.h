@@ -2,8 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +17,21 @@ struct InspectedView {
   InspectedText text;
 };
 
+// A page whose server reads other texts for it: it posts {"model", "text", "switched_off"} to `path` and shows the page
+// that it gets.
+struct LivePage {
+  std::string path;
+  std::vector<std::string> models;  // that there are
+  std::string model, text;          // what this page shows
+  Json switched_off = Json::array();
+};
+
 struct InspectedPage {
   std::string title;
-  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> ids;           // none: a live page that shows nothing yet
   const tokenizers::Tokenizer& tokenizer;  // of all views
   std::vector<InspectedView> views;
+  std::optional<LivePage> live = {};
 };
 
 // What a token adds to a text that ends with the token `after`, a blank in front of it for instance; bytes that are no
