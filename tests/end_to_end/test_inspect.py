@@ -221,6 +221,7 @@ def wait_for(window, condition):
 def test_live(trained, composed):
     with Server(trained, composed) as server, browser.Browser() as window:
         window.open(server.url + "/inspect")
+        wait_for(window, "document.getElementById('typed')")
         window.evaluate("document.getElementById('typed').focus()")
         window.send("Input.insertText", text="the head")
         wait_for(window, "inspector.page.tokens.length === 8")
