@@ -14,8 +14,8 @@ constexpr const char* kInspect = "/inspect";
 constexpr const char* kHtml = "text/html; charset=utf-8";
 constexpr std::int64_t kMostOfALivePage = 6'000'000;  // bytes of packed numbers: it is read again after every change
 
-// Without a text, which the page asks for, and without a word of what is served: it is open to all, since a browser sends
-// no key of its own. Its script does.
+// Without a text, which the page asks for, and without a word of what is served: it is open to all, since a browser
+// sends no key of its own. Its script does.
 Reply empty_page(const Models& models) {
   const inspect::LivePage live{.path = kInspect, .models = {}, .model = {}, .text = {}};
   return {.body = inspect::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live}), .type = kHtml};
@@ -69,7 +69,8 @@ Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
 }  // namespace
 
 void add_inspect_routes(HttpServer& server, const Models& models) {
-  server.add({.method = "GET", .path = kInspect, .handler = [&](const Call&) { return empty_page(models); }, .open = true});
+  server.add(
+      {.method = "GET", .path = kInspect, .handler = [&](const Call&) { return empty_page(models); }, .open = true});
   const auto alone = std::make_shared<std::mutex>();
   server.add({.method = "POST", .path = kInspect, .handler = [&models, alone](const Call& call) {
                 return read_text(models, *alone, call);

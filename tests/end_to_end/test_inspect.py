@@ -265,6 +265,21 @@ def test_live(trained, composed):
         assert window.errors == []
 
 
+@in_browser
+def test_live_with_a_key(trained, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("open-sesame-0123456789\n")
+    with Server(trained, "--api-key-file", key) as server, browser.Browser() as window:
+        page = server.get("/inspect").text
+        assert "<textarea" not in page and trained.name not in page.split('id="page">')[1].split("</script>")[0]
+        assert server.post("/inspect", {"text": "a"}).status == 401
+        window.open(server.url + "/health")
+        window.evaluate("sessionStorage.setItem('headroom-key', 'open-sesame-0123456789')")
+        window.open(server.url + "/inspect#text=the%20head")
+        wait_for(window, "inspector.page.tokens.length === 8")
+        assert window.errors == []
+
+
 def test_live_refusals(trained):
     with Server(trained) as server:
         def refusal(**given):
