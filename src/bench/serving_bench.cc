@@ -13,7 +13,7 @@
 namespace headroom::bench {
 namespace {
 
-constexpr std::int64_t kServedTogether = 8, kServedPrompt = 32, kServedTokens = 64, kLongPrompt = 512;
+constexpr std::int64_t kServedTogether = 8, kServedPrompt = 16, kServedTokens = 128, kLongPrompt = 512;
 
 // A model with random parameters, kept as one that writes is.
 struct Served {

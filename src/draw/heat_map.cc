@@ -16,9 +16,12 @@
 namespace headroom::draw {
 namespace {
 
-constexpr double kNameHeight = 13.0;  // a cell of less has no name
-constexpr double kNameWidth = 62.0;   // room of the rows' names
-constexpr std::size_t kRowName = 9;   // characters of it
+constexpr double kNameHeight = 13.0;    // a cell of less has no name
+constexpr double kNameWidth = 62.0;     // room of the rows' names
+constexpr std::size_t kRowName = 9;     // characters of it
+constexpr std::size_t kMostNames = 40;  // rows; more have none
+constexpr double kPanelCell = 12.0;     // a panel's cell, however small those of the map are,
+constexpr double kMostPanel = 0.25;     // as long as panels have no more than this of the map
 constexpr double kPanelGap = 5.0, kLabelHeight = 16.0, kFoot = 18.0;
 
 struct Box {
@@ -29,6 +32,11 @@ void check_shape(const Cells& cells) {
   if (cells.rows == 0 || cells.columns == 0 || cells.values.size() != cells.rows * cells.columns) {
     fail("heat map: {} x {} values are wanted, got {}", cells.rows, cells.columns, cells.values.size());
   }
+}
+
+// Of a panel with so many cells across.
+double panel_width(std::size_t cells, double map_width) {
+  return std::min(kPanelCell * static_cast<double>(cells), kMostPanel * map_width);
 }
 
 // Neighbours put together, so that at most kMostShades are left on either axis.
@@ -127,15 +135,12 @@ std::string names_below(const HeatMap& map, const Box& box, double y) {
 std::string heat_map(const HeatMap& map) {
   check_shape(map.cells);
   const auto rows = static_cast<double>(map.cells.rows), columns = static_cast<double>(map.cells.columns);
-  // A panel's cells are at least this wide, however small those of the map are.
-  const double panel_cell = 12.0;
-  const double beside = map.left ? panel_cell * static_cast<double>(map.left->columns) + kPanelGap : 0.0;
-  const double under = map.below ? panel_cell * static_cast<double>(map.below->rows) + kPanelGap : 0.0;
-  const bool row_names = !map.row_names.empty(), column_names = !map.column_names.empty();
+  const bool row_names = !map.row_names.empty() && map.cells.rows <= kMostNames;
+  const double beside = map.left ? panel_width(map.left->columns, map.width) + kPanelGap : 0.0;
+  const double under = map.below ? panel_width(map.below->rows, map.width) + kPanelGap : 0.0;
   Box box{.x = (row_names ? kNameWidth : map.row_label.empty() ? 2.0 : kLabelHeight) + beside, .y = 2.0};
   box.width = map.width - box.x - 2.0;
-  const double square = box.width / columns * rows;
-  box.height = std::clamp(square, std::min(rows * (row_names ? kNameHeight + 1 : 4.0), 2 * map.width), 2 * map.width);
+  box.height = std::clamp(box.width / columns * rows, row_names ? rows * (kNameHeight + 1) : 24.0, 2 * map.width);
   std::string drawing = panel(map.cells, map.shade.full, box);
   double foot = box.y + box.height;
   if (map.left) {
@@ -145,25 +150,20 @@ std::string heat_map(const HeatMap& map) {
     drawing += panel(*map.below, 1.0, {box.x, foot + kPanelGap, box.width, under - kPanelGap});
     foot += under;
   }
-  Box named = box;
-  named.x -= beside;
-  drawing += names_beside(map, named);
-  if (!row_names && !map.row_label.empty()) {
+  if (row_names) {
+    Box named = box;
+    named.x -= beside;
+    drawing += names_beside(map, named);
+  } else if (!map.row_label.empty()) {
     drawing += turned(kLabelHeight - 5, box.y + box.height / 2, "x", escape(map.row_label));
   }
-  if (column_names && box.width / columns >= kNameHeight) {
+  if (!map.column_names.empty() && box.width / columns >= kNameHeight) {
     drawing += names_below(map, box, foot + 5);
     foot += kNameWidth;
   }
-  if (!map.column_label.empty()) {
-    drawing += text_at("x", box.x + box.width / 2, foot + 13, escape(map.column_label));
-    foot += kLabelHeight;
-  }
-  std::string panels = map.left ? "left: " + map.left_label : "";
-  panels += map.below ? (panels.empty() ? "below: " : ", below: ") + map.below_label : "";
-  drawing += text_at("left", box.x + box.width, foot + 14,
-                     escape(fmt::format("{}full shade: {}", panels.empty() ? "" : panels + " (full: 1); ",
-                                        short_number(map.shade.full))));
+  // The axis at the left, what the shades mean at the right.
+  drawing += text_at("label-below", box.x, foot + 14, escape(map.column_label));
+  drawing += text_at("left", box.x + box.width, foot + 14, "full: " + short_number(map.shade.full));
   return element("svg",
                  {{"class", "chart"},
                   {"viewBox", fmt::format("0 0 {:.0f} {:.0f}", map.width, foot + kFoot)},

@@ -54,11 +54,11 @@ class Composition : public Analysis {
                                                          "scores",    "scores_composed", "probs",     "probs_composed"};
     return std::find(kWanted.begin(), kWanted.end(), value_of(name)) != kWanted.end();
   }
-  void see(std::string_view name, const at::Tensor& value, const Reading& reading) override {
+  void see(std::string_view name, const at::Tensor& value, const Reading& /*reading*/) override {
     const std::string what(value_of(name));
     held_[what] = value[0].to(at::kFloat);
     if (what == "probs_composed") {  // the last of a layer
-      take(layer_of(name), reading);
+      take(layer_of(name));
       held_.clear();
     }
   }
@@ -88,7 +88,7 @@ class Composition : public Analysis {
  private:
   std::string key_of(const std::string& layer, const std::string& stage) const { return layer + "." + stage; }
 
-  void take(const std::string& layer, const Reading& /*reading*/) {
+  void take(const std::string& layer) {
     const at::Tensor visible = held_.at("probs").gt(0.0).any(0);  // [T, S]
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       const bool pre = stages_[s] == "pre";

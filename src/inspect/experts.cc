@@ -60,6 +60,7 @@ struct Site {
   std::int64_t n_heads = 1, n_experts = 1;
   at::Tensor chosen, weight;  // [H, E]: choices, and the sum of their gates
   at::Tensor last;            // [n, H, K], waits for its gates
+  std::int64_t readings = 0;  // of it in the reading under way
   Counts tokens, words, kinds;
 };
 
@@ -93,12 +94,16 @@ class Experts : public Analysis {
   void begin(const Reading& reading) override {
     source_ = tensors_of(vocabulary_.number(reading.tokens));
     target_ = reading.target.defined() ? std::optional(tensors_of(vocabulary_.number(reading.target))) : std::nullopt;
+    for (auto& [name, site] : sites_) {
+      site.readings = 0;
+    }
     n_tokens_ += reading.tokens.numel() + (reading.target.defined() ? reading.target.numel() : 0);
   }
 
   void see(std::string_view name, const at::Tensor& value, const Reading& reading) override {
     Site& site = site_of(name, value);
-    const Numbers& read = numbers_of_site(name);
+    site.readings += value_of(name) == "index" ? 1 : 0;
+    const Numbers& read = numbers_of_site(name, site);
     const std::int64_t b = reading.tokens.size(0), n = read.token.numel();
     // Of sources only this call's tokens: memory was counted before.
     const at::Tensor own = value.view({b, -1, value.size(1), value.size(2)})
@@ -163,8 +168,11 @@ class Experts : public Analysis {
     return site;
   }
 
-  // Which of the two sequences chose.
-  const Numbers& numbers_of_site(std::string_view name) const {
+  // Which of the two sequences chose. A classifier of pairs reads one after the other.
+  const Numbers& numbers_of_site(std::string_view name, const Site& site) const {
+    if (options_.kind == config::ModelKind::classifier) {
+      return site.readings > 1 && target_ ? *target_ : source_;
+    }
     const bool source =
         !target_ || name.starts_with("encoder.") ||
         (name.find(".cross.") != std::string_view::npos && name.find(".select_in.") != std::string_view::npos);

@@ -101,22 +101,26 @@ class Maps : public Analysis {
       map.below.reset();
       if (out.defined()) {
         map.left = cells_of(out.select(1, h));
-        map.left_label = "output experts";
       } else if (chosen.defined()) {
         map.left = cells_of(routed ? slot_weights(layer.name, h) : chosen.select(1, 0).narrow(1, h, 1));
-        map.left_label = routed ? "heads chosen" : "gate";
       }
       if (in.defined() && in.size(0) == weights.size(2)) {
         map.below = cells_of(in.select(1, h).t());
-        map.below_label = "value experts";
       }
       markup +=
           fmt::format("<div><p class='name'>{} {}</p>{}</div>\n", routed ? "choice" : "head", h, draw::heat_map(map));
     }
     return {.caption = layer.name,
-            .remark = "rows are queries, columns keys; shades from 0 to each map's largest weight",
+            .remark = remark_of(out.defined(), in.defined(), chosen.defined()),
             .markup = markup + "</div>",
             .whole = true};
+  }
+
+  static std::string remark_of(bool out, bool in, bool chosen) {
+    std::string remark = "rows are queries, columns keys; shades from 0 to each map's largest weight";
+    remark += out ? "; at the left the weights of the output experts" : chosen ? "; at the left the heads chosen" : "";
+    remark += in ? fmt::format("{} below those of the value experts", out ? "," : ";") : "";
+    return remark + (out || in || chosen ? " (full: 1)" : "");
   }
 
   // By the token; undefined where there is no choice.

@@ -22,7 +22,7 @@ a { color: var(--accent); }
 .maps .chart { max-width: none; } .scroll { overflow-x: auto; }
 .scroll td:nth-last-child(-n+2) { text-align: left; }
 td { white-space: normal; min-width: 3rem; }
-@media (max-width: 560px) { .maps .large { grid-column: span 1; grid-row: span 1; } }
+@media (max-width: 560px) { .maps { grid-template-columns: 1fr 1fr; } }
 )css";
 
 std::string picture(const Picture& one) {

@@ -70,6 +70,25 @@ std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std:
   return chosen;
 }
 
+std::vector<DecodeState> chosen_states(std::vector<DecodeState>&& states, std::span<const std::int64_t> places) {
+  std::vector<std::int64_t> times(states.size(), 0);
+  for (const std::int64_t place : places) {
+    ++times[static_cast<std::size_t>(place)];
+  }
+  std::vector<DecodeState> chosen;
+  chosen.reserve(places.size());
+  for (const std::int64_t place : places) {
+    DecodeState& state = states[static_cast<std::size_t>(place)];
+    if (--times[static_cast<std::size_t>(place)] == 0) {
+      chosen.push_back(std::move(state));
+    } else {
+      chosen.push_back(state);
+    }
+  }
+  states.clear();
+  return chosen;
+}
+
 nn::Context side_by_side(const nn::Context& context) {
   nn::Context rows = context;
   rows.rows_apart = !context.rows_together;

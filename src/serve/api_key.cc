@@ -26,10 +26,18 @@ bool is_of_a_key(char c) {
          std::string_view("-._~+/=").find(c) != std::string_view::npos;
 }
 
+std::string read_key(const std::filesystem::path& file) {
+  try {
+    return read_text_file(file, std::size_t{1} << 20U);
+  } catch (const MisuseError& error) {
+    misuse("serve: --api-key-file: {}", error.what());
+  }
+}
+
 }  // namespace
 
 ApiKey::ApiKey(const std::filesystem::path& file) {
-  std::string key = read_text_file(file, kLongestKey + 2);
+  std::string key = read_key(file);
   for (const char end : {'\n', '\r'}) {
     if (key.ends_with(end)) {
       key.pop_back();

@@ -7,7 +7,8 @@ namespace headroom::serve {
 namespace {
 
 // A client has so long to say or to take something before it loses its place to another one.
-constexpr double kGraceSeconds = 1.0;
+constexpr double kGraceSeconds = 1.0, kIdleGraceSeconds = 0.2;
+constexpr double kIdleFirst = 1e6;
 // Connections that wait for a thread; of more the oldest are closed.
 constexpr std::size_t kMostWaiting = 256;
 
@@ -51,8 +52,8 @@ void Connections::make_room() {
   for (const auto& connection : served_) {
     const bool idle = connection->phase() == Connection::Phase::idle;
     const double seconds = waited(*connection);
-    if (idle || seconds > kGraceSeconds) {
-      slow.emplace_back(idle ? seconds + 1e6 : seconds, connection.get());
+    if (seconds > (idle ? kIdleGraceSeconds : kGraceSeconds)) {
+      slow.emplace_back(idle ? seconds + kIdleFirst : seconds, connection.get());
     }
   }
   std::sort(slow.begin(), slow.end(), [](const auto& a, const auto& b) { return a.first > b.first; });

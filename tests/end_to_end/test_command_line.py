@@ -13,10 +13,10 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "serve", "cost", "match",
-            "recipes", "papers", "tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare", "golden",
-            "bench", "doctor",
-            "checkpoint info", "checkpoint export", "import", "completion", "man"]
+COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "analyse",
+            "inspect", "serve", "cost", "match", "recipes", "papers", "tokenizer train", "tokenizer encode",
+            "tokenizer decode", "data prepare", "golden", "bench", "doctor", "checkpoint info", "checkpoint export",
+            "import", "completion", "man"]
 
 
 def test_help_lists_the_commands(headroom):

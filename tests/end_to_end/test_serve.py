@@ -314,8 +314,7 @@ def test_a_key_lets_in_and_nothing_else_does(runs, tmp_path):
 def test_a_file_that_holds_no_key(headroom, runs, tmp_path, content):
     (tmp_path / "key").write_text(content)
     line = headroom.refusal("serve", runs["routed"], "--port", 0, "--api-key-file", tmp_path / "key")
-    assert "--api-key-file" in line or "too large" in line
-    assert str(tmp_path / "key") in line and (not content.strip() or content.strip()[:9] not in line.replace(str(tmp_path), ""))
+    assert f"--api-key-file: {tmp_path / 'key'}: must hold one key" in line
 
 
 def test_it_says_that_everybody_is_let_in(runs, tmp_path):

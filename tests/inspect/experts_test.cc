@@ -62,6 +62,16 @@ TEST(Experts, MemoryIsNotCountedTwice) {
   EXPECT_EQ(experts.tensors.at("layer1.attention.select_out.count").sum().item<std::int64_t>(), 60 * 2 * 2);
 }
 
+// Both texts of a pair go through one encoder, and both count.
+TEST(Experts, PairsAreCountedBoth) {
+  config::ModelOptions o = small::small_options(config::ModelKind::classifier);
+  o.attention.projection = "experts";
+  o.paired = true;
+  const Findings experts = found(small_model(o), "experts", "one text\tother\nx\tyz");
+  EXPECT_EQ(experts.tensors.at("layer0.attention.select_in.count").sum().item<std::int64_t>(), (8 + 5 + 1 + 2) * 2 * 2);
+  EXPECT_EQ(experts.figures.at("layer0.attention.select_in").at("experts")[0].contains("kinds"), true);
+}
+
 // A hand-made router: the letter a goes to the first expert, everything else to the second. Of the tokens inside words
 // two thirds are a's, so the word of a's has log2(1 / (2 / 3)) with the first expert, the other log2(3) with the
 // second.

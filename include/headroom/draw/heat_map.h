@@ -21,14 +21,13 @@ struct Shade {
 };
 
 struct HeatMap {
-  std::string title;  // for those who cannot see it, and above it where there is a caption of its own
+  std::string title;  // for those who cannot see it
   Cells cells;
   Shade shade;
   std::vector<std::string> row_names, column_names;  // written where a cell has room for them
   std::string row_label, column_label;               // of the axes
   // Panels beside the cells, shaded from 0 to 1: `left` has their rows, `below` their columns.
   std::optional<Cells> left, below;
-  std::string left_label, below_label;
   double width = 480.0;  // in the drawing's units; small ones stand side by side
 };
 

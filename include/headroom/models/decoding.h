@@ -45,6 +45,7 @@ std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeSta
 
 // Copies of the states at these places, in this order; a place may come several times or not at all.
 std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std::span<const std::int64_t> places);
+std::vector<DecodeState> chosen_states(std::vector<DecodeState>&& states, std::span<const std::int64_t> places);
 
 // The context of what is computed of rows that share their products.
 nn::Context side_by_side(const nn::Context& context);

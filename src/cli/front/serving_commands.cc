@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kMostPorts = 65535;
 
 void add_address(CLI::App& command, Serve& serve) {
-  command.add_option("--host", serve.host, "where to listen; other machines reach no 127.0.0.1")
+  command.add_option("--host", serve.host, "where to listen; 127.0.0.1 is reached by this machine alone")
       ->capture_default_str()
       ->check(not_empty())
       ->type_name("HOST");

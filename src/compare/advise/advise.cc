@@ -272,6 +272,10 @@ void Adviser::settle_run() {
   Trials::set_steps(config_, steps);
   advice_.tokens = static_cast<double>(steps) * step_tokens(config_);
   advice_.readings = advice_.tokens / static_cast<double>(text_.training);
+  if (advice_.readings > kReadingsWithoutDropout && config_.model.dropout == 0.0) {
+    config_.model.dropout = kDropout;
+    advice_.dropout_added = true;
+  }
   const double validation = kForward * static_cast<double>(text_.validation) / advice_.tokens_per_second;
   const double run = advice_.tokens / advice_.tokens_per_second;
   const double times = std::clamp(std::floor(kValidating * run / validation), 1.0, kValidations);

@@ -14,10 +14,13 @@ namespace headroom::compare {
 // runs out (Hoffmann et al.: Training Compute-Optimal Large Language Models, 2022).
 inline constexpr double kTokensAParameter = 20.0;
 
-// How often a text is read at most: what further readings still teach fades away with kFadingReadings, so that nineteen
-// twentieths of it are learnt by then.
+// What further readings of a text still teach fades away with so many of them (the paper below); beyond that small
+// models learn it by heart instead: they are not advised.
 inline constexpr double kFadingReadings = 15.4;
-inline constexpr double kMostReadings = 3.0 * kFadingReadings;
+inline constexpr double kMostReadings = kFadingReadings;
+// A text that is read more often than this wants dropout: nearly as good as new text up to here (the paper below).
+inline constexpr double kReadingsWithoutDropout = 4.0;
+inline constexpr double kDropout = 0.2;
 
 // So many tokens of new text would teach what `tokens` teach of a text that has `text_tokens` and is read again and
 // again: U + U R (1 - exp(-(D / U - 1) / R)), with R = kFadingReadings (Muennighoff et al.: Scaling Data-Constrained

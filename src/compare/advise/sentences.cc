@@ -69,16 +69,18 @@ std::string text_sentence(const Advice& advice, const Fitting& fitting) {
   const std::string read = fmt::format("{} tokens read the text of {} {:.2g} times", format_count(advice.tokens),
                                        format_count(fitting.text_tokens), advice.readings);
   const double seconds = advice.tokens / advice.tokens_per_second;
+  const std::string dropout =
+      advice.dropout_added ? fmt::format(", with model.dropout = {}, without which it would be learnt by heart", kDropout)
+                           : std::string();
   if (advice.readings > 0.95 * kMostReadings) {
     return fmt::format(
-        "Text: {}, and more readings would bring next to nothing: the run ends after {}. More text would be worth more "
-        "than more time; the best checkpoint is kept, and model.dropout may help.",
-        read, format_duration(seconds));
+        "Text: {}{}; more readings would bring next to nothing: the run ends after {}. More text would be worth more "
+        "than more time. The best checkpoint is kept.",
+        read, dropout, format_duration(seconds));
   }
-  return fmt::format("Text: {}{}.", read,
-                     advice.readings > 4.0
-                         ? "; the best checkpoint is kept, since the validation loss may rise before the "
-                           "end, and model.dropout may help"
+  return fmt::format("Text: {}{}{}.", read, dropout,
+                     advice.readings > kReadingsWithoutDropout
+                         ? "; the best checkpoint is kept, since the validation loss may rise before the end"
                          : "");
 }
 
