@@ -137,9 +137,9 @@ TEST(Attribution, InFloat32TheErrorIsRounding) {
 
 // Without one weight, one chosen value expert or one chosen output expert the output lacks its contributions.
 TEST(Attribution, AContributionIsWhatTheOutputLacksWithoutIt) {
-  std::int64_t edges = 0, experts = 0;
+  std::int64_t edges = 0, experts = 0, seen = 0;
   for_each_combination([&](const std::string& name, const config::ModelOptions& m) {
-    if (m.memory_length > 0 || !m.attention.score->has_scores()) {
+    if (m.memory_length > 0 || !m.attention.score->has_scores() || seen++ % 3 != 0) {
       return;
     }
     const AttributedLayer layer(m);
