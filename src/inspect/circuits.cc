@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <set>
 
-#include "headroom/config/attention_part.h"
+#include "headroom/core/log.h"
 #include "headroom/draw/svg.h"
 #include "headroom/inspect/analysis.h"
 #include "inspect/layers.h"
@@ -140,10 +140,14 @@ class Circuits : public Analysis {
     std::vector<at::Tensor> by_head;
     std::vector<std::string> names;
     double most_missed = 0.0;
-    for (const AttentionLayer& layer : reader.attention_layers()) {
+    const std::vector<AttentionLayer> layers = reader.attention_layers();
+    Progress progress("integrating", std::ssize(layers) * kSteps, "passes");
+    std::int64_t passes = 0;
+    for (const AttentionLayer& layer : layers) {
       const std::string name = layer.name + ".o";
       const at::Tensor o = whole.at(name).detach();
       const at::Tensor shares = integrated(reader, before, answer, name, o);  // [H, T]
+      progress.update(passes += kSteps);
       Replacer off({});
       off.instead[name] = at::zeros({1});
       const double without = log_probability(reader, before, answer, off).item<double>();
@@ -183,6 +187,7 @@ class Circuits : public Analysis {
     const at::AutoGradMode with_graph(true);
     at::Tensor sum = at::zeros_like(o, at::kFloat);
     for (std::int64_t step = 0; step < kSteps; ++step) {
+      stop_if_interrupted();
       at::Tensor point = (o * ((static_cast<double>(step) + 0.5) / static_cast<double>(kSteps))).requires_grad_(true);
       Replacer replacer({});
       replacer.instead[name] = point;

@@ -215,15 +215,16 @@ class Experts : public Analysis {
     return {{"head", x / site.n_experts}, {"expert", x % site.n_experts}, {"share", load.view({-1})[x].item<double>()}};
   }
 
-  // The first `kListed` by `value` [n], largest first, where `counts` [n] allow.
+  // The first `kListed` by `value` [n], largest first, where `counts` [n] allow; of equals the more frequent.
   static std::vector<Listed> largest(const at::Tensor& value, const at::Tensor& counts, const Numbering& texts,
                                      double least) {
-    const at::Tensor ranked = value.masked_fill(counts.lt(least), -HUGE_VAL);
+    constexpr double kHardly = 1e-9;
+    const at::Tensor ranked = (value + kHardly * counts.clamp_min(1.0).log()).masked_fill(counts.lt(least), -HUGE_VAL);
     const auto [top, index] = ranked.topk(std::min(kListed, ranked.size(0)));
     std::vector<Listed> all;
     for (std::int64_t i = 0; i < top.size(0) && std::isfinite(top[i].item<double>()); ++i) {
       const auto at = index[i].item<std::int64_t>();
-      all.push_back({texts.text(at), top[i].item<double>(), counts[at].item<double>()});
+      all.push_back({texts.text(at), value[at].item<double>(), counts[at].item<double>()});
     }
     return all;
   }
