@@ -16,10 +16,10 @@ elif [[ -f $env/chosen_torch ]]; then
   torch=$(<"$env/chosen_torch")
 fi
 # transformers renames what its models are called with between minor versions: one that the tests passed with.
-test_packages=('pytest==8.*' 'tensorboard==2.*' 'sacrebleu==2.*' 'transformers==5.24.*' 'sentencepiece==0.2.*' 'scikit-build-core==1.*')
+test_packages=('pytest==8.*' 'tensorboard==2.*' 'sacrebleu==2.*' 'transformers==5.24.*' 'sentencepiece==0.2.*' 'scikit-build-core==1.*' 'openai==3.*')
 
 system_packages=(build-essential cmake ninja-build ccache python3-venv libtomlplusplus-dev libcli11-dev
-  nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libssl-dev zlib1g-dev libpng-dev libjpeg-dev libhwy-dev libgtest-dev libbenchmark-dev
+  nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libssl-dev zlib1g-dev libzstd-dev libpng-dev libjpeg-dev libhwy-dev libgtest-dev libbenchmark-dev
   libcpp-httplib-dev libtcmalloc-minimal4)
 
 # Nothing is written outside the repository.

@@ -2,6 +2,7 @@
 # the rest from the system's packages.
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(zstd REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
@@ -43,6 +44,17 @@ if(NOT HEADROOM_PACKAGE_ONLY)
   find_package(PNG REQUIRED)
   find_package(JPEG REQUIRED)
   find_package(CLI11 REQUIRED)
+  # A library that knows TLS, where the system has it as one: its headers must then be read as they were for the library.
+  # Elsewhere it is headers alone.
+  find_path(HTTPLIB_INCLUDE httplib.h REQUIRED)
+  find_library(HTTPLIB_LIBRARY cpp-httplib)
+  add_library(cpp-httplib::cpp-httplib INTERFACE IMPORTED)
+  target_include_directories(cpp-httplib::cpp-httplib INTERFACE "${HTTPLIB_INCLUDE}")
+  target_link_libraries(cpp-httplib::cpp-httplib INTERFACE Threads::Threads)
+  if(HTTPLIB_LIBRARY)
+    target_compile_definitions(cpp-httplib::cpp-httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT)
+    target_link_libraries(cpp-httplib::cpp-httplib INTERFACE ${HTTPLIB_LIBRARY} OpenSSL::Crypto)
+  endif()
   # Takes the place of malloc in the program; its runtime library is enough. Without it there is the system's.
   find_library(TCMALLOC_LIBRARY NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)
 endif()

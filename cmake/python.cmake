@@ -22,9 +22,10 @@ target_compile_features(headroom_torch PRIVATE cxx_std_20)
 set_source_files_properties(python/bundled/tomlplusplus.cc PROPERTIES COMPILE_OPTIONS "${headroom_light_flags}")
 find_library(HEADROOM_STATIC_CRYPTO libcrypto.a REQUIRED)
 find_library(HEADROOM_STATIC_ZLIB libz.a REQUIRED)
+find_library(HEADROOM_STATIC_ZSTD libzstd.a REQUIRED)
 find_library(HEADROOM_STATIC_UTF8PROC libutf8proc.a REQUIRED)
 # OpenMP's functions are found in the runtime that libtorch_cpu loads.
-target_link_libraries(headroom_torch PRIVATE ${HEADROOM_STATIC_CRYPTO} ${HEADROOM_STATIC_ZLIB} ${HEADROOM_STATIC_UTF8PROC}
+target_link_libraries(headroom_torch PRIVATE ${HEADROOM_STATIC_CRYPTO} ${HEADROOM_STATIC_ZLIB} ${HEADROOM_STATIC_ZSTD} ${HEADROOM_STATIC_UTF8PROC}
                       sentencepiece::sentencepiece "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so" ${CMAKE_DL_LIBS})
 target_link_options(headroom_torch PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/python/bundled/exports.map
                     -Wl,--gc-sections -Wl,-s)

@@ -27,7 +27,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"  # builds without CUDA, a ten
 # What comes with the installed torch.
 NOT_INCLUDED = ["libtorch*", "libc10*", "libgomp*"]
 # Debian packages whose code is in the wheel.
-BUNDLED = ["libsentencepiece-dev", "libssl-dev", "zlib1g-dev", "libutf8proc-dev", "libhwy-dev", "libtomlplusplus-dev",
+BUNDLED = ["libsentencepiece-dev", "libssl-dev", "zlib1g-dev", "libzstd-dev", "libutf8proc-dev", "libhwy-dev", "libtomlplusplus-dev",
            "nlohmann-json3-dev"]
 TRIAL = """
 import torch, headroom_torch as ht

@@ -94,14 +94,21 @@ std::vector<TokenTimes> token_times(const std::vector<WorkerSpec>& specs, const 
 
 std::vector<Row> switchhead(const BenchOptions& options) {
   return compare_models({{"step 47M B8: dense H=10", {.recipe = "switchhead/wt103_47m_dense_h10", .batch = 8}},
-                         {"step 47M B8: SwitchHead H=2", {.recipe = "switchhead/wt103_47m", .batch = 8}}},
+                         {"step 47M B8: SwitchHead H=2", {.recipe = "switchhead/wt103_47m", .batch = 8}},
+                         {"step 47M B8: MoA H=4", {.recipe = "switchhead/wt103_47m_moa_h4", .batch = 8}}},
                         options);
 }
 
+// Two at a time, which is what the memory of a machine with 16 GiB holds.
 std::vector<Row> switchhead_262m(const BenchOptions& options) {
-  return compare_models({{"step 262M B2: dense H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .batch = 2}},
-                         {"step 262M B2: SwitchHead", {.recipe = "switchhead/wt103_262m", .batch = 2}}},
-                        options);
+  const Model dense{"step 262M B2: dense H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .batch = 2}};
+  std::vector<Row> rows =
+      compare_models({dense, {"step 262M B2: SwitchHead", {.recipe = "switchhead/wt103_262m", .batch = 2}}}, options);
+  rows.push_back(
+      compare_models({dense, {"step 262M B2: MoA H=8", {.recipe = "switchhead/wt103_262m_moa_h8", .batch = 2}}},
+                     options)
+          .back());
+  return rows;
 }
 
 // The layers of the 405M models.

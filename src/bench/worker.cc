@@ -20,29 +20,33 @@
 namespace headroom::bench {
 namespace {
 
-constexpr std::int64_t kPrompt = 64;  // tokens read before decoding is timed
+constexpr std::int64_t kPrompt = 64;  // tokens read before decoding is timed, where it is not said how many
 
-// One token after another; a new sequence when the context is full.
+// One token after another.
 class Decoding {
  public:
-  Decoding(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context, at::Device device)
+  Decoding(const config::ModelOptions& options, std::int64_t batch, std::int64_t prompt, const nn::Context& context,
+           at::Device device)
       : model_(options, 1, at::TensorOptions(device).dtype(at::kFloat)),
         context_(context),
-        prompt_(
-            at::randint(options.vocabulary_size, {batch, std::min(kPrompt, options.context_length / 2)}, at::kLong)),
-        token_(prompt_.narrow(1, 0, 1).contiguous()),
-        states_(static_cast<std::size_t>(batch), model_.start_decoding()) {
+        prompt_(at::randint(options.vocabulary_size,
+                            {batch, prompt > 0 ? prompt : std::min(kPrompt, options.context_length / 2)}, at::kLong)),
+        token_(prompt_.narrow(1, 0, 1).contiguous()) {
     if (context.compute_dtype) {
       model_.parameters().keep_products_in(*context.compute_dtype);
     }
   }
 
+  void begin() {
+    states_.assign(static_cast<std::size_t>(prompt_.size(0)), model_.start_decoding());
+    model_.decode(models::decode_rows(prompt_, states_), context_);
+  }
+
   void operator()() {
-    if (position_ == 0) {
-      model_.decode(models::decode_rows(prompt_, states_), context_);
+    if (states_.empty()) {
+      begin();
     }
     model_.decode(models::decode_rows(token_, states_), context_);
-    ++position_;
   }
 
   // 10^9 bytes a second of reading every weight once: the memory that tokens are read from, where it lies.
@@ -82,7 +86,30 @@ class Decoding {
   nn::Context context_;
   at::Tensor prompt_, token_;
   std::vector<models::DecodeState> states_;
-  std::int64_t position_ = 0;
+};
+
+// The loss of a batch, as in an evaluation: no gradients, parameters kept as decoding keeps them.
+class Reading {
+ public:
+  Reading(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context, at::Device device)
+      : model_(models::make_model(options, 1, at::TensorOptions(device).dtype(at::kFloat))),
+        batch_(model_->example(batch, 1)),
+        context_(context) {
+    if (context.compute_dtype) {
+      model_->parameters().keep_products_in(*context.compute_dtype);
+    }
+  }
+
+  void operator()() {
+    const c10::NoGradGuard no_gradients;
+    models::Memory memory;
+    model_->loss(batch_, memory, context_);
+  }
+
+ private:
+  std::unique_ptr<models::Model> model_;
+  models::Batch batch_;
+  nn::Context context_;
 };
 
 }  // namespace
@@ -95,12 +122,18 @@ Job WorkerSpec::begin() const {
   const config::ModelOptions options = model();
   const at::Device where(device);
   if (work == "decode") {
-    const auto decoding = std::make_shared<Decoding>(options, batch, context_for(precision, where), where);
-    return {.work = [decoding] { (*decoding)(); }, .bandwidth = [decoding] { return decoding->bandwidth(); }};
+    const auto decoding = std::make_shared<Decoding>(options, batch, prompt, context_for(precision, where), where);
+    return {.work = [decoding] { (*decoding)(); },
+            .bandwidth = [decoding] { return decoding->bandwidth(); },
+            .prompt = [decoding] { decoding->begin(); }};
+  }
+  if (work == "forward") {
+    const auto reading = std::make_shared<Reading>(options, batch, context_for(precision, where), where);
+    return {.work = [reading] { (*reading)(); }, .bandwidth = {}, .prompt = {}};
   }
   const auto step = std::make_shared<TrainingStep>(
       options, StepShape{.batch = batch, .accumulate = accumulate, .precision = precision, .device = where});
-  return {.work = [step] { (*step)(); }, .bandwidth = {}};
+  return {.work = [step] { (*step)(); }, .bandwidth = {}, .prompt = {}};
 }
 
 Json WorkerSpec::to_json() const {
@@ -110,7 +143,8 @@ Json WorkerSpec::to_json() const {
           {"batch", batch},
           {"precision", precision},
           {"device", device},
-          {"accumulate", accumulate}};
+          {"accumulate", accumulate},
+          {"prompt", prompt}};
 }
 
 std::vector<std::string> four_layers() {
@@ -174,13 +208,16 @@ int serve(const std::string& line) {
                         .batch = json.at("batch").get<std::int64_t>(),
                         .precision = json.at("precision").get<std::string>(),
                         .device = json.at("device").get<std::string>(),
-                        .accumulate = json.at("accumulate").get<std::int64_t>()};
+                        .accumulate = json.at("accumulate").get<std::int64_t>(),
+                        .prompt = json.at("prompt").get<std::int64_t>()};
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
   const Job job = spec.begin();
   for (std::string question; std::getline(std::cin, question) && question != "quit";) {
     if (question == "memory") {
       std::cout << peak_memory_bytes() - before << std::endl;
+    } else if (question == "prompt" && job.prompt) {
+      std::cout << seconds_of(job.prompt, at::Device(spec.device)) << std::endl;
     } else if (question == "bandwidth" && job.bandwidth) {
       std::cout << job.bandwidth() << std::endl;
     } else if (question.starts_with("run ")) {

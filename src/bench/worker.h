@@ -1,6 +1,7 @@
 // A model of its own in a process of its own, so that two can be timed in turn and their memory kept apart. It answers
 // lines as bench/pytorch_step.py does: "run N" with the seconds of N pieces of work, "memory" with the bytes that
-// building and running it has added at the peak, "bandwidth" with that of the weights, "quit".
+// building and running it has added at the peak, "bandwidth" with that of the weights, "prompt" with the seconds of
+// reading it anew, "quit".
 #pragma once
 
 #include <functional>
@@ -15,17 +16,19 @@
 namespace headroom::bench {
 
 struct Job {
-  std::function<void()> work;         // one training step, or one token
+  std::function<void()> work;         // one training step, one token, or one batch read forward
   std::function<double()> bandwidth;  // of decoding: 10^9 bytes a second of reading the weights; empty: not known
+  std::function<void()> prompt;       // of decoding: begins sequences anew by reading their prompts
 };
 
 struct WorkerSpec {
   std::string recipe;            // or a path
   std::vector<std::string> set;  // changes to it
-  std::string work = "step";     // "step": training steps; "decode": tokens decoded one by one
+  std::string work = "step";     // "step": training steps; "decode": tokens decoded one by one; "forward": losses
   std::int64_t batch = 1;
   std::string precision = "fp32", device = "cpu";
   std::int64_t accumulate = 1;  // micro-batches of a training step
+  std::int64_t prompt = 0;      // decode: tokens of a prompt; 0: 64 or half of the context
 
   config::ModelOptions model() const;  // throws MisuseError
   Job begin() const;                   // builds the model

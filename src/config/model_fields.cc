@@ -36,7 +36,9 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add(
       "initialisation", o.initialisation,
       "how matrices are initialised; scaled: deviation sqrt(2 / (n_layers fan_in)), as SwitchHead's; normal: deviation "
-      "initialisation_std everywhere; glorot: by fan in and out (MoA, Vaswani et al.); torch: as PyTorch's layers");
+      "initialisation_std everywhere; glorot: by fan in and out (MoA, Vaswani et al.); torch: as PyTorch's layers; "
+      "pythia: "
+      "deviation sqrt(2 / (5 d_model)), of what is added to the residual stream 2 / (n_layers sqrt(d_model))");
   fields.add("initialisation_std", o.initialisation_std, above(0), "normal: standard deviation");
   fields.add("embedding_std", o.embedding_std, at_least(0),
              "initial standard deviation of embeddings and learned positions; 0: as initialisation says");

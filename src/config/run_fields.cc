@@ -24,8 +24,9 @@ void describe(Fields& fields, TokenizerOptions& o) {
 }
 
 void describe(Fields& fields, DataOptions& o) {
-  fields.add_paths("train", o.train,
-                   "files or patterns: text, .gz, JSON lines or one prepared token file; []: the built-in corpus");
+  fields.add_paths(
+      "train", o.train,
+      "files or patterns: text, .gz, .zst, JSON lines or one prepared token file; []: the built-in corpus");
   fields.add_paths("validation", o.validation, "the same for the validation split");
   fields.add("mixture", o.mixture, above_up_to(0, 1e9),
              "language_model: weights of the names in train, each of which is then a corpus of its own: what share of "

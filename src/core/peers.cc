@@ -7,6 +7,7 @@ class Alone : public Peers {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  std::string name_of(int /*rank*/) const override { return "this process"; }
   std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
 };
 

@@ -47,7 +47,7 @@ class Search {
       if (rows.empty()) {
         break;
       }
-      states = models::chosen_states(states, rows);
+      states = models::chosen_states(std::move(states), rows);
       tokens = last_tokens();
     }
     std::vector<Hypothesis> best;
@@ -77,16 +77,20 @@ class Search {
   }
 
   // One token more for every sentence that is not done. The rows to continue, of those that were decoded.
-  std::vector<std::int64_t> advance(const at::Tensor& log_probability) {
+  std::vector<std::int64_t> advance(at::Tensor log_probability) {
     const std::int64_t vocabulary = log_probability.size(1), n = std::ssize(live_);
-    at::Tensor all = log_probability.view({n, beam_, vocabulary}) + so_far(log_probability);
-    if (sentences_[live_.front()].beginnings.front().tokens.empty()) {
-      all.select(2, options_.end_id).fill_(kImpossible);  // a translation has a token at least
-    }
-    all = all.view({n, -1});
-    const auto [value, index] = all.topk(std::min(2 * beam_, all.size(1)), 1);
-    const at::Tensor values = value.to(at::kDouble).cpu().contiguous(), indices = index.cpu().contiguous();
     const at::Tensor ends = log_probability.select(1, options_.end_id).to(at::kDouble).cpu().contiguous();
+    if (sentences_[live_.front()].beginnings.front().tokens.empty()) {
+      log_probability.select(1, options_.end_id).fill_(kImpossible);  // a translation has a token at least
+    }
+    // The likeliest of all beginnings are among the likeliest of each.
+    const auto [own_value, token] = log_probability.topk(std::min(2 * beam_, vocabulary), 1);
+    const at::Tensor all = (own_value.view({n, beam_, -1}) + so_far(log_probability)).view({n, -1});
+    const auto [value, place_of] = all.topk(std::min(2 * beam_, all.size(1)), 1);
+    const std::int64_t each = token.size(1);
+    const at::Tensor row = place_of.div(each, "floor");
+    const at::Tensor index = row * vocabulary + token.reshape({n, -1}).gather(1, place_of);
+    const at::Tensor values = value.to(at::kDouble).cpu().contiguous(), indices = index.cpu().contiguous();
     std::vector<std::int64_t> rows;
     std::vector<std::size_t> still;
     for (std::int64_t place = 0; place < n; ++place) {

@@ -1,19 +1,16 @@
 #include "headroom/decode/generate.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "headroom/core/error.h"
 #include "headroom/core/system.h"
 #include "headroom/core/utf8.h"
-#include "sample.h"
-#include "text_stream.h"
+#include "headroom/decode/engine.h"
+#include "headroom/decode/text_stream.h"
 
 namespace headroom::decode {
 namespace {
@@ -52,10 +49,6 @@ std::vector<std::int32_t> encode_prompt(const tokenizers::Tokenizer& tokenizer, 
   return ids;
 }
 
-std::span<const double> span_of(const at::Tensor& logits) {
-  return {logits.const_data_ptr<double>(), static_cast<std::size_t>(logits.numel())};
-}
-
 }  // namespace
 
 void check_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view prompt, std::string_view what) {
@@ -65,12 +58,7 @@ void check_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view promp
 Generation generate(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
                     const GenerateOptions& options) {
   check(model, tokenizer, options);
-  const at::NoGradGuard no_grad;
-  nn::Context context = options.context;
-  context.training = false;
-  const SampleOptions how{.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p};
-  Random random(options.seed);
-
+  const std::vector<std::int32_t> ids = encode_prompt(tokenizer, prompt, "generate: prompt");
   Generation result;
   const auto emit = [&](const std::string& text) {
     if (!text.empty()) {
@@ -81,25 +69,32 @@ Generation generate(const models::LanguageModel& model, const tokenizers::Tokeni
     }
   };
 
-  std::vector<std::int32_t> ids = encode_prompt(tokenizer, prompt, "generate: prompt");
-  models::DecodeState state = model.start_decoding();
-  const auto read = [&](std::span<const std::int64_t> tokens) {
-    const models::DecodeRow row{&state, tokens};
-    return model.decode({&row, 1}, context);
-  };
-  at::Tensor logits = read(std::vector<std::int64_t>(ids.begin(), ids.end()));
-  TextStream stream(tokenizer, std::move(ids));
-  const auto start = std::chrono::steady_clock::now();
-  while (result.tokens < options.tokens && !interrupted()) {
-    const at::Tensor last = logits.to(at::kDouble).cpu().contiguous();
-    const std::int32_t id = sample(span_of(last), how, random);
-    emit(stream.push(id));
-    if (++result.tokens < options.tokens) {
-      logits = read(std::vector<std::int64_t>{id});
-    }
+  Engine engine(model, {.max_rows = 1, .prompt_chunk = std::ssize(ids), .context = options.context});
+  TextStream stream(tokenizer, ids);
+  std::chrono::steady_clock::time_point start;
+  Ending ending;
+  engine.add(
+      {.prompt = {ids.begin(), ids.end()},
+       .max_tokens = options.tokens,
+       .temperature = options.temperature,
+       .top_k = options.top_k,
+       .top_p = options.top_p,
+       .seed = options.seed},
+      [&](const TokenEvent& event) {
+        if (result.tokens++ == 0) {
+          start = std::chrono::steady_clock::now();
+        }
+        emit(stream.push(static_cast<std::int32_t>(event.id)));
+        result.cache_numbers = engine.counts().cache_numbers;
+        return !interrupted();
+      },
+      [&](const Ending& how) { ending = how; });
+  while (engine.step()) {
+  }
+  if (ending.reason == Finish::failed) {
+    fail("generate: {}", ending.error);
   }
   emit(stream.finish());
-  result.cache_numbers = state.cache_numbers();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result.tokens_per_second = seconds > 0.0 ? static_cast<double>(result.tokens) / seconds : 0.0;
   return result;

@@ -8,40 +8,100 @@
 #include "headroom/core/error.h"
 
 namespace headroom::decode {
+namespace {
+
+// Ids by likelihood, sorted only as far as they are asked for: of a vocabulary of 50,000 a draw mostly sees a few.
+template <class T>
+class ByLikelihood {
+ public:
+  explicit ByLikelihood(std::span<const T> logits) : logits_(logits), ids_(logits.size()) {
+    std::iota(ids_.begin(), ids_.end(), 0);
+  }
+  std::int32_t operator[](std::size_t rank) {
+    while (rank >= sorted_) {
+      sort_more();
+    }
+    return ids_[rank];
+  }
+
+ private:
+  void sort_more() {
+    const auto likelier = [&](std::int32_t a, std::int32_t b) {
+      const T x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
+      return x != y ? x > y : a < b;
+    };
+    const std::size_t until = std::min(ids_.size(), std::max<std::size_t>(64, 4 * sorted_));
+    const auto begin = ids_.begin() + static_cast<std::ptrdiff_t>(sorted_);
+    const auto end = ids_.begin() + static_cast<std::ptrdiff_t>(until);
+    if (end != ids_.end()) {
+      std::nth_element(begin, end - 1, ids_.end(), likelier);
+    }
+    std::sort(begin, end, likelier);
+    sorted_ = until;
+  }
+
+  std::span<const T> logits_;
+  std::vector<std::int32_t> ids_;
+  std::size_t sorted_ = 0;
+};
+
+template <class T>
+std::int32_t draw(std::span<const T> logits, const SampleOptions& options, Random& random) {
+  const auto highest = std::max_element(logits.begin(), logits.end());  // of equals the first
+  if (!std::all_of(logits.begin(), logits.end(), [](T logit) { return std::isfinite(logit); })) {
+    fail("the model's logits are not finite");
+  }
+  if (options.temperature == 0.0) {
+    return static_cast<std::int32_t>(highest - logits.begin());
+  }
+  const double above = *highest;
+  const auto weight = [&](T logit) { return std::exp((static_cast<double>(logit) - above) / options.temperature); };
+  ByLikelihood<T> ids(logits);
+  const std::size_t kept =
+      options.top_k == 0 ? logits.size() : std::min(logits.size(), static_cast<std::size_t>(options.top_k));
+  const auto weight_at = [&](std::size_t rank) { return weight(logits[static_cast<std::size_t>(ids[rank])]); };
+  double total = 0.0;  // unnormalised
+  if (kept == logits.size()) {
+    for (const T logit : logits) {
+      total += weight(logit);
+    }
+  } else {
+    for (std::size_t rank = 0; rank < kept; ++rank) {
+      total += weight_at(rank);
+    }
+  }
+  std::vector<double> cumulative;  // likeliest first
+  const auto cumulative_at = [&](std::size_t rank) {
+    while (cumulative.size() <= rank) {
+      cumulative.push_back((cumulative.empty() ? 0.0 : cumulative.back()) + weight_at(cumulative.size()));
+    }
+    return cumulative[rank];
+  };
+  // The fewest that reach top_p of the mass, at least one: all of it with top_p 1, which need not be counted out.
+  double mass = total;
+  std::size_t last = kept - 1;
+  if (options.top_p < 1.0) {
+    last = 0;
+    while (last < kept - 1 && cumulative_at(last) < options.top_p * total) {
+      ++last;
+    }
+    mass = cumulative_at(last);
+  }
+  const double drawn = random.uniform() * mass;
+  std::size_t chosen = 0;
+  while (chosen < last && cumulative_at(chosen) <= drawn) {
+    ++chosen;
+  }
+  return ids[chosen];
+}
+
+}  // namespace
 
 std::int32_t sample(std::span<const double> logits, const SampleOptions& options, Random& random) {
-  if (!std::all_of(logits.begin(), logits.end(), [](double logit) { return std::isfinite(logit); })) {
-    fail("generate: the model's logits are not finite");
-  }
-  const auto likelier = [&](std::int32_t a, std::int32_t b) {
-    return logits[static_cast<std::size_t>(a)] != logits[static_cast<std::size_t>(b)]
-               ? logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)]
-               : a < b;
-  };
-  std::vector<std::int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  if (options.temperature == 0.0) {
-    return *std::min_element(ids.begin(), ids.end(), likelier);
-  }
-  const std::size_t kept =
-      options.top_k == 0 ? ids.size() : std::min(ids.size(), static_cast<std::size_t>(options.top_k));
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(kept), ids.end(), likelier);
-  ids.resize(kept);
-
-  const double highest = logits[static_cast<std::size_t>(ids.front())];
-  std::vector<double> cumulative;  // unnormalised, likeliest first
-  double total = 0.0;
-  for (const std::int32_t id : ids) {
-    total += std::exp((logits[static_cast<std::size_t>(id)] - highest) / options.temperature);
-    cumulative.push_back(total);
-  }
-  // The fewest that reach top_p of the mass, at least one.
-  const auto end = std::lower_bound(cumulative.begin(), cumulative.end(), options.top_p * total);
-  const std::size_t last = std::min(static_cast<std::size_t>(end - cumulative.begin()), kept - 1);
-  const double draw = random.uniform() * cumulative[last];
-  const auto chosen =
-      std::upper_bound(cumulative.begin(), cumulative.begin() + static_cast<std::ptrdiff_t>(last), draw);
-  return ids[static_cast<std::size_t>(chosen - cumulative.begin())];
+  return draw(logits, options, random);
+}
+std::int32_t sample(std::span<const float> logits, const SampleOptions& options, Random& random) {
+  return draw(logits, options, random);
 }
 
 }  // namespace headroom::decode

@@ -1,4 +1,4 @@
-#include "text_stream.h"
+#include "headroom/decode/text_stream.h"
 
 #include <algorithm>
 #include <optional>

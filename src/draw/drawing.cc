@@ -33,7 +33,9 @@ std::string with_exponent(double number) {
 std::string tick_text(double tick) {
   const double size = std::abs(tick);
   constexpr double kSmall = 0.01;  // below, zeros take the room of digits
-  return size >= 1e6                     ? fmt::format("{:.6g} M", tick / 1e6)
+  return size >= 1e12                    ? fmt::format("{:.6g} T", tick / 1e12)
+         : size >= 1e9                   ? fmt::format("{:.6g} G", tick / 1e9)
+         : size >= 1e6                   ? fmt::format("{:.6g} M", tick / 1e6)
          : size >= 1e4                   ? fmt::format("{:.6g} k", tick / 1e3)
          : size >= kSmall || size == 0.0 ? fmt::format("{:.6g}", tick)
                                          : with_exponent(tick);

@@ -156,7 +156,7 @@ at::Tensor in_double(const at::Tensor& t) {
 }  // namespace
 
 std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
-  std::vector<std::string> names = {"out", "gate", "latent", "probs", "responsibilities"};
+  std::vector<std::string> names = {"out", "gate", "latent", "probs", "probs_composed", "responsibilities"};
   if (o.has_experts('v')) {
     names.emplace_back("source");
   } else {
@@ -167,7 +167,7 @@ std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
     names.push_back(std::string(choice) + ".weight");
   }
   if (mixes_at(o, "pre") || mixes_at(o, "post")) {
-    names.insert(names.end(), {"query_terms", "key_terms", "probs_composed"});
+    names.insert(names.end(), {"query_terms", "key_terms"});
   }
   if (mixes_at(o, "pre")) {
     names.emplace_back("scores");
@@ -186,6 +186,9 @@ Attribution attribute(const LayerValues& values, const AttentionFacts& facts) {
   add_values(a, values, facts);
   add_outputs(a, values, facts);
   add_splits(a, values, facts);
+  if (!a.post) {
+    a.probs = a.weights;  // what an observer makes of them counts
+  }
   return a;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <set>
 
 #include "headroom/config/attention_part.h"
@@ -11,6 +12,7 @@
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/inspect/attribution.h"
+#include "inspect/one_after_another.h"
 #include "inspect/packing.h"
 #include "inspect/predictions.h"
 
@@ -20,7 +22,7 @@ namespace {
 constexpr std::int64_t kThumbnail = 64;         // pixels of a side
 constexpr std::int64_t kLikeliest = 10;         // tokens kept of each prediction
 constexpr std::int64_t kSizesAtOnce = 1 << 24;  // contributions held together
-constexpr double kMapShare = 0.6;               // of the bytes, for maps
+constexpr double kMapShare = 0.62;              // of the bytes, for maps
 
 // Hands on what a layer's attention showed as soon as it is complete, and forgets it: values of every pair of one layer
 // are held at a time.
@@ -163,17 +165,25 @@ class Contributions {
 class Inspector {
  public:
   Inspector(const models::LanguageModel& model, const at::Tensor& ids, const InspectLimits& limits)
-      : model_(model), options_(model.options()), ids_(ids), limits_(limits) {}
+      : model_(model), options_(model.options()), ids_(ids), limits_(limits) {
+    if (limits.tells) {
+      progress_.emplace("inspecting", options_.n_layers, "layers");
+    }
+  }
 
   InspectedText run(const nn::Context& context) {
     predictions_ = predict(model_, ids_, context, kLikeliest);
     LayerByLayer observer(attributed_values(options_.attention),
                           [&](std::int64_t layer, const LayerValues& values) { look(layer, values); });
     nn::Context inner = context;
-    inner.observer = &observer;
+    OneAfterAnother both(context.observer, observer);
+    inner.observer = &both;
     models::Memory memory;
     model_.score(ids_.unsqueeze(0), at::full({1, ids_.size(0)}, -1, at::kLong), memory, inner);
     add_predictions();
+    if (context.observer != nullptr) {
+      add_changes(changes_of_predictions(model_, ids_, context, kLikeliest));
+    }
     add_logits(observer);
     describe();
     return std::move(result_);
@@ -232,7 +242,9 @@ class Inspector {
                        {"residual", contributions.worst_residual()},
                        {"window", windows_[static_cast<std::size_t>(layer)]},
                        {"choices", pack_choices(layer, values)}});
-    progress_.update(layer + 1);
+    if (progress_) {
+      progress_->update(layer + 1);
+    }
     if (predictions_.sums) {
       const std::vector<at::Tensor> directions(predictions_.direction.begin(), predictions_.direction.end());
       direct_.push_back(direct_logits(a, directions, options_.attention.n_experts));
@@ -259,11 +271,23 @@ class Inspector {
     pack("predictions", bytes_of(p.likeliest, at::kInt) + bytes_of(p.probability, at::kFloat) +
                             bytes_of(p.next_probability, at::kFloat) + bytes_of(p.next_rank, at::kInt) +
                             bytes_of(p.entropy, at::kFloat));
-    std::set<std::int64_t> ids;
-    const at::Tensor seen = p.likeliest.flatten().contiguous();
-    ids.insert(seen.const_data_ptr<std::int64_t>(), seen.const_data_ptr<std::int64_t>() + seen.numel());
-    result_.vocabulary.assign(ids.begin(), ids.end());
+    name_tokens(p.likeliest);
     result_.packed.push_back({"thumbnails", compressed(bytes_of(at::stack(thumbnails_), at::kByte))});
+  }
+
+  // What an observer changed: divergence, and the tokens whose probabilities change most.
+  void add_changes(const PredictionChanges& changes) {
+    pack("changes", bytes_of(changes.divergence, at::kFloat) + bytes_of(changes.token, at::kInt) +
+                        bytes_of(changes.before, at::kFloat) + bytes_of(changes.after, at::kFloat));
+    result_.about["changes"] = changes.token.size(1);
+    name_tokens(changes.token);
+  }
+
+  void name_tokens(const at::Tensor& ids) {
+    const at::Tensor all = ids.flatten().contiguous();
+    std::set<std::int64_t> names(result_.vocabulary.begin(), result_.vocabulary.end());
+    names.insert(all.const_data_ptr<std::int64_t>(), all.const_data_ptr<std::int64_t>() + all.numel());
+    result_.vocabulary.assign(names.begin(), names.end());
   }
 
   // For each target [T, 3 + L (H + 2)]: the logit; embedding; constant; then of each layer its heads, its output bias
@@ -315,6 +339,7 @@ class Inspector {
     about["likeliest"] = predictions_.likeliest.size(1);
     about["logits"] = predictions_.sums;
     about["slots"] = !a.projection->has_fixed_heads();
+    about["pairs"] = a.score->has_scores();  // whether single weights can be switched off
     about["experts"] = a.n_experts;
     about["parts"] = {{"projection", a.projection.name()}, {"heads", a.projection->heads_text(a)},
                       {"score", a.score.name()},           {"composition", a.composition.name()},
@@ -333,7 +358,7 @@ class Inspector {
   std::vector<at::Tensor> thumbnails_;
   std::vector<std::vector<DirectLogits>> direct_;  // by layer, by target
   std::int64_t n_heads_ = 0, n_terms_ = 0;
-  Progress progress_{"inspecting", options_.n_layers, "layers"};
+  std::optional<Progress> progress_;
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -43,11 +45,21 @@ std::string packed_elements(const InspectedPage& page, bool first) {
   return elements;
 }
 
+// A token of the text that is a word or a part of one: what follows it is spelled with its blank.
+std::int32_t word_in(const InspectedPage& page) {
+  const auto found = std::find_if(page.ids.begin(), page.ids.end(), [&](std::int32_t id) {
+    const std::string text = page.tokenizer.decode({{id}});
+    return !text.empty() && std::isalnum(static_cast<unsigned char>(text.back())) != 0;
+  });
+  return found != page.ids.end() ? *found : page.ids.empty() ? 0 : page.ids.front();
+}
+
 Json description(const InspectedPage& page) {
   Json document = {{"title", page.title}, {"ids", page.ids}};
   Json& tokens = document["tokens"] = Json::array();
+  const std::int32_t after = word_in(page);
   for (const std::int32_t id : page.ids) {
-    tokens.push_back(token_text(page.tokenizer, id));
+    tokens.push_back(token_text(page.tokenizer, after, id));
   }
   std::set<std::int64_t> ids;
   Json& views = document["views"] = Json::array();
@@ -62,16 +74,26 @@ Json description(const InspectedPage& page) {
   for (const std::int64_t id : ids) {
     // A model may know more tokens than its tokenizer.
     if (id < page.tokenizer.vocabulary_size()) {
-      vocabulary[std::to_string(id)] = token_text(page.tokenizer, static_cast<std::int32_t>(id));
+      vocabulary[std::to_string(id)] = token_text(page.tokenizer, after, static_cast<std::int32_t>(id));
     }
+  }
+  if (page.live) {
+    const LivePage& live = *page.live;
+    document["live"] = {{"path", live.path},
+                        {"models", live.models},
+                        {"model", live.model},
+                        {"text", live.text},
+                        {"switched_off", live.switched_off}};
   }
   return document;
 }
 
 }  // namespace
 
-std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t id) {
-  const std::string bytes = tokenizer.decode({{id}});
+std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t after, std::int32_t id) {
+  const std::string before = tokenizer.decode({{after}});
+  std::string bytes = tokenizer.decode({{after, id}});
+  bytes = bytes.starts_with(before) ? bytes.substr(before.size()) : tokenizer.decode({{id}});
   if (is_utf8(bytes)) {
     return bytes;
   }

@@ -1,8 +1,10 @@
 #include "inspect/predictions.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "headroom/core/error.h"
+#include "inspect/one_after_another.h"
 
 namespace headroom::inspect {
 namespace {
@@ -30,16 +32,62 @@ std::optional<Unembedding> unembedding(const models::LanguageModel& model) {
   return un;
 }
 
-void add_places(Predictions& p, const at::Tensor& logits, const at::Tensor& next, std::int64_t n_likeliest) {
-  const at::Tensor log_p = logits.to(at::kFloat).log_softmax(-1), probability = log_p.exp();
+// One pass over all places, whose distributions over the vocabulary are made some at a time.
+class Pass {
+ public:
+  Pass(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context)
+      : un_(unembedding(model)) {
+    const std::string last = fmt::format("layer{}.out", model.options().n_layers - 1);
+    nn::Recorder recorder({last, "norm_f"});
+    OneAfterAnother both(context.observer, recorder);
+    nn::Context inner = context;
+    inner.observer = &both;
+    models::Memory memory;
+    const at::Tensor inputs = ids.unsqueeze(0);
+    if (un_) {  // nothing of the vocabulary is computed here
+      model.score(inputs, at::full_like(inputs, -1), memory, inner);
+    } else {
+      logits_ = model.logits(inputs, memory, inner)[0];
+    }
+    stream = recorder.at(last)[0].to(at::kFloat);
+    normed = recorder.at("norm_f")[0].to(at::kFloat);
+  }
+
+  at::Tensor log_probability(std::int64_t begin, std::int64_t count) const {
+    if (!un_) {
+      return logits_.narrow(0, begin, count).to(at::kFloat).log_softmax(-1);
+    }
+    const at::Tensor logits = normed.narrow(0, begin, count).matmul(un_->w);
+    return (un_->b.defined() ? logits + un_->b : logits).log_softmax(-1);
+  }
+
+  const std::optional<Unembedding>& vocabulary() const { return un_; }
+
+  at::Tensor stream, normed;  // [T, d] before and after the final norm
+
+ private:
+  std::optional<Unembedding> un_;
+  at::Tensor logits_;
+};
+
+void append_rows(at::Tensor& to, const at::Tensor& more) {
+  to = to.defined() ? at::cat({to, more}) : more;
+}
+
+void for_places(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t count)>& act) {
+  for (std::int64_t begin = 0; begin < n; begin += kPlacesAtOnce) {
+    act(begin, std::min(kPlacesAtOnce, n - begin));
+  }
+}
+
+void add_places(Predictions& p, const at::Tensor& log_p, const at::Tensor& next, std::int64_t n_likeliest) {
   const auto [values, index] = log_p.topk(std::min(n_likeliest, log_p.size(1)), -1);
   const at::Tensor right = log_p.gather(1, next.unsqueeze(1));
-  const auto append = [](at::Tensor& to, const at::Tensor& more) { to = to.defined() ? at::cat({to, more}) : more; };
-  append(p.likeliest, index);
-  append(p.probability, values.exp());
-  append(p.next_probability, right.squeeze(1).exp());
-  append(p.next_rank, log_p.gt(right).sum(1));
-  append(p.entropy, -(probability * log_p).nan_to_num(0.0).sum(1));
+  append_rows(p.likeliest, index);
+  append_rows(p.probability, values.exp());
+  append_rows(p.next_probability, right.squeeze(1).exp());
+  append_rows(p.next_rank, log_p.gt(right).sum(1));
+  append_rows(p.entropy, -(log_p.exp() * log_p).nan_to_num(0.0).sum(1));
 }
 
 // logit = norm(h) . w + b, with norm(h) = (h - mean) factor * scale + bias, or without mean and bias.
@@ -74,43 +122,40 @@ void explain_logits(Predictions& p, const models::LanguageModel& model, const Un
 Predictions predict(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context,
                     std::int64_t n_likeliest) {
   const at::NoGradGuard no_grad;
-  const config::ModelOptions& o = model.options();
-  const std::string last = fmt::format("layer{}.out", o.n_layers - 1);
-  nn::Recorder recorder({last, "norm_f"});
-  nn::Context inner = context;
-  inner.observer = &recorder;
-  models::Memory memory;
-  const std::optional<Unembedding> un = unembedding(model);
-  const at::Tensor inputs = ids.unsqueeze(0);
+  const Pass pass(model, ids, context);
   const at::Tensor next = at::cat({ids.slice(0, 1), ids.slice(0, 0, 1)});
-  at::Tensor logits;
-  if (un) {  // nothing of the vocabulary is computed but by some places at a time
-    model.score(inputs, at::full_like(inputs, -1), memory, inner);
-  } else {
-    logits = model.logits(inputs, memory, inner)[0];
-  }
-  const at::Tensor normed = recorder.at("norm_f")[0].to(at::kFloat);
   Predictions p;
-  for (std::int64_t begin = 0; begin < ids.size(0); begin += kPlacesAtOnce) {
-    const std::int64_t count = std::min(kPlacesAtOnce, ids.size(0) - begin);
-    at::Tensor scores;
-    if (un) {
-      scores = normed.narrow(0, begin, count).matmul(un->w);
-      scores = un->b.defined() ? scores + un->b : scores;
-    } else {
-      scores = logits.narrow(0, begin, count);
-    }
-    add_places(p, scores, next.narrow(0, begin, count), n_likeliest);
-  }
+  for_places(ids.size(0), [&](std::int64_t begin, std::int64_t count) {
+    add_places(p, pass.log_probability(begin, count), next.narrow(0, begin, count), n_likeliest);
+  });
   p.next_probability[-1] = 0.0;
   p.next_rank[-1] = 0;
   p.target[1] = p.likeliest.select(1, 0);
   p.target[0] = next.clone();
   p.target[0][-1] = p.target[1][-1];
-  if (un && o.norm_position == config::NormPosition::pre) {
-    explain_logits(p, model, *un, recorder.at(last)[0].to(at::kFloat), normed);
+  if (pass.vocabulary() && model.options().norm_position == config::NormPosition::pre) {
+    explain_logits(p, model, *pass.vocabulary(), pass.stream, pass.normed);
   }
   return p;
+}
+
+PredictionChanges changes_of_predictions(const models::LanguageModel& model, const at::Tensor& ids,
+                                         const nn::Context& context, std::int64_t k) {
+  const at::NoGradGuard no_grad;
+  nn::Context plain = context;
+  plain.observer = nullptr;
+  const Pass before(model, ids, plain), after(model, ids, context);
+  PredictionChanges changes;
+  for_places(ids.size(0), [&](std::int64_t begin, std::int64_t count) {
+    const at::Tensor log_p = before.log_probability(begin, count), log_q = after.log_probability(begin, count);
+    const at::Tensor p = log_p.exp(), q = log_q.exp();
+    append_rows(changes.divergence, (p * (log_p - log_q)).nan_to_num(0.0).sum(1).clamp_min(0.0));
+    const at::Tensor token = std::get<1>((p - q).abs().topk(std::min(k, p.size(1)), -1));
+    append_rows(changes.token, token);
+    append_rows(changes.before, p.gather(1, token));
+    append_rows(changes.after, q.gather(1, token));
+  });
+  return changes;
 }
 
 std::vector<DirectLogits> direct_logits(const Attribution& a, const std::vector<at::Tensor>& directions,

@@ -36,6 +36,15 @@ struct Predictions {
 Predictions predict(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context,
                     std::int64_t n_likeliest);
 
+// How the predictions of a pass, as context.observer leaves it, differ from those of one without an observer.
+struct PredictionChanges {
+  at::Tensor divergence;     // [T] Kullback-Leibler, in nats: of the changed ones from those without
+  at::Tensor token;          // [T, k] whose probability changes most, the most first
+  at::Tensor before, after;  // [T, k]
+};
+PredictionChanges changes_of_predictions(const models::LanguageModel& model, const at::Tensor& ids,
+                                         const nn::Context& context, std::int64_t k);
+
 // What a layer adds to the logits of one target.
 struct DirectLogits {
   at::Tensor heads;           // [T, H] by attention matrix

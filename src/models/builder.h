@@ -12,8 +12,14 @@ namespace headroom::models {
 
 inline nn::Builder make_builder(const config::ModelOptions& o, nn::Parameters& parameters,
                                 const nn::Beginning& beginning) {
-  return nn::Builder(parameters, beginning,
-                     {.rule = o.initialisation, .std = o.initialisation_std, .embedding_std = o.embedding_std});
+  nn::Initialisation initialisation{
+      .rule = o.initialisation, .std = o.initialisation_std, .embedding_std = o.embedding_std};
+  if (o.initialisation == config::Initialisation::pythia) {
+    const auto d = static_cast<double>(o.d_model);
+    initialisation.std = std::sqrt(2.0 / (5.0 * d));
+    initialisation.stream_std = 2.0 / (static_cast<double>(o.n_layers) * std::sqrt(d));
+  }
+  return nn::Builder(parameters, beginning, initialisation);
 }
 
 // A product that is initialised as torch's: both parts uniform within 1 / sqrt(in).

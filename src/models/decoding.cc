@@ -25,6 +25,19 @@ void check_rows(std::span<const DecodeRow> rows) {
 
 }  // namespace
 
+bool DecodeState::rewind(std::int64_t count) {
+  std::vector<nn::AttentionCache> earlier = caches;
+  // What a chunk begins with again was read together with what followed.
+  if (count > position || (read_again > 0 && count >= position - read_again) ||
+      !std::all_of(earlier.begin(), earlier.end(), [&](nn::AttentionCache& cache) { return cache.rewind(count); })) {
+    return false;
+  }
+  caches = std::move(earlier);
+  position -= count;
+  chunk.resize(chunk.empty() ? 0 : chunk.size() - static_cast<std::size_t>(count));
+  return true;
+}
+
 std::int64_t DecodeState::cache_numbers() const {
   std::int64_t total = 0;
   for (const std::vector<nn::AttentionCache>* all : {&caches, &cross_caches}) {
@@ -54,6 +67,25 @@ std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std:
   for (const std::int64_t place : places) {
     chosen.push_back(states[static_cast<std::size_t>(place)]);
   }
+  return chosen;
+}
+
+std::vector<DecodeState> chosen_states(std::vector<DecodeState>&& states, std::span<const std::int64_t> places) {
+  std::vector<std::int64_t> times(states.size(), 0);
+  for (const std::int64_t place : places) {
+    ++times[static_cast<std::size_t>(place)];
+  }
+  std::vector<DecodeState> chosen;
+  chosen.reserve(places.size());
+  for (const std::int64_t place : places) {
+    DecodeState& state = states[static_cast<std::size_t>(place)];
+    if (--times[static_cast<std::size_t>(place)] == 0) {
+      chosen.push_back(std::move(state));
+    } else {
+      chosen.push_back(state);
+    }
+  }
+  states.clear();
   return chosen;
 }
 

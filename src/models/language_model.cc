@@ -64,7 +64,7 @@ struct LanguageModel::Parts {
     return options.memory_length == 0 && state.position == options.context_length;
   }
 
-  // [N, 1, d] after the last token of each row, before the final norm: as many of each as the chunk has room for.
+  // [N, n, d] after each of the rows' n tokens, before the final norm: as many as the chunk has room for.
   at::Tensor read(std::span<const DecodeRow> rows, const nn::Context& context) const {
     for (const DecodeRow& row : rows) {
       if (row.state->position == options.context_length) {
@@ -86,35 +86,61 @@ struct LanguageModel::Parts {
         row.state->chunk.insert(row.state->chunk.end(), row.tokens.begin(), row.tokens.end());
       }
     }
-    return h.narrow(1, h.size(1) - 1, 1);
+    return h;
   }
 
-  // The same of one row and any number of tokens, chunk after chunk.
-  at::Tensor read_on(const DecodeRow& row, const nn::Context& context) const {
+  // The same of one row and any number of tokens, chunk after chunk; of the last token alone unless `each` is wanted.
+  at::Tensor read_on(const DecodeRow& row, bool each, const nn::Context& context) const {
     std::vector<std::int64_t> pending(row.tokens.begin(), row.tokens.end());
-    at::Tensor h;
+    std::vector<at::Tensor> pieces;
+    std::int64_t again = 0;  // of the pending tokens, those that have been read before
     for (std::int64_t read_so_far = 0; read_so_far < std::ssize(pending);) {
       if (slides(*row.state)) {
         // Nothing carries over: the last half of the context is read again as the beginning of a new one.
         const std::vector<std::int64_t>& chunk = row.state->chunk;
         pending.insert(pending.begin() + read_so_far, chunk.end() - options.context_length / 2, chunk.end());
         begin_chunk(*row.state);
+        again = row.state->read_again = options.context_length / 2;
       }
       const std::int64_t room = options.context_length - row.state->position % options.context_length;
       const std::int64_t n = std::min(std::ssize(pending) - read_so_far, room);
       const DecodeRow part{
           row.state, std::span(pending).subspan(static_cast<std::size_t>(read_so_far), static_cast<std::size_t>(n))};
-      h = read({&part, 1}, context);
+      const at::Tensor h = read({&part, 1}, context);
       read_so_far += n;
+      const std::int64_t skipped = std::min(again, n);
+      again -= skipped;
+      if (each && skipped < n) {
+        pieces.push_back(h.narrow(1, skipped, n - skipped));
+      } else if (!each) {
+        pieces = {h.narrow(1, n - 1, 1)};
+      }
     }
-    return h;
+    return pieces.size() == 1 ? pieces[0] : at::cat(pieces, 1);
+  }
+
+  // [N, 1, d] after the last token of each row, before the final norm.
+  at::Tensor last_of(std::span<const DecodeRow> rows, const nn::Context& context) const {
+    return read_rows(
+        rows, [&](const DecodeRow& row) { return slides(*row.state); },
+        [&](std::span<const DecodeRow> all, const nn::Context& inner) { return read(all, inner); },
+        [&](std::span<const DecodeRow> one, const nn::Context& inner) {
+          return read_on(one[0], /*each=*/false, inner);
+        },
+        context);
+  }
+
+  // Of rows [N, 1, d] that last_of() gave.
+  at::Tensor next_logits(const at::Tensor& h, const nn::Context& context) const {
+    const nn::Context apart = side_by_side(context);
+    return head->logits(finished(h, apart).squeeze(1), apart);
   }
 
   void begin_chunk(DecodeState& state) const {
     for (nn::AttentionCache& cache : state.caches) {
       options.memory_length > 0 ? cache.keep_last(options.memory_length) : cache.forget();
     }
-    state.position = 0;
+    state.position = state.read_again = 0;
     state.chunk.clear();
   }
 };
@@ -211,13 +237,24 @@ DecodeState LanguageModel::start_decoding() const {
 
 at::Tensor LanguageModel::decode(std::span<const DecodeRow> rows, const nn::Context& context) const {
   const c10::InferenceMode no_graph;
+  return parts_->next_logits(parts_->last_of(rows, context), context);
+}
+
+at::Tensor LanguageModel::decode_each(const DecodeRow& row, const nn::Context& context) const {
+  const c10::InferenceMode no_graph;
   const Parts& p = *parts_;
-  const at::Tensor h = read_rows(
-      rows, [&](const DecodeRow& row) { return p.slides(*row.state); },
-      [&](std::span<const DecodeRow> all, const nn::Context& inner) { return p.read(all, inner); },
-      [&](std::span<const DecodeRow> one, const nn::Context& inner) { return p.read_on(one[0], inner); }, context);
-  const nn::Context apart = side_by_side(context);
-  return p.head->logits(p.finished(h, apart).squeeze(1), apart);
+  if (row.tokens.size() < 2) {
+    return decode({&row, 1}, context);
+  }
+  const at::Tensor h = p.read_on(row, /*each=*/true, context);
+  const std::int64_t before = h.size(1) - 1;
+  const at::Tensor logits = p.head->logits(p.finished(h.narrow(1, 0, before), context).squeeze(0), context);
+  return at::cat({logits, p.next_logits(h.narrow(1, before, 1), context)});
+}
+
+void LanguageModel::read(const DecodeRow& row, const nn::Context& context) const {
+  const c10::InferenceMode no_graph;
+  parts_->last_of({&row, 1}, context);
 }
 
 const LanguageModel& as_language_model(const Model& model, std::string_view what) {

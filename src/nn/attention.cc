@@ -232,6 +232,40 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
   return rows.size() == 1 ? rows[0] : at::cat(rows);
 }
 
+bool Attention::rows_differ_in_keys(const AttentionInput& input, const Heads& heads, const Context& context) const {
+  return heads.q.size(2) == 1 && (place_.cross || place_.causal) && score_->takes_sequences() &&
+         composition_ == nullptr && !projection_->expands() && !pair_values(context) &&
+         !position_->marks(input.x, context).defined();
+}
+
+at::Tensor Attention::attend_sequences(const AttentionInput& input, const Heads& heads, const Context& context) const {
+  ops::AttentionInputs in{.q = heads.q};
+  in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = {}};
+  std::size_t most = 0;
+  at::Tensor offsets;  // held once for all
+  for (std::size_t row = 0; row < input.caches.size(); ++row) {
+    AttentionCache& cache = *input.caches[row];
+    if (place_.cross) {
+      const Seen seen = source_of(cache);
+      in.sequences.push_back({seen.keys[0], seen.v, 0, seen.keys[0].size(2), cache.valid_source()});
+    } else {
+      const AttentionCache::Held held = cache.append_row({heads.keys[0], heads.v}, static_cast<std::int64_t>(row));
+      in.sequences.push_back({held.tensors[0], held.tensors[1], held.begin, held.size});
+    }
+    most = in.sequences[row].size > in.sequences[most].size ? row : most;
+    offsets = offsets.defined() ? offsets : cache.offsets();
+  }
+  const ops::SequenceKeys& longest = in.sequences[most];
+  in.k = longest.k.narrow(2, longest.begin, longest.size);
+  in.v = longest.v.narrow(2, longest.begin, longest.size);
+  input.caches[most]->offsets() = offsets;
+  position_->add_to(in, {}, input.caches[most], context);
+  for (AttentionCache* cache : input.caches) {
+    cache->offsets() = input.caches[most]->offsets();
+  }
+  return (*score_)(std::move(in), {}, context);
+}
+
 at::Tensor Attention::operator()(const AttentionInput& input, const Context& context) const {
   const bool decodes = !input.caches.empty();
   if (decodes && static_cast<std::int64_t>(input.caches.size()) != input.x.size(0)) {
@@ -248,7 +282,8 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   observe_heads(heads, context);
   at::Tensor o =
       decodes
-          ? attend_by_row(input, heads, context)
+          ? rows_differ_in_keys(input, heads, context) ? attend_sequences(input, heads, context)
+                                                       : attend_by_row(input, heads, context)
           : attend({.x = input.x, .q = heads.q, .valid_keys = input.valid_keys, .valid_queries = input.valid_queries},
                    seen_of(heads, source, context), context);
   if (heads.gate.defined()) {

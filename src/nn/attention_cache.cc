@@ -1,6 +1,7 @@
 #include "headroom/nn/attention_cache.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "headroom/core/error.h"
 
@@ -27,16 +28,51 @@ void AttentionCache::own() {
   }
 }
 
+void AttentionCache::make_slots(const std::vector<at::Tensor>& fresh) {
+  if (slots_.empty()) {
+    for (const at::Tensor& t : fresh) {
+      slots_.push_back(at::empty({1, t.size(1), capacity_, t.size(3)}, t.options()));
+    }
+  }
+}
+
+AttentionCache::Held AttentionCache::append_row(const std::vector<at::Tensor>& fresh, std::int64_t row) {
+  const bool plain = std::all_of(fresh.begin(), fresh.end(), [](const at::Tensor& t) {
+    return t.is_cpu() && (t.stride(3) == 1 || t.size(3) == 1);
+  });
+  if (!plain || start_ + size_ >= capacity_) {
+    std::vector<at::Tensor> own_row;
+    for (const at::Tensor& t : fresh) {
+      own_row.push_back(t.narrow(0, row, 1));
+    }
+    Held all{.tensors = append(own_row)};
+    all.size = all.tensors[0].size(2);
+    return all;
+  }
+  // A few hundred numbers: an operator's call would take longer than copying them does.
+  make_slots(fresh);
+  own();
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    const at::Tensor &from = fresh[i], &to = slots_[i];
+    const auto size = static_cast<std::int64_t>(from.element_size());
+    const auto* source = static_cast<const char*>(from.const_data_ptr()) + row * from.stride(0) * size;
+    auto* target = static_cast<char*>(to.mutable_data_ptr()) + (start_ + size_) * to.stride(2) * size;
+    for (std::int64_t head = 0; head < from.size(1); ++head) {
+      std::memcpy(target + head * to.stride(1) * size, source + head * from.stride(1) * size,
+                  static_cast<std::size_t>(from.size(3) * size));
+    }
+  }
+  ++next_position_;
+  ++size_;
+  return {slots_, start_, size_};
+}
+
 std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fresh) {
   const std::int64_t n = fresh.front().size(2);
   if (!sliding_ && size_ + n > capacity_) {
     fail("attention cache: {} tokens do not fit: it holds {} of {}", n, size_, capacity_);
   }
-  if (slots_.empty()) {
-    for (const at::Tensor& t : fresh) {
-      slots_.push_back(at::empty({t.size(0), t.size(1), capacity_, t.size(3)}, t.options()));
-    }
-  }
+  make_slots(fresh);
   own();
   next_position_ += n;
   if (start_ + size_ + n <= capacity_) {
@@ -64,6 +100,15 @@ std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fr
   first_index_ += all - kept;
   size_ = kept;
   return seen;
+}
+
+bool AttentionCache::rewind(std::int64_t count) {
+  if (count > size_ || (sliding_ && next_position_ > capacity_)) {
+    return false;
+  }
+  size_ -= count;
+  next_position_ -= count;
+  return true;
 }
 
 void AttentionCache::keep_last(std::int64_t count) {

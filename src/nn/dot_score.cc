@@ -26,6 +26,7 @@ class DotScore : public Score {
     }
     return run_attention(in, dropout_, context);
   }
+  bool takes_sequences() const override { return true; }
 
  private:
   double fixed_, dropout_;

@@ -108,9 +108,9 @@ class HeadProjections : public Projection {
     m.bank = options_.has_experts('o');
     m.n_heads = options_.n_heads;
     const std::int64_t h = m.n_heads, d = init.d_model, e = options_.d_head;
-    m.w =
-        initialise("w_o", m.bank ? std::vector{h, options_.n_experts, e, d} : std::vector{h, e, d}, init,
-                   {.in = h * e, .out = d}, build.for_hidden(m.bank ? MatrixAxes{.batch = 2} : MatrixAxes{.rows = 2}));
+    m.w = initialise("w_o", m.bank ? std::vector{h, options_.n_experts, e, d} : std::vector{h, e, d}, init,
+                     {.in = h * e, .out = d, .into_stream = true},
+                     build.for_hidden(m.bank ? MatrixAxes{.batch = 2} : MatrixAxes{.rows = 2}));
     if (options_.bias) {
       m.bias = build.bias("b_o", {d}, h * e);
     }

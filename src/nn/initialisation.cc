@@ -19,6 +19,8 @@ Start Initialisation::matrix(const Start& scaled, const Fan& fan) const {
       return Start::uniform(fan.gain * std::sqrt(6.0 / static_cast<double>(fan.in + fan.out)));
     case config::Initialisation::torch:
       return Start::uniform(one_over_root(fan.in));
+    case config::Initialisation::pythia:
+      return Start::normal(fan.into_stream ? stream_std : std);
     case config::Initialisation::scaled:
       break;
   }
@@ -31,6 +33,7 @@ Start Initialisation::embedding(const Start& scaled, std::int64_t d_model) const
   }
   switch (rule) {
     case config::Initialisation::normal:
+    case config::Initialisation::pythia:
       return Start::normal(std);
     case config::Initialisation::glorot:
       return Start::normal(one_over_root(d_model));
@@ -46,6 +49,7 @@ std::optional<Start> Initialisation::bias(const std::optional<Start>& scaled, st
   switch (rule) {
     case config::Initialisation::normal:
     case config::Initialisation::glorot:
+    case config::Initialisation::pythia:
       return std::nullopt;
     case config::Initialisation::torch:
       return Start::uniform(one_over_root(fan_in));

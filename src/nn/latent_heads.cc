@@ -41,7 +41,9 @@ class LatentHeads : public Projection {
     w_k_rotary_ = matrix(hidden, "w_k_rotary", {d, rotary_}, d, rotary_);
     w_k_ = matrix(hidden, "w_k", {rank_, heads_, rest_}, rank_, heads_ * rest_);
     w_v_ = matrix(hidden, "w_v", {rank_, heads_, width_}, rank_, heads_ * width_);
-    w_o_ = matrix(build.for_hidden({.rows = 2}), "w_o", {heads_, width_, d}, heads_ * width_, d);
+    w_o_ = build.for_hidden({.rows = 2})
+               .matrix("w_o", {heads_, width_, d}, Start::truncated_normal(init.scaled(heads_ * width_)),
+                       {.in = heads_ * width_, .out = d, .into_stream = true});
   }
 
   // Keys: the shared key, which the layer rotates, and the latent, [B, 1, S, p + r].
@@ -80,6 +82,8 @@ class LatentHeads : public Projection {
     heads.keys = {at::cat({rotary.expand_symint({-1, heads_, -1, -1}), rest}, 3)};
     heads.v = by_head(linear(tokens, w_v_, {}, context));
   }
+
+  bool expands() const override { return true; }
 
   at::Tensor results(const at::Tensor& o, const Heads& heads, const Context& context) const override {
     return heads.absorbed ? times_each(o, w_v_.transpose(0, 1), context) : o;

@@ -42,7 +42,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
 }
 
 Linear::Linear(std::string_view suffix, const Options& o, const Builder& build)
-    : w(build.matrix(fmt::format("w{}", suffix), {o.in, o.out}, o.start, {.in = o.in, .out = o.out})) {
+    : w(build.matrix(fmt::format("w{}", suffix), {o.in, o.out}, o.start,
+                     {.in = o.in, .out = o.out, .into_stream = o.into_stream})) {
   if (o.bias) {
     b = build.bias(fmt::format("b{}", suffix), {o.out}, o.in, o.bias_start);
   }
@@ -63,6 +64,9 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation) {
 }
 
 at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context) {
+  if (activation == config::Activation::relu) {  // exact, wherever a number stands
+    return activate(x, activation);
+  }
   return by_rows(x, context, [&](const auto& part) { return activate(part(x), activation); });
 }
 

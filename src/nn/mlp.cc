@@ -19,7 +19,9 @@ class DenseMlp : public Mlp {
       gate_ = Linear("_gate", product(d, hidden), build.for_hidden({}));
     }
     up_ = Linear("_up", product(d, hidden), build.for_hidden({}));
-    down_ = Linear("_down", product(hidden, d), build.for_hidden({}));
+    Linear::Options down = product(hidden, d);
+    down.into_stream = true;
+    down_ = Linear("_down", down, build.for_hidden({}));
   }
 
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
@@ -52,7 +54,8 @@ class ExpertMlp : public Mlp {
     const Start router = build.initialisation().matrix(in, {.in = d, .out = e});
     select_ = build.made("select", {d, e}, [&] { return with_equal_columns(build.draw({d, e}, router)); });
     w_up_ = build.for_hidden({.batch = 1}).matrix("w_up", {e, d, g}, in, {.in = d, .out = e * g});
-    w_down_ = build.for_hidden({.batch = 1}).matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d});
+    w_down_ =
+        build.for_hidden({.batch = 1}).matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d, .into_stream = true});
   }
 
   at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context) const override {

@@ -54,7 +54,9 @@ at::Tensor RelativePosition::offsets(const c10::SymInt& n_keys, const c10::SymIn
   const at::TensorOptions type = w_pos_.options().dtype(context.compute_dtype.value_or(w_pos_.scalar_type()));
   const at::Tensor p =
       rows_of({make_sinusoids, d_model_, options_.rope_base}, -n_keys + 1, n, type, !ops::has_numbers(w_pos_))[0];
-  return linear(p, w_pos_, {}, context).view_symint({n, -1, options_.d_head}).transpose(0, 1);
+  Context all_together = context;  // no rows of the call: the same whoever asks first
+  all_together.rows_apart = false;
+  return linear(p, w_pos_, {}, all_together).view_symint({n, -1, options_.d_head}).transpose(0, 1);
 }
 
 void RelativePosition::add_to(ops::AttentionInputs& in, const at::Tensor& /*marks*/, AttentionCache* cache,

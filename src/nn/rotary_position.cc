@@ -61,11 +61,14 @@ at::Tensor Rotary::turn_rows(const at::Tensor& x, at::IntArrayRef first) const {
   }
   const std::int64_t n = x.size(2), count = *most - *least + n;
   const at::Tensor all = rows_of({make_turns, channels, base}, *least, count, at_least_single(x), /*traced=*/false);
-  std::vector<at::Tensor> rows;
+  std::vector<std::int64_t> places;
   for (const std::int64_t position : first) {
-    rows.push_back(all.narrow(1, position - *least, n));
+    for (std::int64_t i = 0; i < n; ++i) {
+      places.push_back(position - *least + i);
+    }
   }
-  const at::Tensor turns = at::stack(rows, 1).unsqueeze(2);  // [2, B, 1, n, c]
+  const at::Tensor turns = all.index_select(1, at::tensor(places, at::kLong).to(all.device()))
+                               .view({2, std::ssize(first), 1, n, channels / 2});
   return turned(x, channels, turns[0], turns[1]);
 }
 

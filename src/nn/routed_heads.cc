@@ -22,7 +22,7 @@ class RoutedHeads : public Projection {
     w_q_ = several.matrix("w_q", {n, d, e}, in, {.in = d, .out = e});
     w_k_ = r == 1 ? one.matrix("w_k", {d, e}, in, shared) : several.matrix("w_k", {r, d, e}, in, shared);
     w_v_ = one.matrix("w_v", {d, e}, in, shared);
-    w_o_ = several.matrix("w_o", {n, e, d}, out, {.in = e, .out = d});
+    w_o_ = several.matrix("w_o", {n, e, d}, out, {.in = e, .out = d, .into_stream = true});
     if (o.bias) {
       b_q_ = build.bias("b_q", {n, e}, d);
       b_k_ = r == 1 ? build.bias("b_k", {e}, d) : build.bias("b_k", {r, e}, d);

@@ -1,6 +1,9 @@
 #include "headroom/nn/selection.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "headroom/core/error.h"
 #include "headroom/nn/linear.h"
@@ -13,6 +16,40 @@ void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& co
   const at::Tensor counts = at::bincount(bank_index.reshape({-1}), {}, n);
   at::Tensor& sum = (*context.usage)[name];
   sum = sum.defined() ? sum + counts : counts;
+}
+
+// The same number by number, which takes few rows less time than a tensor operation for each: one for all of them would
+// treat a number by its place in the tensor. score [N, H, E] and index [N, H, K] on the CPU.
+at::Tensor gate_weights_apart(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
+  const at::Tensor scores = score.to(at::kFloat).contiguous(), indices = index.contiguous();
+  const at::Tensor weights = at::empty(index.sizes(), scores.options());
+  const std::int64_t n_experts = score.size(2), top_k = index.size(2);
+  const float* x = scores.const_data_ptr<float>();
+  const std::int64_t* chosen = indices.const_data_ptr<std::int64_t>();
+  float* to = weights.mutable_data_ptr<float>();
+  for (std::int64_t row = 0; row < index.size(0) * index.size(1); ++row, x += n_experts, chosen += top_k, to += top_k) {
+    const auto each = [&](const auto& value) {
+      for (std::int64_t i = 0; i < top_k; ++i) {
+        to[i] = value(x[chosen[i]]);
+      }
+    };
+    if (gate == config::Gate::sigmoid) {
+      each([](float s) { return 1.0F / (1.0F + std::exp(-s)); });
+      continue;
+    }
+    const bool of_chosen = gate == config::Gate::softmax_top_k;
+    const float most = x[chosen[0]];  // chosen in the order of their scores
+    float sum = 0.0F;
+    for (std::int64_t i = 0; i < (of_chosen ? top_k : n_experts); ++i) {
+      sum += std::exp(x[of_chosen ? chosen[i] : i] - most);
+    }
+    each([&](float s) { return std::exp(s - most) / sum; });
+    if (gate == config::Gate::softmax_renormalised) {
+      const float all = std::accumulate(to, to + top_k, 0.0F) + static_cast<float>(kRenormaliseEpsilon);
+      std::transform(to, to + top_k, to, [&](float p) { return p / all; });
+    }
+  }
+  return weights.to(score.scalar_type());
 }
 
 }  // namespace
@@ -65,9 +102,8 @@ Selection choose_experts(const at::Tensor& score, const SelectionOptions& option
     ranked = ranked.masked_fill(dropped, -std::numeric_limits<double>::infinity());
   }
   selection.index = context.observe(name + ".index", std::get<1>(ranked.topk(options.top_k, -1)));
-  selection.weight = by_rows(selection.score, context, [&](const auto& part) {
-    return gate_weights(part(selection.score), part(selection.index), options.gate);
-  });
+  const bool few = context.rows_apart && score.is_cpu() && score.scalar_type() != at::kDouble;
+  selection.weight = (few ? gate_weights_apart : gate_weights)(selection.score, selection.index, options.gate);
   if (dropped.defined() && options.dropped_weigh_nothing) {
     selection.weight = selection.weight.masked_fill(dropped.gather(-1, selection.index), 0.0);
   }

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <future>
+#include <optional>
 #include <thread>
+#include <type_traits>
 
 #include "connection.h"
 #include "headroom/core/system.h"
@@ -13,6 +16,7 @@ namespace {
 
 constexpr std::uint32_t kGathering = std::uint32_t{1} << 30;  // above the tags of tensors
 constexpr auto kOthersReact = std::chrono::milliseconds(500);
+constexpr auto kStoreAnswers = std::chrono::seconds(5);
 
 at::Tensor bytes_of(const void* data, std::size_t size) {
   const at::Tensor bytes = at::empty({static_cast<std::int64_t>(size)}, at::kByte);
@@ -28,6 +32,20 @@ std::string reason_of(const std::exception& error) {
   text = text.substr(0, text.find('\n'));
   const std::size_t place = text.rfind("] ");
   return place == std::string::npos ? text : text.substr(place + 2);
+}
+
+// What `ask` returns, or nothing where it throws or the store's host is cut off, for which c10d would wait for minutes.
+// The thread that still waits then is left behind: the process is about to end. `ask` owns what it uses.
+template <class Ask>
+auto in_time(Ask ask) -> std::optional<std::invoke_result_t<Ask>> {
+  std::packaged_task<std::invoke_result_t<Ask>()> task(std::move(ask));
+  auto answer = task.get_future();
+  std::thread(std::move(task)).detach();
+  try {
+    return answer.wait_for(kStoreAnswers) == std::future_status::ready ? std::optional(answer.get()) : std::nullopt;
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -152,18 +170,18 @@ void World::set_timeout(std::chrono::seconds timeout) {
 // Who waits for a process that itself waits for another one would blame the wrong one: each says whom it waits for, and
 // the one to blame is the first that says nothing.
 void World::blame(int peer, const std::string& why) {
-  const auto waits_for = [](int rank) { return fmt::format("waits/{}", rank); };
-  int guilty = peer;
-  try {
-    c10d::Store& store = *connection_->store;
-    store.set(waits_for(rank_), std::to_string(peer));
+  const std::optional<int> found = in_time([store = connection_->store, own = rank_, size = size_, peer] {
+    const auto waits_for = [](int rank) { return fmt::format("waits/{}", rank); };
+    store->set(waits_for(own), std::to_string(peer));
     std::this_thread::sleep_for(kOthersReact);
-    for (int hop = 0; hop < size_ && store.check({waits_for(guilty)}); ++hop) {
-      guilty = std::stoi(store.get_to_str(waits_for(guilty)));
+    int guilty = peer;
+    for (int hop = 0; hop < size && store->check({waits_for(guilty)}); ++hop) {
+      guilty = std::stoi(store->get_to_str(waits_for(guilty)));
     }
-  } catch (const std::exception&) {  // without the store: who did not answer here
-  }
-  throw PeerError(fmt::format("{} is gone or does not answer: {}", name_of(guilty), why));
+    return guilty;
+  });
+  // Without the store: who did not answer here.
+  throw PeerError(fmt::format("{} is gone or does not answer: {}", name_of(found.value_or(peer)), why));
 }
 
 void World::be_patient() {
@@ -178,14 +196,14 @@ bool World::announce(const std::string& message, bool final) {
   if (connection_ == nullptr) {
     return true;
   }
-  try {
-    if (final) {
-      connection_->unprefixed->set("headroom/final", message);
-    }
-    return connection_->store->add("said", 1) == 1;
-  } catch (const std::exception&) {
-    return true;  // rather twice than never
-  }
+  const std::optional<bool> first =
+      in_time([store = connection_->store, unprefixed = connection_->unprefixed, message, final] {
+        if (final) {
+          unprefixed->set("headroom/final", message);
+        }
+        return store->add("said", 1) == 1;
+      });
+  return first.value_or(true);  // rather twice than never
 }
 
 void World::meet() {

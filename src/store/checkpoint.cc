@@ -88,13 +88,21 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   }
 }
 
-// Throws `what`, unless it is empty in every process.
-template <class Thrown>
-void throw_for_all(const std::string& what, Peers& peers) {
-  for (const std::string& one : peers.gather(what)) {
-    if (!one.empty()) {
-      throw Thrown(one);
+// The first process that has something to say, and what; -1: none has. The same in all of them.
+std::pair<int, std::string> first_said(const std::string& mine, Peers& peers) {
+  const std::vector<std::string> all = peers.gather(mine);
+  for (int rank = 0; rank < peers.size(); ++rank) {
+    if (!all[static_cast<std::size_t>(rank)].empty()) {
+      return {rank, all[static_cast<std::size_t>(rank)]};
     }
+  }
+  return {-1, ""};
+}
+
+// Throws `what`, unless it is empty in every process.
+void throw_for_all(const std::string& what, Peers& peers) {
+  if (const auto [rank, said] = first_said(what, peers); rank >= 0) {
+    throw SharedError(fmt::format("{}: {}", peers.name_of(rank), said));
   }
 }
 
@@ -111,7 +119,9 @@ std::map<std::string, at::Tensor> held_tensors(const Checkpoint& checkpoint, con
       refused = fmt::format("{}: not written: tensor \"{}\" holds numbers that are not finite", path.string(), key);
     }
   }
-  throw_for_all<NotFiniteError>(refused, peers);
+  if (const auto [rank, said] = first_said(refused, peers); rank >= 0) {
+    throw NotFiniteError(said);
+  }
   return held;
 }
 
@@ -143,7 +153,7 @@ void write_together(const SafetensorsWriter& writer, const std::map<std::string,
   } catch (const Error& error) {
     refused = error.what();
   }
-  throw_for_all<Error>(refused, peers);
+  throw_for_all(refused, peers);
   plan = peers.gather(plan).front();
   try {
     const Json said = parse_json(plan, "checkpoint");
@@ -157,7 +167,7 @@ void write_together(const SafetensorsWriter& writer, const std::map<std::string,
   } catch (const Error& error) {
     refused = error.what();
   }
-  throw_for_all<Error>(refused, peers);
+  throw_for_all(refused, peers);
   try {
     if (file) {
       file->commit();
@@ -165,7 +175,7 @@ void write_together(const SafetensorsWriter& writer, const std::map<std::string,
   } catch (const Error& error) {
     refused = error.what();
   }
-  throw_for_all<Error>(refused, peers);
+  throw_for_all(refused, peers);
 }
 
 }  // namespace

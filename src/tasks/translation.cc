@@ -9,6 +9,7 @@
 #include "headroom/core/log.h"
 #include "headroom/data/pair_batches.h"
 #include "headroom/tasks/bleu.h"
+#include "headroom/tasks/chrf.h"
 #include "pair_batch.h"
 
 namespace headroom::tasks {
@@ -96,6 +97,33 @@ BleuCounts bleu_counts(const char* figure, const Sums& sums) {
   return counts;
 }
 
+std::string chrf_matches(std::size_t order) {
+  return fmt::format("chrf.{}grams", order);
+}
+std::string chrf_wanted(std::size_t order) {
+  return fmt::format("chrf.{}grams_of_references", order);
+}
+
+Sums to_sums(const ChrfCounts& counts) {
+  Sums sums;
+  for (std::size_t n = 0; n < ChrfCounts::kOrders; ++n) {
+    sums[chrf_matches(n + 1)] = {.sum = static_cast<double>(counts.right[n]), .count = counts.all[n]};
+    sums[chrf_wanted(n + 1)] = {.sum = 0.0, .count = counts.reference[n]};
+  }
+  return sums;
+}
+
+ChrfCounts chrf_counts(const Sums& sums) {
+  ChrfCounts counts;
+  for (std::size_t n = 0; n < ChrfCounts::kOrders; ++n) {
+    const Sum matches = sum_of(sums, chrf_matches(n + 1));
+    counts.right[n] = static_cast<std::int64_t>(matches.sum);
+    counts.all[n] = matches.count;
+    counts.reference[n] = sum_of(sums, chrf_wanted(n + 1)).count;
+  }
+  return counts;
+}
+
 class PairEvaluation : public EvaluationData {
  public:
   PairEvaluation(std::vector<data::TextPair> pairs, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
@@ -120,7 +148,7 @@ class PairEvaluation : public EvaluationData {
     const std::size_t pairs = first_pairs(options.most_tokens);
     Evaluation result = measure_loss(model, pairs, options);
     if (result.complete) {
-      measure_bleu(translator, pairs, options, result);
+      measure_translations(translator, pairs, options, result);
     }
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
@@ -191,8 +219,8 @@ class PairEvaluation : public EvaluationData {
   // Tokens of a pair's longer side.
   std::size_t longer(std::size_t pair) const { return std::max(sources_[pair].size(), targets_[pair].size()); }
 
-  void measure_bleu(const models::EncoderDecoder& model, std::size_t pairs, const EvaluateOptions& options,
-                    Evaluation& result) const {
+  void measure_translations(const models::EncoderDecoder& model, std::size_t pairs, const EvaluateOptions& options,
+                            Evaluation& result) const {
     std::vector<std::string> sources, references;
     for (std::size_t i = 0; i < pairs; ++i) {
       sources.push_back(pairs_[i].source);
@@ -211,6 +239,7 @@ class PairEvaluation : public EvaluationData {
       for (const BleuFigure& figure : kBleuFigures) {
         add(result.sums, to_sums(figure.name, count_bleu(translations, references, figure.options.tokens)));
       }
+      add(result.sums, to_sums(count_chrf(translations, references)));
     }
   }
 
@@ -241,12 +270,18 @@ class Translation : public Task {
                                                       .words = "tokenised BLEU",
                                                       .unit = "",
                                                       .better = Better::higher,
+                                                      .decimals = 2},
+                                                     {.name = "chrf",
+                                                      .metric = "validation_chrf",
+                                                      .words = "chrF",
+                                                      .unit = "",
+                                                      .better = Better::higher,
                                                       .decimals = 2}};
     return kFigures;
   }
 
   std::string_view protocol() const override {
-    return "BLEU is sacreBLEU's of the whole validation data (13a tokens, cased), translated by beam search; "
+    return "BLEU (13a tokens, cased) and chrF are sacreBLEU's of the whole validation data, translated by beam search; "
            "perplexity is exp(cross-entropy a target token) without label smoothing";
   }
 
@@ -256,6 +291,9 @@ class Translation : public Task {
       if (sums.contains(tokens_of(figure.name))) {
         figures[figure.name] = bleu_of(bleu_counts(figure.name, sums), figure.options).score;
       }
+    }
+    if (sums.contains(chrf_matches(1))) {
+      figures["chrf"] = chrf_of(chrf_counts(sums));
     }
     return figures;
   }

@@ -79,12 +79,6 @@ TEST(Fit, ForwardMacsAreAThirdOfAStepsForEachToken) {
   EXPECT_NEAR(3.0 * forward_macs(config) * static_cast<double>(config.model.context_length) / step, 1.0, 1e-9);
 }
 
-TEST(Fit, LongerRunsWantLowerRates) {
-  EXPECT_EQ(rate_of_longer_run(100.0, 100.0), 1.0);
-  EXPECT_EQ(rate_of_longer_run(50.0, 100.0), 1.0) << "never a higher one";
-  EXPECT_NEAR(rate_of_longer_run(1000.0, 100.0), 0.479, 0.001);
-}
-
 TEST(Fit, RoundsDownToTwoDigits) {
   EXPECT_EQ(rounded_down(1234.9), 1200);
   EXPECT_EQ(rounded_down(99.9), 99);

@@ -62,6 +62,14 @@ TEST_F(DataFuzz, TextAndGzip) {
   fuzz::against(material, 3000, [&](const std::string& input) { drain(*open_text({write("input", input)}, {})); });
 }
 
+TEST_F(DataFuzz, Zstd) {
+  const std::string text = "caf\xc3\xa9 \xe6\x97\xa5\n plain and plain and plain again\n";
+  const fuzz::Material material{.good = {zstd(text), zstd(text) + zstd("more\n"), zstd(std::string(5000, 'a'))},
+                                .dictionary = {"\x28\xb5\x2f\xfd", std::string("\x50\x2a\x4d\x18\1\0\0\0x", 9), "\xff",
+                                               zstd(""), zstd(text, 28)}};
+  fuzz::against(material, 3000, [&](const std::string& input) { drain(*open_text({write("input", input)}, {})); });
+}
+
 TEST_F(DataFuzz, JsonLines) {
   const fuzz::Material material{
       .good = {"{\"text\": \"a \\u00e9\"}\n{\"text\": \"b\\n\", \"id\": 7}\n", "{\"text\":\"\\ud83d\\ude00\"}"},

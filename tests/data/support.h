@@ -2,6 +2,7 @@
 #pragma once
 
 #include <zlib.h>
+#include <zstd.h>
 
 #include <string>
 #include <string_view>
@@ -24,6 +25,21 @@ inline std::string gzip(std::string_view text) {
   EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
   packed.resize(stream.total_out);
   deflateEnd(&stream);
+  return packed;
+}
+
+inline std::string zstd(std::string_view text, int window_log = 0) {
+  ZSTD_CCtx* const stream = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(stream, ZSTD_c_checksumFlag, 1);
+  ZSTD_CCtx_setParameter(stream, ZSTD_c_windowLog, window_log);
+  std::string packed(ZSTD_compressBound(text.size()) + 64, '\0');
+  ZSTD_inBuffer in{text.data(), text.size(), 0};
+  ZSTD_outBuffer out{packed.data(), packed.size(), 0};
+  for (const ZSTD_EndDirective what : {ZSTD_e_flush, ZSTD_e_end}) {  // its size is not known when it begins
+    EXPECT_EQ(ZSTD_compressStream2(stream, &out, &in, what), 0U);
+  }
+  ZSTD_freeCCtx(stream);
+  packed.resize(out.pos);
   return packed;
 }
 

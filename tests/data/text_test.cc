@@ -181,56 +181,76 @@ TEST_F(TextTest, TheLastLinesAreHeldOut) {
   EXPECT_HAS(misuse_of([&] { parts_of("a single line\n", 0.5); }), "whole.txt has a single line, of which none");
 }
 
-TEST_F(TextTest, ReadsGzipOfAnyName) {
+struct Packing {
+  std::string name, ending;
+  std::string (*pack)(std::string_view text);
+};
+const Packing kPackings[] = {{"gzip", ".gz", gzip}, {"zstd", ".zst", [](std::string_view text) { return zstd(text); }}};
+
+TEST_F(TextTest, ReadsPackedFilesOfAnyName) {
   const std::string text = sample_text(1 << 20);
-  EXPECT_EQ(text_of({write("a.txt.gz", gzip(text))}), text);
-  EXPECT_EQ(text_of({write("a.txt", gzip(text))}), text);
-  EXPECT_EQ(text_of({write("members.gz", gzip("one\n") + gzip("") + gzip("two\n") + gzip(text))}), "one\ntwo\n" + text);
+  for (const auto& [name, ending, pack] : kPackings) {
+    EXPECT_EQ(text_of({write("a.txt" + ending, pack(text))}), text);
+    EXPECT_EQ(text_of({write("a.txt", pack(text))}), text) << name;
+    EXPECT_EQ(text_of({write("members" + ending, pack("one\n") + pack("") + pack("two\n") + pack(text))}),
+              "one\ntwo\n" + text);
+  }
 }
 
-TEST_F(TextTest, RefusesDamagedGzip) {
-  const std::string packed = gzip("some text that is long enough to be packed, packed, packed\n");
-  EXPECT_HAS(refusal(write("plain.gz", "not packed")), "plain.gz: must be gzip");
-  EXPECT_HAS(refusal(write("nothing.gz", gzip(""))), "nothing.gz: is empty");
-  EXPECT_HAS(refusal(write("behind.gz", packed + "garbage")), fmt::format("from byte {} on", packed.size()));
-  EXPECT_HAS(refusal(write("zeros.gz", packed + std::string(512, '\0'))), "holds bytes after the end");
-  std::string wrong_sum = packed;
-  wrong_sum[packed.size() - 6] ^= 1;
-  EXPECT_HAS(refusal(write("sum.gz", wrong_sum)), "is damaged");
+TEST_F(TextTest, RefusesDamagedPackedFiles) {
+  for (const auto& [name, ending, pack] : kPackings) {
+    const std::string packed = pack("some text that is long enough to be packed, packed, packed\n");
+    EXPECT_HAS(refusal(write("plain" + ending, "not packed")), "plain" + ending + ": must be " + name);
+    EXPECT_HAS(refusal(write("nothing" + ending, pack(""))), "nothing" + ending + ": is empty");
+    EXPECT_HAS(refusal(write("behind" + ending, packed + "garbage")), fmt::format(" byte {}", packed.size()));
+    EXPECT_HAS(refusal(write("zeros" + ending, packed + std::string(512, '\0'))), "holds bytes after the end");
+    std::string wrong_sum = packed;
+    wrong_sum[packed.size() - (name == "gzip" ? 6 : 2)] ^= 1;
+    EXPECT_HAS(refusal(write("sum" + ending, wrong_sum)), "is damaged");
+  }
 }
 
 // Never silently short: whatever is missing, down to the checksum's last byte, is an error.
-TEST_F(TextTest, GzipTruncatedAnywhereIsRefused) {
+TEST_F(TextTest, PackedFilesTruncatedAnywhereAreRefused) {
   std::string text;
   Random random(3);
   for (int i = 0; i < 12; ++i) {
     text += random_unicode(random, 5) + " and more of the same\n";
   }
-  const std::string packed = gzip(text);
-  const std::string twice = gzip("first member\n") + packed;
-  for (std::size_t size = 0; size < packed.size(); ++size) {
-    EXPECT_HAS(refusal(write("cut.txt.gz", packed.substr(0, size))), "cut.txt.gz: ");
+  for (const auto& [name, ending, pack] : kPackings) {
+    const std::string packed = pack(text);
+    const std::string twice = pack("first member\n") + packed;
+    for (std::size_t size = 0; size < packed.size(); ++size) {
+      EXPECT_HAS(refusal(write("cut.txt" + ending, packed.substr(0, size))), "cut.txt" + ending + ": ");
+    }
+    for (std::size_t size = twice.size() - packed.size() + 1; size < twice.size(); ++size) {
+      EXPECT_HAS(refusal(write("second.txt" + ending, twice.substr(0, size))), "second.txt" + ending + ": ");
+    }
+    EXPECT_EQ(text_of({write("whole.txt" + ending, twice)}), "first member\n" + text);
   }
-  for (std::size_t size = twice.size() - packed.size() + 1; size < twice.size(); ++size) {
-    EXPECT_HAS(refusal(write("second.txt.gz", twice.substr(0, size))), "second.txt.gz: ");
-  }
-  EXPECT_EQ(text_of({write("whole.txt.gz", twice)}), "first member\n" + text);
 }
 
-TEST_F(TextTest, DamagedGzipNeverGivesWrongText) {
+TEST_F(TextTest, DamagedPackedFilesNeverGiveWrongText) {
   const std::string text = sample_text(5000);
-  const std::string packed = gzip(text);
   Random random(4);
-  for (int round = 0; round < 300; ++round) {
-    std::string damaged = packed;
-    damaged[random.below(damaged.size())] ^= static_cast<char>(1 << random.below(8));
-    const std::string path = write("damaged.txt.gz", damaged);
-    try {
-      EXPECT_EQ(text_of({path}), text);  // a header field that nobody reads
-    } catch (const MisuseError& error) {
-      EXPECT_HAS(std::string(error.what()), "damaged.txt.gz");
+  for (const auto& [name, ending, pack] : kPackings) {
+    const std::string packed = pack(text);
+    for (int round = 0; round < 300; ++round) {
+      std::string damaged = packed;
+      damaged[random.below(damaged.size())] ^= static_cast<char>(1 << random.below(8));
+      const std::string path = write("damaged.txt" + ending, damaged);
+      try {
+        EXPECT_EQ(text_of({path}), text);  // a header field that nobody reads
+      } catch (const MisuseError& error) {
+        EXPECT_HAS(std::string(error.what()), "damaged.txt" + ending);
+      }
     }
   }
+}
+
+TEST_F(TextTest, ZstdThatAsksForTooMuchMemoryIsRefused) {
+  EXPECT_HAS(refusal(write("long.zst", zstd("a few words", 28))), "takes more than 128 MiB of memory");
+  EXPECT_EQ(text_of({write("ultra.zst", zstd("a few words", 27))}), "a few words");
 }
 
 TEST_F(TextTest, JoinsTheDocumentsOfJsonLines) {
@@ -239,6 +259,8 @@ TEST_F(TextTest, JoinsTheDocumentsOfJsonLines) {
       "\"\\u00e9\\ud83d\\ude00\"}\r\n{\"text\":\"last\"}";
   EXPECT_EQ(text_of({write("a.jsonl", lines)}), "one\ntwo\n\xc3\xa9\xf0\x9f\x98\x80\nlast");
   EXPECT_EQ(text_of({write("a.jsonl.gz", gzip(lines))}, {.separator = "<|end|>"}),
+            "one\ntwo<|end|>\xc3\xa9\xf0\x9f\x98\x80<|end|>last");
+  EXPECT_EQ(text_of({write("a.jsonl.zst", zstd(lines))}, {.separator = "<|end|>"}),
             "one\ntwo<|end|>\xc3\xa9\xf0\x9f\x98\x80<|end|>last");
   EXPECT_EQ(text_of({write("a.json", "{\"body\": \"x\"}\n")}, {.json_field = "body"}), "x");
   EXPECT_EQ(text_of({at("a.json"), write("b.txt", "plain\n"), at("a.json")}, {.json_field = "body"}), "x\nplain\n\nx");

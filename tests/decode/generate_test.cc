@@ -7,7 +7,7 @@
 #include <set>
 
 #include "decode/sample.h"
-#include "decode/text_stream.h"
+#include "headroom/decode/text_stream.h"
 #include "headroom/core/error.h"
 #include "headroom/core/utf8.h"
 #include "store/tiny.h"

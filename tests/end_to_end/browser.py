@@ -21,7 +21,7 @@ class Browser:
     """One page of one browser; `errors` are what its scripts throw and log."""
 
     def __init__(self, width=1400, height=1000, dark=False):
-        self.folder = tempfile.TemporaryDirectory(prefix="headroom-browser-")
+        self.folder = tempfile.TemporaryDirectory(prefix="headroom-browser-", ignore_cleanup_errors=True)
         there, reads = os.pipe(), os.pipe()  # what it reads, what it writes
         kept = {there[0]: 3, reads[1]: 4}
 
@@ -50,8 +50,13 @@ class Browser:
         return self
 
     def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
+        self.session = None
+        try:
+            self.send("Browser.close")
+            self.process.wait(10)
+        except (EOFError, OSError, RuntimeError, TimeoutError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
         os.close(self.out)
         os.close(self.into)
         self.folder.cleanup()

@@ -11,18 +11,23 @@ import train_runs
 
 
 class Group:
-    """`n` ranks of the program with these arguments; the store that torchrun would host lies in this process."""
+    """`n` ranks of the program with these arguments; the store that torchrun would host lies in this process.
 
-    def __init__(self, n, folder, *arguments, restarts=0):
+    `more[rank]` are arguments of one rank alone, `before[rank]` is the command that it is started through.
+    """
+
+    def __init__(self, n, folder, *arguments, restarts=0, more=None, before=None):
         self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self.ranks = [self._start(rank, n, folder, restarts, arguments) for rank in range(n)]
+        self.ranks = [self._start(rank, n, folder, restarts, [*(before or {}).get(rank, []), train_runs.program(),
+                                                              *arguments, *(more or {}).get(rank, [])])
+                      for rank in range(n)]
 
-    def _start(self, rank, n, folder, restarts, arguments):
+    def _start(self, rank, n, folder, restarts, command):
         environment = {**train_runs.environment(folder), "RANK": str(rank), "WORLD_SIZE": str(n),
                        "LOCAL_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port),
                        "TORCHELASTIC_RESTART_COUNT": str(restarts)}
-        return subprocess.Popen([train_runs.program(), *map(str, arguments)], env=environment, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen([*map(str, command)], env=environment, text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def finish(self, timeout=300):
         """Status, stdout and stderr of each rank."""

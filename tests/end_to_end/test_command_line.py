@@ -13,9 +13,10 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "cost", "match", "recipes",
-            "tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor",
-            "checkpoint info", "checkpoint export", "import", "completion", "man"]
+COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "analyse",
+            "inspect", "serve", "cost", "match", "recipes", "papers", "tokenizer train", "tokenizer encode",
+            "tokenizer decode", "data prepare", "golden", "bench", "doctor", "checkpoint info", "checkpoint export",
+            "import", "completion", "man"]
 
 
 def test_help_lists_the_commands(headroom):
@@ -116,6 +117,29 @@ def test_a_reader_that_goes_away_is_no_failure(headroom):
 
 def test_shared_options_stand_before_or_behind_the_command(headroom):
     assert headroom("--json", "recipes").stdout == headroom("recipes", "--json").stdout
+
+
+def test_papers(headroom):
+    everything, [paper] = headroom.json("papers"), headroom.json("papers", "moa")
+    assert len(everything) == 5 and paper in everything
+    table = next(item for item in paper["items"] if item["item"] == "Table 2")
+    assert "moa/wikitext103_mlm_dense" in table["recipes"]
+    assert all(command.startswith("headroom ") for command in table["commands"])
+    text = headroom("papers", "moa").stdout
+    assert "\nTable 2: masked language models on WikiText-103\n" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "unknown paper, expected one of switchhead, " in headroom.refusal("papers", "attention")
+
+
+def test_cost_varies_a_key_and_draws(headroom, tmp_path):
+    plot = tmp_path / "heads.svg"
+    names = ["mgk/lra_listops_softmax_h8", "mgk/lra_listops_mgk_h4"]
+    rows = headroom.json("cost", *names, "--vary", "model.attention.n_heads=1,2", "--plot", plot)
+    assert [row["name"] for row in rows] == [f"{name} n_heads={n}" for name in names for n in (1, 2)]
+    assert rows[3] == headroom.json("cost", "mgk/lra_listops_mgk_h2")[0] | {"name": rows[3]["name"]}
+    assert plot.read_text().startswith("<svg") and "lra_listops_mgk_h4" in plot.read_text()
+    assert "--vary varies, which is missing" in headroom.refusal("cost", *names, "--plot", plot)
+    assert "must be KEY=VALUE" in headroom.refusal("cost", *names, "--vary", "model.attention.n_heads")
 
 
 def test_recipes(headroom):
@@ -293,8 +317,20 @@ def test_bench_profiles_the_step_of_a_config(headroom, tiny):
     assert step["name"] == f"{tiny} B4, a step" and step["seconds"] > 0
     assert 0 < sum(row["seconds"] for row in operators) <= step["seconds"]
     assert any("_backward" in row["name"] for row in operators)
-    assert "of `bench profile` alone, got attention" in headroom.refusal("bench", "attention", "--config", tiny)
+    assert "of `bench profile`, `generation` or `evaluate` alone, got attention" in headroom.refusal("bench", "attention", "--config", tiny)
     assert "neither a file nor a recipe" in headroom.refusal("bench", "profile", "--config", tiny.parent / "missing.toml")
+
+
+def test_bench_times_whole_models_of_configs(headroom, tiny):
+    one = ["--repeats", "1", "--threads", "1", "--batch-size", "2"]
+    rows = headroom.json("bench", "evaluate", tiny, tiny, *one)
+    assert [row["name"] for row in rows] == [f"read B2: {tiny}"] * 2
+    assert all(row["seconds"] > 0 and row["peak_memory_bytes"] > 0 for row in rows)
+    prompt, tokens = headroom.json("bench", "generation", tiny, "--prompt", "6", "--tokens", "3", *one)
+    assert prompt["name"].startswith(f"prompt of 6 B2: {tiny} (") and tokens["name"].startswith("3 tokens after 6 B2: ")
+    assert prompt["ratio_to_reference"] == tokens["ratio_to_reference"] == 1
+    assert "are more than its context_length" in headroom.refusal("bench", "generation", tiny, "--prompt", "9999")
+    assert "must be a language model" in headroom.refusal("bench", "generation", "mgk/lra_listops_softmax_h1")
 
 
 def test_doctor(headroom):

@@ -120,6 +120,14 @@ def test_evaluate_and_compare_are_shared(config, tmp_path):
     evaluate = ["evaluate", run, "--batch-size", "2", "--threads", "1"]
     assert together(*evaluate)["loss"] == alone(*evaluate)["loss"]
 
+    lines = tmp_path / "lambada.jsonl"
+    lines.write_text("".join(json.dumps({"text": f"every head {'rests ' * n}twice"}) + "\n" for n in range(7)))
+    items = [tmp_path / "items_of_two.jsonl", tmp_path / "items_of_one.jsonl"]
+    test = [*evaluate, "--task", "lambada", "--data", lines, "--items"]
+    results = [run(*test, file) for run, file in zip((together, alone), items)]
+    assert results[0]["accuracy"] == results[1]["accuracy"]
+    assert items[0].read_text() == items[1].read_text() != ""
+
     compare = ["compare", config, config, "--seeds", "2", *SHARED]
     other = config.parent / "other.toml"
     other.write_text(f'base = "{config}"\n[model.attention]\nn_heads = 1\n')
@@ -166,14 +174,51 @@ def test_misuse_is_said_once_and_not_tried_again(config, tmp_path):
 
 
 def test_processes_that_are_not_alike_are_named(config, tmp_path):
-    group = processes.Group.__new__(processes.Group)
-    processes.Group.__init__(group, 1, config.parent, "--version")
-    group.finish()
-    out = ["--out", tmp_path / "run", *SHARED]
-    group.ranks = [group._start(rank, 2, config.parent, 0, ["train", config, *out, *more])
-                   for rank, more in enumerate(([], settings("train.learning_rate=0.5")))]
+    other = tmp_path / "other.txt"
+    train_runs.write_text(other, 20_000, seed=99)
+    for setting, words in [("train.learning_rate=0.5", ["train.learning_rate is 0.5 in rank 1 (on ", "but 0.003 in"]),
+                           (f'data.train=["{other}"]', ["data.train", "other.txt", "in rank 1 (on "])]:
+        group = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "run", *SHARED,
+                                more={1: settings(setting)})
+        said = said_once("".join(err for _, _, err in group.finish()))
+        for word in words:
+            assert word in said
+
+
+def test_a_file_that_another_host_has_in_another_state_is_named(config, tmp_path):
+    """Hosts with a disk of their own: the same path, other bytes."""
+    text = tmp_path / "text.txt"
+    train_runs.write_text(text, 20_000, seed=1)
+    other = tmp_path / "other.txt"
+    train_runs.write_text(other, 21_000, seed=2)
+    hide = ["unshare", "--mount", "sh", "-c", f'mount --bind "{other}" "{text}" && exec "$@"', "sh"]
+    if subprocess.run([*hide, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this process may not mount: no file can be another one for a part of the ranks")
+    group = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "run", *SHARED,
+                            *settings(f'data.train=["{text}"]'), before={1: hide})
     said = said_once("".join(err for _, _, err in group.finish()))
-    assert "train.learning_rate is 0.5 in rank 1 (on " in said and "but 0.003 in rank 0" in said
+    assert "the training data is " in said and "in rank 1 (on " in said
+
+
+def test_a_rank_that_cannot_write_ends_all_and_costs_no_checkpoint(config, tmp_path):
+    """A limit on the size of files, which fails a write as a full disk does, for one rank alone."""
+    out = tmp_path / "run"
+    more = [*SHARED, *settings("train.schedule=constant", "train.checkpoint_every=2", "train.evaluate_every=0")]
+    processes.run(2, config, out, *more, *settings("train.steps=6"))
+    step = train_runs.saved_step(out)
+    good = (out / "checkpoints" / f"step_{step}.safetensors").read_bytes()
+    small = ["prlimit", f"--fsize={len(good) // 4}"]
+    group = processes.Group(3, config.parent, "train", config, "--out", out, "--resume", *more,
+                            *settings("train.steps=10"), before={2: small})
+    ended = group.finish(timeout=60)
+    said = said_once("".join(err for _, _, err in ended))
+    assert "File too large" in said and ".safetensors" in said and "rank 2 (on " in said
+    assert all(status == 1 for status, _, _ in ended)
+    assert (out / "checkpoints" / f"step_{step}.safetensors").read_bytes() == good
+    assert not list(out.glob("**/*.tmp-*"))
+    more += settings("train.steps=10")
+    alone = train_runs.run(config, tmp_path / "alone", *more)
+    assert processes.run(2, config, out, "--resume", *more)["parameters_sha256"] == alone["parameters_sha256"]
 
 
 def test_a_killed_rank_is_named_and_ends_all(config, tmp_path):
@@ -234,25 +279,47 @@ def children(process):
     return [int(line) for line in listed.stdout.split()]
 
 
+def wait_for_end(pids, seconds=30):
+    deadline = time.monotonic() + seconds
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.monotonic() < deadline, "ranks outlive torchrun"
+        time.sleep(0.01)
+
+
 def test_torchrun_goes_on_after_kills(config, tmp_path):
-    """Any rank, at any moment; rank 0 in the middle of a save as well."""
-    more = [*SHARED, *settings("train.steps=60", "train.checkpoint_every=1", "train.evaluate_every=20")]
+    """Any rank or torchrun itself, at any moment; rank 0 in the middle of a save as well. $HEADROOM_KILLS: how many."""
+    kills = int(os.environ.get("HEADROOM_KILLS", "10"))
+    more = [*SHARED, *settings(f"train.steps={5 * kills}", "train.checkpoint_every=1", "train.evaluate_every=20",
+                               "train.schedule=constant")]
     alone = train_runs.run(config, tmp_path / "alone", *more)
     draw = random.Random(7)
     out = tmp_path / "run"
-    process = subprocess.Popen(
-        [*processes.torchrun(2, "--max-restarts", "10"), train_runs.program(), "train", str(config), "--out", str(out),
-         *more], env=train_runs.environment(config.parent), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    for _ in range(4):
-        goal = train_runs.saved_step(out) + draw.randrange(2, 8)
+    command = [*processes.torchrun(2, "--max-restarts", str(kills), "--monitor-interval", "0.05"), train_runs.program(),
+               "train", str(config), "--out", str(out), "--resume", *more]
+    said = tmp_path / "said.txt"
+
+    def start():
+        with open(said, "w") as file:
+            return subprocess.Popen(command, env=train_runs.environment(config.parent), stdout=file,
+                                    stderr=subprocess.STDOUT)
+
+    process, met = start(), 0
+    for kill in range(kills):
+        goal = train_runs.saved_step(out) + draw.randrange(1, 6)
         while train_runs.saved_step(out) < goal and process.poll() is None:
             time.sleep(0.002)
         time.sleep(draw.uniform(0.0, 0.02))
         ranks = children(process)
-        if ranks:
+        if kill % 5 == 4:
+            process.kill()
+            process.wait()
+            wait_for_end(ranks)
+            process = start()
+        elif ranks:
             os.kill(draw.choice(ranks), signal.SIGKILL)
-    said = process.communicate(timeout=240)[0]
-    assert process.returncode == 0, said
+            met += 1
+    assert process.wait(timeout=240) == 0, said.read_text()
+    assert met >= kills // 2
     result = train_runs.run(config, out, "--resume", *more)
     assert result["parameters_sha256"] == alone["parameters_sha256"]
     assert train_runs.same_history(train_runs.metrics(out), train_runs.metrics(tmp_path / "alone"))

@@ -123,6 +123,7 @@ def test_bleu_is_that_of_sacrebleu(headroom, run):
     translations = headroom.json("generate", run / "run", "--prompt", prompt)["text"].split("\n")
     references = [(run / "test.en").read_text().splitlines()]
     assert abs(sacrebleu.corpus_bleu(translations, references).score - ours["bleu"]) < 0.01
+    assert abs(sacrebleu.corpus_chrf(translations, references).score - ours["chrf"]) < 0.01
     plain = sacrebleu.corpus_bleu(translations, references, tokenize="none", smooth_method="none", force=True)
     assert abs(plain.score - ours["tokenised_bleu"]) < 0.01
 

@@ -124,6 +124,37 @@ TEST(Decoding, ASequenceIsWhatItIsAloneBitForBit) {
   }
 }
 
+// Going back leaves what the shorter pieces left, or nothing is touched; a row's logits after each token are those of
+// reading them one after another, and reading without asking is reading.
+TEST(Decoding, GoingBackIsNotHavingRead) {
+  for (const auto& [name, options] : testing::language_models()) {
+    const LanguageModel model(options, 3);
+    const Tokens tokens = random_tokens(30, options.vocabulary_size);
+    const auto piece = [&](std::size_t begin, std::size_t n) { return std::span(tokens).subspan(begin, n); };
+    std::size_t went_back = 0;
+    for (std::size_t read = 3; read <= 27; read += 3) {
+      DecodeState state = model.start_decoding(), shorter = model.start_decoding();
+      for (std::size_t at = 0; at < read; at += 3) {
+        model.read({&state, piece(at, 3)}, {});
+        if (at + 3 < read) {
+          model.decode_each({&shorter, piece(at, 3)}, {});
+        }
+      }
+      const DecodeState before = state;
+      const bool back = state.rewind(3);
+      DecodeState& same = back ? shorter : state;
+      DecodeState got = back ? state : before;
+      went_back += back ? 1 : 0;
+      for (std::size_t at = read - 3; at + 3 <= 30; at += 3) {
+        const at::Tensor each = model.decode_each({&same, piece(at, 3)}, {});
+        const DecodeRow row{&got, piece(at, 3)};
+        EXPECT_TRUE(each[2].equal(model.decode({&row, 1}, {})[0])) << name << ", back from " << read << " at " << at;
+      }
+    }
+    EXPECT_EQ(went_back > 0, options.attention.score != "linear" || options.memory_length > 0) << name;
+  }
+}
+
 // Copies share what they hold and part from there: each is a sequence that was read from its beginning.
 TEST(Decoding, CopiesGoTheirOwnWays) {
   const at::NoGradGuard no_grad;

@@ -88,6 +88,26 @@ TEST(Initialisation, EmbeddingsMayHaveADeviationOfTheirOwn) {
   expect_start("w_q", model.parameters().at("layer0.attention.w_q"), uniform(fan(kWidth)));
 }
 
+// Deviations of GPT-NeoX's "small" and "wang", which Pythia's models start at.
+TEST(Initialisation, PythiaStartsItsOutputsSmaller) {
+  config::ModelOptions o = small();
+  o.initialisation = config::Initialisation::pythia;
+  o.arrangement = config::Arrangement::parallel;
+  o.attention.bias = true;
+  const LanguageModel model(o, 1);
+  const nn::Parameters& p = model.parameters();
+  const double in = std::sqrt(2.0 / (5 * kWidth)), into_stream = 2.0 / (3 * std::sqrt(kWidth));
+  for (const char* name : {"embed", "head.w", "layer1.attention.w_q", "layer1.attention.w_v", "layer1.ffn.w_up"}) {
+    expect_start(name, p.at(name), normal(in));
+  }
+  for (const char* name : {"layer1.attention.w_o", "layer1.ffn.w_down"}) {
+    expect_start(name, p.at(name), normal(into_stream));
+  }
+  for (const char* name : {"head.b", "layer1.attention.b_q", "layer1.attention.b_o", "layer1.ffn.b_up"}) {
+    expect_start(name, p.at(name), constant(0));
+  }
+}
+
 TEST(Initialisation, HeadsOfTheOtherModels) {
   const MaskedLanguageModel masked(small(config::ModelKind::masked_language_model), 1);
   expect_start("head.w_transform", masked.parameters().at("head.w_transform"), uniform(fan(kWidth)));

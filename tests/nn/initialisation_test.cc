@@ -149,6 +149,8 @@ TEST(Initialisation, RulesOfWholeModels) {
                layer(uniform(bound(kWidth + heads) / std::sqrt(2.0)), uniform(bound(kWidth + heads)),
                      uniform(bound(kWidth + kHeads * kExperts)), constant(0), constant(0)),
                "glorot", {.rule = config::Initialisation::glorot});
+  expect_layer(o, layer(normal(0.07), normal(0.03), normal(0.07), constant(0), constant(0)), "pythia",
+               {.rule = config::Initialisation::pythia, .std = 0.07, .stream_std = 0.03});
   // 96 numbers are too few for the law of b_o, whose bound is another's.
   o.bias = false;
   Starts plain = layer(uniform(root(kWidth)), uniform(root(heads)), uniform(root(kWidth)), {}, {});

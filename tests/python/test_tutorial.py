@@ -29,11 +29,23 @@ def shape(text):
     return re.sub(r"'[^']*'", "''", re.sub(r"[\d.]+", "0", text)).strip().splitlines()
 
 
-def run_commands(text, place):
+def serve(words, place, ended):
+    """Starts a server, which ends with the test; its port."""
+    process = ended.enter_context(subprocess.Popen([*words, "--port", "0", "--threads", "1"], cwd=place,
+                                                   stderr=subprocess.PIPE, text=True))
+    ended.callback(process.kill)
+    return re.search(r":(\d+)$", next(line for line in process.stderr if line.startswith("listening on ")))[1]
+
+
+def run_commands(text, place, servers):
+    """Each line and what it printed; of a server the port."""
     for line in text.strip().splitlines():
         words = shlex.split(line)
         assert words[0] == "headroom"
         words = [os.environ["HEADROOM_PROGRAM"], *words[1:]]
+        if words[1] == "serve":
+            yield line, serve(words, place, servers)
+            continue
         if words[1] == "train":
             words += [word for value in SMALL for word in ("--set", value)]
         done = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=300)
@@ -46,25 +58,33 @@ def test_the_tutorial_runs_as_written(headroom, tmp_path, monkeypatch):
     train_runs.write_text(tmp_path / "texts" / "shakespeare.txt", SIZE, 1)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "cache"))
-    names, printed, ran = {}, "", []
     threads = torch.get_num_threads()
+    with contextlib.ExitStack() as servers:
+        ran = run_page(tmp_path, servers)
+    torch.set_num_threads(threads)
+    assert ran == ["train", "generate", "serve", "evaluate"]
+    assert sys.modules["headroom_torch"] and (tmp_path / "mine_hf" / "config.json").exists()
+
+
+def run_page(place, servers):
+    """Its blocks in their order; the commands that were run."""
+    names, printed, ran, port = {}, "", [], "8080"
     for kind, text in blocks():
         if kind == "toml":
-            (tmp_path / re.match(r"# (\S+)", text)[1]).write_text(text)
+            (place / re.match(r"# (\S+)", text)[1]).write_text(text)
         elif kind == "":
-            for line, out in run_commands(text, tmp_path):
+            for line, out in run_commands(text, place, servers):
                 ran.append(line.split()[1])
                 printed = out if "train" in line else printed
+                port = out if "serve" in line else port
         elif kind == "python":
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                exec(compile(text, "tutorial.md", "exec"), names)
+                exec(compile(text.replace(":8080/", f":{port}/"), "tutorial.md", "exec"), names)
             printed = out.getvalue()
         elif "BENVOLIO" in text:  # what the model writes
             assert printed.startswith(text[:text.index("BENVOLIO")])
         else:
             expected = shape(text)
             assert shape(printed)[:len(expected)] == expected, printed
-    torch.set_num_threads(threads)
-    assert ran == ["train", "generate", "evaluate"]
-    assert sys.modules["headroom_torch"] and (tmp_path / "mine_hf" / "config.json").exists()
+    return ran

@@ -450,6 +450,36 @@ TEST_F(ZeroShot, PuzzlesScoreTheAnswers) {
               alone("ab", " cd") + alone("ab cd\nef", " gh") + alone("ab cd\nef gh\nij", " kl"), 1e-4);
 }
 
+TEST_F(ZeroShot, PuzzlesByTheirExamples) {
+  const std::string row = "{\"task_id\": \"task6\", \"texts\": \"ab [ cd ]\\nef [ gh ]\\n\"}\n";
+  write_text_file(folder_ / "s.jsonl", row + row);
+  ZeroShotRequest request{.task = "composition", .data = folder_ / "s.jsonl"};
+  EXPECT_FALSE(to_json(evaluate_zero_shot(model_, *tokenizer_, request)).contains("by_shots"));
+  request.by_shots = true;
+  const ZeroShotResult result = evaluate_zero_shot(model_, *tokenizer_, request);
+  ASSERT_EQ(result.by_shots.size(), 2U);
+  EXPECT_NEAR(result.by_shots.at(2).log_probability, 2 * sum("ab", " cd"), 1e-4);
+  EXPECT_NEAR(result.by_shots.at(3).log_probability, 2 * sum("ab cd\nef", " gh"), 1e-4);
+  EXPECT_EQ(to_json(result)["by_shots"]["3"]["answers"], 2);
+  EXPECT_NE(to_text(result).find("after 3 examples  accuracy "), std::string::npos);
+  request.task = "lambada";
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
+}
+
+TEST_F(ZeroShot, TargetLossCountsTheTargetsTokensAlone) {
+  const ZeroShotResult result = run("target_loss", "t.jsonl",
+                                    "{\"inputs\": \"every token\", \"targets\": \"rests\"}\n{\"prompt\": \"the "
+                                    "head:\\n\", \"completion\": \"room\"}\n");
+  const double both = sum("every token", " rests") + sum("the head:", "\nroom");
+  const Json json = to_json(result);
+  EXPECT_EQ(json["target_tokens"], 6 + 5);
+  EXPECT_NEAR(json["loss"].get<double>(), -both / 11, 1e-5);
+  EXPECT_NEAR(std::log(json["perplexity"].get<double>()), -both / 11, 1e-5);
+  EXPECT_EQ(json["questions"], 2);
+  EXPECT_NE(refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}").find("u.jsonl:1: must have the fields"),
+            std::string::npos);
+}
+
 // The public files, where they are there: everything is read, nothing more is claimed.
 TEST_F(ZeroShot, ReadsThePublicFiles) {
   const std::filesystem::path data = std::filesystem::path(HEADROOM_SOURCE_DIR).parent_path() / "shared" / "data";

@@ -12,12 +12,15 @@
 namespace headroom::bench {
 
 struct BenchOptions {
-  std::int64_t repeats = 7;          // timed runs, after warming up; the median counts
-  std::int64_t threads = 0;          // 0: all physical cores
-  std::string precision = "fp32";    // fp32 | bf16, where a benchmark has both
-  std::string device = "cpu";        // torch's name of one that is there; memory is reported for the CPU only
-  std::string plots;                 // a folder for drawings; empty: none
-  std::vector<std::string> configs;  // of `profile`: whose training steps; empty: those of some models of the papers
+  std::int64_t repeats = 7;        // timed runs, after warming up; the median counts
+  std::int64_t threads = 0;        // 0: all physical cores
+  std::string precision = "fp32";  // fp32 | bf16, where a benchmark has both
+  std::string device = "cpu";      // torch's name of one that is there; memory is reported for the CPU only
+  std::string plots;               // a folder for drawings; empty: none
+  // Of `profile`, `generation` and `evaluate`: which models; empty: some of the papers.
+  std::vector<std::string> configs;
+  std::int64_t batch = 1;                    // generation, evaluate: sequences side by side
+  std::int64_t prompt = 1024, tokens = 128;  // generation
 };
 
 struct Row {
@@ -37,6 +40,9 @@ std::vector<std::pair<std::string, std::string>> names();
 // Throws MisuseError for an unknown name, Error where a yardstick cannot run (PyTorch's
 // Python is missing).
 std::vector<Row> run(const std::string& name, const BenchOptions& options);
+
+// Throws MisuseError where `generation` cannot write so many tokens with one of the configs.
+void check_generation(const BenchOptions& options);
 
 // This process serves another's benchmark: answers questions on standard input until "quit". Returns the exit
 // status.

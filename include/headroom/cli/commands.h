@@ -52,6 +52,7 @@ struct Evaluate {
   std::string task;  // a test without training; empty: how well the text is predicted
   std::int64_t shots = 0;
   std::string shots_from;
+  bool by_shots = false;
   std::string begin;        // none, line_end or bos; empty: as the model's texts began in training
   std::string items;        // a file to write; empty: none
   std::int64_t stride = 0;  // as tasks::EvaluateOptions has it
@@ -62,6 +63,18 @@ struct Generate {
   ModelChoice model;
   std::string prompt;
   Sampling sampling;
+};
+
+// Empty: as serve::ServeOptions has it.
+struct Serve {
+  std::vector<std::string> runs;
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8080;
+  std::string api_key_file;
+  std::optional<std::int64_t> batch, queue, prefix_cache, max_length, max_body;
+  std::optional<double> timeout;
+  std::string device = "auto";
+  std::string precision;  // empty: each run's
 };
 
 struct Analyse {
@@ -118,8 +131,8 @@ struct Golden {
 };
 
 struct Bench {
-  std::vector<std::string> names;  // empty: all there are
-  std::int64_t repeats = 7;
+  std::vector<std::string> names;  // empty: all there are; behind `generation` and `evaluate`: configs
+  std::int64_t repeats = 7, batch = 1, prompt = 1024, tokens = 128;
   std::string precision = "fp32", device = "auto";
   bool list = false;
   std::string plots;  // a folder for drawings; empty: none
@@ -146,8 +159,8 @@ struct Import {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Analyse, Inspect, Compare, Sweep, Advise, Report, Demo, Golden, Bench, Doctor,
-               CheckpointInfo, CheckpointExport, Import>
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Report, Demo, Golden, Bench,
+               Doctor, CheckpointInfo, CheckpointExport, Import>
       command;
   std::int64_t threads = 0;  // 0: those of the config, or all physical cores
   std::string command_line;  // as it was typed, for reports

@@ -65,6 +65,7 @@ struct Advice {
   std::int64_t parameters = 0;
   double tokens_per_second = 0.0;       // of its training
   double tokens = 0.0, readings = 0.0;  // that it is trained on; how often it reads the training text
+  bool dropout_added = false;           // the config had none, and the text is read too often for that
   std::string machine;
   std::string command;
   std::vector<Stage> stages;

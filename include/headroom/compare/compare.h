@@ -23,10 +23,6 @@ struct NamedConfig {
 std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_recipes,
                                       const std::vector<std::string>& overrides = {});
 
-// "train.learning_rate=3e-4,1e-3"; commas within brackets and quotes are part of a value. `option` names it in
-// messages.
-Variation parse_variation(std::string_view text, std::string_view option);
-
 struct CompareRequest {
   std::vector<NamedConfig> configs;  // the others are measured against the first
   std::int64_t seeds = 1;            // trainings of each: with train.seed, train.seed + 1, ...

@@ -8,17 +8,14 @@
 #include <vector>
 
 #include "headroom/config/config.h"
+#include "headroom/config/variation.h"
 #include "headroom/core/json.h"
 #include "headroom/tasks/task.h"
 #include "headroom/train/train.h"
 
 namespace headroom::compare {
 
-// A dotted key and values for it, as in a config: "train.learning_rate" and {"3e-4", "1e-3"}.
-struct Variation {
-  std::string key;
-  std::vector<std::string> values;
-};
+using config::Variation;
 
 // Keys with the value that a run has of each, in the spelling of config::flatten.
 using Values = std::vector<std::pair<std::string, std::string>>;

@@ -14,7 +14,7 @@ enum class ModelKind { language_model, masked_language_model, encoder_decoder, c
 enum class Arrangement { sequential, parallel };
 enum class Norm { layer, rms };
 enum class NormPosition { pre, post };
-enum class Initialisation { scaled, normal, glorot, torch };
+enum class Initialisation { scaled, normal, glorot, torch, pythia };
 enum class MlpKind { dense, gated, experts };
 enum class Activation { relu, gelu, gelu_tanh, silu };
 
@@ -106,7 +106,8 @@ struct Names<Initialisation> {
   static constexpr std::pair<Initialisation, std::string_view> kNames[] = {{Initialisation::scaled, "scaled"},
                                                                            {Initialisation::normal, "normal"},
                                                                            {Initialisation::glorot, "glorot"},
-                                                                           {Initialisation::torch, "torch"}};
+                                                                           {Initialisation::torch, "torch"},
+                                                                           {Initialisation::pythia, "pythia"}};
 };
 template <>
 struct Names<MlpKind> {

@@ -1,4 +1,4 @@
-// Named texts read whole: a file, the files of a folder, or the members of a tar archive; each may be gzip.
+// Named texts read whole: a file, the files of a folder, or the members of a tar archive; each may be gzip or zstd.
 #pragma once
 
 #include <filesystem>
@@ -15,10 +15,10 @@ struct Document {
   std::string text;  // valid UTF-8 without NUL
 };
 
-// Those whose file name `wanted` accepts ("wh_island.jsonl", without ".gz"), sorted by name; folders are searched to
-// their depth. A file named by itself is always wanted. Archives are known by their names: .tar, .tar.gz, .tgz. Throws
-// MisuseError naming the file: missing, unreadable, not UTF-8, a damaged archive or gzip, texts of more than 256 MiB or
-// of more than 1 GiB together, nothing that is wanted.
+// Those whose file name `wanted` accepts ("wh_island.jsonl", without ".gz", ".zst"), sorted by name; folders are
+// searched to their depth. A file named by itself is always wanted. Archives are known by their names: .tar, .tar.gz,
+// .tgz. Throws MisuseError naming the file: missing, unreadable, not UTF-8, a damaged archive or gzip, texts of more
+// than 256 MiB or of more than 1 GiB together, nothing that is wanted.
 std::vector<Document> read_documents(const std::filesystem::path& path,
                                      const std::function<bool(std::string_view file_name)>& wanted);
 

@@ -1,4 +1,4 @@
-// Raw text from files, block by block: plain UTF-8, gzip, JSON lines.
+// Raw text from files, block by block: plain UTF-8, gzip, zstd, JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ constexpr Content content_for(config::TokenizerKind kind) {
 }
 
 // `patterns` are paths with * and ? allowed in the last component, in the order given, matches sorted by name.
-// Any file may be gzip. Names ending in .jsonl or .json (with or without .gz) are JSON lines: `options.json_field`
-// of each line is a document, documents are joined by `options.separator`; empty lines and documents are skipped, and
-// with options.skip_bad_rows those that are no such object, which a warning counts.
-// Throws MisuseError for a pattern without a match, and for an empty file. JSON lines are always UTF-8.
+// Any file may be gzip or zstd. Names ending in .jsonl or .json (with or without .gz, .zst) are JSON lines:
+// `options.json_field` of each line is a document, documents are joined by `options.separator`; empty lines and
+// documents are skipped, and with options.skip_bad_rows those that are no such object, which a warning counts. Throws
+// MisuseError for a pattern without a match, and for an empty file. JSON lines are always UTF-8.
 std::unique_ptr<tokenizers::TextSource> open_text(const std::vector<std::string>& patterns,
                                                   const config::DataOptions& options, Content content = Content::utf8);
 

@@ -28,17 +28,25 @@ struct InspectedText {
 struct InspectLimits {
   std::int64_t bytes = 14'000'000;       // of all that is packed, about
   std::int64_t most_contributions = 32;  // of each token in each layer, the largest; fewer where they would not fit
+  bool tells = true;                     // how far it is
 };
 
+// What context.observer makes of a value is what is used and shown (switched_off.h).
 // `ids`: at least one token, at most the model's context_length; throws MisuseError otherwise. Memory: what one layer
 // keeps of every pair of tokens, some times over.
 InspectedText inspect_text(const models::LanguageModel& model, const std::vector<std::int32_t>& ids,
                            const nn::Context& context, const InspectLimits& limits = {});
 
-// A map [T, S] whose rows hold what a query sees, its last key on the diagonal, in at most `bytes` compressed bytes
-// where the coarsest form fits: uint32 levels; float32 [T] scale; then for each row i the first S - T + 1 + i numbers
-// n, of 1 byte, or all low bytes and then all high bytes where there are more than 127 levels:
-//   p_ij = sign(n) scale_i (n / levels)^2.
+// A map [T, T] whose rows hold what a query sees, its own token last, in about `bytes` compressed bytes. Little-endian,
+// n(i) numbers of a row being its i + 1 values in order:
+//   int32 levels above 0: float32 [T] scale; all n(i) of all rows, of one byte, or all low bytes and then all high
+//   bytes
+//     where there are more than 127 levels;
+//       p_ij = sign(n) scale_i (n / levels)^2
+//   int32 0, where that would be too long: float32 [T] scale; int32 k; of each row's min(k, i + 1) largest values, by
+//     their places, first all differences of their places (uint16, the first from 0) and then all numbers of one byte,
+//     127 levels; int32 side; float32 scale of the background; numbers of one byte, 127 levels, of each square of
+//     side x side values, row by row: the mean of its values that are not among those
 std::string pack_map(const at::Tensor& map, std::int64_t bytes);
 // Its largest absolute values in each of side x side squares, as uint8 of 255 sqrt(p) at most 255.
 at::Tensor thumbnail(const at::Tensor& map, std::int64_t side);

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,15 +17,26 @@ struct InspectedView {
   InspectedText text;
 };
 
-struct InspectedPage {
-  std::string title;
-  std::vector<std::int32_t> ids;
-  const tokenizers::Tokenizer& tokenizer;  // of all views
-  std::vector<InspectedView> views;
+// A page whose server reads other texts for it: it posts {"model", "text", "switched_off"} to `path` and shows the page
+// that it gets.
+struct LivePage {
+  std::string path;
+  std::vector<std::string> models;  // that there are
+  std::string model, text;          // what this page shows
+  Json switched_off = Json::array();
 };
 
-// What a token adds to the text; bytes that are no character alone as <e2>.
-std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t id);
+struct InspectedPage {
+  std::string title;
+  std::vector<std::int32_t> ids;           // none: a live page that shows nothing yet
+  const tokenizers::Tokenizer& tokenizer;  // of all views
+  std::vector<InspectedView> views;
+  std::optional<LivePage> live = {};
+};
+
+// What a token adds to a text that ends with the token `after`, a blank in front of it for instance; bytes that are no
+// character by themselves as <e2>.
+std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t after, std::int32_t id);
 
 std::string render_inspector(const InspectedPage& page);
 

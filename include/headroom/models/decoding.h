@@ -22,10 +22,14 @@ namespace headroom::models {
 // hold until one of them reads on.
 struct DecodeState {
   std::int64_t position = 0;                     // of the next token in its chunk
+  std::int64_t read_again = 0;                   // tokens that the chunk began with, of the one before it
   std::vector<nn::AttentionCache> caches;        // one a layer
   std::vector<nn::AttentionCache> cross_caches;  // of encoder-decoders: what a layer makes of the source
   std::vector<std::int64_t> chunk;               // tokens of the chunk, where some of them may be read again
 
+  // Forgets the last `count` tokens of the chunk, as if they had never been read: what is left is, bit for bit, the
+  // state after the pieces that end there. False, and nothing is forgotten, where a cache cannot go back.
+  bool rewind(std::int64_t count);
   // Numbers that the caches have room for: what cost::decoding_cache_numbers() says, once decoding has begun.
   std::int64_t cache_numbers() const;
 };
@@ -41,6 +45,7 @@ std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeSta
 
 // Copies of the states at these places, in this order; a place may come several times or not at all.
 std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std::span<const std::int64_t> places);
+std::vector<DecodeState> chosen_states(std::vector<DecodeState>&& states, std::span<const std::int64_t> places);
 
 // The context of what is computed of rows that share their products.
 nn::Context side_by_side(const nn::Context& context);

@@ -55,6 +55,10 @@ class LanguageModel : public Model {
   // chunks of context_length with carried memory. Without memory, a full context slides: its last half is read again
   // as the beginning of a new one.
   at::Tensor decode(std::span<const DecodeRow> rows, const nn::Context& context) const;
+  // The same of one row after each of its n tokens: logits [n, V], of which the last are decode()'s bit for bit.
+  at::Tensor decode_each(const DecodeRow& row, const nn::Context& context) const;
+  // Reads on without asking what comes next.
+  void read(const DecodeRow& row, const nn::Context& context) const;
 
  private:
   struct Parts;

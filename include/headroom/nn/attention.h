@@ -82,6 +82,9 @@ class Attention {
   // Both: the heads' results [B, H, T, w].
   at::Tensor attend(const Queries& queries, Seen seen, const Context& context) const;
   at::Tensor attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const;
+  // One token of each row, of layers whose rows differ in keys and values alone: one call for all of them.
+  bool rows_differ_in_keys(const AttentionInput& input, const Heads& heads, const Context& context) const;
+  at::Tensor attend_sequences(const AttentionInput& input, const Heads& heads, const Context& context) const;
   ScoreCall call_of(const Queries& queries) const;
   // `fresh` with what the cache holds of the past; notes in `call` the first key's position.
   Seen look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const;

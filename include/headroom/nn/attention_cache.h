@@ -27,6 +27,13 @@ class AttentionCache {
   // [1, *, S, *], with S at least n and, in a sliding cache, at most capacity - 1 + n. Throws Error when they do not
   // fit.
   std::vector<at::Tensor> append(const std::vector<at::Tensor>& fresh);
+  // The same for one token, row `row` of tensors [B, *, 1, *]: what it may look at are tokens [begin, begin + S) of
+  // tensors [1, *, C, *], which must be let go before the next token.
+  struct Held {
+    std::vector<at::Tensor> tensors;
+    std::int64_t begin = 0, size = 0;
+  };
+  Held append_row(const std::vector<at::Tensor>& fresh, std::int64_t row);
   // Counts tokens that only the linear state has taken in.
   void count(std::int64_t n) { next_position_ += n; }
   ops::LinearState& linear() { return linear_; }
@@ -40,13 +47,17 @@ class AttentionCache {
   std::vector<at::Tensor>& source() { return source_; }
   std::optional<at::Tensor>& valid_source() { return valid_source_; }  // [1, S] bool; without it: all of its tokens
 
+  // Forgets the last `count` tokens, as if they had never been read. False, and nothing is forgotten, where it cannot
+  // be done: of a linear state, and of a sliding cache that has dropped tokens.
+  bool rewind(std::int64_t count);
   void keep_last(std::int64_t count);  // a new chunk begins: the sequence now starts `count` tokens back
   void forget();
   std::int64_t numbers() const;  // held at capacity
 
  private:
   std::vector<at::Tensor> held() const;  // oldest first
-  void own();                            // slots that a copy shares are copied before they are written to
+  void make_slots(const std::vector<at::Tensor>& fresh);
+  void own();  // slots that a copy shares are copied before they are written to
 
   std::int64_t capacity_;
   bool sliding_;

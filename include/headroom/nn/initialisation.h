@@ -23,7 +23,8 @@ struct Start {
 // replace one matrix count together.
 struct Fan {
   std::int64_t in = 1, out = 1;
-  double gain = 1.0;  // glorot: multiplies the bound
+  double gain = 1.0;         // glorot: multiplies the bound
+  bool into_stream = false;  // pythia: what it makes is added to the residual stream
 };
 
 // Queries, keys and values are initialised as three parts of one matrix: Glorot's bound of [d, 3d] is that of [d, d] by
@@ -36,9 +37,13 @@ inline constexpr double kThirdOfAMatrix = 0.70710678118654752;
 //   normal   N(0, std^2)                    0                 N(0, std^2)                     0
 //   glorot   U(+-gain sqrt(6 / (in + out))) 0                 N(0, 1/d)                       0
 //   torch    U(+-1/sqrt(in))                U(+-1/sqrt(in))   N(0, 1)                         U(+-1/sqrt(in))
+//   pythia   N(0, std^2), into the residual 0                 N(0, std^2)                     0
+//            stream N(0, stream_std^2)
+//
+// Pythia's two deviations are those of Nguyen and Salazar ("small") and of Wang and Komatsuzaki ("wang").
 struct Initialisation {
   config::Initialisation rule = config::Initialisation::scaled;
-  double std = 0.02;
+  double std = 0.02, stream_std = 0.02;
   double embedding_std = 0.0;  // above 0: of embeddings and learned positions, whatever the rule
 
   Start matrix(const Start& scaled, const Fan& fan) const;

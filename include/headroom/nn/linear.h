@@ -52,6 +52,7 @@ struct Linear {
     Start start;                           // the matrix's under the `scaled` rule
     std::optional<Start> bias_start = {};  // zeros without
     bool bias = true;
+    bool into_stream = false;  // Fan
   };
 
   Linear() = default;  // none

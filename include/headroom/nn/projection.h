@@ -47,6 +47,7 @@ class Projection {
   // are what is kept.
   // `decoding`: it comes from a cache, so that work for every key would be done again for every query.
   virtual void expand(Heads& /*heads*/, bool /*decoding*/, const Context& /*context*/) const {}
+  virtual bool expands() const { return false; }
   // The heads' results [B, H, T, w], of the sums over the values that expand() gave.
   virtual at::Tensor results(const at::Tensor& o, const Heads& /*heads*/, const Context& /*context*/) const {
     return o;

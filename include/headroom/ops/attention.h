@@ -41,6 +41,14 @@ struct Mixture {
   std::int64_t n_components() const;
 };
 
+// What one of several sequences has of its own: rows [begin, begin + size) of k [1, G, C, e] and v [1, G, C, w], of
+// which `valid_keys` [1, size] bool count, all without it.
+struct SequenceKeys {
+  at::Tensor k, v;
+  std::int64_t begin = 0, size = 0;
+  std::optional<at::Tensor> valid_keys = {};
+};
+
 struct AttentionInputs {
   at::Tensor q;  // [B, H, T, e]
   at::Tensor k;  // [B, G, S, e]
@@ -54,6 +62,10 @@ struct AttentionInputs {
   std::optional<at::Tensor> sink;  // b, [H]: a weight that goes to no value
   std::optional<Mixture> mixture;
   std::optional<HeadMap> pre, post;  // head composition on the scores, and on the probabilities
+  // Decoding: B sequences of one query, each with keys and values of its own, as many as it has; k and v are then those
+  // of a sequence that has the most, r's last rows are each one's, and the rest is the same for all. Each gets what it
+  // gets alone, bit for bit. Not differentiable.
+  std::vector<SequenceKeys> sequences = {};
 };
 
 // [B, H, T, w], differentiable in every tensor but the mask. Throws Error on shapes that do not fit.

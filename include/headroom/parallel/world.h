@@ -42,13 +42,13 @@ class World : public Peers {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  std::string name_of(int rank) const override;
   std::vector<std::string> gather(const std::string& mine) override;
 
   // Processes on this machine, which share its cores.
   int local_size() const { return local_size_; }
   // Whether processes that went on before these were ended and started again by torchrun: a run goes on.
   bool restarted() const { return restarts_ > 0; }
-  std::string name_of(int rank) const;  // "rank 2 (on machine7)"
 
   // Contiguous tensors of the CPU. Between two processes and under one tag they arrive in the order that they were
   // sent. Several threads may call these.

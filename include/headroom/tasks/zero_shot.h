@@ -1,11 +1,12 @@
-// Tests without training, scored from a language model's log-probabilities: LAMBADA, BLiMP, the Children's Book Test
-// and multiple choice.
+// Tests without training, scored from a language model's log-probabilities: LAMBADA, BLiMP, the Children's Book Test,
+// multiple choice, puzzles, and targets that follow their inputs.
 //
 // The measures: LAMBADA's last word must be what greedy decoding writes. BLiMP: the sum of a sentence's
 // log-probabilities, which must be higher for the grammatical one. CBT: the log-probability a token of the answer and
 // the rest of its sentence, which must be above that of every other candidate. Multiple choice: the highest sum of an
 // answer's log-probabilities ("acc"), and the highest sum a character ("acc_norm"), as in lm-evaluation-harness.
-// Puzzles ("composition"): each answer must be what greedy decoding writes. A tie is no win.
+// Puzzles ("composition"): each answer must be what greedy decoding writes. "target_loss": the perplexity of the
+// targets' tokens alone, each given its input and the target so far. A tie is no win.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ struct ZeroShotRequest {
   // A file, folder or archive that they are drawn from; empty: the other questions of `data`, which is said.
   std::filesystem::path shots_from;
   Beginning beginning;
-  bool items = false;  // whether the result has them
+  bool items = false;     // whether the result has them
+  bool by_shots = false;  // "composition": whether the result has by_shots
   EvaluateOptions options;
 };
 
@@ -38,6 +40,7 @@ struct ZeroShotRequest {
 struct Tally {
   std::int64_t questions = 0, right = 0, right_normalised = 0;
   double log_probability = 0.0;  // of the right answers
+  std::int64_t tokens = 0;       // of the right answers
   double accuracy() const { return static_cast<double>(right) / static_cast<double>(questions); }
   Tally& operator+=(const Tally& other);
   double accuracy_normalised() const { return static_cast<double>(right_normalised) / static_cast<double>(questions); }
@@ -49,8 +52,10 @@ struct ZeroShotResult {
   std::string shots_from;  // where they were drawn from
   Begin begin = Begin::line_end;
   bool normalised = false, perplexity = false;  // whether the task has these figures
+  bool of_tokens = false;                       // perplexity: of a token; false: of a whole answer
   bool mean_of_subsets = true;                  // what accuracy() is; false: all questions count alike
   std::map<std::string, Tally> subsets;         // by name; one without a name where there are no subsets
+  std::map<std::size_t, Tally> by_shots;        // composition: by the solved examples that precede an answer
   // A question each (composition: an answer): "question" (file:line), "subset", "right", "gold", and "choices" with
   // "context", "continuation", "log_probability" (nats), "tokens", "greedy". Composition: "log_probability", "tokens".
   std::vector<Json> items;

@@ -14,6 +14,15 @@
 
 namespace headroom::cli {
 
+namespace {
+
+// Of these benchmarks the words behind the name are configs.
+bool takes_configs(const std::vector<std::string>& names) {
+  return !names.empty() && (names.front() == "generation" || names.front() == "evaluate");
+}
+
+}  // namespace
+
 int run(const Bench& command, const EngineRequest& request) {
   if (!command.serve.empty()) {
     return bench::serve(command.serve);
@@ -29,16 +38,21 @@ int run(const Bench& command, const EngineRequest& request) {
     request.output.document(known);
     return 0;
   }
-  for (const std::string& name : command.names) {
+  std::vector<std::string> names = command.names, configs = command.configs;
+  if (takes_configs(names)) {
+    configs.insert(configs.end(), names.begin() + 1, names.end());
+    names.resize(1);
+  }
+  for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       misuse("bench: {}: no such benchmark; there are {}", name, fmt::join(known, ", "));
     }
   }
-  if (!command.configs.empty() && command.names != std::vector<std::string>{"profile"}) {
-    misuse("bench: --config: is of `bench profile` alone, got {}",
-           command.names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(command.names, ", ")));
+  if (!configs.empty() && names != std::vector<std::string>{"profile"} && !takes_configs(names)) {
+    misuse("bench: --config: is of `bench profile`, `generation` or `evaluate` alone, got {}",
+           names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(names, ", ")));
   }
-  for (const std::string& config : command.configs) {
+  for (const std::string& config : configs) {
     config::load_config(config);  // refused before anything is printed
   }
   const bench::BenchOptions options{.repeats = command.repeats,
@@ -46,12 +60,18 @@ int run(const Bench& command, const EngineRequest& request) {
                                     .precision = command.precision,
                                     .device = models::resolve(command.device).str(),
                                     .plots = command.plots,
-                                    .configs = command.configs};
+                                    .configs = configs,
+                                    .batch = command.batch,
+                                    .prompt = command.prompt,
+                                    .tokens = command.tokens};
+  if (names == std::vector<std::string>{"generation"}) {
+    bench::check_generation(options);
+  }
   request.output.text(fmt::format("{}, {} threads, {} vectors, tiles by {}\n\n", cpu_name(),
                                   options.threads > 0 ? options.threads : physical_cores(),
                                   kernels::softmax_rows_target(), kernels::tile_product_target()));
   std::vector<bench::Row> all;
-  for (const std::string& name : command.names.empty() ? known : command.names) {
+  for (const std::string& name : names.empty() ? known : names) {
     const std::vector<bench::Row> rows = bench::run(name, options);
     request.output.text(fmt::format("{}\n{}\n", name, bench::to_table(rows)));
     all.insert(all.end(), rows.begin(), rows.end());

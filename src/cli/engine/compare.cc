@@ -40,7 +40,7 @@ int run(const Compare& command, const EngineRequest& request) {
   job.configs = compare::load_configs(command.configs, overrides(command.set, request));
   job.seeds = command.seeds;
   for (const std::string& text : command.tune) {
-    job.tune.push_back(compare::parse_variation(text, "compare: --tune"));
+    job.tune.push_back(config::parse_variation(text, "compare: --tune"));
   }
   job.out = command.out;
   job.cache = cache_folder();
@@ -56,7 +56,7 @@ int run(const Sweep& command, const EngineRequest& request) {
   compare::SweepRequest job;
   job.config = compare::load_configs({command.config}, overrides(command.set, request)).front();
   for (const std::string& text : command.vary) {
-    job.vary.push_back(compare::parse_variation(text, "sweep: --vary"));
+    job.vary.push_back(config::parse_variation(text, "sweep: --vary"));
   }
   job.seeds = command.seeds;
   job.out = command.out;

@@ -8,6 +8,7 @@ namespace headroom::cli {
 int run(const Train& command, const EngineRequest& request);
 int run(const Evaluate& command, const EngineRequest& request);
 int run(const Generate& command, const EngineRequest& request);
+int run(const Serve& command, const EngineRequest& request);
 int run(const Analyse& command, const EngineRequest& request);
 int run(const Inspect& command, const EngineRequest& request);
 int run(const Compare& command, const EngineRequest& request);

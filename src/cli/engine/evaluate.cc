@@ -67,9 +67,6 @@ void write_items(const std::vector<Json>& items, const std::string& path) {
 // A test without training.
 int run_test(const Evaluate& command, const EngineRequest& request) {
   tasks::check_zero_shot_task(command.task);
-  if (!parallel::world().leads()) {
-    return 0;  // the first process has it done
-  }
   const bool generated = command.task == "composition" && command.data.empty();
   if (!command.items.empty()) {
     require_room_for_items(command.items);
@@ -82,19 +79,26 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   const store::Checkpoint& checkpoint = opened.checkpoint;
   const models::LanguageModel& model = models::as_language_model(*opened.model, "evaluate --task");
   catch_interrupts();
-  const tasks::ZeroShotResult result = tasks::evaluate_zero_shot(
-      model, *checkpoint.tokenizer,
-      {.task = command.task,
-       .data = generated ? std::string() : command.data.front(),
-       .run = checkpoint.config.data,
-       .shots = command.shots,
-       .shots_from = command.shots_from,
-       .beginning = beginning_of(command.begin, checkpoint),
-       .items = !command.items.empty(),
-       .options = {.batch_size = command.batch_size, .context = opened.context, .show_progress = true}});
+  const tasks::ZeroShotResult result =
+      tasks::evaluate_zero_shot(model, *checkpoint.tokenizer,
+                                {.task = command.task,
+                                 .data = generated ? std::string() : command.data.front(),
+                                 .run = checkpoint.config.data,
+                                 .shots = command.shots,
+                                 .shots_from = command.shots_from,
+                                 .beginning = beginning_of(command.begin, checkpoint),
+                                 .items = !command.items.empty(),
+                                 .by_shots = command.by_shots,
+                                 .options = {.batch_size = command.batch_size,
+                                             .context = opened.context,
+                                             .show_progress = true,
+                                             .peers = &parallel::world()}});
   if (!result.complete) {
     log_info("interrupted");
     return kInterrupted;
+  }
+  if (!parallel::world().leads()) {
+    return 0;
   }
   if (!command.items.empty()) {
     write_items(result.items, command.items);
@@ -134,7 +138,8 @@ int run(const Evaluate& command, const EngineRequest& request) {
   }
   for (const auto& [name, given] :
        {std::pair("--shots", command.shots > 0), std::pair("--shots-from", !command.shots_from.empty()),
-        std::pair("--begin", !command.begin.empty()), std::pair("--items", !command.items.empty())}) {
+        std::pair("--by-shots", command.by_shots), std::pair("--begin", !command.begin.empty()),
+        std::pair("--items", !command.items.empty())}) {
     if (given) {
       misuse("evaluate: {} needs --task", name);
     }

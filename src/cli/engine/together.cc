@@ -58,6 +58,8 @@ End end_of(const std::exception_ptr& thrown) {
     return {.message = error.what(), .final = true};
   } catch (const parallel::PeerError& error) {
     return {.message = error.what()};
+  } catch (const SharedError& error) {
+    return {.message = error.what()};
   } catch (const c10::Error& error) {
     return {.message = fmt::format("torch: {}", first_line(error.what_without_backtrace())), .own = true};
   } catch (const std::bad_alloc&) {

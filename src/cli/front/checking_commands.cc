@@ -42,10 +42,17 @@ void add_bench(Program& program) {
   auto options = std::make_shared<Bench>();
   CLI::App& command =
       program.add(program.root(), "bench", "Time operators and training steps against yardsticks in the same run.",
-                  "headroom bench attention step", [&program, options] { return program.engine(*options); });
-  command.add_option("NAME", options->names, "benchmarks (default: all)")->type_name("");
+                  "headroom bench attention step\n  headroom bench generation --prompt 1024 --tokens 128 "
+                  "dcmha/2b8_transformer_pp dcmha/2b8_dcformer_pp",
+                  [&program, options] { return program.engine(*options); });
+  command
+      .add_option(
+          "NAME", options->names,
+          "benchmarks (default: all); behind generation and evaluate: TOML files or recipes, of which the first is "
+          "what the others are compared with")
+      ->type_name("");
   command.add_option("--plots", options->plots, "draw what has a shape into this folder (scaling)")->type_name("DIR");
-  command.add_option("--config", options->configs, "profile: of a training step of this TOML file or recipe")
+  command.add_option("--config", options->configs, "profile, generation, evaluate: of this TOML file or recipe")
       ->type_name("CONFIG");
   command.add_option("--serve", options->serve)->group("");
   command.add_flag("--list", options->list, "say what there is");
@@ -53,6 +60,12 @@ void add_bench(Program& program) {
       ->capture_default_str()
       ->check(whole_number(1, 1'000'000))
       ->type_name("N");
+  const auto count = [&command](const char* name, std::int64_t& value, const char* about) {
+    command.add_option(name, value, about)->capture_default_str()->check(whole_number(1, 1'000'000))->type_name("N");
+  };
+  count("--batch-size", options->batch, "generation, evaluate: sequences or examples side by side");
+  count("--prompt", options->prompt, "generation: tokens of the prompt");
+  count("--tokens", options->tokens, "generation: tokens written after it");
   command.add_option("--precision", options->precision, "where a benchmark has both")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16"}).description(""))

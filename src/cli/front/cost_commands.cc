@@ -3,6 +3,7 @@
 #include <memory>
 #include <sstream>
 
+#include "cost_variation.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -18,7 +19,7 @@ namespace {
 
 struct CostOptions {
   std::vector<std::string> configs, set;
-  std::string paper;
+  std::string paper, vary, plot;
   cost::Devices devices;
 };
 
@@ -55,13 +56,26 @@ int run_cost(const CostOptions& options, const Output& output) {
   if (!(options.devices.macs_per_second > 0.0)) {
     misuse("cost: --rate: must be above 0, got {}", options.devices.macs_per_second);
   }
+  if (options.vary.empty() && !options.plot.empty()) {
+    misuse("cost: --plot {}: draws what --vary varies, which is missing", options.plot);
+  }
   std::vector<cost::NamedConfig> configs;
-  Json list = Json::array();
   for (const std::string& name : options.configs) {
     configs.emplace_back(name, load_with_start(name, options.set));
-    list.push_back(cost::cost_json(name, configs.back().second));
+  }
+  if (!options.vary.empty()) {
+    const config::Variation variation = config::parse_variation(options.vary, "cost: --vary");
+    std::vector<cost::NamedConfig> all = varied(configs, variation);
+    if (!options.plot.empty()) {
+      write_text_file(options.plot, drawn(configs, variation, all));
+    }
+    configs = std::move(all);
+  }
+  Json list = Json::array();
+  for (const auto& [name, config] : configs) {
+    list.push_back(cost::cost_json(name, config));
     if (!options.devices.processes.empty()) {
-      list.back()["processes"] = cost::processes_json(configs.back().second, options.devices);
+      list.back()["processes"] = cost::processes_json(config, options.devices);
     }
   }
   const bool alone = options.devices.processes.empty();
@@ -75,12 +89,18 @@ void add_cost(Program& program) {
   CLI::App& command = program.add(program.root(), "cost",
                                   "Parameters, multiply-accumulates and memory of a model, without building it.",
                                   "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost "
-                                  "switchhead/wt103_262m --processes 8,64\n  headroom cost --paper switchhead",
+                                  "switchhead/wt103_262m --processes 8,64\n  headroom cost demo/dense_h8 --vary "
+                                  "model.attention.n_heads=2,4,8 --plot heads.svg\n  headroom cost --paper switchhead",
                                   [&program, options] { return run_cost(*options, program.output()); });
   command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
   add_set(command, options->set);
   command.add_option("--paper", options->paper, "every figure of that paper's cost tables next to the computed one")
       ->type_name("switchhead|moa|dcmha|mgk");
+  command.add_option("--vary", options->vary, "a key and its values: the costs of every CONFIG with each of them")
+      ->type_name("KEY=V1,V2,...");
+  command.add_option("--plot", options->plot, "with --vary: draw the costs over the values into this SVG file")
+      ->check(not_empty())
+      ->type_name("FILE");
   command
       .add_option("--processes", options->devices.processes,
                   "what each of so many processes holds and sends in a training step, one number or several")
@@ -164,6 +184,7 @@ void add_cost_commands(Program& program) {
   add_cost(program);
   add_match(program);
   add_recipes(program);
+  add_papers(program);
 }
 
 }  // namespace headroom::cli

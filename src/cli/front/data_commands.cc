@@ -56,7 +56,7 @@ struct Input {
 void add_input(CLI::App& command, Input& input) {
   command
       .add_option("FILE", input.files,
-                  "text, .gz, JSON lines (.jsonl), patterns with * and ? (default: the built-in corpus)")
+                  "text, .gz, .zst, JSON lines (.jsonl), patterns with * and ? (default: the built-in corpus)")
       ->type_name("");
   command.add_option("--json-field", input.options.json_field, "JSON lines: where the document stands")
       ->capture_default_str()

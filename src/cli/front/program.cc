@@ -59,6 +59,7 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
       "`headroom COMMAND --help` explains a command.");
   add_shared(app_);
   add_training_commands(*this);
+  add_serving_commands(*this);
   add_inspecting_commands(*this);
   add_cost_commands(*this);
   add_data_commands(*this);
@@ -107,6 +108,12 @@ void add_device(CLI::App& command, std::string& device) {
   command.add_option("--device", device, "where to compute; auto: a GPU where torch has one, else the CPU")
       ->capture_default_str()
       ->type_name("auto|cpu|cuda|cuda:N");
+}
+
+void add_precision(CLI::App& command, std::string& precision) {
+  command.add_option("--precision", precision, "number format of the products; without it that of the run")
+      ->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))
+      ->type_name("auto|fp32|bf16");
 }
 
 void add_set(CLI::App& command, std::vector<std::string>& set) {
@@ -182,6 +189,7 @@ int Program::run(int argc, const char* const* argv) {
   occupy_standard_streams();
   // A reader that goes away (`headroom ... | head`) must not end a training: writing then fails with EPIPE.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails with a message, as on a full disk
   try {
     return dispatch(argc, argv);
   } catch (const NoReaderError&) {

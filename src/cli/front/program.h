@@ -52,7 +52,9 @@ class Program {
 // The commands, by theme.
 void add_training_commands(Program& program);    // train, evaluate, generate, compare, sweep, advise, report, demo
 void add_inspecting_commands(Program& program);  // analyse, inspect
-void add_cost_commands(Program& program);        // cost, match, recipes
+void add_serving_commands(Program& program);     // serve
+void add_cost_commands(Program& program);        // cost, match, recipes, and the next
+void add_papers(Program& program);
 void add_data_commands(Program& program);        // tokenizer, data
 void add_checking_commands(Program& program);    // golden, bench, doctor
 void add_checkpoint_commands(Program& program);  // checkpoint, import
@@ -64,6 +66,8 @@ void add_run(CLI::App& command, std::string& run);
 void add_out(CLI::App& command, std::string& out, const std::string& what, const std::string& type);
 // --device, as train.device.
 void add_device(CLI::App& command, std::string& device);
+// --precision of a trained model's products.
+void add_precision(CLI::App& command, std::string& precision);
 // "--set key=value", any number of times.
 void add_set(CLI::App& command, std::vector<std::string>& set);
 // Takes digits that make a whole number from `low` to `high`; the message names the interval and what was typed.

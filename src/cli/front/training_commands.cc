@@ -67,9 +67,7 @@ void add_model(CLI::App& command, ModelChoice& model) {
   add_average(command, model.average);
   add_decoding(command, model.decoding);
   add_device(command, model.device);
-  command.add_option("--precision", model.precision, "number format of the products; without it that of the run")
-      ->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))
-      ->type_name("auto|fp32|bf16");
+  add_precision(command, model.precision);
 }
 
 void add_evaluate(Program& program) {
@@ -91,19 +89,19 @@ void add_evaluate(Program& program) {
       });
   add_run(command, options->model.run);
   command
-      .add_option(
-          "--data", options->data,
-          "files of the kind that the run was validated on, such as text, .gz, .jsonl, CSV or TSV, a prepared token "
-          "file (default: the run's validation data)")
+      .add_option("--data", options->data,
+                  "files of the kind that the run was validated on, such as text, .gz, .zst, .jsonl, CSV or TSV, a "
+                  "prepared token "
+                  "file (default: the run's validation data)")
       ->allow_extra_args(false)  // they may stand before RUN
       ->check(not_empty())
       ->type_name("FILE");
   command.add_option("FILE", options->more, "further files of --data")->check(not_empty())->type_name("");
   command
-      .add_option(
-          "--task", options->task,
-          "a test scored from log-probabilities: lambada, blimp, cbt, piqa, ..., composition; --data is its file, "
-          "folder or tar archive")
+      .add_option("--task", options->task,
+                  "a test scored from log-probabilities: lambada, blimp, cbt, piqa, ..., composition, target_loss; "
+                  "--data is its file, "
+                  "folder or tar archive")
       ->check(not_empty())
       ->type_name("NAME");
   command.add_option("--shots", options->shots, "with --task: solved examples in front of each question")
@@ -116,6 +114,8 @@ void add_evaluate(Program& program) {
           "with --shots: the file, folder or archive of the solved examples (default: other questions of --data)")
       ->check(not_empty())
       ->type_name("FILE");
+  command.add_flag("--by-shots", options->by_shots,
+                   "with --task composition: figures by the solved examples in front of an answer");
   command
       .add_option(
           "--begin", options->begin,

@@ -65,7 +65,6 @@ class Adviser {
   double units() const;  // all trials take, of a training in a first round
   double unit() const { return (1.0 - kMeasuringShare) * trial_seconds() / units(); }  // its seconds
   void settle_run();
-  void settle_rate();
   void finish();
 
   const AdviseRequest& request_;
@@ -273,6 +272,10 @@ void Adviser::settle_run() {
   Trials::set_steps(config_, steps);
   advice_.tokens = static_cast<double>(steps) * step_tokens(config_);
   advice_.readings = advice_.tokens / static_cast<double>(text_.training);
+  if (advice_.readings > kReadingsWithoutDropout && config_.model.dropout == 0.0) {
+    config_.model.dropout = kDropout;
+    advice_.dropout_added = true;
+  }
   const double validation = kForward * static_cast<double>(text_.validation) / advice_.tokens_per_second;
   const double run = advice_.tokens / advice_.tokens_per_second;
   const double times = std::clamp(std::floor(kValidating * run / validation), 1.0, kValidations);
@@ -282,22 +285,6 @@ void Adviser::settle_run() {
       std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(steps) / kValidations));
   train.keep_best = true;
   config::check(config_, "advise");
-}
-
-// From the trials that decided on the learning rate to the run.
-void Adviser::settle_rate() {
-  fitting_.trial_rate = config_.train.learning_rate;
-  double tokens = advice_.tokens;
-  for (const Stage& stage : advice_.stages) {
-    const Arm& taken = stage.arms[stage.taken];
-    const bool of_rates = std::any_of(stage.arms.begin(), stage.arms.end(), [&](const Arm& arm) {
-      return arm.config.train.learning_rate != taken.config.train.learning_rate;
-    });
-    tokens = of_rates ? static_cast<double>(taken.rounds.back().steps) * step_tokens(taken.config) : tokens;
-  }
-  fitting_.times_longer = advice_.tokens / tokens;
-  const double rate = fitting_.trial_rate * rate_of_longer_run(advice_.tokens, tokens);
-  config_.train.learning_rate = std::stod(fmt::format("{:.2g}", rate));
 }
 
 void Adviser::finish() {
@@ -329,7 +316,6 @@ Advice Adviser::advise() {
   fit_batch();
   run_trials();
   settle_run();
-  settle_rate();
   finish();
   return std::move(advice_);
 }

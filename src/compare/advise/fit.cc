@@ -115,11 +115,6 @@ std::vector<std::int64_t> vocabulary_sizes(std::int64_t own, double text_bytes) 
   return sizes;
 }
 
-double rate_of_longer_run(double run_tokens, double trial_tokens) {
-  constexpr double kPower = -0.32;
-  return std::min(1.0, std::pow(run_tokens / trial_tokens, kPower));
-}
-
 std::int64_t rounded_down(double number) {
   const double unit = number < 100.0 ? 1.0 : std::pow(10.0, std::floor(std::log10(number)) - 1.0);
   return static_cast<std::int64_t>(std::floor(number / unit) * unit);

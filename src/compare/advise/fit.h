@@ -14,10 +14,13 @@ namespace headroom::compare {
 // runs out (Hoffmann et al.: Training Compute-Optimal Large Language Models, 2022).
 inline constexpr double kTokensAParameter = 20.0;
 
-// How often a text is read at most: what further readings still teach fades away with kFadingReadings, so that nineteen
-// twentieths of it are learnt by then.
+// What further readings of a text still teach fades away with so many of them (the paper below); beyond that small
+// models learn it by heart instead: they are not advised.
 inline constexpr double kFadingReadings = 15.4;
-inline constexpr double kMostReadings = 3.0 * kFadingReadings;
+inline constexpr double kMostReadings = kFadingReadings;
+// A text that is read more often than this wants dropout: nearly as good as new text up to here (the paper below).
+inline constexpr double kReadingsWithoutDropout = 4.0;
+inline constexpr double kDropout = 0.2;
 
 // So many tokens of new text would teach what `tokens` teach of a text that has `text_tokens` and is read again and
 // again: U + U R (1 - exp(-(D / U - 1) / R)), with R = kFadingReadings (Muennighoff et al.: Scaling Data-Constrained
@@ -51,11 +54,6 @@ std::size_t fitting_batch(const std::vector<double>& tokens_per_second);
 // Four sizes, each twice the one before, of which the largest is at most twice `own`, and few enough that a text of so
 // many bytes has examples of each piece; ascending. Fewer for a small text.
 std::vector<std::int64_t> vocabulary_sizes(std::int64_t own, double text_bytes);
-
-// What the best learning rate of trainings of `trial_tokens` is multiplied by to be that of one of `run_tokens`: it
-// falls with a power of the tokens, about 0.32 (Bjorck et al.: Scaling Optimal LR Across Token Horizons, 2025). Never
-// above 1.
-double rate_of_longer_run(double run_tokens, double trial_tokens);
 
 // Two digits: 1234 is 1200.
 std::int64_t rounded_down(double number);

@@ -69,16 +69,18 @@ std::string text_sentence(const Advice& advice, const Fitting& fitting) {
   const std::string read = fmt::format("{} tokens read the text of {} {:.2g} times", format_count(advice.tokens),
                                        format_count(fitting.text_tokens), advice.readings);
   const double seconds = advice.tokens / advice.tokens_per_second;
+  const std::string dropout =
+      advice.dropout_added ? fmt::format(", with model.dropout = {}, without which it would be learnt by heart", kDropout)
+                           : std::string();
   if (advice.readings > 0.95 * kMostReadings) {
     return fmt::format(
-        "Text: {}, and more readings would bring next to nothing: the run ends after {}. More text would be worth more "
-        "than more time; the best checkpoint is kept, and model.dropout may help.",
-        read, format_duration(seconds));
+        "Text: {}{}; more readings would bring next to nothing: the run ends after {}. More text would be worth more "
+        "than more time. The best checkpoint is kept.",
+        read, dropout, format_duration(seconds));
   }
-  return fmt::format("Text: {}{}.", read,
-                     advice.readings > 4.0
-                         ? "; the best checkpoint is kept, since the validation loss may rise before the "
-                           "end, and model.dropout may help"
+  return fmt::format("Text: {}{}{}.", read, dropout,
+                     advice.readings > kReadingsWithoutDropout
+                         ? "; the best checkpoint is kept, since the validation loss may rise before the end"
                          : "");
 }
 
@@ -141,13 +143,6 @@ std::vector<std::string> advice_sentences(const Advice& advice, const Fitting& f
   all.push_back(text_sentence(advice, fitting));
   for (const Stage& stage : advice.stages) {
     all.push_back(stage.sentence);
-  }
-  if (advice.config.train.learning_rate < fitting.trial_rate) {
-    all.push_back(
-        fmt::format("Rate of the run: {}, because it is {:.0f} times as long as the trial that {} was best in, and the "
-                    "best rate falls "
-                    "with about the cube root of the length.",
-                    advice.config.train.learning_rate, fitting.times_longer, fitting.trial_rate));
   }
   if (!advice.stages.empty()) {
     all.push_back(reach_sentence(advice));

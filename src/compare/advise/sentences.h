@@ -20,7 +20,6 @@ struct Fitting {
   double size_factor = 1.0;  // widths of the advised model, in those of the config
   double macs = 0.0;         // forward multiply-accumulates a token of the advised model
   bool size_kept = false, batch_kept = false;
-  double trial_rate = 0.0, times_longer = 1.0;  // the best rate of the trials; tokens of the run, in those of its trial
 };
 std::vector<std::string> advice_sentences(const Advice& advice, const Fitting& fitting);
 

@@ -138,11 +138,8 @@ void read_cifar(const fs::path& path, const ImageReading& reading, ImageSet& set
   }
 }
 
-bool is_cifar(fs::path path) {
-  if (path.extension() == ".gz") {
-    path.replace_extension();
-  }
-  return path.extension() == ".bin";
+bool is_cifar(const fs::path& path) {
+  return unpacked_name(path).extension() == ".bin";
 }
 
 void read_files(const std::vector<fs::path>& paths, const ImageReading& reading, ImageSet& set) {

@@ -22,12 +22,12 @@ using TarHeader = std::array<char, kTarBlock>;
 
 using Wanted = std::function<bool(std::string_view)>;
 
-std::string_view without_gz(std::string_view name) {
-  return name.ends_with(".gz") ? name.substr(0, name.size() - 3) : name;
+std::string unpacked(std::string_view name) {
+  return unpacked_name(name).string();
 }
 
 bool is_archive(std::string_view name) {
-  return without_gz(name).ends_with(".tar") || name.ends_with(".tgz");
+  return unpacked(name).ends_with(".tar") || name.ends_with(".tgz");
 }
 
 // Documents under way: what is taken in stays within the limits.
@@ -47,10 +47,9 @@ class Collection {
     if (const std::size_t zero = text.find('\0'); zero != std::string::npos) {
       misuse("{}: is not text but binary: byte {} is 0", name, zero);
     }
-    const std::string_view file = without_gz(std::string_view(name).substr(name.find_last_of("/:") + 1));
+    const std::string file = unpacked(std::string_view(name).substr(name.find_last_of("/:") + 1));
     const std::size_t dot = file.rfind('.');
-    documents_.push_back(
-        {.name = name, .stem = std::string(dot == 0 ? file : file.substr(0, dot)), .text = std::move(text)});
+    documents_.push_back({.name = name, .stem = dot == 0 ? file : file.substr(0, dot), .text = std::move(text)});
   }
   std::vector<Document> finish(const fs::path& path) {
     if (documents_.empty()) {
@@ -120,7 +119,7 @@ class TarReader {
       const char type = header[156];
       const std::string name = name_of(header);
       const bool regular = type == '0' || type == '\0';
-      const std::string_view file = without_gz(std::string_view(name).substr(name.rfind('/') + 1));
+      const std::string file = unpacked(std::string_view(name).substr(name.rfind('/') + 1));
       if (regular && wanted(file)) {
         if (size > kLargestText) {
           misuse("{}:{}: is longer than {} MiB", path_, name, kLargestText >> 20);
@@ -210,7 +209,7 @@ void read_folder(const fs::path& folder, const Wanted& wanted, Collection& into)
       misuse("{}: holds more than {} files", folder.string(), kMostFiles);
     }
     std::error_code ignored;
-    if (walk->is_regular_file(ignored) && wanted(without_gz(walk->path().filename().string()))) {
+    if (walk->is_regular_file(ignored) && wanted(unpacked(walk->path().filename().string()))) {
       into.add(walk->path().string(), read_file(walk->path()));
     }
   }

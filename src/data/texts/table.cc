@@ -1,6 +1,7 @@
 #include "headroom/data/table.h"
 
 #include "data/texts/text_file.h"
+#include "headroom/core/byte_reader.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/whole_number.h"
@@ -17,11 +18,8 @@ class BadRow : public MisuseError {
   using MisuseError::MisuseError;
 };
 
-bool is_csv(std::filesystem::path path) {
-  if (path.extension() == ".gz") {
-    path.replace_extension();
-  }
-  return path.extension() == ".csv";
+bool is_csv(const std::filesystem::path& path) {
+  return unpacked_name(path).extension() == ".csv";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "data/texts/file_sequence.h"
 #include "data/texts/text_share.h"
+#include "headroom/core/byte_reader.h"
 #include "headroom/core/error.h"
 #include "headroom/data/puzzles.h"
 
@@ -16,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_json_lines(const fs::path& path) {
-  const fs::path inner = path.extension() == ".gz" ? path.stem() : path;
+  const fs::path inner = unpacked_name(path);
   return inner.extension() == ".jsonl" || inner.extension() == ".json";
 }
 

@@ -1,5 +1,5 @@
 'use strict';
-// The inspector: numbers are packed in <script> elements and read when they are first looked at.
+// The inspector: numbers are packed in script elements, and read when they are first looked at.
 (() => {
 const page = JSON.parse(document.getElementById('page').textContent);
 const make = (tag, attributes = {}, ...children) => {
@@ -14,7 +14,7 @@ const $ = id => document.getElementById(id);
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 
 // ---------------------------------------------------------------- packed numbers
-const kKept = 48;  // blobs that stay unpacked
+const kKept = 24;  // blobs that stay unpacked
 const unpacked = new Map();
 
 async function element(name) {
@@ -62,18 +62,46 @@ class Reader {
 }
 
 // A map's values: rows hold a query's sources up to itself.
+const kLevels = 32767;
 class AttentionMap {
   constructor(reader, size) {
     this.size = size;
     this.levels = reader.take(Int32Array, 1)[0];
     this.scale = reader.take(Float32Array, size);
-    const n = size * (size + 1) / 2;
+    this.numbers = new Int16Array(size * (size + 1) / 2);
+    this.least = null;  // of the values that are exact in each row
+    this.levels ? this.readAll(reader) : this.readPeaks(reader);
+    if (!this.levels) this.levels = kLevels;
+  }
+  readAll(reader) {
+    const n = this.numbers.length;
     if (this.levels > 127) {
       const low = reader.take(Uint8Array, n), high = reader.take(Int8Array, n);
-      this.numbers = new Int16Array(n);
       for (let i = 0; i < n; ++i) this.numbers[i] = high[i] << 8 | low[i];
     } else {
-      this.numbers = reader.take(Int8Array, n);
+      this.numbers.set(reader.take(Int8Array, n));
+    }
+  }
+  // The largest of each row, and means of squares for the others.
+  readPeaks(reader) {
+    const T = this.size, k = reader.take(Int32Array, 1)[0], n = Array.from({length: T}, (_, i) => Math.min(k, i + 1)), all = n.reduce((a, b) => a + b, 0);
+    const steps = reader.take(Uint16Array, all), peaks = reader.take(Int8Array, all), side = reader.take(Int32Array, 1)[0], most = reader.take(Float32Array, 1)[0];
+    const squares = Math.ceil(T / side), means = reader.take(Int8Array, squares * squares);
+    this.least = new Float32Array(T);
+    for (let i = 0, at = 0; i < T; ++i) {
+      const row = i * (i + 1) / 2, scale = this.scale[i] || 1, first = (i / side | 0) * squares;
+      for (let square = 0, j = 0; j <= i; ++square) {
+        const mean = means[first + square] / 127;
+        const filled = Math.sign(mean) * Math.min(kLevels, Math.round(kLevels * Math.abs(mean) * Math.sqrt(most / scale)));
+        for (const end = Math.min(i + 1, j + side); j < end; ++j) this.numbers[row + j] = filled;
+      }
+      let least = k > i ? 0 : Infinity;
+      for (let c = 0, j = 0; c < n[i]; ++c, ++at) {
+        j += steps[at];
+        this.numbers[row + j] = Math.round(peaks[at] / 127 * kLevels);
+        least = Math.min(least, (peaks[at] / 127) ** 2 * scale);
+      }
+      this.least[i] = least;
     }
   }
   number(i, j) { return j > i ? 0 : this.numbers[i * (i + 1) / 2 + j]; }
@@ -81,10 +109,11 @@ class AttentionMap {
     const q = this.number(i, j) / this.levels;
     return Math.sign(q) * q * q * this.scale[i];
   }
-  // Half a step of the numbers that it was rounded to.
+  // How far it may be from the layer's own value.
   error(i, j) {
-    const q = (Math.abs(this.number(i, j)) + 0.25) / this.levels;
-    return this.scale[i] * q / this.levels;
+    if (this.least && Math.abs(this.value(i, j)) < this.least[i]) return this.least[i];
+    const levels = this.least ? 127 : this.levels, q = Math.abs(this.number(i, j)) / this.levels + 0.25 / levels;
+    return this.scale[i] * q / levels;
   }
 }
 
@@ -111,6 +140,10 @@ function View(about, index) {
     all.totals = about_layer.splits.map(split => reader.take(Float32Array, T * split.terms.length));
     return all;
   });
+  this.changes = () => about.changes ? packed(name('changes'), reader => {
+    const k = about.changes;
+    return {k, divergence: reader.take(Float32Array, T), token: reader.take(Int32Array, T * k), before: reader.take(Float32Array, T * k), after: reader.take(Float32Array, T * k)};
+  }) : Promise.resolve(null);
   this.logits = () => about.logits ? packed(name('logits'), reader => {
     const width = 3 + about.layers.length * (about.heads + 2);
     return {width, tables: [0, 1].map(() => reader.take(Float32Array, T * width))};
@@ -145,7 +178,7 @@ function readAddress() {
   }
   state.before = given.get('before') === '1';
   state.row = given.get('row') === '1';
-  if (['from', 'to', 'surprise', 'none'].includes(given.get('colour'))) state.colour = given.get('colour');
+  if (['from', 'to', 'surprise', 'changes', 'none'].includes(given.get('colour'))) state.colour = given.get('colour');
   tidy();
 }
 function tidy() {
@@ -171,6 +204,7 @@ function writeAddress() {
     if (state.before) parts.set('before', 1);
     if (state.row) parts.set('row', 1);
     parts.set('colour', state.colour);
+    if (live && live.text) for (const [name, value] of [['text', live.text], ['off', JSON.stringify(live.switched_off)], ['model', live.model]]) parts.set(name, value);
     history.replaceState(null, '', '#' + parts);
   }, 120);
 }
@@ -183,15 +217,113 @@ function change(what) {
   return drawing;
 }
 
+// ---------------------------------------------------------------- a server that reads what is typed
+const live = page.live || null;
+const sorted = off => Object.entries(off).sort();
+const same = (one, other) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
+const isOff = off => live && live.switched_off.some(one => same(one, off));
+function toggle(off) {
+  const others = live.switched_off.filter(one => !same(one, off));
+  return ask(live.text, others.length < live.switched_off.length ? others : [...live.switched_off, off], live.model);
+}
+function switchButton(name, off) {
+  const button = make('button', {type: 'button', ariaPressed: String(isOff(off))}, name);
+  button.addEventListener('click', event => { event.stopPropagation(); toggle(off); });
+  return button;
+}
+const kSwitchedTerms = ['query, low rank', 'query, gate', 'key, low rank', 'key, gate'];
+const termSwitch = (layer, split) => name => live && split !== 'components' && kSwitchedTerms.includes(name)
+    ? switchButton('off', {layer, stage: split === 'before the softmax' ? 'before' : 'after', term: name}) : null;
+function nameOf(off) {
+  const where = `layer ${off.layer}` + (off.head === undefined ? '' : `, head ${off.head}`);
+  if (off.stage) return `${where}: ${off.term}, ${off.stage} the softmax`;
+  if (off.query !== undefined) return `${where}: ${off.query} ← ${off.source}`;
+  if (off.value_expert !== undefined) return `${where}: value expert ${off.value_expert}`;
+  if (off.output_expert !== undefined) return `${where}: output expert ${off.output_expert}`;
+  return off.expert !== undefined ? `${where}: expert ${off.expert}` : where;
+}
+let asked = 0;
+// The page of another text, or of other parts switched off, takes this one's place; of several the last.
+async function ask(text, off, model) {
+  const turn = ++asked, say = words => { $('said').textContent = words; };
+  if (!text) return say('Type a text.');
+  say('The model reads …');
+  const key = sessionStorage.getItem('headroom-key');
+  const headers = {'Content-Type': 'application/json', ...(key ? {Authorization: `Bearer ${key}`} : {})};
+  let answer;
+  try {
+    answer = await fetch(live.path, {method: 'POST', headers, body: JSON.stringify({model, text, switched_off: off})});
+  } catch (error) {
+    return say('The server does not answer.');
+  }
+  if (turn !== asked) return;
+  if (answer.status === 401) {
+    const given = prompt('This server asks for a key:');
+    if (!given) return say('Without its key the server does not answer.');
+    sessionStorage.setItem('headroom-key', given);
+    return ask(text, off, model);
+  }
+  if (!answer.ok) {
+    const refusal = await answer.json().catch(() => null);
+    return say(refusal && refusal.error ? refusal.error.message : `The server answers with status ${answer.status}.`);
+  }
+  const html = await answer.text();
+  if (turn !== asked) return;
+  clearTimeout(addressTimer);
+  const parts = new URLSearchParams(location.hash.slice(1));
+  if (text !== live.text) for (const name of ['t', 's', 'x', 'y', 'z']) parts.delete(name);
+  if (off.length && !live.switched_off.length) { parts.set('a', 0); parts.set('b', 1); }
+  if (!off.length) { parts.set('a', 0); parts.delete('b'); }
+  for (const [name, value] of [['text', text], ['off', JSON.stringify(off)], ['model', model]]) parts.set(name, value);
+  history.replaceState(null, '', '#' + parts);
+  const area = $('typed'), place = document.activeElement === area ? area.selectionStart : -1, scroll = scrollY;
+  document.open();
+  document.write(html);
+  document.close();
+  scrollTo(0, scroll);
+  if (place >= 0 && $('typed')) { $('typed').focus(); $('typed').setSelectionRange(place, place); }
+}
+function drawLive() {
+  const area = make('textarea', {id: 'typed', value: live.text, spellcheck: false, placeholder: 'Type a text that the model reads.', ariaLabel: 'Text that the model reads'});
+  const model = make('select', {ariaLabel: 'Model'}, ...live.models.map(name => make('option', {value: name, selected: name === live.model}, name)));
+  let timer = 0;
+  area.addEventListener('input', () => {
+    clearTimeout(timer);  // edges are those of the text that there was
+    timer = setTimeout(() => ask(area.value, live.switched_off.filter(one => one.query === undefined), live.model), 450);
+  });
+  model.addEventListener('change', () => ask(area.value, [], model.value));
+  const off = live.switched_off.map(one => switchButton(`${nameOf(one)} ×`, one));
+  const all = make('button', {type: 'button'}, 'all on');
+  all.addEventListener('click', () => ask(live.text, [], live.model));
+  $('live').append(area, make('div', {className: 'bar'}, ...(live.models.length > 1 ? [model] : []), ...(off.length ? ['switched off: ', ...off, all] : []),
+                              make('output', {id: 'said', ariaLive: 'polite'})));
+  $('live').hidden = false;
+  if (T === 0) area.focus();
+}
+// What the address asks for, where that is something else.
+function askAsTheAddressSays() {
+  const given = new URLSearchParams(location.hash.slice(1)), text = given.get('text');
+  if (!text) return;
+  let off = [];
+  try { off = JSON.parse(given.get('off') || '[]'); } catch (error) { off = null; }
+  if (!Array.isArray(off) || !off.every(one => one && typeof one === 'object')) off = [];
+  const model = given.get('model') || live.model;
+  $('typed').value = text;
+  if (text !== live.text || model !== live.model || JSON.stringify(off.map(sorted)) !== JSON.stringify(live.switched_off.map(sorted))) ask(text, off, model);
+}
+
 // ---------------------------------------------------------------- words
 const shown = text => text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/ /g, '·') || '∅';
 const tok = (text, extra = '') => make('span', {className: 'tok', title: text}, shown(text) + extra);
 const word = id => page.vocabulary[id] ?? `#${id}`;
-const percent = (x, digits = 1) => (x > 0 ? '+' : x < 0 ? '−' : '') + (100 * Math.abs(x)).toFixed(digits) + ' %';
+const percent = (x, digits = x === 0 || Math.abs(x) >= 0.001 ? 1 : Math.abs(x) >= 0.00001 ? 3 : 5) => (x > 0 ? '+' : x < 0 ? '−' : '') + (100 * Math.abs(x)).toFixed(digits) + ' %';
 const signed = (x, digits = 2) => (x > 0 ? '+' : x < 0 ? '−' : '') + Math.abs(x).toFixed(digits);
 const small = x => x === 0 ? '0' : Math.abs(x) >= 0.001 ? x.toFixed(4) : x.toExponential(1);
 const kNone = 0xffff;
 const expert = e => e === kNone ? '–' : String(e);
+const kSplitNames = {'before the softmax': 'By term of the composed scores', 'after the softmax': 'By term of the composed weights', 'components': 'By component of the mixture'};
+const kSplitNotes = {'before the softmax': 'Terms are added one after the other: what each changes of the weights.', 'after the softmax': 'The map is linear: each term has its part.',
+                     'components': 'By the components\' shares of each weight.'};
 const headName = (about, h) => about.slots ? `slot ${h}` : `head ${h}`;
 
 // ---------------------------------------------------------------- colours
@@ -234,6 +366,7 @@ strip.addEventListener('pointerover', event => {
   const i = event.target.dataset && event.target.dataset.i;
   if (i !== undefined) event.target.title = `token ${i}`;
 });
+if (views.some(view => view.about.changes)) $('colour').append(make('option', {value: 'changes'}, 'what switching off changes of the predictions'));
 $('colour').addEventListener('change', event => change({colour: event.target.value}));
 let coloured = '';
 async function drawText() {
@@ -244,6 +377,10 @@ async function drawText() {
   if (state.colour === 'surprise') {
     const p = await view.predictions();
     share = i => i === 0 ? 0 : Math.min(1, -Math.log2(Math.max(p.next[i - 1], 1e-9)) / 12);
+  } else if (state.colour === 'changes') {
+    const changed = await (views.find(one => one.about.changes) || view).changes();
+    const most = changed ? Math.max(1e-9, ...changed.divergence) : 1;
+    share = changed && (i => Math.sqrt(changed.divergence[i] / most));
   } else if (state.colour !== 'none') {
     const map = await view.map(layer, head, state.before), t = state.t;
     const at = state.colour === 'from' ? i => map.value(t, i) : i => map.value(i, t);
@@ -283,10 +420,10 @@ class Panel {
     this.title = make('h2');
     this.readout = make('p', {className: 'readout', 'aria-live': 'off'});
     this.tools = make('div', {className: 'tools'});
-    this.mapCard = make('section', {className: 'card'}, this.title, this.tools, this.map, this.readout);
+    this.mapCard = make('section', {className: 'card large'}, this.title, this.tools, this.map, this.readout);
     this.sources = make('section', {className: 'card sources'});
     this.next = make('section', {className: 'card next'});
-    this.root.append(this.bar, this.thumbs, this.mapCard, make('div', {className: 'side'}, this.sources, this.next));
+    this.root.append(this.bar, this.thumbs, this.mapCard, this.sources, this.next);
     this.makeTools();
     this.listen();
   }
@@ -338,7 +475,7 @@ class Panel {
 
   async drawThumbnails() {
     const {about} = this.view, side = about.thumbnail, data = await this.view.thumbnails(), {plus} = colours();
-    const table = make('table'), size = clamp(Math.floor(190 / about.heads) - 6, 26, 64);
+    const table = make('table'), size = clamp(Math.floor(170 / about.heads) - 7, 24, 60);
     this.thumbs.style.setProperty('--thumb', size + 'px');
     const top = make('tr', {}, make('th'));
     for (let h = 0; h < about.heads; ++h) top.append(make('th', {title: headName(about, h)}, String(h)));
@@ -373,6 +510,10 @@ class Panel {
     this.beforeButton = button('before heads compose', 'Weights before the heads compose', () => change({before: !state.before}));
     this.tools.append(button('+', 'Zoom in', () => zoom(0.5)), button('−', 'Zoom out', () => zoom(2)), button('all', 'All of the map (0)', () => change({x: 0, y: 0, z: T})),
                       this.rowButton, this.beforeButton);
+    if (live) {
+      this.offButton = button('head off', 'Switch this head off, or on again', () => toggle({layer: this.layer, head: this.head}));
+      this.tools.append(this.offButton);
+    }
   }
 
   measure() {
@@ -397,6 +538,10 @@ class Panel {
     this.gutters = {rows: this.out ? about.experts : 0, columns: this.into ? about.experts : 0};
     this.rowButton.setAttribute('aria-pressed', state.row);
     this.beforeButton.hidden = !layer.composed;
+    if (this.offButton) {
+      this.offButton.hidden = about.slots;
+      this.offButton.setAttribute('aria-pressed', isOff({layer: this.layer, head: this.head}));
+    }
     this.beforeButton.setAttribute('aria-pressed', state.before);
     this.title.textContent = `Layer ${this.layer}, ${headName(about, this.head)}` + (layer.window ? `, window of ${layer.window} keys` : '') +
         (layer.composed ? (state.before ? ': weights before heads compose' : ': composed weights') : '');
@@ -632,7 +777,9 @@ class Panel {
         change({s: j, h: all.head[k]});
       });
       rows.push(row);
-      if (entry === this.open && layer.splits.length) rows.push(make('tr', {className: 'detail'}, make('td', {colSpan: width}, ...this.splitsOf(layer, all, k))));
+      if (entry === this.open && (layer.splits.length || live)) {
+        rows.push(make('tr', {className: 'detail'}, make('td', {colSpan: width}, ...(live ? [this.switchesOf(all, k, j)] : []), ...this.splitsOf(layer, all, k))));
+      }
     }
     const rest = (name, size, kind) => line([make('td', {colSpan: width - 2}, name), cell(percent(size), 'n'), cell(kind === 'sum' ? '' : bar(size))], kind);
     if (Math.abs(all.others[t]) > 0) rows.push(rest('all others together', all.others[t], 'quiet'));
@@ -654,15 +801,28 @@ class Panel {
   splitsOf(layer, all, k) {
     return layer.splits.flatMap((split, which) => {
       const n = split.terms.length, terms = split.terms.map((name, i) => [name, all.terms[which][k * n + i]]);
-      return [make('h3', {}, split.name), this.bars(terms)];
+      return [make('h3', {}, kSplitNames[split.name] ?? split.name), this.bars(terms)];
     });
   }
-  // Names with signed shares.
-  bars(pairs) {
+  // What of an entry can be switched off.
+  switchesOf(all, k, j) {
+    const {about} = this.view, at = {layer: this.layer, head: all.head[k]}, parts = [];
+    if (about.pairs) parts.push(['this edge', {...at, query: state.t, source: j}]);
+    if (about.slots) {
+      parts.push([`expert ${all.output[k]}`, {layer: this.layer, expert: all.output[k]}]);
+    } else {
+      parts.push([`head ${all.head[k]}`, at]);
+      if (all.value[k] !== kNone) parts.push([`value expert ${all.value[k]}`, {...at, value_expert: all.value[k]}]);
+      if (all.output[k] !== kNone) parts.push([`output expert ${all.output[k]}`, {...at, output_expert: all.output[k]}]);
+    }
+    return make('p', {className: 'bar'}, 'switch off ', ...parts.map(([name, off]) => switchButton(name, off)));
+  }
+  // Names with signed shares; `acts`: buttons behind them.
+  bars(pairs, acts = () => null) {
     const most = Math.max(1e-9, ...pairs.map(([, size]) => Math.abs(size)));
     return make('table', {className: 'list'}, ...pairs.map(([name, size]) => {
-      const half = 50 * Math.abs(size) / most;
-      return make('tr', {}, make('td', {}, name), make('td', {className: 'n'}, percent(size)),
+      const half = 50 * Math.abs(size) / most, act = acts(name);
+      return make('tr', {}, make('td', {}, name, ...(act ? [' ', act] : [])), make('td', {className: 'n'}, percent(size)),
                   make('td', {style: 'width:40%'}, make('span', {className: 'sign'}, make('i', {className: size < 0 ? 'minus' : '', style: `left:${size < 0 ? 50 - half : 50}%;width:${half}%`}))));
     }));
   }
@@ -674,7 +834,7 @@ class Panel {
     }
     layer.splits.forEach((split, which) => {
       const n = split.terms.length;
-      parts.push(make('h3', {}, `Terms ${split.name}`.replace('Terms components', 'By component')), this.bars(split.terms.map((name, i) => [name, all.totals[which][t * n + i]])));
+      parts.push(make('h3', {title: kSplitNotes[split.name]}, kSplitNames[split.name] ?? split.name), make('p', {className: 'note'}, kSplitNotes[split.name] ?? ''), this.bars(split.terms.map((name, i) => [name, all.totals[which][t * n + i]]), termSwitch(this.layer, split.name)));
     });
     return parts;
   }
@@ -694,12 +854,23 @@ class Panel {
     if (following >= 0 && !seen) rows.push(row(page.tokens[t + 1], p.next[t], p.rank[t] + 1, true));
     const ends = following < 0 ? ['The text ends here; ']
         : ['The text goes on with ', tok(page.tokens[t + 1]), `: ${(-Math.log2(Math.max(p.next[t], 1e-30))).toFixed(2)} bits; `];
-    const children = [make('h2', {}, 'What comes after ', tok(page.tokens[t])),
-                      make('p', {className: 'note'}, ...ends, `entropy ${(p.entropy[t] / Math.LN2).toFixed(2)} bits.`),
-                      make('table', {className: 'list'}, ...rows)];
-    if (logits) children.push(...await this.logitTable(logits, p, following));
-    else children.push(make('p', {className: 'note'}, 'This model\'s logits are no sums over its layers (norms after the layers, or an adaptive softmax), so that no head has a share of them.'));
-    this.next.replaceChildren(...children);
+    const left = [make('p', {className: 'note'}, ...ends, `entropy ${(p.entropy[t] / Math.LN2).toFixed(2)} bits.`), make('table', {className: 'list'}, ...rows)];
+    const right = [];
+    const changed = await this.view.changes();
+    if (changed) left.push(...this.changesOf(changed));
+    if (logits) right.push(...await this.logitTable(logits, p, following));
+    else right.push(make('p', {className: 'note'}, 'This model\'s logits are no sums over its layers (norms after the layers, or an adaptive softmax), so that no head has a share of them.'));
+    this.next.replaceChildren(make('h2', {}, 'What comes after ', tok(page.tokens[t])), make('div', {className: 'columns'}, make('div', {}, ...left), make('div', {}, ...right)));
+  }
+
+  changesOf(changed) {
+    const t = state.t, rows = [];
+    for (let i = t * changed.k; i < (t + 1) * changed.k; ++i) {
+      rows.push(make('tr', {}, make('td', {className: 'source'}, tok(word(changed.token[i]))), make('td', {className: 'n'}, small(changed.before[i])), make('td', {}, '→'),
+                     make('td', {className: 'n'}, small(changed.after[i])), make('td', {className: 'n'}, percent(changed.after[i] - changed.before[i]))));
+    }
+    return [make('h3', {}, 'What switching off changes here'), make('p', {className: 'note'}, `The predictions differ by ${(changed.divergence[t] / Math.LN2).toPrecision(3)} bits (Kullback-Leibler).`),
+            make('table', {className: 'list changes'}, ...rows)];
   }
 
   async logitTable(logits, p, following) {
@@ -711,7 +882,7 @@ class Panel {
     const values = table.subarray(at + 3, at + logits.width), most = Math.max(1e-9, ...values.map(Math.abs));
     const cellOf = (l, c, name) => {
       const x = values[l * (H + 2) + c];
-      const button = make('button', {type: 'button', title: `layer ${l}, ${name}: ${signed(x, 4)}`, style: `background:${tint(x / most)}`}, signed(x, Math.abs(x) < 9.95 ? 1 : 0));
+      const button = make('button', {type: 'button', title: `layer ${l}, ${name}: ${signed(x, 4)}`, style: `background:${tint(x / most)}`}, Math.abs(x) < 0.05 ? '0' : signed(x, Math.abs(x) < 9.95 ? 1 : 0));
       if (c < H) {
         button.addEventListener('click', () => change({l, h: c}));
         if (l === this.layer && c === this.head) button.className = 'here';
@@ -783,6 +954,7 @@ function choose(t) {
 }
 document.addEventListener('keydown', event => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+  if (!T) return;
   const {about} = views[state.a];
   const acts = {ArrowLeft: () => choose(state.t - 1), ArrowRight: () => choose(state.t + 1), ArrowUp: () => change({l: state.l + 1}), ArrowDown: () => change({l: state.l - 1}),
                 '[': () => change({h: (state.h + about.heads - 1) % about.heads}), ']': () => change({h: (state.h + 1) % about.heads}), '+': () => zoom(0.5), '=': () => zoom(0.5),
@@ -800,16 +972,28 @@ if (views.length > 1) {
   $('compare').hidden = false;
   $('compare').addEventListener('click', () => change({b: state.b >= 0 ? -1 : (state.a + views.length - 1) % views.length}));
 }
-window.addEventListener('hashchange', () => { readAddress(); drawing = draw(); });
+window.addEventListener('hashchange', () => {
+  if (live) askAsTheAddressSays();
+  if (T > 0) {
+    readAddress();
+    drawing = draw();
+  }
+});
 let resizeTimer = 0;
 window.addEventListener('resize', () => {
   clearTimeout(resizeTimer);
-  resizeTimer = setTimeout(() => look({}), 80);
+  resizeTimer = setTimeout(() => T && look({}), 80);
 });
 
-readAddress();
+if (live) {
+  drawLive();
+  askAsTheAddressSays();
+}
 if (T > 0) {
+  readAddress();
   drawing = draw();
+} else {
+  $('text').hidden = true;
 }
 drawing.then(() => { document.documentElement.dataset.drawn = Math.round(performance.now()); });
 // For programs that look on: what is shown, and when it is drawn.

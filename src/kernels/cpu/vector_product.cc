@@ -39,12 +39,13 @@ HWY_INLINE void AddRows(const float* x, std::int64_t rows, Strided<const T> w, s
   }
 }
 
-constexpr std::int64_t kDeep = 16;  // rows of the matrix whose columns several rows read before the next ones'
+constexpr std::int64_t kDeep = 32;  // rows of the matrix whose columns several rows read before the next ones'
 
-// Two vectors of columns of R rows: y += the sum over n rows of the matrix, in the order that AddRows() has. `x` [n,
-// R].
+// Two vectors of columns of R rows: y += the sum over n rows of the matrix, in the order that AddRows() has. Row i of x
+// begins at x + i * x_stride.
 template <int R, class T>
-HWY_INLINE void AddColumns(const float* x, std::int64_t n, Strided<const T> w, Strided<float> y) {
+HWY_INLINE void AddColumns(const float* x, std::int64_t x_stride, std::int64_t n, Strided<const T> w,
+                           Strided<float> y) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector low[R], high[R];
@@ -58,7 +59,7 @@ HWY_INLINE void AddColumns(const float* x, std::int64_t n, Strided<const T> w, S
     hwy::Prefetch(row + kDeep * w.stride);
     hwy::Prefetch(row + kDeep * w.stride + lanes);
     for (int r = 0; r < R; ++r) {
-      const Vector factor = hn::Set(d, x[i * R + r]);
+      const Vector factor = hn::Set(d, x[i * x_stride + r]);
       low[r] = hn::MulAdd(factor, first, low[r]);
       high[r] = hn::MulAdd(factor, second, high[r]);
     }
@@ -69,31 +70,40 @@ HWY_INLINE void AddColumns(const float* x, std::int64_t n, Strided<const T> w, S
   }
 }
 
-// One number of R rows: the dot product with a row of the transposed matrix.
-template <int R, class T>
-HWY_INLINE void Dots(const float* x, std::int64_t x_stride, std::int64_t n, const T* row, float* y,
+// D numbers of R rows: the dot products with rows of the transposed matrix, one after another.
+template <int R, int D, class T>
+HWY_INLINE void Dots(const float* x, std::int64_t x_stride, std::int64_t n, Strided<const T> w, float* y,
                      std::int64_t y_stride) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  Vector even[R], odd[R];
-  for (int r = 0; r < R; ++r) {
-    even[r] = odd[r] = hn::Zero(d);
-  }
-  for (std::int64_t i = 0; i < n; i += 2 * lanes) {
-    const std::int64_t left = n - i;
-    const Vector first = load_part(row + i, left);
+  Vector even[D][R], odd[D][R];
+  for (int k = 0; k < D; ++k) {
     for (int r = 0; r < R; ++r) {
-      even[r] = hn::MulAdd(load_part(x + r * x_stride + i, left), first, even[r]);
+      even[k][r] = odd[k][r] = hn::Zero(d);
     }
-    if (left > lanes) {
-      const Vector second = load_part(row + i + lanes, left - lanes);
-      for (int r = 0; r < R; ++r) {
-        odd[r] = hn::MulAdd(load_part(x + r * x_stride + i + lanes, left - lanes), second, odd[r]);
+  }
+  const auto add = [&](Vector(&sums)[D][R], std::int64_t i, std::int64_t left) HWY_ATTR {
+    Vector numbers[D];
+    for (int k = 0; k < D; ++k) {
+      numbers[k] = load_part(w.data + k * w.stride + i, left);
+    }
+    for (int r = 0; r < R; ++r) {
+      const Vector factor = load_part(x + r * x_stride + i, left);
+      for (int k = 0; k < D; ++k) {
+        sums[k][r] = hn::MulAdd(factor, numbers[k], sums[k][r]);
       }
     }
+  };
+  for (std::int64_t i = 0; i < n; i += 2 * lanes) {
+    add(even, i, n - i);
+    if (n - i > lanes) {
+      add(odd, i + lanes, n - i - lanes);
+    }
   }
-  for (int r = 0; r < R; ++r) {
-    y[r * y_stride] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[r], odd[r])));
+  for (int k = 0; k < D; ++k) {
+    for (int r = 0; r < R; ++r) {
+      y[r * y_stride + k] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[k][r], odd[k][r])));
+    }
   }
 }
 
@@ -126,28 +136,40 @@ struct ColumnsToAdd {
   Strided<float> y;
   template <int R>
   HWY_INLINE void run(std::int64_t first) const {
-    float side_by_side[kDeep * R];
-    for (std::int64_t k = 0; k < n; ++k) {
-      for (int r = 0; r < R; ++r) {
-        side_by_side[k * R + r] = x.data[(first + r) * x.stride + i + k];
+    float own[kDeep * R];
+    const float* columns = own;
+    if (x.columns == nullptr) {
+      for (std::int64_t k = 0; k < n; ++k) {
+        for (int r = 0; r < R; ++r) {
+          own[k * R + r] = x.data[(first + r) * x.stride + i + k];
+        }
       }
+    } else {
+      columns = x.columns + i * x.count + first;
     }
+    const std::int64_t stride = x.columns == nullptr ? R : x.count;
     const auto wide = 2 * static_cast<std::int64_t>(hn::Lanes(Tag()));
     for (std::int64_t j = begin; j < end; j += wide) {
-      AddColumns<R>(side_by_side, n, Strided<const T>{w.data + i * w.stride + j, w.stride},
+      AddColumns<R>(columns, stride, n, Strided<const T>{w.data + i * w.stride + j, w.stride},
                     {y.data + first * y.stride + j, y.stride});
     }
   }
 };
 
-template <class T>
+// D columns of y from `y` on: as many sums as there are registers for, each number of the rows read for D of them.
+template <int D, class T>
 struct DotsToTake {
   const FewRows& x;
-  const T* row;
+  Strided<const T> w;
   Strided<float> y;
   template <int R>
   HWY_INLINE void run(std::int64_t r) const {
-    Dots<R>(x.data + r * x.stride, x.stride, x.n, row, y.data + r * y.stride, y.stride);
+    if constexpr (R * D > 8) {
+      run<R / 2>(r);
+      run<R / 2>(r + R / 2);
+    } else {
+      Dots<R, D>(x.data + r * x.stride, x.stride, x.n, w, y.data + r * y.stride, y.stride);
+    }
   }
 };
 
@@ -177,12 +199,16 @@ HWY_INLINE void ColumnsOf(const FewRows& x, Strided<const T> w, std::int64_t beg
                           Strided<float> y) {
   if (x.count == 1) {  // attention's rows are short
     for (std::int64_t j = begin; j < end; ++j) {
-      Dots<1>(x.data, x.stride, x.n, w.data + j * w.stride, y.data + j, y.stride);
+      Dots<1, 1>(x.data, x.stride, x.n, Strided<const T>{w.data + j * w.stride, w.stride}, y.data + j, y.stride);
     }
     return;
   }
-  for (std::int64_t j = begin; j < end; ++j) {
-    ForGroups(x.count, DotsToTake<T>{x, w.data + j * w.stride, {y.data + j, y.stride}});
+  std::int64_t j = begin;
+  for (; j + 2 <= end; j += 2) {
+    ForGroups(x.count, DotsToTake<2, T>{x, {w.data + j * w.stride, w.stride}, {y.data + j, y.stride}});
+  }
+  for (; j < end; ++j) {
+    ForGroups(x.count, DotsToTake<1, T>{x, {w.data + j * w.stride, w.stride}, {y.data + j, y.stride}});
   }
 }
 
@@ -211,6 +237,14 @@ HWY_EXPORT(Rows);
 HWY_EXPORT(Columns);
 HWY_EXPORT(HalfRows);
 HWY_EXPORT(HalfColumns);
+
+void side_by_side(const FewRows& x, float* columns) {
+  for (std::int64_t i = 0; i < x.n; ++i) {
+    for (std::int64_t r = 0; r < x.count; ++r) {
+      *columns++ = x.data[r * x.stride + i];
+    }
+  }
+}
 
 void rows_times_rows(const FewRows& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
   HWY_DYNAMIC_DISPATCH(Rows)(x, w, begin, end, y);

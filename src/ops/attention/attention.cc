@@ -2,6 +2,7 @@
 
 #include "headroom/core/error.h"
 #include "ops/attention/operator.h"
+#include "ops/attention/sequences.h"
 #include "ops/head_map/arguments.h"
 #include "ops/shapes.h"
 
@@ -161,6 +162,9 @@ Backends<AttentionInputs>& attention_backends() {
 }
 
 at::Tensor attention(const AttentionInputs& in, Implementation implementation) {
+  if (!in.sequences.empty()) {
+    return attention_of_sequences(in, implementation);
+  }
   check(in);
   const auto* fused = attention_backends().choose(implementation, in.q, in);
   return fused != nullptr ? fused->run(in) : attention_reference(in);

@@ -86,7 +86,7 @@ template <class T>
 void add_part(const Parts& parts, std::int64_t part, const kernels::FewRows& x, kernels::Strided<const T> w,
               std::int64_t columns, kernels::Strided<float> sums) {
   const std::int64_t first = parts.begin(part);
-  kernels::rows_times_rows({x.data + first, x.count, parts.size(part), x.stride},
+  kernels::rows_times_rows(x.part(first, parts.size(part)),
                            kernels::Strided<const T>{w.data + first * w.stride, w.stride}, 0, columns, sums);
 }
 
@@ -119,16 +119,19 @@ void multiply_row(const kernels::FewRows& x, kernels::Strided<const T> w, std::i
 
 // Several: the same sums, some columns after others, which stay near while the rows pass.
 template <class T>
-void multiply_rows(const kernels::FewRows& x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
-                   float* y) {
+void multiply_rows(kernels::FewRows x, kernels::Strided<const T> w, std::int64_t columns, const float* bias, float* y) {
   if (x.count == 1) {
     return multiply_row(x, w, columns, bias, y);
   }
-  // An eighth of the columns at a time, or as many as have room near the core.
+  kernels::Buffer turned(x.n * x.count);
+  kernels::side_by_side(x, turned.data());
+  x.columns = turned.data();
+  // Two shares of the columns a thread, or as many as have room near the core: each column's sum is the same in any.
   constexpr std::int64_t kLeast = 64, kNear = 1 << 16;
   const Parts parts(x.n, columns);
   const std::int64_t most = std::max(kLeast, kNear / x.count / kLeast * kLeast);
-  const std::int64_t wide = std::clamp((columns / 8 + kLeast - 1) / kLeast * kLeast, kLeast, most);
+  const std::int64_t threads = at::get_num_threads(), shares = threads > 1 ? 2 * threads : 1;
+  const std::int64_t wide = std::clamp((columns / shares + kLeast - 1) / kLeast * kLeast, kLeast, most);
   at::parallel_for(0, (columns + wide - 1) / wide, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::Buffer sums(x.count * wide);
     for (std::int64_t j = begin * wide; j < std::min(columns, end * wide); j += wide) {
@@ -148,7 +151,7 @@ void multiply_rows(const kernels::FewRows& x, kernels::Strided<const T> w, std::
 }
 
 template <class T>
-void multiply_columns(const kernels::FewRows& x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
+void multiply_columns(kernels::FewRows x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
                       float* y) {
   const std::int64_t parts = parts_of(x.n * columns);
   at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {

@@ -11,6 +11,8 @@
 namespace headroom::tasks::zero_shot {
 namespace {
 
+constexpr std::size_t kUnscored = 2;  // examples of a row in front of the first answer that counts
+
 struct NamedRow {
   std::string subset;
   data::PuzzleRow row;
@@ -141,12 +143,17 @@ ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokeni
                         .complete = scores.complete};
   std::size_t next = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    Tally& tally = result.subsets[rows[i].subset];
+    std::size_t shots = kUnscored;
     for (const std::size_t end = next + counts[i]; next < end; ++next) {
       for (const SpanScore& answer : scores.spans[next]) {
-        ++tally.questions;
-        tally.right += answer.likeliest;
-        tally.log_probability += answer.log_probability;
+        const Tally one{.questions = 1,
+                        .right = answer.likeliest,
+                        .log_probability = answer.log_probability,
+                        .tokens = answer.tokens};
+        result.subsets[rows[i].subset] += one;
+        if (request.by_shots) {
+          result.by_shots[shots++] += one;
+        }
         if (request.items) {
           result.items.push_back({{"question", rows[i].where},
                                   {"subset", rows[i].subset},

@@ -1,8 +1,10 @@
 #include "questions.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "choices.h"
 #include "headroom/core/error.h"
@@ -167,6 +169,32 @@ QuestionSets read_choices(const std::vector<Document>& documents) {
   return sets;
 }
 
+// Targets that follow their inputs, as instructions and answers do; by the names that such collections have.
+QuestionSets read_targets(const std::vector<Document>& documents) {
+  constexpr std::pair<const char*, const char*> kFields[] = {
+      {"inputs", "targets"}, {"input", "target"}, {"prompt", "completion"}, {"instruction", "output"}};
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
+    for_each_row(document, [&](const Json& row, const std::string& where) {
+      const auto* const fields = std::find_if(std::begin(kFields), std::end(kFields), [&](const auto& names) {
+        return row.contains(names.first) && row.contains(names.second);
+      });
+      if (fields == std::end(kFields)) {
+        misuse(
+            "{}: must have the fields \"inputs\" and \"targets\" (or input, target; prompt, completion; "
+            "instruction, output)",
+            where);
+      }
+      const std::string input = text_in(row, fields->first, where);
+      const bool apart = kBlanks.find(input.back()) != std::string_view::npos;
+      questions.push_back(
+          {.choices = {{input, (apart ? "" : " ") + text_in(row, fields->second, where)}}, .where = where});
+    });
+  }
+  return sets;
+}
+
 bool is_json(std::string_view name) {
   return name.ends_with(".jsonl") || name.ends_with(".json");
 }
@@ -180,7 +208,8 @@ const std::vector<Test>& tests() {
   static const std::vector<Test> kTests = [] {
     std::vector<Test> all = {{"lambada", Measure::greedy, true, is_text, read_lambada},
                              {"blimp", Measure::sum, false, is_json, read_blimp},
-                             {"cbt", Measure::per_token, false, is_text, read_cbt}};
+                             {"cbt", Measure::per_token, false, is_text, read_cbt},
+                             {"target_loss", Measure::target, true, is_json, read_targets}};
     for (const char* name : {"boolq", "copa", "piqa", "winograd", "winogrande"}) {
       all.push_back({name, Measure::choice, true, is_json, read_choices, 2, 2});
     }

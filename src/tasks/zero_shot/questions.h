@@ -25,7 +25,7 @@ struct Question {
 using QuestionSets = std::map<std::string, std::vector<Question>>;  // by subset; "" where there are none
 
 // How a test's answers are judged.
-enum class Measure { greedy, sum, per_token, choice };
+enum class Measure { greedy, sum, per_token, choice, target };
 
 struct Test {
   std::string_view name;

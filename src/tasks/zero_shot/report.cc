@@ -31,8 +31,8 @@ std::string_view in_words(Begin begin) {
   return "";
 }
 
-double perplexity(const Tally& tally) {
-  return std::exp(-tally.log_probability / static_cast<double>(tally.questions));
+double perplexity(const ZeroShotResult& result, const Tally& tally) {
+  return std::exp(-tally.log_probability / static_cast<double>(result.of_tokens ? tally.tokens : tally.questions));
 }
 
 Json figures_of(const ZeroShotResult& result, const Tally& tally) {
@@ -44,7 +44,7 @@ Json figures_of(const ZeroShotResult& result, const Tally& tally) {
     figures["acc_norm_stderr,none"] = standard_error(tally.accuracy_normalised(), tally.questions);
   }
   if (result.perplexity) {
-    figures["perplexity,none"] = perplexity(tally);
+    figures["perplexity,none"] = perplexity(result, tally);
   }
   return figures;
 }
@@ -77,10 +77,12 @@ std::map<std::string, Tally> grouped(const ZeroShotResult& result, bool before) 
   return groups;
 }
 
-Json groups_json(const std::map<std::string, Tally>& groups) {
+template <class Key>
+Json groups_json(const ZeroShotResult& result, const std::map<Key, Tally>& groups) {
   Json all = Json::object();
   for (const auto& [name, tally] : groups) {
-    all[name] = {{"accuracy", tally.accuracy()}, {"perplexity", perplexity(tally)}, {"answers", tally.questions}};
+    all[fmt::format("{}", name)] = {
+        {"accuracy", tally.accuracy()}, {"perplexity", perplexity(result, tally)}, {"answers", tally.questions}};
   }
   return all;
 }
@@ -105,11 +107,18 @@ Json to_json(const ZeroShotResult& result) {
   }
   document["questions"] = whole.questions;
   if (result.perplexity) {
-    document["perplexity"] = perplexity(whole);
+    document["perplexity"] = perplexity(result, whole);
+    if (result.of_tokens) {
+      document["loss"] = -whole.log_probability / static_cast<double>(whole.tokens);
+      document["target_tokens"] = whole.tokens;
+    }
   }
   if (const auto blocks = grouped(result, true); !blocks.empty()) {
-    document["blocks"] = groups_json(blocks);
-    document["patterns"] = groups_json(grouped(result, false));
+    document["blocks"] = groups_json(result, blocks);
+    document["patterns"] = groups_json(result, grouped(result, false));
+  }
+  if (!result.by_shots.empty()) {
+    document["by_shots"] = groups_json(result, result.by_shots);
   }
   document["results"] = Json::object();
   if (result.subsets.size() == 1 && result.subsets.begin()->first.empty()) {
@@ -122,7 +131,7 @@ Json to_json(const ZeroShotResult& result) {
     Json group = {
         {"acc,none", result.accuracy()}, {"acc_stderr,none", result.accuracy_error()}, {"alias", result.task}};
     if (result.perplexity) {
-      group["perplexity,none"] = perplexity(whole);
+      group["perplexity,none"] = perplexity(result, whole);
     }
     document["results"][result.task] = group;
     document["groups"][result.task] = group;
@@ -149,9 +158,13 @@ std::string to_text(const ZeroShotResult& result) {
   for (const auto& [subset, tally] : result.subsets) {
     const std::string normalised =
         result.normalised ? fmt::format(", a character {:.4f}", tally.accuracy_normalised()) : std::string();
-    const std::string of_words = result.perplexity ? fmt::format(", perplexity {:.2f}", perplexity(tally)) : "";
+    const std::string of_words = result.perplexity ? fmt::format(", perplexity {:.2f}", perplexity(result, tally)) : "";
     text += fmt::format("{:<{}}{}accuracy {:.4f}{}{} ({} questions)\n", subset, width, width > 0 ? "  " : "",
                         tally.accuracy(), normalised, of_words, tally.questions);
+  }
+  for (const auto& [shots, tally] : result.by_shots) {
+    text += fmt::format("after {} examples  accuracy {:.4f}, perplexity {:.2f} ({} answers)\n", shots, tally.accuracy(),
+                        perplexity(result, tally), tally.questions);
   }
   return text + fmt::format("{}: accuracy {:.4f} +- {:.4f}{}, {} questions, {} shots{}, {}, {}\n", result.task,
                             result.accuracy(), result.accuracy_error(),

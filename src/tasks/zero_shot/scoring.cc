@@ -3,10 +3,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <optional>
 
 #include "headroom/core/error.h"
+#include "headroom/core/json.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 
@@ -127,6 +129,49 @@ std::vector<std::int32_t> tokens_in_front(const tokenizers::Tokenizer& tokenizer
   return mark < 0 || all.front() == mark ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{mark};
 }
 
+// Sequences that are read together, by their places among all: of about the same length.
+std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& sequences, std::int64_t batch_size) {
+  std::vector<std::size_t> order(sequences.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return sequences[a].tokens.size() > sequences[b].tokens.size();
+  });
+  const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(batch_size, 1));
+  std::vector<std::vector<std::size_t>> batches;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i % at_once == 0) {
+      batches.emplace_back();
+    }
+    batches.back().push_back(order[i]);
+  }
+  return batches;
+}
+
+// Adds what the other processes read; notes where any was interrupted. Numbers go by their bits: JSON has none that are
+// not finite.
+void join(Scores& scores, Peers& peers) {
+  Json mine = {{"complete", scores.complete}, {"tokens", scores.tokens}, {"spans", Json::array()}};
+  for (std::size_t i = 0; i < scores.spans.size(); ++i) {
+    for (std::size_t span = 0; span < scores.spans[i].size(); ++span) {
+      const SpanScore& one = scores.spans[i][span];
+      mine["spans"].push_back({i, span, std::bit_cast<std::uint64_t>(one.log_probability), one.tokens, one.likeliest});
+    }
+  }
+  scores.tokens = 0;
+  for (const std::string& text : peers.gather(to_json_line(mine))) {
+    const Json theirs = parse_json(text, "evaluate");
+    scores.complete = scores.complete && theirs.at("complete").get<bool>();
+    scores.tokens += theirs.at("tokens").get<std::int64_t>();
+    for (const Json& span : theirs.at("spans")) {
+      std::vector<SpanScore>& spans = scores.spans[span[0].get<std::size_t>()];
+      spans.resize(std::max(spans.size(), span[1].get<std::size_t>() + 1));
+      spans[span[1].get<std::size_t>()] = {.log_probability = std::bit_cast<double>(span[2].get<std::uint64_t>()),
+                                           .tokens = span[3].get<std::int64_t>(),
+                                           .likeliest = span[4].get<bool>()};
+    }
+  }
+}
+
 }  // namespace
 
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
@@ -161,11 +206,7 @@ Scores score(const models::LanguageModel& model, const std::vector<Sequence>& se
     scores.truncated = std::count_if(shortened.begin(), shortened.end(),
                                      [&](Sequence& sequence) { return truncate(sequence, o.context_length); });
   }
-  std::vector<std::size_t> order(shortened.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return shortened[a].tokens.size() > shortened[b].tokens.size();
-  });
+  const std::vector<std::vector<std::size_t>> batches = batches_of(shortened, options.batch_size);
   std::optional<Progress> progress;
   if (options.show_progress) {
     progress.emplace(std::string(title), std::ssize(shortened), "text");
@@ -173,24 +214,30 @@ Scores score(const models::LanguageModel& model, const std::vector<Sequence>& se
   nn::Context context = options.context;
   context.training = false;
   scores.spans.resize(shortened.size());
-  const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
-  for (std::size_t begin = 0; scores.complete && begin < order.size(); begin += at_once) {
-    const std::size_t end = std::min(order.size(), begin + at_once);
+  std::int64_t so_far = 0;
+  for (std::size_t batch = 0; scores.complete && batch < batches.size(); ++batch) {
+    so_far += std::ssize(batches[batch]);
+    if (static_cast<int>(batch % static_cast<std::size_t>(options.peers->size())) != options.peers->rank()) {
+      continue;
+    }
     std::vector<const Sequence*> now;
-    for (std::size_t i = begin; i < end; ++i) {
-      now.push_back(&shortened[order[i]]);
+    for (const std::size_t i : batches[batch]) {
+      now.push_back(&shortened[i]);
       scores.tokens += std::ssize(now.back()->tokens) - 1;
     }
     Group group(now, model);
     group.read(context);
     std::vector<std::vector<SpanScore>> spans = group.take();
-    for (std::size_t i = begin; i < end; ++i) {
-      scores.spans[order[i]] = std::move(spans[i - begin]);
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      scores.spans[batches[batch][i]] = std::move(spans[i]);
     }
     scores.complete = !interrupted();
     if (progress) {
-      progress->update(static_cast<std::int64_t>(end));
+      progress->update(so_far);
     }
+  }
+  if (options.peers->size() > 1) {
+    join(scores, *options.peers);
   }
   return scores;
 }

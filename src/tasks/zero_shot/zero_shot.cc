@@ -125,7 +125,8 @@ Verdict judge(const Question& question, const std::vector<SpanScore>& choices, M
     sums.push_back(choices[i].log_probability / (measure == Measure::per_token ? tokens : 1.0));
     per_character.push_back(choices[i].log_probability / characters_of(question.choices[i].continuation));
   }
-  return {.right = measure == Measure::greedy ? choices.front().likeliest : wins(sums, question.gold),
+  const bool greedy = measure == Measure::greedy || measure == Measure::target;
+  return {.right = greedy ? choices.front().likeliest : wins(sums, question.gold),
           .right_normalised = wins(per_character, question.gold)};
 }
 
@@ -213,7 +214,8 @@ ZeroShotResult evaluate_questions(const models::LanguageModel& model, const toke
                         .shots_from = (questions.own() ? request.data : request.shots_from).string(),
                         .begin = request.beginning.kind,
                         .normalised = test.measure == Measure::choice,
-                        .perplexity = test.measure == Measure::greedy,
+                        .perplexity = test.measure == Measure::greedy || test.measure == Measure::target,
+                        .of_tokens = test.measure == Measure::target,
                         .truncated = scores.truncated,
                         .texts = std::ssize(sequences),
                         .tokens = scores.tokens,
@@ -236,6 +238,7 @@ ZeroShotResult evaluate_questions(const models::LanguageModel& model, const toke
       tally.right += verdict.right;
       tally.right_normalised += verdict.right_normalised;
       tally.log_probability += choices[question.gold].log_probability;
+      tally.tokens += choices[question.gold].tokens;
       if (request.items) {
         result.items.push_back(item_of(question, choices, verdict));
         result.items.back()["subset"] = subset;
@@ -257,6 +260,7 @@ Tally& Tally::operator+=(const Tally& other) {
   right += other.right;
   right_normalised += other.right_normalised;
   log_probability += other.log_probability;
+  tokens += other.tokens;
   return *this;
 }
 
@@ -308,6 +312,9 @@ void check_zero_shot_task(const std::string& name) {
 ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request) {
   const auto start = std::chrono::steady_clock::now();
+  if (request.by_shots && request.task != kPuzzles) {
+    misuse("evaluate: --by-shots: needs --task {}, whose answers follow several solved examples", kPuzzles);
+  }
   ZeroShotResult result = request.task == kPuzzles ? zero_shot::evaluate_puzzles(model, tokenizer, request)
                                                    : evaluate_questions(model, tokenizer, request);
   if (result.truncated > 0) {

@@ -8,11 +8,18 @@
 
 namespace headroom::kernels {
 
-// A row of n numbers after another.
+// A row of n numbers after another; those of several also as columns, [n, count] without gaps, where many products take
+// them: made by side_by_side().
 struct FewRows {
   const float* data;
   std::int64_t count, n, stride;
+  const float* columns = nullptr;
+
+  FewRows part(std::int64_t first, std::int64_t size) const {
+    return {data + first, count, size, stride, columns == nullptr ? nullptr : columns + first * count};
+  }
 };
+void side_by_side(const FewRows& x, float* columns);
 
 // y[r][j] = sum_i x[r][i] w[i][j] for j in [begin, end): w [n, ...] by rows. Sums in float32.
 void rows_times_rows(const FewRows& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y);

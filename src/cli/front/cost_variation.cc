@@ -1,0 +1,92 @@
+#include "cost_variation.h"
+
+#include <charconv>
+#include <optional>
+
+#include "headroom/cost/cost.h"
+#include "headroom/draw/charts.h"
+
+namespace headroom::cli {
+
+namespace {
+
+std::string last_part(const std::string& text, char separator) {
+  return text.substr(text.rfind(separator) + 1);
+}
+
+std::optional<double> number_in(const std::string& text) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// Where each value stands on the axis: numbers at themselves, any others one after the other.
+struct Places {
+  std::vector<double> x;
+  std::vector<std::string> names;  // of those that are no numbers
+};
+
+Places places_of(const std::vector<std::string>& values) {
+  Places places;
+  for (const std::string& value : values) {
+    const std::optional<double> number = number_in(value);
+    if (!number || (!places.x.empty() && *number <= places.x.back())) {
+      places = {.x = {}, .names = values};
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        places.x.push_back(static_cast<double>(i));
+      }
+      return places;
+    }
+    places.x.push_back(*number);
+  }
+  return places;
+}
+
+}  // namespace
+
+std::vector<cost::NamedConfig> varied(const std::vector<cost::NamedConfig>& configs,
+                                      const config::Variation& variation) {
+  std::vector<cost::NamedConfig> all;
+  for (const auto& [name, config] : configs) {
+    for (const std::string& value : variation.values) {
+      config::Config changed = config;
+      config::change(changed, {variation.key + "=" + value}, "--vary");
+      const std::string described = fmt::format("{} {}={}", name, last_part(variation.key, '.'), value);
+      config::check(changed, described);
+      all.emplace_back(described, std::move(changed));
+    }
+  }
+  return all;
+}
+
+std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::Variation& variation,
+                  const std::vector<cost::NamedConfig>& all) {
+  const Places places = places_of(variation.values);
+  const auto chart = [&](const char* title) {
+    return draw::LineChart{.title = title,
+                           .x_label = variation.key,
+                           .lines = {},
+                           .y = draw::YScale::from_zero,
+                           .name_room = 24,
+                           .x_names = places.names};
+  };
+  draw::LineChart parameters = chart("Parameters"), attention = chart("Attention MACs, a layer and sequence"),
+                  step = chart("MACs of a training step");
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    draw::Line line{.name = last_part(configs[i].first, '/'), .points = {}, .band = {}, .style = i % draw::kStyles};
+    draw::Line parameters_line = line, attention_line = line, step_line = line;
+    for (std::size_t j = 0; j < places.x.size(); ++j) {
+      const config::Config& config = all[i * places.x.size() + j].second;
+      const auto at = [&](std::int64_t count) { return draw::Point{places.x[j], static_cast<double>(count)}; };
+      parameters_line.points.push_back(at(cost::count_parameters(config.model)));
+      attention_line.points.push_back(at(cost::paper_cost(config.model).attention_macs));
+      step_line.points.push_back(at(cost::executed_cost(config.model, config.whole_sequences()).step_macs));
+    }
+    parameters.lines.push_back(std::move(parameters_line));
+    attention.lines.push_back(std::move(attention_line));
+    step.lines.push_back(std::move(step_line));
+  }
+  return draw::standalone({parameters, attention, step});
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,381 @@
+#include "headroom/decode/engine.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "headroom/core/error.h"
+#include "prefix_cache.h"
+#include "routes.h"
+#include "row.h"
+#include "sample.h"
+
+namespace headroom::decode {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kPromptShare = 2.0;  // of the time that a step's other tokens took
+
+std::span<const float> numbers(const at::Tensor& row) {
+  return {row.const_data_ptr<float>(), static_cast<std::size_t>(row.numel())};
+}
+
+at::Tensor single(const at::Tensor& logits) {
+  return logits.to(at::kFloat).cpu().contiguous();
+}
+
+void check_request(const Request& r, std::int64_t vocabulary) {
+  if (r.prompt.empty()) {
+    misuse("request: prompt: must have at least one token");
+  }
+  for (const std::int64_t id : r.prompt) {
+    if (id < 0 || id >= vocabulary) {
+      misuse("request: prompt: token ids must be at least 0 and below {}, got {}", vocabulary, id);
+    }
+  }
+  if (r.max_tokens < 0) {
+    misuse("request: max_tokens must be at least 0, got {}", r.max_tokens);
+  }
+  if (!std::isfinite(r.temperature) || r.temperature < 0.0) {
+    misuse("request: temperature must be a number of at least 0, got {}", r.temperature);
+  }
+  if (r.top_k < 0) {
+    misuse("request: top_k must be at least 0 (0: all), got {}", r.top_k);
+  }
+  if (!(r.top_p > 0.0 && r.top_p <= 1.0)) {
+    misuse("request: top_p must be above 0 and at most 1, got {}", r.top_p);
+  }
+  if (r.logprobs < -1) {
+    misuse("request: logprobs must be at least 0 (-1: none), got {}", r.logprobs);
+  }
+}
+
+// Draws each row's next token; one whose logits are not finite ends.
+void draw_next(std::span<Row* const> rows) {
+  at::parallel_for(0, std::ssize(rows), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (Row* row : rows.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))) {
+      const Request& r = row->request;
+      try {
+        row->last = sample(numbers(row->logits), {.temperature = r.temperature, .top_k = r.top_k, .top_p = r.top_p},
+                           row->random);
+      } catch (const Error& error) {
+        row->end(Finish::failed, error.what());
+      }
+    }
+  });
+}
+
+}  // namespace
+
+struct Engine::Parts {
+  Parts(const models::LanguageModel& m, EngineOptions o)
+      : model(m),
+        options(std::move(o)),
+        fresh(model.start_decoding()),
+        prefixes(options.prefix_cache_tokens, options.prompt_chunk) {
+    options.context.training = false;
+  }
+
+  const models::LanguageModel& model;
+  EngineOptions options;
+  EngineCounts counts;
+  Handle last_handle = 0;
+  bool stepping = false;
+  std::deque<std::unique_ptr<Row>> waiting;
+  std::vector<std::unique_ptr<Row>> running;
+  models::DecodeState fresh;  // of a sequence that nothing is known of, with the tables that all of them share
+  PrefixCache prefixes;
+
+  void admit();
+  double continue_rows();
+  void read_prompts(double seconds);
+  void begin(Row& row);
+  void read_piece(Row& row);
+  at::Tensor read_tokens(Row& row, std::span<const std::int64_t> tokens);
+  void tell_prompt(Row& row) const;
+  void prompt_is_read(Row& row);
+  void add_tokens(std::span<Row* const> rows);
+  void add_token(Row& row);
+  void sweep();
+};
+
+void Engine::Parts::admit() {
+  while (std::ssize(running) < options.max_rows && !waiting.empty()) {
+    running.push_back(std::move(waiting.front()));
+    waiting.pop_front();
+  }
+}
+
+// One token more of each request whose prompt has been read; the seconds that they took.
+double Engine::Parts::continue_rows() {
+  const Clock::time_point start = Clock::now();
+  std::vector<Row*> continued;
+  std::vector<Row*> unread;
+  for (const std::unique_ptr<Row>& row : running) {
+    if (!row->reads_prompt() && !row->ending) {
+      continued.push_back(row.get());
+      if (!row->logits.defined()) {
+        unread.push_back(row.get());
+      }
+    }
+  }
+  if (!unread.empty()) {
+    std::vector<models::DecodeRow> rows;
+    for (Row* row : unread) {
+      rows.push_back({&row->state, {&row->last, 1}});
+    }
+    const at::Tensor logits = single(model.decode(rows, options.context));
+    for (std::size_t i = 0; i < unread.size(); ++i) {
+      unread[i]->logits = logits[static_cast<std::int64_t>(i)];
+    }
+  }
+  add_tokens(continued);
+  return continued.empty() ? 0.0 : std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void Engine::Parts::read_prompts(double seconds) {
+  const Clock::time_point start = Clock::now();
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    Row& row = *running[i];
+    while (row.reads_prompt() && !row.ending) {
+      read_piece(row);
+      if (std::chrono::duration<double>(Clock::now() - start).count() >= kPromptShare * seconds) {
+        return;
+      }
+    }
+  }
+}
+
+void Engine::Parts::begin(Row& row) {
+  row.begun = true;
+  row.state = fresh;
+  if (options.prefix_cache_tokens > 0 && !row.routes_prompt()) {
+    KnownBeginning known = prefixes.find(row.request.prompt, row.scores_prompt() ? row.request.logprobs : -1);
+    if (known.tokens > 0) {
+      row.state = std::move(known.state);
+      row.read = known.tokens;
+      row.scores = std::move(known.scores);
+      ++counts.prefix_requests;
+      counts.prefix_tokens += known.tokens;
+      counts.prompt_tokens += known.tokens;
+    }
+  }
+}
+
+// What the model makes of the prompt's next tokens: the logits after each where the prompt is scored, after the last
+// where it ends with them, [n or 1, V].
+at::Tensor Engine::Parts::read_tokens(Row& row, std::span<const std::int64_t> tokens) {
+  const auto n = std::ssize(tokens);
+  const bool ends = row.read + n == std::ssize(row.request.prompt);
+  RouteRecorder recorder;
+  nn::Context context = options.context;
+  if (row.routes_prompt()) {
+    context.observer = &recorder;
+  }
+  const models::DecodeRow part{&row.state, tokens};
+  at::Tensor logits;
+  if (row.scores_prompt()) {
+    logits = single(model.decode_each(part, context));
+  } else if (ends && row.request.max_tokens > 0) {
+    logits = single(model.decode({&part, 1}, context));
+  } else {
+    model.read(part, context);
+  }
+  if (row.routes_prompt()) {
+    for (std::vector<TokenRoute>& routes : recorder.of_last(n)) {
+      row.routes.push_back(std::move(routes));
+    }
+  }
+  return logits;
+}
+
+void Engine::Parts::read_piece(Row& row) {
+  if (!row.begun) {
+    begin(row);
+  }
+  const std::span<const std::int64_t> prompt(row.request.prompt);
+  const std::int64_t n = std::min(options.prompt_chunk, std::ssize(prompt) - row.read);
+  const at::Tensor logits =
+      read_tokens(row, prompt.subspan(static_cast<std::size_t>(row.read), static_cast<std::size_t>(n)));
+  if (row.scores_prompt()) {
+    const at::Tensor log_p = logits.log_softmax(1);
+    for (std::int64_t i = 0; i < n && row.read + i + 1 < std::ssize(prompt); ++i) {
+      row.scores.push_back(
+          score_of(prompt[static_cast<std::size_t>(row.read + i + 1)], numbers(log_p[i]), row.request.logprobs));
+    }
+  }
+  row.read += n;
+  counts.prompt_tokens += n;
+  for (std::size_t layer = 0; layer < fresh.caches.size(); ++layer) {
+    fresh.caches[layer].offsets() = row.state.caches[layer].offsets();
+  }
+  if (options.prefix_cache_tokens > 0 &&
+      row.read == (std::ssize(prompt) - 1) / options.prompt_chunk * options.prompt_chunk) {
+    row.last_piece = row.state;
+  }
+  tell_prompt(row);
+  if (!row.reads_prompt()) {
+    row.logits = logits.defined() ? logits[logits.size(0) - 1] : at::Tensor();
+    prompt_is_read(row);
+  }
+}
+
+// The events of the tokens that have been read.
+void Engine::Parts::tell_prompt(Row& row) const {
+  if (!row.request.echo) {
+    return;
+  }
+  for (; row.told < row.read; ++row.told) {
+    const auto place = static_cast<std::size_t>(row.told);
+    TokenEvent event{.id = row.request.prompt[place], .is_prompt = true, .logprob = 0.0, .top = {}, .routes = {}};
+    if (row.scores_prompt() && place == 0) {
+      event.logprob = std::numeric_limits<double>::quiet_NaN();
+    } else if (row.scores_prompt()) {
+      event.logprob = row.scores[place - 1].logprob;
+      event.top = row.scores[place - 1].top;
+    }
+    if (row.routes_prompt()) {
+      event.routes = row.routes[place];
+    }
+    row.tell(event);
+  }
+}
+
+void Engine::Parts::prompt_is_read(Row& row) {
+  if (row.last_piece) {
+    ReadPrompt prompt{.tokens = row.request.prompt, .state = std::move(*row.last_piece), .read = 0, .scores = {}};
+    prompt.read = (std::ssize(prompt.tokens) - 1) / options.prompt_chunk * options.prompt_chunk;
+    if (row.scores_prompt()) {
+      prompt.scores = row.scores;
+      prompt.alternatives = row.request.logprobs;
+    }
+    prefixes.keep(std::move(prompt));
+    row.last_piece.reset();
+  }
+  if (row.request.max_tokens == 0) {
+    row.end(Finish::length);
+    return;
+  }
+  Row* one = &row;
+  add_tokens({&one, 1});
+}
+
+void Engine::Parts::add_tokens(std::span<Row* const> rows) {
+  draw_next(rows);
+  for (Row* row : rows) {
+    if (!row->ending) {
+      add_token(*row);
+    }
+  }
+}
+
+// The token that was drawn.
+void Engine::Parts::add_token(Row& row) {
+  TokenEvent event{.id = row.last, .is_prompt = false, .logprob = 0.0, .top = {}, .routes = {}};
+  if (row.request.logprobs >= 0) {
+    TokenScore score = score_of(row.last, numbers(row.logits.unsqueeze(0).log_softmax(1)), row.request.logprobs);
+    event.logprob = score.logprob;
+    event.top = std::move(score.top);
+  }
+  row.logits.reset();
+  if (row.request.routing) {  // read at once, and by itself: what it took belongs to its event
+    RouteRecorder recorder;
+    nn::Context context = options.context;
+    context.observer = &recorder;
+    const models::DecodeRow part{&row.state, {&row.last, 1}};
+    row.logits = single(model.decode({&part, 1}, context))[0];
+    event.routes = recorder.of_last(1)[0];
+  }
+  ++row.added;
+  ++counts.generated_tokens;
+  row.tell(event);
+  if (row.added == row.request.max_tokens) {
+    row.end(Finish::length);
+  }
+}
+
+void Engine::Parts::sweep() {
+  std::vector<std::unique_ptr<Row>> ended;
+  for (std::unique_ptr<Row>& row : running) {
+    if (row->ending) {
+      ended.push_back(std::move(row));
+    }
+  }
+  std::erase(running, nullptr);
+  counts.finished += std::ssize(ended);
+  for (const std::unique_ptr<Row>& row : ended) {
+    row->on_finish(*row->ending);
+  }
+}
+
+Engine::Engine(const models::LanguageModel& model, EngineOptions options) {
+  if (options.max_rows < 1 || options.prompt_chunk < 1 || options.prefix_cache_tokens < 0) {
+    misuse("engine: max_rows and prompt_chunk must be at least 1, prefix_cache_tokens at least 0, got {}, {} and {}",
+           options.max_rows, options.prompt_chunk, options.prefix_cache_tokens);
+  }
+  parts_ = std::make_unique<Parts>(model, std::move(options));
+}
+
+Engine::~Engine() = default;
+
+Engine::Handle Engine::add(Request request, OnToken on_token, OnFinish on_finish) {
+  check_request(request, parts_->model.options().vocabulary_size);
+  parts_->waiting.push_back(
+      std::make_unique<Row>(++parts_->last_handle, std::move(request), std::move(on_token), std::move(on_finish)));
+  return parts_->last_handle;
+}
+
+void Engine::cancel(Handle handle) {
+  Parts& p = *parts_;
+  const auto is_it = [&](const std::unique_ptr<Row>& row) { return row->handle == handle; };
+  if (const auto waits = std::find_if(p.waiting.begin(), p.waiting.end(), is_it); waits != p.waiting.end()) {
+    const std::unique_ptr<Row> row = std::move(*waits);
+    p.waiting.erase(waits);
+    ++p.counts.finished;
+    row->on_finish({Finish::cancelled, ""});
+  } else if (const auto runs = std::find_if(p.running.begin(), p.running.end(), is_it); runs != p.running.end()) {
+    (*runs)->end(Finish::cancelled);
+    if (!p.stepping) {
+      p.sweep();
+    }
+  }
+}
+
+bool Engine::step() {
+  const at::NoGradGuard no_grad;
+  Parts& p = *parts_;
+  p.admit();
+  if (p.running.empty()) {
+    return false;
+  }
+  ++p.counts.steps;
+  struct Stepping {
+    bool& now;
+    ~Stepping() { now = false; }
+  } stepping{p.stepping};
+  p.stepping = true;
+  p.read_prompts(p.continue_rows());
+  p.sweep();
+  return true;
+}
+
+EngineCounts Engine::counts() const {
+  EngineCounts counts = parts_->counts;
+  counts.waiting = std::ssize(parts_->waiting);
+  counts.running = std::ssize(parts_->running);
+  counts.prefix_held = parts_->prefixes.held();
+  for (const std::unique_ptr<Row>& row : parts_->running) {
+    counts.cache_numbers += row->state.cache_numbers();
+  }
+  return counts;
+}
+
+}  // namespace headroom::decode

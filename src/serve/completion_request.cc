@@ -1,0 +1,149 @@
+#include "completion_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "api_error.h"
+#include "fields.h"
+
+namespace headroom::serve {
+namespace {
+
+constexpr std::int64_t kMostPrompts = 2048, kMostAnswers = 128, kMostLogprobs = 20;
+constexpr std::size_t kMostStops = 16, kLongestStop = 256;  // bytes
+constexpr std::int64_t kMostTokens = 1 << 24;
+
+TokenIds token_ids(const SortedJson& list, const std::string& where) {
+  if (list.empty()) {
+    refuse_field(where, "must have at least one token");
+  }
+  TokenIds ids;
+  ids.reserve(list.size());
+  for (const SortedJson& id : list) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max()) {
+      refuse_field(where, "must hold token ids alone, got {}", describe(id));
+    }
+    ids.push_back(id.get<std::int64_t>());
+  }
+  return ids;
+}
+
+// A text, token ids, a list of texts or a list of lists of token ids.
+std::vector<Prompt> prompts_of(const SortedJson* value) {
+  if (value == nullptr) {
+    refuse_field("prompt", "is required");
+  }
+  if (value->is_string()) {
+    return {value->get<std::string>()};
+  }
+  if (!value->is_array() || value->empty()) {
+    refuse_field("prompt", "must be a text, a list of token ids, or a list of either, got {}", describe(*value));
+  }
+  if (value->front().is_number()) {
+    return {token_ids(*value, "prompt")};
+  }
+  if (std::ssize(*value) > kMostPrompts) {
+    refuse_field("prompt", "must be at most {} prompts, got {}", kMostPrompts, value->size());
+  }
+  std::vector<Prompt> prompts;
+  const bool texts = value->front().is_string();
+  for (const SortedJson& one : *value) {
+    const std::string where = fmt::format("prompt[{}]", prompts.size());
+    if (texts ? !one.is_string() : !one.is_array()) {
+      refuse_field(where, "must be {} like the first, got {}", texts ? "a text" : "a list of token ids", describe(one));
+    }
+    texts ? prompts.emplace_back(one.get<std::string>()) : prompts.emplace_back(token_ids(one, where));
+  }
+  return prompts;
+}
+
+std::vector<std::string> stops_of(const SortedJson* value) {
+  if (value == nullptr) {
+    return {};
+  }
+  const SortedJson list = value->is_array() ? *value : SortedJson::array({*value});
+  if (list.size() > kMostStops) {
+    refuse_field("stop", "must be at most {} texts, got {}", kMostStops, list.size());
+  }
+  std::vector<std::string> stops;
+  for (const SortedJson& stop : list) {
+    if (!stop.is_string() || stop.get_ref<const std::string&>().empty() ||
+        stop.get_ref<const std::string&>().size() > kLongestStop) {
+      refuse_field("stop", "must be a text of 1 to {} bytes, or a list of such texts, got {}", kLongestStop,
+                   describe(stop));
+    }
+    stops.push_back(stop.get<std::string>());
+  }
+  return stops;
+}
+
+// Any whole number of 64 bits, with a sign or without.
+std::optional<std::int64_t> seed_of(const SortedJson* value) {
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  if (!value->is_number_integer()) {
+    refuse_field("seed", "must be an integer of 64 bits, got {}", describe(*value));
+  }
+  return value->is_number_unsigned() ? static_cast<std::int64_t>(value->get<std::uint64_t>())
+                                     : value->get<std::int64_t>();
+}
+
+// Fields of which only the value that changes nothing is supported.
+void check_neutral(Fields& fields, const CompletionRequest& request) {
+  for (const char* penalty : {"presence_penalty", "frequency_penalty"}) {
+    if (const SortedJson* value = fields.take(penalty); value != nullptr && !(value->is_number() && *value == 0)) {
+      refuse(400, "unsupported_parameter", penalty, "{}: only 0 is supported, got {}", penalty, describe(*value));
+    }
+  }
+  if (const SortedJson* value = fields.take("best_of"); value != nullptr && *value != SortedJson(request.n)) {
+    refuse(400, "unsupported_parameter", "best_of", "best_of: is only supported where it equals n, got {}",
+           describe(*value));
+  }
+  if (const SortedJson* value = fields.take("logit_bias");
+      value != nullptr && !(value->is_object() && value->empty())) {
+    refuse(400, "unsupported_parameter", "logit_bias", "logit_bias: is not supported by this server");
+  }
+}
+
+}  // namespace
+
+CompletionRequest parse_completion_request(std::string_view body) {
+  Fields fields(body);
+  CompletionRequest request;
+  request.model = fields.text("model").value_or("");
+  request.prompts = prompts_of(fields.take("prompt"));
+  request.max_tokens = fields.whole_number("max_tokens", 0, kMostTokens).value_or(request.max_tokens);
+  request.temperature = fields.number("temperature", 0.0, 2.0).value_or(request.temperature);
+  request.top_p = fields.number("top_p", 0.0, 1.0).value_or(request.top_p);
+  if (request.top_p == 0.0) {
+    refuse_field("top_p", "must be above 0 and at most 1, got 0");
+  }
+  request.top_k = fields.whole_number("top_k", 0, std::numeric_limits<std::int32_t>::max()).value_or(request.top_k);
+  request.seed = seed_of(fields.take("seed"));
+  request.n = fields.whole_number("n", 1, kMostAnswers).value_or(request.n);
+  request.stop = stops_of(fields.take("stop"));
+  request.echo = fields.flag("echo", false);
+  request.logprobs = fields.whole_number("logprobs", 0, kMostLogprobs).value_or(request.logprobs);
+  request.stream = fields.flag("stream", false);
+  request.routing = fields.flag("routing", false);
+  if (const SortedJson* options = fields.take("stream_options"); options != nullptr) {
+    if (!request.stream) {
+      refuse_field("stream_options", "needs \"stream\": true");
+    }
+    Fields inner(*options, "stream_options.");
+    request.include_usage = inner.flag("include_usage", false);
+    inner.finish();
+  }
+  check_neutral(fields, request);
+  fields.finish({"suffix", "user", "min_p", "min_tokens", "repetition_penalty", "ignore_eos", "stop_token_ids",
+                 "prompt_logprobs", "messages", "max_completion_tokens", "response_format", "tools", "store",
+                 "metadata", "service_tier"});
+  if (request.max_tokens == 0 && !request.echo) {
+    refuse_field("max_tokens", "must be at least 1 without \"echo\": true, got 0");
+  }
+  return request;
+}
+
+}  // namespace headroom::serve

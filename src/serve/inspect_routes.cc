@@ -1,0 +1,86 @@
+// GET and POST /inspect: the inspector's page, which asks for the texts that are typed into it.
+#include <mutex>
+
+#include "fields.h"
+#include "headroom/core/error.h"
+#include "headroom/inspect/inspector_page.h"
+#include "headroom/inspect/switched_off.h"
+#include "routes.h"
+
+namespace headroom::serve {
+namespace {
+
+constexpr const char* kInspect = "/inspect";
+constexpr const char* kHtml = "text/html; charset=utf-8";
+constexpr std::int64_t kMostOfALivePage = 6'000'000;  // bytes of packed numbers: it is read again after every change
+
+inspect::LivePage live_page(const Models& models) {
+  inspect::LivePage live{.path = kInspect, .models = {}, .model = models.front()->name(), .text = {}};
+  for (const auto& model : models) {
+    live.models.push_back(model->name());
+  }
+  return live;
+}
+
+// Without a text, which the page asks for: nothing of a model is in it, so that it is open to all.
+Reply empty_page(const Models& models) {
+  return {.body = inspect::render_inspector(
+              {"Inspector", {}, models.front()->tokenizer(), {}, live_page(models)}),
+          .type = kHtml};
+}
+
+inspect::InspectedView look_into(const ServedModel& model, const std::vector<std::int32_t>& ids,
+                                 std::vector<inspect::SwitchedOff> off, std::int64_t bytes) {
+  nn::Context context = model.context();
+  context.compute_dtype = at::kFloat;  // sums shall come out
+  inspect::Switches switches(off, model.model().options().attention);
+  if (!off.empty()) {
+    context.observer = &switches;
+  }
+  const inspect::InspectLimits limits{.bytes = bytes, .tells = false};
+  const std::string name = off.empty() ? model.name() : fmt::format("{} without what is off", model.name());
+  return {name, model.step(), inspect::inspect_text(model.model(), ids, context, limits)};
+}
+
+Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
+  Fields fields(call.body);
+  const ServedModel& model = find_model(models, fields.text("model").value_or(""));
+  const std::optional<std::string> text = fields.text("text");
+  const SortedJson* given = fields.take("switched_off");
+  const SortedJson off = given != nullptr ? *given : SortedJson::array();
+  fields.finish();
+  if (!text || text->empty()) {
+    refuse_field("text", "is required, and must not be empty");
+  }
+  const TokenIds wide = model.encode(*text, /*begins=*/true);
+  const std::vector<std::int32_t> ids(wide.begin(), wide.end());
+  const std::lock_guard<std::mutex> one_at_a_time(alone);  // each takes a layer's values of all pairs
+  try {
+    const std::vector<inspect::SwitchedOff> parts =
+        inspect::read_switched_off(off, model.model().options(), std::ssize(ids));
+    inspect::InspectedPage page{"Inside " + model.name(), ids, model.tokenizer(), {}, live_page(models)};
+    page.live->model = model.name();
+    page.live->text = *text;
+    page.live->switched_off = Json(off);
+    const std::int64_t bytes = parts.empty() ? kMostOfALivePage : kMostOfALivePage / 2;
+    page.views.push_back(look_into(model, ids, {}, bytes));
+    if (!parts.empty()) {
+      page.views.push_back(look_into(model, ids, parts, bytes));
+    }
+    return {.body = inspect::render_inspector(page), .type = kHtml};
+  } catch (const MisuseError& error) {
+    refuse(400, "invalid_value", "", "{}", error.what());
+  }
+}
+
+}  // namespace
+
+void add_inspect_routes(HttpServer& server, const Models& models) {
+  server.add({.method = "GET", .path = kInspect, .handler = [&](const Call&) { return empty_page(models); }, .open = true});
+  const auto alone = std::make_shared<std::mutex>();
+  server.add({.method = "POST", .path = kInspect, .handler = [&models, alone](const Call& call) {
+                return read_text(models, *alone, call);
+              }});
+}
+
+}  // namespace headroom::serve

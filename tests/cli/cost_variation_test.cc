@@ -1,0 +1,69 @@
+#include "cli/front/cost_variation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "headroom/core/error.h"
+#include "headroom/cost/cost.h"
+
+namespace headroom::cli {
+namespace cost_variation_test {
+
+std::vector<cost::NamedConfig> two_models() {
+  setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
+  return {{"mgk/lra_retrieval_softmax_h8", config::load_config("mgk/lra_retrieval_softmax_h8")},
+          {"mgk/lra_retrieval_mgk_h4", config::load_config("mgk/lra_retrieval_mgk_h4")}};
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) {
+    ++n;
+  }
+  return n;
+}
+
+// Transformer-MGK's Figure 3: what the recipes of so many heads have.
+TEST(CostVariation, HeadsOfAModelCostWhatTheRecipesOfThemDo) {
+  const config::Variation heads = config::parse_variation("model.attention.n_heads=1,2,4", "cost: --vary");
+  const std::vector<cost::NamedConfig> all = varied(two_models(), heads);
+  ASSERT_EQ(all.size(), 6U);
+  EXPECT_EQ(all[4].first, "mgk/lra_retrieval_mgk_h4 n_heads=2");
+  const char* const recipes[] = {"softmax_h1", "softmax_h2", "softmax_h4", "mgk_h1", "mgk_h2", "mgk_h4"};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const config::Config recipe = config::load_config(std::string("mgk/lra_retrieval_") + recipes[i]);
+    EXPECT_EQ(cost::count_parameters(all[i].second.model), cost::count_parameters(recipe.model)) << recipes[i];
+    EXPECT_EQ(cost::paper_cost(all[i].second.model).attention_macs, cost::paper_cost(recipe.model).attention_macs);
+  }
+}
+
+TEST(CostVariation, DrawsALineEachAndNamesWhatAreNoNumbers) {
+  const std::vector<cost::NamedConfig> models = two_models();
+  for (const char* text : {"model.attention.n_heads=1,2,4", "model.norm=rms,layer", "model.attention.n_heads=4,2"}) {
+    const config::Variation variation = config::parse_variation(text, "cost: --vary");
+    const std::string svg = drawn(models, variation, varied(models, variation));
+    EXPECT_TRUE(svg.starts_with("<svg")) << svg.substr(0, 80);
+    EXPECT_GE(count_of(svg, "lra_retrieval_mgk_h4"), 3U) << text;  // parameters, attention, a step
+    EXPECT_GE(count_of(svg, variation.key), 3U) << text;
+    EXPECT_GT(count_of(svg, " G</text>"), 0U) << text;
+  }
+}
+
+TEST(CostVariation, RefusesWhatDoesNotSuit) {
+  const auto refused = [](const std::string& text) {
+    try {
+      varied(two_models(), config::parse_variation(text, "cost: --vary"));
+    } catch (const MisuseError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_TRUE(refused("model.heads=1,2").find("--vary") != std::string::npos) << refused("model.heads=1,2");
+  EXPECT_TRUE(refused("model.attention.n_heads=0").find("--vary") != std::string::npos);
+  EXPECT_EQ(refused("model.attention.n_kv_heads=3"),
+            "--vary: model.attention.n_kv_heads: must divide n_heads = 8, got 3");
+}
+
+}  // namespace cost_variation_test
+}  // namespace headroom::cli

@@ -1,0 +1,225 @@
+// What the lists of the papers say is there: commands, options, keys, recipes, files; and docs/papers.md is made of
+// them.
+#include "headroom/cost/papers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "cli/front/command_tree.h"
+#include "cli/front/program.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+
+namespace headroom::cli {
+namespace papers_test {
+
+using cost::Paper;
+using cost::PaperItem;
+using cost::Recipe;
+
+const std::string kSource = HEADROOM_SOURCE_DIR;
+
+// A command line's words, as a shell takes them: single quotes hold a word together.
+std::vector<std::string> words_of(const std::string& line) {
+  std::vector<std::string> words;
+  const std::regex word("'([^']*)'|(\\S+)");
+  for (std::sregex_iterator at(line.begin(), line.end(), word), end; at != end; ++at) {
+    words.push_back((*at)[1].matched ? (*at)[1].str() : (*at)[2].str());
+  }
+  return words;
+}
+
+std::set<std::string> known_keys() {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : config::flatten(config::Config())) {
+    keys.insert(key);
+  }
+  return keys;
+}
+
+class PapersPage : public testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("HEADROOM_HOME", kSource.c_str(), 1);
+    recipes_ = cost::list_recipes();
+  }
+
+  // The command that the words lead to, and how many of them it took.
+  std::pair<const CommandText*, std::size_t> command_of(const std::vector<std::string>& words) const {
+    const CommandText* found = nullptr;
+    std::size_t used = 1;
+    std::vector<std::string> path;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      path.push_back(words[i]);
+      const auto next = std::find_if(tree_.begin(), tree_.end(), [&](const CommandText& c) { return c.path == path; });
+      if (next == tree_.end()) {
+        break;
+      }
+      found = &*next;
+      used = i + 1;
+    }
+    return {found != nullptr && found->inner.empty() ? found : nullptr, used};
+  }
+
+  // Whether a word that looks like the name of a recipe is one.
+  void expect_recipe(const std::string& word, const std::string& line) const {
+    if (std::regex_match(word, std::regex("(switchhead|moa|dcmha|mgk|small|demo|zoo|scale)/[a-z0-9_]+"))) {
+      EXPECT_TRUE(std::any_of(recipes_.begin(), recipes_.end(), [&](const Recipe& r) { return r.name == word; }))
+          << line << ": no recipe " << word;
+    }
+  }
+
+  void expect_command(const std::string& line) const {
+    const std::vector<std::string> words = words_of(line);
+    const auto [command, used] = command_of(words);
+    ASSERT_NE(command, nullptr) << line << ": no such command";
+    for (std::size_t i = used; i < words.size(); ++i) {
+      if (!words[i].starts_with("--")) {
+        expect_recipe(words[i], line);
+        continue;
+      }
+      const auto option =
+          std::find_if(command->options.begin(), command->options.end(), [&](const OptionText& candidate) {
+            return std::find(candidate.names.begin(), candidate.names.end(), words[i]) != candidate.names.end();
+          });
+      ASSERT_NE(option, command->options.end()) << line << ": no option " << words[i];
+      if (option->value.empty()) {
+        continue;
+      }
+      ASSERT_LT(++i, words.size()) << line << ": " << option->names.back() << " needs a value";
+      expect_recipe(words[i], line);
+      const bool listed = option->choices.empty() ||
+                          std::find(option->choices.begin(), option->choices.end(), words[i]) != option->choices.end();
+      EXPECT_TRUE(listed) << line << ": " << words[i] << " is none of " << option->value;
+      if (option->value.starts_with("KEY=")) {
+        EXPECT_TRUE(keys_.contains(words[i].substr(0, words[i].find('=')))) << line << ": no key " << words[i];
+      }
+    }
+  }
+
+  Program program_;
+  std::vector<CommandText> tree_ = command_tree(program_.root());
+  std::set<std::string> keys_ = known_keys();
+  std::vector<Recipe> recipes_;
+};
+
+TEST_F(PapersPage, NamesCommandsOptionsKeysAndFilesThatAreThere) {
+  const std::regex quoted("`([^`]+)`"), key("(model|tokenizer|data|train|decoding)\\.[a-z_.]+"),
+      file("(docs|src|tests|recipes|examples)/.*");
+  for (const Paper& paper : cost::papers()) {
+    for (const PaperItem& item : paper.items) {
+      EXPECT_FALSE(item.how.empty()) << paper.name << ", " << item.item;
+      for (const std::string& command : cost::commands_of(item)) {
+        expect_command(command);
+      }
+      const std::string how(item.how);
+      for (std::sregex_iterator at(how.begin(), how.end(), quoted), end; at != end; ++at) {
+        const std::string text = (*at)[1], first = text.substr(0, text.find(' '));
+        if (std::regex_match(first, key)) {
+          EXPECT_TRUE(keys_.contains(first)) << paper.name << ", " << item.item << ": no key " << first;
+        } else if (std::regex_match(text, file)) {
+          EXPECT_TRUE(std::filesystem::exists(kSource + "/" + text)) << paper.name << ", " << item.item << ": " << text;
+        }
+        expect_recipe(text, how);
+      }
+    }
+  }
+}
+
+TEST_F(PapersPage, FindsMistakes) {
+  EXPECT_EQ(command_of(words_of("headroom trian x")).first, nullptr);
+  EXPECT_EQ(command_of(words_of("headroom data x")).first, nullptr);
+  EXPECT_EQ(command_of(words_of("headroom data prepare x")).second, 3U);
+  EXPECT_EQ(words_of("a --set 'data.train=[\"x y\"]'"),
+            (std::vector<std::string>{"a", "--set", "data.train=[\"x y\"]"}));
+}
+
+TEST_F(PapersPage, HasEveryTableAndFigure) {
+  const auto items_of = [](const std::string& name) {
+    std::set<std::string> items;
+    for (const PaperItem& item : cost::papers_named(name).front().items) {
+      items.emplace(item.item);
+    }
+    return items;
+  };
+  for (const auto& [name, tables, figures] :
+       {std::tuple("switchhead_draft", 7, 6), std::tuple("switchhead", 10, 6), std::tuple("moa", 7, 4),
+        std::tuple("dcmha", 11, 8), std::tuple("mgk", 9, 14)}) {
+    const std::set<std::string> items = items_of(name);
+    for (int i = 1; i <= tables; ++i) {
+      EXPECT_TRUE(items.contains(fmt::format("Table {}", i))) << name << " lacks Table " << i;
+    }
+    for (int i = 1; i <= figures; ++i) {
+      EXPECT_TRUE(items.contains(fmt::format("Figure {}", i))) << name << " lacks Figure " << i;
+    }
+  }
+  EXPECT_THROW(cost::papers_named("attention"), MisuseError);
+}
+
+// "3, Figure 2" as {"Table 3", "Figure 2"}.
+std::vector<std::string> items_named(const std::string& tables) {
+  std::vector<std::string> items;
+  std::istringstream stream(tables);
+  for (std::string name; std::getline(stream >> std::ws, name, ',');) {
+    const bool number = name.find_first_not_of("0123456789") == std::string::npos;
+    items.push_back(number ? "Table " + name : name);
+  }
+  return items;
+}
+
+TEST_F(PapersPage, HasEveryRecipeWhereItsFirstLinesSay) {
+  for (const Paper& paper : cost::papers()) {
+    for (const PaperItem& item : paper.items) {
+      std::istringstream patterns{std::string(item.recipes)};
+      for (std::string pattern; patterns >> pattern;) {
+        PaperItem alone = item;
+        alone.recipes = pattern;
+        EXPECT_FALSE(cost::recipes_of(alone, recipes_).empty())
+            << paper.name << ", " << item.item << ": no recipe " << pattern;
+      }
+    }
+    for (const Recipe& recipe : recipes_) {
+      if (recipe.paper != paper.short_name || recipe.table.empty()) {
+        continue;
+      }
+      for (const std::string& name : items_named(recipe.table)) {
+        const bool found = std::any_of(paper.items.begin(), paper.items.end(), [&](const PaperItem& item) {
+          const std::vector<const Recipe*> of = cost::recipes_of(item, recipes_);
+          return item.item == name &&
+                 std::any_of(of.begin(), of.end(), [&](const Recipe* r) { return r->name == recipe.name; });
+        });
+        EXPECT_TRUE(found) << recipe.name << " is not in the line of " << paper.name << ", " << name;
+      }
+    }
+  }
+}
+
+TEST_F(PapersPage, IsTheDocument) {
+  const std::string file = kSource + "/docs/papers.md", page = cost::papers_page(cost::papers());
+  EXPECT_EQ(page.find("||"), std::string::npos);
+  if (std::getenv("HEADROOM_WRITE_DOCS") != nullptr) {
+    write_text_file(file, page);
+    return;
+  }
+  EXPECT_TRUE(read_text_file(file) == page) << "HEADROOM_WRITE_DOCS=1 ctest -R documents writes " << file << " anew";
+}
+
+TEST_F(PapersPage, JsonHasRecipesAndCommandsApart) {
+  const Json json = cost::papers_json(cost::papers_named("moa"), recipes_);
+  ASSERT_EQ(json.size(), 1U);
+  const Json& items = json[0]["items"];
+  const auto table = std::find_if(items.begin(), items.end(), [](const Json& i) { return i["item"] == "Table 7"; });
+  ASSERT_NE(table, items.end());
+  EXPECT_EQ((*table)["recipes"].size(), 15U);
+  EXPECT_EQ((*table)["commands"].size(), 1U);
+}
+
+}  // namespace papers_test
+}  // namespace headroom::cli

@@ -1,0 +1,136 @@
+"""`headroom serve` as a process, and HTTP to it."""
+
+import contextlib
+import http.client
+import json
+import re
+import signal
+import subprocess
+
+import train_runs
+
+MODEL = """
+[model]
+n_layers = 2
+d_model = 32
+context_length = {context}
+[model.attention]
+n_heads = 2
+d_head = 16
+{attention}
+[model.mlp]
+d_hidden = 48
+[tokenizer]
+{tokenizer}
+[data]
+train = ["{folder}/text.txt"]
+validation = ["{folder}/text.txt"]
+[train]
+steps = 40
+batch_size = 4
+learning_rate = 1e-2
+threads = 1
+precision = "fp32"
+"""
+ROUTED = 'projection = "experts"\nn_experts = 3\ntop_k = 2\nposition = "rope"'
+
+
+def train(headroom, folder, name, tokenizer, attention="", context=160):
+    """A run folder of this name."""
+    if not (folder / "text.txt").exists():
+        train_runs.write_text(folder / "text.txt", 20000, 3)
+    config = folder / f"{name}.toml"
+    config.write_text(MODEL.format(context=context, attention=attention, tokenizer=tokenizer, folder=folder))
+    headroom("train", config, "--out", folder / name, "--quiet")
+    return folder / name
+
+
+class Answer:
+    def __init__(self, response):
+        self.status, self.headers, self.text = response.status, dict(response.getheaders()), response.read().decode()
+
+    @property
+    def json(self):
+        return json.loads(self.text)
+
+    @property
+    def error(self):
+        error = self.json["error"]
+        assert set(error) == {"message", "type", "param", "code"} and error["message"], error
+        return error
+
+
+class Server:
+    """Takes any free port; ends with SIGTERM."""
+
+    def __init__(self, *arguments, environment=None):
+        self.process = subprocess.Popen(
+            [train_runs.program(), "serve", *map(str, arguments), "--port", "0", "--threads", "1"], env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.said = []
+        for line in self.process.stderr:
+            self.said.append(line)
+            if ready := re.fullmatch(r"listening on (http://(.*):(\d+))\n", line):
+                self.url, self.host, self.port = ready[1], ready[2].strip("[]"), int(ready[3])
+                return
+        raise AssertionError(f"it never listened: {self.said}")
+
+    def connect(self, timeout=60):
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+    def call(self, method, path, body=None, headers=None, timeout=60):
+        with contextlib.closing(self.connect(timeout)) as connection:
+            connection.request(method, path, body, headers or {})
+            return Answer(connection.getresponse())
+
+    def get(self, path, **headers):
+        return self.call("GET", path, headers=headers)
+
+    def post(self, path, fields, headers=None):
+        body = fields if isinstance(fields, (bytes, str)) else json.dumps(fields)
+        return self.call("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
+
+    def complete(self, **fields):
+        """The document of a completion that succeeds."""
+        answer = self.post("/v1/completions", fields)
+        assert answer.status == 200, answer.text
+        return answer.json
+
+    def events(self, **fields):
+        """The documents of a stream, as they come."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.request("POST", "/v1/completions", json.dumps({**fields, "stream": True}),
+                               {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            assert response.status == 200, response.read()
+            assert response.getheader("Content-Type") == "text/event-stream"
+            for line in response:
+                if line == b"data: [DONE]\n":
+                    assert response.read() == b"\n"
+                    return
+                if line != b"\n":
+                    assert line.startswith(b"data: "), line
+                    yield json.loads(line[6:])
+            raise AssertionError("the stream ended without its last event")
+
+    def metrics(self):
+        """name or name{labels} to number."""
+        lines = self.get("/metrics").text.splitlines()
+        return {name: float(number) for name, number in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+    def stop(self):
+        """Ends it; exit status and the rest of what it said."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self):
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()

@@ -1,0 +1,518 @@
+"""headroom serve over HTTP: answers, refusals, limits, and clients that go away or behave badly."""
+
+import concurrent.futures
+import contextlib
+import itertools
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+import bad_clients
+import serving
+import train_runs
+from serving import Server
+
+HEAD = "the head room attends "
+
+
+@pytest.fixture(scope="module")
+def runs(headroom, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    return {"routed": serving.train(headroom, folder, "routed", 'kind = "bytes"', serving.ROUTED),
+            "pieces": serving.train(headroom, folder, "pieces", "vocabulary_size = 300")}
+
+
+@pytest.fixture(scope="module")
+def server(runs):
+    with Server(runs["routed"], runs["pieces"]) as running:
+        yield running
+
+
+def wait_until(true, seconds=20):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came to be"
+        time.sleep(0.01)
+
+
+def text(document):
+    return document["choices"][0]["text"]
+
+
+# ---- what is answered
+
+
+def test_models_and_health(server, runs):
+    listed = server.get("/v1/models").json
+    assert listed["object"] == "list" and [model["id"] for model in listed["data"]] == ["routed", "pieces"]
+    assert all(model["object"] == "model" and model["context_length"] == 160 and model["step"] == 40 for model in listed["data"])
+    assert server.get("/health").json == {"status": "ok"}
+    assert server.said[-1].startswith("listening on http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("name", ["routed", "pieces"])
+@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"temperature": 1.0, "seed": 7},
+                                     {"temperature": 1.3, "seed": 5, "top_k": 9, "top_p": 0.8}])
+def test_the_answer_is_what_generate_writes(headroom, server, runs, name, options):
+    words = itertools.chain(*((f"--{key.replace('_', '-')}", value) for key, value in options.items()))
+    own = headroom.json("generate", runs[name], "--prompt", HEAD, "--tokens", 24, "--threads", 1, *words)
+    document = server.complete(model=name, prompt=HEAD, max_tokens=24, **options)
+    assert document["object"] == "text_completion" and document["model"] == name
+    assert text(document) == own["text"] and document["choices"][0]["finish_reason"] == "length"
+    assert document["usage"]["completion_tokens"] == 24
+    assert document["usage"]["total_tokens"] == document["usage"]["prompt_tokens"] + 24
+
+
+@pytest.mark.parametrize("name", ["routed", "pieces"])
+def test_a_stream_is_the_answer_in_pieces(server, name):
+    asked = {"model": name, "prompt": [HEAD, "every token"], "max_tokens": 20, "seed": 3, "n": 2, "echo": True, "logprobs": 2}
+    whole = server.complete(**asked)
+    texts, details, ends, usage = [""] * 4, [None] * 4, {}, None
+    for event in server.events(**asked, stream_options={"include_usage": True}):
+        if not event["choices"]:
+            usage = event["usage"]
+            continue
+        (choice,) = event["choices"]
+        i = choice["index"]
+        assert i not in ends
+        texts[i] += choice["text"]
+        details[i] = ({key: details[i][key] + choice["logprobs"][key] for key in details[i]} if details[i]
+                      else choice["logprobs"])
+        if choice["finish_reason"]:
+            ends[i] = choice["finish_reason"]
+    assert usage == whole["usage"]
+    for choice in whole["choices"]:
+        i = choice["index"]
+        assert (texts[i], details[i], ends[i]) == (choice["text"], choice["logprobs"], choice["finish_reason"])
+
+
+def test_answers_come_in_the_order_of_the_prompts_and_their_seeds(server):
+    """The i-th answer to a prompt is that of the seed + i alone."""
+    document = server.complete(model="routed", prompt=["the", "room"], n=3, seed=40, max_tokens=10)
+    assert [choice["index"] for choice in document["choices"]] == list(range(6))
+    for i, choice in enumerate(document["choices"]):
+        alone = server.complete(model="routed", prompt=["the", "room"][i // 3], seed=40 + i % 3, max_tokens=10)
+        assert choice["text"] == text(alone)
+
+
+def test_prompts_as_token_ids(server):
+    ids = server.post("/tokenize", {"model": "pieces", "prompt": HEAD}).json["tokens"]
+    asked = {"model": "pieces", "max_tokens": 8, "temperature": 0}
+    by_text = text(server.complete(prompt=HEAD, **asked))
+    assert text(server.complete(prompt=ids, **asked)) == by_text
+    many = server.complete(prompt=[ids, ids[:2]], **asked)["choices"]
+    assert many[0]["text"] == by_text and len(many) == 2
+
+
+def test_an_empty_prompt_begins_a_text(headroom, server, runs):
+    own = headroom.json("generate", runs["pieces"], "--prompt", "", "--tokens", 6, "--temperature", 0, "--threads", 1)
+    assert text(server.complete(model="pieces", prompt="", max_tokens=6, temperature=0)) == own["text"]
+
+
+def test_without_a_seed_answers_differ(server):
+    assert len({text(server.complete(model="routed", prompt="t", max_tokens=30)) for _ in range(4)}) > 1
+
+
+@pytest.mark.parametrize("name", ["routed", "pieces"])
+def test_stop_strings_end_the_text_wherever_tokens_are_cut(server, name):
+    asked = {"model": name, "prompt": HEAD, "max_tokens": 60, "seed": 11}
+    whole = text(server.complete(**asked))
+    for stop in [whole[9:14], whole[20:21], [whole[30:36], "never"], [whole[25:40], whole[27:29]]]:
+        stops = [stop] if isinstance(stop, str) else stop
+        (end,) = {min(whole.find(one) for one in stops if one in whole)}
+        document = server.complete(**asked, stop=stop, logprobs=0)
+        assert text(document) == whole[:end] and document["choices"][0]["finish_reason"] == "stop"
+        assert "".join(event["choices"][0]["text"] for event in server.events(**asked, stop=stop)) == whole[:end]
+        assert all(offset < max(end, 1) for offset in document["choices"][0]["logprobs"]["text_offset"])
+    assert text(server.complete(**asked, stop="never there")) == whole
+
+
+def test_echo_and_log_probabilities(server):
+    document = server.complete(model="routed", prompt=HEAD, max_tokens=12, seed=2, echo=True, logprobs=3)
+    choice, shown = document["choices"][0], document["choices"][0]["logprobs"]
+    assert choice["text"].startswith(HEAD) and len(choice["text"]) == len(HEAD) + 12
+    assert "".join(shown["tokens"]) == choice["text"] and shown["text_offset"] == list(range(len(choice["text"])))
+    assert shown["token_logprobs"][0] is None and shown["top_logprobs"][0] is None
+    for token, own, top in list(zip(shown["tokens"], shown["token_logprobs"], shown["top_logprobs"]))[1:]:
+        assert top[token] == own <= 0 and 3 <= len(top) <= 4
+        assert own <= max(top.values()) and sorted(top.values(), reverse=True)[:3] == list(top.values())[:3]
+    # The prompt alone says the same of itself.
+    alone = server.complete(model="routed", prompt=HEAD, max_tokens=0, echo=True, logprobs=3)["choices"][0]
+    assert alone["text"] == HEAD and alone["finish_reason"] == "length"
+    for key, values in alone["logprobs"].items():
+        assert values == shown[key][:len(HEAD)]
+    assert text(server.complete(model="routed", prompt=HEAD, max_tokens=0, echo=True)) == HEAD
+
+
+def test_tokens_that_are_no_text_are_spelled_so_that_they_can_be_told_back(server):
+    euro = "\u20ac".encode()
+    for name, ids in (("routed", list(euro)), ("pieces", server.post("/tokenize", {"model": "pieces", "prompt": "a\u20ac"})
+                                                .json["tokens"][-3:])):
+        shown = server.complete(model=name, prompt=[5, *ids], max_tokens=1, echo=True, logprobs=1)["choices"][0]["logprobs"]
+        assert shown["tokens"][1:4] == [f"bytes:\\x{byte:02x}" for byte in euro]
+
+
+def test_routing_names_the_experts_of_each_token(server):
+    choice = server.complete(model="routed", prompt="room", max_tokens=5, seed=1, echo=True, routing=True)["choices"][0]
+    assert len(choice["routing"]) == 4 + 5
+    for token in choice["routing"]:
+        assert list(token) == [f"layer{i}.attention.select_{side}" for i in (0, 1) for side in ("in", "out")]
+        for heads in token.values():
+            assert len(heads) == 2 and all(len(set(experts)) == 2 and set(experts) <= {0, 1, 2} for experts in heads)
+    assert server.post("/v1/completions", {"model": "pieces", "prompt": "room", "routing": True}).error["param"] == "routing"
+
+
+def test_a_result_does_not_depend_on_who_else_is_served(server):
+    asked = [{"model": "routed", "prompt": HEAD[:3 + 2 * i] * (1 + 2 * (i % 2)), "max_tokens": 20 + 3 * i, "seed": i,
+              "logprobs": 1} for i in range(8)]
+
+    def answer(request):
+        return server.complete(**request)["choices"]
+
+    alone = [answer(request) for request in asked]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(answer, asked)) == alone
+
+
+# ---- tokenizer routes
+
+
+@pytest.mark.parametrize("name", ["routed", "pieces"])
+def test_tokenizer_routes(server, name):
+    for prompt in (HEAD.strip(), "caf\u00e9 \U0001f600\nline", ""):  # SentencePiece drops blanks at the ends
+        tokens = server.post("/tokenize", {"model": name, "prompt": prompt, "add_special_tokens": False}).json
+        assert tokens["count"] == len(tokens["tokens"])
+        assert server.post("/detokenize", {"model": name, "tokens": tokens["tokens"]}).json == {"prompt": prompt}
+    about = server.get(f"/tokenizer_info?model={name}").json
+    end = about["eos_token"]
+    assert end == {"routed": "\0", "pieces": "</s>"}[name] and about["chat_template"] is None
+    (id,) = server.post("/tokenize", {"model": name, "prompt": end}).json["tokens"]
+    assert id == {"routed": 0, "pieces": 2}[name]
+    # Inside a text it is text.
+    assert len(server.post("/tokenize", {"model": "pieces", "prompt": f"a{about['eos_token']}"}).json["tokens"]) > 1
+
+
+def test_different_tokenizers_must_be_named(server):
+    assert server.get("/tokenizer_info").error["param"] == "model"
+    assert server.post("/tokenize", {"prompt": "a"}).status == 400
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize("fields, param, says", [
+    ({}, "prompt", "required"), ({"prompt": 3}, "prompt", "must be"), ({"prompt": []}, "prompt", "empty list"),
+    ({"prompt": [1, "a"]}, "prompt", "token ids"), ({"prompt": ["a", 1]}, "prompt[1]", "like the first"),
+    ({"prompt": [[1], []]}, "prompt[1]", "at least one"), ({"prompt": [1.5]}, "prompt", "token ids"),
+    ({"prompt": [256]}, "prompt", "below 256"), ({"prompt": [-1]}, "prompt", "token ids"), ({"prompt": [2**40]}, "prompt", "ids"),
+    ({"max_tokens": 1.5}, "max_tokens", "integer"), ({"max_tokens": "8"}, "max_tokens", "integer"),
+    ({"max_tokens": -1}, "max_tokens", "from 0"), ({"max_tokens": 10**30}, "max_tokens", "integer"),
+    ({"max_tokens": 0}, "max_tokens", "echo"), ({"max_tokens": 200}, "prompt", "161 tokens"),
+    ({"temperature": 2.5}, "temperature", "from 0 to 2"), ({"temperature": "hot"}, "temperature", "number"),
+    ({"top_p": 0}, "top_p", "above 0"), ({"top_p": 1.01}, "top_p", "from 0 to 1"), ({"top_k": -1}, "top_k", "from 0"),
+    ({"seed": 0.5}, "seed", "integer"), ({"n": 0}, "n", "from 1"), ({"n": 129}, "n", "128"),
+    ({"stop": 3}, "stop", "text"), ({"stop": [""]}, "stop", "1 to 256"), ({"stop": ["a"] * 17}, "stop", "at most 16"),
+    ({"stop": "a" * 257}, "stop", "256"), ({"echo": 1}, "echo", "true or false"), ({"logprobs": True}, "logprobs", "integer"),
+    ({"logprobs": 21}, "logprobs", "from 0 to 20"), ({"stream": "yes"}, "stream", "true or false"),
+    ({"stream_options": {"include_usage": True}}, "stream_options", "stream"),
+    ({"stream": True, "stream_options": {"more": 1}}, "stream_options.more", "no field"),
+    ({"presence_penalty": 0.5}, "presence_penalty", "only 0"), ({"frequency_penalty": 1}, "frequency_penalty", "only 0"),
+    ({"best_of": 3}, "best_of", "equals n"), ({"logit_bias": {"5": 1}}, "logit_bias", "not supported"),
+    ({"suffix": "end"}, "suffix", "not supported"), ({"user": "me"}, "user", "not supported"),
+    ({"max_token": 5}, "max_token", "did you mean max_tokens"), ({"model": 5}, "model", "text"),
+    ({"messages": []}, "messages", "not supported")])
+def test_a_wrong_field_is_refused_by_name(server, fields, param, says):
+    request = {"model": "routed", **({} if "prompt" in fields or not fields else {"prompt": "a"}), **fields}
+    answer = server.post("/v1/completions", request)
+    assert answer.status == 400
+    assert answer.error["param"] == param and says in answer.error["message"], answer.error
+    assert answer.error["type"] == "invalid_request_error" and answer.error["message"].startswith(param)
+
+
+def test_what_changes_nothing_is_taken(server):
+    neutral = {"presence_penalty": 0, "frequency_penalty": 0.0, "best_of": 1, "logit_bias": {}, "suffix": None, "user": None,
+               "stop": None, "logprobs": None, "seed": None, "stream_options": None}
+    assert text(server.complete(model="routed", prompt="a", **neutral))
+
+
+@pytest.mark.parametrize("model, status", [("another", 404), (None, 400)])
+def test_a_model_that_is_not_served(server, model, status):
+    answer = server.post("/v1/completions", {"prompt": "a", "model": model})
+    assert answer.status == status and answer.error["param"] == "model" and "routed, pieces" in answer.error["message"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"prompt":"a","prompt":"b"}', b'{"prompt":"\xff"}', b"[" * 99,
+                                  b'{"temperature":1e999}'])
+def test_what_is_no_json_object(server, body):
+    answer = server.post("/v1/completions", body)
+    assert answer.status == 400 and "body" in answer.error["message"]
+
+
+@pytest.mark.parametrize("method, path, body, headers, status", [
+    ("GET", "/nothing", None, {}, 404), ("POST", "/nothing", "{}", {"Content-Type": "application/json"}, 404),
+    ("GET", "/v1/completions", None, {}, 405), ("POST", "/health", "", {}, 405), ("DELETE", "/v1/models", None, {}, 405),
+    ("POST", "/v1/completions", "prompt=a", {"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    ("POST", "/v1/completions", "x", {"Content-Type": "multipart/form-data; boundary=y"}, 415),
+    ("POST", "/v1/completions", "{}", {"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415),
+    ("POST", "/v1/completions", None, {"Content-Type": "application/json", "Content-Length": str(1 << 40)}, 413),
+    ("POST", "/v1/completions", None, {"Content-Type": "application/json", "Content-Length": "many"}, 400),
+    ("GET", "/health", "body", {}, 400), ("GET", "/" + "a" * 9000, None, {}, 414)])
+def test_what_is_wrong_before_the_body(server, method, path, body, headers, status):
+    answer = server.call(method, path, body, headers)
+    assert answer.status == status and answer.error["type"] == "invalid_request_error"
+
+
+def test_a_body_beyond_the_limit_is_refused(runs):
+    with Server(runs["routed"], "--max-body", 1) as server:
+        large = {"prompt": "a" * (1 << 20)}
+        assert server.post("/v1/completions", large).status == 413
+
+        def pieces():
+            yield b'{"prompt":"'
+            for _ in range(24):
+                yield b"a" * 65536
+
+        with contextlib.suppress(ConnectionError):  # it is not obliged to read on
+            assert server.call("POST", "/v1/completions", pieces(), {"Content-Type": "application/json"}).status == 413
+        assert text(server.complete(prompt="a"))
+
+
+def test_a_range_is_no_part_of_an_answer(server):
+    answer = server.call("GET", "/health", None, {"Range": "bytes=0-3"})
+    assert answer.status == 200 and answer.json == {"status": "ok"}
+
+
+# ---- keys, addresses, names
+
+
+def test_a_key_lets_in_and_nothing_else_does(runs, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef-secret\n")
+    key.chmod(0o600)
+    with Server(runs["routed"], "--api-key-file", key) as server:
+        for wrong in ({}, {"Authorization": "Bearer 0123456789abcdef-secre"}, {"Authorization": "Bearer "},
+                      {"Authorization": "0123456789abcdef-secret"}, {"Authorization": "Bearer 0123456789abcdef-secret2"}):
+            for answer in (server.post("/v1/completions", {"prompt": "a"}, wrong), server.get("/v1/models", **wrong),
+                           server.get("/metrics", **wrong)):
+                assert answer.status == 401 and answer.error["code"] == "invalid_api_key"
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+        right = {"Authorization": "Bearer 0123456789abcdef-secret"}
+        assert server.post("/v1/completions", {"prompt": "a"}, right).status == 200
+        assert server.get("/health").status == 200
+        status, _, err = server.stop()
+        assert status == 0 and "secret" not in err and "warning" not in err
+
+
+@pytest.mark.parametrize("content", ["", "short\n", "has a blank in its middle\n", "two-lines-of-a-key\ntwo-lines-of-a-key\n",
+                                     "caf\u00e9-caf\u00e9-caf\u00e9-caf\u00e9", "x" * 2000])
+def test_a_file_that_holds_no_key(headroom, runs, tmp_path, content):
+    (tmp_path / "key").write_text(content)
+    line = headroom.refusal("serve", runs["routed"], "--port", 0, "--api-key-file", tmp_path / "key")
+    assert f"--api-key-file: {tmp_path / 'key'}: must hold one key" in line
+
+
+def test_it_says_that_everybody_is_let_in(runs, tmp_path):
+    with Server(runs["routed"], "--host", "0.0.0.0") as server:
+        server.host = "127.0.0.1"
+        assert server.get("/health").status == 200
+        warnings = [line for line in server.said if "warning" in line]
+        assert len(warnings) == 1 and "no authentication" in warnings[0] and "--api-key-file" in warnings[0]
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef-secret\n")
+    with Server(runs["routed"], "--host", "0.0.0.0", "--api-key-file", key) as server:  # others may read the file
+        assert [("chmod 600" in line) for line in server.said if "warning" in line] == [True]
+
+
+def test_a_port_in_use_and_other_mistakes(headroom, server, runs, tmp_path):
+    run = runs["routed"]
+    line = headroom.refusal("serve", run, "--port", server.port)
+    assert "--port" in line and str(server.port) in line and "in use" in line
+    assert "--host" in headroom.refusal("serve", run, "--host", "no.such.host.invalid", "--port", 0)
+    assert "--port" in headroom.refusal("serve", run, "--port", 65536)
+    assert "given twice" in headroom.refusal("serve", run, run)
+    assert "no_such_run" in headroom.refusal("serve", "no_such_run")
+    assert "RUN" in headroom.refusal("serve")
+
+
+def test_runs_of_one_name_go_by_their_paths(headroom, runs, tmp_path):
+    copy = tmp_path / "routed"
+    copy.symlink_to(runs["routed"])
+    with Server(runs["routed"], copy, "--json") as server:
+        names = [model["id"] for model in server.get("/v1/models").json["data"]]
+        assert names == [str(runs["routed"]), str(copy)]
+        assert text(server.complete(model=names[1], prompt="a"))
+        # One tokenizer, so nobody has to say whose.
+        assert server.post("/tokenize", {"prompt": "a"}).json["tokens"] == [97]
+        status, out, _ = server.stop()
+        assert status == 0 and json.loads(out) == {"url": server.url, "models": names}
+
+
+def test_other_kinds_of_model_are_refused(headroom, tmp_path):
+    folder = tmp_path
+    train_runs.write_text(folder / "text.txt", 3000, 3)
+    (folder / "masked.toml").write_text(serving.MODEL.format(context=16, attention="", folder=folder, tokenizer='vocabulary_size = 280')
+                                        .replace("[model]", '[model]\nkind = "masked_language_model"', 1)
+                                        .replace("steps = 40", "steps = 2"))
+    headroom("train", folder / "masked.toml", "--out", folder / "masked", "--quiet")
+    assert "language_model" in headroom.refusal("serve", folder / "masked", "--port", 0)
+
+
+def test_a_run_that_is_being_trained(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    training = train_runs.start(config, tmp_path / "run", "--set", "train.steps=100000", "--quiet")
+    try:
+        wait_until(lambda: list((tmp_path / "run").glob("checkpoints/step_*.safetensors")), 60)
+        with Server(tmp_path / "run") as server:
+            assert server.get("/v1/models").json["data"][0]["step"] >= 1
+            assert text(server.complete(prompt="the", max_tokens=5))
+        assert training.poll() is None
+    finally:
+        training.kill()
+        training.communicate()
+
+
+# ---- limits, and clients that go away
+
+
+def running(server):
+    return sum(number for name, number in server.metrics().items() if name.startswith("headroom_requests_running"))
+
+
+@pytest.fixture(scope="module")
+def narrow(runs):
+    """One answer at a time, one more may wait; very long ones are allowed."""
+    with Server(runs["routed"], "--batch", 1, "--queue", 1, "--max-length", 1 << 20) as server:
+        yield server
+
+
+def begin(server, **fields):
+    """A connection whose answer has begun."""
+    connection = server.connect()
+    connection.request("POST", "/v1/completions", json.dumps({"prompt": "the", "stream": True, **fields}),
+                       {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    assert response.status == 200
+    response.readline()
+    return connection, response
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_client_that_goes_away_frees_its_slot(narrow, streamed):
+    gone = narrow.metrics()["headroom_requests_abandoned_total"]
+    if streamed:
+        connection, response = begin(narrow, max_tokens=1000000)
+        response.close()
+    else:
+        connection = narrow.connect()
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "the", "max_tokens": 1000000}),
+                           {"Content-Type": "application/json"})
+        wait_until(lambda: running(narrow) == 1)
+    connection.close()
+    assert text(narrow.complete(prompt="the", max_tokens=3))
+    wait_until(lambda: running(narrow) == 0)
+    assert narrow.metrics()["headroom_requests_abandoned_total"] == gone + 1
+
+
+def test_a_full_queue(narrow):
+    connection, response = begin(narrow, max_tokens=1000000)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(narrow.complete, prompt="the", max_tokens=3)
+        wait_until(lambda: narrow.metrics()['headroom_requests_waiting{model="routed"}'] == 1)
+        answer = narrow.post("/v1/completions", {"prompt": "the"})
+        assert answer.status == 429 and answer.error["code"] == "queue_full" and answer.headers["Retry-After"] == "1"
+        response.close()
+        connection.close()
+        assert text(waiting.result())
+    assert narrow.post("/v1/completions", {"prompt": ["a"] * 3}).error["code"] == "too_many_answers"
+
+
+def test_an_answer_that_takes_too_long(runs):
+    with Server(runs["routed"], "--timeout", 0.5, "--max-length", 1 << 20) as server:
+        answer = server.post("/v1/completions", {"prompt": "the", "max_tokens": 1000000})
+        assert answer.status == 504 and answer.error["code"] == "timeout"
+        events = list(server.events(prompt="the", max_tokens=1000000))
+        assert events[0]["choices"] and events[-1]["error"]["code"] == "timeout"
+        wait_until(lambda: running(server) == 0)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_stop_it_finishes_what_it_has_begun(runs, how):
+    with Server(runs["routed"], "--max-length", 1 << 20) as server:
+        connection, response = begin(server, max_tokens=3000, seed=1)
+        idle = server.connect()
+        idle.request("GET", "/health")
+        assert Server and idle.getresponse().read()
+        server.process.send_signal(how)
+        wait_until(lambda: server.get("/health").status == 503)
+        refused = server.post("/v1/completions", {"prompt": "a"})
+        assert refused.status == 503 and refused.error["code"] == "shutting_down"
+        lines = [line for line in response.read().splitlines() if line]
+        assert lines[-1] == b"data: [DONE]" and b'"finish_reason":"length"' in lines[-2]
+        status, out, err = server.wait()
+        assert (status, out) == (0, "") and "warning" not in err
+        connection.close()
+        idle.close()
+
+
+def test_more_connections_than_the_server_has_threads_for(server):
+    """Half-open ones lose their place to those that ask for something."""
+    with contextlib.ExitStack() as held:
+        for _ in range(300):
+            held.enter_context(socket.create_connection((server.host, server.port))).sendall(b"POST /v1/comp")
+        for _ in range(3):
+            assert text(server.complete(model="routed", prompt="a", max_tokens=2))
+
+
+def test_bad_clients_do_not_stop_a_good_one(runs):
+    with Server(runs["routed"], "--max-body", 1) as server:
+        times, texts = bad_clients.run(server.url, server.host, server.port, 150)
+        assert times and len(texts) == 1
+        wait_until(lambda: running(server) == 0)
+        status, _, err = server.stop()
+        assert status == 0 and "warning" not in err
+
+
+def test_metrics_are_as_prometheus_reads_them(server):
+    server.complete(model="routed", prompt="abc", max_tokens=4)
+    page = server.get("/metrics")
+    assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    for line in page.text.splitlines():
+        assert re.fullmatch(r"# (HELP|TYPE) headroom_\w+ .+|headroom_\w+(\{\w+=\"[^\"]*\"(,\w+=\"[^\"]*\")*\})? [-+.\w]+", line), line
+    before = server.metrics()
+    server.complete(model="routed", prompt="abc", max_tokens=4, n=2)
+    after = server.metrics()
+    more = {name: after[name] - before.get(name, 0) for name in after}
+    assert more['headroom_generated_tokens_total{model="routed"}'] == 8
+    assert more['headroom_prompt_tokens_total{model="routed"}'] == 6
+    assert more['headroom_http_requests_total{route="/v1/completions",status="200"}'] == 1
+    assert more["headroom_time_to_first_token_seconds_count"] == 1 == more['headroom_time_to_first_token_seconds_bucket{le="+Inf"}']
+
+
+def test_a_prompt_that_others_begin_with_is_read_once(server):
+    def found():
+        return server.metrics()['headroom_prefix_cache_tokens_total{model="routed"}']
+
+    shared = "every token rests twice and attends to every head in the room "
+    first = server.complete(model="routed", prompt=shared + "the", max_tokens=4, seed=1, logprobs=1)
+    before = found()
+    second = server.complete(model="routed", prompt=shared + "the", max_tokens=4, seed=1, logprobs=1)
+    assert first["choices"] == second["choices"]
+    assert found() - before > len(shared) // 2
+
+
+def test_it_says_so_when_nobody_reads_standard_error(runs):
+    """A log that is full is no reason to stop."""
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen([train_runs.program(), "serve", str(runs["routed"]), "--port", "0", "--json", "--threads", "1"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=full, text=True)
+        url = json.loads(process.stdout.readline())["url"]
+        assert url.startswith("http://127.0.0.1:")
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(30) == 0
+        process.stdout.close()

@@ -1,0 +1,296 @@
+// Every recipe against what its paper prints: the tables in this folder, a file for each folder of recipes. A number
+// that the recipe does not have is an error unless a comment of the recipe has the paper's.
+#include <fnmatch.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "headroom/config/config.h"
+#include "headroom/core/files.h"
+#include "headroom/cost/cost.h"
+#include "headroom/cost/paper.h"
+#include "headroom/cost/recipe_list.h"
+
+namespace headroom::cost {
+namespace papers_test {
+
+using config::Config;
+using Cells = std::vector<std::string>;
+using Values = std::vector<std::pair<std::string, std::string>>;  // of dotted keys
+
+const std::string kSource = HEADROOM_SOURCE_DIR;
+const char* const kFolders[] = {"switchhead", "moa", "dcmha", "mgk"};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// "| a | b |" as {"a", "b"}.
+Cells cells_of(const std::string& line) {
+  Cells cells;
+  std::istringstream stream(line.substr(1));
+  for (std::string cell; std::getline(stream, cell, '|');) {
+    const std::size_t begin = cell.find_first_not_of(' '), end = cell.find_last_not_of(' ');
+    cells.push_back(begin == std::string::npos ? "" : cell.substr(begin, end - begin + 1));
+  }
+  return cells;
+}
+
+// A number as the paper prints it: of which recipes, in which table and row.
+struct Printed {
+  std::string where, recipes, row, key, value;
+  double tokens_of_an_epoch = 0.0;
+};
+
+std::vector<Printed> read_tables(const std::string& folder) {
+  std::vector<Printed> all;
+  std::string section;
+  Cells keys;
+  double tokens = 0.0;
+  const std::regex epoch("An epoch has ([0-9,]+) tokens.*");
+  for (const std::string& line : lines_of(read_text_file(kSource + "/tests/recipes/" + folder + ".md"))) {
+    std::smatch found;
+    if (line.starts_with("## ")) {
+      section = line.substr(3);
+      tokens = 0.0;
+    } else if (std::regex_match(line, found, epoch)) {
+      tokens = std::stod(std::regex_replace(found[1].str(), std::regex(","), ""));
+    }
+    if (!line.starts_with("|")) {
+      keys.clear();
+      continue;
+    }
+    const Cells cells = cells_of(line);
+    if (keys.empty()) {
+      keys = cells;
+      EXPECT_EQ(keys.at(0), "recipe") << line;
+      EXPECT_EQ(keys.at(1), "row") << line;
+      continue;
+    }
+    EXPECT_EQ(cells.size(), keys.size()) << folder << ": " << line;
+    for (std::size_t i = 2; !line.starts_with("|---") && i < std::min(cells.size(), keys.size()); ++i) {
+      if (cells[i] != "-") {
+        all.push_back({section, folder + "/" + cells[0], cells[1], keys[i], cells[i], tokens});
+      }
+    }
+  }
+  return all;
+}
+
+// "0.5M", "8k", "1%", "3e-4", "8092 x 32"; with a unit, as many digits count as are printed.
+struct Number {
+  double value = 0.0, tolerance = 0.0;
+};
+
+std::optional<Number> number_of(const std::string& text) {
+  std::smatch found;
+  static const std::regex kProduct("(\\d+) x (\\d+)");
+  static const std::regex kNumber("(\\d+(?:\\.(\\d+))?(?:e-\\d+)?)([kKMGB%]?)");
+  if (std::regex_match(text, found, kProduct)) {
+    return Number{std::stod(found[1]) * std::stod(found[2])};
+  }
+  if (!std::regex_match(text, found, kNumber)) {
+    return std::nullopt;
+  }
+  const std::map<std::string, double> units = {{"", 1.0},  {"%", 0.01}, {"k", 1e3}, {"K", 1e3},
+                                               {"M", 1e6}, {"G", 1e9},  {"B", 1e9}};
+  const double unit = units.at(found[3]);
+  const double last_digit = std::pow(10.0, -static_cast<double>(found[2].length()));
+  // Half of the last digit, which is rounded up.
+  return Number{std::stod(found[1]) * unit, unit == 1.0 ? 0.0 : 0.5000001 * last_digit * unit};
+}
+
+// A list without its brackets and quotes; "none" without elements.
+std::string plain(const std::string& value) {
+  std::string text = std::regex_replace(value, std::regex("[\\[\\]\",]"), "");
+  return text.empty() ? "none" : text;
+}
+
+bool agrees(const std::string& computed, const std::string& printed) {
+  const std::optional<Number> ours = number_of(computed), theirs = number_of(printed);
+  if (ours && theirs) {
+    return std::abs(ours->value - theirs->value) <= theirs->tolerance + 1e-12 * theirs->value;
+  }
+  return plain(computed) == plain(printed);
+}
+
+double tokens_of_a_step(const Config& c) {
+  if (c.train.batch_tokens > 0) {
+    return static_cast<double>(c.train.batch_tokens);
+  }
+  const bool pictures = c.model.kind == config::ModelKind::vision;
+  // Two markers of each row are not of the text.
+  const std::int64_t markers = c.model.kind == config::ModelKind::masked_language_model ? 2 : 0;
+  return static_cast<double>(c.train.batch_size * (pictures ? 1 : c.model.context_length - markers));
+}
+
+std::string exactly(double value) {
+  return fmt::format("{:.6f}", value);
+}
+
+// What the tables have besides keys of the config.
+std::optional<std::string> derived(const Config& c, const Printed& printed) {
+  const std::string& key = printed.key;
+  const double steps = static_cast<double>(c.train.steps);
+  if (key == "parameters") {
+    return exactly(static_cast<double>(count_parameters(c.model)));
+  }
+  if (key == "attention_macs" || key == "attention_memory") {
+    const PaperCost cost = paper_cost(c.model);
+    return exactly(static_cast<double>(key == "attention_macs" ? cost.attention_macs : cost.attention_memory));
+  }
+  if (key == "d_ff") {
+    const bool experts = c.model.mlp.kind == config::MlpKind::experts;
+    return fmt::format("{}", c.model.mlp.d_hidden * (experts ? c.model.mlp.n_experts : 1));
+  }
+  if (key == "hidden_dropout") {
+    return fmt::format("{}", c.model.hidden_dropout());
+  }
+  if (key == "memory_chunks") {
+    return c.model.memory_length == 0 ? "none" : c.model.memory_length == c.model.context_length ? "one" : "several";
+  }
+  if (key == "batch") {
+    return exactly(tokens_of_a_step(c));
+  }
+  if (key == "tokens") {
+    return exactly(steps * tokens_of_a_step(c));
+  }
+  if (key == "warmup") {
+    return exactly(static_cast<double>(c.train.warmup_steps) / steps);
+  }
+  if (key == "epochs") {
+    EXPECT_GT(printed.tokens_of_an_epoch, 0.0) << printed.where << ": no line \"An epoch has ... tokens\"";
+    const double epochs = steps * tokens_of_a_step(c) / printed.tokens_of_an_epoch, whole = std::stod(printed.value);
+    return std::abs(epochs - whole) < 0.01 * whole ? printed.value : exactly(epochs);
+  }
+  return std::nullopt;
+}
+
+// The one key that is `short_name`, or ends with it: n_heads for model.attention.n_heads.
+std::pair<std::string, std::string> key_named(const Values& values, const std::string& short_name) {
+  Values found;
+  for (const auto& [key, value] : values) {
+    if (key == short_name || key.ends_with("." + short_name)) {
+      found.emplace_back(key, value);
+    }
+  }
+  EXPECT_EQ(found.size(), 1U) << short_name << " names " << found.size() << " keys";
+  return found.empty() ? std::pair<std::string, std::string>() : found.front();
+}
+
+bool has_word(const std::string& text, const std::string& word) {
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const auto part = [&](std::size_t i) {
+      return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
+    };
+    if ((at == 0 || !part(at - 1)) && !part(at + word.size())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether the recipe's file has the paper's value in a comment: on the line of the key, or in a line of its own that
+// speaks of the paper.
+bool says_so(const std::string& recipe, const std::string& key, const std::string& value) {
+  const std::regex of_paper("paper|print|appendix|section|Table|A\\.\\d", std::regex::icase);
+  std::string section, before;
+  for (const std::string& line : lines_of(read_text_file(kSource + "/recipes/" + recipe + ".toml"))) {
+    const std::size_t hash = line.find('#');
+    if (line.starts_with('[')) {
+      section = line.substr(1, line.find(']') - 1);
+    }
+    // A sentence may have begun in the line above.
+    const bool comment = hash == 0 && !line.starts_with("# paper:") && !line.starts_with("# table:") &&
+                         !line.starts_with("# row:") && !line.starts_with("# about:");
+    if (comment && has_word(line, value) && std::regex_search(before + line, of_paper)) {
+      return true;
+    }
+    before = comment ? line : "";
+    if (hash != std::string::npos && hash > 0 && section + "." + line.substr(0, line.find(' ')) == key &&
+        has_word(line.substr(hash), value)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::string> matching(const std::vector<Recipe>& recipes, const std::string& pattern) {
+  std::vector<std::string> names;
+  for (const Recipe& recipe : recipes) {
+    if (fnmatch(pattern.c_str(), recipe.name.c_str(), FNM_PATHNAME) == 0) {
+      names.push_back(recipe.name);
+    }
+  }
+  return names;
+}
+
+class Papers : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1); }
+};
+
+TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
+  const std::vector<Recipe> recipes = list_recipes();
+  std::map<std::string, std::pair<Config, Values>> configs;
+  std::set<std::string> seen;
+  for (const Printed& printed : read_tables(GetParam())) {
+    const std::vector<std::string> names = matching(recipes, printed.recipes);
+    EXPECT_FALSE(names.empty()) << printed.where << ": no recipe " << printed.recipes;
+    for (const std::string& name : names) {
+      seen.insert(name);
+      if (!configs.contains(name)) {
+        const Config config = config::load_config(name);
+        configs.emplace(name, std::pair(config, config::flatten(config)));
+      }
+      const auto& [config, values] = configs.at(name);
+      std::string key = printed.key, value;
+      if (const std::optional<std::string> figure = derived(config, printed)) {
+        value = *figure;
+      } else {
+        std::tie(key, value) = key_named(values, printed.key);
+      }
+      EXPECT_TRUE(agrees(value, printed.value) || says_so(name, key, printed.value))
+          << name << ": " << key << " is " << value << ", but " << printed.value << " in " << printed.where << ", row "
+          << printed.row << ", and no comment says so";
+    }
+  }
+  for (const Recipe& recipe : recipes) {
+    if (recipe.name.starts_with(std::string(GetParam()) + "/")) {
+      EXPECT_TRUE(seen.contains(recipe.name))
+          << recipe.name << " is in no row of tests/recipes/" << GetParam() << ".md";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Folder, Papers, testing::ValuesIn(kFolders),
+                         [](const auto& folder) { return std::string(folder.param); });
+
+TEST(PrintedNumbers, AgreeToTheirLastDigit) {
+  EXPECT_TRUE(agrees("47247416.000000", "47M"));
+  EXPECT_FALSE(agrees("47600000.000000", "47M"));
+  EXPECT_TRUE(agrees("453427200.000000", "453.4M"));
+  EXPECT_FALSE(agrees("453427200.000000", "453.5M"));
+  EXPECT_TRUE(agrees("0.00025", "2.5e-4"));
+  EXPECT_TRUE(agrees("258944", "8092 x 32"));
+  EXPECT_FALSE(agrees("0.11", "0.1"));
+  EXPECT_TRUE(agrees("[\"v\", \"o\"]", "v o"));
+  EXPECT_TRUE(agrees("[]", "none"));
+  EXPECT_FALSE(agrees("relu", "gelu"));
+  EXPECT_TRUE(has_word("the paper says 32k", "32k"));
+  EXPECT_FALSE(has_word("it has 132k of them", "32k"));
+}
+
+}  // namespace papers_test
+}  // namespace headroom::cost
