@@ -1,7 +1,6 @@
 #include "inspect/induction.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "headroom/config/attention_part.h"
 #include "headroom/core/random.h"
@@ -43,32 +42,42 @@ class Induction : public Analysis {
  public:
   Findings finish(const Reader& reader) override {
     Findings found;
-    const std::int64_t known = reader.tokenizer().vocabulary_size();
-    const std::int64_t n = std::min({reader.options().context_length / 2, kLongestHalf, known});
+    const std::vector<std::int64_t> tokens = tokens_to_draw(reader);
+    const std::int64_t n =
+        std::min({reader.options().context_length / 2, kLongestHalf, static_cast<std::int64_t>(tokens.size())});
     if (n < 2) {
       found.summary = "the context is too short for a repetition";
       return found;
     }
     const at::Tensor direct = direct_matrix(reader, /*through_norm=*/true);
     for (std::int64_t i = 0; i < kSequences; ++i) {
-      score(reader, repeated(n, known, mix(kSeed, static_cast<std::uint64_t>(i))), n, direct);
+      score(reader, repeated(n, tokens, mix(kSeed, static_cast<std::uint64_t>(i))), n, direct);
     }
     report(reader, n, found);
     return found;
   }
 
  private:
-  // [1, 2 n]: different random tokens, twice.
-  static at::Tensor repeated(std::int64_t n, std::int64_t known, std::uint64_t seed) {
-    Random random(seed);
-    std::vector<std::int64_t> all(static_cast<std::size_t>(known));
-    std::iota(all.begin(), all.end(), 0);
-    for (std::int64_t i = 0; i < n; ++i) {
-      std::swap(all[static_cast<std::size_t>(i)],
-                all[static_cast<std::size_t>(i) + random.below(static_cast<std::uint64_t>(known - i))]);
+  // All but the line end, after which models have learned that something else begins.
+  static std::vector<std::int64_t> tokens_to_draw(const Reader& reader) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t id = 0; id < reader.tokenizer().vocabulary_size(); ++id) {
+      if (id != reader.tokenizer().line_end_id()) {
+        all.push_back(id);
+      }
     }
-    all.resize(static_cast<std::size_t>(n));
-    const at::Tensor once = at::tensor(all, at::kLong).unsqueeze(0);
+    return all;
+  }
+
+  // [1, 2 n]: different random tokens, twice.
+  static at::Tensor repeated(std::int64_t n, std::vector<std::int64_t> tokens, std::uint64_t seed) {
+    Random random(seed);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      std::swap(tokens[at], tokens[at + random.below(tokens.size() - at)]);
+    }
+    tokens.resize(static_cast<std::size_t>(n));
+    const at::Tensor once = at::tensor(tokens, at::kLong).unsqueeze(0);
     return at::cat({once, once}, 1);
   }
 
