@@ -49,7 +49,7 @@ class Circuits : public Analysis {
     const at::Tensor ids = reading_.tokens[0].to(at::kCPU).contiguous();
     for (std::int64_t i = 0; i < ids.numel() && std::ssize(all) < kTokensLookedAt; ++i) {
       const std::int64_t id = ids.const_data_ptr<std::int64_t>()[i];
-      const std::string_view kind = kKinds[static_cast<std::size_t>(kind_of(reader.token_text(id)))];
+      const std::string_view kind = kTokenKinds[static_cast<std::size_t>(token_kind(reader.token_text(id)))];
       if ((kind == "capitalised" || kind == "lower case") && seen.insert(id).second) {
         all.push_back(id);
       }

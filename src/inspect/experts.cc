@@ -189,7 +189,7 @@ class Experts : public Analysis {
     figures["least_used"] = named(load.argmin().item<std::int64_t>(), site, load);
     const at::Tensor gates = site.weight / site.chosen.clamp_min(1.0);
     const std::vector<double> shares = numbers_of(load), mean_gates = numbers_of(gates);
-    const at::Tensor kinds = site.kinds.table(std::ssize(kKinds));
+    const at::Tensor kinds = site.kinds.table(std::ssize(kTokenKinds));
     Json experts = Json::array();
     for (std::int64_t x = 0; x < site.n_heads * site.n_experts; ++x) {
       const auto at = static_cast<std::size_t>(x);
@@ -202,7 +202,7 @@ class Experts : public Analysis {
       one["words_by_pmi"] = to_json(by_information(site, site.words, vocabulary_.words(), x), "word", "pmi");
       for (std::int64_t kind = 0; kinds.defined() && kind < kinds.size(0); ++kind) {
         const double all = kinds.select(1, x).sum().item<double>();
-        one["kinds"][std::string(kKinds[static_cast<std::size_t>(kind)])] =
+        one["kinds"][std::string(kTokenKinds[static_cast<std::size_t>(kind)])] =
             all > 0.0 ? kinds[kind][x].item<double>() / all : 0.0;
       }
       experts.push_back(std::move(one));

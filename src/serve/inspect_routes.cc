@@ -24,8 +24,7 @@ inspect::LivePage live_page(const Models& models) {
 
 // Without a text, which the page asks for: nothing of a model is in it, so that it is open to all.
 Reply empty_page(const Models& models) {
-  return {.body = inspect::render_inspector(
-              {"Inspector", {}, models.front()->tokenizer(), {}, live_page(models)}),
+  return {.body = inspect::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live_page(models)}),
           .type = kHtml};
 }
 
@@ -76,7 +75,8 @@ Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
 }  // namespace
 
 void add_inspect_routes(HttpServer& server, const Models& models) {
-  server.add({.method = "GET", .path = kInspect, .handler = [&](const Call&) { return empty_page(models); }, .open = true});
+  server.add(
+      {.method = "GET", .path = kInspect, .handler = [&](const Call&) { return empty_page(models); }, .open = true});
   const auto alone = std::make_shared<std::mutex>();
   server.add({.method = "POST", .path = kInspect, .handler = [&models, alone](const Call& call) {
                 return read_text(models, *alone, call);
