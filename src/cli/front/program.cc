@@ -59,8 +59,8 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
       "`headroom COMMAND --help` explains a command.");
   add_shared(app_);
   add_training_commands(*this);
-  add_inspecting_commands(*this);
   add_serving_commands(*this);
+  add_inspecting_commands(*this);
   add_cost_commands(*this);
   add_data_commands(*this);
   add_checking_commands(*this);
