@@ -34,24 +34,39 @@ inspect::InspectedView look_into(const ServedModel& model, const std::vector<std
   return {name, model.step(), inspect::inspect_text(model.model(), ids, context, limits)};
 }
 
-Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
-  Fields fields(call.body);
-  const ServedModel& model = find_model(models, fields.text("model").value_or(""));
-  const std::optional<std::string> text = fields.text("text");
-  const SortedJson* given = fields.take("switched_off");
-  const SortedJson off = given != nullptr ? *given : SortedJson::array();
+struct InspectRequest {
+  std::string model, text;
+  SortedJson switched_off;
+};
+
+InspectRequest parse_inspect_request(const std::string& body) {
+  Fields fields(body);
+  InspectRequest request{
+      .model = fields.text("model").value_or(""), .text = fields.text("text").value_or(""), .switched_off = {}};
+  const SortedJson* off = fields.take("switched_off");
+  request.switched_off = off != nullptr ? *off : SortedJson::array();
   fields.finish();
-  if (!text || text->empty()) {
+  if (request.text.empty()) {
     refuse_field("text", "is required, and must not be empty");
   }
-  const TokenIds wide = model.encode(*text, /*begins=*/true);
+  return request;
+}
+
+Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
+  const InspectRequest request = parse_inspect_request(call.body);
+  const ServedModel& model = find_model(models, request.model);
+  const TokenIds wide = model.encode(request.text, /*begins=*/true);
   const std::vector<std::int32_t> ids(wide.begin(), wide.end());
   const std::lock_guard<std::mutex> one_at_a_time(alone);  // each takes a layer's values of all pairs
   try {
     const std::vector<inspect::SwitchedOff> parts =
-        inspect::read_switched_off(off, model.model().options(), std::ssize(ids));
+        inspect::read_switched_off(request.switched_off, model.model().options(), std::ssize(ids));
     inspect::InspectedPage page{"Inside " + model.name(), ids, model.tokenizer(), {}, {}};
-    page.live = {.path = kInspect, .models = {}, .model = model.name(), .text = *text, .switched_off = Json(off)};
+    page.live = {.path = kInspect,
+                 .models = {},
+                 .model = model.name(),
+                 .text = request.text,
+                 .switched_off = Json(request.switched_off)};
     for (const auto& one : models) {
       page.live->models.push_back(one->name());
     }

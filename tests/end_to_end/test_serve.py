@@ -484,8 +484,12 @@ def test_metrics_are_as_prometheus_reads_them(server):
     assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     for line in page.text.splitlines():
         assert re.fullmatch(r"# (HELP|TYPE) headroom_\w+ .+|headroom_\w+(\{\w+=\"[^\"]*\"(,\w+=\"[^\"]*\")*\})? [-+.\w]+", line), line
+    done = "headroom_completion_seconds_count"  # what is said last of a request, a moment after its answer
+    wait_until(lambda: running(server) == 0)
+    time.sleep(0.1)
     before = server.metrics()
     server.complete(model="routed", prompt="abc", max_tokens=4, n=2)
+    wait_until(lambda: server.metrics()[done] == before[done] + 1)
     after = server.metrics()
     more = {name: after[name] - before.get(name, 0) for name in after}
     assert more['headroom_generated_tokens_total{model="routed"}'] == 8
@@ -516,3 +520,30 @@ def test_it_says_so_when_nobody_reads_standard_error(runs):
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(30) == 0
         process.stdout.close()
+
+
+def test_an_imported_model_begins_and_ends_texts_as_it_was_trained_to(headroom, tmp_path):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    from random_transformers import random_model
+    from test_huggingface import bpe
+
+    made, end = bpe("gpt_neox"), "<|endoftext|>"
+    random_model("gpt_neox", made.get_vocab_size(), 160).save_pretrained(tmp_path / "theirs")
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{end} $A", pair=f"{end} $A $B", special_tokens=[(end, made.token_to_id(end))])
+    made.save(str(tmp_path / "theirs" / "tokenizer.json"))
+    (tmp_path / "theirs" / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": end, "eos_token": end}))
+    headroom("import", tmp_path / "theirs", "--out", tmp_path / "imported.safetensors")
+    with Server(tmp_path / "imported.safetensors") as server:
+        begun, plain = (server.post("/tokenize", {"prompt": HEAD, "add_special_tokens": special}).json["tokens"]
+                        for special in (True, False))
+        assert begun == made.encode(HEAD).ids == [made.token_to_id(end), *plain]
+        assert server.complete(prompt=HEAD, max_tokens=1)["usage"]["prompt_tokens"] == len(begun)
+        asked = {"max_tokens": 100, "seed": 1, "n": 16, "temperature": 2.0}
+        by_text, by_ids = server.complete(prompt=HEAD, **asked), server.complete(prompt=begun, **asked)
+        assert by_text["choices"] == by_ids["choices"]
+        assert {choice["finish_reason"] for choice in by_text["choices"]} == {"stop", "length"}
+        assert all(end not in choice["text"] for choice in by_text["choices"])
+        assert by_text["usage"]["completion_tokens"] < 1600
