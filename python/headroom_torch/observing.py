@@ -75,8 +75,8 @@ def observe(*patterns: str) -> Iterator[dict[str, Tensor]]:
         layer3.ffn.select.score, .index, .weight      the choice of an MLP of experts, likewise
         layer3.ffn.out                                [B, T, d]
 
-    Scores and probabilities are computed by the reference, which keeps every pair; linear attention has none. A Decoder
-    shows the values of a call that reads one row. Not for compiled models.
+    Scores and probabilities are computed by the reference, which keeps every pair; linear attention has no scores. A
+    Decoder shows the values of a call that reads one row. Not for compiled models.
     """
     with watching(*patterns) as observation:
         yield observation.values

@@ -92,7 +92,7 @@ bool of_queries(const std::string& term) {
   return term.starts_with("query");
 }
 
-std::int64_t kind_of(const std::string& term) {
+std::int64_t axis_of_term(const std::string& term) {
   return term.ends_with("gate") ? 1 : 0;
 }
 
@@ -170,7 +170,7 @@ at::Tensor Switches::without(const SwitchedOff& off, std::string_view what, at::
       // Both of the layer's stages side by side, if it has both.
       const std::int64_t stage = before ? 0 : value.size(2) - 1;
       value = value.clone();
-      value.select(2, stage).select(2, kind_of(off.term)).zero_();
+      value.select(2, stage).select(2, axis_of_term(off.term)).zero_();
       return value;
     }
     if (what == (before ? "scores_composed" : "probs_composed")) {
@@ -178,7 +178,7 @@ at::Tensor Switches::without(const SwitchedOff& off, std::string_view what, at::
       const bool queries = of_queries(off.term);
       const at::Tensor& terms = queries ? terms_.query : terms_.key;
       const at::Tensor map =
-          terms.select(2, before ? 0 : terms.size(2) - 1).select(2, kind_of(off.term));  // [B, n, H, H]
+          terms.select(2, before ? 0 : terms.size(2) - 1).select(2, axis_of_term(off.term));  // [B, n, H, H]
       return value - at::einsum(queries ? "bhts,bthk->bkts" : "bhts,bshk->bkts", {from, map.to(from.scalar_type())});
     }
     return value;

@@ -14,18 +14,11 @@ constexpr const char* kInspect = "/inspect";
 constexpr const char* kHtml = "text/html; charset=utf-8";
 constexpr std::int64_t kMostOfALivePage = 6'000'000;  // bytes of packed numbers: it is read again after every change
 
-inspect::LivePage live_page(const Models& models) {
-  inspect::LivePage live{.path = kInspect, .models = {}, .model = models.front()->name(), .text = {}};
-  for (const auto& model : models) {
-    live.models.push_back(model->name());
-  }
-  return live;
-}
-
-// Without a text, which the page asks for: nothing of a model is in it, so that it is open to all.
+// Without a text, which the page asks for, and without a word of what is served: it is open to all, since a browser
+// sends no key of its own. Its script does.
 Reply empty_page(const Models& models) {
-  return {.body = inspect::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live_page(models)}),
-          .type = kHtml};
+  const inspect::LivePage live{.path = kInspect, .models = {}, .model = {}, .text = {}};
+  return {.body = inspect::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live}), .type = kHtml};
 }
 
 inspect::InspectedView look_into(const ServedModel& model, const std::vector<std::int32_t>& ids,
@@ -57,10 +50,11 @@ Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
   try {
     const std::vector<inspect::SwitchedOff> parts =
         inspect::read_switched_off(off, model.model().options(), std::ssize(ids));
-    inspect::InspectedPage page{"Inside " + model.name(), ids, model.tokenizer(), {}, live_page(models)};
-    page.live->model = model.name();
-    page.live->text = *text;
-    page.live->switched_off = Json(off);
+    inspect::InspectedPage page{"Inside " + model.name(), ids, model.tokenizer(), {}, {}};
+    page.live = {.path = kInspect, .models = {}, .model = model.name(), .text = *text, .switched_off = Json(off)};
+    for (const auto& one : models) {
+      page.live->models.push_back(one->name());
+    }
     const std::int64_t bytes = parts.empty() ? kMostOfALivePage : kMostOfALivePage / 2;
     page.views.push_back(look_into(model, ids, {}, bytes));
     if (!parts.empty()) {

@@ -221,6 +221,7 @@ def wait_for(window, condition):
 def test_live(trained, composed):
     with Server(trained, composed) as server, browser.Browser() as window:
         window.open(server.url + "/inspect")
+        wait_for(window, "document.getElementById('typed')")
         window.evaluate("document.getElementById('typed').focus()")
         window.send("Input.insertText", text="the head")
         wait_for(window, "inspector.page.tokens.length === 8")
@@ -261,6 +262,21 @@ def test_live(trained, composed):
         window.evaluate("inspector.drawn()")
         assert window.evaluate("inspector.page.live.switched_off[0].term") == "key, gate"
         assert float(shown(window, ".sources .residual")) < 1e-4
+        assert window.errors == []
+
+
+@in_browser
+def test_live_with_a_key(trained, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("open-sesame-0123456789\n")
+    with Server(trained, "--api-key-file", key) as server, browser.Browser() as window:
+        page = server.get("/inspect").text
+        assert "<textarea" not in page and trained.name not in page.split('id="page">')[1].split("</script>")[0]
+        assert server.post("/inspect", {"text": "a"}).status == 401
+        window.open(server.url + "/health")
+        window.evaluate("sessionStorage.setItem('headroom-key', 'open-sesame-0123456789')")
+        window.open(server.url + "/inspect#text=the%20head")
+        wait_for(window, "inspector.page.tokens.length === 8")
         assert window.errors == []
 
 

@@ -242,31 +242,32 @@ function nameOf(off) {
   if (off.output_expert !== undefined) return `${where}: output expert ${off.output_expert}`;
   return off.expert !== undefined ? `${where}: expert ${off.expert}` : where;
 }
+// Its answer, with the key that the reader gives where one is asked for. Throws what there is to say.
+async function fromServer(path, options = {}) {
+  const key = sessionStorage.getItem('headroom-key');
+  const headers = {'Content-Type': 'application/json', ...(key ? {Authorization: `Bearer ${key}`} : {})};
+  const answer = await fetch(path, {...options, headers}).catch(() => { throw new Error('The server does not answer.'); });
+  if (answer.status === 401) {
+    const given = prompt('This server asks for a key:');
+    if (!given) throw new Error('Without its key the server does not answer.');
+    sessionStorage.setItem('headroom-key', given);
+    return fromServer(path, options);
+  }
+  if (!answer.ok) {
+    const refusal = await answer.json().catch(() => null);
+    throw new Error(refusal && refusal.error ? refusal.error.message : `The server answers with status ${answer.status}.`);
+  }
+  return answer;
+}
 let asked = 0;
 // The page of another text, or of other parts switched off, takes this one's place; of several the last.
 async function ask(text, off, model) {
   const turn = ++asked, say = words => { $('said').textContent = words; };
   if (!text) return say('Type a text.');
   say('The model reads …');
-  const key = sessionStorage.getItem('headroom-key');
-  const headers = {'Content-Type': 'application/json', ...(key ? {Authorization: `Bearer ${key}`} : {})};
-  let answer;
-  try {
-    answer = await fetch(live.path, {method: 'POST', headers, body: JSON.stringify({model, text, switched_off: off})});
-  } catch (error) {
-    return say('The server does not answer.');
-  }
+  const answer = await fromServer(live.path, {method: 'POST', body: JSON.stringify({model, text, switched_off: off})}).catch(error => error);
   if (turn !== asked) return;
-  if (answer.status === 401) {
-    const given = prompt('This server asks for a key:');
-    if (!given) return say('Without its key the server does not answer.');
-    sessionStorage.setItem('headroom-key', given);
-    return ask(text, off, model);
-  }
-  if (!answer.ok) {
-    const refusal = await answer.json().catch(() => null);
-    return say(refusal && refusal.error ? refusal.error.message : `The server answers with status ${answer.status}.`);
-  }
+  if (answer instanceof Error) return say(answer.message);
   const html = await answer.text();
   if (turn !== asked) return;
   clearTimeout(addressTimer);
@@ -295,10 +296,17 @@ function drawLive() {
   const off = live.switched_off.map(one => switchButton(`${nameOf(one)} ×`, one));
   const all = make('button', {type: 'button'}, 'all on');
   all.addEventListener('click', () => ask(live.text, [], live.model));
-  $('live').append(area, make('div', {className: 'bar'}, ...(live.models.length > 1 ? [model] : []), ...(off.length ? ['switched off: ', ...off, all] : []),
-                              make('output', {id: 'said', ariaLive: 'polite'})));
-  $('live').hidden = false;
+  $('live').prepend(area, make('div', {className: 'bar'}, ...(live.models.length > 1 ? [model] : []), ...(off.length ? ['switched off: ', ...off, all] : [])));
   if (T === 0) area.focus();
+}
+async function listModels() {
+  try {
+    const list = await (await fromServer('/v1/models')).json();
+    live.models = list.data.map(one => one.id);
+    live.model = live.models[0];
+  } catch (error) {
+    $('said').textContent = error.message;
+  }
 }
 // What the address asks for, where that is something else.
 function askAsTheAddressSays() {
@@ -985,9 +993,12 @@ window.addEventListener('resize', () => {
   resizeTimer = setTimeout(() => T && look({}), 80);
 });
 
-if (live) {
+if (live) $('live').hidden = false;
+if (live && live.models.length) {
   drawLive();
   askAsTheAddressSays();
+} else if (live) {
+  drawing = listModels().then(() => { drawLive(); askAsTheAddressSays(); });
 }
 if (T > 0) {
   readAddress();
