@@ -114,10 +114,10 @@ std::vector<std::string> names_of_all() {
 }
 
 // Those that are asked for, or all that the model has, in the order of the page.
-std::vector<const AnalysisKind*> chosen(const AnalyseRequest& request, const store::OpenedModel& opened) {
-  const config::ModelOptions& o = opened.config().model;
+std::vector<const AnalysisKind*> chosen(const std::vector<std::string>& what, const config::ModelOptions& o,
+                                        const std::string& model) {
   std::vector<const AnalysisKind*> all;
-  for (const std::string& name : request.what) {
+  for (const std::string& name : what) {
     const auto found = analysis_kinds().find(name);
     if (found == analysis_kinds().end()) {
       const std::string meant = nearest(name, names_of_all());
@@ -125,12 +125,12 @@ std::vector<const AnalysisKind*> chosen(const AnalyseRequest& request, const sto
              meant.empty() ? "" : "; did you mean " + meant + "?");
     }
     if (const std::string why = found->second.refusal(o); !why.empty()) {
-      misuse("analyse: --what: {} has no {}: {}", printable(opened.name), name, why);
+      misuse("analyse: --what: {} has no {}: {}", printable(model), name, why);
     }
     all.push_back(&found->second);
   }
   for (const auto& [name, kind] : analysis_kinds()) {
-    if (request.what.empty() && kind.refusal(o).empty()) {
+    if (what.empty() && kind.refusal(o).empty()) {
       all.push_back(&kind);
     }
   }
@@ -141,10 +141,15 @@ std::vector<const AnalysisKind*> chosen(const AnalyseRequest& request, const sto
 
 }  // namespace
 
+void require_analyses(const std::vector<std::string>& what, const config::ModelOptions& options,
+                      const std::string& model) {
+  chosen(what, options, model);
+}
+
 Analysed analyse(const store::OpenedModel& opened, const AnalyseRequest& request) {
   const Reader reader(opened);
   std::vector<Running> all;
-  for (const AnalysisKind* kind : chosen(request, opened)) {
+  for (const AnalysisKind* kind : chosen(request.what, opened.config().model, opened.name)) {
     all.push_back({.kind = kind, .analysis = kind->make(reader)});
   }
   const bool reads = std::any_of(all.begin(), all.end(), [](const Running& one) {

@@ -32,6 +32,9 @@ TEST(Analyse, UnknownAndMissingOnesAreNamed) {
   EXPECT_EQ(refusal_of([&] { small::found(opened, "experts", "abc"); }),
             "analyse: --what: small has no experts: neither its attention (projection \"dense\") nor its MLP has "
             "experts");
+  // Before anything is read.
+  EXPECT_THROW(require_analyses({"maps", "experts"}, opened.config().model, "small"), MisuseError);
+  EXPECT_NO_THROW(require_analyses({"maps", "rank"}, opened.config().model, "small"));
   EXPECT_EQ(refusal_of([&] { small::found(opened, "composition", "abc"); }),
             "analyse: --what: small has no composition: its heads are not composed (composition \"none\")");
   EXPECT_EQ(refusal_of([&] { small::found(opened, "mixture", "abc"); }),

@@ -31,6 +31,11 @@ struct Analysed {
   std::vector<std::pair<const AnalysisKind*, Findings>> analyses;
 };
 
+// Throws MisuseError for a name among `what` that no analysis has, and for one that a model of these options, called
+// `model`, has not got, saying why: before anything is read.
+void require_analyses(const std::vector<std::string>& what, const config::ModelOptions& options,
+                      const std::string& model);
+
 // Throws MisuseError for a name that no analysis has, for one that the model has not got, saying why, and for a text
 // that cannot be read.
 Analysed analyse(const store::OpenedModel& opened, const AnalyseRequest& request);

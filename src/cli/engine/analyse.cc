@@ -2,6 +2,7 @@
 
 #include "engine.h"
 #include "headroom/core/system.h"
+#include "headroom/store/run_folder.h"
 #include "run_model.h"
 
 namespace headroom::cli {
@@ -11,8 +12,14 @@ int run(const Analyse& command, const EngineRequest& request) {
   inspect::require_room_for_analyses(command.out);
   const inspect::AnalyseRequest job{
       .what = command.what, .text = {.text = command.text, .data = command.data}, .command = request.command_line};
+  const std::vector<std::string> models = models_of(command.runs, command.checkpoints);
+  for (const std::string& name : models) {
+    const std::filesystem::path file = store::find_checkpoint(name);
+    const store::Checkpoint checkpoint = store::read_checkpoint(file, store::Check::shapes);
+    inspect::require_analyses(command.what, checkpoint.config.model, file.string());
+  }
   std::vector<inspect::Analysed> all;
-  for (const std::string& name : models_of(command.runs, command.checkpoints)) {
+  for (const std::string& name : models) {
     ModelChoice choice;
     choice.run = name;
     choice.device = command.device;
