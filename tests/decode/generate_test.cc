@@ -7,9 +7,9 @@
 #include <set>
 
 #include "decode/sample.h"
-#include "headroom/decode/text_stream.h"
 #include "headroom/core/error.h"
 #include "headroom/core/utf8.h"
+#include "headroom/decode/text_stream.h"
 #include "store/tiny.h"
 
 namespace headroom::decode {

@@ -103,9 +103,9 @@ void for_products(const std::vector<std::vector<testing::Choice>>& axes, const V
 
 // Output gates change what is in front of them alone: with one, everything else is as it is by default.
 void for_each_combination(const Visit& visit) {
-  for_products({testing::projections(), testing::scores(), testing::compositions(), testing::positions(),
-                testing::masks()},
-               visit);
+  for_products(
+      {testing::projections(), testing::scores(), testing::compositions(), testing::positions(), testing::masks()},
+      visit);
   for_products({testing::gated_projections(), testing::compositions(), testing::masks()}, visit);
 }
 

@@ -70,8 +70,9 @@ std::string text_sentence(const Advice& advice, const Fitting& fitting) {
                                        format_count(fitting.text_tokens), advice.readings);
   const double seconds = advice.tokens / advice.tokens_per_second;
   const std::string dropout =
-      advice.dropout_added ? fmt::format(", with model.dropout = {}, without which it would be learnt by heart", kDropout)
-                           : std::string();
+      advice.dropout_added
+          ? fmt::format(", with model.dropout = {}, without which it would be learnt by heart", kDropout)
+          : std::string();
   if (advice.readings > 0.95 * kMostReadings) {
     return fmt::format(
         "Text: {}{}; more readings would bring next to nothing: the run ends after {}. More text would be worth more "
