@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "headroom/core/error.h"
+#include "pieces.h"
 #include "prefix_cache.h"
 #include "routes.h"
 #include "row.h"
@@ -80,7 +81,8 @@ struct Engine::Parts {
       : model(m),
         options(std::move(o)),
         fresh(model.start_decoding()),
-        prefixes(options.prefix_cache_tokens, options.prompt_chunk) {
+        pieces{options.prompt_chunk},
+        prefixes(options.prefix_cache_tokens, pieces) {
     options.context.training = false;
   }
 
@@ -92,6 +94,7 @@ struct Engine::Parts {
   std::deque<std::unique_ptr<Row>> waiting;
   std::vector<std::unique_ptr<Row>> running;
   models::DecodeState fresh;  // of a sequence that nothing is known of, with the tables that all of them share
+  Pieces pieces;
   PrefixCache prefixes;
 
   void admit();
@@ -202,7 +205,7 @@ void Engine::Parts::read_piece(Row& row) {
     begin(row);
   }
   const std::span<const std::int64_t> prompt(row.request.prompt);
-  const std::int64_t n = std::min(options.prompt_chunk, std::ssize(prompt) - row.read);
+  const std::int64_t n = std::min(pieces.end_after(row.read), std::ssize(prompt)) - row.read;
   const at::Tensor logits =
       read_tokens(row, prompt.subspan(static_cast<std::size_t>(row.read), static_cast<std::size_t>(n)));
   if (row.scores_prompt()) {
@@ -217,8 +220,7 @@ void Engine::Parts::read_piece(Row& row) {
   for (std::size_t layer = 0; layer < fresh.caches.size(); ++layer) {
     fresh.caches[layer].offsets() = row.state.caches[layer].offsets();
   }
-  if (options.prefix_cache_tokens > 0 &&
-      row.read == (std::ssize(prompt) - 1) / options.prompt_chunk * options.prompt_chunk) {
+  if (options.prefix_cache_tokens > 0 && row.read == pieces.last_end(std::ssize(prompt) - 1)) {
     row.last_piece = row.state;
   }
   tell_prompt(row);
@@ -252,7 +254,7 @@ void Engine::Parts::tell_prompt(Row& row) const {
 void Engine::Parts::prompt_is_read(Row& row) {
   if (row.last_piece) {
     ReadPrompt prompt{.tokens = row.request.prompt, .state = std::move(*row.last_piece), .read = 0, .scores = {}};
-    prompt.read = (std::ssize(prompt.tokens) - 1) / options.prompt_chunk * options.prompt_chunk;
+    prompt.read = pieces.last_end(std::ssize(prompt.tokens) - 1);
     if (row.scores_prompt()) {
       prompt.scores = row.scores;
       prompt.alternatives = row.request.logprobs;

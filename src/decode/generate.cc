@@ -69,7 +69,7 @@ Generation generate(const models::LanguageModel& model, const tokenizers::Tokeni
     }
   };
 
-  Engine engine(model, {.max_rows = 1, .prompt_chunk = std::ssize(ids), .context = options.context});
+  Engine engine(model, {.max_rows = 1, .context = options.context});
   TextStream stream(tokenizer, ids);
   std::chrono::steady_clock::time_point start;
   Ending ending;

@@ -30,7 +30,7 @@ KnownBeginning PrefixCache::find(std::span<const std::int64_t> prompt, std::int6
     // The token after a beginning is scored by what was read before it: an entry has that score if it has the token.
     std::int64_t common = common_beginning(entry->tokens, prompt) - (scored ? 1 : 0);
     common = std::min({common, entry->read, std::ssize(prompt) - 1});
-    const std::int64_t tokens = common > 0 ? common / piece_ * piece_ : 0;
+    const std::int64_t tokens = pieces_.last_end(std::max<std::int64_t>(common, 0));
     models::DecodeState state = entry->state;
     if (tokens > known.tokens && state.rewind(entry->read - tokens)) {
       known.tokens = tokens;

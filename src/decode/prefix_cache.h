@@ -1,8 +1,8 @@
 // What was kept of prompts, for others that begin alike.
 //
-// Prompts are read in pieces of one length from their beginning on, so the state at the end of a piece is, bit for bit,
-// what any prompt with the same beginning arrives at. An entry has the state at the last such end before its prompt's
-// own; those at the earlier ends are had by going back, where the model's caches can.
+// Every prompt is cut at the same places (pieces.h), so the state at the end of a piece is, bit for bit, what any
+// prompt with the same beginning arrives at. An entry has the state at the last such end before its prompt's own; those
+// at the earlier ends are had by going back, where the model's caches can.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "headroom/models/decoding.h"
 #include "likeliest.h"
+#include "pieces.h"
 
 namespace headroom::decode {
 
@@ -33,8 +34,8 @@ struct KnownBeginning {
 
 class PrefixCache {
  public:
-  // Keeps states of up to `most` tokens, those used last; `piece` is the length of the pieces.
-  PrefixCache(std::int64_t most, std::int64_t piece) : most_(most), piece_(piece) {}
+  // Keeps states of up to `most` tokens, those used last.
+  PrefixCache(std::int64_t most, Pieces pieces) : most_(most), pieces_(pieces) {}
 
   // The longest beginning of the prompt in whole pieces that leaves a token to read. With `alternatives` at least 0 its
   // tokens' scores are wanted, with so many alternatives each.
@@ -46,7 +47,8 @@ class PrefixCache {
  private:
   void drop(std::list<ReadPrompt>::iterator entry);
 
-  std::int64_t most_, piece_, held_ = 0;
+  std::int64_t most_, held_ = 0;
+  Pieces pieces_;
   std::list<ReadPrompt> entries_;  // the last used first
 };
 

@@ -249,7 +249,8 @@ at::Tensor Attention::attend_sequences(const AttentionInput& input, const Heads&
       const Seen seen = source_of(cache);
       in.sequences.push_back({seen.keys[0], seen.v, 0, seen.keys[0].size(2), cache.valid_source()});
     } else {
-      const AttentionCache::Held held = cache.append_row({heads.keys[0], heads.v}, static_cast<std::int64_t>(row));
+      const AttentionCache::Held held =
+          cache.append_row({heads.keys[0], heads.v}, static_cast<std::int64_t>(row), !position_->orders_keys());
       in.sequences.push_back({held.tensors[0], held.tensors[1], held.begin, held.size});
     }
     most = in.sequences[row].size > in.sequences[most].size ? row : most;

@@ -36,11 +36,27 @@ void AttentionCache::make_slots(const std::vector<at::Tensor>& fresh) {
   }
 }
 
-AttentionCache::Held AttentionCache::append_row(const std::vector<at::Tensor>& fresh, std::int64_t row) {
+// A few hundred numbers: an operator's call would take longer than copying them does.
+void AttentionCache::write_row(const std::vector<at::Tensor>& fresh, std::int64_t row, std::int64_t slot) {
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    const at::Tensor &from = fresh[i], &to = slots_[i];
+    const auto size = static_cast<std::int64_t>(from.element_size());
+    const auto* source = static_cast<const char*>(from.const_data_ptr()) + row * from.stride(0) * size;
+    auto* target = static_cast<char*>(to.mutable_data_ptr()) + slot * to.stride(2) * size;
+    for (std::int64_t head = 0; head < from.size(1); ++head) {
+      std::memcpy(target + head * to.stride(1) * size, source + head * from.stride(1) * size,
+                  static_cast<std::size_t>(from.size(3) * size));
+    }
+  }
+}
+
+AttentionCache::Held AttentionCache::append_row(const std::vector<at::Tensor>& fresh, std::int64_t row,
+                                                bool any_order) {
   const bool plain = std::all_of(fresh.begin(), fresh.end(), [](const at::Tensor& t) {
     return t.is_cpu() && (t.stride(3) == 1 || t.size(3) == 1);
   });
-  if (!plain || start_ + size_ >= capacity_) {
+  const bool replaces = any_order && sliding_ && size_ == capacity_;  // the oldest
+  if (!plain || (start_ + size_ >= capacity_ && !replaces)) {
     std::vector<at::Tensor> own_row;
     for (const at::Tensor& t : fresh) {
       own_row.push_back(t.narrow(0, row, 1));
@@ -49,20 +65,16 @@ AttentionCache::Held AttentionCache::append_row(const std::vector<at::Tensor>& f
     all.size = all.tensors[0].size(2);
     return all;
   }
-  // A few hundred numbers: an operator's call would take longer than copying them does.
   make_slots(fresh);
   own();
-  for (std::size_t i = 0; i < fresh.size(); ++i) {
-    const at::Tensor &from = fresh[i], &to = slots_[i];
-    const auto size = static_cast<std::int64_t>(from.element_size());
-    const auto* source = static_cast<const char*>(from.const_data_ptr()) + row * from.stride(0) * size;
-    auto* target = static_cast<char*>(to.mutable_data_ptr()) + (start_ + size_) * to.stride(2) * size;
-    for (std::int64_t head = 0; head < from.size(1); ++head) {
-      std::memcpy(target + head * to.stride(1) * size, source + head * from.stride(1) * size,
-                  static_cast<std::size_t>(from.size(3) * size));
-    }
-  }
   ++next_position_;
+  if (replaces) {
+    write_row(fresh, row, start_);
+    start_ = (start_ + 1) % capacity_;
+    ++first_index_;
+    return {slots_, 0, capacity_};
+  }
+  write_row(fresh, row, start_ + size_);
   ++size_;
   return {slots_, start_, size_};
 }

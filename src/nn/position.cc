@@ -9,6 +9,7 @@ namespace {
 class OutsidePosition : public Position {
  public:
   std::optional<Rotary> rotary() const override { return std::nullopt; }
+  bool orders_keys() const override { return false; }
   void add_to(ops::AttentionInputs&, const at::Tensor&, AttentionCache*, const Context&) const override {}
 };
 

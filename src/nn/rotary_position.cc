@@ -18,6 +18,7 @@ class RotaryPosition : public Position {
  public:
   explicit RotaryPosition(const config::AttentionOptions& o) : rotary_{o.rope_channels(), o.rope_base} {}
   std::optional<Rotary> rotary() const override { return rotary_; }
+  bool orders_keys() const override { return false; }
   void add_to(ops::AttentionInputs&, const at::Tensor&, AttentionCache*, const Context&) const override {}
 
  private:

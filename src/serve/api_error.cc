@@ -29,8 +29,6 @@ ApiError error_of_status(int status) {
       return {status, "request_too_large", "", "the request is larger than this server takes"};
     case 414:
       return {status, "request_too_large", "", "the address is longer than this server takes"};
-    case 416:
-      return {status, "invalid_value", "", "parts of an answer are not served"};
     default:
       return status >= 500
                  ? ApiError(status, "internal_error", "", "the server could not do this")

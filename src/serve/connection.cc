@@ -68,10 +68,13 @@ bool Connection::await_request() {
   enter(Phase::reading);
   deadline_ = Clock::now() + seconds(limits_.read_seconds);
   allowance_ = limits_.head;
+  in_head_ = true;
+  line_begins_ = false;  // the first line is the request's
   return true;
 }
 
 void Connection::head_is_read() {
+  in_head_ = false;
   allowance_ = kFraming * limits_.body + kSomeFraming;
 }
 
@@ -114,9 +117,24 @@ ssize_t Connection::read(char* to, std::size_t size) {
   }
   const std::size_t count = std::min({size, end_ - begin_, allowance_});
   std::memcpy(to, buffer_.data() + begin_, count);
+  if (in_head_) {
+    hide_range(to, count);
+  }
   begin_ += count;
   allowance_ -= count;
   return static_cast<ssize_t>(count);
+}
+
+// The library takes a Range header apart by a regular expression, which recurses for megabytes of stack, on every
+// thread that meets one, and nothing here is served in parts. It does not know the header by another name; nor does it,
+// or anything here, ask for another one that begins with R.
+void Connection::hide_range(char* head, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) {
+    if (line_begins_ && (head[i] == 'R' || head[i] == 'r')) {
+      head[i] = 'x';
+    }
+    line_begins_ = head[i] == '\n';
+  }
 }
 
 ssize_t Connection::write(const char* from, std::size_t size) {

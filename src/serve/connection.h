@@ -57,6 +57,7 @@ class Connection final : public httplib::Stream {
   void enter(Phase phase);
   bool wait_for(short what, Clock::time_point until) const;
   ssize_t fill();
+  void hide_range(char* head, std::size_t size);
 
   const int socket_;
   const ConnectionLimits& limits_;
@@ -64,6 +65,7 @@ class Connection final : public httplib::Stream {
   std::size_t begin_ = 0, end_ = 0;  // of what is in the buffer
   std::size_t allowance_ = 0;        // bytes that may still be read of this part of the request
   Clock::time_point deadline_;       // of the request
+  bool in_head_ = false, line_begins_ = false;
   bool last_ = false, broken_ = false;
   std::atomic<Phase> phase_{Phase::idle};
   std::atomic<Clock::rep> since_;

@@ -154,10 +154,7 @@ void HttpServer::serve(const std::shared_ptr<Connection>& connection) {
     bool closed_by_client = false;
     const bool answered = process_request(*connection, false, closed_by_client, [&](httplib::Request& request) {
       connection->head_is_read();
-      // Answers are served whole, and as they are.
-      request.ranges.clear();
-      request.headers.erase("Range");
-      request.headers.erase("Accept-Encoding");
+      request.headers.erase("Accept-Encoding");  // answers are served as they are
     });
     goes_on = answered && !closed_by_client && !connection->closes_after_answer();
   }

@@ -219,9 +219,26 @@ TEST(Engine, PromptsThatBeginAlikeShareWhatWasRead) {
   EXPECT_LE(engine.counts().prefix_held, 16);
 }
 
+TEST(Pieces, EndWhereEveryPromptsDo) {
+  const Pieces pieces{128};
+  std::vector<std::int64_t> ends;
+  for (std::int64_t read = 0; read < 400;) {
+    read = pieces.end_after(read);
+    ends.push_back(read);
+  }
+  EXPECT_EQ(ends, (std::vector<std::int64_t>{32, 64, 128, 256, 384, 512}));
+  for (const std::int64_t most : {1, 2, 3, 4, 5, 9, 128}) {
+    std::int64_t end = 0;
+    for (std::int64_t n = 0; n < 300; ++n) {
+      end = Pieces{most}.end_after(end) <= n ? Pieces{most}.end_after(end) : end;
+      EXPECT_EQ(Pieces{most}.last_end(n), end) << most << ", " << n;
+    }
+  }
+}
+
 TEST(PrefixCache, KeepsWhatWasUsedLast) {
   const models::LanguageModel model(small_model(), 4);
-  PrefixCache cache(20, 4);
+  PrefixCache cache(20, {4});
   const auto keep = [&](const Tokens& tokens) {
     ReadPrompt prompt{.tokens = tokens, .state = model.start_decoding(), .read = std::ssize(tokens), .scores = {}};
     model.read({&prompt.state, tokens}, {});

@@ -1,5 +1,6 @@
 """What every command promises: help, exit status, one-line errors, one JSON document."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -13,8 +14,8 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "analyse",
-            "inspect", "serve", "cost", "match", "recipes", "papers", "tokenizer train", "tokenizer encode",
+COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "serve",
+            "analyse", "inspect", "cost", "match", "recipes", "papers", "tokenizer train", "tokenizer encode",
             "tokenizer decode", "data prepare", "golden", "bench", "doctor", "checkpoint info", "checkpoint export",
             "import", "completion", "man"]
 
@@ -125,6 +126,11 @@ def test_papers(headroom):
     table = next(item for item in paper["items"] if item["item"] == "Table 2")
     assert "moa/wikitext103_mlm_dense" in table["recipes"]
     assert all(command.startswith("headroom ") for command in table["commands"])
+    benchmarks = set(headroom.json("bench", "--list"))
+    for command in (command for page in everything for item in page["items"] for command in item["commands"]):
+        if command.startswith("headroom bench "):
+            words = itertools.takewhile(lambda word: not word.startswith("--") and "/" not in word, command.split()[2:])
+            assert set(words) <= benchmarks, command
     text = headroom("papers", "moa").stdout
     assert "\nTable 2: masked language models on WikiText-103\n" in text
     assert max(map(len, text.splitlines())) <= 80

@@ -66,7 +66,7 @@ struct Ending {
 
 struct EngineOptions {
   std::int64_t max_rows = 8;             // requests that are read or continued at the same time
-  std::int64_t prompt_chunk = 64;        // tokens of a prompt that are read at once
+  std::int64_t prompt_chunk = 128;       // tokens of a prompt that are read at once, at most
   std::int64_t prefix_cache_tokens = 0;  // of prompts that are kept for others that begin alike; 0: none
   nn::Context context;
 };

@@ -28,12 +28,13 @@ class AttentionCache {
   // fit.
   std::vector<at::Tensor> append(const std::vector<at::Tensor>& fresh);
   // The same for one token, row `row` of tensors [B, *, 1, *]: what it may look at are tokens [begin, begin + S) of
-  // tensors [1, *, C, *], which must be let go before the next token.
+  // tensors [1, *, C, *], which must be let go before the next token. In `any_order` a full window is looked at as it
+  // lies, else it is put into its order each time.
   struct Held {
     std::vector<at::Tensor> tensors;
     std::int64_t begin = 0, size = 0;
   };
-  Held append_row(const std::vector<at::Tensor>& fresh, std::int64_t row);
+  Held append_row(const std::vector<at::Tensor>& fresh, std::int64_t row, bool any_order);
   // Counts tokens that only the linear state has taken in.
   void count(std::int64_t n) { next_position_ += n; }
   ops::LinearState& linear() { return linear_; }
@@ -57,6 +58,7 @@ class AttentionCache {
  private:
   std::vector<at::Tensor> held() const;  // oldest first
   void make_slots(const std::vector<at::Tensor>& fresh);
+  void write_row(const std::vector<at::Tensor>& fresh, std::int64_t row, std::int64_t slot);
   void own();  // slots that a copy shares are copied before they are written to
 
   std::int64_t capacity_;

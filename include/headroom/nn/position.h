@@ -38,6 +38,8 @@ class Position {
   virtual ~Position() = default;
   // What queries and keys are rotated by; nothing where they are not.
   virtual std::optional<Rotary> rotary() const = 0;
+  // Whether its term goes by the order of the keys: where it does not, a decoding layer may hand them over in any.
+  virtual bool orders_keys() const { return true; }
   // What its term needs to know of each source token x [B, n, d], [B, 1, n, F]: made once a token and kept while
   // decoding. By default nothing, undefined.
   virtual at::Tensor marks(const at::Tensor& /*x*/, const Context& /*context*/) const { return {}; }

@@ -1,5 +1,7 @@
 #include "cost_variation.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <optional>
 

@@ -29,19 +29,18 @@ constexpr PaperItem kDcmhaItems[] = {
     {"Figure 4", "loss against compute, Pythia and DCPythia", "dcmha/*_pythia dcmha/2b8_dcpythia dcmha/6b9_dcpythia",
      "`headroom compare dcmha/2b8_pythia dcmha/2b8_dcpythia --out runs/pythia`"},
     {"Table 4", "the Pile, and eleven tests, without examples and with five", "dcmha/*pythia dcmha/2b8_dcformer_pp",
-     "`headroom evaluate RUN --data pile_test.jsonl`; `headroom evaluate RUN --task piqa --data piqa.jsonl`, `headroom "
+     "`headroom evaluate RUN --data test.jsonl.zst`; `headroom evaluate RUN --task piqa --data piqa.jsonl`, `headroom "
      "evaluate RUN --task hellaswag --data hellaswag.jsonl --shots 5`, and so for the others. Pythia's published "
      "models: `headroom import`."},
     {"Table 4", "perplexity on the Flan Collection", "",
-     "Not there: loss over a target span alone is no figure of `headroom evaluate`."},
+     "`headroom evaluate RUN --task target_loss --data flan.jsonl`"},
     {"Table 5", "synthetic tasks", "dcmha/6b9_pythia dcmha/6b9_dcpythia",
      "`headroom evaluate RUN --task composition --data synthetic_dataset.jsonl.gz`; models that learn them: `headroom "
      "compare small/composition_dense small/composition_dcmha --out runs/composition`"},
     {"Table 11", "examples of them", "",
      "`data.generator = \"composition\"` makes such rows of other words: `docs/tasks.md`"},
     {"Figure 6", "synthetic tasks by number of examples", "dcmha/6b9_pythia dcmha/6b9_dcpythia",
-     "Not there: `headroom evaluate RUN --task composition --data synthetic_dataset.jsonl.gz` gives accuracy by block "
-     "and pattern, of the third to the eighth example together."},
+     "`headroom evaluate RUN --task composition --by-shots --data synthetic_dataset.jsonl.gz`"},
     {"Figure 5", "diversity of heads", "dcmha/6b9_pythia dcmha/6b9_dcpythia", kAnalyseDiversity},
     {"Section 4.3", "continuing a pre-trained dense model with composed heads", "",
      "Not there: `train.start_from` continues a model of the same layers. The paper reports that it gained nothing."},
@@ -62,7 +61,7 @@ constexpr PaperItem kDcmhaItems[] = {
      "`headroom compare dcmha/405m_dcformer_pp dcmha/405m_dcformer_pp_local_3_1 --out runs/table10`; speed: `headroom "
      "bench profile --config dcmha/405m_dcformer_pp_local_3_1`"},
     {"Figure 7", "what each branch makes of a weight", "dcmha/6b9_dcpythia", kAnalyseComposition},
-    {"Figure 8", "weights along a sequence", "dcmha/6b9_dcpythia", kAnalyseMaps},
+    {"Figure 8", "weights along a sequence", "dcmha/6b9_dcpythia", kAnalyseCompositionAndMaps},
     {"Section G.1", "what a head's OV circuit writes", "dcmha/6b9_dcpythia", kAnalyseCircuits},
 };
 

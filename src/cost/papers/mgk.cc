@@ -23,7 +23,7 @@ constexpr PaperItem kMgkItems[] = {
     {"Section A.1.2", "perplexity of windows that move a word at a time", "mgk/wt103_*",
      "`headroom evaluate RUN --stride 1 --data wiki.test.tokens`"},
     {"Figure 2", "attention matrices and their ranks, retrieval",
-     "mgk/lra_retrieval_softmax_h4 mgk/lra_retrieval_mgk_h4 mgk/lra_retrieval_mgk_h2", kAnalyseMaps},
+     "mgk/lra_retrieval_softmax_h4 mgk/lra_retrieval_mgk_h4 mgk/lra_retrieval_mgk_h2", kAnalyseMapsAndRank},
     {"Figure 3", "operations and parameters against heads",
      "mgk/lra_*_softmax_h* mgk/lra_*_mgk_h? mgk/lra_*_linear_h* mgk/lra_*_mlk_h?",
      "`headroom cost mgk/lra_retrieval_softmax_h8 mgk/lra_retrieval_mgk_h4 --vary model.attention.n_heads=1,2,4,8 "

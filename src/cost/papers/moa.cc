@@ -9,35 +9,28 @@ constexpr PaperItem kMoaItems[] = {
      "A drawing. The layer: `model.attention.projection = \"routed_heads\"`, described in `docs/layers.md`."},
     {"Eq. 2-3", "noisy routing", "",
      "`model.attention.noisy_routing = true`: `headroom train moa/wmt14_ende_8k8e128d --set "
-     "model.attention.noisy_routing=true "
-     "--out runs/noisy`"},
+     "model.attention.noisy_routing=true --out runs/noisy`"},
     {"Eq. 13-17", "losses of the heads' use", "",
      "`model.attention.switch_coefficient`, `model.attention.z_coefficient`; each a figure of training"},
     {"Eq. 18-20", "multiply-accumulates and parameters of a layer", "", "`headroom cost --paper moa`"},
     {"Table 1", "WMT14, English to German and French", "moa/wmt14_*_dense moa/wmt14_*_8k8e128d moa/wmt14_*_16k32e256d",
      "`headroom train moa/wmt14_ende_8k8e128d --out runs/ende`, `headroom evaluate runs/ende --average 10 --data "
-     "test.tsv`; sizes "
-     "and costs: `headroom cost --paper moa`"},
+     "test.tsv`; sizes and costs: `headroom cost --paper moa`"},
     {"Table 1", "Admin, 6 to 60 layers", "",
      "Without recipes: Admin's initialisation, which profiles the layers' outputs first, is not there. Costs of its "
-     "shapes: "
-     "`headroom cost --paper moa`; a depth as such: `headroom train moa/wmt14_ende_base_dense --set model.n_layers=18 "
-     "--set "
-     "model.n_decoder_layers=18 --out runs/deep`"},
+     "shapes: `headroom cost --paper moa`; a depth as such: `headroom train moa/wmt14_ende_base_dense --set "
+     "model.n_layers=18 --set model.n_decoder_layers=18 --out runs/deep`"},
     {"Table 1", "MAE-7, LightConv, DynamicConv", "",
      "Quoted from their own papers: heads trained in turns, and convolutions, none of which are layers here."},
     {"Section 5.1", "BLEU: means of the last 10 epochs' checkpoints, beam 4", "",
-     "`headroom evaluate RUN --average 10 --beam 4 --length-penalty 0.6`; figures `bleu` and `tokenised_bleu`. German "
-     "compounds "
-     "are not split as in the paper's script."},
+     "`headroom evaluate RUN --average 10 --beam 4 --length-penalty 0.6`; figures `bleu`, `tokenised_bleu` and `chrf`. "
+     "German compounds are not split as in the paper's script."},
     {"Table 2", "masked language models on WikiText-103", "moa/wikitext103_mlm_*",
      "`headroom compare moa/wikitext103_mlm_dense moa/wikitext103_mlm_8k8e128d --out runs/mlm`; sizes: `headroom cost "
-     "--paper "
-     "moa`, which says why the column of multiply-accumulates cannot be derived; in small: `docs/results.md`"},
+     "--paper moa`, which says why the column of multiply-accumulates cannot be derived; in small: `docs/results.md`"},
     {"Table 3", "heads a token, heads, width", "moa/wmt14_ende_*k*e*d",
      "`headroom compare moa/wmt14_ende_8k8e128d moa/wmt14_ende_8k8e256d moa/wmt14_ende_8k32e256d --out runs/table3`; "
-     "costs: "
-     "`headroom cost --paper moa`"},
+     "costs: `headroom cost --paper moa`"},
     {"Figure 3", "how often each head is chosen, encoder layer 4",
      "moa/wmt14_ende_16k32e256d moa/wmt14_ende_16k32e512d", kAnalyseExperts},
     {"Table 4", "the tokens of each head", "moa/wmt14_ende_16k32e512d", kAnalyseExperts},

@@ -102,12 +102,11 @@ Json papers_json(const std::vector<Paper>& papers, const std::vector<Recipe>& re
 std::string papers_page(const std::vector<Paper>& papers) {
   std::string page =
       "# The papers, row by row\n\n"
-      "Every table, figure and protocol of the papers: the recipes of its rows, and the command that gives it, or the "
-      "reason\n"
-      "why there is none. RUN is the folder of a trained model. `headroom papers` prints this, `headroom recipes` the "
-      "row of\n"
-      "each recipe. A number that differs from a paper's has a comment in its recipe, without which a test fails\n"
-      "(`tests/recipes`). This page is made by a test: `HEADROOM_WRITE_DOCS=1 ctest -R documents`.\n";
+      "Every table, figure and protocol of the papers: the recipes of its rows, and the command that gives it, or\n"
+      "the reason why there is none. RUN is the folder of a trained model; FILE, TEXT and DIR are your own.\n"
+      "`headroom papers` prints this, `headroom recipes` the row of each recipe. A number that differs from a paper's\n"
+      "has a comment in its recipe, without which a test fails (`tests/recipes`). This page is made by a test:\n"
+      "`HEADROOM_WRITE_DOCS=1 ctest -R documents`.\n";
   for (const Paper& paper : papers) {
     page += fmt::format("\n## {}\n`headroom papers {}`\n\n| | what | recipes | by |\n|---|---|---|---|\n", paper.title,
                         paper.name);

@@ -70,40 +70,31 @@ HWY_INLINE void AddColumns(const float* x, std::int64_t x_stride, std::int64_t n
   }
 }
 
-// D numbers of R rows: the dot products with rows of the transposed matrix, one after another.
-template <int R, int D, class T>
-HWY_INLINE void Dots(const float* x, std::int64_t x_stride, std::int64_t n, Strided<const T> w, float* y,
+// One number of R rows: the dot product with a row of the transposed matrix.
+template <int R, class T>
+HWY_INLINE void Dots(const float* x, std::int64_t x_stride, std::int64_t n, const T* row, float* y,
                      std::int64_t y_stride) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  Vector even[D][R], odd[D][R];
-  for (int k = 0; k < D; ++k) {
-    for (int r = 0; r < R; ++r) {
-      even[k][r] = odd[k][r] = hn::Zero(d);
-    }
+  Vector even[R], odd[R];
+  for (int r = 0; r < R; ++r) {
+    even[r] = odd[r] = hn::Zero(d);
   }
-  const auto add = [&](Vector(&sums)[D][R], std::int64_t i, std::int64_t left) HWY_ATTR {
-    Vector numbers[D];
-    for (int k = 0; k < D; ++k) {
-      numbers[k] = load_part(w.data + k * w.stride + i, left);
-    }
+  for (std::int64_t i = 0; i < n; i += 2 * lanes) {
+    const std::int64_t left = n - i;
+    const Vector first = load_part(row + i, left);
     for (int r = 0; r < R; ++r) {
-      const Vector factor = load_part(x + r * x_stride + i, left);
-      for (int k = 0; k < D; ++k) {
-        sums[k][r] = hn::MulAdd(factor, numbers[k], sums[k][r]);
+      even[r] = hn::MulAdd(load_part(x + r * x_stride + i, left), first, even[r]);
+    }
+    if (left > lanes) {
+      const Vector second = load_part(row + i + lanes, left - lanes);
+      for (int r = 0; r < R; ++r) {
+        odd[r] = hn::MulAdd(load_part(x + r * x_stride + i + lanes, left - lanes), second, odd[r]);
       }
     }
-  };
-  for (std::int64_t i = 0; i < n; i += 2 * lanes) {
-    add(even, i, n - i);
-    if (n - i > lanes) {
-      add(odd, i + lanes, n - i - lanes);
-    }
   }
-  for (int k = 0; k < D; ++k) {
-    for (int r = 0; r < R; ++r) {
-      y[r * y_stride + k] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[k][r], odd[k][r])));
-    }
+  for (int r = 0; r < R; ++r) {
+    y[r * y_stride] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[r], odd[r])));
   }
 }
 
@@ -156,20 +147,14 @@ struct ColumnsToAdd {
   }
 };
 
-// D columns of y from `y` on: as many sums as there are registers for, each number of the rows read for D of them.
-template <int D, class T>
+template <class T>
 struct DotsToTake {
   const FewRows& x;
-  Strided<const T> w;
+  const T* row;
   Strided<float> y;
   template <int R>
   HWY_INLINE void run(std::int64_t r) const {
-    if constexpr (R * D > 8) {
-      run<R / 2>(r);
-      run<R / 2>(r + R / 2);
-    } else {
-      Dots<R, D>(x.data + r * x.stride, x.stride, x.n, w, y.data + r * y.stride, y.stride);
-    }
+    Dots<R>(x.data + r * x.stride, x.stride, x.n, row, y.data + r * y.stride, y.stride);
   }
 };
 
@@ -199,16 +184,12 @@ HWY_INLINE void ColumnsOf(const FewRows& x, Strided<const T> w, std::int64_t beg
                           Strided<float> y) {
   if (x.count == 1) {  // attention's rows are short
     for (std::int64_t j = begin; j < end; ++j) {
-      Dots<1, 1>(x.data, x.stride, x.n, Strided<const T>{w.data + j * w.stride, w.stride}, y.data + j, y.stride);
+      Dots<1>(x.data, x.stride, x.n, w.data + j * w.stride, y.data + j, y.stride);
     }
     return;
   }
-  std::int64_t j = begin;
-  for (; j + 2 <= end; j += 2) {
-    ForGroups(x.count, DotsToTake<2, T>{x, {w.data + j * w.stride, w.stride}, {y.data + j, y.stride}});
-  }
-  for (; j < end; ++j) {
-    ForGroups(x.count, DotsToTake<1, T>{x, {w.data + j * w.stride, w.stride}, {y.data + j, y.stride}});
+  for (std::int64_t j = begin; j < end; ++j) {
+    ForGroups(x.count, DotsToTake<T>{x, w.data + j * w.stride, {y.data + j, y.stride}});
   }
 }
 
