@@ -1,5 +1,7 @@
 #include "headroom/inspect/inspector_data.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -1,6 +1,7 @@
 // The numbers that the inspector's page is given, read back by their described layout, against the model's own.
 #include "headroom/inspect/inspector_data.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 
