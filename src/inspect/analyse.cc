@@ -8,7 +8,7 @@
 #include "headroom/core/log.h"
 #include "headroom/core/nearest.h"
 #include "headroom/core/printable.h"
-#include "headroom/core/system.h"
+#include "inspect/layers.h"
 #include "inspect/text.h"
 
 namespace headroom::inspect {
@@ -46,9 +46,7 @@ class Distributor : public nn::Observer {
 };
 
 void read_for(std::vector<Running>& all, const Reader& reader, const Reading& reading, models::Memory& memory) {
-  if (interrupted()) {
-    throw InterruptedError("interrupted");
-  }
+  stop_if_interrupted();
   for (Running& one : all) {
     if (one.watches) {
       one.analysis->begin(reading);
@@ -98,11 +96,11 @@ void show_all(std::vector<Running>& all, const Reader& reader, const Text& text)
   if (!any) {
     return;
   }
-  Progress progress("reading", 0, "tokens");
+  Progress progress("reading", text.tokens(), "tokens");
   std::int64_t done = 0;
   text.read_all([&](const Reading& reading, models::Memory& memory) {
     read_for(all, reader, reading, memory);
-    done += reading.tokens.numel();
+    done += reading.tokens.numel() + (reading.target.defined() ? reading.target.numel() : 0);
     progress.update(done);
   });
 }

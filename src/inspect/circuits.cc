@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <set>
 
-#include "headroom/config/attention_part.h"
+#include "headroom/core/log.h"
 #include "headroom/draw/svg.h"
 #include "headroom/inspect/analysis.h"
 #include "inspect/layers.h"
@@ -49,7 +49,7 @@ class Circuits : public Analysis {
     const at::Tensor ids = reading_.tokens[0].to(at::kCPU).contiguous();
     for (std::int64_t i = 0; i < ids.numel() && std::ssize(all) < kTokensLookedAt; ++i) {
       const std::int64_t id = ids.const_data_ptr<std::int64_t>()[i];
-      const std::string_view kind = kKinds[static_cast<std::size_t>(kind_of(reader.token_text(id)))];
+      const std::string_view kind = kTokenKinds[static_cast<std::size_t>(token_kind(reader.token_text(id)))];
       if ((kind == "capitalised" || kind == "lower case") && seen.insert(id).second) {
         all.push_back(id);
       }
@@ -140,10 +140,14 @@ class Circuits : public Analysis {
     std::vector<at::Tensor> by_head;
     std::vector<std::string> names;
     double most_missed = 0.0;
-    for (const AttentionLayer& layer : reader.attention_layers()) {
+    const std::vector<AttentionLayer> layers = reader.attention_layers();
+    Progress progress("integrating", std::ssize(layers) * kSteps, "passes");
+    std::int64_t passes = 0;
+    for (const AttentionLayer& layer : layers) {
       const std::string name = layer.name + ".o";
       const at::Tensor o = whole.at(name).detach();
       const at::Tensor shares = integrated(reader, before, answer, name, o);  // [H, T]
+      progress.update(passes += kSteps);
       Replacer off({});
       off.instead[name] = at::zeros({1});
       const double without = log_probability(reader, before, answer, off).item<double>();
@@ -183,6 +187,7 @@ class Circuits : public Analysis {
     const at::AutoGradMode with_graph(true);
     at::Tensor sum = at::zeros_like(o, at::kFloat);
     for (std::int64_t step = 0; step < kSteps; ++step) {
+      stop_if_interrupted();
       at::Tensor point = (o * ((static_cast<double>(step) + 0.5) / static_cast<double>(kSteps))).requires_grad_(true);
       Replacer replacer({});
       replacer.instead[name] = point;

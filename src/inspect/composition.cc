@@ -176,7 +176,7 @@ class Composition : public Analysis {
                                    .cells = cells_of(shares),
                                    .shade = {.full = 1.0},
                                    .row_names = names,
-                                   .column_names = {"base", "q low rank", "q gate", "k low rank", "k gate"}})});
+                                   .column_names = {"base", "q map", "q gate", "k map", "k gate"}})});
     return all;
   }
 
@@ -208,7 +208,7 @@ class Composition : public Analysis {
       found.tensors[name + ".query_map"] = example.map;
       markup += drawn(stage + ": from head to head", example.map, "to head", "from head", {});
       markup += drawn(stage + ": one pair, by head", example.columns, "", "head",
-                      {"before", "base", "q low rank", "q gate", "k low rank", "k gate", "after"});
+                      {"before", "base", "q map", "q gate", "k map", "k gate", "after"});
       if (example.factors.defined()) {
         found.tensors[name + ".key_factors"] = example.factors;
         markup += drawn(stage + ": what keys gather from heads", example.factors, "key", "rank and head", {});

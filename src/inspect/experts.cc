@@ -189,7 +189,7 @@ class Experts : public Analysis {
     figures["least_used"] = named(load.argmin().item<std::int64_t>(), site, load);
     const at::Tensor gates = site.weight / site.chosen.clamp_min(1.0);
     const std::vector<double> shares = numbers_of(load), mean_gates = numbers_of(gates);
-    const at::Tensor kinds = site.kinds.table(std::ssize(kKinds));
+    const at::Tensor kinds = site.kinds.table(std::ssize(kTokenKinds));
     Json experts = Json::array();
     for (std::int64_t x = 0; x < site.n_heads * site.n_experts; ++x) {
       const auto at = static_cast<std::size_t>(x);
@@ -202,7 +202,7 @@ class Experts : public Analysis {
       one["words_by_pmi"] = to_json(by_information(site, site.words, vocabulary_.words(), x), "word", "pmi");
       for (std::int64_t kind = 0; kinds.defined() && kind < kinds.size(0); ++kind) {
         const double all = kinds.select(1, x).sum().item<double>();
-        one["kinds"][std::string(kKinds[static_cast<std::size_t>(kind)])] =
+        one["kinds"][std::string(kTokenKinds[static_cast<std::size_t>(kind)])] =
             all > 0.0 ? kinds[kind][x].item<double>() / all : 0.0;
       }
       experts.push_back(std::move(one));
@@ -215,15 +215,16 @@ class Experts : public Analysis {
     return {{"head", x / site.n_experts}, {"expert", x % site.n_experts}, {"share", load.view({-1})[x].item<double>()}};
   }
 
-  // The first `kListed` by `value` [n], largest first, where `counts` [n] allow.
+  // The first `kListed` by `value` [n], largest first, where `counts` [n] allow; of equals the more frequent.
   static std::vector<Listed> largest(const at::Tensor& value, const at::Tensor& counts, const Numbering& texts,
                                      double least) {
-    const at::Tensor ranked = value.masked_fill(counts.lt(least), -HUGE_VAL);
+    constexpr double kHardly = 1e-9;
+    const at::Tensor ranked = (value + kHardly * counts.clamp_min(1.0).log()).masked_fill(counts.lt(least), -HUGE_VAL);
     const auto [top, index] = ranked.topk(std::min(kListed, ranked.size(0)));
     std::vector<Listed> all;
     for (std::int64_t i = 0; i < top.size(0) && std::isfinite(top[i].item<double>()); ++i) {
       const auto at = index[i].item<std::int64_t>();
-      all.push_back({texts.text(at), top[i].item<double>(), counts[at].item<double>()});
+      all.push_back({texts.text(at), value[at].item<double>(), counts[at].item<double>()});
     }
     return all;
   }

@@ -1,7 +1,6 @@
 #include "inspect/induction.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "headroom/config/attention_part.h"
 #include "headroom/core/random.h"
@@ -24,7 +23,8 @@ at::Tensor copying(const at::Tensor& scores, const at::Tensor& looks) {
 namespace {
 
 constexpr std::int64_t kSequences = 8;
-constexpr std::int64_t kLongestHalf = 64;
+// Tokens before the repetition: models that repeat what is near need not find what is far.
+constexpr std::int64_t kLengths[] = {10, 64};
 constexpr std::uint64_t kSeed = 1;
 constexpr std::int64_t kListedHeads = 12;
 
@@ -43,32 +43,53 @@ class Induction : public Analysis {
  public:
   Findings finish(const Reader& reader) override {
     Findings found;
-    const std::int64_t known = reader.tokenizer().vocabulary_size();
-    const std::int64_t n = std::min({reader.options().context_length / 2, kLongestHalf, known});
-    if (n < 2) {
+    const std::vector<std::int64_t> tokens = tokens_to_draw(reader);
+    const std::int64_t most = std::min(reader.options().context_length / 2, static_cast<std::int64_t>(tokens.size()));
+    if (most < 2) {
       found.summary = "the context is too short for a repetition";
       return found;
     }
     const at::Tensor direct = direct_matrix(reader, /*through_norm=*/true);
-    for (std::int64_t i = 0; i < kSequences; ++i) {
-      score(reader, repeated(n, known, mix(kSeed, static_cast<std::uint64_t>(i))), n, direct);
+    std::int64_t done = 0;
+    for (const std::int64_t length : kLengths) {
+      const std::int64_t n = std::min(length, most);
+      if (n == done) {
+        continue;
+      }
+      done = n;
+      scores_.clear();
+      shown_.clear();
+      for (std::int64_t i = 0; i < kSequences; ++i) {
+        score(reader, repeated(n, tokens, mix(kSeed, static_cast<std::uint64_t>(i))), n, direct);
+      }
+      report(reader, n, found);
     }
-    report(reader, n, found);
+    found.summary = fmt::format("best head: {} head {}, prefix matching {:.3f}, copying {:.3f}, {} tokens back",
+                                best_.layer, best_.head, best_.prefix, best_.copy, best_tokens_);
     return found;
   }
 
  private:
-  // [1, 2 n]: different random tokens, twice.
-  static at::Tensor repeated(std::int64_t n, std::int64_t known, std::uint64_t seed) {
-    Random random(seed);
-    std::vector<std::int64_t> all(static_cast<std::size_t>(known));
-    std::iota(all.begin(), all.end(), 0);
-    for (std::int64_t i = 0; i < n; ++i) {
-      std::swap(all[static_cast<std::size_t>(i)],
-                all[static_cast<std::size_t>(i) + random.below(static_cast<std::uint64_t>(known - i))]);
+  // All but the line end, after which models have learned that something else begins.
+  static std::vector<std::int64_t> tokens_to_draw(const Reader& reader) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t id = 0; id < reader.tokenizer().vocabulary_size(); ++id) {
+      if (id != reader.tokenizer().line_end_id()) {
+        all.push_back(id);
+      }
     }
-    all.resize(static_cast<std::size_t>(n));
-    const at::Tensor once = at::tensor(all, at::kLong).unsqueeze(0);
+    return all;
+  }
+
+  // [1, 2 n]: different random tokens, twice.
+  static at::Tensor repeated(std::int64_t n, std::vector<std::int64_t> tokens, std::uint64_t seed) {
+    Random random(seed);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      std::swap(tokens[at], tokens[at + random.below(tokens.size() - at)]);
+    }
+    tokens.resize(static_cast<std::size_t>(n));
+    const at::Tensor once = at::tensor(tokens, at::kLong).unsqueeze(0);
     return at::cat({once, once}, 1);
   }
 
@@ -151,11 +172,8 @@ class Induction : public Analysis {
     }
     std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.prefix > b.prefix; });
     const at::Tensor prefix = at::stack(prefixes), copy = at::stack(copies);  // [L, heads]
-    found.tensors["prefix_matching"] = prefix;
-    found.tensors["copying"] = copy;
-    found.figures["tokens"] = n;
-    found.figures["sequences"] = kSequences;
-    found.figures["by_chance"] = 1.0 / static_cast<double>(n);
+    found.tensors[fmt::format("prefix_matching.{}", n)] = prefix;
+    found.tensors[fmt::format("copying.{}", n)] = copy;
     Json ranked = Json::array();
     std::vector<std::vector<std::string>> rows;
     for (std::size_t i = 0; i < heads.size(); ++i) {
@@ -170,9 +188,13 @@ class Induction : public Analysis {
                         fmt::format("{:.3f}", head.copy)});
       }
     }
-    found.figures["heads"] = std::move(ranked);
-    const auto picture = [&](const char* caption, const char* remark, const at::Tensor& values) {
-      found.pictures.push_back({.caption = caption,
+    found.figures["lengths"].push_back({{"tokens", n},
+                                        {"sequences", kSequences},
+                                        {"by_chance", 1.0 / static_cast<double>(n)},
+                                        {"heads", std::move(ranked)}});
+    const std::string back = fmt::format(", {} tokens back", n);
+    const auto picture = [&](const std::string& caption, const char* remark, const at::Tensor& values) {
+      found.pictures.push_back({.caption = caption + back,
                                 .remark = remark,
                                 .markup = draw::heat_map({.title = caption,
                                                           .cells = cells_of(values),
@@ -183,30 +205,35 @@ class Induction : public Analysis {
     picture("prefix matching", "weight on what came after the current token the last time, by layer and head", prefix);
     picture("copying", "share of what a head makes likelier that it looks at", copy);
     found.pictures.push_back(
-        {.caption = "heads by prefix matching",
+        {.caption = "heads by prefix matching" + back,
          .remark = fmt::format("on {} sequences of {} random tokens and their repetition", kSequences, n),
          .markup = html_table({"head", "prefix matching", "copying"}, rows)});
-    show_best(reader, heads.front(), found);
-    found.summary = fmt::format("best head: {} head {}, prefix matching {:.3f}, copying {:.3f}", heads.front().layer,
-                                heads.front().head, heads.front().prefix, heads.front().copy);
+    show_best(reader, heads.front(), back, found);
+    if (heads.front().prefix > best_.prefix || best_tokens_ == 0) {
+      best_ = heads.front();
+      best_tokens_ = n;
+    }
   }
 
-  void show_best(const Reader& reader, const Head& best, Findings& found) const {
+  void show_best(const Reader& reader, const Head& best, const std::string& back, Findings& found) const {
     if (chooses_heads(reader.options().attention)) {
       return;  // each query has others
     }
     const at::Tensor weights = shown_.at(best.layer + ".attention")[best.head];
-    found.pictures.push_back({.caption = fmt::format("{} head {} on repeated random tokens", best.layer, best.head),
-                              .remark = "an induction head has a line one key right of the first half's diagonal",
-                              .markup = draw::heat_map({.title = "the best head's map",
-                                                        .cells = cells_of(weights),
-                                                        .shade = {.full = weights.max().item<double>()},
-                                                        .row_label = "query",
-                                                        .column_label = "key"})});
+    found.pictures.push_back(
+        {.caption = fmt::format("{} head {} on repeated random tokens{}", best.layer, best.head, back),
+         .remark = "an induction head has a line one key right of the first half's diagonal",
+         .markup = draw::heat_map({.title = "the best head's map",
+                                   .cells = cells_of(weights),
+                                   .shade = {.full = weights.max().item<double>()},
+                                   .row_label = "query",
+                                   .column_label = "key"})});
   }
 
   std::map<std::string, Scores, std::less<>> scores_;
   std::map<std::string, at::Tensor, std::less<>> shown_;  // of the first sequence
+  Head best_;
+  std::int64_t best_tokens_ = 0;
 };
 
 std::string refuse_without_induction(const config::ModelOptions& options) {

@@ -6,9 +6,16 @@
 
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
+#include "headroom/core/system.h"
 #include "headroom/draw/svg.h"
 
 namespace headroom::inspect {
+
+void stop_if_interrupted() {
+  if (interrupted()) {
+    throw InterruptedError("interrupted");
+  }
+}
 
 std::string layer_of(std::string_view value) {
   return std::string(value.substr(0, value.rfind('.')));

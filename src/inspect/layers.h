@@ -14,6 +14,9 @@
 
 namespace headroom::inspect {
 
+// Throws InterruptedError once the user has asked the command to stop.
+void stop_if_interrupted();
+
 // "layer3.attention" of "layer3.attention.probs".
 std::string layer_of(std::string_view value);
 // "probs" of the same.

@@ -2,6 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <span>
+
 #include "headroom/core/error.h"
 #include "headroom/core/utf8.h"
 #include "headroom/models/class_model.h"
@@ -87,10 +89,16 @@ std::string Reader::token_text(std::int64_t id) const {
   if (id >= tokenizer().vocabulary_size()) {
     return fmt::format("<{}>", id);  // a special token of the model
   }
-  const std::vector<std::int32_t> one = {token}, two = {token, token};
-  const std::string first = tokenizer().decode(one), both = tokenizer().decode(two);
-  // What the second token adds to the first: its blank in front, where it has one, is lost at a text's beginning.
-  std::string text = both.starts_with(first) ? both.substr(first.size()) : first;
+  // What it adds to a text: a blank in front of it is lost at the beginning of one.
+  std::vector<std::int32_t> ids;
+  try {
+    ids = tokenizer().encode("a");
+  } catch (const MisuseError&) {  // a vocabulary of the bytes that its text held
+  }
+  const std::string before = tokenizer().decode(ids);
+  ids.push_back(token);
+  const std::string both = tokenizer().decode(ids);
+  std::string text = both.starts_with(before) ? both.substr(before.size()) : tokenizer().decode(std::span(&token, 1));
   if (is_utf8(text)) {
     return text;
   }

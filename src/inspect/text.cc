@@ -29,6 +29,8 @@ class Stream : public Text {
 
   std::int64_t samples() const override { return (size_ + chunk_ - 1) / chunk_; }
 
+  std::int64_t tokens() const override { return size_; }
+
   Reading sample(std::int64_t i, models::Memory& memory) const override {
     if (i > 0 && reader_.options().memory_length > 0) {
       nn::Recorder nothing({});
@@ -100,6 +102,13 @@ class Examples : public Text {
   Examples(const Reader& reader, std::vector<Example> all) : reader_(reader), all_(std::move(all)) {}
 
   std::int64_t samples() const override { return std::ssize(all_); }
+  std::int64_t tokens() const override {
+    std::int64_t sum = 0;
+    for (const Example& example : all_) {
+      sum += std::ssize(example.tokens) + std::ssize(example.target);
+    }
+    return sum;
+  }
   Reading sample(std::int64_t i, models::Memory& /*memory*/) const override {
     const Example& example = all_[static_cast<std::size_t>(i)];
     Reading reading;

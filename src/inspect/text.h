@@ -13,6 +13,7 @@ class Text {
  public:
   virtual ~Text() = default;
   virtual std::int64_t samples() const = 0;  // single sequences that there are
+  virtual std::int64_t tokens() const = 0;   // of all of it
   // One sequence, with the memory that the tokens before it leave.
   virtual Reading sample(std::int64_t i, models::Memory& memory) const = 0;
   // All of it, some sequences side by side; `read` gets the memory of what came before each.

@@ -38,7 +38,7 @@ std::int64_t Numbering::of(const std::string& text) {
   return number;
 }
 
-std::int64_t kind_of(std::string_view token) {
+std::int64_t token_kind(std::string_view token) {
   const auto first = std::find_if_not(token.begin(), token.end(), is_blank);
   if (first == token.end()) {
     return 0;
@@ -60,7 +60,7 @@ const Vocabulary::Known& Vocabulary::known(std::int64_t id) {
   }
   Known one{.text = reader_.token_text(id)};
   one.number = tokens_.of(one.text);
-  one.kind = kind_of(one.text);
+  one.kind = token_kind(one.text);
   return known_.emplace(id, std::move(one)).first->second;
 }
 

@@ -26,10 +26,10 @@ class Numbering {
   std::vector<std::string> texts_;
 };
 
-inline constexpr std::array<std::string_view, 6> kKinds = {"blank",       "number",     "punctuation",
-                                                           "capitalised", "lower case", "other"};
-// Which of kKinds a token is, by its first character that is not blank.
-std::int64_t kind_of(std::string_view token);
+inline constexpr std::array<std::string_view, 6> kTokenKinds = {"blank",       "number",     "punctuation",
+                                                                "capitalised", "lower case", "other"};
+// Which of kTokenKinds a token is, by its first character that is not blank.
+std::int64_t token_kind(std::string_view token);
 
 class Vocabulary {
  public:

@@ -158,12 +158,15 @@ TEST(Analyse, AnotherCommandsPageStays) {
 }
 
 TEST(Analyse, TokensAreSpelled) {
-  const store::OpenedModel opened = small_model(small_options());
+  store::OpenedModel opened = small_model(small_options());
   const Reader reader(opened);
   EXPECT_EQ(reader.token_text('a'), "a");
   EXPECT_EQ(reader.token_text(' '), " ");
   EXPECT_EQ(reader.token_text(0xe2), "\\xE2");
   EXPECT_EQ(reader.token_text(257), "<257>");
+  opened.checkpoint.tokenizer =
+      tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\ncat\n", "test");
+  EXPECT_EQ(reader.token_text(2), " cat");
 }
 
 }  // namespace analyse_test

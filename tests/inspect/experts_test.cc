@@ -130,7 +130,7 @@ TEST(Vocabulary, TokensAreOfAKind) {
       {" ", "blank"},          {"\n", "blank"},       {" 12", "number"},  {",", "punctuation"},
       {" The", "capitalised"}, {"ing", "lower case"}, {"\u00e9", "other"}};
   for (const auto& [token, kind] : expected) {
-    EXPECT_EQ(kKinds[static_cast<std::size_t>(kind_of(token))], kind) << token;
+    EXPECT_EQ(kTokenKinds[static_cast<std::size_t>(token_kind(token))], kind) << token;
   }
 }
 

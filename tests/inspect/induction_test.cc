@@ -72,12 +72,13 @@ store::OpenedModel hand_made() {
 
 TEST(Induction, AHandMadeInductionHeadScoresOne) {
   const Findings induction = small::found(hand_made(), "induction", "abc");
-  const Json& best = induction.figures.at("heads")[0];
+  const Json& heads = induction.figures.at("lengths")[0].at("heads");
+  const Json& best = heads[0];
   EXPECT_EQ(best.at("rank"), 1);
   EXPECT_EQ(best.at("layer"), "layer1");
   EXPECT_NEAR(best.at("prefix_matching").get<double>(), 1.0, 1e-4);
   EXPECT_NEAR(best.at("copying").get<double>(), 1.0, 1e-4);
-  const Json& other = induction.figures.at("heads")[1];
+  const Json& other = heads[1];
   EXPECT_NEAR(other.at("prefix_matching").get<double>(), 0.0, 1e-4) << "the head that looks one back";
 }
 

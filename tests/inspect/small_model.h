@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 
 #include <memory>
 #include <string>
