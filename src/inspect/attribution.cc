@@ -1,5 +1,7 @@
 #include "headroom/inspect/attribution.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <utility>
 
 #include "headroom/config/attention_part.h"

@@ -1,5 +1,7 @@
 #include "headroom/inspect/inspector_data.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -88,6 +90,8 @@ class Contributions {
   }
 
   std::int64_t count() const { return n_; }
+  // Of the composed scores, whose terms at each entry's pair of tokens stand last; none without them.
+  std::vector<std::string> score_terms() const { return a_.pre ? a_.pre->names : std::vector<std::string>(); }
   double worst_residual() const { return residual_.max().item<double>(); }
   const std::vector<Split>& splits() const { return names_; }
 
@@ -105,6 +109,9 @@ class Contributions {
     }
     for (const std::vector<at::Tensor>& split : total_terms_) {
       all += bytes_of(at::cat(split), at::kFloat);
+    }
+    if (!score_terms_.empty()) {
+      all += bytes_of(at::cat(score_terms_), at::kHalf);
     }
     return all;
   }
@@ -141,6 +148,11 @@ class Contributions {
     entry_terms_.resize(splits.size());
     total_terms_.resize(splits.size());
     names_.clear();
+    if (const Split scores = split_scores(a_, begin, count); !scores.terms.empty()) {
+      const at::Tensor here =
+          scores.weights.index({at::indexing::Slice(), chosen.head, chosen.query, chosen.source});  // [terms, count, n]
+      score_terms_.push_back(here.permute({1, 2, 0}));
+    }
     const at::Tensor weights = a_.weights.narrow(1, begin, count);
     const at::Tensor nothing = weights.eq(0.0);
     const at::Tensor each = all.sum({3, 4}) / weights.masked_fill(nothing, 1.0);  // size of a weight of 1
@@ -157,7 +169,7 @@ class Contributions {
   const Attribution& a_;
   std::int64_t n_ = 0;
   at::Tensor length_, unit_, readout_, bias_, residual_;
-  std::vector<at::Tensor> source_, head_, value_expert_, output_expert_, size_, others_, by_head_;
+  std::vector<at::Tensor> source_, head_, value_expert_, output_expert_, size_, others_, by_head_, score_terms_;
   std::vector<std::vector<at::Tensor>> entry_terms_, total_terms_;
   std::vector<Split> names_;
 };
@@ -228,8 +240,9 @@ class Inspector {
       }
     }
     for (const Split& split : split_weights(a, 0, 1)) {
-      n_terms_ = layer == 0 ? n_terms_ + std::ssize(split.terms) : n_terms_;
+      n_terms_ += layer == 0 ? std::ssize(split.terms) : 0;
     }
+    n_terms_ += layer == 0 && a.pre ? std::ssize(a.pre->names) : 0;  // of the scores
     const Contributions contributions(a, this->contributions());
     pack(fmt::format("contributions.{}", layer), contributions.bytes());
     Json splits = Json::array();
@@ -239,6 +252,7 @@ class Inspector {
     layers_.push_back({{"contributions", contributions.count()},
                        {"composed", composed},
                        {"splits", splits},
+                       {"score_terms", contributions.score_terms()},
                        {"residual", contributions.worst_residual()},
                        {"window", windows_[static_cast<std::size_t>(layer)]},
                        {"choices", pack_choices(layer, values)}});

@@ -1,5 +1,7 @@
 #include "inspect/predictions.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <functional>
 

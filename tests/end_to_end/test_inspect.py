@@ -206,6 +206,7 @@ def test_side_by_side_and_checkpoints(headroom, trained, composed, text, tmp_pat
         window.evaluate("inspector.drawn()")
         detail = shown(window, ".sources tr.detail")
         assert "By term of the composed weights" in detail and "key, low rank" in detail and "query, gate" in detail
+        assert "Its score, " in detail
         assert window.errors == []
 
 

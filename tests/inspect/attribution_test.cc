@@ -3,6 +3,7 @@
 #include "headroom/inspect/attribution.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,6 +1,7 @@
 // The numbers that the inspector's page is given, read back by their described layout, against the model's own.
 #include "headroom/inspect/inspector_data.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -220,6 +221,12 @@ TEST(Inspector, ContributionsAddUpAndLogitsAreTheModels) {
       for (const Json& split : layer["splits"]) {
         const at::Tensor totals = fields.take(at::kFloat, {t, std::ssize(split["terms"])});
         EXPECT_LE((totals.sum(-1) - by_head.sum(-1)).abs().max().item<double>(), 1e-3) << name;
+      }
+      const std::int64_t n_scores = std::ssize(layer["score_terms"]);
+      EXPECT_EQ(n_scores > 0, name == "composed");
+      if (n_scores > 0) {
+        const at::Tensor scores = fields.take(at::kHalf, {t, n, n_scores});
+        EXPECT_GT(scores.abs().max().item<double>(), 0.0);
       }
       EXPECT_TRUE(fields.ended()) << name;
     }

@@ -1,6 +1,7 @@
 // What is switched off is missing from the output, and the contributions of the others go on adding up.
 #include "headroom/inspect/switched_off.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "headroom/core/error.h"

@@ -13,7 +13,24 @@
 
 namespace headroom::inspect {
 
-// Numbers under a name that the page looks them up by, compressed. docs/inspecting.md describes their layout.
+// Numbers under a name that the page looks them up by, in zlib's format, little-endian. Letters: T tokens, H attention
+// matrices of a layer, n contributions kept of a token, k tokens kept of a prediction, E experts, K chosen. l is a
+// layer.
+//   thumbnails           uint8 [layers, H, side, side]: thumbnail()
+//   map.l.h, before.l.h  pack_map() of the weights, and of those before heads compose
+//   contributions.l      uint16 [T, n] source, head, value expert, output expert (65535: none); float16 [T, n] size, as
+//   a
+//                        share of the output's length; of each split float16 [T, n, terms]; float32 [T] length of the
+//                        output, error of the sum, size of the bias, size of all others; float32 [T, H] by head; of
+//                        each split float32 [T, terms] of the whole output; float16 [T, n, terms] terms of the scores
+//   select.l, select_in.l, select_out.l  uint16 [T, heads, K] which, float16 [T, heads, K] their weights
+//   predictions          int32 [T, k] tokens, float32 [T, k] probabilities; float32 [T] of the next token, int32 [T]
+//   its
+//                        rank; float32 [T] entropy in nats
+//   logits               of the next token's logit and the likeliest's, float32 [2, T, 3 + layers (H + 2)]: the logit;
+//                        what the embedding and the constants add; of each layer its heads, its bias, its MLP
+//   logit_experts.l      float16 [2, T, H, value experts + output experts] what each adds
+//   changes              float32 [T] divergence in nats; int32 [T, k] tokens; float32 [T, k] before and after
 struct Packed {
   std::string name;
   std::string bytes;

@@ -138,6 +138,7 @@ function View(about, index) {
     for (const field of ['length', 'residual', 'bias', 'others']) all[field] = reader.take(Float32Array, T);
     all.heads = reader.take(Float32Array, T * about.heads);
     all.totals = about_layer.splits.map(split => reader.take(Float32Array, T * split.terms.length));
+    all.scores = reader.halves(T * n * about_layer.score_terms.length);
     return all;
   });
   this.changes = () => about.changes ? packed(name('changes'), reader => {
@@ -807,10 +808,12 @@ class Panel {
   }
 
   splitsOf(layer, all, k) {
-    return layer.splits.flatMap((split, which) => {
+    const n = layer.score_terms.length, scores = layer.score_terms.map((name, i) => [name, all.scores[k * n + i]]);
+    const ofScore = n ? [make('h3', {}, `Its score, ${signed(scores.reduce((sum, [, x]) => sum + x, 0), 3)}`), this.bars(scores, () => null, x => signed(x, 3))] : [];
+    return ofScore.concat(layer.splits.flatMap((split, which) => {
       const n = split.terms.length, terms = split.terms.map((name, i) => [name, all.terms[which][k * n + i]]);
       return [make('h3', {}, kSplitNames[split.name] ?? split.name), this.bars(terms)];
-    });
+    }));
   }
   // What of an entry can be switched off.
   switchesOf(all, k, j) {
@@ -826,11 +829,11 @@ class Panel {
     return make('p', {className: 'bar'}, 'switch off ', ...parts.map(([name, off]) => switchButton(name, off)));
   }
   // Names with signed shares; `acts`: buttons behind them.
-  bars(pairs, acts = () => null) {
+  bars(pairs, acts = () => null, spell = percent) {
     const most = Math.max(1e-9, ...pairs.map(([, size]) => Math.abs(size)));
     return make('table', {className: 'list'}, ...pairs.map(([name, size]) => {
       const half = 50 * Math.abs(size) / most, act = acts(name);
-      return make('tr', {}, make('td', {}, name, ...(act ? [' ', act] : [])), make('td', {className: 'n'}, percent(size)),
+      return make('tr', {}, make('td', {}, name, ...(act ? [' ', act] : [])), make('td', {className: 'n'}, spell(size)),
                   make('td', {style: 'width:40%'}, make('span', {className: 'sign'}, make('i', {className: size < 0 ? 'minus' : '', style: `left:${size < 0 ? 50 - half : 50}%;width:${half}%`}))));
     }));
   }
