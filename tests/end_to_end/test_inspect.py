@@ -274,8 +274,7 @@ def test_live_with_a_key(trained, tmp_path):
         page = server.get("/inspect").text
         assert "<textarea" not in page and trained.name not in page.split('id="page">')[1].split("</script>")[0]
         assert server.post("/inspect", {"text": "a"}).status == 401
-        window.open(server.url + "/health")
-        window.evaluate("sessionStorage.setItem('headroom-key', 'open-sesame-0123456789')")
+        window.send("Page.addScriptToEvaluateOnNewDocument", source="sessionStorage.setItem('headroom-key', 'open-sesame-0123456789')")
         window.open(server.url + "/inspect#text=the%20head")
         wait_for(window, "inspector.page.tokens.length === 8")
         assert window.errors == []
