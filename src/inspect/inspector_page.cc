@@ -110,13 +110,27 @@ std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t afte
   return text;
 }
 
+namespace {
+
+// One scope, so that the page has no name outside of it.
+std::string script() {
+  std::string all = "'use strict';\n(() => {\n";
+  for (const std::string_view file : {kPackedJs, kAddressJs, kLiveJs, kWordsJs, kTextJs, kMapJs, kContributionsJs,
+                                      kPredictionsJs, kPanelJs, kStartJs}) {
+    all += file;
+  }
+  return all + "})();\n";
+}
+
+}  // namespace
+
 std::string render_inspector(const InspectedPage& page) {
   const std::vector<std::pair<std::string_view, std::string>> places = {
       {"{{title}}", draw::escape(page.title)},
       {"{{style}}", std::string(draw::kStyleSheet) + std::string(kInspectorCss)},
       {"{{page}}", inside_script(description(page))},
       {"{{first}}", packed_elements(page, true)},
-      {"{{script}}", std::string(kInspectorJs)},
+      {"{{script}}", script()},
       {"{{packed}}", packed_elements(page, false)}};
   std::string html;
   std::string_view rest = kInspectorHtml;

@@ -8,6 +8,7 @@
 #include "ops/adamw/cases.h"
 #include "ops/attention/cases.h"
 #include "ops/attention/row_terms_cases.h"
+#include "ops/attention/sequences_cases.h"
 #include "ops/dropout/cases.h"
 #include "ops/expert_linear/cases.h"
 #include "ops/head_map/cases.h"
@@ -42,6 +43,7 @@ inline std::vector<OperatorCase> operator_cases() {
   std::vector<OperatorCase> all;
   add_cases(all, "adamw", ops::adamw_cases(Role::tested));
   add_cases(all, "attention", ops::attention_cases(Role::tested), 0.1);
+  add_cases(all, "attention_sequences", ops::sequences_cases());
   add_cases(all, "dropout", ops::dropout_cases());
   add_cases(all, "expert_linear", ops::expert_linear_cases(Role::tested));
   add_cases(all, "head_map_factors", ops::factors_cases());

@@ -7,6 +7,9 @@ namespace headroom::inspect {
 
 extern const std::string_view kInspectorHtml;  // with places in double braces
 extern const std::string_view kInspectorCss;
-extern const std::string_view kInspectorJs;
+
+// The script, in the order that its files need.
+extern const std::string_view kPackedJs, kAddressJs, kLiveJs, kWordsJs, kTextJs, kMapJs, kContributionsJs,
+    kPredictionsJs, kPanelJs, kStartJs;
 
 }  // namespace headroom::inspect

@@ -1,0 +1,165 @@
+// The page's numbers: packed in script elements, and read when they are first looked at.
+const page = JSON.parse(document.getElementById('page').textContent);
+const make = (tag, attributes = {}, ...children) => {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key in element && key !== 'list') element[key] = value; else element.setAttribute(key, value);
+  }
+  element.append(...children);
+  return element;
+};
+const $ = id => document.getElementById(id);
+const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
+
+const kKept = 24;  // blobs that stay unpacked
+const unpacked = new Map();
+
+async function element(name) {
+  const found = $(name);
+  if (found || document.readyState !== 'loading') return found;
+  await new Promise(done => document.addEventListener('DOMContentLoaded', done, {once: true}));
+  return $(name);
+}
+async function unpack(name) {
+  const holder = await element(name);
+  if (!holder) return null;
+  const text = atob(holder.textContent), raw = new Uint8Array(text.length);
+  for (let i = 0; i < raw.length; ++i) raw[i] = text.charCodeAt(i);
+  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream('deflate'));
+  return new Response(stream).arrayBuffer();
+}
+// What `read` makes of the blob, the same object as long as it is among those last asked for.
+function packed(name, read) {
+  let found = unpacked.get(name);
+  if (found) {
+    unpacked.delete(name);
+  } else {
+    found = unpack(name).then(buffer => buffer && read(new Reader(buffer)));
+    if (unpacked.size >= kKept) unpacked.delete(unpacked.keys().next().value);
+  }
+  unpacked.set(name, found);
+  return found;
+}
+class Reader {
+  constructor(buffer) { this.buffer = buffer; this.at = 0; }
+  take(Type, n) {
+    const end = this.at + n * Type.BYTES_PER_ELEMENT, all = new Type(this.buffer.slice(this.at, end));
+    this.at = end;
+    return all;
+  }
+  halves(n) {
+    const bits = this.take(Uint16Array, n), all = new Float32Array(n);
+    for (let i = 0; i < n; ++i) {
+      const h = bits[i], e = (h >> 10) & 31, f = h & 1023;
+      const size = e ? (e === 31 ? (f ? NaN : Infinity) : 2 ** (e - 15) * (1 + f / 1024)) : 2 ** -14 * (f / 1024);
+      all[i] = h & 0x8000 ? -size : size;
+    }
+    return all;
+  }
+}
+
+// A map's values: rows hold a query's sources up to itself.
+const kLevels = 32767;
+class AttentionMap {
+  constructor(reader, size) {
+    this.size = size;
+    this.levels = reader.take(Int32Array, 1)[0];
+    this.scale = reader.take(Float32Array, size);
+    this.numbers = new Int16Array(size * (size + 1) / 2);
+    this.least = null;  // of the values that are exact in each row
+    this.levels ? this.readAll(reader) : this.readPeaks(reader);
+    if (!this.levels) this.levels = kLevels;
+  }
+  readAll(reader) {
+    const n = this.numbers.length;
+    if (this.levels > 127) {
+      const low = reader.take(Uint8Array, n), high = reader.take(Int8Array, n);
+      for (let i = 0; i < n; ++i) this.numbers[i] = high[i] << 8 | low[i];
+    } else {
+      this.numbers.set(reader.take(Int8Array, n));
+    }
+  }
+  // The largest of each row, and means of squares for the others.
+  readPeaks(reader) {
+    const T = this.size, k = reader.take(Int32Array, 1)[0], n = Array.from({length: T}, (_, i) => Math.min(k, i + 1)), all = n.reduce((a, b) => a + b, 0);
+    const steps = reader.take(Uint16Array, all), peaks = reader.take(Int8Array, all), side = reader.take(Int32Array, 1)[0], most = reader.take(Float32Array, 1)[0];
+    const squares = Math.ceil(T / side), means = reader.take(Int8Array, squares * squares);
+    this.least = new Float32Array(T);
+    for (let i = 0, at = 0; i < T; ++i) {
+      const row = i * (i + 1) / 2, scale = this.scale[i] || 1, first = (i / side | 0) * squares;
+      for (let square = 0, j = 0; j <= i; ++square) {
+        const mean = means[first + square] / 127;
+        const filled = Math.sign(mean) * Math.min(kLevels, Math.round(kLevels * Math.abs(mean) * Math.sqrt(most / scale)));
+        for (const end = Math.min(i + 1, j + side); j < end; ++j) this.numbers[row + j] = filled;
+      }
+      let least = k > i ? 0 : Infinity;
+      for (let c = 0, j = 0; c < n[i]; ++c, ++at) {
+        j += steps[at];
+        this.numbers[row + j] = Math.round(peaks[at] / 127 * kLevels);
+        least = Math.min(least, (peaks[at] / 127) ** 2 * scale);
+      }
+      this.least[i] = least;
+    }
+  }
+  number(i, j) { return j > i ? 0 : this.numbers[i * (i + 1) / 2 + j]; }
+  value(i, j) {
+    const q = this.number(i, j) / this.levels;
+    return Math.sign(q) * q * q * this.scale[i];
+  }
+  // How far it may be from the layer's own value.
+  error(i, j) {
+    if (this.least && Math.abs(this.value(i, j)) < this.least[i]) return this.least[i];
+    const levels = this.least ? 127 : this.levels, q = Math.abs(this.number(i, j)) / this.levels + 0.25 / levels;
+    return this.scale[i] * q / levels;
+  }
+}
+
+const views = page.views.map((about, index) => new View(about, index));
+function View(about, index) {
+  const T = about.tokens, name = what => `v${index}.${what}`;
+  this.about = about;
+  this.index = index;
+  this.map = (layer, head, before) => packed(name(`${before && about.layers[layer].composed ? 'before' : 'map'}.${layer}.${head}`),
+                                             reader => new AttentionMap(reader, T));
+  this.thumbnails = () => packed(name('thumbnails'), reader => reader.take(Uint8Array, about.layers.length * about.heads * about.thumbnail ** 2));
+  this.predictions = () => packed(name('predictions'), reader => {
+    const k = about.likeliest;
+    return {k, likeliest: reader.take(Int32Array, T * k), probability: reader.take(Float32Array, T * k),
+            next: reader.take(Float32Array, T), rank: reader.take(Int32Array, T), entropy: reader.take(Float32Array, T)};
+  });
+  this.contributions = layer => packed(name(`contributions.${layer}`), reader => {
+    const about_layer = about.layers[layer], n = about_layer.contributions, all = {n};
+    for (const field of ['source', 'head', 'value', 'output']) all[field] = reader.take(Uint16Array, T * n);
+    all.size = reader.halves(T * n);
+    all.terms = about_layer.splits.map(split => reader.halves(T * n * split.terms.length));
+    for (const field of ['length', 'residual', 'bias', 'others']) all[field] = reader.take(Float32Array, T);
+    all.heads = reader.take(Float32Array, T * about.heads);
+    all.totals = about_layer.splits.map(split => reader.take(Float32Array, T * split.terms.length));
+    all.scores = reader.halves(T * n * about_layer.score_terms.length);
+    return all;
+  });
+  this.changes = () => about.changes ? packed(name('changes'), reader => {
+    const k = about.changes;
+    return {k, divergence: reader.take(Float32Array, T), token: reader.take(Int32Array, T * k), before: reader.take(Float32Array, T * k), after: reader.take(Float32Array, T * k)};
+  }) : Promise.resolve(null);
+  this.logits = () => about.logits ? packed(name('logits'), reader => {
+    const width = 3 + about.layers.length * (about.heads + 2);
+    return {width, tables: [0, 1].map(() => reader.take(Float32Array, T * width))};
+  }) : Promise.resolve(null);
+  this.logitExperts = layer => {
+    const {value_experts: ev = 0, output_experts: eo = 0} = about.layers[layer];
+    if (!about.logits || !(ev + eo)) return Promise.resolve(null);
+    return packed(name(`logit_experts.${layer}`), reader => {
+      const n = T * about.heads * (ev + eo);
+      return {ev, eo, tables: [0, 1].map(() => reader.halves(n))};
+    });
+  };
+  this.choices = (layer, which) => {
+    const choice = about.layers[layer].choices.find(one => one.name === which);
+    if (!choice) return Promise.resolve(null);
+    return packed(name(`${which}.${layer}`), reader => {
+      const n = T * choice.heads * choice.chosen;
+      return {heads: choice.heads, chosen: choice.chosen, index: reader.take(Uint16Array, n), weight: reader.halves(n)};
+    });
+  };
+}

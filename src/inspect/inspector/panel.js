@@ -1,0 +1,96 @@
+// One model: its heads, and what the other files draw of the chosen one.
+class Panel extends LargeMap(Contributions(Predictions(class {}))) {
+  constructor(slot) {
+    super();
+    this.slot = slot;  // 'a' or 'b'
+    this.view = null;
+    this.hover = null;
+    this.open = -1;
+    this.root = make('div', {className: 'panel'});
+    this.bar = make('div', {className: 'view card'});
+    this.thumbs = make('div', {className: 'thumbs card', 'aria-label': 'Layers and heads'});
+    this.under = make('canvas');
+    this.over = make('canvas', {className: 'over'});
+    this.map = make('div', {className: 'map', tabIndex: 0, 'aria-label': 'Attention map: rows are queries, columns sources'}, this.under, this.over);
+    this.title = make('h2');
+    this.readout = make('p', {className: 'readout', 'aria-live': 'off'});
+    this.tools = make('div', {className: 'tools'});
+    this.mapCard = make('section', {className: 'card large'}, this.title, this.tools, this.map, this.readout);
+    this.sources = make('section', {className: 'card sources'});
+    this.next = make('section', {className: 'card next'});
+    this.root.append(this.bar, this.thumbs, this.mapCard, this.sources, this.next);
+    this.makeTools();
+    this.listen();
+  }
+
+  async show(index) {
+    const view = views[index];
+    if (this.view !== view) {
+      this.view = view;
+      this.open = -1;
+      this.drawBar();
+      await this.drawThumbnails();
+    }
+    this.layer = Math.min(state.l, view.about.layers.length - 1);
+    this.head = Math.min(state.h, view.about.heads - 1);
+    for (const button of this.thumbs.querySelectorAll('button')) {
+      const here = Number(button.dataset.l) === this.layer && Number(button.dataset.h) === this.head;
+      if ((button.getAttribute('aria-pressed') === 'true') !== here) button.setAttribute('aria-pressed', here);
+    }
+    await this.drawMap();
+    await Promise.all([this.drawSources(), this.drawNext()]);
+  }
+
+  // Which run and checkpoint.
+  drawBar() {
+    const view = this.view, runs = [...new Set(views.map(one => one.about.run))];
+    const own = views.filter(one => one.about.run === view.about.run);
+    const children = [];
+    if (runs.length > 1) {
+      const select = make('select', {ariaLabel: 'Run'}, ...runs.map(run => make('option', {value: run, selected: run === view.about.run}, run)));
+      select.addEventListener('change', () => {
+        const others = views.filter(one => one.about.run === select.value);
+        change({[this.slot]: others[others.length - 1].index});
+      });
+      children.push(select);
+    } else {
+      children.push(make('b', {}, view.about.run));
+    }
+    if (own.length > 1) {
+      const range = make('input', {type: 'range', min: 0, max: own.length - 1, step: 1, value: own.indexOf(view), ariaLabel: 'Checkpoint'});
+      range.addEventListener('input', () => change({[this.slot]: own[range.value].index}));
+      children.push(make('label', {}, 'step ', range, ' ', make('b', {}, String(view.about.step))));
+    } else {
+      children.push(make('span', {}, `step ${view.about.step}`));
+    }
+    const parts = Object.entries(view.about.parts).filter(([, value]) => value !== 'none').map(([key, value]) => key === 'heads' ? `heads ${value}` : value);
+    children.push(make('span', {className: 'parts'}, parts.join(' · ')));
+    this.bar.replaceChildren(...children);
+  }
+
+  async drawThumbnails() {
+    const {about} = this.view, side = about.thumbnail, data = await this.view.thumbnails(), {plus} = colours();
+    const table = make('table'), size = clamp(Math.floor(170 / about.heads) - 7, 24, 60);
+    this.thumbs.style.setProperty('--thumb', size + 'px');
+    const top = make('tr', {}, make('th'));
+    for (let h = 0; h < about.heads; ++h) top.append(make('th', {title: headName(about, h)}, String(h)));
+    table.append(top);
+    about.layers.forEach((layer, l) => {
+      const row = make('tr', {}, make('th', {}, `layer ${l}`));
+      for (let h = 0; h < about.heads; ++h) {
+        const canvas = make('canvas', {width: side, height: side}), image = new ImageData(side, side), to = new Uint32Array(image.data.buffer);
+        const from = (l * about.heads + h) * side * side;
+        for (let i = 0; i < side * side; ++i) to[i] = plus[data[from + i]];
+        canvas.getContext('2d').putImageData(image, 0, 0);
+        const button = make('button', {type: 'button', ariaLabel: `layer ${l}, ${headName(about, h)}`, title: `layer ${l}, ${headName(about, h)}`}, canvas);
+        button.dataset.l = l;
+        button.dataset.h = h;
+        button.addEventListener('click', () => change({l, h}));
+        row.append(make('td', {}, button));
+      }
+      table.append(row);
+    });
+    this.thumbs.replaceChildren(table);
+    this.ramp = plus;
+  }
+}
