@@ -78,7 +78,7 @@ std::size_t fitting_size(const std::vector<double>& forward, double macs, double
   std::size_t best = 0;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < forward.size(); ++i) {
-    const double tokens = std::min(macs / (3.0 * forward[i]), kMostReadings * text_tokens);
+    const double tokens = macs / (3.0 * forward[i]);
     const double loss =
         std::pow(forward[i], kExponent) + std::pow(worth_of(tokens, text_tokens) / kTokensAParameter, kExponent);
     if (loss < least) {

@@ -1,5 +1,5 @@
-// The cases of attention of sequences that have keys of their own: their lengths, windows, relative positions, sinks and
-// padded keys.
+// The cases of attention of sequences that have keys of their own: their lengths, windows, relative positions, sinks
+// and padded keys.
 #pragma once
 
 #include <fmt/ranges.h>
