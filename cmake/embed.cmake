@@ -1,6 +1,9 @@
 # headroom_embed(target namespace file...): files of src/<floor>/inspector/ as constants of the target, kInspectorHtml of
 # inspector.html: std::string_view in a header's extern declaration (src/<floor>/inspector/embedded.h).
 function(headroom_embed target namespace)
+  if(HEADROOM_SYNTAX_ONLY)
+    return()  # a made file makes its target's files wait for the libraries below, which are not linked then
+  endif()
   string(REPLACE "headroom_" "" floor ${target})
   set(folder "${CMAKE_SOURCE_DIR}/src/${floor}/inspector")
   list(TRANSFORM ARGN PREPEND "${folder}/" OUTPUT_VARIABLE files)
