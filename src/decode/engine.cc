@@ -33,6 +33,10 @@ at::Tensor single(const at::Tensor& logits) {
   return logits.to(at::kFloat).cpu().contiguous();
 }
 
+SampleOptions sampling_of(const Request& r) {
+  return {.temperature = r.temperature, .top_k = r.top_k, .top_p = r.top_p};
+}
+
 void check_request(const Request& r, std::int64_t vocabulary) {
   if (r.prompt.empty()) {
     misuse("request: prompt: must have at least one token");
@@ -45,15 +49,7 @@ void check_request(const Request& r, std::int64_t vocabulary) {
   if (r.max_tokens < 0) {
     misuse("request: max_tokens must be at least 0, got {}", r.max_tokens);
   }
-  if (!std::isfinite(r.temperature) || r.temperature < 0.0) {
-    misuse("request: temperature must be a number of at least 0, got {}", r.temperature);
-  }
-  if (r.top_k < 0) {
-    misuse("request: top_k must be at least 0 (0: all), got {}", r.top_k);
-  }
-  if (!(r.top_p > 0.0 && r.top_p <= 1.0)) {
-    misuse("request: top_p must be above 0 and at most 1, got {}", r.top_p);
-  }
+  check_sampling(sampling_of(r), "request");
   if (r.logprobs < -1) {
     misuse("request: logprobs must be at least 0 (-1: none), got {}", r.logprobs);
   }
@@ -63,10 +59,8 @@ void check_request(const Request& r, std::int64_t vocabulary) {
 void draw_next(std::span<Row* const> rows) {
   at::parallel_for(0, std::ssize(rows), 1, [&](std::int64_t begin, std::int64_t end) {
     for (Row* row : rows.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))) {
-      const Request& r = row->request;
       try {
-        row->last = sample(numbers(row->logits), {.temperature = r.temperature, .top_k = r.top_k, .top_p = r.top_p},
-                           row->random);
+        row->last = sample(numbers(row->logits), sampling_of(row->request), row->random);
       } catch (const Error& error) {
         row->end(Finish::failed, error.what());
       }

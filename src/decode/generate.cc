@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,8 @@
 #include "headroom/core/utf8.h"
 #include "headroom/decode/engine.h"
 #include "headroom/decode/text_stream.h"
+#include "headroom/decode/vocabulary.h"
+#include "sample.h"
 
 namespace headroom::decode {
 namespace {
@@ -19,19 +20,8 @@ void check(const models::LanguageModel& model, const tokenizers::Tokenizer& toke
   if (o.tokens < 0) {
     misuse("generate: tokens must be at least 0, got {}", o.tokens);
   }
-  if (!std::isfinite(o.temperature) || o.temperature < 0.0) {
-    misuse("generate: temperature must be a number of at least 0, got {}", o.temperature);
-  }
-  if (o.top_k < 0) {
-    misuse("generate: top_k must be at least 0 (0: all), got {}", o.top_k);
-  }
-  if (!(o.top_p > 0.0 && o.top_p <= 1.0)) {
-    misuse("generate: top_p must be above 0 and at most 1, got {}", o.top_p);
-  }
-  if (tokenizer.vocabulary_size() != model.options().vocabulary_size) {
-    misuse("generate: tokenizer {} has {} ids, but the model's vocabulary_size is {}", tokenizer.name(),
-           tokenizer.vocabulary_size(), model.options().vocabulary_size);
-  }
+  check_sampling({.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p}, "generate");
+  require_tokenizer_of(model, tokenizer, "generate");
 }
 
 std::vector<std::int32_t> encode_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
@@ -40,13 +30,7 @@ std::vector<std::int32_t> encode_prompt(const tokenizers::Tokenizer& tokenizer, 
     misuse("{}: must be valid UTF-8", what);
   }
   std::vector<std::int32_t> ids = tokenizer.encode(prompt);
-  if (ids.empty()) {
-    ids = tokenizer.encode("\n");
-  }
-  if (ids.empty()) {
-    ids.push_back(0);  // a tokenizer that drops white space: any beginning is as good as another
-  }
-  return ids;
+  return ids.empty() ? tokenizers::beginning_of_text(tokenizer) : ids;
 }
 
 }  // namespace

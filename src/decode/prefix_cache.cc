@@ -12,9 +12,12 @@ std::int64_t common_beginning(std::span<const std::int64_t> a, std::span<const s
 
 // Whether all that the other entry gives can be had of this one.
 bool covers(const ReadPrompt& entry, const ReadPrompt& other) {
+  if (entry.read < other.read || entry.alternatives < other.alternatives ||
+      common_beginning(entry.tokens, other.tokens) < other.read) {
+    return false;
+  }
   models::DecodeState state = entry.state;
-  return entry.read >= other.read && entry.alternatives >= other.alternatives &&
-         common_beginning(entry.tokens, other.tokens) >= other.read && state.rewind(entry.read - other.read);
+  return state.rewind(entry.read - other.read);
 }
 
 }  // namespace
@@ -31,8 +34,11 @@ KnownBeginning PrefixCache::find(std::span<const std::int64_t> prompt, std::int6
     std::int64_t common = common_beginning(entry->tokens, prompt) - (scored ? 1 : 0);
     common = std::min({common, entry->read, std::ssize(prompt) - 1});
     const std::int64_t tokens = pieces_.last_end(std::max<std::int64_t>(common, 0));
+    if (tokens <= known.tokens) {
+      continue;
+    }
     models::DecodeState state = entry->state;
-    if (tokens > known.tokens && state.rewind(entry->read - tokens)) {
+    if (state.rewind(entry->read - tokens)) {
       known.tokens = tokens;
       known.state = std::move(state);
       from = entry;

@@ -97,6 +97,18 @@ std::int32_t draw(std::span<const T> logits, const SampleOptions& options, Rando
 
 }  // namespace
 
+void check_sampling(const SampleOptions& o, std::string_view what) {
+  if (!std::isfinite(o.temperature) || o.temperature < 0.0) {
+    misuse("{}: temperature must be a number of at least 0, got {}", what, o.temperature);
+  }
+  if (o.top_k < 0) {
+    misuse("{}: top_k must be at least 0 (0: all), got {}", what, o.top_k);
+  }
+  if (!(o.top_p > 0.0 && o.top_p <= 1.0)) {
+    misuse("{}: top_p must be above 0 and at most 1, got {}", what, o.top_p);
+  }
+}
+
 std::int32_t sample(std::span<const double> logits, const SampleOptions& options, Random& random) {
   return draw(logits, options, random);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "headroom/core/random.h"
 
@@ -13,6 +14,9 @@ struct SampleOptions {
   std::int64_t top_k = 0;    // 0: all
   double top_p = 1.0;
 };
+
+// Throws MisuseError, beginning with `what`, for what is out of range.
+void check_sampling(const SampleOptions& options, std::string_view what);
 
 // In double and in one order, so that a seed gives the same text with any number of threads. Throws Error when the
 // logits are not finite.

@@ -88,12 +88,20 @@ Json description(const InspectedPage& page) {
   return document;
 }
 
+// One scope, so that the page has no name outside of it.
+std::string script() {
+  std::string all = "'use strict';\n(() => {\n";
+  for (const std::string_view file : {kPackedJs, kAddressJs, kLiveJs, kWordsJs, kTextJs, kMapJs, kContributionsJs,
+                                      kPredictionsJs, kPanelJs, kStartJs}) {
+    all += file;
+  }
+  return all + "})();\n";
+}
+
 }  // namespace
 
 std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t after, std::int32_t id) {
-  const std::string before = tokenizer.decode({{after}});
-  std::string bytes = tokenizer.decode({{after, id}});
-  bytes = bytes.starts_with(before) ? bytes.substr(before.size()) : tokenizer.decode({{id}});
+  std::string bytes = tokenizers::text_after(tokenizer, {&after, 1}, id);
   if (is_utf8(bytes)) {
     return bytes;
   }
@@ -109,20 +117,6 @@ std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t afte
   }
   return text;
 }
-
-namespace {
-
-// One scope, so that the page has no name outside of it.
-std::string script() {
-  std::string all = "'use strict';\n(() => {\n";
-  for (const std::string_view file : {kPackedJs, kAddressJs, kLiveJs, kWordsJs, kTextJs, kMapJs, kContributionsJs,
-                                      kPredictionsJs, kPanelJs, kStartJs}) {
-    all += file;
-  }
-  return all + "})();\n";
-}
-
-}  // namespace
 
 std::string render_inspector(const InspectedPage& page) {
   const std::vector<std::pair<std::string_view, std::string>> places = {

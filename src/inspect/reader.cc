@@ -2,8 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <span>
-
 #include "headroom/core/error.h"
 #include "headroom/core/utf8.h"
 #include "headroom/models/class_model.h"
@@ -95,10 +93,7 @@ std::string Reader::token_text(std::int64_t id) const {
     ids = tokenizer().encode("a");
   } catch (const MisuseError&) {  // a vocabulary of the bytes that its text held
   }
-  const std::string before = tokenizer().decode(ids);
-  ids.push_back(token);
-  const std::string both = tokenizer().decode(ids);
-  std::string text = both.starts_with(before) ? both.substr(before.size()) : tokenizer().decode(std::span(&token, 1));
+  std::string text = tokenizers::text_after(tokenizer(), ids, token);
   if (is_utf8(text)) {
     return text;
   }

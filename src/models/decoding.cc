@@ -62,15 +62,7 @@ std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeSta
   return rows;
 }
 
-std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std::span<const std::int64_t> places) {
-  std::vector<DecodeState> chosen;
-  for (const std::int64_t place : places) {
-    chosen.push_back(states[static_cast<std::size_t>(place)]);
-  }
-  return chosen;
-}
-
-std::vector<DecodeState> chosen_states(std::vector<DecodeState>&& states, std::span<const std::int64_t> places) {
+std::vector<DecodeState> chosen_states(std::vector<DecodeState> states, std::span<const std::int64_t> places) {
   std::vector<std::int64_t> times(states.size(), 0);
   for (const std::int64_t place : places) {
     ++times[static_cast<std::size_t>(place)];
@@ -85,7 +77,6 @@ std::vector<DecodeState> chosen_states(std::vector<DecodeState>&& states, std::s
       chosen.push_back(state);
     }
   }
-  states.clear();
   return chosen;
 }
 

@@ -52,7 +52,7 @@ class Decoder : public torch::CustomClassHolder {
         fail("decoding: rows must be in [0, {}), got {}", states_.size(), row);
       }
     }
-    states_ = models::chosen_states(states_, rows);
+    states_ = models::chosen_states(std::move(states_), rows);
     rows_ = std::ssize(rows);
   }
 

@@ -5,22 +5,27 @@
 
 #include "api_error.h"
 #include "headroom/core/utf8.h"
+#include "headroom/decode/vocabulary.h"
 
 namespace headroom::serve {
 namespace {
 
-store::SpecialTokens special_tokens_of(const store::Checkpoint& checkpoint) {
-  return store::kept_special_tokens(checkpoint).value_or(store::own_special_tokens(*checkpoint.tokenizer));
+const models::LanguageModel& language_model_of(const store::OpenedModel& opened) {
+  const std::string what = "serve: " + opened.name;
+  const models::LanguageModel& model = models::as_language_model(*opened.model, what);
+  decode::require_tokenizer_of(model, *opened.checkpoint.tokenizer, what);
+  return model;
 }
 
-const models::LanguageModel& language_model_of(const store::OpenedModel& opened) {
-  const models::LanguageModel& model = models::as_language_model(*opened.model, "serve: " + opened.name);
-  const tokenizers::Tokenizer& tokenizer = *opened.checkpoint.tokenizer;
-  if (tokenizer.vocabulary_size() != model.options().vocabulary_size) {
-    misuse("serve: {}: tokenizer {} has {} ids, but the model's vocabulary_size is {}", opened.name, tokenizer.name(),
-           tokenizer.vocabulary_size(), model.options().vocabulary_size);
+// Tokens of a prompt, by `encode`.
+template <class Encode>
+TokenIds prompt_tokens(const Encode& encode) {
+  try {
+    const std::vector<std::int32_t> ids = encode();
+    return {ids.begin(), ids.end()};
+  } catch (const MisuseError& error) {
+    throw ApiError(400, "invalid_value", "prompt", fmt::format("prompt: {}", error.what()));
   }
-  return model;
 }
 
 }  // namespace
@@ -30,7 +35,7 @@ ServedModel::ServedModel(std::string name, store::OpenedModel opened, std::int64
       opened_(std::move(opened)),
       model_(language_model_of(opened_)),
       imported_(store::kept_special_tokens(opened_.checkpoint).has_value()),
-      special_(special_tokens_of(opened_.checkpoint)),
+      special_(store::special_tokens_of(opened_.checkpoint)),
       token_text_(tokenizer(), special_),
       // The last token of an answer is never read.
       longest_(longest > 0 ? longest : model_.options().context_length + 1),
@@ -54,13 +59,8 @@ TokenIds ServedModel::encode(const std::string& text, bool begins) const {
       }
     }
   }
-  try {
-    for (const std::int32_t id : tokenizer().encode(text)) {
-      ids.push_back(id);
-    }
-  } catch (const MisuseError& error) {
-    throw ApiError(400, "invalid_value", "prompt", fmt::format("prompt: {}", error.what()));
-  }
+  const TokenIds own = prompt_tokens([&] { return tokenizer().encode(text); });
+  ids.insert(ids.end(), own.begin(), own.end());
   return ids;
 }
 
@@ -84,11 +84,8 @@ TokenIds ServedModel::prompt_ids(const Prompt& prompt, std::int64_t max_tokens, 
     ids = *given;
   } else {
     ids = encode(std::get<std::string>(prompt), true);
-    if (ids.empty()) {  // as `headroom generate` begins a text of its own
-      ids = encode("\n", false);
-    }
     if (ids.empty()) {
-      ids.push_back(0);
+      ids = prompt_tokens([&] { return tokenizers::beginning_of_text(tokenizer()); });
     }
   }
   if (std::ssize(ids) + max_tokens > longest_) {

@@ -17,27 +17,16 @@ std::string spelled_bytes(std::string_view text) {
   return spelled;
 }
 
-// A token after which every other one has the text that it has inside a text. -1: none was found.
-std::int32_t usual_neighbour(const tokenizers::Tokenizer& tokenizer) {
+// A token after which every other one has the text that it has inside a text; nothing: none was found.
+std::vector<std::int32_t> usual_neighbour(const tokenizers::Tokenizer& tokenizer) {
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
     const std::string text = tokenizer.decode(std::vector<std::int32_t>{id});
     const bool letter = text.size() == 1 && ((text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z'));
     if (letter) {
-      return id;
+      return {id};
     }
   }
-  return -1;
-}
-
-std::string text_of(const tokenizers::Tokenizer& tokenizer, std::int32_t neighbour, std::int32_t id) {
-  if (neighbour >= 0) {
-    const std::string before = tokenizer.decode(std::vector<std::int32_t>{neighbour});
-    const std::string both = tokenizer.decode(std::vector<std::int32_t>{neighbour, id});
-    if (both.starts_with(before)) {
-      return both.substr(before.size());
-    }
-  }
-  return tokenizer.decode(std::vector<std::int32_t>{id});
+  return {};
 }
 
 // Tokens that are not what decoding shows of them: SentencePiece's bytes, and those that mark something.
@@ -62,7 +51,7 @@ std::map<std::int32_t, std::string> named_tokens(const tokenizers::Tokenizer& to
 }  // namespace
 
 TokenText::TokenText(const tokenizers::Tokenizer& tokenizer, const store::SpecialTokens& special) {
-  const std::int32_t neighbour = usual_neighbour(tokenizer);
+  const std::vector<std::int32_t> neighbour = usual_neighbour(tokenizer);
   const std::map<std::int32_t, std::string> names = named_tokens(tokenizer, special);
   std::unordered_set<std::string> taken;
   for (const auto& [id, name] : names) {
@@ -73,7 +62,7 @@ TokenText::TokenText(const tokenizers::Tokenizer& tokenizer, const store::Specia
       spelled_.push_back(named->second);
       continue;
     }
-    const std::string text = text_of(tokenizer, neighbour, id);
+    const std::string text = tokenizers::text_after(tokenizer, neighbour, id);
     std::string spelled = is_utf8(text) ? text : spelled_bytes(text);
     if (spelled.empty() || !taken.insert(spelled).second) {
       spelled = fmt::format("token:{}", id);

@@ -7,6 +7,7 @@
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/decode/beam_search.h"
+#include "headroom/decode/vocabulary.h"
 #include "headroom/tasks/translation.h"
 #include "pair_batch.h"
 
@@ -41,10 +42,7 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
                        const std::vector<std::string>& sentences, const TranslateOptions& options) {
   const config::ModelOptions& o = model.options();
   const SentenceEnds ends = sentence_ends(tokenizer);
-  if (tokenizer.vocabulary_size() != o.vocabulary_size) {
-    misuse("translate: tokenizer {} has {} ids, but the model's vocabulary_size is {}", tokenizer.name(),
-           tokenizer.vocabulary_size(), o.vocabulary_size);
-  }
+  decode::require_tokenizer_of(model, tokenizer, "translate");
   std::vector<Tokens> sources;
   std::int64_t cut = 0;
   const auto most = static_cast<std::size_t>(o.context_length - 1);

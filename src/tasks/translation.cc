@@ -8,6 +8,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/data/pair_batches.h"
+#include "headroom/decode/vocabulary.h"
 #include "headroom/tasks/bleu.h"
 #include "headroom/tasks/chrf.h"
 #include "pair_batch.h"
@@ -140,10 +141,7 @@ class PairEvaluation : public EvaluationData {
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     const models::EncoderDecoder& translator = models::as_encoder_decoder(model, "translation");
-    if (tokenizer_->vocabulary_size() != model.options().vocabulary_size) {
-      misuse("translation: tokenizer {} has {} ids, but the model's vocabulary_size is {}", tokenizer_->name(),
-             tokenizer_->vocabulary_size(), model.options().vocabulary_size);
-    }
+    decode::require_tokenizer_of(model, *tokenizer_, "translation");
     const auto start = std::chrono::steady_clock::now();
     const std::size_t pairs = first_pairs(options.most_tokens);
     Evaluation result = measure_loss(model, pairs, options);

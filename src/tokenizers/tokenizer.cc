@@ -62,6 +62,18 @@ std::int32_t Tokenizer::line_end_id() const {
   return ids.size() == 1 ? ids.front() : -1;
 }
 
+std::vector<std::int32_t> beginning_of_text(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids = tokenizer.encode("\n");
+  return ids.empty() ? std::vector<std::int32_t>{0} : ids;
+}
+
+std::string text_after(const Tokenizer& tokenizer, std::span<const std::int32_t> before, std::int32_t id) {
+  std::vector<std::int32_t> both(before.begin(), before.end());
+  both.push_back(id);
+  const std::string begins = tokenizer.decode(before), all = tokenizer.decode(both);
+  return all.starts_with(begins) ? all.substr(begins.size()) : tokenizer.decode(std::span(&id, 1));
+}
+
 std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text) {
   switch (options.kind) {
     case config::TokenizerKind::bytes:

@@ -43,9 +43,9 @@ struct DecodeRow {
 // `tokens` [N, n] int64 for as many states: on the CPU and contiguous, the rows point into it. Throws Error otherwise.
 std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeState> states);
 
-// Copies of the states at these places, in this order; a place may come several times or not at all.
-std::vector<DecodeState> chosen_states(std::span<const DecodeState> states, std::span<const std::int64_t> places);
-std::vector<DecodeState> chosen_states(std::vector<DecodeState>&& states, std::span<const std::int64_t> places);
+// The states at these places, in this order; a place may come several times or not at all. States that are moved in
+// and come once share nothing, so that they need not be copied when they are written to.
+std::vector<DecodeState> chosen_states(std::vector<DecodeState> states, std::span<const std::int64_t> places);
 
 // The context of what is computed of rows that share their products.
 nn::Context side_by_side(const nn::Context& context);

@@ -35,5 +35,7 @@ inline constexpr const char* kSpecialTokens = "special_tokens";
 // What stands in for them in the files of a tokenizer whose model was trained here: tokens that no text gives, for
 // programs that ask for some. The model has never read them.
 SpecialTokens own_special_tokens(const tokenizers::Tokenizer& tokenizer);
+// Those that are kept, or else its tokenizer's own.
+SpecialTokens special_tokens_of(const Checkpoint& checkpoint);
 
 }  // namespace headroom::store

@@ -93,6 +93,13 @@ class Tokenizer {
 // pieces; bytes take at most 256.
 std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text);
 
+// What a text of its own begins with where nothing is in front of it: a line end, as in training here; of a tokenizer
+// that drops line ends any token, since any beginning is as good as another.
+std::vector<std::int32_t> beginning_of_text(const Tokenizer& tokenizer);
+// What `id` adds to a text after the tokens `before`, which may be part of a character: alone it may lack the blank in
+// front of it.
+std::string text_after(const Tokenizer& tokenizer, std::span<const std::int32_t> before, std::int32_t id);
+
 // From Tokenizer::serialised(), which may come from a hostile file: throws MisuseError naming `origin`.
 std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
                                              std::string_view origin);

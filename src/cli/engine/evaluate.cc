@@ -22,7 +22,7 @@ namespace {
 tasks::Beginning beginning_of(const std::string& wished, const store::Checkpoint& checkpoint) {
   const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
   const std::optional<store::SpecialTokens> kept = store::kept_special_tokens(checkpoint);
-  const store::SpecialTokens tokens = kept.value_or(store::own_special_tokens(tokenizer));
+  const store::SpecialTokens tokens = store::special_tokens_of(checkpoint);
   tasks::Beginning beginning{.kind = tasks::Begin::line_end,
                              .bos = tokens.id("bos_token", tokenizer),
                              .stand_in = tokens.id("bos_token", tokenizer)};

@@ -1,6 +1,7 @@
 #include "headroom/store/special_tokens.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -178,6 +179,11 @@ SpecialTokens own_special_tokens(const tokenizers::Tokenizer& tokenizer) {
       break;
   }
   return tokens;
+}
+
+SpecialTokens special_tokens_of(const Checkpoint& checkpoint) {
+  std::optional<SpecialTokens> kept = kept_special_tokens(checkpoint);
+  return kept ? std::move(*kept) : own_special_tokens(*checkpoint.tokenizer);
 }
 
 }  // namespace headroom::store

@@ -121,9 +121,7 @@ std::string_view without_blanks_at_end(std::string_view text) {
 std::vector<std::int32_t> tokens_in_front(const tokenizers::Tokenizer& tokenizer, const Beginning& beginning,
                                           bool has_context, const std::vector<std::int32_t>& all) {
   if (beginning.kind == Begin::line_end) {
-    std::vector<std::int32_t> tokens = tokenizer.encode("\n");
-    return tokens.empty() ? std::vector<std::int32_t>{0}  // it drops line ends: any beginning is as good as another
-                          : tokens;
+    return tokenizers::beginning_of_text(tokenizer);
   }
   const std::int32_t mark = beginning.kind == Begin::bos ? beginning.bos : has_context ? -1 : beginning.stand_in;
   return mark < 0 || all.front() == mark ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{mark};
