@@ -8,12 +8,12 @@ with the highest resident set since the model was built, less what the process h
 import argparse
 import json
 import os
-import sys
-import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import yardstick
 
 
 class Block(nn.Module):
@@ -88,22 +88,10 @@ def main():
         nn.utils.clip_grad_norm_(model.parameters(), 0.25)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if options.device.type != "cpu":
+            torch.accelerator.synchronize(options.device)
 
-    for line in sys.stdin:
-        word, *rest = line.split()
-        if word == "run":
-            seconds = []
-            for _ in range(int(rest[0])):
-                start = time.perf_counter()
-                step()
-                if options.device.type != "cpu":
-                    torch.accelerator.synchronize(options.device)
-                seconds.append(time.perf_counter() - start)
-            print(json.dumps(seconds), flush=True)
-        elif word == "memory":
-            print(json.dumps(status_bytes("VmHWM") - before), flush=True)
-        else:
-            break
+    yardstick.answer(step, memory=lambda: status_bytes("VmHWM") - before)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ list; "quit" ends.
 
 import argparse
 import json
-import sys
-import time
 
 import torch
 import transformers
+
+import yardstick
 
 
 def main():
@@ -35,16 +35,7 @@ def main():
         model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=size["tokens"],
                        min_new_tokens=size["tokens"], do_sample=False)
 
-    for line in sys.stdin:
-        word, *rest = line.split()
-        if word != "run":
-            break
-        seconds = []
-        for _ in range(int(rest[0])):
-            start = time.perf_counter()
-            run()
-            seconds.append(time.perf_counter() - start)
-        print(json.dumps(seconds), flush=True)
+    yardstick.answer(run)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include "headroom/config/config.h"
-#include "headroom/core/error.h"
-#include "headroom/core/log.h"
 #include "headroom/decode/engine.h"
 #include "timing.h"
 #include "training_step.h"
@@ -159,24 +157,13 @@ std::vector<std::string> transformers_command(const config::ModelOptions& o, con
   return command;
 }
 
-// transformers is no part of the set-up: without it there is no yardstick.
-std::unique_ptr<YardstickProcess> transformers_process(const config::ModelOptions& o, const BenchOptions& options,
-                                                       std::int64_t rows) {
-  auto process = std::make_unique<YardstickProcess>(transformers_command(o, options, rows));
-  try {
-    process->ask("run 1");
-  } catch (const Error&) {
-    log_warning("bench serve: there is no transformers in the yardstick's Python; left out");
-    return nullptr;
-  }
-  return process;
-}
-
 void rows_of_llama(const BenchOptions& options, std::vector<Row>& rows) {
   const config::ModelOptions o = llama();
   const Served served(o, options);
   for (const std::int64_t requests : {std::int64_t{1}, kServedTogether}) {
-    const std::unique_ptr<YardstickProcess> theirs = transformers_process(o, options, requests);
+    const std::unique_ptr<YardstickProcess> theirs =  // transformers is no part of the set-up
+        start_if_there(transformers_command(o, options, requests),
+                       "serve: there is no transformers in the yardstick's Python; left out");
     std::vector<Work> work = {[&] { served.serve(requests); }};
     if (theirs) {
       work.emplace_back([&] { theirs->ask("run 1"); });

@@ -1,7 +1,5 @@
 // A whole training step of a dense model: ours and PyTorch's, eager and compiled, turn by turn.
 #include "headroom/config/config.h"
-#include "headroom/core/error.h"
-#include "headroom/core/log.h"
 #include "headroom/core/system.h"
 #include "headroom/cost/cost.h"
 #include "timing.h"
@@ -44,14 +42,7 @@ std::vector<std::string> pytorch_command(const config::ModelOptions& o, const Be
 
 // torch.compile needs a C++ compiler and Python's headers; without them the eager step alone is the yardstick.
 std::unique_ptr<YardstickProcess> compiled_pytorch(const config::ModelOptions& o, const BenchOptions& options) {
-  auto process = std::make_unique<YardstickProcess>(pytorch_command(o, options, true));
-  try {
-    process->ask("run 1");
-  } catch (const Error&) {
-    log_warning("bench step: torch.compile does not work here; left out");
-    return nullptr;
-  }
-  return process;
+  return start_if_there(pytorch_command(o, options, true), "step: torch.compile does not work here; left out");
 }
 
 }  // namespace

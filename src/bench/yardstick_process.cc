@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "headroom/core/error.h"
+#include "headroom/core/log.h"
 #include "headroom/core/system.h"
 
 namespace headroom::bench {
@@ -89,6 +90,17 @@ Json YardstickProcess::answer() {
     fail("bench: {}: ended without an answer to '{}'", name_, asked_);
   }
   return parse_json(text, name_);
+}
+
+std::unique_ptr<YardstickProcess> start_if_there(const std::vector<std::string>& command, const std::string& missing) {
+  auto process = std::make_unique<YardstickProcess>(command);
+  try {
+    process->ask("run 1");
+  } catch (const Error&) {
+    log_warning("bench {}", missing);
+    return nullptr;
+  }
+  return process;
 }
 
 }  // namespace headroom::bench

@@ -1,6 +1,7 @@
 // Another program that answers one line of JSON to every line it is sent.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,5 +32,8 @@ class YardstickProcess {
   std::string name_, asked_;
   int pid_ = -1, to_ = -1, from_ = -1;
 };
+
+// The program once it has answered "run 1"; null where it does not, with `missing` as a warning: there is no yardstick.
+std::unique_ptr<YardstickProcess> start_if_there(const std::vector<std::string>& command, const std::string& missing);
 
 }  // namespace headroom::bench

@@ -7,7 +7,6 @@
 #include "headroom/compare/compare.h"
 #include "headroom/draw/charts.h"
 #include "headroom/draw/page.h"
-#include "headroom/draw/style.h"
 #include "headroom/draw/svg.h"
 #include "markup.h"
 #include "plan.h"
@@ -151,14 +150,11 @@ std::string refresh(int seconds) {
 std::string render_report(const CompareResult& result) {
   const std::string about =
       result.about.empty() ? "" : fmt::format("<p class='note'>{}</p>\n", draw::escape(result.about));
-  return fmt::format(
-             "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>{5}"
-             "<meta name='viewport' content='width=device-width, "
-             "initial-scale=1'><title>{0}</title><style>{1}{4}</style>"
-             "</head>\n<body><main><header><p class='brand'>Headroom{6}</p><h1>{0}</h1>{2}{3}</header>\n",
-             draw::escape(result.title), draw::kStyleSheet, points("lead", result.conclusion),
-             about + points("warn", result.notes), draw::kPageStyle, refresh(result.refresh_seconds),
-             result.refresh_seconds > 0 ? " \u00b7 written again while training goes on" : "") +
+  return fmt::format("{}<header><p class='brand'>Headroom{}</p><h1>{}</h1>{}{}</header>\n",
+                     draw::page_beginning(result.title, "", refresh(result.refresh_seconds)),
+                     result.refresh_seconds > 0 ? " \u00b7 written again while training goes on" : "",
+                     draw::escape(result.title), points("lead", result.conclusion),
+                     about + points("warn", result.notes)) +
          result_section(result) + value_section(result) + learning_section(result) + cost_section(result) +
          sample_section(result) + configuration_section(result) + circumstances_section(result) +
          "</main></body></html>\n";

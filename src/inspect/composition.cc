@@ -139,7 +139,7 @@ class Composition : public Analysis {
   at::Tensor key_factors(const std::string& layer, std::size_t stage) const {
     const config::AttentionOptions& o = options_.attention;
     if (std::find(o.compose_low_rank.begin(), o.compose_low_rank.end(), "key") == o.compose_low_rank.end() ||
-        o.composition.name() != "dynamic") {
+        o.composition->cache_numbers(o).value() == 0) {  // keys have no part in it
       return {};
     }
     const std::string prefix = layer + "." + stages_[stage] + ".k.";
@@ -242,7 +242,7 @@ class Composition : public Analysis {
 
 std::string refuse_without_composition(const config::ModelOptions& options) {
   const config::AttentionOptions& o = options.attention;
-  return o.composition.name() == "none" ? "its heads are not composed (composition \"none\")" : "";
+  return o.composition->tensors(o, options.d_model).empty() ? "its heads are not composed (composition \"none\")" : "";
 }
 
 const Registration kComposition({.name = "composition",

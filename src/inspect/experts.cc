@@ -366,7 +366,7 @@ class Experts : public Analysis {
 
 std::string refuse_without_experts(const config::ModelOptions& options) {
   const config::AttentionOptions& o = options.attention;
-  const bool routes = o.n_selections() > 0 || chooses_heads(o) || o.projection.name() == "gated_heads";
+  const bool routes = o.projection->products(o, options.d_model, {.queries = 1, .sources = 1}).selection.value() > 0;
   return routes || options.mlp.kind == config::MlpKind::experts
              ? ""
              : fmt::format("neither its attention (projection \"{}\") nor its MLP has experts", o.projection.name());

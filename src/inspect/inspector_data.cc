@@ -12,8 +12,8 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
-#include "headroom/core/system.h"
 #include "headroom/inspect/attribution.h"
+#include "inspect/layers.h"
 #include "inspect/one_after_another.h"
 #include "inspect/packing.h"
 #include "inspect/predictions.h"
@@ -220,9 +220,7 @@ class Inspector {
   }
 
   void look(std::int64_t layer, const LayerValues& values) {
-    if (interrupted()) {
-      throw InterruptedError("interrupted");
-    }
+    stop_if_interrupted();
     const std::string scope = fmt::format("layer{}.attention.", layer);
     const Attribution a = attribute(values, {.options = options_.attention,
                                              .parameters = model_.parameters(),

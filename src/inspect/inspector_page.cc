@@ -30,7 +30,7 @@ std::string inside_script(const Json& document) {
 }
 
 std::string packed_elements(const InspectedPage& page, bool first) {
-  // What is drawn at once stands in front of the script.
+  // What is drawn at once is in front of the script.
   static const std::set<std::string, std::less<>> kFirst = {"thumbnails", "predictions", "logits"};
   std::string elements;
   for (std::size_t i = 0; i < page.views.size(); ++i) {

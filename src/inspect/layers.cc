@@ -74,7 +74,7 @@ at::Tensor direct_matrix(const Reader& reader, bool through_norm) {
 }
 
 bool chooses_heads(const config::AttentionOptions& options) {
-  return options.projection.name() == "routed_heads";
+  return !options.projection->has_fixed_heads();
 }
 
 at::Tensor spread_choice(const Choice& choice, std::int64_t n_experts) {

@@ -48,7 +48,9 @@ class Maps : public Analysis {
       found.figures[layer.name] = measured(weights, layer);
       found.pictures.push_back(drawn(reader, layer, weights, found));
     }
-    if (options_.attention.position.name() == "relative" && reading_.tokens.defined()) {
+    constexpr config::Span kOneToken{.queries = 1, .sources = 1};
+    const bool has_term = options_.attention.position->offsets(kOneToken).value() > 0;  // of its own in the scores
+    if (has_term && reading_.tokens.defined()) {
       add_parts(reader, found);
     }
     found.summary = fmt::format("attention maps of {} layers over {} tokens", maps_.size(), reading_.tokens.size(1));

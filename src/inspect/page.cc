@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "headroom/draw/page.h"
-#include "headroom/draw/style.h"
 #include "headroom/draw/svg.h"
 
 namespace headroom::inspect {
@@ -62,12 +61,10 @@ std::string render_page(const std::vector<Analysed>& all, const AnalyseRequest& 
     contents += "</ul></li>\n";
   }
   return fmt::format(
-      "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
-      "content='width=device-width, initial-scale=1'><title>Analyses</title><style>{}{}{}</style></head>\n<body><main>"
-      "<header><p class='brand'>Headroom</p><h1>Analyses</h1><ul class='contents'>{}</ul></header>\n{}"
+      "{}<header><p class='brand'>Headroom</p><h1>Analyses</h1><ul class='contents'>{}</ul></header>\n{}"
       "<h2>How it was made</h2><div class='card'><dl><dt>Command</dt><dd>{}</dd><dt>Read</dt><dd>{}</dd>"
       "<dt>This page</dt><dd>made by headroom {}</dd></dl></div></main></body></html>\n",
-      draw::kStyleSheet, draw::kPageStyle, kAnalysisStyle, contents, body, draw::escape(request.command),
+      draw::page_beginning("Analyses", kAnalysisStyle), contents, body, draw::escape(request.command),
       draw::escape(request.text.name()), HEADROOM_VERSION);
 }
 

@@ -24,7 +24,7 @@ class ApiError : public Error {
 // {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
 Json to_json(const ApiError& error);
 
-// An error of the server itself, where HTTP knows nothing but its status.
+// An error of the server itself, of which HTTP has the status alone.
 ApiError error_of_status(int status);
 
 template <class... Args>

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "gather.h"
 #include "headroom/core/json.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
@@ -35,10 +36,9 @@ Json to_json(const Share& share) {
 
 // Adds all batches up in their order; notes where any process was interrupted.
 Sums join(Share& mine, Peers& peers) {
-  std::vector<Json> all;
-  for (const std::string& text : peers.gather(to_json_line(to_json(mine)))) {
-    all.push_back(parse_json(text, "evaluate"));
-    mine.complete = mine.complete && all.back().at("complete").get<bool>();
+  const std::vector<Json> all = gather(peers, to_json(mine), "evaluate");
+  for (const Json& theirs : all) {
+    mine.complete = mine.complete && theirs.at("complete").get<bool>();
   }
   Sums sums;
   const std::size_t n = mine.shared ? all.size() : 1;
@@ -61,8 +61,7 @@ void join(const nn::ExpertUsage& mine, nn::ExpertUsage& all, Peers& peers) {
     counts[name] = std::vector<std::int64_t>(numbers.const_data_ptr<std::int64_t>(),
                                              numbers.const_data_ptr<std::int64_t>() + numbers.numel());
   }
-  for (const std::string& text : peers.gather(to_json_line(counts))) {
-    const Json theirs = parse_json(text, "evaluate");
+  for (const Json& theirs : gather(peers, counts, "evaluate")) {
     for (const auto& [name, numbers] : theirs.items()) {
       const at::Tensor more = at::tensor(numbers.get<std::vector<std::int64_t>>(), at::kLong);
       at::Tensor& sum = all[name];

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "gather.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/core/log.h"
@@ -25,8 +26,7 @@ std::string one_line_of(std::string text) {
 // Puts what the other processes translated in its places. Whether all of them came to the end.
 bool join(const Json& mine, bool complete, Translations& all, Peers& peers) {
   all.tokens = 0;
-  for (const std::string& text : peers.gather(to_json_line({{"complete", complete}, {"sentences", mine}}))) {
-    const Json theirs = parse_json(text, "translate");
+  for (const Json& theirs : gather(peers, {{"complete", complete}, {"sentences", mine}}, "translate")) {
     complete = complete && theirs.at("complete").get<bool>();
     for (const Json& sentence : theirs.at("sentences")) {
       all.texts[sentence[0].get<std::size_t>()] = sentence[1].get<std::string>();

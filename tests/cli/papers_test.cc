@@ -98,7 +98,7 @@ class PapersPage : public testing::Test {
       const bool listed = option->choices.empty() ||
                           std::find(option->choices.begin(), option->choices.end(), words[i]) != option->choices.end();
       EXPECT_TRUE(listed) << line << ": " << words[i] << " is none of " << option->value;
-      if (option->value == "NAME,...") {  // what there is stands in its description
+      if (option->value == "NAME,...") {  // its description lists them
         std::istringstream names(words[i]);
         for (std::string name; std::getline(names, name, ',');) {
           EXPECT_NE((option->about + ",").find(name), std::string::npos) << line << ": no " << name;

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+import serving
 import train_runs
 
 
@@ -51,6 +52,20 @@ def trained(headroom, tiny):
     out = tiny.parent / "run"
     headroom("train", tiny, "--out", out, "--set", "train.steps=6", "--quiet")
     return out
+
+
+@pytest.fixture(scope="session")
+def served(headroom, tmp_path_factory):
+    """Run folders of language models, by name."""
+    folder = tmp_path_factory.mktemp("served")
+    return {"routed": serving.train(headroom, folder, "routed", 'kind = "bytes"', serving.ROUTED),
+            "pieces": serving.train(headroom, folder, "pieces", "vocabulary_size = 300")}
+
+
+@pytest.fixture(scope="module")
+def server(served):
+    with serving.Server(served["routed"], served["pieces"]) as running:
+        yield running
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 
 import train_runs
 
@@ -43,6 +44,18 @@ def train(headroom, folder, name, tokenizer, attention="", context=160):
     config.write_text(MODEL.format(context=context, attention=attention, tokenizer=tokenizer, folder=folder))
     headroom("train", config, "--out", folder / name, "--quiet")
     return folder / name
+
+
+def wait_until(true, seconds=20):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came to be"
+        time.sleep(0.01)
+
+
+def text(document):
+    """Of an answer's only choice."""
+    return document["choices"][0]["text"]
 
 
 class Answer:

@@ -1,54 +1,23 @@
-"""headroom serve over HTTP: answers, refusals, limits, and clients that go away or behave badly."""
+"""headroom serve over HTTP: what it answers and what it refuses."""
 
 import concurrent.futures
 import contextlib
 import itertools
 import json
-import os
-import re
-import signal
-import socket
-import subprocess
-import time
 
 import pytest
 
-import bad_clients
 import serving
 import train_runs
-from serving import Server
+from serving import Server, text, wait_until
 
 HEAD = "the head room attends "
-
-
-@pytest.fixture(scope="module")
-def runs(headroom, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("served")
-    return {"routed": serving.train(headroom, folder, "routed", 'kind = "bytes"', serving.ROUTED),
-            "pieces": serving.train(headroom, folder, "pieces", "vocabulary_size = 300")}
-
-
-@pytest.fixture(scope="module")
-def server(runs):
-    with Server(runs["routed"], runs["pieces"]) as running:
-        yield running
-
-
-def wait_until(true, seconds=20):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.01)
-
-
-def text(document):
-    return document["choices"][0]["text"]
 
 
 # ---- what is answered
 
 
-def test_models_and_health(server, runs):
+def test_models_and_health(server, served):
     listed = server.get("/v1/models").json
     assert listed["object"] == "list" and [model["id"] for model in listed["data"]] == ["routed", "pieces"]
     assert all(model["object"] == "model" and model["context_length"] == 160 and model["step"] == 40 for model in listed["data"])
@@ -59,9 +28,9 @@ def test_models_and_health(server, runs):
 @pytest.mark.parametrize("name", ["routed", "pieces"])
 @pytest.mark.parametrize("options", [{"temperature": 0.0}, {"temperature": 1.0, "seed": 7},
                                      {"temperature": 1.3, "seed": 5, "top_k": 9, "top_p": 0.8}])
-def test_the_answer_is_what_generate_writes(headroom, server, runs, name, options):
+def test_the_answer_is_what_generate_writes(headroom, server, served, name, options):
     words = itertools.chain(*((f"--{key.replace('_', '-')}", value) for key, value in options.items()))
-    own = headroom.json("generate", runs[name], "--prompt", HEAD, "--tokens", 24, "--threads", 1, *words)
+    own = headroom.json("generate", served[name], "--prompt", HEAD, "--tokens", 24, "--threads", 1, *words)
     document = server.complete(model=name, prompt=HEAD, max_tokens=24, **options)
     assert document["object"] == "text_completion" and document["model"] == name
     assert text(document) == own["text"] and document["choices"][0]["finish_reason"] == "length"
@@ -110,8 +79,8 @@ def test_prompts_as_token_ids(server):
     assert many[0]["text"] == by_text and len(many) == 2
 
 
-def test_an_empty_prompt_begins_a_text(headroom, server, runs):
-    own = headroom.json("generate", runs["pieces"], "--prompt", "", "--tokens", 6, "--temperature", 0, "--threads", 1)
+def test_an_empty_prompt_begins_a_text(headroom, server, served):
+    own = headroom.json("generate", served["pieces"], "--prompt", "", "--tokens", 6, "--temperature", 0, "--threads", 1)
     assert text(server.complete(model="pieces", prompt="", max_tokens=6, temperature=0)) == own["text"]
 
 
@@ -268,8 +237,8 @@ def test_what_is_wrong_before_the_body(server, method, path, body, headers, stat
     assert answer.status == status and answer.error["type"] == "invalid_request_error"
 
 
-def test_a_body_beyond_the_limit_is_refused(runs):
-    with Server(runs["routed"], "--max-body", 1) as server:
+def test_a_body_beyond_the_limit_is_refused(served):
+    with Server(served["routed"], "--max-body", 1) as server:
         large = {"prompt": "a" * (1 << 20)}
         assert server.post("/v1/completions", large).status == 413
 
@@ -291,11 +260,11 @@ def test_a_range_is_no_part_of_an_answer(server):
 # ---- keys, addresses, names
 
 
-def test_a_key_lets_in_and_nothing_else_does(runs, tmp_path):
+def test_a_key_lets_in_and_nothing_else_does(served, tmp_path):
     key = tmp_path / "key"
     key.write_text("0123456789abcdef-secret\n")
     key.chmod(0o600)
-    with Server(runs["routed"], "--api-key-file", key) as server:
+    with Server(served["routed"], "--api-key-file", key) as server:
         for wrong in ({}, {"Authorization": "Bearer 0123456789abcdef-secre"}, {"Authorization": "Bearer "},
                       {"Authorization": "0123456789abcdef-secret"}, {"Authorization": "Bearer 0123456789abcdef-secret2"}):
             for answer in (server.post("/v1/completions", {"prompt": "a"}, wrong), server.get("/v1/models", **wrong),
@@ -311,26 +280,26 @@ def test_a_key_lets_in_and_nothing_else_does(runs, tmp_path):
 
 @pytest.mark.parametrize("content", ["", "short\n", "has a blank in its middle\n", "two-lines-of-a-key\ntwo-lines-of-a-key\n",
                                      "caf\u00e9-caf\u00e9-caf\u00e9-caf\u00e9", "x" * 2000])
-def test_a_file_that_holds_no_key(headroom, runs, tmp_path, content):
+def test_a_file_that_holds_no_key(headroom, served, tmp_path, content):
     (tmp_path / "key").write_text(content)
-    line = headroom.refusal("serve", runs["routed"], "--port", 0, "--api-key-file", tmp_path / "key")
+    line = headroom.refusal("serve", served["routed"], "--port", 0, "--api-key-file", tmp_path / "key")
     assert f"--api-key-file: {tmp_path / 'key'}: must hold one key" in line
 
 
-def test_it_says_that_everybody_is_let_in(runs, tmp_path):
-    with Server(runs["routed"], "--host", "0.0.0.0") as server:
+def test_it_says_that_everybody_is_let_in(served, tmp_path):
+    with Server(served["routed"], "--host", "0.0.0.0") as server:
         server.host = "127.0.0.1"
         assert server.get("/health").status == 200
         warnings = [line for line in server.said if "warning" in line]
         assert len(warnings) == 1 and "no authentication" in warnings[0] and "--api-key-file" in warnings[0]
     key = tmp_path / "key"
     key.write_text("0123456789abcdef-secret\n")
-    with Server(runs["routed"], "--host", "0.0.0.0", "--api-key-file", key) as server:  # others may read the file
+    with Server(served["routed"], "--host", "0.0.0.0", "--api-key-file", key) as server:  # others may read the file
         assert [("chmod 600" in line) for line in server.said if "warning" in line] == [True]
 
 
-def test_a_port_in_use_and_other_mistakes(headroom, server, runs, tmp_path):
-    run = runs["routed"]
+def test_a_port_in_use_and_other_mistakes(headroom, server, served, tmp_path):
+    run = served["routed"]
     line = headroom.refusal("serve", run, "--port", server.port)
     assert "--port" in line and str(server.port) in line and "in use" in line
     assert "--host" in headroom.refusal("serve", run, "--host", "no.such.host.invalid", "--port", 0)
@@ -340,12 +309,12 @@ def test_a_port_in_use_and_other_mistakes(headroom, server, runs, tmp_path):
     assert "RUN" in headroom.refusal("serve")
 
 
-def test_runs_of_one_name_go_by_their_paths(headroom, runs, tmp_path):
+def test_runs_of_one_name_go_by_their_paths(headroom, served, tmp_path):
     copy = tmp_path / "routed"
-    copy.symlink_to(runs["routed"])
-    with Server(runs["routed"], copy, "--json") as server:
+    copy.symlink_to(served["routed"])
+    with Server(served["routed"], copy, "--json") as server:
         names = [model["id"] for model in server.get("/v1/models").json["data"]]
-        assert names == [str(runs["routed"]), str(copy)]
+        assert names == [str(served["routed"]), str(copy)]
         assert text(server.complete(model=names[1], prompt="a"))
         # One tokenizer, so nobody has to say whose.
         assert server.post("/tokenize", {"prompt": "a"}).json["tokens"] == [97]
@@ -375,151 +344,6 @@ def test_a_run_that_is_being_trained(headroom, tmp_path):
     finally:
         training.kill()
         training.communicate()
-
-
-# ---- limits, and clients that go away
-
-
-def running(server):
-    return sum(number for name, number in server.metrics().items() if name.startswith("headroom_requests_running"))
-
-
-@pytest.fixture(scope="module")
-def narrow(runs):
-    """One answer at a time, one more may wait; very long ones are allowed."""
-    with Server(runs["routed"], "--batch", 1, "--queue", 1, "--max-length", 1 << 20) as server:
-        yield server
-
-
-def begin(server, **fields):
-    """A connection whose answer has begun."""
-    connection = server.connect()
-    connection.request("POST", "/v1/completions", json.dumps({"prompt": "the", "stream": True, **fields}),
-                       {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    assert response.status == 200
-    response.readline()
-    return connection, response
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-def test_a_client_that_goes_away_frees_its_slot(narrow, streamed):
-    gone = narrow.metrics()["headroom_requests_abandoned_total"]
-    if streamed:
-        connection, response = begin(narrow, max_tokens=1000000)
-        response.close()
-    else:
-        connection = narrow.connect()
-        connection.request("POST", "/v1/completions", json.dumps({"prompt": "the", "max_tokens": 1000000}),
-                           {"Content-Type": "application/json"})
-        wait_until(lambda: running(narrow) == 1)
-    connection.close()
-    assert text(narrow.complete(prompt="the", max_tokens=3))
-    wait_until(lambda: running(narrow) == 0)
-    assert narrow.metrics()["headroom_requests_abandoned_total"] == gone + 1
-
-
-def test_a_full_queue(narrow):
-    connection, response = begin(narrow, max_tokens=1000000)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(narrow.complete, prompt="the", max_tokens=3)
-        wait_until(lambda: narrow.metrics()['headroom_requests_waiting{model="routed"}'] == 1)
-        answer = narrow.post("/v1/completions", {"prompt": "the"})
-        assert answer.status == 429 and answer.error["code"] == "queue_full" and answer.headers["Retry-After"] == "1"
-        response.close()
-        connection.close()
-        assert text(waiting.result())
-    assert narrow.post("/v1/completions", {"prompt": ["a"] * 3}).error["code"] == "too_many_answers"
-
-
-def test_an_answer_that_takes_too_long(runs):
-    with Server(runs["routed"], "--timeout", 0.5, "--max-length", 1 << 20) as server:
-        answer = server.post("/v1/completions", {"prompt": "the", "max_tokens": 1000000})
-        assert answer.status == 504 and answer.error["code"] == "timeout"
-        events = list(server.events(prompt="the", max_tokens=1000000))
-        assert events[0]["choices"] and events[-1]["error"]["code"] == "timeout"
-        wait_until(lambda: running(server) == 0)
-
-
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_asked_to_stop_it_finishes_what_it_has_begun(runs, how):
-    with Server(runs["routed"], "--max-length", 1 << 20) as server:
-        connection, response = begin(server, max_tokens=3000, seed=1)
-        idle = server.connect()
-        idle.request("GET", "/health")
-        assert Server and idle.getresponse().read()
-        server.process.send_signal(how)
-        wait_until(lambda: server.get("/health").status == 503)
-        refused = server.post("/v1/completions", {"prompt": "a"})
-        assert refused.status == 503 and refused.error["code"] == "shutting_down"
-        lines = [line for line in response.read().splitlines() if line]
-        assert lines[-1] == b"data: [DONE]" and b'"finish_reason":"length"' in lines[-2]
-        status, out, err = server.wait()
-        assert (status, out) == (0, "") and "warning" not in err
-        connection.close()
-        idle.close()
-
-
-def test_more_connections_than_the_server_has_threads_for(server):
-    """Half-open ones lose their place to those that ask for something."""
-    with contextlib.ExitStack() as held:
-        for _ in range(300):
-            held.enter_context(socket.create_connection((server.host, server.port))).sendall(b"POST /v1/comp")
-        for _ in range(3):
-            assert text(server.complete(model="routed", prompt="a", max_tokens=2))
-
-
-def test_bad_clients_do_not_stop_a_good_one(runs):
-    with Server(runs["routed"], "--max-body", 1) as server:
-        times, texts = bad_clients.run(server.url, server.host, server.port, 150)
-        assert times and len(texts) == 1
-        wait_until(lambda: running(server) == 0)
-        status, _, err = server.stop()
-        assert status == 0 and "warning" not in err
-
-
-def test_metrics_are_as_prometheus_reads_them(server):
-    server.complete(model="routed", prompt="abc", max_tokens=4)
-    page = server.get("/metrics")
-    assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    for line in page.text.splitlines():
-        assert re.fullmatch(r"# (HELP|TYPE) headroom_\w+ .+|headroom_\w+(\{\w+=\"[^\"]*\"(,\w+=\"[^\"]*\")*\})? [-+.\w]+", line), line
-    done = "headroom_completion_seconds_count"  # what is said last of a request, a moment after its answer
-    wait_until(lambda: running(server) == 0)
-    time.sleep(0.1)
-    before = server.metrics()
-    server.complete(model="routed", prompt="abc", max_tokens=4, n=2)
-    wait_until(lambda: server.metrics()[done] == before[done] + 1)
-    after = server.metrics()
-    more = {name: after[name] - before.get(name, 0) for name in after}
-    assert more['headroom_generated_tokens_total{model="routed"}'] == 8
-    assert more['headroom_prompt_tokens_total{model="routed"}'] == 6
-    assert more['headroom_http_requests_total{route="/v1/completions",status="200"}'] == 1
-    assert more["headroom_time_to_first_token_seconds_count"] == 1 == more['headroom_time_to_first_token_seconds_bucket{le="+Inf"}']
-
-
-def test_a_prompt_that_others_begin_with_is_read_once(server):
-    def found():
-        return server.metrics()['headroom_prefix_cache_tokens_total{model="routed"}']
-
-    shared = "every token rests twice and attends to every head in the room "
-    first = server.complete(model="routed", prompt=shared + "the", max_tokens=4, seed=1, logprobs=1)
-    before = found()
-    second = server.complete(model="routed", prompt=shared + "the", max_tokens=4, seed=1, logprobs=1)
-    assert first["choices"] == second["choices"]
-    assert found() - before > len(shared) // 2
-
-
-def test_it_says_so_when_nobody_reads_standard_error(runs):
-    """A log that is full is no reason to stop."""
-    with open("/dev/full", "w") as full:
-        process = subprocess.Popen([train_runs.program(), "serve", str(runs["routed"]), "--port", "0", "--json", "--threads", "1"],
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=full, text=True)
-        url = json.loads(process.stdout.readline())["url"]
-        assert url.startswith("http://127.0.0.1:")
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(30) == 0
-        process.stdout.close()
 
 
 def test_an_imported_model_begins_and_ends_texts_as_it_was_trained_to(headroom, tmp_path):

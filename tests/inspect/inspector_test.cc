@@ -12,6 +12,7 @@
 #include "headroom/inspect/attribution.h"
 #include "headroom/inspect/inspector_page.h"
 #include "one_thread.h"
+#include "small_model.h"
 
 namespace headroom::inspect {
 namespace inspector_test {
@@ -135,20 +136,6 @@ TEST(InspectorMaps, LongOnesKeepTheLargestOfEachRowAndTheMeansOfTheOthers) {
   EXPECT_LE(std::ssize(pack_map(at::zeros({kT, kT}), 400)), 400);
 }
 
-config::ModelOptions inspected_model() {
-  config::ModelOptions o;
-  o.vocabulary_size = 40;
-  o.n_layers = 2;
-  o.d_model = 16;
-  o.context_length = 24;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 8;
-  o.attention.n_experts = 3;
-  o.attention.top_k = 2;
-  o.mlp.d_hidden = 24;
-  return o;
-}
-
 std::vector<std::int32_t> inspected_ids() {
   std::vector<std::int32_t> ids;
   for (std::int32_t i = 0; i < 24; ++i) {
@@ -160,7 +147,7 @@ std::vector<std::int32_t> inspected_ids() {
 std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
   std::vector<std::pair<std::string, config::ModelOptions>> all;
   const auto add = [&](const char* name, const auto& set) {
-    config::ModelOptions o = inspected_model();
+    config::ModelOptions o = small::two_layers(40, 24);
     set(o);
     all.emplace_back(name, o);
   };
@@ -255,7 +242,7 @@ TEST(Inspector, ContributionsAddUpAndLogitsAreTheModels) {
 // The page's largest contribution is the largest of all.
 TEST(Inspector, TheLargestContributionsComeFirst) {
   const at::NoGradGuard no_grad;
-  config::ModelOptions options = inspected_model();
+  config::ModelOptions options = small::two_layers(40, 24);
   options.attention.projection = "experts";
   const models::LanguageModel model(options, 5);
   nn::Recorder recorder([&] {
@@ -287,7 +274,7 @@ TEST(Inspector, TheLargestContributionsComeFirst) {
 }
 
 TEST(Inspector, BadTextsAreRefused) {
-  const models::LanguageModel model(inspected_model(), 5);
+  const models::LanguageModel model(small::two_layers(40, 24), 5);
   const auto refusal = [&](const std::vector<std::int32_t>& ids) -> std::string {
     try {
       inspect_text(model, ids, {});
@@ -306,7 +293,7 @@ TEST(InspectorPage, HoldsEverythingAndNothingEndsItEarly) {
   config::TokenizerOptions bytes;
   bytes.kind = config::TokenizerKind::bytes;
   const auto tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "test");
-  config::ModelOptions options = inspected_model();
+  config::ModelOptions options = small::two_layers(40, 24);
   options.vocabulary_size = 256;
   const models::LanguageModel model(options, 5);
   const std::vector<std::int32_t> ids = tokenizer->encode("a</script>\xc3\xa4");

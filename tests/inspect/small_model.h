@@ -26,6 +26,21 @@ inline config::ModelOptions small_options(config::ModelKind kind = config::Model
   return o;
 }
 
+// Two layers of two heads of 8, with room for experts.
+inline config::ModelOptions two_layers(std::int64_t vocabulary, std::int64_t context) {
+  config::ModelOptions o;
+  o.vocabulary_size = vocabulary;
+  o.n_layers = 2;
+  o.d_model = 16;
+  o.context_length = context;
+  o.attention.n_heads = 2;
+  o.attention.d_head = 8;
+  o.attention.n_experts = 3;
+  o.attention.top_k = 2;
+  o.mlp.d_hidden = 24;
+  return o;
+}
+
 // The model of a seed, every parameter moved so that all terms count.
 inline store::OpenedModel small_model(const config::ModelOptions& options, double noise = 0.3) {
   store::OpenedModel opened;

@@ -8,25 +8,17 @@
 #include "headroom/inspect/attribution.h"
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
+#include "small_model.h"
 
 namespace headroom::inspect {
 namespace switched_off_test {
 
 config::ModelOptions switched_model(const char* projection, const char* score = "dot",
                                     const char* composition = "none") {
-  config::ModelOptions o;
-  o.vocabulary_size = 30;
-  o.n_layers = 2;
-  o.d_model = 16;
-  o.context_length = 12;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 8;
-  o.attention.n_experts = 3;
-  o.attention.top_k = 2;
+  config::ModelOptions o = small::two_layers(30, 12);
   o.attention.projection = projection;
   o.attention.score = score;
   o.attention.composition = composition;
-  o.mlp.d_hidden = 24;
   return o;
 }
 

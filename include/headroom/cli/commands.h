@@ -77,19 +77,24 @@ struct Serve {
   std::string precision;  // empty: each run's
 };
 
-struct Analyse {
+// Trained models that are looked into side by side.
+struct SeveralModels {
   std::vector<std::string> runs;  // run folders or checkpoints
-  std::vector<std::string> what;  // names of analyses; empty: all that the model has
-  std::string text, data;         // empty: not given; both: the run's validation data
-  std::string checkpoints, out;   // checkpoints: "all", or empty: the newest
+  std::string checkpoints;        // "all": each checkpoint of the runs; empty: the newest
   std::string device = "auto", precision = "fp32";
 };
 
+struct Analyse {
+  SeveralModels models;
+  std::vector<std::string> what;  // names of analyses; empty: all that the model has
+  std::string text, data;         // empty: not given; both: the run's validation data
+  std::string out;
+};
+
 struct Inspect {
-  std::vector<std::string> runs;  // run folders or checkpoints
-  std::string text;               // a file; empty: the beginning of the first run's validation data
-  std::string checkpoints, out;   // checkpoints: "all", or empty: the newest
-  std::string device = "auto", precision = "fp32";
+  SeveralModels models;
+  std::string text;  // a file; empty: the beginning of the first run's validation data
+  std::string out;
 };
 
 struct Compare {

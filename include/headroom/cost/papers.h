@@ -32,7 +32,7 @@ std::vector<Paper> papers_named(std::string_view name);
 
 // The recipes that one of the item's patterns matches, as in `all`.
 std::vector<const Recipe*> recipes_of(const PaperItem& item, const std::vector<Recipe>& all);
-// What stands in backquotes in `how` and begins with "headroom ".
+// What is in backquotes in `how` and begins with "headroom ".
 std::vector<std::string> commands_of(const PaperItem& item);
 
 // [{paper, title, items: [{item, shows, recipes, how, commands}]}]

@@ -1,8 +1,17 @@
-// The style sheet of pages, after that of the charts (draw/style.h), whose colours it takes: one column on a phone,
-// plain on paper.
+// What pages have in common.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 namespace headroom::draw {
+
+// A page up to what is in its <main>: `style` comes after the sheets of the charts and of all pages, `head` is further
+// markup of its head.
+std::string page_beginning(std::string_view title, std::string_view style = "", std::string_view head = "");
+
+// The style sheet of pages, after that of the charts (draw/style.h), whose colours it takes: one column on a phone,
+// plain on paper.
 
 inline constexpr const char* kPageStyle = R"css(
 * { box-sizing: border-box; }

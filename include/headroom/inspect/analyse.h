@@ -41,7 +41,7 @@ void require_analyses(const std::vector<std::string>& what, const config::ModelO
 Analysed analyse(const store::OpenedModel& opened, const AnalyseRequest& request);
 
 // Writes analysis.json, report.html and analysis.safetensors into the folder, each aside and renamed, and returns the
-// document {"analyses": name to figures, ...} that stands in analysis.json, with the page's path under "report".
+// document {"analyses": name to figures, ...} of analysis.json, with the page's path under "report".
 Json write_analyses(const std::vector<Analysed>& all, const AnalyseRequest& request, const std::filesystem::path& out);
 // Throws MisuseError where the folder holds a report of another command.
 void require_room_for_analyses(const std::filesystem::path& out);

@@ -27,8 +27,8 @@ struct DecodeState {
   std::vector<nn::AttentionCache> cross_caches;  // of encoder-decoders: what a layer makes of the source
   std::vector<std::int64_t> chunk;               // tokens of the chunk, where some of them may be read again
 
-  // Forgets the last `count` tokens of the chunk, as if they had never been read: what is left is, bit for bit, the
-  // state after the pieces that end there. False, and nothing is forgotten, where a cache cannot go back.
+  // Discards the last `count` tokens of the chunk, as if they had never been read: what is left is, bit for bit, the
+  // state after the pieces that end there. False, and nothing is discarded, where a cache cannot go back.
   bool rewind(std::int64_t count);
   // Numbers that the caches have room for: what cost::decoding_cache_numbers() says, once decoding has begun.
   std::int64_t cache_numbers() const;

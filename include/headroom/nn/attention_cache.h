@@ -48,7 +48,7 @@ class AttentionCache {
   std::vector<at::Tensor>& source() { return source_; }
   std::optional<at::Tensor>& valid_source() { return valid_source_; }  // [1, S] bool; without it: all of its tokens
 
-  // Forgets the last `count` tokens, as if they had never been read. False, and nothing is forgotten, where it cannot
+  // Discards the last `count` tokens, as if they had never been read. False, and nothing is discarded, where it cannot
   // be done: of a linear state, and of a sliding cache that has dropped tokens.
   bool rewind(std::int64_t count);
   void keep_last(std::int64_t count);  // a new chunk begins: the sequence now starts `count` tokens back

@@ -32,7 +32,7 @@ class Score {
   // `in` has q [B, H, T, e], k and v [B, G, S, e], the mask, relative positions and head maps; the score adds the rest.
   // The heads' results [B, H, T, e].
   virtual at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const = 0;
-  // Whether it takes in.sequences and needs to know nothing of their keys.
+  // Whether it takes in.sequences without a look at their keys.
   virtual bool takes_sequences() const { return false; }
 };
 

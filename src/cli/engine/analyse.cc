@@ -12,18 +12,14 @@ int run(const Analyse& command, const EngineRequest& request) {
   inspect::require_room_for_analyses(command.out);
   const inspect::AnalyseRequest job{
       .what = command.what, .text = {.text = command.text, .data = command.data}, .command = request.command_line};
-  const std::vector<std::string> models = models_of(command.runs, command.checkpoints);
-  for (const std::string& name : models) {
-    const std::filesystem::path file = store::find_checkpoint(name);
+  const std::vector<ModelChoice> choices = choices_of(command.models);
+  for (const ModelChoice& choice : choices) {
+    const std::filesystem::path file = store::find_checkpoint(choice.run);
     const store::Checkpoint checkpoint = store::read_checkpoint(file, store::Check::shapes);
     inspect::require_analyses(command.what, checkpoint.config.model, file.string());
   }
   std::vector<inspect::Analysed> all;
-  for (const std::string& name : models) {
-    ModelChoice choice;
-    choice.run = name;
-    choice.device = command.device;
-    choice.precision = command.precision;
+  for (const ModelChoice& choice : choices) {
     const store::OpenedModel opened = open_model({.choice = choice, .options = {}}, request);
     all.push_back(inspect::analyse(opened, job));
     request.output.text(fmt::format("{}\n", opened.name));

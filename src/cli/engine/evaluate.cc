@@ -12,6 +12,7 @@
 #include "headroom/store/special_tokens.h"
 #include "headroom/tasks/task.h"
 #include "headroom/tasks/zero_shot.h"
+#include "output_file.h"
 #include "run_model.h"
 
 namespace headroom::cli {
@@ -41,21 +42,6 @@ tasks::Beginning beginning_of(const std::string& wished, const store::Checkpoint
   return beginning;
 }
 
-// What is there is replaced only by its like.
-void require_room_for_items(const std::string& path) {
-  require_room_for(path, "evaluate: --items");
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    return;
-  }
-  constexpr std::string_view kFirst = "{\"question\":";
-  const MappedFile file(path);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  if (!text.starts_with(kFirst)) {
-    misuse("evaluate: --items: {} is there and holds no items: choose another name", printable(path));
-  }
-}
-
 void write_items(const std::vector<Json>& items, const std::string& path) {
   std::string lines;
   for (const Json& item : items) {
@@ -69,7 +55,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   tasks::check_zero_shot_task(command.task);
   const bool generated = command.task == "composition" && command.data.empty();
   if (!command.items.empty()) {
-    require_room_for_items(command.items);
+    require_room_for_like(command.items, "evaluate: --items", "{\"question\":", "holds no items: choose another name");
   }
   if (command.data.size() != 1 && !generated) {
     misuse("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,

@@ -1,6 +1,4 @@
-#include <array>
 #include <filesystem>
-#include <fstream>
 
 #include "engine.h"
 #include "headroom/core/error.h"
@@ -10,6 +8,7 @@
 #include "headroom/inspect/inspector_page.h"
 #include "headroom/models/language_model.h"
 #include "headroom/tasks/evaluation_text.h"
+#include "output_file.h"
 #include "run_model.h"
 
 namespace headroom::cli {
@@ -18,17 +17,6 @@ namespace {
 
 constexpr std::int64_t kMostOfAPage = 14'000'000;  // bytes of packed numbers: 20 MB with base64 and all else
 constexpr std::int64_t kLongestInspected = 16 << 20;
-
-// A file that is there must be a page, or nothing of it is left.
-void require_room_for_page(const std::string& path) {
-  require_room_for(path, "inspect: --out");
-  constexpr std::string_view kBegins = "<!doctype html>";
-  std::array<char, kBegins.size()> begins{};
-  if (std::filesystem::exists(path) && (!std::ifstream(path).read(begins.data(), begins.size()) ||
-                                        std::string_view(begins.data(), begins.size()) != kBegins)) {
-    misuse("inspect: --out: {} is there and is no page", printable(path));
-  }
-}
 
 std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened) {
   if (!command.text.empty()) {
@@ -57,21 +45,18 @@ std::string run_of(const std::string& path) {
 
 int run(const Inspect& command, const EngineRequest& request) {
   catch_interrupts();
-  require_room_for_page(command.out);
-  const std::vector<std::string> names = models_of(command.runs, command.checkpoints);
+  require_room_for_like(command.out, "inspect: --out", "<!doctype html>", "is no page");
+  const std::vector<ModelChoice> choices = choices_of(command.models);
   inspect::InspectLimits limits;
-  limits.bytes = kMostOfAPage / std::ssize(names);
+  limits.bytes = kMostOfAPage / std::ssize(choices);
   std::vector<std::int32_t> ids;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   std::vector<inspect::InspectedView> views;
-  for (std::string name : names) {
+  for (ModelChoice choice : choices) {
+    std::string& name = choice.run;
     while (name.size() > 1 && name.ends_with('/')) {
       name.pop_back();
     }
-    ModelChoice choice;
-    choice.run = name;
-    choice.device = command.device;
-    choice.precision = command.precision;
     const store::OpenedModel opened = open_model({.choice = choice, .options = {}}, request);
     const models::LanguageModel& model = models::as_language_model(*opened.model, "inspect");
     if (tokenizer == nullptr) {
@@ -79,7 +64,7 @@ int run(const Inspect& command, const EngineRequest& request) {
       ids = text_to_inspect(command, opened);
     } else if (tokenizer->name() != opened.checkpoint.tokenizer->name()) {
       misuse("inspect: {} and {} have different tokenizers ({} and {}): what they read cannot be put side by side",
-             printable(names.front()), printable(name), tokenizer->name(), opened.checkpoint.tokenizer->name());
+             printable(choices.front().run), printable(name), tokenizer->name(), opened.checkpoint.tokenizer->name());
     }
     views.push_back({run_of(name), opened.checkpoint.step, inspect::inspect_text(model, ids, opened.context, limits)});
   }

@@ -2,9 +2,7 @@
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <iterator>
 
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
@@ -44,14 +42,22 @@ store::OpenedModel open_model(const Opening& opening, const EngineRequest& reque
   return opened;
 }
 
-std::vector<std::string> models_of(const std::vector<std::string>& runs, const std::string& checkpoints) {
-  if (checkpoints.empty()) {
-    return runs;
-  }
-  std::vector<std::string> all;
-  for (const std::string& run : runs) {
-    const std::vector<std::filesystem::path> files = store::checkpoints_of(run);
-    std::transform(files.begin(), files.end(), std::back_inserter(all), [](const auto& file) { return file.string(); });
+std::vector<ModelChoice> choices_of(const SeveralModels& models) {
+  std::vector<ModelChoice> all;
+  const auto add = [&](const std::string& run) {
+    ModelChoice& choice = all.emplace_back();
+    choice.run = run;
+    choice.device = models.device;
+    choice.precision = models.precision;
+  };
+  for (const std::string& run : models.runs) {
+    if (models.checkpoints.empty()) {
+      add(run);
+      continue;
+    }
+    for (const std::filesystem::path& file : store::checkpoints_of(run)) {
+      add(file.string());
+    }
   }
   return all;
 }

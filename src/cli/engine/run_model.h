@@ -28,8 +28,8 @@ struct Opening {
 // where one of the options, or of decoding's, is given and the model is of another kind.
 store::OpenedModel open_model(const Opening& opening, const EngineRequest& request);
 
-// The models that `runs` name; with `checkpoints` = "all" each checkpoint of every run, oldest first.
-std::vector<std::string> models_of(const std::vector<std::string>& runs, const std::string& checkpoints);
+// Each of the models; of all checkpoints those of every run, oldest first.
+std::vector<ModelChoice> choices_of(const SeveralModels& models);
 
 // Adds to a document how it was computed: "threads" and "precision", as `automatic` turned out.
 void tell_computation(Json& document, const store::OpenedModel& opened);

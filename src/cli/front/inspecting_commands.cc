@@ -7,6 +7,12 @@ namespace headroom::cli {
 
 namespace {
 
+void add_checkpoints(CLI::App& command, std::string& checkpoints, const char* about) {
+  command.add_option("--checkpoints", checkpoints, about)
+      ->check(CLI::IsMember({"all"}).description(""))
+      ->type_name("all");
+}
+
 void add_analyse(Program& program) {
   auto options = std::make_shared<Analyse>();
   CLI::App& command = program.add(
@@ -20,10 +26,7 @@ void add_analyse(Program& program) {
         }
         return program.engine(*options);
       });
-  command.add_option("RUN", options->runs, "run folders or checkpoint files")
-      ->required()
-      ->check(not_empty())
-      ->type_name("");
+  add_runs(command, options->models.runs, "run folders or checkpoint files");
   command
       .add_option("--text", options->text,
                   "the text to read; for a model of translation a source and its translation with a tab between them")
@@ -43,17 +46,11 @@ void add_analyse(Program& program) {
       ->allow_extra_args(false)
       ->check(not_empty())
       ->type_name("NAME,...");
-  command
-      .add_option("--checkpoints", options->checkpoints,
-                  "all: each checkpoint of the runs, oldest first (default: the newest of each)")
-      ->check(CLI::IsMember({"all"}).description(""))
-      ->type_name("all");
+  add_checkpoints(command, options->models.checkpoints,
+                  "all: each checkpoint of the runs, oldest first (default: the newest of each)");
   add_out(command, options->out, "folder of analysis.json, report.html and analysis.safetensors", "DIR");
-  add_device(command, options->device);
-  command.add_option("--precision", options->precision, "number format of the products")
-      ->capture_default_str()
-      ->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))
-      ->type_name("auto|fp32|bf16");
+  add_device(command, options->models.device);
+  add_precision(command, options->models.precision);
   program.add_threads(command);
 }
 
@@ -65,27 +62,18 @@ void add_inspect(Program& program) {
       "headroom inspect runs/first --text poem.txt --out inside.html\n"
       "  headroom inspect runs/dense runs/switchhead --out both.html",
       [&program, options] { return program.engine(*options); });
-  command.add_option("RUN", options->runs, "run folders or checkpoint files of language models with one tokenizer")
-      ->required()
-      ->check(not_empty())
-      ->type_name("");
+  add_runs(command, options->models.runs, "run folders or checkpoint files of language models with one tokenizer");
   command
       .add_option("--text", options->text,
                   "a file that the models read, no longer than their context (default: the beginning of the first "
                   "run's validation data)")
       ->check(not_empty())
       ->type_name("FILE");
-  command
-      .add_option("--checkpoints", options->checkpoints,
-                  "all: each checkpoint of the runs, with a slider (default: the newest of each)")
-      ->check(CLI::IsMember({"all"}).description(""))
-      ->type_name("all");
+  add_checkpoints(command, options->models.checkpoints,
+                  "all: each checkpoint of the runs, with a slider (default: the newest of each)");
   add_out(command, options->out, "the page, one HTML file that needs nothing else", "FILE");
-  add_device(command, options->device);
-  command.add_option("--precision", options->precision, "number format of the products")
-      ->capture_default_str()
-      ->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))
-      ->type_name("auto|fp32|bf16");
+  add_device(command, options->models.device);
+  add_precision(command, options->models.precision);
   program.add_threads(command);
 }
 

@@ -100,6 +100,10 @@ void add_run(CLI::App& command, std::string& run) {
   command.add_option("RUN", run, "run folder or checkpoint file")->required()->check(not_empty())->type_name("");
 }
 
+void add_runs(CLI::App& command, std::vector<std::string>& runs, const std::string& about) {
+  command.add_option("RUN", runs, about)->required()->check(not_empty())->type_name("");
+}
+
 void add_out(CLI::App& command, std::string& out, const std::string& what, const std::string& type) {
   command.add_option("--out", out, what)->required()->check(not_empty())->type_name(type);
 }
@@ -111,9 +115,13 @@ void add_device(CLI::App& command, std::string& device) {
 }
 
 void add_precision(CLI::App& command, std::string& precision) {
-  command.add_option("--precision", precision, "number format of the products; without it that of the run")
-      ->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))
-      ->type_name("auto|fp32|bf16");
+  CLI::Option* const option = command.add_option("--precision", precision, "number format of the products");
+  if (precision.empty()) {
+    option->description(option->get_description() + "; without it that of the run");
+  } else {
+    option->capture_default_str();
+  }
+  option->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))->type_name("auto|fp32|bf16");
 }
 
 void add_set(CLI::App& command, std::vector<std::string>& set) {

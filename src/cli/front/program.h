@@ -62,11 +62,13 @@ void add_help_commands(Program& program);        // completion, man
 
 // RUN, which is required: a run folder or a checkpoint file.
 void add_run(CLI::App& command, std::string& run);
+// RUN, one or more.
+void add_runs(CLI::App& command, std::vector<std::string>& runs, const std::string& about);
 // --out, which is required.
 void add_out(CLI::App& command, std::string& out, const std::string& what, const std::string& type);
 // --device, as train.device.
 void add_device(CLI::App& command, std::string& device);
-// --precision of a trained model's products.
+// --precision of a trained model's products; empty: that of the run.
 void add_precision(CLI::App& command, std::string& precision);
 // "--set key=value", any number of times.
 void add_set(CLI::App& command, std::vector<std::string>& set);

@@ -57,10 +57,7 @@ void add_serving_commands(Program& program) {
       "Serve trained language models to other programs, by the completions interface they know.",
       "headroom serve runs/first\n  headroom serve runs/first runs/second --port 9000 --api-key-file key.txt",
       [&program, options] { return program.engine(*options); });
-  command.add_option("RUN", options->runs, "run folders or checkpoint files; each goes by its last part's name")
-      ->required()
-      ->check(not_empty())
-      ->type_name("");
+  add_runs(command, options->runs, "run folders or checkpoint files; each goes by its last part's name");
   add_address(command, *options);
   add_limits(command, *options);
   add_device(command, options->device);

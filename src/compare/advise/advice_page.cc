@@ -11,7 +11,6 @@
 #include "headroom/core/log.h"
 #include "headroom/draw/charts.h"
 #include "headroom/draw/page.h"
-#include "headroom/draw/style.h"
 #include "headroom/draw/svg.h"
 
 namespace headroom::compare {
@@ -108,11 +107,8 @@ std::string render_report(const Advice& advice) {
   for (const Stage& stage : advice.stages) {
     stages += stage_section(stage);
   }
-  return fmt::format(
-             "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
-             "content='width=device-width, initial-scale=1'><title>{0}</title><style>{1}{2}</style></head>\n"
-             "<body><main><header><p class='brand'>Headroom</p><h1>{0}</h1><p class='lead'>{3}</p></header>\n",
-             draw::escape(title), draw::kStyleSheet, draw::kPageStyle, draw::escape(lead)) +
+  return fmt::format("{}<header><p class='brand'>Headroom</p><h1>{}</h1><p class='lead'>{}</p></header>\n",
+                     draw::page_beginning(title), draw::escape(title), draw::escape(lead)) +
          points(advice) + stages +
          fmt::format("<h2>Config</h2><div class='card whole'><pre>{}</pre></div>\n",
                      draw::escape(read_text_file(advice.file))) +

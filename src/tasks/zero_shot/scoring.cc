@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "headroom/core/error.h"
-#include "headroom/core/json.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
+#include "tasks/gather.h"
 
 namespace headroom::tasks {
 namespace {
@@ -156,8 +156,7 @@ void join(Scores& scores, Peers& peers) {
     }
   }
   scores.tokens = 0;
-  for (const std::string& text : peers.gather(to_json_line(mine))) {
-    const Json theirs = parse_json(text, "evaluate");
+  for (const Json& theirs : gather(peers, mine, "evaluate")) {
     scores.complete = scores.complete && theirs.at("complete").get<bool>();
     scores.tokens += theirs.at("tokens").get<std::int64_t>();
     for (const Json& span : theirs.at("spans")) {

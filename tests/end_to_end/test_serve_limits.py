@@ -1,0 +1,159 @@
+"""headroom serve with many at a time: limits, clients that go away or behave badly, being asked to stop."""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+import bad_clients
+import train_runs
+from serving import Server, text, wait_until
+
+
+def running(server):
+    return sum(number for name, number in server.metrics().items() if name.startswith("headroom_requests_running"))
+
+
+@pytest.fixture(scope="module")
+def narrow(served):
+    """One answer at a time, one more may wait; very long ones are allowed."""
+    with Server(served["routed"], "--batch", 1, "--queue", 1, "--max-length", 1 << 20) as server:
+        yield server
+
+
+def begin(server, **fields):
+    """A connection whose answer has begun."""
+    connection = server.connect()
+    connection.request("POST", "/v1/completions", json.dumps({"prompt": "the", "stream": True, **fields}),
+                       {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    assert response.status == 200
+    response.readline()
+    return connection, response
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_client_that_goes_away_frees_its_slot(narrow, streamed):
+    gone = narrow.metrics()["headroom_requests_abandoned_total"]
+    if streamed:
+        connection, response = begin(narrow, max_tokens=1000000)
+        response.close()
+    else:
+        connection = narrow.connect()
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "the", "max_tokens": 1000000}),
+                           {"Content-Type": "application/json"})
+        wait_until(lambda: running(narrow) == 1)
+    connection.close()
+    assert text(narrow.complete(prompt="the", max_tokens=3))
+    wait_until(lambda: running(narrow) == 0)
+    assert narrow.metrics()["headroom_requests_abandoned_total"] == gone + 1
+
+
+def test_a_full_queue(narrow):
+    connection, response = begin(narrow, max_tokens=1000000)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(narrow.complete, prompt="the", max_tokens=3)
+        wait_until(lambda: narrow.metrics()['headroom_requests_waiting{model="routed"}'] == 1)
+        answer = narrow.post("/v1/completions", {"prompt": "the"})
+        assert answer.status == 429 and answer.error["code"] == "queue_full" and answer.headers["Retry-After"] == "1"
+        response.close()
+        connection.close()
+        assert text(waiting.result())
+    assert narrow.post("/v1/completions", {"prompt": ["a"] * 3}).error["code"] == "too_many_answers"
+
+
+def test_an_answer_that_takes_too_long(served):
+    with Server(served["routed"], "--timeout", 0.5, "--max-length", 1 << 20) as server:
+        answer = server.post("/v1/completions", {"prompt": "the", "max_tokens": 1000000})
+        assert answer.status == 504 and answer.error["code"] == "timeout"
+        events = list(server.events(prompt="the", max_tokens=1000000))
+        assert events[0]["choices"] and events[-1]["error"]["code"] == "timeout"
+        wait_until(lambda: running(server) == 0)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_stop_it_finishes_what_it_has_begun(served, how):
+    with Server(served["routed"], "--max-length", 1 << 20) as server:
+        connection, response = begin(server, max_tokens=3000, seed=1)
+        idle = server.connect()
+        idle.request("GET", "/health")
+        assert Server and idle.getresponse().read()
+        server.process.send_signal(how)
+        wait_until(lambda: server.get("/health").status == 503)
+        refused = server.post("/v1/completions", {"prompt": "a"})
+        assert refused.status == 503 and refused.error["code"] == "shutting_down"
+        lines = [line for line in response.read().splitlines() if line]
+        assert lines[-1] == b"data: [DONE]" and b'"finish_reason":"length"' in lines[-2]
+        status, out, err = server.wait()
+        assert (status, out) == (0, "") and "warning" not in err
+        connection.close()
+        idle.close()
+
+
+def test_more_connections_than_the_server_has_threads_for(server):
+    """Half-open ones lose their place to those that ask for something."""
+    with contextlib.ExitStack() as held:
+        for _ in range(300):
+            held.enter_context(socket.create_connection((server.host, server.port))).sendall(b"POST /v1/comp")
+        for _ in range(3):
+            assert text(server.complete(model="routed", prompt="a", max_tokens=2))
+
+
+def test_bad_clients_do_not_stop_a_good_one(served):
+    with Server(served["routed"], "--max-body", 1) as server:
+        times, texts = bad_clients.run(server.url, server.host, server.port, 150)
+        assert times and len(texts) == 1
+        wait_until(lambda: running(server) == 0)
+        status, _, err = server.stop()
+        assert status == 0 and "warning" not in err
+
+
+def test_metrics_are_as_prometheus_reads_them(server):
+    server.complete(model="routed", prompt="abc", max_tokens=4)
+    page = server.get("/metrics")
+    assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    for line in page.text.splitlines():
+        assert re.fullmatch(r"# (HELP|TYPE) headroom_\w+ .+|headroom_\w+(\{\w+=\"[^\"]*\"(,\w+=\"[^\"]*\")*\})? [-+.\w]+", line), line
+    done = "headroom_completion_seconds_count"  # what is said last of a request, a moment after its answer
+    wait_until(lambda: running(server) == 0)
+    time.sleep(0.1)
+    before = server.metrics()
+    server.complete(model="routed", prompt="abc", max_tokens=4, n=2)
+    wait_until(lambda: server.metrics()[done] == before[done] + 1)
+    after = server.metrics()
+    more = {name: after[name] - before.get(name, 0) for name in after}
+    assert more['headroom_generated_tokens_total{model="routed"}'] == 8
+    assert more['headroom_prompt_tokens_total{model="routed"}'] == 6
+    assert more['headroom_http_requests_total{route="/v1/completions",status="200"}'] == 1
+    assert more["headroom_time_to_first_token_seconds_count"] == 1 == more['headroom_time_to_first_token_seconds_bucket{le="+Inf"}']
+
+
+def test_a_prompt_that_others_begin_with_is_read_once(server):
+    def found():
+        return server.metrics()['headroom_prefix_cache_tokens_total{model="routed"}']
+
+    shared = "every token rests twice and attends to every head in the room "
+    first = server.complete(model="routed", prompt=shared + "the", max_tokens=4, seed=1, logprobs=1)
+    before = found()
+    second = server.complete(model="routed", prompt=shared + "the", max_tokens=4, seed=1, logprobs=1)
+    assert first["choices"] == second["choices"]
+    assert found() - before > len(shared) // 2
+
+
+def test_it_says_so_when_nobody_reads_standard_error(served):
+    """A log that is full is no reason to stop."""
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen([train_runs.program(), "serve", str(served["routed"]), "--port", "0", "--json", "--threads", "1"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=full, text=True)
+        url = json.loads(process.stdout.readline())["url"]
+        assert url.startswith("http://127.0.0.1:")
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(30) == 0
+        process.stdout.close()
