@@ -1,3 +1,4 @@
+#include "headroom/config/attention_part.h"
 #include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 
@@ -72,6 +73,12 @@ void describe(Fields& fields, ModelOptions& o) {
 std::vector<BalanceLoss> MlpOptions::balance_losses() const {
   return kind == MlpKind::experts ? std::vector<BalanceLoss>{{"entropy", entropy_coefficient}}
                                   : std::vector<BalanceLoss>{};
+}
+
+bool ModelOptions::routes() const {
+  constexpr Span kOneToken{.queries = 1, .sources = 1};
+  return mlp.kind == MlpKind::experts ||
+         attention.projection->products(attention, d_model, kOneToken).selection.value() > 0;
 }
 
 std::int64_t ModelOptions::patches() const {

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <optional>
 
-#include "headroom/config/attention_part.h"
 #include "headroom/draw/charts.h"
 #include "headroom/draw/svg.h"
 #include "headroom/draw/text.h"
@@ -365,11 +364,9 @@ class Experts : public Analysis {
 };
 
 std::string refuse_without_experts(const config::ModelOptions& options) {
-  const config::AttentionOptions& o = options.attention;
-  const bool routes = o.projection->products(o, options.d_model, {.queries = 1, .sources = 1}).selection.value() > 0;
-  return routes || options.mlp.kind == config::MlpKind::experts
-             ? ""
-             : fmt::format("neither its attention (projection \"{}\") nor its MLP has experts", o.projection.name());
+  return options.routes() ? ""
+                          : fmt::format("neither its attention (projection \"{}\") nor its MLP has experts",
+                                        options.attention.projection.name());
 }
 
 const Registration kExperts({.name = "experts",

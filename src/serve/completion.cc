@@ -19,8 +19,8 @@ std::int64_t any_seed() {
 
 Completion::Completion(const ServedModel& model, CompletionRequest request, std::function<bool()> gone)
     : model_(model), request_(std::move(request)), gone_(std::move(gone)), seed_(request_.seed.value_or(any_seed())) {
-  if (request_.routing && !model_.has_experts()) {
-    refuse_field("routing", "model {} has no experts", model_.name());
+  if (request_.routing && !model_.routes()) {
+    refuse_field("routing", "model {} has no experts and chooses no heads", model_.name());
   }
   for (const Prompt& prompt : request_.prompts) {
     const std::string field = request_.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", prompts_.size());

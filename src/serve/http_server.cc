@@ -6,6 +6,7 @@
 
 #include "headroom/core/log.h"
 #include "headroom/core/whole_number.h"
+#include "host_name.h"
 #include "listening_socket.h"
 
 namespace headroom::serve {
@@ -110,6 +111,7 @@ void HttpServer::add(Route route) {
 int HttpServer::bind(const std::string& host, int port) {
   const ListeningSocket made = listen_on(host, port);
   loopback_ = made.loopback;
+  host_ = host;
   svr_sock_ = made.descriptor;
   return made.port;
 }
@@ -174,7 +176,18 @@ const HttpServer::Route& HttpServer::route_of(const httplib::Request& request) c
   return route->second;
 }
 
+void HttpServer::check_host(const httplib::Request& request) const {
+  const std::string host = request.get_header_value("Host");
+  if (loopback_ && !options_.admits && request.has_header("Host") && !is_own_name(host, host_)) {
+    refuse(403, "foreign_host", "",
+           "Host: {}: must be localhost, an address or what --host names: other machines' pages do not reach a server "
+           "without a key",
+           host);
+  }
+}
+
 void HttpServer::check(const httplib::Request& request) const {
+  check_host(request);
   const Route& route = route_of(request);
   if (!route.open && options_.admits && !options_.admits(request.get_header_value("Authorization"))) {
     refuse(401, "invalid_api_key", "", "Authorization: must be \"Bearer\" with this server's key");

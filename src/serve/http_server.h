@@ -81,6 +81,7 @@ class HttpServer : private httplib::Server {
   void accept_connections();
   void serve(const std::shared_ptr<Connection>& connection);
   const Route& route_of(const httplib::Request& request) const;
+  void check_host(const httplib::Request& request) const;
   void check(const httplib::Request& request) const;
   std::optional<ApiError> complaint(const httplib::Request& request) const;
   Call read_body(const httplib::Request& request, const httplib::ContentReader& read) const;
@@ -94,6 +95,7 @@ class HttpServer : private httplib::Server {
   std::atomic<bool> stopping_{false};
   mutable std::atomic<std::int64_t> held_bytes_{0};
   bool loopback_ = false;
+  std::string host_;  // as the user names it
 };
 
 }  // namespace headroom::serve

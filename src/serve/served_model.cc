@@ -42,11 +42,6 @@ ServedModel::ServedModel(std::string name, store::OpenedModel opened, std::int64
       end_id_(imported_ ? special_.id("eos_token", tokenizer()) : -1),
       opened_at_(std::time(nullptr)) {}
 
-bool ServedModel::has_experts() const {
-  const config::ModelOptions& options = model_.options();
-  return options.attention.n_selections() > 0 || options.mlp.kind == config::MlpKind::experts;
-}
-
 TokenIds ServedModel::encode(const std::string& text, bool begins) const {
   TokenIds ids;
   if (begins && imported_ && special_.in_front) {

@@ -29,7 +29,7 @@ class ServedModel {
   // The token that ends an answer; -1: there is none, as in models that were trained here.
   std::int64_t end_id() const { return end_id_; }
   std::int64_t step() const { return opened_.checkpoint.step; }
-  bool has_experts() const;
+  bool routes() const { return model_.options().routes(); }  // its tokens choose experts or heads
 
   // The ids of a text: those of the tokenizer, or of a special token that the whole text names. `begins`: with what is
   // in front of the texts that this model knows. Throws ApiError.

@@ -39,6 +39,24 @@ TEST(AttentionOptionsTest, SelectionsNeeded) {
   EXPECT_EQ(dense.n_selections(), 0);
 }
 
+TEST(ModelOptionsTest, TokensChooseExpertsOrHeads) {
+  const auto routes = [](const char* projection, std::vector<std::string> which = {}) {
+    ModelOptions model;
+    model.attention = experts(std::move(which));
+    model.attention.projection = projection;
+    return model.routes();
+  };
+  EXPECT_TRUE(routes("experts", {"v"}));
+  EXPECT_TRUE(routes("routed_heads"));
+  EXPECT_TRUE(routes("gated_heads"));
+  EXPECT_FALSE(routes("dense", {"v"}));
+  EXPECT_FALSE(routes("latent"));
+  ModelOptions model;
+  EXPECT_FALSE(model.routes());
+  model.mlp.kind = MlpKind::experts;
+  EXPECT_TRUE(model.routes());
+}
+
 TEST(AttentionOptionsTest, RotatingChannels) {
   const auto channels = [](std::int64_t d_head, double fraction) {
     AttentionOptions options;

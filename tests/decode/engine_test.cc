@@ -268,9 +268,11 @@ TEST(PrefixCache, KeepsWhatWasUsedLast) {
 }
 
 // The choices that the layers make for the tokens of the whole sequence.
-TEST(Engine, TellsWhichExpertsATokenTook) {
+class Routing : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Routing, TellsWhatATokenChose) {
   config::ModelOptions options = small_model();
-  options.attention.projection = "experts";
+  options.attention.projection = GetParam();
   options.attention.n_experts = 3;
   options.attention.top_k = 2;
   const models::LanguageModel model(options, 6);
@@ -281,23 +283,26 @@ TEST(Engine, TellsWhichExpertsATokenTook) {
   for (const TokenEvent& event : heard.events) {
     all.push_back(event.id);
   }
-  nn::Recorder recorder({"layer*.attention.select_*.index"});
+  nn::Recorder recorder({"layer*.attention.select*.index"});
   nn::Context context;
   context.observer = &recorder;
   const at::NoGradGuard no_grad;
   models::Memory memory;
   model.logits(at::tensor(all, at::kLong).unsqueeze(0), memory, context);
-  ASSERT_EQ(recorder.values.size(), static_cast<std::size_t>(2 * options.n_layers));
+  const bool by_head = options.attention.projection.name() == "experts";  // for keys' and queries' tokens
+  ASSERT_EQ(recorder.values.size(), static_cast<std::size_t>((by_head ? 2 : 1) * options.n_layers));
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::vector<TokenRoute>& routes = heard.events[i].routes;
     ASSERT_EQ(routes.size(), recorder.values.size()) << i;
     for (const TokenRoute& route : routes) {
       const at::Tensor chosen = recorder.at(route.name + ".index")[static_cast<std::int64_t>(i)];
-      EXPECT_EQ(route.n_heads, options.attention.n_heads);
+      EXPECT_EQ(route.n_heads, by_head ? options.attention.n_heads : 1);
       EXPECT_TRUE(at::tensor(route.experts, at::kLong).equal(chosen.flatten())) << route.name << ", token " << i;
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, Routing, ::testing::Values("experts", "routed_heads", "gated_heads"));
 
 TEST(Engine, EndsWhenItIsTold) {
   const models::LanguageModel model(small_model(), 4);

@@ -231,6 +231,8 @@ def test_what_is_no_json_object(server, body):
     ("POST", "/v1/completions", "{}", {"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415),
     ("POST", "/v1/completions", None, {"Content-Type": "application/json", "Content-Length": str(1 << 40)}, 413),
     ("POST", "/v1/completions", None, {"Content-Type": "application/json", "Content-Length": "many"}, 400),
+    ("GET", "/v1/models", None, {"Host": "evil.example:8080"}, 403),
+    ("POST", "/v1/completions", '{"prompt": "a"}', {"Content-Type": "application/json", "Host": "127.0.0.1.evil.example"}, 403),
     ("GET", "/health", "body", {}, 400), ("GET", "/" + "a" * 9000, None, {}, 414)])
 def test_what_is_wrong_before_the_body(server, method, path, body, headers, status):
     answer = server.call(method, path, body, headers)
@@ -250,6 +252,11 @@ def test_a_body_beyond_the_limit_is_refused(served):
         with contextlib.suppress(ConnectionError):  # it is not obliged to read on
             assert server.call("POST", "/v1/completions", pieces(), {"Content-Type": "application/json"}).status == 413
         assert text(server.complete(prompt="a"))
+
+
+@pytest.mark.parametrize("name", ["localhost:1", "127.0.0.1", "[::1]:8080"])
+def test_names_of_this_machine(server, name):
+    assert server.get("/v1/models", Host=name).status == 200
 
 
 def test_a_range_is_no_part_of_an_answer(server):
@@ -273,6 +280,7 @@ def test_a_key_lets_in_and_nothing_else_does(served, tmp_path):
                 assert answer.headers["WWW-Authenticate"] == "Bearer"
         right = {"Authorization": "Bearer 0123456789abcdef-secret"}
         assert server.post("/v1/completions", {"prompt": "a"}, right).status == 200
+        assert server.post("/v1/completions", {"prompt": "a"}, {**right, "Host": "behind.a.proxy"}).status == 200
         assert server.get("/health").status == 200
         status, _, err = server.stop()
         assert status == 0 and "secret" not in err and "warning" not in err

@@ -3,6 +3,7 @@
 #include "core/scratch_folder.h"
 #include "headroom/serve/serve.h"
 #include "serve/api_key.h"
+#include "serve/host_name.h"
 #include "serve/listening_socket.h"
 #include "serve/metrics.h"
 
@@ -31,6 +32,17 @@ TEST_F(ServerFiles, AKeyAdmitsItselfAlone) {
   for (const std::filesystem::path& none :
        {put("short", "abc"), put("blank", "abcdefghijklmnop qrst"), folder_, folder_ / "none"}) {
     EXPECT_THROW(ApiKey{none}, MisuseError) << none;
+  }
+}
+
+TEST(HostName, IsAnAddressOrThisMachines) {
+  for (const char* own : {"127.0.0.1:8080", "127.0.0.1", "[::1]:8080", "localhost", "LOCALHOST:1", "a.localhost:80",
+                          "192.0.2.7:8080", "Box.example:8080"}) {
+    EXPECT_TRUE(is_own_name(own, "box.example")) << own;
+  }
+  for (const char* foreign : {"", ":8080", "evil.example", "evil.example:8080", "127.0.0.1.evil.example",
+                              "localhost.evil.example", "notlocalhost", "[::1", "[evil.example]", "127.1:8080"}) {
+    EXPECT_FALSE(is_own_name(foreign, "box.example")) << foreign;
   }
 }
 

@@ -71,6 +71,8 @@ struct ModelOptions {
   // vision: patches of a picture, context_length. Throws MisuseError unless has_whole_patches().
   bool has_whole_patches() const { return patch_size > 0 && image_size >= patch_size && image_size % patch_size == 0; }
   std::int64_t patches() const;
+  // Whether tokens choose: experts or heads of attention, or experts of the MLP.
+  bool routes() const;
   // Whether the head chooses between classes rather than tokens.
   bool has_classes() const { return kind == ModelKind::classifier || kind == ModelKind::vision; }
 };
