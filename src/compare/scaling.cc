@@ -41,7 +41,7 @@ bool can_be_a_loss(double loss) {
   return std::isfinite(loss) && loss > 0.0;
 }
 
-void fit(ScaledFamily& family) {
+void fit_family(ScaledFamily& family) {
   std::erase_if(family.models, [](const ScaledModel& model) {
     return model.losses.empty() || !std::all_of(model.losses.begin(), model.losses.end(), can_be_a_loss);
   });
@@ -147,7 +147,7 @@ PowerLaw fit_power_law(const std::vector<double>& flops, const std::vector<doubl
 
 Scaling fit_families(Scaling families) {
   for (ScaledFamily& family : families) {
-    fit(family);
+    fit_family(family);
   }
   for (std::size_t f = 1; f < families.size() && families.front().unfitted.empty(); ++f) {
     ScaledFamily& family = families[f];

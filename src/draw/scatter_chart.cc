@@ -49,7 +49,7 @@ std::string scatter_axes(const Scale& x, const Scale& y, const std::string& x_la
   return drawing + text_at("x", (kPlotLeft + kWidth - kPlotRight) / 2, kChartHeight - 5, escape(x_label));
 }
 
-bool has_logarithms(const Point& at) {
+bool can_be_drawn(const Point& at) {
   return std::isfinite(at.x) && std::isfinite(at.y) && at.x > 0.0 && at.y > 0.0;
 }
 
@@ -57,14 +57,14 @@ bool has_logarithms(const Point& at) {
 std::string lines_and_gaps(const Scale& x, const Scale& y, const ScatterChart& chart) {
   std::string drawing;
   for (const ScatterLine& line : chart.lines) {
-    if (has_logarithms(line.from) && has_logarithms(line.to)) {
+    if (can_be_drawn(line.from) && can_be_drawn(line.to)) {
       drawing +=
           element("path", {{"class", style_class("line", line.style)},
                            {"d", line_through({{x(line.from.x), y(line.from.y)}, {x(line.to.x), y(line.to.y)}})}});
     }
   }
   for (const ScatterGap& gap : chart.gaps) {
-    if (!has_logarithms(gap.from) || !has_logarithms(gap.to)) {
+    if (!can_be_drawn(gap.from) || !can_be_drawn(gap.to)) {
       continue;
     }
     constexpr double kMark = 4.0;  // half the height of a mark
@@ -120,7 +120,7 @@ std::string scatter_chart(const ScatterChart& chart) {
       y{kInfinity, -kInfinity, kChartHeight - kPlotBottom, kPlotTop, /*logarithmic=*/true};
   std::vector<ScatterPoint> points;
   for (const ScatterPoint& point : chart.points) {
-    if (has_logarithms(point.at)) {
+    if (can_be_drawn(point.at)) {
       include(x, point.at.x);
       include(y, point.at.y);
       points.push_back(point);
@@ -128,7 +128,7 @@ std::string scatter_chart(const ScatterChart& chart) {
   }
   for (const ScatterGap& gap : chart.gaps) {  // one that was extrapolated ends beyond the points
     for (const Point& end : {gap.from, gap.to}) {
-      if (!points.empty() && has_logarithms(end)) {
+      if (!points.empty() && can_be_drawn(end)) {
         include(x, end.x);
         include(y, end.y);
       }
