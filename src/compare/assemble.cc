@@ -8,6 +8,7 @@
 #include "headroom/compare/demo.h"
 #include "headroom/core/files.h"
 #include "markup.h"
+#include "scaling.h"
 #include "summary.h"
 
 namespace headroom::compare {
@@ -26,6 +27,9 @@ void put_best_first(std::vector<ComparedRun>& runs, const tasks::Task& task) {
 Conclusion conclusion_of(const CompareResult& result) {
   if (result.kind == Kind::sweep) {
     return conclude_sweep(result.runs);
+  }
+  if (!result.scaling.empty()) {
+    return conclude_scaling(result.scaling);
   }
   constexpr std::size_t kDemoRuns = 3;
   const bool whole =
@@ -74,6 +78,7 @@ CompareResult assemble(const Record& record, Runs& runs, const tasks::Task& task
   if (result.kind == Kind::sweep) {
     put_best_first(result.runs, task);
   }
+  result.scaling = scaling_of(result.runs);
   for (std::string& remark : remarks(result)) {
     result.notes.push_back(std::move(remark));
   }

@@ -23,6 +23,7 @@
 #include "record.h"
 #include "replace.h"
 #include "samples.h"
+#include "scaling.h"
 #include "single_run.h"
 #include "summary.h"
 
@@ -126,6 +127,7 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
 
 CompareResult compare(const CompareRequest& request) {
   check_fairness(request.configs);
+  check_families(request.configs);
   Record record{.kind = request.kind, .title = request.title, .about = request.about, .command = request.command};
   record.plan = plan_comparison(request);
   return conduct(std::move(record), request.prompts, {request.out, request.cache, request.world},

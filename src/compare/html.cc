@@ -155,8 +155,8 @@ std::string render_report(const CompareResult& result) {
                      result.refresh_seconds > 0 ? " \u00b7 written again while training goes on" : "",
                      draw::escape(result.title), points("lead", result.conclusion),
                      about + points("warn", result.notes)) +
-         result_section(result) + value_section(result) + learning_section(result) + cost_section(result) +
-         sample_section(result) + configuration_section(result) + circumstances_section(result) +
+         result_section(result) + scaling_section(result) + value_section(result) + learning_section(result) +
+         cost_section(result) + sample_section(result) + configuration_section(result) + circumstances_section(result) +
          "</main></body></html>\n";
 }
 

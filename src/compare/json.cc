@@ -88,6 +88,29 @@ Json as_json(const ComparedRun& run, const ComparedRun& first) {
   return json;
 }
 
+Json as_json(const std::optional<Saving>& saving) {
+  return saving ? Json{{"loss", saving->loss},
+                       {"ratio", saving->ratio},
+                       {"low", saving->low ? Json(*saving->low) : Json()},
+                       {"high", saving->high ? Json(*saving->high) : Json()},
+                       {"extrapolated", saving->extrapolated}}
+                : Json();
+}
+
+Json as_json(const ScaledFamily& family) {
+  Json json = {{"family", family.name}, {"models", Json::array()}};
+  for (const ScaledModel& model : family.models) {
+    json["models"].push_back(
+        {{"name", model.name}, {"flops", model.flops}, {"loss", model.loss()}, {"saving", as_json(model.saving)}});
+  }
+  const bool fitted = family.unfitted.empty();
+  json["coefficient"] = fitted ? Json(family.law.coefficient) : Json();
+  json["exponent"] = fitted ? Json(family.law.exponent) : Json();
+  json["residual"] = fitted ? Json(family.residual) : Json();
+  json["saving"] = as_json(family.saving);
+  return json;
+}
+
 }  // namespace
 
 Json to_json(const CompareResult& result) {
@@ -95,12 +118,16 @@ Json to_json(const CompareResult& result) {
   for (const ComparedRun& run : result.runs) {
     runs.push_back(as_json(run, result.runs.front()));
   }
-  return {{"runs", std::move(runs)},
-          {"prompts", result.prompts},
-          {"notes", result.notes},
-          {"conclusion", fmt::format("{}", fmt::join(result.conclusion, " "))},
-          {"report", result.report.string()},
-          {"interrupted", result.interrupted}};
+  Json json = {{"runs", std::move(runs)},
+               {"prompts", result.prompts},
+               {"notes", result.notes},
+               {"conclusion", fmt::format("{}", fmt::join(result.conclusion, " "))},
+               {"report", result.report.string()},
+               {"interrupted", result.interrupted}};
+  for (const ScaledFamily& family : result.scaling) {
+    json["scaling"].push_back(as_json(family));
+  }
+  return json;
 }
 
 }  // namespace headroom::compare

@@ -140,7 +140,7 @@ std::vector<std::string> keys_of(const std::vector<Variation>& variations) {
 Plan plan_comparison(const CompareRequest& request) {
   Plan plan{.models = {}, .variations = {}, .seeds = checked_seeds(request.seeds, "compare")};
   for (const NamedConfig& named : request.configs) {
-    PlannedModel& model = plan.models.emplace_back(PlannedModel{named.name, {}});
+    PlannedModel& model = plan.models.emplace_back(PlannedModel{named.name, {}, named.family});
     plan.variations = canonical(request.tune, named.config, "compare: --tune");
     for (const Values& values : combinations(plan.variations)) {
       model.choices.push_back(with_values(named, request.out / named.name, values, "--tune"));

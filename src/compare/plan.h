@@ -30,6 +30,7 @@ struct PlannedRun {
 struct PlannedModel {
   std::string name;
   std::vector<PlannedRun> choices;  // first seed: a run for each combination of tuned values, or a single one
+  std::string family = {};          // of which it is one size; empty: of none
 };
 
 struct Plan {

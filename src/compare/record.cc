@@ -38,7 +38,10 @@ Json written(const Plan& plan, const fs::path& out) {
       choices.push_back(
           {{"values", choice.values}, {"folder", choice.folder.lexically_relative(out).generic_string()}});
     }
-    models.push_back({{"name", model.name}, {"choices", std::move(choices)}});
+    Json& json = models.emplace_back(Json{{"name", model.name}, {"choices", std::move(choices)}});
+    if (!model.family.empty()) {
+      json["family"] = model.family;
+    }
   }
   return models;
 }
@@ -62,7 +65,7 @@ config::Config read_config(const fs::path& folder) {
 }
 
 PlannedModel read_model(const Json& json, const fs::path& out, const std::vector<Variation>& variations) {
-  PlannedModel model{json.at("name").get<std::string>(), {}};
+  PlannedModel model{json.at("name").get<std::string>(), {}, json.value("family", "")};
   for (const Json& choice : json.at("choices")) {
     const fs::path folder = fs::path(choice.at("folder").get<std::string>()).lexically_normal();
     if (folder.is_absolute() || folder.empty() || *folder.begin() == "..") {

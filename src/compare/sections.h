@@ -9,6 +9,7 @@ namespace headroom::compare {
 
 std::string result_section(const CompareResult& result);    // the table, and what was tuned
 std::string value_section(const CompareResult& result);     // a sweep: the figure against each key and the cost
+std::string scaling_section(const CompareResult& result);   // families: loss against compute
 std::string learning_section(const CompareResult& result);  // curves
 std::string cost_section(const CompareResult& result);      // a table of bars
 std::string sample_section(const CompareResult& result);    // what the models write

@@ -115,6 +115,7 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Ta
       continue;
     }
     line.name = model.name;
+    line.family = model.family;
     line.config = folder_config(chosen.folder);
     line.folder = chosen.folder;
     line.values = chosen.values;
@@ -151,7 +152,8 @@ std::vector<std::string> remarks(const CompareResult& result) {
     largest = std::max(largest, parameters);
     sizes.push_back(fmt::format("{} ({})", short_number(static_cast<double>(parameters)), run.name));
   }
-  if (result.kind != Kind::sweep && static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
+  if (result.kind != Kind::sweep && result.scaling.empty() &&
+      static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
     sentences.push_back(fmt::format("The models are not of one size: {} parameters.", enumerated(sizes)));
   }
   if (machines.size() > 1) {

@@ -70,4 +70,16 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
           .step_macs = step.value()};
 }
 
+std::optional<double> step_flops(const config::Config& config) {
+  if (config.model.kind == ModelKind::encoder_decoder || config.model.kind == ModelKind::classifier) {
+    return std::nullopt;
+  }
+  return 2.0 * static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
+}
+
+std::optional<double> training_flops(const config::Config& config) {
+  const std::optional<double> step = step_flops(config);
+  return step ? std::optional(*step * static_cast<double>(config.train.steps)) : std::nullopt;
+}
+
 }  // namespace headroom::cost

@@ -49,6 +49,69 @@ std::string scatter_axes(const Scale& x, const Scale& y, const std::string& x_la
   return drawing + text_at("x", (kPlotLeft + kWidth - kPlotRight) / 2, kChartHeight - 5, escape(x_label));
 }
 
+bool can_be_drawn(const Point& at) {
+  return std::isfinite(at.x) && std::isfinite(at.y) && at.x > 0.0 && at.y > 0.0;
+}
+
+// Lines, and gaps between them with their ends marked and their text to the right.
+std::string lines_and_gaps(const Scale& x, const Scale& y, const ScatterChart& chart) {
+  std::string drawing;
+  for (const ScatterLine& line : chart.lines) {
+    if (can_be_drawn(line.from) && can_be_drawn(line.to)) {
+      drawing +=
+          element("path", {{"class", style_class("line", line.style)},
+                           {"d", line_through({{x(line.from.x), y(line.from.y)}, {x(line.to.x), y(line.to.y)}})}});
+    }
+  }
+  for (const ScatterGap& gap : chart.gaps) {
+    if (!can_be_drawn(gap.from) || !can_be_drawn(gap.to)) {
+      continue;
+    }
+    constexpr double kMark = 4.0;  // half the height of a mark
+    const double from = x(gap.from.x), to = x(gap.to.x), at = y(gap.from.y);
+    drawing += element("path", {{"class", style_class("reach", gap.style)}, {"d", horizontal(from, at, to)}});
+    for (const double end : {from, to}) {
+      drawing +=
+          element("path", {{"class", style_class("reach", gap.style)}, {"d", vertical(end, at - kMark, at + kMark)}});
+    }
+    // Above the line that falls from the right end.
+    drawing += text_at("value", std::max(from, to) + 2 * kMark, at - kMark, escape(gap.text));
+  }
+  return drawing;
+}
+
+std::string label_of(const ScatterPoint& point) {
+  return shorten(point.label.value_or(point.name), 2 * kNameRoom);
+}
+
+// Points, and their labels, none over another.
+std::string named_points(const Scale& x, const Scale& y, const std::vector<ScatterPoint>& points) {
+  std::string drawing;
+  std::vector<const ScatterPoint*> labelled;
+  std::vector<double> heights;
+  for (const ScatterPoint& point : points) {
+    const std::string title = escape(point.name + ": " + plain_number(point.at.y) + " at " + short_number(point.at.x));
+    drawing +=
+        element("circle",
+                {{"class", style_class("end", point.style)}, {"cx", x(point.at.x)}, {"cy", y(point.at.y)}, {"r", "5"}},
+                element("title", {}, title));
+    if (!label_of(point).empty()) {
+      labelled.push_back(&point);
+      heights.push_back(y(point.at.y));
+    }
+  }
+  spread_labels(heights, kChartHeight - kPlotBottom);
+  for (std::size_t i = 0; i < labelled.size(); ++i) {
+    const std::string label = label_of(*labelled[i]);
+    const double at = x(labelled[i]->at.x);
+    // To the right of its point, or to the left where there is no room.
+    const bool left = at + 10 + kLabelWidth * static_cast<double>(label.size()) > kWidth;
+    drawing += text_at(style_class(left ? "label left" : "label", labelled[i]->style), at + (left ? -9 : 9),
+                       heights[i] + 4, escape(label));
+  }
+  return drawing;
+}
+
 }  // namespace
 
 std::string scatter_chart(const ScatterChart& chart) {
@@ -57,10 +120,18 @@ std::string scatter_chart(const ScatterChart& chart) {
       y{kInfinity, -kInfinity, kChartHeight - kPlotBottom, kPlotTop, /*logarithmic=*/true};
   std::vector<ScatterPoint> points;
   for (const ScatterPoint& point : chart.points) {
-    if (std::isfinite(point.at.x) && std::isfinite(point.at.y) && point.at.x > 0.0 && point.at.y > 0.0) {
+    if (can_be_drawn(point.at)) {
       include(x, point.at.x);
       include(y, point.at.y);
       points.push_back(point);
+    }
+  }
+  for (const ScatterGap& gap : chart.gaps) {  // one that was extrapolated ends beyond the points
+    for (const Point& end : {gap.from, gap.to}) {
+      if (!points.empty() && can_be_drawn(end)) {
+        include(x, end.x);
+        include(y, end.y);
+      }
     }
   }
   if (points.empty()) {
@@ -68,26 +139,8 @@ std::string scatter_chart(const ScatterChart& chart) {
   }
   x.widen(0.12, 0.01);
   y.widen(0.12, 0.01);
-  std::vector<double> heights;
-  heights.reserve(points.size());
-  for (const ScatterPoint& point : points) {
-    heights.push_back(y(point.at.y));
-  }
-  spread_labels(heights, kChartHeight - kPlotBottom);
-  std::string drawing = scatter_axes(x, y, chart.x_label);
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const ScatterPoint& point = points[i];
-    const Point at{x(point.at.x), y(point.at.y)};
-    const std::string name = shorten(point.name, 2 * kNameRoom);
-    // To the right of its point, or to the left where there is no room.
-    const bool left = at.x + 10 + kLabelWidth * static_cast<double>(name.size()) > kWidth;
-    const std::string title = escape(point.name + ": " + plain_number(point.at.y) + " at " + short_number(point.at.x));
-    drawing += element("circle", {{"class", style_class("end", point.style)}, {"cx", at.x}, {"cy", at.y}, {"r", "5"}},
-                       element("title", {}, title));
-    drawing += text_at(style_class(left ? "label left" : "label", point.style), at.x + (left ? -9 : 9), heights[i] + 4,
-                       escape(name));
-  }
-  return chart_of(kChartHeight, chart.title, drawing);
+  return chart_of(kChartHeight, chart.title,
+                  scatter_axes(x, y, chart.x_label) + lines_and_gaps(x, y, chart) + named_points(x, y, points));
 }
 
 }  // namespace headroom::draw

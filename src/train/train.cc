@@ -127,12 +127,11 @@ struct Speed {
 };
 
 Speed speed_of(const config::Config& config, const parallel::World& world) {
-  const config::ModelKind kind = config.model.kind;
-  if (kind == config::ModelKind::encoder_decoder || kind == config::ModelKind::classifier) {
+  const std::optional<double> flops = cost::step_flops(config);
+  if (!flops) {
     return {};
   }
-  const std::int64_t macs = cost::executed_cost(config.model, config.train.batch_size).step_macs;
-  return {.step_gflop = 2e-9 * static_cast<double>(macs),
+  return {.step_gflop = 1e-9 * *flops,
           .machine_gflops = world.size() * product_rate(config.train.precision, models::resolve(config.train.device))};
 }
 

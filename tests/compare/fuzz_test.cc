@@ -45,9 +45,9 @@ class AnalysisFuzz : public ::testing::Test {
   static constexpr const char* kComparison =
       R"({"format":"headroom.comparison.1","kind":"sweep","title":"Sweep","about":"","command":"headroom sweep",)"
       R"("seeds":2,"variations":{"train.learning_rate":["0.001","0.01"]},"models":[)"
-      R"({"name":"learning_rate 0.001","choices":[{"values":[["train.learning_rate","0.001"]],)"
+      R"({"name":"learning_rate 0.001","family":"a","choices":[{"values":[["train.learning_rate","0.001"]],)"
       R"("folder":"train.learning_rate=0.001"}]},)"
-      R"({"name":"learning_rate 0.01","choices":[{"values":[["train.learning_rate","0.01"]],)"
+      R"({"name":"learning_rate 0.01","family":"b","choices":[{"values":[["train.learning_rate","0.01"]],)"
       R"("folder":"train.learning_rate=0.01"}]}],"prompts":["a"],"sampling":"","samples":{"x":["b"]}})";
   static constexpr const char* kConfig =
       "[model]\nn_layers = 1\nd_model = 16\nvocabulary_size = 256\ncontext_length = 16\n[model.attention]\nn_heads = "

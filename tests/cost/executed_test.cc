@@ -238,5 +238,14 @@ TEST(Executed, AgreesWithThePapersWhereTheyCountTheSame) {
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * paper_cost(m).attention_macs);
 }
 
+TEST(TrainingFlops, AreTwoForEachMacOfEveryStep) {
+  config::Config config = config::load_config("zoo/dense");
+  const double step = 2.0 * static_cast<double>(executed_cost(config.model, config.train.batch_size).step_macs);
+  EXPECT_EQ(step_flops(config).value(), step);
+  config.train.steps = 7;
+  EXPECT_EQ(training_flops(config).value(), 7.0 * step);
+  EXPECT_FALSE(training_flops(config::load_config("small/translation_dense_h4"))) << "sentences differ in length";
+}
+
 }  // namespace executed_test
 }  // namespace headroom::cost

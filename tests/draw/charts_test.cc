@@ -192,6 +192,30 @@ TEST(ScatterChart, NamesItsPoints) {
             std::string::npos);
 }
 
+TEST(ScatterChart, DrawsLinesAndTheGapBetweenThem) {
+  ScatterChart chart{.title = "t", .x_label = "x", .points = {{"a", {1e3, 9.0}, 0}, {"b", {1e6, 7.0}, 1}}};
+  EXPECT_EQ(scatter_chart(chart).find("class='line"), std::string::npos);
+  chart.lines = {{{1e3, 9.0}, {1e6, 8.0}, 0}, {{1e3, 8.0}, {1e6, 7.0}, 1}, {{1e3, 8.0}, {1e6, std::nan("")}, 2}};
+  chart.gaps = {{{1e3, 8.0}, {1e8, 8.0}, "<times>", 1}};
+  const std::string svg = scatter_chart(chart);
+  EXPECT_NE(svg.find("class='line s1'"), std::string::npos);
+  EXPECT_EQ(svg.find("class='line s2'"), std::string::npos) << "what has no end has no line";
+  EXPECT_NE(svg.find("&lt;times&gt;</text>"), std::string::npos);
+  const std::vector<double> x = numbers_after(svg, "<circle class='end s[0-9]' cx='");
+  const std::vector<double> gap = numbers_after(svg, "<path class='reach s1' d='M");
+  ASSERT_EQ(gap.size(), 3u) << "the gap and its two ends";
+  EXPECT_NEAR(gap[0], x[0], 0.11);
+  EXPECT_NEAR(gap[1], x[0], 0.11);
+  EXPECT_GT(gap[2], x[1]) << "beyond the points";
+  EXPECT_LT(gap[2], 480.0) << "and still within the drawing";
+  chart.points[0].label = "";
+  chart.points[1].label = "other";
+  const std::string labelled = scatter_chart(chart);
+  EXPECT_EQ(labelled.find(">a</text>"), std::string::npos);
+  EXPECT_NE(labelled.find("<title>a: "), std::string::npos) << "its name is still there";
+  EXPECT_NE(labelled.find(">other</text>"), std::string::npos);
+}
+
 TEST(IntervalChart, ShowsZeroAndWhereIntervalsLie) {
   const std::string svg = interval_chart(
       {.title = "t", .rows = {{"a", -2, -3, -1, "-2", 1}, {"b", 0.5, -1, 2, "0.5", 2}, {"<c>", 0, 0, 0, "0", 3}}});

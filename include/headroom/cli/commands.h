@@ -99,7 +99,8 @@ struct Inspect {
 
 struct Compare {
   std::vector<std::string> configs, set, prompts;
-  std::vector<std::string> tune;  // "key=value,value,..."
+  std::vector<std::string> tune;      // "key=value,value,..."
+  std::vector<std::string> families;  // "name=config,config,..."; empty: `configs` belong to none
   std::string out;
   std::int64_t seeds = 1;
   std::int64_t sample_tokens = 120;

@@ -16,6 +16,7 @@ namespace headroom::compare {
 struct NamedConfig {
   std::string name;  // also its run folder's name: no '/', unique
   config::Config config;
+  std::string family = {};  // of which it is one size (scaling.h); empty: of none
 };
 
 // config::load_config for each, named by file ("recipes/demo/dense_h8.toml" and "demo/dense_h8" are "dense_h8";
@@ -23,8 +24,14 @@ struct NamedConfig {
 std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_recipes,
                                       const std::vector<std::string>& overrides = {});
 
+// The same for families of sizes, each "NAME=CONFIG,CONFIG,...".
+std::vector<NamedConfig> load_families(const std::vector<std::string>& families,
+                                       const std::vector<std::string>& overrides = {});
+
 struct CompareRequest {
-  std::vector<NamedConfig> configs;  // the others are measured against the first
+  // The others are measured against the first. Families, where there are any: at least two, each with at least two
+  // different amounts of training compute.
+  std::vector<NamedConfig> configs;
   std::int64_t seeds = 1;            // trainings of each: with train.seed, train.seed + 1, ...
   std::vector<Variation> tune;       // each model takes its own best of all combinations of these
   std::filesystem::path out;         // for the runs, as plan.h lays them out, and out/report.html
@@ -55,7 +62,8 @@ struct SweepRequest {
 // one is resumed from its newest checkpoint; more seeds or values use what is there. Throws MisuseError for no or
 // ill-named configs, for keys and values that cannot be tuned, for runs that cannot be compared (their figures are of
 // different tasks, texts or tokens), and for a folder that holds a run of another configuration. A loss that stops
-// being finite is the result's `failure`, unless it is that of a tuned value, which is then not chosen.
+// being finite is the result's `failure`, unless it is that of a tuned value, which is then not chosen. Families are
+// compared by the compute that they need for a loss.
 CompareResult compare(const CompareRequest& request);
 
 // Trains `config` with every combination of the values, all with the first seed, then all with the second, and so on,
@@ -88,6 +96,9 @@ Conclusion conclude_sweep(const std::vector<ComparedRun>& runs);
 // Aligned plain text, a line a run, relative figures against the first run's.
 std::string render_table(const CompareResult& result);
 
+// Likewise the families' models with their compute, a line each; empty where there are no families.
+std::string render_scaling(const CompareResult& result);
+
 // The page: self-contained HTML without scripts.
 std::string render_report(const CompareResult& result);
 
@@ -98,7 +109,8 @@ Json to_json(const train::TrainResult& result, const tasks::Task& task);
 // seed with the keys of `train`), `<figure>_mean` and `<figure>_std` over the seeds, `difference` (of the validation
 // loss against the first model, paired by seed: mean, low, high; null for the first and for one seed),
 // `<headline>_difference`, `values` (of tuned or varied keys), `tried`, attention_macs, attention_memory, executed,
-// samples; then `notes`, `conclusion` (its points as one text), `report`.
+// samples; then `notes`, `conclusion` (its points as one text), `report`; with families `scaling`, what scaling.h says
+// of each.
 Json to_json(const CompareResult& result);
 
 }  // namespace headroom::compare

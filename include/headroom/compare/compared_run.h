@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/compare/scaling.h"
 #include "headroom/config/config.h"
 #include "headroom/config/variation.h"
 #include "headroom/core/json.h"
@@ -54,6 +55,7 @@ struct Tried {
 // One model's line of a comparison.
 struct ComparedRun {
   std::string name;
+  std::string family;                                     // of which it is one size; empty: of none
   config::Config config;                                  // of the first seed
   std::filesystem::path folder;                           // of the first seed
   Values values;                                          // of the keys that were tuned or varied
@@ -92,6 +94,7 @@ struct CompareResult {
   std::vector<std::string> prompts;
   std::string sampling;            // how the sample texts were drawn
   std::vector<std::string> notes;  // sentences: how the runs' conditions differed
+  Scaling scaling;                 // of the families that the runs belong to
   Conclusion conclusion;
   std::filesystem::path report;
   int refresh_seconds = 0;   // the page loads itself again so often, while it is watched (compare.h); 0: never

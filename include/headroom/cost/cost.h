@@ -7,8 +7,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "headroom/config/config.h"
 #include "headroom/config/model_options.h"
 
 namespace headroom::cost {
@@ -60,5 +62,10 @@ struct ExecutedCost {
 };
 // Throws MisuseError for batch < 1.
 ExecutedCost executed_cost(const config::ModelOptions& model, std::int64_t batch);
+
+// Floating-point operations of a training step's products, two for each of its multiply-accumulates (step_macs), and of
+// all train.steps. Nothing for models that read sentences of different lengths, whose batches differ in what they hold.
+std::optional<double> step_flops(const config::Config& config);
+std::optional<double> training_flops(const config::Config& config);
 
 }  // namespace headroom::cost

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,12 +50,28 @@ struct ScatterPoint {
   std::string name;
   Point at;
   std::size_t style = 0;
+  std::optional<std::string> label = {};  // written next to it; nothing: its name
+};
+
+// A straight line among the points, such as a power law.
+struct ScatterLine {
+  Point from, to;
+  std::size_t style = 0;
+};
+
+// The distance between two lines at one height, with what it comes to.
+struct ScatterGap {
+  Point from, to;  // of one y
+  std::string text;
+  std::size_t style = 0;
 };
 
 // Named points, both scales logarithmic.
 struct ScatterChart {
   std::string title, x_label;
   std::vector<ScatterPoint> points;
+  std::vector<ScatterLine> lines = {};
+  std::vector<ScatterGap> gaps = {};
 };
 
 struct IntervalRow {

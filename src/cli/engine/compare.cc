@@ -22,6 +22,9 @@ int print(const compare::CompareResult& result, const Output& output) {
     return kInterrupted;
   }
   output.text(compare::render_table(result) + "\n");
+  if (!result.scaling.empty()) {
+    output.text(compare::render_scaling(result) + "\n");
+  }
   for (const std::string& note : result.notes) {
     output.text(note + "\n");
   }
@@ -37,7 +40,9 @@ int print(const compare::CompareResult& result, const Output& output) {
 int run(const Compare& command, const EngineRequest& request) {
   catch_interrupts();
   compare::CompareRequest job;
-  job.configs = compare::load_configs(command.configs, overrides(command.set, request));
+  const std::vector<std::string> changes = overrides(command.set, request);
+  job.configs = command.families.empty() ? compare::load_configs(command.configs, changes)
+                                         : compare::load_families(command.families, changes);
   job.seeds = command.seeds;
   for (const std::string& text : command.tune) {
     job.tune.push_back(config::parse_variation(text, "compare: --tune"));

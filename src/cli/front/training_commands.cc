@@ -206,11 +206,27 @@ void add_compare(Program& program) {
   CLI::App& command = program.add(
       program.root(), "compare", "Train models under the same budget; print a table and write DIR/report.html.",
       "headroom compare demo/dense_h8 demo/switchhead_h2 --out runs/pair --set train.steps=300\n"
-      "  headroom compare a.toml b.toml --out runs/fair --seeds 3 --tune train.learning_rate=5e-4,1e-3,2e-3",
-      [&program, options] { return program.engine(*options); });
+      "  headroom compare a.toml b.toml --out runs/fair --seeds 3 --tune train.learning_rate=5e-4,1e-3,2e-3\n"
+      "  headroom compare --family dense=a.toml,b.toml --family mine=c.toml,d.toml --out runs/sizes --seeds 3",
+      [&program, options] {
+        if (options->configs.empty() && options->families.empty()) {
+          misuse("compare: either CONFIG or --family is required (headroom compare --help)");
+        }
+        if (!options->configs.empty() && !options->families.empty()) {
+          misuse("compare: CONFIG ({}) and --family cannot both be given: each model is one of a family, or none is",
+                 options->configs.front());
+        }
+        return program.engine(*options);
+      });
   command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is what the others are compared to")
-      ->required()
       ->type_name("");
+  command
+      .add_option(
+          "--family", options->families,
+          "instead of CONFIG, repeatable: models of several sizes; says how much compute the other families save "
+          "compared with the first")
+      ->allow_extra_args(false)
+      ->type_name("NAME=CONFIG,CONFIG,...");
   add_out(command, options->out, "folder of the runs and the report", "DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);

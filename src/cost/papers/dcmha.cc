@@ -22,12 +22,15 @@ constexpr PaperItem kDcmhaItems[] = {
      "`headroom recipes`; sizes: `headroom cost --paper dcmha`"},
     {"Figure 3", "loss against compute",
      "dcmha/405m_transformer* dcmha/405m_dcformer dcmha/405m_dcformer_pp dcmha/834m_* dcmha/1b4_*",
-     "`headroom compare dcmha/405m_transformer_pp dcmha/405m_dcformer_pp dcmha/834m_transformer_pp "
-     "dcmha/834m_dcformer_pp --out runs/scaling`, whose page draws validation losses against the MACs of a training "
-     "step. How much compute a family saves is not fitted."},
+     "`headroom compare --family transformer=dcmha/405m_transformer,dcmha/834m_transformer,dcmha/1b4_transformer "
+     "--family "
+     "dcformer=dcmha/405m_dcformer,dcmha/834m_dcformer,dcmha/1b4_dcformer --out runs/scaling` and so for `_pp`: a line "
+     "through each "
+     "family, and how many times the compute of DCFormer the Transformer needs. At a small scale: `docs/results.md`"},
     {"Appendix C", "training", "dcmha/*", "`headroom recipes`; `tests/recipes` holds every recipe against it."},
     {"Figure 4", "loss against compute, Pythia and DCPythia", "dcmha/*_pythia dcmha/2b8_dcpythia dcmha/6b9_dcpythia",
-     "`headroom compare dcmha/2b8_pythia dcmha/2b8_dcpythia --out runs/pythia`"},
+     "`headroom compare --family pythia=dcmha/2b8_pythia,dcmha/6b9_pythia,dcmha/12b_pythia --family "
+     "dcpythia=dcmha/2b8_dcpythia,dcmha/6b9_dcpythia --out runs/pythia`"},
     {"Table 4", "the Pile, and eleven tests, without examples and with five", "dcmha/*pythia dcmha/2b8_dcformer_pp",
      "`headroom evaluate RUN --data test.jsonl.zst`; `headroom evaluate RUN --task piqa --data piqa.jsonl`, `headroom "
      "evaluate RUN --task hellaswag --data hellaswag.jsonl --shots 5`, and so for the others. Pythia's published "
