@@ -58,6 +58,27 @@ std::vector<std::string> split_at_blanks(std::string_view text) {
   return tokens;
 }
 
+bool is_ascii_blank(char c) {
+  return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+// By bytes and without overlaps, as the regular expression of the published scores: of "a-b-c" only the first hyphen is
+// between two characters that no other match has.
+std::string with_compounds_apart(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const bool joins =
+        i + 2 < text.size() && !is_ascii_blank(text[i]) && text[i + 1] == '-' && !is_ascii_blank(text[i + 2]);
+    out += text[i];
+    if (joins) {
+      out += " ##AT##-##AT## ";
+      out += text[i + 2];
+    }
+    i += joins ? 3 : 1;
+  }
+  return out;
+}
+
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
   for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
     text.replace(at, what.size(), by);
@@ -135,7 +156,15 @@ void add_sentence(const std::vector<std::string>& translation, const std::vector
 }  // namespace
 
 std::vector<std::string> bleu_tokens(std::string_view text, BleuTokens tokens) {
-  return tokens == BleuTokens::mteval_13a ? tokens_13a(text) : split_at_blanks(text);
+  switch (tokens) {
+    case BleuTokens::mteval_13a:
+      return tokens_13a(text);
+    case BleuTokens::blanks:
+      return split_at_blanks(text);
+    case BleuTokens::compounds:
+      return split_at_blanks(with_compounds_apart(text));
+  }
+  fail("bleu: tokens must be 13a's, what blanks separate or that without compounds");
 }
 
 BleuCounts count_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,

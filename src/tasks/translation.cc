@@ -66,7 +66,8 @@ struct BleuFigure {
   BleuOptions options;
 };
 constexpr BleuFigure kBleuFigures[] = {{"bleu", {}},
-                                       {"tokenised_bleu", {.tokens = BleuTokens::blanks, .smooth = false}}};
+                                       {"tokenised_bleu", {.tokens = BleuTokens::blanks, .smooth = false}},
+                                       {"compound_bleu", {.tokens = BleuTokens::compounds, .smooth = false}}};
 
 std::string ngrams_of(const char* figure, std::size_t order) {
   return fmt::format("{}.{}grams", figure, order);
@@ -266,6 +267,12 @@ class Translation : public Task {
                                                      {.name = "tokenised_bleu",
                                                       .metric = "validation_tokenised_bleu",
                                                       .words = "tokenised BLEU",
+                                                      .unit = "",
+                                                      .better = Better::higher,
+                                                      .decimals = 2},
+                                                     {.name = "compound_bleu",
+                                                      .metric = "validation_compound_bleu",
+                                                      .words = "tokenised BLEU of split compounds",
                                                       .unit = "",
                                                       .better = Better::higher,
                                                       .decimals = 2},
