@@ -86,6 +86,15 @@ void check_mixture(const Config& config, const Checker& data) {
                weights);
 }
 
+void check_pairs(const Config& config, const Checker& data) {
+  const bool translates = config.model.kind == ModelKind::encoder_decoder;
+  const std::string kind = detail::setting("kind", config.model.kind);
+  data.require(config.data.length_ratio == 0.0 || translates, "length_ratio", "must be 0 with {}", kind);
+  data.require(config.data.length_ratio == 0.0 || config.data.length_ratio >= 1.0, "length_ratio",
+               "must be 0 or at least 1, got {}", config.data.length_ratio);
+  data.require(config.data.most_words == 0 || translates, "most_words", "must be 0 with {}", kind);
+}
+
 void check_data(const Config& config, Origin origin) {
   const DataOptions& data = config.data;
   const Checker check(origin, "data");
@@ -101,6 +110,7 @@ void check_data(const Config& config, Origin origin) {
   }
   check.require_distinct("classes", data.classes);
   check_mixture(config, check);
+  check_pairs(config, check);
   check.require(config.model.memory_length == 0 || data.batching == Batching::streams, "batching",
                 "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
                 config.model.memory_length);

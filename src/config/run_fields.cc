@@ -70,6 +70,12 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("pair_columns", o.pair_columns, between(1, 1 << 16),
              "translation: columns of the source and the target in tab-separated files, counted from 1");
   fields.add(
+      "length_ratio", o.length_ratio, between(0, 1e9),
+      "translation: pairs of which one side has more than so many times the words of the other, words being what "
+      "blanks separate, are left out of training, as by Moses's clean-corpus-n.perl; 0: none");
+  fields.add("most_words", o.most_words, between(0, 1e9),
+             "translation: pairs with a side of more words are left out of training; 0: none");
+  fields.add(
       "validation_share", o.validation_share, at_least_below(0, 1),
       "share held out of data.train for validation where data.validation is []: the last lines of text (of each corpus "
       "of a mixture), the last tokens of a token file, pairs drawn at random (translation)");

@@ -131,6 +131,33 @@ TEST_F(PairsTest, TheHeldOutShareIsNeverTrainedOn) {
   EXPECT_EQ(validation_pairs(data).size(), 2000U);
 }
 
+TEST_F(PairsTest, PairsOfUnlikeLengthsAreNotTrainedOn) {
+  config::DataOptions data;
+  data.train = {write("all.tsv",
+                      "a b c\tx y\n"                // 1.5 is not more than 1.5
+                      "a b c d\tx y\n"              // 2
+                      "x\ty  z\n"                   // 2 the other way; blanks are one or many
+                      "a b c d e f\tu v w x y z\n"  // six words
+                      "a\tb\n")};
+  data.validation = data.train;
+  const auto left = [&] {
+    const PairFile file(prepare_pairs(data, {.kind = config::TokenizerKind::bytes}, folder_ / "cache").train);
+    return std::pair(file.size(), file.remarks());
+  };
+  using Left = std::pair<std::int64_t, std::string>;
+  EXPECT_EQ(left(), Left(5, ""));
+  data.length_ratio = 1.5;
+  EXPECT_EQ(left(), Left(3, "2 pairs left out by their words (data.length_ratio = 1.5, data.most_words = 0)"));
+  data.most_words = 5;
+  EXPECT_EQ(left(), Left(2, "3 pairs left out by their words (data.length_ratio = 1.5, data.most_words = 5)"));
+  data.length_ratio = 0.0;
+  EXPECT_EQ(left(), Left(4, "1 pairs left out by their words (data.length_ratio = 0, data.most_words = 5)"));
+  EXPECT_EQ(validation_pairs(data).size(), 5U) << "what is measured stays";
+  data.length_ratio = 1.0;
+  data.most_words = 0;
+  EXPECT_EQ(left().first, 2);
+}
+
 class PairFileTest : public FolderTest {
  protected:
   PairFileTest() {

@@ -55,6 +55,8 @@ struct DataOptions {
   std::vector<std::string> train_target;  // translation: files parallel to `train`; empty: `train` holds both sides
   std::vector<std::string> validation_target;       // the same for `validation`
   std::vector<std::int64_t> pair_columns = {1, 2};  // translation, tab-separated: source and target
+  double length_ratio = 0.0;       // translation: largest of a training pair's words to the other side's; 0: any
+  std::int64_t most_words = 0;     // translation: of a side of a training pair; 0: any
   double validation_share = 0.01;  // text, translation: held out of `train` where `validation` is empty
 };
 
