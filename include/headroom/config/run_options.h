@@ -31,6 +31,9 @@ struct TokenizerOptions {
   double character_coverage = 0.9995;   // sentencepiece: share of the text's characters with a piece of their own
   // No key: a SentencePiece model in `model` is encoded line by line, as in the run that is resumed.
   bool by_line = false;
+  // No key: a byte-level BPE in `model` of fewer tokens gets ids to spare up to so many, those of a given
+  // model.vocabulary_size.
+  std::int64_t least_size = 0;
 };
 
 struct DataOptions {

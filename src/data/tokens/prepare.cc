@@ -149,7 +149,8 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
     return nullptr;
   }
   std::shared_ptr<const tokenizers::Tokenizer> given =
-      options.by_line ? tokenizers::load_tokenizer_by_line(options.model) : tokenizers::load_tokenizer(options.model);
+      options.by_line ? tokenizers::load_tokenizer_by_line(options.model)
+                      : tokenizers::load_tokenizer_for(options.model, options.least_size);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
     misuse("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
            options.model, given->name());
