@@ -17,6 +17,8 @@ void check_tokenizer(const Config& config, Origin origin) {
   const std::int64_t special = special_tokens(config.model.kind);
   const std::string besides = special == 0 ? "" : fmt::format(" and {} special ones", special);
   const Checker model(origin, "model"), tokenizer(origin, "tokenizer");
+  tokenizer.require(t.source_model.empty() || config.model.source_vocabulary_size > 0, "source_model",
+                    "needs model.source_vocabulary_size, the number of its tokens, got 0");
   const std::vector<std::string>& files = config.data.train;
   if (!t.model.empty() || !config.train.start_from.empty() || std::any_of(files.begin(), files.end(), is_token_file) ||
       config.model.kind == ModelKind::vision) {
@@ -141,6 +143,8 @@ void check_kind(const Checker& here, const ModelOptions& m) {
   };
   constexpr std::string_view kClasses = "\"classifier\" or \"vision\"", kVision = "\"vision\"";
   const bool vision = m.kind == ModelKind::vision;
+  only_with(m.source_vocabulary_size == 0, m.kind == ModelKind::encoder_decoder, "source_vocabulary_size",
+            "\"encoder_decoder\"");
   only_with(m.n_decoder_layers == 0, m.kind == ModelKind::encoder_decoder, "n_decoder_layers", "\"encoder_decoder\"");
   only_with(m.n_classes == 0, m.has_classes(), "n_classes", kClasses);
   only_with(m.d_head_hidden == 0, m.has_classes(), "d_head_hidden", kClasses);

@@ -15,6 +15,10 @@ void describe(Fields& fields, TokenizerOptions& o) {
       "an existing tokenizer: a file of `tokenizer train`, a SentencePiece model, words (.txt, one a line), a "
       "tokenizer.json, a vocab.json with merges.txt next to it, or their folder; \"\": the tokenizer is made from the "
       "training split");
+  fields.add_path(
+      "source_model", o.source_model,
+      "translation with model.source_vocabulary_size: the same of the sources; \"\": made from the training "
+      "sources, and the other one from their translations alone");
   fields.add("keep_whitespace", o.keep_whitespace,
              "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
   fields.add("split_digits", o.split_digits, "sentencepiece: every digit is a piece of its own");

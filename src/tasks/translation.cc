@@ -135,8 +135,8 @@ class PairEvaluation : public EvaluationData {
         decoding_(decoding),
         ends_(sentence_ends(*tokenizer_)) {
     for (const data::TextPair& pair : pairs_) {
-      sources_.push_back(tokenizer_->encode(pair.source));
-      targets_.push_back(tokenizer_->encode(pair.target));
+      sources_.push_back(tokenizer_->for_sources().encode(pair.source));
+      targets_.push_back(tokenizer_->for_targets().encode(pair.target));
     }
   }
 
@@ -307,12 +307,14 @@ class Translation : public Task {
     if (config.data.train.empty()) {
       misuse("data.train: must name files of sentence pairs: there are none built in");
     }
-    const data::PreparedPairs prepared = data::prepare_pairs(config.data, config.tokenizer, cache);
+    const data::PreparedPairs prepared =
+        data::prepare_pairs(config.data, config.tokenizer, cache, config.model.source_vocabulary_size);
     const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
     if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
       misuse("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
              tokenizer.name(), config.model.vocabulary_size);
     }
+    tokenizers::require_source_vocabulary(tokenizer, config.model.source_vocabulary_size, "translation");
     TaskData data;
     data.tokenizer = prepared.tokenizer;
     data.training = std::make_unique<PairTraining>(prepared.train, tokenizer, config);

@@ -193,6 +193,38 @@ TEST_F(PairFileTest, HoldsThePairsAndIsKept) {
   EXPECT_NE(PairFile(other.train).identity(), file.identity());
 }
 
+TEST_F(PairFileTest, SidesMayHaveATokenizerEach) {
+  const PreparedPairs two = prepare_pairs(data_, {.vocabulary_size = 276}, folder_ / "cache", 278);
+  const PairFile file(two.train);
+  const std::vector<TextPair> pairs = read_pairs({.source = data_.train, .target = {}}, data_);
+  const tokenizers::Tokenizer &sources = two.tokenizer->for_sources(), &targets = two.tokenizer->for_targets();
+  EXPECT_EQ(two.tokenizer->source_vocabulary_size(), 278);
+  EXPECT_EQ(two.tokenizer->vocabulary_size(), 276);
+  std::vector<std::int32_t> ids;
+  for (const std::int64_t pair : {0, 7, 499}) {
+    file.source(pair, ids);
+    EXPECT_EQ(ids, sources.encode(pairs[static_cast<std::size_t>(pair)].source));
+    file.target(pair, ids);
+    EXPECT_EQ(ids, targets.encode(pairs[static_cast<std::size_t>(pair)].target));
+  }
+  // From files; a source tokenizer that is two in one already is refused.
+  tokenizers::save_tokenizer(sources, at("s.tokenizer"));
+  tokenizers::save_tokenizer(targets, at("t.tokenizer"));
+  tokenizers::save_tokenizer(*two.tokenizer, at("two.tokenizer"));
+  const PreparedPairs given =
+      prepare_pairs(data_, {.model = at("t.tokenizer"), .source_model = at("s.tokenizer")}, folder_ / "cache", 278);
+  EXPECT_EQ(given.train, two.train);
+  const PreparedPairs together = prepare_pairs(data_, {.model = at("two.tokenizer")}, folder_ / "cache", 278);
+  EXPECT_EQ(together.tokenizer->name(), two.tokenizer->name());
+  EXPECT_HAS(misuse_of([&] {
+               prepare_pairs(data_, {.model = at("t.tokenizer"), .source_model = at("two.tokenizer")},
+                             folder_ / "cache", 278);
+             }),
+             "holds two tokenizers");
+  EXPECT_HAS(misuse_of([&] { prepare_pairs(data_, {.vocabulary_size = 276}, folder_ / "cache", 100); }),
+             "model.source_vocabulary_size: must be at least");
+}
+
 TEST_F(PairFileTest, DamageIsNoticedAndMadeGood) {
   std::string bytes = read_bytes(prepared_.train);
   const SafetensorsFile file(prepared_.train);
@@ -231,6 +263,28 @@ TEST_F(PairFileTest, LiesAreRefused) {
   const PairFile strange(lie({1, 3}, {1, 2, 10}));
   std::vector<std::int32_t> ids;
   EXPECT_HAS(misuse_of([&] { strange.target(0, ids); }), "token 2 must be from 0 to 9, got 10");
+  const auto of_two = [&](const std::string& sources) {
+    SafetensorsWriter writer;
+    const std::vector<std::int64_t> ends = {1, 3};
+    const std::vector<std::int32_t> tokens = {7, 8, 9};
+    writer.add("tokens", DType::i32, {3}, std::as_bytes(std::span(tokens)));
+    writer.add("ends", DType::i64, {2}, std::as_bytes(std::span(ends)));
+    for (const auto& [key, value] : std::map<std::string, std::string>{{"format", "headroom.pairs.1"},
+                                                                       {"tokenizer_name", "t"},
+                                                                       {"hash", "h"},
+                                                                       {"remarks", ""},
+                                                                       {"vocabulary_size", "10"},
+                                                                       {"source_vocabulary_size", sources}}) {
+      writer.set_metadata(key, value);
+    }
+    writer.write(at("two.pairs"));
+    return at("two.pairs");
+  };
+  const PairFile narrow(of_two("7"));
+  EXPECT_HAS(misuse_of([&] { narrow.source(0, ids); }), "token 0 must be from 0 to 6, got 7");
+  narrow.target(0, ids);
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{8, 9}));
+  EXPECT_HAS(misuse_of([&] { PairFile(of_two("-3")); }), "at least one pair");
 }
 
 TEST_F(PairFileTest, BatchesHoldEveryPairOnceAnEpochWithinTheirBounds) {

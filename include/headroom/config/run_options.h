@@ -26,6 +26,7 @@ struct TokenizerOptions {
   TokenizerKind kind = TokenizerKind::sentencepiece;
   std::int64_t vocabulary_size = 8000;  // sentencepiece: pieces to train; words: most frequent kept, 0 = all
   std::string model;                    // an existing tokenizer file; empty: made from the training split
+  std::string source_model;             // translation: the same for sources alone, with model.source_vocabulary_size
   bool keep_whitespace = false;         // sentencepiece: runs of blanks and line ends survive a round trip
   bool split_digits = true;             // sentencepiece
   double character_coverage = 0.9995;   // sentencepiece: share of the text's characters with a piece of their own
