@@ -46,7 +46,7 @@ class TwoTokenizers : public Tokenizer {
 };
 
 // `text` up to `end`, which is left out of it as well.
-std::string_view taken(std::string_view& text, char end, std::string_view origin) {
+std::string_view text_up_to(std::string_view& text, char end, std::string_view origin) {
   const std::size_t at = text.find(end);
   if (at == std::string_view::npos) {
     misuse("{}: {}: it must say its first one's kind and size, and does not", origin, kWhat);
@@ -75,7 +75,7 @@ bool holds_two(std::string_view serialised) {
 std::unique_ptr<Tokenizer> restore_two(config::TokenizerKind kind, std::string_view serialised,
                                        std::string_view origin) {
   serialised.remove_prefix(kTwo.size());
-  const std::string_view name = taken(serialised, ' ', origin), number = taken(serialised, '\n', origin);
+  const std::string_view name = text_up_to(serialised, ' ', origin), number = text_up_to(serialised, '\n', origin);
   const config::TokenizerKind kind_of_sources = kind_named(name, origin);
   std::size_t size = 0;
   const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), size);

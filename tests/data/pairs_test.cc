@@ -136,7 +136,7 @@ TEST_F(PairsTest, PairsOfUnlikeLengthsAreNotTrainedOn) {
   data.train = {write("all.tsv",
                       "a b c\tx y\n"                // 1.5 is not more than 1.5
                       "a b c d\tx y\n"              // 2
-                      "x\ty  z\n"                   // 2 the other way; blanks are one or many
+                      "x\ty \u00a0z\n"              // 2 the other way; blanks are one or many
                       "a b c d e f\tu v w x y z\n"  // six words
                       "a\tb\n")};
   data.validation = data.train;

@@ -4,6 +4,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/random.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom::data {
 
@@ -14,10 +15,11 @@ constexpr std::uint64_t kHeldOut = 1, kSameTarget = 2, kHeldOrder = 3;  // names
 // What blanks separate.
 std::int64_t words_of(std::string_view sentence) {
   std::int64_t words = 0;
-  for (bool inside = false; const char c : sentence) {
-    const bool blank = c == ' ' || (c >= '\t' && c <= '\r');
-    words += !blank && !inside ? 1 : 0;
-    inside = !blank;
+  for (bool inside = false; !sentence.empty();) {
+    const std::size_t blank = leading_blank(sentence);
+    words += blank == 0 && !inside ? 1 : 0;
+    inside = blank == 0;
+    sentence.remove_prefix(std::max<std::size_t>(blank, 1));
   }
   return words;
 }

@@ -276,7 +276,8 @@ PreparedData prepare_data(const config::DataOptions& data, const config::Tokeniz
   if (!prepared.tokenizer) {
     prepared.tokenizer = tokenizer_of_texts(tokenizer, train, cache_folder);
   }
-  tokenizers::require_source_vocabulary(*prepared.tokenizer, 0, "data");  // of one side, as text is
+  tokenizers::require_source_vocabulary(*prepared.tokenizer, 0,
+                                        given ? "tokenizer.model: " + tokenizer.model : std::string("data.train"));
   for (PartInput& corpus : train) {
     prepared.train.push_back(prepare(corpus, *prepared.tokenizer, cache_folder));
   }
