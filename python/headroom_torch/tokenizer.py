@@ -29,6 +29,11 @@ class Tokenizer:
         return cls._of(ops.restore_tokenizer("bytes", torch.empty(0, dtype=torch.uint8)))
 
     @classmethod
+    def for_translation(cls, sources: "Tokenizer", targets: "Tokenizer") -> "Tokenizer":
+        """Two as one, for an EncoderDecoder with a source_vocabulary_size: `targets`, with `sources` as its for_sources."""
+        return cls._of(ops.two_tokenizers(sources._engine, targets._engine))
+
+    @classmethod
     def _of(cls, engine) -> "Tokenizer":
         tokenizer = cls.__new__(cls)
         tokenizer._engine = engine
@@ -46,6 +51,11 @@ class Tokenizer:
     @property
     def vocabulary_size(self) -> int:
         return self._engine.vocabulary_size()
+
+    @property
+    def for_sources(self) -> "Tokenizer":
+        """What the sentences to be translated are encoded with: itself, but where the sides have a tokenizer each."""
+        return Tokenizer._of(self._engine.for_sources())
 
     @property
     def serialised(self):

@@ -41,7 +41,8 @@ namespace {
 std::string data_keys(const config::Config& config) {
   std::string keys;
   for (const auto& [key, value] : config::flatten(config)) {
-    if (key.starts_with("data.") || key.starts_with("tokenizer.") || key == "model.vocabulary_size") {
+    if (key.starts_with("data.") || key.starts_with("tokenizer.") || key == "model.vocabulary_size" ||
+        key == "model.source_vocabulary_size") {
       keys += fmt::format("{} = {}\n", key, value);
     }
   }

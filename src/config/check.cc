@@ -17,6 +17,8 @@ void check_tokenizer(const Config& config, Origin origin) {
   const std::int64_t special = special_tokens(config.model.kind);
   const std::string besides = special == 0 ? "" : fmt::format(" and {} special ones", special);
   const Checker model(origin, "model"), tokenizer(origin, "tokenizer");
+  tokenizer.require(t.source_model.empty() || config.model.source_vocabulary_size > 0, "source_model",
+                    "needs model.source_vocabulary_size, the number of its tokens, got 0");
   const std::vector<std::string>& files = config.data.train;
   if (!t.model.empty() || !config.train.start_from.empty() || std::any_of(files.begin(), files.end(), is_token_file) ||
       config.model.kind == ModelKind::vision) {
@@ -86,6 +88,15 @@ void check_mixture(const Config& config, const Checker& data) {
                weights);
 }
 
+void check_pairs(const Config& config, const Checker& data) {
+  const bool translates = config.model.kind == ModelKind::encoder_decoder;
+  const std::string kind = detail::setting("kind", config.model.kind);
+  data.require(config.data.length_ratio == 0.0 || translates, "length_ratio", "must be 0 with {}", kind);
+  data.require(config.data.length_ratio == 0.0 || config.data.length_ratio >= 1.0, "length_ratio",
+               "must be 0 or at least 1, got {}", config.data.length_ratio);
+  data.require(config.data.most_words == 0 || translates, "most_words", "must be 0 with {}", kind);
+}
+
 void check_data(const Config& config, Origin origin) {
   const DataOptions& data = config.data;
   const Checker check(origin, "data");
@@ -101,6 +112,7 @@ void check_data(const Config& config, Origin origin) {
   }
   check.require_distinct("classes", data.classes);
   check_mixture(config, check);
+  check_pairs(config, check);
   check.require(config.model.memory_length == 0 || data.batching == Batching::streams, "batching",
                 "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
                 config.model.memory_length);
@@ -131,6 +143,8 @@ void check_kind(const Checker& here, const ModelOptions& m) {
   };
   constexpr std::string_view kClasses = "\"classifier\" or \"vision\"", kVision = "\"vision\"";
   const bool vision = m.kind == ModelKind::vision;
+  only_with(m.source_vocabulary_size == 0, m.kind == ModelKind::encoder_decoder, "source_vocabulary_size",
+            "\"encoder_decoder\"");
   only_with(m.n_decoder_layers == 0, m.kind == ModelKind::encoder_decoder, "n_decoder_layers", "\"encoder_decoder\"");
   only_with(m.n_classes == 0, m.has_classes(), "n_classes", kClasses);
   only_with(m.d_head_hidden == 0, m.has_classes(), "d_head_hidden", kClasses);

@@ -52,6 +52,10 @@ void describe(Fields& fields, ModelOptions& o) {
       "adaptive softmax: tokens at which classes of rarer ones begin, ascending, each below vocabulary_size; []: "
       "a plain softmax");
   fields.add("dropout", o.dropout, at_least_below(0, 1), "dropout probability in the residual stream while training");
+  fields.add(
+      "source_vocabulary_size", o.source_vocabulary_size, between(0, 2147483647),
+      "encoder_decoder: tokens that the encoder knows, by an embedding of its own, where sources have a tokenizer "
+      "of their own (tokenizer.source_model, or one trained on them); 0: both sides share tokenizer and embedding");
   fields.add("n_decoder_layers", o.n_decoder_layers, between(0, 65536),
              "encoder_decoder: blocks of the decoder, each with an attention to the source as well; 0: n_layers");
   fields.add("n_classes", o.n_classes, between(0, 1 << 24), "classifier, vision: classes to choose from, at least 2");

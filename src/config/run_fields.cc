@@ -15,6 +15,10 @@ void describe(Fields& fields, TokenizerOptions& o) {
       "an existing tokenizer: a file of `tokenizer train`, a SentencePiece model, words (.txt, one a line), a "
       "tokenizer.json, a vocab.json with merges.txt next to it, or their folder; \"\": the tokenizer is made from the "
       "training split");
+  fields.add_path(
+      "source_model", o.source_model,
+      "translation with model.source_vocabulary_size: the same of the sources; \"\": made from the training "
+      "sources, and the other one from their translations alone");
   fields.add("keep_whitespace", o.keep_whitespace,
              "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
   fields.add("split_digits", o.split_digits, "sentencepiece: every digit is a piece of its own");
@@ -69,6 +73,12 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add_paths("validation_target", o.validation_target, "the same for the validation split");
   fields.add("pair_columns", o.pair_columns, between(1, 1 << 16),
              "translation: columns of the source and the target in tab-separated files, counted from 1");
+  fields.add(
+      "length_ratio", o.length_ratio, between(0, 1e9),
+      "translation: pairs of which one side has more than so many times the words of the other, words being what "
+      "blanks separate, are left out of training, as by Moses's clean-corpus-n.perl; 0: none");
+  fields.add("most_words", o.most_words, between(0, 1e9),
+             "translation: pairs with a side of more words are left out of training; 0: none");
   fields.add(
       "validation_share", o.validation_share, at_least_below(0, 1),
       "share held out of data.train for validation where data.validation is []: the last lines of text (of each corpus "

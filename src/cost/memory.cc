@@ -62,7 +62,8 @@ Kept model_numbers(const ModelOptions& model) {
 
 // Parameters that products read in their own type: all but the embedding and what has no matrix, which is little.
 Exact product_parameters(const ModelOptions& model, std::int64_t parameters) {
-  const Exact embedding = model.reads_tokens() ? Exact(model.vocabulary_size) * model.d_model : 0;
+  const Exact tokens = Exact(model.vocabulary_size) + model.source_vocabulary_size;
+  const Exact embedding = model.reads_tokens() ? tokens * model.d_model : 0;
   return std::max<std::int64_t>(parameters - embedding.value(), 0);
 }
 

@@ -40,7 +40,8 @@ Sizes embedding_tensors(const ModelOptions& model, Exact d) {
   if (model.kind == ModelKind::vision) {
     return with_bias(patch_numbers(model), d, true);
   }
-  return {d * model.vocabulary_size};
+  Sizes all = {d * model.vocabulary_size};
+  return model.source_vocabulary_size > 0 ? all + Sizes{d * model.source_vocabulary_size} : all;
 }
 
 Sizes vocabulary_head(const ModelOptions& model, Exact d) {

@@ -9,6 +9,7 @@ void require_tokenizer_of(const models::Model& model, const tokenizers::Tokenize
     misuse("{}: tokenizer {} has {} ids, but the model's vocabulary_size is {}", what, tokenizer.name(),
            tokenizer.vocabulary_size(), model.options().vocabulary_size);
   }
+  tokenizers::require_source_vocabulary(tokenizer, model.options().source_vocabulary_size, what);
 }
 
 }  // namespace headroom::decode

@@ -183,8 +183,9 @@ class Composition : public Analysis {
   void draw_example(const Reader& reader, const AttentionLayer& layer, Findings& found) const {
     std::string markup = "<div class='maps'>", remark;
     const bool source = !first_.target.defined() || layer.encoder;
-    const std::vector<std::string> queries = texts_of(reader, (source ? first_.tokens : first_.target)[0]);
-    const std::vector<std::string> keys = layer.cross ? texts_of(reader, first_.tokens[0]) : queries;
+    const std::vector<std::string> queries =
+        source ? texts_of(reader, first_.tokens[0], Side::source) : texts_of(reader, first_.target[0]);
+    const std::vector<std::string> keys = layer.cross ? texts_of(reader, first_.tokens[0], Side::source) : queries;
     for (const std::string& stage : stages_) {
       const auto at = examples_.find(key_of(layer.name, stage));
       if (at == examples_.end()) {

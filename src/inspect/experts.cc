@@ -91,8 +91,9 @@ class Experts : public Analysis {
     return !same;  // one choice serves both sides: counted once
   }
   void begin(const Reading& reading) override {
-    source_ = tensors_of(vocabulary_.number(reading.tokens));
-    target_ = reading.target.defined() ? std::optional(tensors_of(vocabulary_.number(reading.target))) : std::nullopt;
+    source_ = tensors_of(vocabulary_.number(reading.tokens, Side::source));
+    target_ = reading.target.defined() ? std::optional(tensors_of(vocabulary_.number(reading.target, Side::target)))
+                                       : std::nullopt;
     for (auto& [name, site] : sites_) {
       site.readings = 0;
     }

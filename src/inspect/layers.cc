@@ -109,11 +109,11 @@ std::vector<double> numbers_of(const at::Tensor& vector) {
   return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
 }
 
-std::vector<std::string> texts_of(const Reader& reader, const at::Tensor& tokens) {
+std::vector<std::string> texts_of(const Reader& reader, const at::Tensor& tokens, Side side) {
   const at::Tensor flat = tokens.reshape({-1}).to(at::kCPU, at::kLong).contiguous();
   std::vector<std::string> texts;
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
-    texts.push_back(reader.token_text(flat.const_data_ptr<std::int64_t>()[i]));
+    texts.push_back(reader.token_text(flat.const_data_ptr<std::int64_t>()[i], side));
   }
   return texts;
 }

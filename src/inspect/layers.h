@@ -62,7 +62,7 @@ class Replacer : public nn::Recorder {
 draw::Cells cells_of(const at::Tensor& matrix);
 std::vector<double> numbers_of(const at::Tensor& vector);
 // The spelling of each of a sequence's tokens [T].
-std::vector<std::string> texts_of(const Reader& reader, const at::Tensor& tokens);
+std::vector<std::string> texts_of(const Reader& reader, const at::Tensor& tokens, Side side = Side::target);
 // Blanks made visible, for names in charts.
 std::string shown(std::string_view token);
 

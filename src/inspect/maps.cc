@@ -74,9 +74,9 @@ class Maps : public Analysis {
     return figures;
   }
 
-  at::Tensor read_by(const AttentionLayer& layer, bool queries) const {
+  Side side_of(const AttentionLayer& layer, bool queries) const {
     const bool source = !reading_.target.defined() || layer.encoder || (layer.cross && !queries);
-    return source ? reading_.tokens : reading_.target;
+    return source ? Side::source : Side::target;
   }
 
   Picture drawn(const Reader& reader, const AttentionLayer& layer, const at::Tensor& weights, Findings& found) const {
@@ -151,7 +151,9 @@ class Maps : public Analysis {
 
   std::vector<std::string> names(const Reader& reader, const AttentionLayer& layer, bool queries,
                                  std::int64_t wanted) const {
-    std::vector<std::string> texts = texts_of(reader, read_by(layer, queries)[0]);
+    const Side side = side_of(layer, queries);
+    std::vector<std::string> texts =
+        texts_of(reader, (side == Side::source ? reading_.tokens : reading_.target)[0], side);
     if (std::ssize(texts) != wanted) {
       return {};  // memory comes before them
     }

@@ -82,18 +82,19 @@ at::Tensor Reader::logits(const Reading& reading, nn::Observer* observer) const 
   misuse("{}: is a model of kind {}, which reads no text", name(), config::name_of(options().kind));
 }
 
-std::string Reader::token_text(std::int64_t id) const {
+std::string Reader::token_text(std::int64_t id, Side side) const {
   const auto token = static_cast<std::int32_t>(id);
-  if (id >= tokenizer().vocabulary_size()) {
+  const tokenizers::Tokenizer& known = tokenizer(side);
+  if (id >= known.vocabulary_size()) {
     return fmt::format("<{}>", id);  // a special token of the model
   }
   // What it adds to a text: a blank in front of it is lost at the beginning of one.
   std::vector<std::int32_t> ids;
   try {
-    ids = tokenizer().encode("a");
+    ids = known.encode("a");
   } catch (const MisuseError&) {  // a vocabulary of the bytes that its text held
   }
-  std::string text = tokenizers::text_after(tokenizer(), ids, token);
+  std::string text = tokenizers::text_after(known, ids, token);
   if (is_utf8(text)) {
     return text;
   }

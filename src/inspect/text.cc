@@ -160,9 +160,9 @@ std::vector<std::string> lines_of(const TextChoice& choice, std::string_view mod
 }
 
 // Tokens within the context; what is longer is cut, which is said once.
-std::vector<std::int64_t> encoded(const store::OpenedModel& opened, std::string_view text, std::int64_t room,
+std::vector<std::int64_t> encoded(const tokenizers::Tokenizer& tokenizer, std::string_view text, std::int64_t room,
                                   bool& cut) {
-  const std::vector<std::int32_t> ids = opened.checkpoint.tokenizer->encode(text);
+  const std::vector<std::int32_t> ids = tokenizer.encode(text);
   std::vector<std::int64_t> wide(ids.begin(), ids.end());
   cut |= std::ssize(wide) > room;
   wide.resize(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(wide), room)));
@@ -172,6 +172,7 @@ std::vector<std::int64_t> encoded(const store::OpenedModel& opened, std::string_
 std::unique_ptr<Text> open_lines(const store::OpenedModel& opened, const TextChoice& choice) {
   const config::ModelOptions& o = opened.config().model;
   const bool pairs = o.kind == config::ModelKind::encoder_decoder;
+  const Reader reader(opened);
   const std::int64_t begin = pairs ? opened.checkpoint.tokenizer->begin_id() : -1;
   std::vector<Examples::Example> all;
   bool cut = false;
@@ -186,9 +187,11 @@ std::unique_ptr<Text> open_lines(const store::OpenedModel& opened, const TextCho
              pairs ? "a source and its translation" : "two texts");
     }
     Examples::Example example;
-    example.tokens = encoded(opened, std::string_view(line).substr(0, two ? tab : line.size()), o.context_length, cut);
+    example.tokens = encoded(reader.tokenizer(Side::source), std::string_view(line).substr(0, two ? tab : line.size()),
+                             o.context_length, cut);
     if (two) {
-      example.target = encoded(opened, std::string_view(line).substr(tab + 1), o.context_length - (pairs ? 1 : 0), cut);
+      example.target = encoded(reader.tokenizer(Side::target), std::string_view(line).substr(tab + 1),
+                               o.context_length - (pairs ? 1 : 0), cut);
       if (begin >= 0) {
         example.target.insert(example.target.begin(), begin);
       }
@@ -202,7 +205,7 @@ std::unique_ptr<Text> open_lines(const store::OpenedModel& opened, const TextCho
     log_info("analyse: {}: texts longer than the model's context are read up to their token {}", what_is_read(choice),
              o.context_length);
   }
-  return std::make_unique<Examples>(Reader(opened), std::move(all));
+  return std::make_unique<Examples>(reader, std::move(all));
 }
 
 }  // namespace

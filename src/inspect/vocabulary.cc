@@ -53,18 +53,18 @@ std::int64_t token_kind(std::string_view token) {
 
 Vocabulary::Vocabulary(const Reader& reader) : reader_(reader), tokens_(kMostTexts), words_(kMostTexts) {}
 
-const Vocabulary::Known& Vocabulary::known(std::int64_t id) {
-  const auto found = known_.find(id);
+const Vocabulary::Known& Vocabulary::known(std::int64_t id, Side side) {
+  const auto found = known_.find({side, id});
   if (found != known_.end()) {
     return found->second;
   }
-  Known one{.text = reader_.token_text(id)};
+  Known one{.text = reader_.token_text(id, side)};
   one.number = tokens_.of(one.text);
   one.kind = token_kind(one.text);
-  return known_.emplace(id, std::move(one)).first->second;
+  return known_.emplace(std::pair(side, id), std::move(one)).first->second;
 }
 
-void Vocabulary::number_words(const std::int64_t* ids, std::int64_t n, std::int64_t* words) {
+void Vocabulary::number_words(const std::int64_t* ids, std::int64_t n, Side side, std::int64_t* words) {
   std::string word;
   std::vector<std::int64_t> members;
   bool whole = false;  // its beginning has been seen
@@ -81,7 +81,7 @@ void Vocabulary::number_words(const std::int64_t* ids, std::int64_t n, std::int6
   for (std::int64_t i = 0; i < n; ++i) {
     words[i] = -1;
     bool belongs = false;
-    for (const char c : known(ids[i]).text) {
+    for (const char c : known(ids[i], side).text) {
       if (is_blank(c)) {
         if (!word.empty() || !whole) {
           finish();
@@ -97,19 +97,19 @@ void Vocabulary::number_words(const std::int64_t* ids, std::int64_t n, std::int6
   }
 }
 
-Vocabulary::Numbers Vocabulary::number(const at::Tensor& tokens) {
+Vocabulary::Numbers Vocabulary::number(const at::Tensor& tokens, Side side) {
   const at::Tensor ids = tokens.to(at::kCPU, at::kLong).contiguous();
   const std::int64_t* const all = ids.const_data_ptr<std::int64_t>();
   Numbers numbers;
   numbers.word.resize(static_cast<std::size_t>(ids.numel()));
   for (std::int64_t i = 0; i < ids.numel(); ++i) {
-    const Known& one = known(all[i]);
+    const Known& one = known(all[i], side);
     numbers.token.push_back(one.number);
     numbers.kind.push_back(one.kind);
   }
   const std::int64_t t = ids.size(1);
   for (std::int64_t row = 0; row < ids.size(0); ++row) {
-    number_words(all + row * t, t, numbers.word.data() + row * t);
+    number_words(all + row * t, t, side, numbers.word.data() + row * t);
   }
   return numbers;
 }

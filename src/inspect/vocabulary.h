@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "headroom/inspect/reader.h"
@@ -40,7 +42,7 @@ class Vocabulary {
   struct Numbers {
     std::vector<std::int64_t> token, word, kind;
   };
-  Numbers number(const at::Tensor& tokens);
+  Numbers number(const at::Tensor& tokens, Side side);
   const Numbering& tokens() const { return tokens_; }
   const Numbering& words() const { return words_; }
 
@@ -49,12 +51,12 @@ class Vocabulary {
     std::string text;
     std::int64_t number = -1, kind = 0;
   };
-  const Known& known(std::int64_t id);
-  void number_words(const std::int64_t* ids, std::int64_t n, std::int64_t* words);
+  const Known& known(std::int64_t id, Side side);
+  void number_words(const std::int64_t* ids, std::int64_t n, Side side, std::int64_t* words);
 
   Reader reader_;
   Numbering tokens_, words_;
-  std::unordered_map<std::int64_t, Known> known_;
+  std::map<std::pair<Side, std::int64_t>, Known> known_;
 };
 
 }  // namespace headroom::inspect

@@ -16,8 +16,9 @@ double deviation(const config::ModelOptions& o) {
 
 }  // namespace
 
-at::Tensor Embedding::make_matrix(const config::ModelOptions& o, const nn::Builder& build) {
-  return build.embedding("embed", {o.vocabulary_size, o.d_model}, nn::Start::normal(deviation(o)));
+at::Tensor Embedding::make_matrix(const config::ModelOptions& o, std::int64_t vocabulary_size,
+                                  const nn::Builder& build) {
+  return build.embedding("embed", {vocabulary_size, o.d_model}, nn::Start::normal(deviation(o)));
 }
 
 Embedding::Embedding(const config::ModelOptions& o, const nn::Builder& build)

@@ -116,7 +116,9 @@ EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::Beginnin
   const bool final_norm = o.norm_position == config::NormPosition::pre;
   p.options = o;
   const at::Tensor matrix = Embedding::make_matrix(o, build);
-  p.source.emplace(o, matrix, reading);
+  p.source.emplace(
+      o, o.source_vocabulary_size == 0 ? matrix : Embedding::make_matrix(o, o.source_vocabulary_size, reading),
+      reading);
   p.encoder.emplace(o, final_norm, reading);
   p.target.emplace(o, matrix, writing);
   config::ModelOptions layers = o;
@@ -153,7 +155,7 @@ Batch EncoderDecoder::example(std::int64_t rows, std::uint64_t seed) const {
   const config::ModelOptions& o = parts_->options;
   const at::Tensor written = random_ids(o.vocabulary_size, {rows, o.context_length + 1}, seed + 1).to(device());
   Batch batch;
-  batch.tensors["source"] = random_ids(o.vocabulary_size, {rows, o.context_length}, seed).to(device());
+  batch.tensors["source"] = random_ids(o.vocabulary_of_sources(), {rows, o.context_length}, seed).to(device());
   batch.tensors["target"] = written.narrow(1, 0, o.context_length);
   batch.tensors["next"] = written.narrow(1, 1, o.context_length);
   batch.targets.assign(static_cast<std::size_t>(rows), o.context_length);

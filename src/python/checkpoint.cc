@@ -59,9 +59,11 @@ void check_tokenizer(const tokenizers::Tokenizer* tokenizer, config::Config& con
     misuse("save_checkpoint: tokenizer must have the {} tokens of the model's vocabulary_size, got {} with {}",
            model.vocabulary_size - special, tokenizer->name(), tokenizer->vocabulary_size());
   }
+  tokenizers::require_source_vocabulary(*tokenizer, model.source_vocabulary_size, "save_checkpoint");
   config.tokenizer.kind = tokenizer->kind();
   config.tokenizer.vocabulary_size = tokenizer->vocabulary_size();
   config.tokenizer.model.clear();  // the checkpoint holds it
+  config.tokenizer.source_model.clear();
 }
 
 // `config`: as read_checkpoint() gave it, or empty.

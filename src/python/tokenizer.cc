@@ -32,6 +32,10 @@ Handle load(const std::string& path) {
   return c10::make_intrusive<Tokenizer>(tokenizers::load_tokenizer(path));
 }
 
+Handle two_tokenizers(const Handle& sources, const Handle& targets) {
+  return c10::make_intrusive<Tokenizer>(tokenizers::two_tokenizers(sources->engine, targets->engine));
+}
+
 at::Tensor encode(const tokenizers::Tokenizer& tokenizer, const std::string& text) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
   return at::tensor(ids, at::kInt).to(at::kLong);
@@ -58,6 +62,11 @@ void offer_tokenizer(torch::Library& library) {
       .def("kind", [](const Handle& self) { return std::string(config::name_of(self->engine->kind())); })
       .def("name", [](const Handle& self) { return self->engine->name(); })
       .def("vocabulary_size", [](const Handle& self) { return self->engine->vocabulary_size(); })
+      .def("for_sources",
+           [](const Handle& self) {
+             return c10::make_intrusive<Tokenizer>(
+                 std::shared_ptr<const tokenizers::Tokenizer>(self->engine, &self->engine->for_sources()));
+           })
       .def("serialised", [](const Handle& self) { return to_tensor(self->engine->serialised()); })
       .def("encode",
            [](const Handle& self, const std::string& text) {
@@ -80,6 +89,7 @@ void offer_tokenizer(torch::Library& library) {
           });
   library.def("load_tokenizer", refusing(load));
   library.def("restore_tokenizer", refusing(restore));
+  library.def("two_tokenizers", refusing(two_tokenizers));
 }
 
 }  // namespace headroom::python

@@ -49,6 +49,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile&
     misuse("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", file.path().string(),
            tokenizer->name(), tokenizer->vocabulary_size(), config.model.vocabulary_size - special);
   }
+  tokenizers::require_source_vocabulary(*tokenizer, config.model.source_vocabulary_size, file.path().string());
   return tokenizer;
 }
 

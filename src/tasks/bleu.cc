@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "headroom/core/error.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom::tasks {
 namespace {
@@ -23,29 +24,11 @@ bool is_point(char c) {
   return c == '.' || c == ',';
 }
 
-// Bytes of the blank that the text begins with, as Python's str.split() sees it; 0: none.
-std::size_t blank_at(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned first = byte(0), second = byte(1), third = byte(2);
-  if (first == ' ' || (first >= 0x09 && first <= 0x0d) || (first >= 0x1c && first <= 0x1f)) {
-    return 1;
-  }
-  if (first == 0xc2) {
-    return second == 0x85 || second == 0xa0 ? 2 : 0;
-  }
-  const bool general = first == 0xe2 && second == 0x80 &&
-                       ((third >= 0x80 && third <= 0x8a) || third == 0xa8 || third == 0xa9 || third == 0xaf);
-  const bool other = (first == 0xe1 && second == 0x9a && third == 0x80) ||
-                     (first == 0xe2 && second == 0x81 && third == 0x9f) ||
-                     (first == 0xe3 && second == 0x80 && third == 0x80);
-  return general || other ? 3 : 0;
-}
-
 std::vector<std::string> split_at_blanks(std::string_view text) {
   std::vector<std::string> tokens;
   std::string token;
   for (std::size_t i = 0; i <= text.size();) {
-    const std::size_t blank = i == text.size() ? 1 : blank_at(text.substr(i));
+    const std::size_t blank = i == text.size() ? 1 : leading_blank(text.substr(i));
     if (blank == 0) {
       token += text[i++];
       continue;
@@ -56,6 +39,27 @@ std::vector<std::string> split_at_blanks(std::string_view text) {
     i += blank;
   }
   return tokens;
+}
+
+bool is_ascii_blank(char c) {
+  return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+// By bytes and without overlaps, as the regular expression of the published scores: of "a-b-c" only the first hyphen is
+// between two characters that no other match has.
+std::string with_compounds_apart(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const bool joins =
+        i + 2 < text.size() && !is_ascii_blank(text[i]) && text[i + 1] == '-' && !is_ascii_blank(text[i + 2]);
+    out += text[i];
+    if (joins) {
+      out += " ##AT##-##AT## ";
+      out += text[i + 2];
+    }
+    i += joins ? 3 : 1;
+  }
+  return out;
 }
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
@@ -135,7 +139,15 @@ void add_sentence(const std::vector<std::string>& translation, const std::vector
 }  // namespace
 
 std::vector<std::string> bleu_tokens(std::string_view text, BleuTokens tokens) {
-  return tokens == BleuTokens::mteval_13a ? tokens_13a(text) : split_at_blanks(text);
+  switch (tokens) {
+    case BleuTokens::mteval_13a:
+      return tokens_13a(text);
+    case BleuTokens::blanks:
+      return split_at_blanks(text);
+    case BleuTokens::compounds:
+      return split_at_blanks(with_compounds_apart(text));
+  }
+  fail("bleu: tokens must be 13a's, what blanks separate or that without compounds");
 }
 
 BleuCounts count_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,

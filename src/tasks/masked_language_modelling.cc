@@ -28,9 +28,7 @@ class MaskedText {
       misuse("model.context_length: must be above {}, as a row begins and ends with <separator>, got {}", kMarkers,
              context_length);
     }
-    const std::int32_t line_end = tokenizer.line_end_id();
-    stretches_ =
-        pack_sentences(*file_, line_end >= 0 ? std::optional(line_end) : std::nullopt, context_length - kMarkers);
+    stretches_ = pack_sentences(*file_, line_ends(tokenizer), context_length - kMarkers);
   }
 
   const data::TokenFile& file() const { return *file_; }

@@ -64,8 +64,20 @@ std::vector<std::int64_t> chosen_places(std::int64_t length, std::int64_t count,
 
 }  // namespace
 
-std::vector<Stretch> pack_sentences(const data::TokenFile& file, std::optional<std::int32_t> sentence_end,
-                                    std::int64_t longest) {
+std::vector<bool> line_ends(const tokenizers::Tokenizer& tokenizer) {
+  std::vector<bool> ends(static_cast<std::size_t>(tokenizer.vocabulary_size()), false);
+  if (const std::int32_t line_end = tokenizer.line_end_id(); line_end >= 0) {
+    ends[static_cast<std::size_t>(line_end)] = true;
+  }
+  if (tokenizer.kind() == config::TokenizerKind::bpe) {
+    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+      ends[static_cast<std::size_t>(id)] = tokenizer.decode(std::span(&id, 1)).ends_with('\n');
+    }
+  }
+  return std::find(ends.begin(), ends.end(), true) == ends.end() ? std::vector<bool>() : ends;
+}
+
+std::vector<Stretch> pack_sentences(const data::TokenFile& file, const std::vector<bool>& ends, std::int64_t longest) {
   constexpr std::int64_t kAtOnce = std::int64_t{1} << 16;
   Packer packer(longest);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kAtOnce, file.size())));
@@ -75,8 +87,8 @@ std::vector<Stretch> pack_sentences(const data::TokenFile& file, std::optional<s
     file.copy(begin, count, ids.data());
     for (std::int64_t i = 0; i < count; ++i) {
       ++length;
-      const bool ends = sentence_end ? ids[static_cast<std::size_t>(i)] == *sentence_end : length == longest;
-      if (ends) {
+      const auto id = static_cast<std::size_t>(ids[static_cast<std::size_t>(i)]);
+      if (ends.empty() ? length == longest : ends.at(id)) {
         packer.add_sentence(length);
         length = 0;
       }

@@ -48,18 +48,20 @@ at::Tensor valid_of(const std::vector<Tokens>& sentences, const at::Tensor& rows
 }  // namespace
 
 SentenceEnds sentence_ends(const tokenizers::Tokenizer& tokenizer) {
-  if (tokenizer.begin_id() < 0 || tokenizer.end_id() < 0) {
-    misuse(
-        "tokenizer: must have symbols that begin and end a sentence to translate, as kind \"sentencepiece\" has; {} "
-        "has none",
-        tokenizer.name());
+  for (const tokenizers::Tokenizer* side : {&tokenizer.for_sources(), &tokenizer.for_targets()}) {
+    if (side->begin_id() < 0 || side->end_id() < 0) {
+      misuse(
+          "tokenizer: must have symbols that begin and end a sentence to translate, as kind \"sentencepiece\" has; {} "
+          "has none",
+          side->name());
+    }
   }
-  return {.begin = tokenizer.begin_id(), .end = tokenizer.end_id()};
+  return {.begin = tokenizer.begin_id(), .end = tokenizer.end_id(), .source_end = tokenizer.for_sources().end_id()};
 }
 
 Sources source_batch(const std::vector<Tokens>& sentences, SentenceEnds ends) {
   Sources sources;
-  sources.tokens = rows_of(sentences, kNoTarget, ends.end, ends.end);
+  sources.tokens = rows_of(sentences, kNoTarget, ends.source_end, ends.source_end);
   sources.valid = valid_of(sentences, sources.tokens);
   return sources;
 }

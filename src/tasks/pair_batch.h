@@ -11,7 +11,8 @@
 namespace headroom::tasks {
 
 struct SentenceEnds {
-  std::int32_t begin = 0, end = 0;
+  std::int32_t begin = 0, end = 0;  // of targets
+  std::int32_t source_end = 0;
 };
 
 // Throws MisuseError when the tokenizer has none.

@@ -93,7 +93,10 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
 }  // namespace
 
 TextData open_text_data(const config::Config& config, const fs::path& cache) {
-  const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
+  const std::int64_t special = config::special_tokens(config.model.kind);
+  config::TokenizerOptions options = config.tokenizer;
+  options.least_size = config.vocabulary_follows_tokenizer ? 0 : config.model.vocabulary_size - special;
+  const data::PreparedData prepared = data::prepare_data(config.data, options, cache);
   TextData text{.tokenizer = prepared.tokenizer, .train = {}, .validation = opened(prepared.validation)};
   const tokenizers::Tokenizer& tokenizer = *text.tokenizer;
   for (const data::PreparedPart& part : prepared.train) {
@@ -102,7 +105,6 @@ TextData open_text_data(const config::Config& config, const fs::path& cache) {
   }
   check_tokenizer(*text.validation, tokenizer, "the run's");
   remark(*text.validation);
-  const std::int64_t special = config::special_tokens(config.model.kind);
   const std::int64_t size = tokenizer.vocabulary_size() + special;
   if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
     misuse("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),

@@ -47,7 +47,7 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
   std::int64_t cut = 0;
   const auto most = static_cast<std::size_t>(o.context_length - 1);
   for (const std::string& sentence : sentences) {
-    sources.push_back(tokenizer.encode(sentence));
+    sources.push_back(tokenizer.for_sources().encode(sentence));
     cut += sources.back().size() > most ? 1 : 0;
     sources.back().resize(std::min(sources.back().size(), most));
   }

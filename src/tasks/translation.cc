@@ -66,7 +66,8 @@ struct BleuFigure {
   BleuOptions options;
 };
 constexpr BleuFigure kBleuFigures[] = {{"bleu", {}},
-                                       {"tokenised_bleu", {.tokens = BleuTokens::blanks, .smooth = false}}};
+                                       {"tokenised_bleu", {.tokens = BleuTokens::blanks, .smooth = false}},
+                                       {"compound_bleu", {.tokens = BleuTokens::compounds, .smooth = false}}};
 
 std::string ngrams_of(const char* figure, std::size_t order) {
   return fmt::format("{}.{}grams", figure, order);
@@ -134,8 +135,8 @@ class PairEvaluation : public EvaluationData {
         decoding_(decoding),
         ends_(sentence_ends(*tokenizer_)) {
     for (const data::TextPair& pair : pairs_) {
-      sources_.push_back(tokenizer_->encode(pair.source));
-      targets_.push_back(tokenizer_->encode(pair.target));
+      sources_.push_back(tokenizer_->for_sources().encode(pair.source));
+      targets_.push_back(tokenizer_->for_targets().encode(pair.target));
     }
   }
 
@@ -269,6 +270,12 @@ class Translation : public Task {
                                                       .unit = "",
                                                       .better = Better::higher,
                                                       .decimals = 2},
+                                                     {.name = "compound_bleu",
+                                                      .metric = "validation_compound_bleu",
+                                                      .words = "tokenised BLEU of split compounds",
+                                                      .unit = "",
+                                                      .better = Better::higher,
+                                                      .decimals = 2},
                                                      {.name = "chrf",
                                                       .metric = "validation_chrf",
                                                       .words = "chrF",
@@ -300,12 +307,14 @@ class Translation : public Task {
     if (config.data.train.empty()) {
       misuse("data.train: must name files of sentence pairs: there are none built in");
     }
-    const data::PreparedPairs prepared = data::prepare_pairs(config.data, config.tokenizer, cache);
+    const data::PreparedPairs prepared =
+        data::prepare_pairs(config.data, config.tokenizer, cache, config.model.source_vocabulary_size);
     const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
     if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
       misuse("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
              tokenizer.name(), config.model.vocabulary_size);
     }
+    tokenizers::require_source_vocabulary(tokenizer, config.model.source_vocabulary_size, "translation");
     TaskData data;
     data.tokenizer = prepared.tokenizer;
     data.training = std::make_unique<PairTraining>(prepared.train, tokenizer, config);

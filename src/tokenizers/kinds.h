@@ -33,6 +33,9 @@ std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::st
                                             std::string_view origin, std::string_view merges_origin,
                                             std::int64_t least_size = 0);
 
+// Throws MisuseError naming `origin` for a name that is none.
+config::TokenizerKind kind_named(std::string_view name, std::string_view origin);
+
 // Throws MisuseError for an id that is none of `vocabulary_size`.
 void check_id(std::int32_t id, std::int64_t vocabulary_size);
 

@@ -5,10 +5,12 @@
 #include "bpe/bpe_files.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/printable.h"
 #include "headroom/core/system.h"
 #include "tokenizers/kinds.h"
 #include "tokenizers/sentencepiece_guard.h"
 #include "tokenizers/sentencepiece_model.h"
+#include "two_tokenizers.h"
 
 namespace headroom::tokenizers {
 namespace {
@@ -17,15 +19,6 @@ constexpr const char* kFormat = "headroom.tokenizer.1";
 constexpr std::size_t kLargestModel = std::size_t{256} << 20;
 constexpr std::size_t kLengthBytes = 8;                        // of a safetensors header
 constexpr const char* kSentencePieceFile = "tokenizer.model";  // in a folder of Hugging Face
-
-config::TokenizerKind kind_named(const std::string& name, const std::string& origin) {
-  for (const auto& [kind, known] : config::Names<config::TokenizerKind>::kNames) {
-    if (name == known) {
-      return kind;
-    }
-  }
-  misuse("{}: tokenizer_kind \"{}\" is none that is known", origin, name);
-}
 
 // A safetensors header begins with its length and a brace; what a model's first bytes say as a length is absurd.
 bool is_safetensors(const MappedFile& file) {
@@ -49,6 +42,15 @@ bool is_sentencepiece_file(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+config::TokenizerKind kind_named(std::string_view name, std::string_view origin) {
+  for (const auto& [kind, known] : config::Names<config::TokenizerKind>::kNames) {
+    if (name == known) {
+      return kind;
+    }
+  }
+  misuse("{}: tokenizer_kind \"{}\" is none that is known", origin, printable(name));
+}
 
 std::string Tokenizer::name() const {
   constexpr std::size_t kDigits = 8;
@@ -90,6 +92,9 @@ std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& optio
 
 std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
                                              std::string_view origin) {
+  if (holds_two(serialised)) {
+    return restore_two(kind, serialised, origin);
+  }
   switch (kind) {
     case config::TokenizerKind::bytes:
       return restore_bytes(std::move(serialised), origin);
@@ -132,13 +137,14 @@ std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path,
 
 std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path) {
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
-  return tokenizer->kind() == config::TokenizerKind::sentencepiece
+  return tokenizer->kind() == config::TokenizerKind::sentencepiece && tokenizer->source_vocabulary_size() == 0
              ? restore_sentencepiece(to_sentencepiece_model(*tokenizer), path.string())
              : std::move(tokenizer);
 }
 
 bool encodes_by_line(const Tokenizer& tokenizer) {
-  return tokenizer.kind() == config::TokenizerKind::sentencepiece && lines_of(tokenizer.serialised()) == Lines::apart;
+  return tokenizer.kind() == config::TokenizerKind::sentencepiece && tokenizer.source_vocabulary_size() == 0 &&
+         lines_of(tokenizer.serialised()) == Lines::apart;
 }
 
 std::string to_sentencepiece_model(const Tokenizer& tokenizer) {
@@ -173,6 +179,13 @@ std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file) {
            file.metadata_at("tokenizer_name"));
   }
   return tokenizer;
+}
+
+void require_source_vocabulary(const Tokenizer& tokenizer, std::int64_t source_vocabulary_size, std::string_view what) {
+  if (tokenizer.source_vocabulary_size() != source_vocabulary_size) {
+    misuse("{}: tokenizer {} has {} ids for sources alone, but model.source_vocabulary_size is {}", what,
+           tokenizer.name(), tokenizer.source_vocabulary_size(), source_vocabulary_size);
+  }
 }
 
 void check_id(std::int32_t id, std::int64_t vocabulary_size) {

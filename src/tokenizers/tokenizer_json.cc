@@ -25,6 +25,9 @@ BpeModel bytes_as_bpe(const Tokenizer& tokenizer, const SpecialNames& special) {
 }  // namespace
 
 std::string to_tokenizer_json(const Tokenizer& tokenizer, const SpecialNames& special) {
+  if (tokenizer.source_vocabulary_size() > 0) {
+    return {};
+  }
   switch (tokenizer.kind()) {
     case config::TokenizerKind::bpe: {
       BpeModel model = parse_tokenizer_json(tokenizer.serialised(), tokenizer.name());

@@ -60,9 +60,16 @@ void require_same_tokenizer(const config::Config& config, const store::Checkpoin
   }
   if (!is.model.empty()) {
     const std::string name = tokenizers::load_tokenizer_for(is.model, there.vocabulary_size())->name();
-    if (name != there.name()) {
+    if (name != there.name() && name != there.for_targets().name()) {
       misuse("{}: {} is {}, but the tokenizer in {} ({}) is {}", place_of(config, "tokenizer.model"), is.model, name,
-             file.string(), kKey, there.name());
+             file.string(), kKey, there.for_targets().name());
+    }
+  }
+  if (!is.source_model.empty()) {
+    const std::string name = tokenizers::load_tokenizer(is.source_model)->name();
+    if (name != there.for_sources().name()) {
+      misuse("{}: {} is {}, but the sources' tokenizer in {} ({}) is {}", place_of(config, "tokenizer.source_model"),
+             is.source_model, name, file.string(), kKey, there.for_sources().name());
     }
   }
 }
@@ -83,7 +90,7 @@ void require_same_shapes(const config::Config& config, const store::Checkpoint& 
 config::Config filled(config::Config config, const store::Checkpoint& checkpoint) {
   const config::GivenKeys given = config.given;
   config::take_values(config, checkpoint.config, [&given](std::string_view key) {
-    const bool of_tokenizer = key.starts_with("tokenizer.") && key != "tokenizer.model";
+    const bool of_tokenizer = key.starts_with("tokenizer.") && !key.ends_with("model");
     return (key.starts_with("model.") || of_tokenizer) && !given.contains(key);
   });
   if (checkpoint.tokenizer) {
@@ -139,6 +146,7 @@ tasks::TaskData open_data(const tasks::Task& task, config::Config config, const 
   constexpr std::string_view kHere = "tokenizer.model";  // nobody gave it
   if (!config.model.has_classes()) {                     // those read no text
     config.tokenizer.model = file.string();
+    config.tokenizer.source_model.clear();
   }
   try {
     return task.open(config, cache);

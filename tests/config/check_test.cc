@@ -204,6 +204,9 @@ TEST(Check, WhatBelongsToOtherKinds) {
   EXPECT_EQ(complaint("[model]\nn_decoder_layers = 2"),
             "x: model.n_decoder_layers: needs kind = \"encoder_decoder\", not \"language_model\"");
   EXPECT_EQ(complaint("[model]\nkind = \"encoder_decoder\"\nn_decoder_layers = 2"), "no error");
+  EXPECT_EQ(complaint("[model]\nsource_vocabulary_size = 9"),
+            "x: model.source_vocabulary_size: needs kind = \"encoder_decoder\", not \"language_model\"");
+  EXPECT_EQ(complaint("[model]\nkind = \"encoder_decoder\"\nsource_vocabulary_size = 9"), "no error");
   EXPECT_EQ(complaint("[model]\nn_classes = 2"),
             "x: model.n_classes: needs kind = \"classifier\" or \"vision\", not \"language_model\"");
   EXPECT_EQ(complaint("[model]\nd_head_hidden = 2"),
@@ -322,6 +325,19 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint(translating + "train.accumulate = 2\ntrain.batch_tokens = 255"),
             "x: train.batch_tokens: must be 0 or at least 256, one sequence of model.context_length for each "
             "micro-batch, got 255");
+}
+
+TEST(Check, PairsAndTheirTokenizers) {
+  const std::string translating = "model.kind = \"encoder_decoder\"\n";
+  EXPECT_EQ(complaint(translating + "data.length_ratio = 1.5\ndata.most_words = 175"), "no error");
+  EXPECT_EQ(complaint(translating + "data.length_ratio = 0.5"),
+            "x: data.length_ratio: must be 0 or at least 1, got 0.5");
+  EXPECT_EQ(complaint("data.length_ratio = 1.5"), "x: data.length_ratio: must be 0 with kind = \"language_model\"");
+  EXPECT_EQ(complaint("data.most_words = 175"), "x: data.most_words: must be 0 with kind = \"language_model\"");
+  EXPECT_EQ(complaint(translating + "tokenizer.source_model = \"de.model\""),
+            "x: tokenizer.source_model: needs model.source_vocabulary_size, the number of its tokens, got 0");
+  EXPECT_EQ(complaint(translating + "tokenizer.source_model = \"de.model\"\nmodel.source_vocabulary_size = 9"),
+            "no error");
 }
 
 }  // namespace check_test

@@ -283,6 +283,9 @@ TEST(Parameters, EncoderDecoder) {
   m.attention.position_bias = true;
   EXPECT_EQ(count_parameters(m),
             kEmbedding + 2 * encoder + 3 * decoder + 2 * kLayerNorm + 5 * (10 * 4 * 3 + 2 * 4 * 3));
+  const std::int64_t shared = count_parameters(m);
+  m.source_vocabulary_size = 17;
+  EXPECT_EQ(count_parameters(m), shared + 17 * 10) << "an embedding of the sources' own";
 }
 
 TEST(Parameters, Classifiers) {

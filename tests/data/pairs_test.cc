@@ -131,6 +131,33 @@ TEST_F(PairsTest, TheHeldOutShareIsNeverTrainedOn) {
   EXPECT_EQ(validation_pairs(data).size(), 2000U);
 }
 
+TEST_F(PairsTest, PairsOfUnlikeLengthsAreNotTrainedOn) {
+  config::DataOptions data;
+  data.train = {write("all.tsv",
+                      "a b c\tx y\n"                // 1.5 is not more than 1.5
+                      "a b c d\tx y\n"              // 2
+                      "x\ty \u00a0z\n"              // 2 the other way; blanks are one or many
+                      "a b c d e f\tu v w x y z\n"  // six words
+                      "a\tb\n")};
+  data.validation = data.train;
+  const auto left = [&] {
+    const PairFile file(prepare_pairs(data, {.kind = config::TokenizerKind::bytes}, folder_ / "cache").train);
+    return std::pair(file.size(), file.remarks());
+  };
+  using Left = std::pair<std::int64_t, std::string>;
+  EXPECT_EQ(left(), Left(5, ""));
+  data.length_ratio = 1.5;
+  EXPECT_EQ(left(), Left(3, "2 pairs left out by their words (data.length_ratio = 1.5, data.most_words = 0)"));
+  data.most_words = 5;
+  EXPECT_EQ(left(), Left(2, "3 pairs left out by their words (data.length_ratio = 1.5, data.most_words = 5)"));
+  data.length_ratio = 0.0;
+  EXPECT_EQ(left(), Left(4, "1 pairs left out by their words (data.length_ratio = 0, data.most_words = 5)"));
+  EXPECT_EQ(validation_pairs(data).size(), 5U) << "what is measured stays";
+  data.length_ratio = 1.0;
+  data.most_words = 0;
+  EXPECT_EQ(left().first, 2);
+}
+
 class PairFileTest : public FolderTest {
  protected:
   PairFileTest() {
@@ -164,6 +191,38 @@ TEST_F(PairFileTest, HoldsThePairsAndIsKept) {
   write("all.tsv", many_pairs(502));
   const PreparedPairs other = prepare_pairs(data_, {.vocabulary_size = 282}, folder_ / "cache");
   EXPECT_NE(PairFile(other.train).identity(), file.identity());
+}
+
+TEST_F(PairFileTest, SidesMayHaveATokenizerEach) {
+  const PreparedPairs two = prepare_pairs(data_, {.vocabulary_size = 276}, folder_ / "cache", 278);
+  const PairFile file(two.train);
+  const std::vector<TextPair> pairs = read_pairs({.source = data_.train, .target = {}}, data_);
+  const tokenizers::Tokenizer &sources = two.tokenizer->for_sources(), &targets = two.tokenizer->for_targets();
+  EXPECT_EQ(two.tokenizer->source_vocabulary_size(), 278);
+  EXPECT_EQ(two.tokenizer->vocabulary_size(), 276);
+  std::vector<std::int32_t> ids;
+  for (const std::int64_t pair : {0, 7, 499}) {
+    file.source(pair, ids);
+    EXPECT_EQ(ids, sources.encode(pairs[static_cast<std::size_t>(pair)].source));
+    file.target(pair, ids);
+    EXPECT_EQ(ids, targets.encode(pairs[static_cast<std::size_t>(pair)].target));
+  }
+  // From files; a source tokenizer that is two in one already is refused.
+  tokenizers::save_tokenizer(sources, at("s.tokenizer"));
+  tokenizers::save_tokenizer(targets, at("t.tokenizer"));
+  tokenizers::save_tokenizer(*two.tokenizer, at("two.tokenizer"));
+  const PreparedPairs given =
+      prepare_pairs(data_, {.model = at("t.tokenizer"), .source_model = at("s.tokenizer")}, folder_ / "cache", 278);
+  EXPECT_EQ(given.train, two.train);
+  const PreparedPairs together = prepare_pairs(data_, {.model = at("two.tokenizer")}, folder_ / "cache", 278);
+  EXPECT_EQ(together.tokenizer->name(), two.tokenizer->name());
+  EXPECT_HAS(misuse_of([&] {
+               prepare_pairs(data_, {.model = at("t.tokenizer"), .source_model = at("two.tokenizer")},
+                             folder_ / "cache", 278);
+             }),
+             "holds two tokenizers");
+  EXPECT_HAS(misuse_of([&] { prepare_pairs(data_, {.vocabulary_size = 276}, folder_ / "cache", 100); }),
+             "model.source_vocabulary_size: must be at least");
 }
 
 TEST_F(PairFileTest, DamageIsNoticedAndMadeGood) {
@@ -204,6 +263,28 @@ TEST_F(PairFileTest, LiesAreRefused) {
   const PairFile strange(lie({1, 3}, {1, 2, 10}));
   std::vector<std::int32_t> ids;
   EXPECT_HAS(misuse_of([&] { strange.target(0, ids); }), "token 2 must be from 0 to 9, got 10");
+  const auto of_two = [&](const std::string& sources) {
+    SafetensorsWriter writer;
+    const std::vector<std::int64_t> ends = {1, 3};
+    const std::vector<std::int32_t> tokens = {7, 8, 9};
+    writer.add("tokens", DType::i32, {3}, std::as_bytes(std::span(tokens)));
+    writer.add("ends", DType::i64, {2}, std::as_bytes(std::span(ends)));
+    for (const auto& [key, value] : std::map<std::string, std::string>{{"format", "headroom.pairs.1"},
+                                                                       {"tokenizer_name", "t"},
+                                                                       {"hash", "h"},
+                                                                       {"remarks", ""},
+                                                                       {"vocabulary_size", "10"},
+                                                                       {"source_vocabulary_size", sources}}) {
+      writer.set_metadata(key, value);
+    }
+    writer.write(at("two.pairs"));
+    return at("two.pairs");
+  };
+  const PairFile narrow(of_two("7"));
+  EXPECT_HAS(misuse_of([&] { narrow.source(0, ids); }), "token 0 must be from 0 to 6, got 7");
+  narrow.target(0, ids);
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{8, 9}));
+  EXPECT_HAS(misuse_of([&] { PairFile(of_two("-3")); }), "at least one pair");
 }
 
 TEST_F(PairFileTest, BatchesHoldEveryPairOnceAnEpochWithinTheirBounds) {

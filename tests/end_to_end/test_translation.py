@@ -128,6 +128,72 @@ def test_bleu_is_that_of_sacrebleu(headroom, run):
     assert abs(plain.score - ours["tokenised_bleu"]) < 0.01
 
 
+def splits_compounds(line):
+    return re.sub(rb"(\S)-(\S)", rb"\1 ##AT##-##AT## \2", line.encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def separate(headroom, tmp_path_factory):
+    """A run with a vocabulary for each side, of pairs with compounds, of which some are too unlike in length; what it said."""
+    folder = tmp_path_factory.mktemp("separate")
+    draw = random.Random(5)
+    words = [draw.choices(list(WORDS), k=draw.randrange(1, 6)) for _ in range(300)]
+    lines = ["-".join(line[:2]) + "".join(f" {word}" for word in line[2:]) for line in words]
+    pairs = [(line, re.sub(r"\w+", lambda found: WORDS[found[0]], line)) for line in lines]
+    unlike = [("eins zwei drei", "one two"), ("eins", "one two"), ("rot " * 6, "red " * 6), ("blau", "blue blue blue")]
+    (folder / "train.de").write_text("".join(f"{source}\n" for source, _ in [*pairs, *unlike]))
+    (folder / "train.en").write_text("".join(f"{target}\n" for _, target in [*pairs, *unlike]))
+    (folder / "test.de").write_text("".join(f"{source}\n" for source, _ in pairs[:20]))
+    (folder / "test.en").write_text("".join(f"{target}\n" for _, target in pairs[:20]))
+    settings = [f'data.train=["{folder}/train.de"]', f'data.train_target=["{folder}/train.en"]', "data.pair_columns=[1, 2]",
+                f'data.validation=["{folder}/test.de"]', f'data.validation_target=["{folder}/test.en"]',
+                "data.length_ratio=1.5", "data.most_words=5", "model.source_vocabulary_size=290", "train.steps=400",
+                "train.evaluate_every=0", "train.checkpoint_every=0", "model.dropout=0.0"]
+    (folder / "separate.toml").write_text(CONFIG.replace("{folder}", str(folder)))
+    done = headroom("train", folder / "separate.toml", "--out", folder / "run",
+                    *[part for setting in settings for part in ("--set", setting)])
+    return folder, done.stderr
+
+
+def test_sides_have_a_vocabulary_each(headroom, separate):
+    folder, said = separate
+    # Of three words and two the ratio is 1.5, which stays.
+    assert "3 pairs left out by their words (data.length_ratio = 1.5, data.most_words = 5)" in said, said
+    result = headroom.json("evaluate", folder / "run")
+    assert result["loss"] < 2.0 and result["compound_bleu"] > 0.0, result
+    info = headroom.json("checkpoint", "info", folder / "run")
+    assert info["config"]["model.source_vocabulary_size"] == "290" and "-300-" in info["tokenizer"]
+    headroom("analyse", folder / "run", "--text", "rot-blau\tred-blue", "--what", "maps", "--out", folder / "maps")
+    report = (folder / "maps" / "report.html").read_text()
+    assert "blau" in report and "blue" in report
+    config = folder / "run" / "config.toml"
+    begun = headroom("train", config, "--out", folder / "on", "--set", f'train.start_from="{folder}/run"', "--set",
+                     "train.steps=1")
+    assert "begins with the parameters of" in begun.stderr
+    refused = headroom.refusal("train", config, "--out", folder / "other", "--set", f'train.start_from="{folder}/run"',
+                               "--set", "model.source_vocabulary_size=0")
+    assert "model.source_vocabulary_size must be 290" in refused
+    assert "tokenizer.source_model: needs model.source_vocabulary_size" in headroom.refusal(
+        "train", config, "--out", folder / "other", "--set", "model.source_vocabulary_size=0", "--set",
+        f'tokenizer.source_model="{folder}/run"')
+
+
+def test_compounds_are_split_as_by_the_authors_script(headroom, separate):
+    if importlib.util.find_spec("sacrebleu") is None:
+        pytest.skip("the package sacrebleu is not installed")
+    import sacrebleu
+
+    folder, _ = separate
+    ours = headroom.json("evaluate", folder / "run", "--data", folder / "test.de", "--target", folder / "test.en")
+    prompt = (folder / "test.de").read_text().rstrip("\n")
+    translations = headroom.json("generate", folder / "run", "--prompt", prompt)["text"].split("\n")
+    references = (folder / "test.en").read_text().splitlines()
+    split = sacrebleu.corpus_bleu([splits_compounds(line) for line in translations],
+                                  [[splits_compounds(line) for line in references]],
+                                  tokenize="none", smooth_method="none", force=True)
+    assert abs(split.score - ours["compound_bleu"]) < 0.01 and ours["compound_bleu"] != ours["tokenised_bleu"]
+
+
 def test_generate_refuses_what_continues_a_text(headroom, run):
     for option in ("--tokens", "--temperature", "--top-k", "--top-p", "--seed"):
         line = headroom.refusal("generate", run / "run", "--prompt", "eins", option, "1")

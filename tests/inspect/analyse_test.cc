@@ -89,6 +89,27 @@ TEST(Analyse, TextsThatCannotBeReadAreRefused) {
             "small: is a model of kind vision, which reads no text");
 }
 
+TEST(Analyse, SidesOfATranslationHaveTheirOwnTokens) {
+  config::ModelOptions o = small_options(config::ModelKind::encoder_decoder);
+  o.source_vocabulary_size = 5;
+  store::OpenedModel pairs = small_model(o);
+  pairs.checkpoint.tokenizer = tokenizers::two_tokenizers(
+      tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "vwxyz", "sources"), pairs.checkpoint.tokenizer);
+  const Findings maps = small::found(pairs, "maps", "zyx\tabcd");
+  const auto names = [&](const std::string& layer) {
+    std::string found;
+    for (const Picture& picture : maps.pictures) {
+      for (const char c : picture.caption == layer ? std::string_view("abcdxyz") : std::string_view()) {
+        found += picture.markup.find(fmt::format(">{}</text>", c)) != std::string::npos ? std::string(1, c) : "";
+      }
+    }
+    return found;
+  };
+  EXPECT_EQ(names("encoder.layer0.attention"), "xyz");
+  EXPECT_EQ(names("decoder.layer0.attention"), "abcd");
+  EXPECT_EQ(names("decoder.layer0.cross"), "abcdxyz");
+}
+
 // Every token is read once, memory or not, whatever is left behind the last whole chunk.
 TEST(Analyse, AllOfATextIsReadOnce) {
   for (const std::int64_t memory : {0, 12}) {

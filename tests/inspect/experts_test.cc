@@ -116,7 +116,7 @@ TEST(Vocabulary, WordsAreWhatBlanksSeparate) {
   Vocabulary vocabulary{Reader(opened)};
   const std::string text = "x one, (two) one .. thr";
   std::vector<std::int64_t> ids(text.begin(), text.end());
-  const Vocabulary::Numbers numbers = vocabulary.number(at::tensor(ids, at::kLong).unsqueeze(0));
+  const Vocabulary::Numbers numbers = vocabulary.number(at::tensor(ids, at::kLong).unsqueeze(0), Side::source);
   ASSERT_EQ(vocabulary.words().size(), 2);
   EXPECT_EQ(vocabulary.words().text(0), "one");
   EXPECT_EQ(vocabulary.words().text(1), "two");

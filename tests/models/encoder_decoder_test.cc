@@ -66,7 +66,8 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   all.emplace_back("composed, parallel", o);
   o = tiny();
   o.attention.score = "linear";
-  all.emplace_back("linear", o);
+  o.source_vocabulary_size = 31;
+  all.emplace_back("linear, vocabularies apart", o);
   o = tiny();
   o.attention.projection = "latent";
   o.attention.kv_rank = 5;

@@ -137,6 +137,7 @@ config::ModelOptions other_options(config::ModelKind kind, config::MlpKind mlp, 
     o.patch_size = 4;
     o.context_length = 9;
   }
+  o.source_vocabulary_size = kind == config::ModelKind::encoder_decoder && flag ? 19 : 0;
   return o;
 }
 

@@ -147,6 +147,21 @@ def test_the_other_models(headroom, tmp_path, kind):
         assert_refused(lambda: model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes()), "takes no tokenizer")
 
 
+def test_a_vocabulary_for_each_side(headroom, tmp_path):
+    one = ht.Tokenizer.bytes()
+    two = ht.Tokenizer.for_translation(one, one)
+    assert two.for_sources.name == one.name == one.for_sources.name != two.name
+    assert pickle.loads(pickle.dumps(two)).for_sources.name == one.name
+    options = dict(vocabulary_size=256, source_vocabulary_size=256, tied_embeddings=True)
+    model = changed(ht.EncoderDecoder(**{**COMMON, **options})).eval()
+    out = tmp_path / "model.safetensors"
+    assert_refused(lambda: model.save_checkpoint(out, tokenizer=one), "has 0 ids for sources alone")
+    model.save_checkpoint(out, tokenizer=two)
+    again = ht.EncoderDecoder.from_checkpoint(out)
+    assert torch.equal(again(TOKENS, TOKENS[:, :5]), model(TOKENS, TOKENS[:, :5])) and again.tokenizer.name == two.name
+    assert headroom("checkpoint", "info", out)["tokenizer"] == two.name
+
+
 def test_tokenizers(tmp_path):
     tokenizer = ht.Tokenizer.bytes()
     assert tokenizer.kind == "bytes" and tokenizer.vocabulary_size == 256 and tokenizer.name.startswith("bytes-256-")

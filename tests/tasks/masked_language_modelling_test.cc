@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/models/masked_language_model.h"
 #include "store/tiny.h"
@@ -52,19 +53,46 @@ TEST(PackSentences, FillsRowsWithWholeSentences) {
   const tiny::Folder folder;
   const auto file = tiny::token_file(folder, "text", "ab\ncd\n\nefghijklmnopq\nrs\ntuvw\nx");
   std::vector<std::string> rows;
-  for (const Stretch& stretch : pack_sentences(*file, '\n', 6)) {
+  for (const Stretch& stretch : pack_sentences(*file, line_ends(*file->tokenizer()), 6)) {
     const std::vector<std::int32_t> ids = ids_of(*file, stretch);
     rows.emplace_back(ids.begin(), ids.end());
   }
   // "rs" comes after the rest of the long sentence; "tuvw" does not fit there any more.
   EXPECT_EQ(rows, (std::vector<std::string>{"ab\ncd\n", "\n", "efghij", "klmnop", "q\nrs\n", "tuvw\nx"}));
   std::int64_t place = 0;
-  for (const Stretch& stretch : pack_sentences(*file, std::nullopt, 6)) {
+  for (const Stretch& stretch : pack_sentences(*file, {}, 6)) {
     EXPECT_EQ(stretch.begin, place);
     place += stretch.length;
     EXPECT_TRUE(stretch.length == 6 || place == file->size());
   }
   EXPECT_EQ(place, file->size());
+}
+
+// Byte-level BPE of a token for each byte, and merges that hold line ends.
+constexpr const char* kLineEndMerges =
+    R"({"version":"1.0","added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},)"
+    R"("decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"a":0,"b":1,"\u010a":2,"\u0120":3,"\u010a\u010a":4,)"
+    R"("\u0120\u010a":5,"\u010a\u0120":6},"merges":["\u010a \u010a","\u0120 \u010a","\u010a \u0120"]}})";
+
+TEST(LineEnds, AreAllTokensThatEndALine) {
+  const auto bpe = tokenizers::restore_tokenizer(config::TokenizerKind::bpe, kLineEndMerges, "bpe");
+  EXPECT_EQ(line_ends(*bpe), (std::vector<bool>{false, false, true, false, true, true, false}));
+  std::vector<bool> newline(256, false);
+  newline['\n'] = true;
+  EXPECT_EQ(line_ends(*tiny::bytes_tokenizer()), newline);
+}
+
+TEST_F(MaskedText, ABpeOfFewerTokensGetsIdsToSpare) {
+  write_text_file(folder_ / "tokenizer.json", tokenizers::to_tokenizer_json(*tiny::bytes_tokenizer()));
+  config_.tokenizer.kind = config::TokenizerKind::bpe;
+  config_.tokenizer.model = (folder_ / "tokenizer.json").string();
+  config_.model.vocabulary_size = 265;
+  const TaskData data = open();
+  EXPECT_EQ(data.tokenizer->vocabulary_size(), 263);
+  const at::Tensor tokens = data.training->next().at("tokens");
+  EXPECT_TRUE(tokens.select(1, 0).eq(263).all().item<bool>()) << "<separator> comes after them";
+  config_.model.vocabulary_size = 257;
+  EXPECT_HAS(misuse_of([&] { open(); }), "model.vocabulary_size: must be 258, the size of tokenizer bpe-256-");
 }
 
 TEST(MaskRow, HidesFifteenPercent) {

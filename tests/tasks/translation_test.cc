@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/beam_search.h"
 #include "headroom/tasks/bleu.h"
@@ -130,6 +131,41 @@ TEST_F(TranslationTest, TheLossIsTheMeanOverTargetTokensWhateverTheBatch) {
   const Evaluation part = data.validation->evaluate(model, {.batch_size = 16, .most_tokens = 20});
   EXPECT_GE(part.predictions(), 20);
   EXPECT_LT(part.predictions(), 40);
+}
+
+TEST_F(TranslationTest, SidesMayHaveAVocabularyEach) {
+  config_.model.source_vocabulary_size = 285;
+  config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 278;
+  const TaskData data = open();
+  const tokenizers::Tokenizer &sources = data.tokenizer->for_sources(), &targets = data.tokenizer->for_targets();
+  EXPECT_EQ(sources.vocabulary_size(), 285);
+  EXPECT_EQ(targets.vocabulary_size(), 278);
+  EXPECT_LT(sources.encode("eins zwei drei").size(), targets.encode("eins zwei drei").size());
+  EXPECT_GT(sources.encode("one two three").size(), targets.encode("one two three").size());
+  const models::EncoderDecoder model(config_.model, 1);
+  EXPECT_EQ(model.parameters().at("encoder.embed").sizes(), at::IntArrayRef({285, 24}));
+  EXPECT_EQ(model.parameters().at("embed").sizes(), at::IntArrayRef({278, 24}));
+  const auto text_of = [](const tokenizers::Tokenizer& tokenizer, const at::Tensor& row) {
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < row.numel(); ++i) {
+      ids.push_back(static_cast<std::int32_t>(row[i].item<std::int64_t>()));
+    }
+    return tokenizer.decode(ids);
+  };
+  const std::string pairs = read_text_file(folder_ / "train.tsv");
+  for (int i = 0; i < 5; ++i) {
+    const models::Batch batch = data.training->next();
+    for (std::int64_t row = 0; row < batch.rows(); ++row) {
+      const std::string pair =
+          text_of(sources, batch.at("source")[row]) + "\t" + text_of(targets, batch.at("target")[row]);
+      EXPECT_HAS(pairs, pair + "\n");
+    }
+  }
+  EXPECT_TRUE(std::isfinite(figures_of(data.validation->evaluate(model, {.batch_size = 8})).at("bleu")));
+  config_.model.source_vocabulary_size = 0;
+  const models::EncoderDecoder sharing(config_.model, 1);
+  EXPECT_HAS(misuse_of([&] { data.validation->evaluate(sharing, {}); }),
+             "has 285 ids for sources alone, but model.source_vocabulary_size is 0");
 }
 
 // Lengths 2, 2, 3, 5, 9 and an end each.

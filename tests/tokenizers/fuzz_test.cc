@@ -65,14 +65,20 @@ TEST_F(TokenizerFuzz, OtherTokenizers) {
   const fuzz::Material words{.good = {"<unk>\n<eos>\nhead\nroom\n", "<unk>\n<eos>\n"},
                              .dictionary = {"\n", " ", "<unk>", "<eos>", "\xc3\xa9", "\xc3"}};
   fuzz::against(
-      words, 2000, [](const std::string& input) { use(*restore_tokenizer(TokenizerKind::words, input, "w")); }, 2);
+      words, 2000, [](const std::string& input) { use(*restore_tokenizer(TokenizerKind::words, input, "w")); }, 3);
   const fuzz::Material bytes{.good = {"", "abc"}, .dictionary = {"\xff", "a", std::string(300, 'x')}};
   fuzz::against(
       bytes, 2000,
       [](const std::string& input) {
         restore_tokenizer(TokenizerKind::bytes, input, "b")->decode(std::vector<std::int32_t>{0});
       },
-      2);
+      3);
+  const auto two = two_tokenizers(restore_tokenizer(TokenizerKind::words, "<unk>\n<eos>\nhead\n", "w"),
+                                  restore_tokenizer(TokenizerKind::bytes, "", "b"));
+  const fuzz::Material pairs{.good = {two->serialised()},
+                             .dictionary = {"words ", "bytes ", "sentencepiece ", "0\n", "19\n", "-1\n", "\n"}};
+  fuzz::against(
+      pairs, 2000, [](const std::string& input) { use(*restore_tokenizer(TokenizerKind::bytes, input, "two")); }, 3);
 }
 
 }  // namespace tokenizers_fuzz_test

@@ -105,6 +105,51 @@ TEST_F(TokenizerTest, WordsDoNotDependOnBlocks) {
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 1), std::count(text.begin(), text.end(), '\n'));
 }
 
+TEST_F(TokenizerTest, TwoMayBeOne) {
+  std::shared_ptr<const Tokenizer> sources = restore_tokenizer(TokenizerKind::bytes, "abc", "s");
+  std::shared_ptr<const Tokenizer> targets = restore_tokenizer(TokenizerKind::words, "<unk>\n<eos>\nab\n", "t");
+  const auto two = two_tokenizers(sources, targets);
+  EXPECT_EQ(two->kind(), TokenizerKind::words);
+  EXPECT_EQ(two->vocabulary_size(), 3);
+  EXPECT_EQ(two->source_vocabulary_size(), 3);
+  EXPECT_EQ(targets->source_vocabulary_size(), 0);
+  EXPECT_EQ(two->encode("ab\n"), (Ids{2, 1}));
+  EXPECT_EQ(two->for_sources().encode("cab"), (Ids{2, 0, 1}));
+  EXPECT_NE(two->name(), targets->name());
+  EXPECT_NE(two->name(), two_tokenizers(restore_tokenizer(TokenizerKind::bytes, "ab", "s"), targets)->name());
+  EXPECT_FALSE(encodes_by_line(*two));
+  EXPECT_EQ(to_tokenizer_json(*two_tokenizers(targets, sources)), "") << "no such file holds two";
+  expect_saved(*two);
+  save_tokenizer(*two, at("two.tokenizer"));
+  const auto again = load_tokenizer(at("two.tokenizer"));
+  EXPECT_EQ(again->for_sources().name(), sources->name());
+  EXPECT_EQ(again->for_targets().name(), targets->name());
+  EXPECT_EQ(load_tokenizer_by_line(at("two.tokenizer"))->name(), two->name());
+  EXPECT_HAS(misuse_of([&] { two_tokenizers(two, targets); }), "holds two tokenizers");
+  EXPECT_HAS(misuse_of([&] { require_source_vocabulary(*two, 0, "x"); }),
+             "x: tokenizer " + two->name() + " has 3 ids for sources alone, but model.source_vocabulary_size is 0");
+  require_source_vocabulary(*two, 3, "x");
+}
+
+TEST_F(TokenizerTest, APairThatLiesIsRefused) {
+  const std::string mark = two_tokenizers(restore_tokenizer(TokenizerKind::bytes, "abc", "s"),
+                                          restore_tokenizer(TokenizerKind::bytes, "de", "t"))
+                               ->serialised();
+  const std::string begin = mark.substr(0, mark.find("bytes"));
+  ASSERT_EQ(mark, begin + "bytes 3\nabcde");
+  const auto refused = [&](const std::string& rest) {
+    return misuse_of([&] { restore_tokenizer(TokenizerKind::bytes, begin + rest, "x"); });
+  };
+  EXPECT_HAS(refused(""), "x: is no pair of tokenizers: it must say");
+  EXPECT_HAS(refused("bytes 3"), "it must say");
+  EXPECT_HAS(refused("syllables 3\nabc"), "\"syllables\" is none that is known");
+  EXPECT_HAS(refused("bytes 4\nabc"), "must be a number up to 3, got \"4\"");
+  EXPECT_HAS(refused("bytes -1\nabc"), "got \"-1\"");
+  EXPECT_HAS(refused("bytes 99999999999999999999\nabc"), "must be a number up to 3");
+  EXPECT_HAS(refused("bytes 3\nabc" + mark), "one of them is a pair itself");
+  EXPECT_HAS(refused("bytes 3\naba"), "has two ids");
+}
+
 TEST_F(TokenizerTest, RestoresOnlyWhatATokenizerCouldHaveWritten) {
   const auto refused = [](TokenizerKind kind, const std::string& bytes) {
     return misuse_of([&] { restore_tokenizer(kind, bytes, "x.tokens"); });

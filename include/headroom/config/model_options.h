@@ -52,6 +52,7 @@ struct ModelOptions {
   bool head_bias = true;
   std::vector<std::int64_t> adaptive_cutoffs;  // adaptive softmax: first tokens of the rarer classes; empty: none
   double dropout = 0.0;
+  std::int64_t source_vocabulary_size = 0;        // encoder_decoder: of the encoder alone; 0: it shares the decoder's
   std::int64_t n_decoder_layers = 0;              // encoder_decoder; 0: n_layers
   std::int64_t n_classes = 0;                     // classifier, vision
   std::int64_t d_head_hidden = 0;                 // classifier, vision: hidden layer of the head; 0: none
@@ -65,6 +66,9 @@ struct ModelOptions {
   MlpOptions mlp;
 
   std::int64_t decoder_layers() const { return n_decoder_layers == 0 ? n_layers : n_decoder_layers; }
+  std::int64_t vocabulary_of_sources() const {
+    return source_vocabulary_size == 0 ? vocabulary_size : source_vocabulary_size;
+  }
   double hidden_dropout() const { return mlp.dropout < 0.0 ? dropout : mlp.dropout; }
   bool scales_embeddings() const { return scaled_embeddings || kind == ModelKind::encoder_decoder; }
   bool reads_tokens() const { return kind != ModelKind::vision; }  // of a vocabulary, rather than pictures

@@ -26,11 +26,15 @@ struct TokenizerOptions {
   TokenizerKind kind = TokenizerKind::sentencepiece;
   std::int64_t vocabulary_size = 8000;  // sentencepiece: pieces to train; words: most frequent kept, 0 = all
   std::string model;                    // an existing tokenizer file; empty: made from the training split
+  std::string source_model;             // translation: the same for sources alone, with model.source_vocabulary_size
   bool keep_whitespace = false;         // sentencepiece: runs of blanks and line ends survive a round trip
   bool split_digits = true;             // sentencepiece
   double character_coverage = 0.9995;   // sentencepiece: share of the text's characters with a piece of their own
   // No key: a SentencePiece model in `model` is encoded line by line, as in the run that is resumed.
   bool by_line = false;
+  // No key: a byte-level BPE in `model` of fewer tokens gets ids to spare up to so many, those of a given
+  // model.vocabulary_size.
+  std::int64_t least_size = 0;
 };
 
 struct DataOptions {
@@ -55,6 +59,8 @@ struct DataOptions {
   std::vector<std::string> train_target;  // translation: files parallel to `train`; empty: `train` holds both sides
   std::vector<std::string> validation_target;       // the same for `validation`
   std::vector<std::int64_t> pair_columns = {1, 2};  // translation, tab-separated: source and target
+  double length_ratio = 0.0;       // translation: largest of a training pair's words to the other side's; 0: any
+  std::int64_t most_words = 0;     // translation: of a side of a training pair; 0: any
   double validation_share = 0.01;  // text, translation: held out of `train` where `validation` is empty
 };
 

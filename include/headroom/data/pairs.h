@@ -58,7 +58,8 @@ std::vector<TextPair> validation_pairs(const config::DataOptions& options);
 
 // Sentence pairs as tokens, mapped from a safetensors file. Tensors: "tokens" [n] U16 or I32, source and target of each
 // pair in turn; "ends" [2 pairs] I64, where each of these ends; "tokenizer". Metadata: format "headroom.pairs.1",
-// tokenizer_name, tokenizer_kind, vocabulary_size, hash (of the tokens), remarks (what was left out and why).
+// tokenizer_name, tokenizer_kind, vocabulary_size (of the targets), source_vocabulary_size (without it: the same), hash
+// (of the tokens), remarks (what was left out and why).
 class PairFile {
  public:
   // Throws MisuseError naming the file: not of this format, ends that do not ascend or leave the tokens.
@@ -84,7 +85,7 @@ class PairFile {
 
   SafetensorsFile file_;
   const StoredTensor *tokens_, *ends_;
-  std::int64_t size_ = 0, vocabulary_size_ = 0;
+  std::int64_t size_ = 0, vocabulary_size_ = 0, source_vocabulary_size_ = 0;
   std::string tokenizer_name_, hash_, remarks_;
 };
 
@@ -94,8 +95,10 @@ struct PreparedPairs {
 };
 
 // The training pairs as tokens, made on first use and kept under `cache_folder`; the tokenizer is tokenizer.model, else
-// trained on both sides of the training pairs. Throws MisuseError.
+// trained on both sides of the training pairs. With a source_vocabulary_size (of the model) it is two in one: of the
+// targets, and of the sources, tokenizer.source_model or one of so many tokens, each trained on its own side. Pairs
+// that data.length_ratio or data.most_words exclude are no training pairs, for tokenizers neither. Throws MisuseError.
 PreparedPairs prepare_pairs(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
-                            const std::filesystem::path& cache_folder);
+                            const std::filesystem::path& cache_folder, std::int64_t source_vocabulary_size = 0);
 
 }  // namespace headroom::data

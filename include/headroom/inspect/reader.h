@@ -22,6 +22,9 @@ struct Reading {
   std::int64_t row = 0;  // of a sample: which one, from 0
 };
 
+// Of a translation, whose sides may have a tokenizer each; of other models either is all they read.
+enum class Side { source, target };
+
 // An attention layer of a model.
 struct AttentionLayer {
   std::string name;    // "layer3.attention", "decoder.layer0.cross": in front of its values' and parameters' names
@@ -38,6 +41,9 @@ class Reader {
   const config::ModelOptions& options() const { return opened_->model->options(); }
   const models::Model& model() const { return *opened_->model; }
   const tokenizers::Tokenizer& tokenizer() const { return *opened_->checkpoint.tokenizer; }
+  const tokenizers::Tokenizer& tokenizer(Side side) const {
+    return side == Side::source ? tokenizer().for_sources() : tokenizer().for_targets();
+  }
   const nn::Context& context() const { return opened_->context; }
   at::Tensor parameter(std::string_view parameter) const;  // throws Error naming it
   std::vector<AttentionLayer> attention_layers() const;
@@ -48,7 +54,7 @@ class Reader {
   at::Tensor logits(const Reading& reading, nn::Observer* observer) const;
 
   // The spelling of a token in the middle of a text, blanks included; bytes that are no text as \xE2.
-  std::string token_text(std::int64_t id) const;
+  std::string token_text(std::int64_t id, Side side = Side::target) const;
 
  private:
   const store::OpenedModel* opened_;

@@ -22,7 +22,12 @@ class Embedding {
   Embedding(const config::ModelOptions& options, const nn::Builder& build);
   // With the vectors of another one, `matrix` [V, d], and positions of its own.
   Embedding(const config::ModelOptions& options, at::Tensor matrix, const nn::Builder& build);
-  static at::Tensor make_matrix(const config::ModelOptions& options, const nn::Builder& build);  // "embed"
+  // "embed" [V, d], or [n, d] of a vocabulary of n tokens.
+  static at::Tensor make_matrix(const config::ModelOptions& options, const nn::Builder& build) {
+    return make_matrix(options, options.vocabulary_size, build);
+  }
+  static at::Tensor make_matrix(const config::ModelOptions& options, std::int64_t vocabulary_size,
+                                const nn::Builder& build);
 
   // [B, n] tokens to [B, n, d]; the first is token `first` of its chunk. Throws Error beyond context_length.
   at::Tensor operator()(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const {

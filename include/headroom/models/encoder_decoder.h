@@ -18,16 +18,16 @@ namespace headroom::models {
 // What the encoder reads, and what the decoder reads, which begins with a start token. Masks: false is padding, which
 // no token sees; undefined: there is none.
 struct SequencePair {
-  at::Tensor source;        // [B, S] int64, S up to context_length
+  at::Tensor source;        // [B, S] int64 below Vs, or V without a vocabulary of its own; S up to context_length
   at::Tensor valid_source;  // [B, S] bool
   at::Tensor target;        // [B, T] int64, T up to context_length
   at::Tensor valid_target;  // [B, T] bool
 };
 
-// One embedding for both sequences (and the output, with tied_embeddings); "encoder.layer0.*": blocks without causal
-// mask; "decoder.layer0.*": causal blocks with cross-attention; a norm after each stack with norm_position = "pre".
-// Learned positions are a table each, relative ones for self-attention only. Windows limit the decoder's
-// self-attention.
+// One embedding for both sequences (and the output, with tied_embeddings), or, with a source_vocabulary_size Vs,
+// another one for the source, "encoder.embed" [Vs, d]; "encoder.layer0.*": blocks without causal mask;
+// "decoder.layer0.*": causal blocks with cross-attention; a norm after each stack with norm_position = "pre". Learned
+// positions are a table each, relative ones for self-attention only. Windows limit the decoder's self-attention.
 class EncoderDecoder : public Model {
  public:
   // `seed` fixes every parameter. Throws MisuseError for another kind of model.

@@ -12,6 +12,9 @@ namespace headroom::tasks {
 enum class BleuTokens {
   mteval_13a,  // WMT's: punctuation apart from words, as sacreBLEU's "13a"
   blanks,      // what blanks separate: for text that is tokenised already, as multi-bleu.perl takes it
+  // The same with compounds taken apart, each hyphen between two characters becoming a token of its own: "rich-text" is
+  // rich ##AT##-##AT## text, as in WMT14's published scores of German (Vaswani et al. 2017, MoA section 5.1).
+  compounds,
 };
 
 struct BleuOptions {

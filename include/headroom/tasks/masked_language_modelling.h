@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "headroom/data/token_file.h"
@@ -23,10 +22,12 @@ struct Stretch {
   std::int64_t begin = 0, length = 0;
 };
 
+// Which of the tokenizer's ids end a line: of byte-level BPE also those of several line ends or of blanks before one.
+// Empty: none does.
+std::vector<bool> line_ends(const tokenizers::Tokenizer& tokenizer);
 // The whole file as stretches of at most `longest` tokens, as many whole sentences as fit in each; a sentence ends with
-// the token `sentence_end` (none: cut anywhere). A longer one is cut, and its rest begins the next stretch.
-std::vector<Stretch> pack_sentences(const data::TokenFile& file, std::optional<std::int32_t> sentence_end,
-                                    std::int64_t longest);
+// one of the tokens `ends` (none: cut anywhere). A longer one is cut, and its rest begins the next stretch.
+std::vector<Stretch> pack_sentences(const data::TokenFile& file, const std::vector<bool>& ends, std::int64_t longest);
 
 // How many of a row's `length` >= 1 tokens are hidden: 15%, rounded at random so that it is 15% in the mean; at
 // least 1.

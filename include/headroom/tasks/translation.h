@@ -16,7 +16,7 @@ namespace headroom::tasks {
 // with a side that does not fit model.context_length are not trained on, and count for no loss; their sources are cut
 // for BLEU. Figures: "loss" in nats a target token, </s> included, without label smoothing; "perplexity" exp(loss);
 // "bleu", sacreBLEU's with 13a tokens, of the translations as text; "tokenised_bleu", multi-bleu.perl's of what blanks
-// separate; "chrf", sacreBLEU's.
+// separate, and "compound_bleu" the same with compounds taken apart; "chrf", sacreBLEU's.
 const Task& translation();
 
 struct TranslateOptions {

@@ -73,8 +73,15 @@ class Tokenizer {
   // Of a piece, or a token that is looked for in the text itself, by its name in the tokenizer's files, such as "<s>";
   // -1: there is none.
   virtual std::int32_t id_of(std::string_view /*token*/) const { return -1; }
+  // What sentences to be translated and their translations are encoded with: itself, but of two in one
+  // (two_tokenizers()), which is the translations' tokenizer otherwise.
+  virtual const Tokenizer& for_sources() const { return *this; }
+  virtual const Tokenizer& for_targets() const { return *this; }
+  std::int64_t source_vocabulary_size() const {  // of the sources' own; 0: both sides share this one
+    return &for_sources() == this ? 0 : for_sources().vocabulary_size();
+  }
   // Everything needed to build it again: the SentencePiece model, the word list (one a line, in the order of their
-  // ids), the byte values in the order of their ids (none: all 256), a tokenizer.json.
+  // ids), the byte values in the order of their ids (none: all 256), a tokenizer.json, or two of these.
   virtual const std::string& serialised() const = 0;
 
   // "sentencepiece-8000-1f3a9c02": kind, size and the first digits of the SHA-256 of serialised(). Two tokenizers
@@ -100,6 +107,14 @@ std::vector<std::int32_t> beginning_of_text(const Tokenizer& tokenizer);
 // front of it.
 std::string text_after(const Tokenizer& tokenizer, std::span<const std::int32_t> before, std::int32_t id);
 
+// The tokenizer of translations, `targets`, with that of their sources: kept, named and restored as one. Throws
+// MisuseError where a side is such a pair itself.
+std::shared_ptr<const Tokenizer> two_tokenizers(std::shared_ptr<const Tokenizer> sources,
+                                                std::shared_ptr<const Tokenizer> targets);
+// Throws MisuseError, beginning with `what`, unless the tokenizer has as many ids for sources alone as such a model
+// knows: `source_vocabulary_size` of model options, 0 where it shares one vocabulary.
+void require_source_vocabulary(const Tokenizer& tokenizer, std::int64_t source_vocabulary_size, std::string_view what);
+
 // From Tokenizer::serialised(), which may come from a hostile file: throws MisuseError naming `origin`.
 std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
                                              std::string_view origin);
@@ -110,7 +125,7 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 // The same with a SentencePiece model line by line, as all were read before: for runs that began so.
 std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path);
-bool encodes_by_line(const Tokenizer& tokenizer);  // SentencePiece alone
+bool encodes_by_line(const Tokenizer& tokenizer);  // SentencePiece alone, and not as one of two
 // The same, for a model that knows `least_size` tokens: a bpe tokenizer of fewer gets ids to spare.
 std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size);
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path);
@@ -124,8 +139,8 @@ struct SpecialNames {
 };
 
 // A tokenizer.json with the same ids, for other programs: of bpe (without ids to spare), bytes, and SentencePiece where
-// its model is BPE; empty for the others. SentencePiece: the program's normalisation differs where a letter has several
-// combining marks, if the model normalises at all.
+// its model is BPE; empty for the others, and for two in one. SentencePiece: the program's normalisation differs where
+// a letter has several combining marks, if the model normalises at all.
 std::string to_tokenizer_json(const Tokenizer& tokenizer, const SpecialNames& special = {});
 // SentencePiece's own file.
 std::string to_sentencepiece_model(const Tokenizer& tokenizer);

@@ -32,7 +32,9 @@ constexpr PaperItem kMgkItems[] = {
      "`headroom compare mgk/lra_listops_mgk_h1 mgk/lra_listops_mgk_hard_e_h1 mgk/lra_listops_mgk_soft_e_h1 --out "
      "runs/table4 --seeds 5`"},
     {"Section 3.3", "IWSLT14, German to English: settings", "mgk/iwslt14_deen_*",
-     "`headroom train mgk/iwslt14_deen_mgk_h2 --set 'data.train=[\"iwslt14.tsv\"]' --out runs/iwslt`"},
+     "`headroom train mgk/iwslt14_deen_mgk_h2 --set 'data.train=[\"iwslt14.tsv\"]' --out runs/iwslt`: a vocabulary for "
+     "each "
+     "side and pairs of like lengths, as fairseq prepares them, of text in lower case that Moses's tokenizer has cut"},
     {"Table 9", "IWSLT14, German to English: BLEU", "mgk/iwslt14_deen_*",
      "`headroom evaluate RUN --beam 5 --length-penalty 1.0 --data test.tsv`; in small: `docs/results.md`"},
     {"Figure 4", "perplexity while training, WikiText-103", "mgk/wt103_small_*",

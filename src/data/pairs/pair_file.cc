@@ -21,25 +21,33 @@ constexpr std::int64_t kShortIds = 65536;
 constexpr std::size_t kHashDigits = 16;
 constexpr std::int64_t kBetweenUpdates = 256;  // pairs
 
-// Both sides of the training pairs, a line each: what the tokenizer is trained on.
-class BothSides : public tokenizers::TextSource {
+// Sides of the training pairs, a line each: what a tokenizer is trained on.
+struct Sides {
+  const char* name;
+  bool source = true, target = true;
+};
+constexpr Sides kBothSides{""}, kSourceSide{" sources", true, false}, kTargetSide{" targets", false, true};
+
+class SidesText : public tokenizers::TextSource {
  public:
-  explicit BothSides(TrainingPairs& pairs) : pairs_(pairs) {}
+  SidesText(TrainingPairs& pairs, const Sides& sides) : pairs_(pairs), sides_(sides) {}
   bool next(std::string& block) override {
     constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
     block.clear();
     for (TextPair pair; block.size() < kBlockBytes && pairs_.next(pair);) {
-      block += pair.source + '\n' + pair.target + '\n';
+      block += sides_.source ? pair.source + '\n' : "";
+      block += sides_.target ? pair.target + '\n' : "";
     }
     return !block.empty();
   }
   void rewind() override { pairs_.rewind(); }
   std::int64_t bytes_read() const override { return pairs_.reader().bytes_read(); }
   std::int64_t bytes_total() const override { return pairs_.reader().bytes_total(); }
-  std::string fingerprint() const override { return pairs_.fingerprint(); }
+  std::string fingerprint() const override { return pairs_.fingerprint() + sides_.name; }
 
  private:
   TrainingPairs& pairs_;
+  Sides sides_;
 };
 
 template <class Stored>
@@ -62,7 +70,8 @@ class PairTokens {
     writer.add("ends", DType::i64, {std::ssize(ends_)}, ends);
     tokenizers::add_tokenizer(writer, tokenizer);
     writer.set_metadata("format", kPairFormat);
-    writer.set_metadata("vocabulary_size", std::to_string(tokenizer.vocabulary_size()));
+    writer.set_metadata("vocabulary_size", std::to_string(tokenizer.for_targets().vocabulary_size()));
+    writer.set_metadata("source_vocabulary_size", std::to_string(tokenizer.for_sources().vocabulary_size()));
     writer.set_metadata("hash", hash.hex().substr(0, kHashDigits));
     writer.set_metadata("remarks", remarks);
     writer.write(path);
@@ -80,9 +89,10 @@ void write_pairs(TrainingPairs& pairs, const tokenizers::Tokenizer& tokenizer, c
   pairs.rewind();
   std::vector<std::int32_t> ids;
   for (TextPair pair; pairs.next(pair);) {
-    for (const std::string* side : {&pair.source, &pair.target}) {
+    for (const auto& [side, text] :
+         {std::pair(&tokenizer.for_sources(), &pair.source), std::pair(&tokenizer.for_targets(), &pair.target)}) {
       ids.clear();
-      tokenizer.encode(*side, ids);
+      side->encode(*text, ids);
       tokens.add(ids);
     }
     if (tokens.sides() % (2 * kBetweenUpdates) == 0) {
@@ -105,6 +115,60 @@ Number number_in(const std::byte* bytes, std::int64_t index) {
   return number;
 }
 
+std::int64_t size_in(const std::string& text) {
+  std::int64_t size = 0;
+  std::from_chars(text.data(), text.data() + text.size(), size);
+  return size;
+}
+
+std::shared_ptr<const tokenizers::Tokenizer> load_side(const std::string& file,
+                                                       const config::TokenizerOptions& options) {
+  return options.by_line ? tokenizers::load_tokenizer_by_line(file) : tokenizers::load_tokenizer(file);
+}
+
+std::shared_ptr<const tokenizers::Tokenizer> train_side(TrainingPairs& pairs, const Sides& sides,
+                                                        const config::TokenizerOptions& options,
+                                                        const fs::path& cache_folder) {
+  pairs.rewind();
+  SidesText text(pairs, sides);
+  return trained_tokenizer(options, text, cache_folder);
+}
+
+// Of the sources alone.
+std::shared_ptr<const tokenizers::Tokenizer> source_tokenizer(TrainingPairs& pairs, config::TokenizerOptions options,
+                                                              std::int64_t vocabulary_size,
+                                                              const fs::path& cache_folder) {
+  if (!options.source_model.empty()) {
+    return load_side(options.source_model, options);
+  }
+  options.vocabulary_size = vocabulary_size;
+  try {
+    return train_side(pairs, kSourceSide, options, cache_folder);
+  } catch (const MisuseError& error) {
+    constexpr std::string_view kSize = "tokenizer.vocabulary_size";
+    std::string text = error.what();
+    if (const std::size_t at = text.find(kSize); at != std::string::npos) {
+      text.replace(at, kSize.size(), "model.source_vocabulary_size");
+    }
+    throw MisuseError(text);
+  }
+}
+
+std::shared_ptr<const tokenizers::Tokenizer> pair_tokenizer(TrainingPairs& pairs,
+                                                            const config::TokenizerOptions& options,
+                                                            std::int64_t source_vocabulary_size,
+                                                            const fs::path& cache_folder) {
+  const bool two = source_vocabulary_size > 0;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer =
+      options.model.empty() ? train_side(pairs, two ? kTargetSide : kBothSides, options, cache_folder)
+                            : load_side(options.model, options);
+  if (!two || (tokenizer->source_vocabulary_size() > 0 && options.source_model.empty())) {
+    return tokenizer;
+  }
+  return tokenizers::two_tokenizers(source_tokenizer(pairs, options, source_vocabulary_size, cache_folder),
+                                    std::move(tokenizer));
+}
+
 }  // namespace
 
 PairFile::PairFile(const fs::path& path) : file_(path) {
@@ -116,12 +180,13 @@ PairFile::PairFile(const fs::path& path) : file_(path) {
   tokenizer_name_ = file_.metadata_at("tokenizer_name");
   hash_ = file_.metadata_at("hash");
   remarks_ = file_.metadata_at("remarks");
-  const std::string& vocabulary = file_.metadata_at("vocabulary_size");
-  std::from_chars(vocabulary.data(), vocabulary.data() + vocabulary.size(), vocabulary_size_);
+  vocabulary_size_ = size_in(file_.metadata_at("vocabulary_size"));
+  const auto own = file_.metadata().find("source_vocabulary_size");  // older files have one vocabulary
+  source_vocabulary_size_ = own == file_.metadata().end() ? vocabulary_size_ : size_in(own->second);
   tokens_ = &file_.at("tokens");
   ends_ = &file_.at("ends");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || ends_->dtype != DType::i64 ||
-      ends_->numel() % 2 != 0 || ends_->numel() == 0 || vocabulary_size_ < 1) {
+      ends_->numel() % 2 != 0 || ends_->numel() == 0 || std::min(vocabulary_size_, source_vocabulary_size_) < 1) {
     misuse("{}: must hold U16 or I32 tokens and the I64 ends of at least one pair, but does not", name);
   }
   size_ = ends_->numel() / 2;
@@ -140,12 +205,13 @@ std::int64_t PairFile::end(std::int64_t side) const {
 
 void PairFile::copy(std::int64_t side, std::vector<std::int32_t>& ids) const {
   const std::int64_t last = end(side), first = last - length(side);
+  const std::int64_t vocabulary = side % 2 == 0 ? source_vocabulary_size_ : vocabulary_size_;
   ids.clear();
   for (std::int64_t i = first; i < last; ++i) {
     const std::int64_t id = tokens_->dtype == DType::u16 ? number_in<std::uint16_t>(tokens_->data.data(), i)
                                                          : number_in<std::int32_t>(tokens_->data.data(), i);
-    if (id < 0 || id >= vocabulary_size_) {
-      misuse("{}: token {} must be from 0 to {}, got {}", file_.path().string(), i, vocabulary_size_ - 1, id);
+    if (id < 0 || id >= vocabulary) {
+      misuse("{}: token {} must be from 0 to {}, got {}", file_.path().string(), i, vocabulary - 1, id);
     }
     ids.push_back(static_cast<std::int32_t>(id));
   }
@@ -165,18 +231,12 @@ std::string PairFile::identity() const {
 }
 
 PreparedPairs prepare_pairs(const config::DataOptions& data, const config::TokenizerOptions& options,
-                            const fs::path& cache_folder) {
+                            const fs::path& cache_folder, std::int64_t source_vocabulary_size) {
   TrainingPairs pairs(data);
   make_folder(cache_folder);
   remove_leftovers(cache_folder);
   PreparedPairs prepared;
-  if (options.model.empty()) {
-    BothSides text(pairs);
-    prepared.tokenizer = trained_tokenizer(options, text, cache_folder);
-  } else {
-    prepared.tokenizer =
-        options.by_line ? tokenizers::load_tokenizer_by_line(options.model) : tokenizers::load_tokenizer(options.model);
-  }
+  prepared.tokenizer = pair_tokenizer(pairs, options, source_vocabulary_size, cache_folder);
   const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
   prepared.train = cache_folder / (cache_name(pairs.fingerprint() + "\n" + tokenizer.name()) + ".pairs");
   const auto names_it = [&](const fs::path& path) {
@@ -185,8 +245,9 @@ PreparedPairs prepare_pairs(const config::DataOptions& data, const config::Token
     return kept.tokenizer_name() == tokenizer.name();
   };
   if (!open_cached(prepared.train, names_it).value_or(false)) {
-    tokenizer.vocabulary_size() <= kShortIds ? write_pairs<std::uint16_t>(pairs, tokenizer, prepared.train)
-                                             : write_pairs<std::int32_t>(pairs, tokenizer, prepared.train);
+    std::max(tokenizer.for_sources().vocabulary_size(), tokenizer.vocabulary_size()) <= kShortIds
+        ? write_pairs<std::uint16_t>(pairs, tokenizer, prepared.train)
+        : write_pairs<std::int32_t>(pairs, tokenizer, prepared.train);
     log_info("data: {} sentence pairs, kept in {}", PairFile(prepared.train).size(), prepared.train.string());
   }
   return prepared;

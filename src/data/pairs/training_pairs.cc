@@ -4,12 +4,25 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/random.h"
+#include "headroom/core/utf8.h"
 
 namespace headroom::data {
 
 namespace {
 
 constexpr std::uint64_t kHeldOut = 1, kSameTarget = 2, kHeldOrder = 3;  // names of hashes
+
+// What blanks separate.
+std::int64_t words_of(std::string_view sentence) {
+  std::int64_t words = 0;
+  for (bool inside = false; !sentence.empty();) {
+    const std::size_t blank = leading_blank(sentence);
+    words += blank == 0 && !inside ? 1 : 0;
+    inside = blank == 0;
+    sentence.remove_prefix(std::max<std::size_t>(blank, 1));
+  }
+  return words;
+}
 
 double held_share(const config::DataOptions& options) {
   if (!options.validation.empty()) {
@@ -28,7 +41,10 @@ bool is_held_out(const std::string& source, double share) {
 }
 
 TrainingPairs::TrainingPairs(const config::DataOptions& options)
-    : reader_({.source = options.train, .target = options.train_target}, options), share_(held_share(options)) {
+    : reader_({.source = options.train, .target = options.train_target}, options),
+      share_(held_share(options)),
+      length_ratio_(options.length_ratio),
+      most_words_(options.most_words) {
   if (share_ > 0.0) {
     for (TextPair pair; reader_.next(pair);) {
       if (is_held_out(pair.source, share_)) {
@@ -39,15 +55,23 @@ TrainingPairs::TrainingPairs(const config::DataOptions& options)
   }
 }
 
+bool TrainingPairs::is_clean(const TextPair& pair) const {
+  if (length_ratio_ == 0.0 && most_words_ == 0) {
+    return true;
+  }
+  const auto [fewer, more] = std::minmax({words_of(pair.source), words_of(pair.target)});
+  const double ratio = static_cast<double>(more) / static_cast<double>(fewer);  // no side is empty
+  return (most_words_ == 0 || more <= most_words_) && (length_ratio_ == 0.0 || ratio <= length_ratio_);
+}
+
 bool TrainingPairs::next(TextPair& pair) {
   while (reader_.next(pair)) {
-    if (share_ == 0.0) {
-      return true;
-    }
-    if (is_held_out(pair.source, share_)) {
+    if (share_ > 0.0 && is_held_out(pair.source, share_)) {
       ++held_;
-    } else if (held_targets_.contains(mix(kSameTarget, pair.target))) {
+    } else if (share_ > 0.0 && held_targets_.contains(mix(kSameTarget, pair.target))) {
       ++related_;
+    } else if (!is_clean(pair)) {
+      ++cleaned_;
     } else {
       return true;
     }
@@ -57,11 +81,12 @@ bool TrainingPairs::next(TextPair& pair) {
 
 void TrainingPairs::rewind() {
   reader_.rewind();
-  held_ = related_ = 0;
+  held_ = related_ = cleaned_ = 0;
 }
 
 std::string TrainingPairs::fingerprint() const {
-  return fmt::format("{} {}", reader_.fingerprint(), share_);
+  const std::string kept = fmt::format("{} {}", reader_.fingerprint(), share_);
+  return length_ratio_ == 0.0 && most_words_ == 0 ? kept : fmt::format("{} {} {}", kept, length_ratio_, most_words_);
 }
 
 std::string TrainingPairs::remarks() const {
@@ -70,6 +95,10 @@ std::string TrainingPairs::remarks() const {
   if (held_ > 0) {
     add(fmt::format("{} pairs held out for validation, {} more left out because they have a target of these", held_,
                     related_));
+  }
+  if (cleaned_ > 0) {
+    add(fmt::format("{} pairs left out by their words (data.length_ratio = {}, data.most_words = {})", cleaned_,
+                    length_ratio_, most_words_));
   }
   if (reader_.skipped() > 0) {
     add(fmt::format("{} of {} rows left out, the first: {}", reader_.skipped(), reader_.rows(),

@@ -21,10 +21,14 @@ class TrainingPairs {
   std::string remarks() const;  // of a whole pass: what was left out and why; empty: nothing was
 
  private:
+  bool is_clean(const TextPair& pair) const;
+
   PairReader reader_;
   double share_;                                    // held out; 0: none
   std::unordered_set<std::uint64_t> held_targets_;  // hashes
   std::int64_t held_ = 0, related_ = 0;
+  double length_ratio_;  // 0: any
+  std::int64_t most_words_, cleaned_ = 0;
 };
 
 // Whether a pair of this source is held out for validation.

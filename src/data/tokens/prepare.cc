@@ -149,7 +149,8 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
     return nullptr;
   }
   std::shared_ptr<const tokenizers::Tokenizer> given =
-      options.by_line ? tokenizers::load_tokenizer_by_line(options.model) : tokenizers::load_tokenizer(options.model);
+      options.by_line ? tokenizers::load_tokenizer_by_line(options.model)
+                      : tokenizers::load_tokenizer_for(options.model, options.least_size);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
     misuse("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
            options.model, given->name());
@@ -275,6 +276,8 @@ PreparedData prepare_data(const config::DataOptions& data, const config::Tokeniz
   if (!prepared.tokenizer) {
     prepared.tokenizer = tokenizer_of_texts(tokenizer, train, cache_folder);
   }
+  tokenizers::require_source_vocabulary(*prepared.tokenizer, 0,
+                                        given ? "tokenizer.model: " + tokenizer.model : std::string("data.train"));
   for (PartInput& corpus : train) {
     prepared.train.push_back(prepare(corpus, *prepared.tokenizer, cache_folder));
   }
