@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,7 +18,13 @@ constexpr int kShades = 256;
 using Table = std::array<std::uint8_t, kShades>;
 
 std::uint8_t shade(double value) {
-  return static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0, kShades - 1.0)));
+  return static_cast<std::uint8_t>(std::clamp(value, 0.0, kShades - 1.0) + 0.5);
+}
+
+std::int64_t nearest(double place) {
+  const double up = place + 0.5;
+  const auto whole = static_cast<std::int64_t>(up);
+  return up < static_cast<double>(whole) ? whole - 1 : whole;
 }
 
 std::span<std::uint8_t> plane(Planes& planes, std::int64_t c) {
@@ -82,22 +89,22 @@ std::vector<std::uint8_t> greys(const Planes& planes) {
   return grey;
 }
 
-// From `plain` (a pixel a place of one or all channels) at factor 0 to the picture at 1, and beyond.
+// From `plain` (a pixel for every so many of the picture's, in turn) at factor 0 to the picture at 1, and beyond.
 void blend(Planes& planes, std::span<const std::uint8_t> plain, double factor) {
-  for (std::size_t i = 0; i < planes.pixels.size(); ++i) {
-    const double from = plain[i % plain.size()];
-    planes.pixels[i] = shade(from + factor * (planes.pixels[i] - from));
+  for (std::size_t begin = 0; begin < planes.pixels.size(); begin += plain.size()) {
+    std::uint8_t* const pixels = planes.pixels.data() + begin;
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      const double from = plain[i];
+      pixels[i] = shade(from + factor * (pixels[i] - from));
+    }
   }
 }
 
 void contrast(Planes& planes, double factor) {
   const std::vector<std::uint8_t> grey = greys(planes);
-  double sum = 0.0;
-  for (const std::uint8_t pixel : grey) {
-    sum += pixel;
-  }
-  const std::uint8_t mean = shade(sum / static_cast<double>(grey.size()));
-  blend(planes, std::span(&mean, 1), factor);
+  const double sum = std::accumulate(grey.begin(), grey.end(), 0.0),
+               mean = shade(sum / static_cast<double>(grey.size()));
+  each_shade(planes, [&](std::uint8_t pixel) { return shade(mean + factor * (pixel - mean)); });
 }
 
 // Weights 1 around 5, over 13; the margin stays as it is.
@@ -132,8 +139,8 @@ void warp(Planes& planes, const Affine& from) {
   for (std::int64_t y = 0; y < side; ++y) {
     for (std::int64_t x = 0; x < side; ++x) {
       const auto column = static_cast<double>(x), row = static_cast<double>(y);
-      const std::int64_t there_x = std::llround(from.xx * column + from.xy * row + from.x0),
-                         there_y = std::llround(from.yx * column + from.yy * row + from.y0);
+      const std::int64_t there_x = nearest(from.xx * column + from.xy * row + from.x0),
+                         there_y = nearest(from.yx * column + from.yy * row + from.y0);
       const bool inside = there_x >= 0 && there_x < side && there_y >= 0 && there_y < side;
       for (std::int64_t c = 0; c < planes.channels; ++c) {
         planes.at(c, y, x) = inside ? original.at(c, there_y, there_x) : kGrey;
