@@ -51,13 +51,13 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("generator_seed", o.generator_seed, between(0, 9007199254740992.0),
              "generator: seed of the examples, which do not depend on train.seed");
   fields.add("label_column", o.label_column,
-             "classifier: column of the label in CSV and TSV files, by its name in the first line or by number from 1");
+             "classifier: column of the label in CSV and TSV files, by its name in the first line or by number from 1; "
+             "vision: key of the label in the JSON members of shards");
   fields.add("text_column", o.text_column, "classifier: column of the text");
   fields.add("second_column", o.second_column, "classifier, paired: column of the second text");
   fields.add("classes", o.classes, {},
              "classifier: the labels' names in the order of their classes; []: labels are numbers from 0; vision: the "
-             "folders' "
-             "names; []: sorted");
+             "names of the folders, []: sorted, and of the labels in shards, []: numbers from 0");
   fields.add("skip_bad_rows", o.skip_bad_rows,
              "leave out rows that cannot be used and say how many, instead of stopping");
   fields.add("pixel_mean", o.pixel_mean, {},
@@ -67,6 +67,25 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("augment_shift", o.augment_shift, between(0, 1 << 16),
              "vision: training pictures are moved by up to so many pixels each way, with black at the margin");
   fields.add("augment_flip", o.augment_flip, "vision: half of the training pictures are mirrored, left to right");
+  fields.add(
+      "augment_crop", o.augment_crop, between(0, 1),
+      "vision: training sees a random part of each picture, of at least this share of its area and 3:4 to 4:3 in "
+      "shape, scaled to model.image_size; 0: the middle square");
+  fields.add("centre_crop", o.centre_crop, above_up_to(0, 1),
+             "vision: share of the shorter side that the middle square has, which is scaled to model.image_size");
+  fields.add("randaugment", o.randaugment, between(0, 16),
+             "vision: operations of RandAugment that are drawn for each training picture");
+  fields.add("randaugment_magnitude", o.randaugment_magnitude, between(0, 30),
+             "vision: how strong they are; 10 is the end of AutoAugment's ranges");
+  fields.add(
+      "mixup", o.mixup, between(0, 100),
+      "vision: each training picture is mixed with the one before it in the batch, and their labels likewise, in "
+      "a proportion that is drawn for a batch from Beta(mixup, mixup); 0: none");
+  fields.add("shuffle_buffer", o.shuffle_buffer, between(0, 1e12),
+             "vision: an epoch reads its shards in random order, and so many pictures in a row are shuffled with each "
+             "other; 0: all pictures with all others");
+  fields.add("decode_threads", o.decode_threads, between(0, 4096),
+             "vision: threads that read, decode and change pictures; 0: one a physical core");
   fields.add_paths(
       "train_target", o.train_target,
       "translation: files whose lines translate those of train; []: train is tab-separated and holds both sides");

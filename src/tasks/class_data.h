@@ -12,6 +12,13 @@
 
 namespace headroom::tasks {
 
+// Of a batch to train on.
+struct TrainingRows {
+  std::span<const std::int64_t> examples;
+  std::uint64_t seed = 0;    // of what is drawn for this batch
+  std::vector<bool> needed;  // a row each: whether it must be filled in; empty: all
+};
+
 class ClassExamples {
  public:
   virtual ~ClassExamples() = default;
@@ -23,14 +30,16 @@ class ClassExamples {
   // What the model reads, and "label".
   virtual models::Batch batch(std::span<const std::int64_t> examples) const = 0;
   // The same, changed at random by whatever is to make a small set larger.
-  virtual models::Batch training_batch(std::span<const std::int64_t> examples, std::uint64_t /*seed*/) const {
-    return batch(examples);
-  }
+  virtual models::Batch training_batch(const TrainingRows& rows) const { return batch(rows.examples); }
+  // Where they lie in files and training is to read a few of these at a time (data/example_order.h).
+  virtual data::RunShuffle runs() const { return {}; }
 };
 
 // The figures of choosing a class, with the one that models are compared by.
 enum class JudgedBy { accuracy, loss };
 std::vector<FigureKind> class_figures(JudgedBy judged_by);
+// How often the right class is among the five likeliest: in the figures of a ClassTask where it was summed up.
+FigureKind top_five_kind();
 
 // A task of choosing a class: its figures.
 class ClassTask : public Task {
@@ -40,7 +49,8 @@ class ClassTask : public Task {
 };
 
 std::unique_ptr<TrainingData> train_on(std::shared_ptr<const ClassExamples> examples, const config::Config& config);
-std::unique_ptr<EvaluationData> evaluate_on(std::shared_ptr<const ClassExamples> examples);
+// With `top_five`, how often the right class is among the five likeliest is summed up as well, of more than five.
+std::unique_ptr<EvaluationData> evaluate_on(std::shared_ptr<const ClassExamples> examples, bool top_five = false);
 
 // "label" [B] and the bookkeeping of a batch whose rows hold `tokens` positions each.
 models::Batch labelled_batch(const std::vector<std::int32_t>& labels, std::span<const std::int64_t> examples,

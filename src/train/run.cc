@@ -1,5 +1,6 @@
 #include "run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -33,6 +34,16 @@ Share share_of(const Shares& shares, const parallel::World& world) {
   return world.size() == 1 ? Share() : Share(shares, world.rank());
 }
 
+// Which rows of a batch are in these parts.
+std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector<Part>& parts) {
+  const std::int64_t rows = options.batch_size / options.accumulate;  // of a micro-batch
+  std::vector<bool> in(static_cast<std::size_t>(options.batch_size), false);
+  for (const Part& part : parts) {
+    std::fill(in.begin() + part.first * rows, in.begin() + part.end * rows, true);
+  }
+  return in;
+}
+
 }  // namespace
 
 Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
@@ -51,6 +62,9 @@ Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>&
       history_(std::move(history)),
       checkpoint_(past ? past->file : std::filesystem::path()) {
   data_.training->seek(state_.position);
+  if (world_.size() > 1 && config_.train.verify_every == 0) {
+    data_.training->need_only(rows_of(config_.train, parts_of(config_.train, world_.rank(), world_.size())));
+  }
   state_.memory =
       own_rows(state_.memory, parts_of(config_.train, world_.rank(), world_.size()), config_.train.accumulate);
   if (config_.train.sample_every > 0) {

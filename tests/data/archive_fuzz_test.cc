@@ -8,8 +8,6 @@
 namespace headroom::data {
 namespace archive_fuzz_test {
 
-constexpr std::size_t kBlock = 512;
-
 class ArchiveFuzz : public FolderTest {
  protected:
   void SetUp() override { set_log_level(LogLevel::quiet); }
@@ -27,17 +25,6 @@ std::string archive() {
          tar_member("x", std::string(600, 'p'), 'x') + tar_member("set/inner/a.jsonl", "caf\xc3\xa9\n") + kTarEnd;
 }
 
-// Blocks that may be headers get the checksum that they must have, so that what they say is looked at.
-std::string with_sums(std::string input) {
-  for (std::size_t at = 0; at + kBlock <= input.size(); at += kBlock) {
-    const std::string header = input.substr(at, kBlock);
-    if (header.find("ustar") != std::string::npos) {
-      input.replace(at, kBlock, with_tar_sum(header));
-    }
-  }
-  return input;
-}
-
 const fuzz::Material kArchives{
     .good = {archive(), tar_member("a.jsonl", "1\n") + kTarEnd},
     .dictionary = {"00000000000", "77777777777", "17777777777", "ustar", "set/", ".jsonl", "../", std::string(1, '\0'),
@@ -52,12 +39,12 @@ TEST_F(ArchiveFuzz, Tar) {
 
 TEST_F(ArchiveFuzz, TarWithRightSums) {
   fuzz::against(
-      kArchives, 2000, [&](const std::string& input) { read("input.tar", with_sums(input)); }, kCampaigns);
+      kArchives, 2000, [&](const std::string& input) { read("input.tar", with_tar_sums(input)); }, kCampaigns);
 }
 
 TEST_F(ArchiveFuzz, PackedTar) {
   fuzz::against(
-      kArchives, 1000, [&](const std::string& input) { read("input.tar.gz", gzip(with_sums(input))); }, kCampaigns);
+      kArchives, 1000, [&](const std::string& input) { read("input.tar.gz", gzip(with_tar_sums(input))); }, kCampaigns);
   const fuzz::Material packed{.good = {gzip(archive())}, .dictionary = {"\x1f\x8b\x08", gzip(""), "\xff"}};
   fuzz::against(
       packed, 1000, [&](const std::string& input) { read("input.tgz", input); }, kCampaigns);

@@ -28,6 +28,18 @@ inline std::string tar_member(const std::string& name, const std::string& conten
   return with_tar_sum(header) + content + std::string((512 - content.size() % 512) % 512, '\0');
 }
 
+// Blocks that may be headers get the checksum that they must have, so that what they say is looked at.
+inline std::string with_tar_sums(std::string input) {
+  constexpr std::size_t kBlock = 512;
+  for (std::size_t at = 0; at + kBlock <= input.size(); at += kBlock) {
+    const std::string header = input.substr(at, kBlock);
+    if (header.find("ustar") != std::string::npos) {
+      input.replace(at, kBlock, with_tar_sum(header));
+    }
+  }
+  return input;
+}
+
 inline const std::string kTarEnd(1024, '\0');
 
 }  // namespace headroom::data

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "headroom/core/error.h"
+#include "headroom/data/augmentation.h"
 #include "pictures.h"
 #include "support.h"
 
@@ -19,7 +20,7 @@ class Images : public FolderTest {
  protected:
   std::string complaint(const std::vector<std::string>& files, const ImageReading& reading = kSmall) const {
     try {
-      read_images(files, reading);
+      open_pictures(files, reading);
     } catch (const MisuseError& error) {
       std::string why = error.what();
       const std::string folder = folder_.string() + "/";
@@ -100,13 +101,13 @@ ImageSet one_picture() {
   return set;
 }
 
-TEST(CopyPicture, Normalises) {
+TEST(DrawPicture, Normalises) {
   const ImageSet set = one_picture();
   config::DataOptions options;
   options.pixel_mean = {0.2};
   options.pixel_deviation = {0.4};
   std::vector<float> out(9);
-  copy_picture(set, 0, picture_options(options, 1), 0, out.data());
+  draw_picture(set.picture(0), picture_options(options, 1), 3, 0, out.data());
   EXPECT_FLOAT_EQ(out[0], -0.5F);
   EXPECT_FLOAT_EQ(out[5], 2.0F);
   options.pixel_mean = {0.1, 0.2};
@@ -114,13 +115,13 @@ TEST(CopyPicture, Normalises) {
   EXPECT_EQ(picture_options({}, 3).mean, (std::vector<double>{0.5, 0.5, 0.5}));
 }
 
-TEST(CopyPicture, MovesAndMirrorsAsTheSeedSays) {
+TEST(DrawPicture, MovesAndMirrorsAsTheSeedSays) {
   const ImageSet set = one_picture();
-  Picture picture{.mean = {0.0}, .deviation = {1.0 / 255.0}, .shift = 1, .flip = false};
+  Picture picture{.mean = {0.0}, .deviation = {1.0 / 255.0}, .shift = 1};
   std::set<std::vector<int>> seen;
   const auto drawn = [&](std::uint64_t seed) {
     std::vector<float> out(9);
-    copy_picture(set, 0, picture, seed, out.data());
+    draw_picture(set.picture(0), picture, 3, seed, out.data());
     std::vector<int> pixels(9);
     std::transform(out.begin(), out.end(), pixels.begin(), [](float x) { return static_cast<int>(std::lround(x)); });
     return pixels;

@@ -1,15 +1,17 @@
 // Damaged pictures: PNG, JPEG, idx and CIFAR files.
 #include <zlib.h>
 
+#include "archives.h"
+#include "data/pictures/picture_file.h"
+#include "data/pictures/planes.h"
 #include "fuzz.h"
-#include "headroom/data/images.h"
 #include "pictures.h"
 #include "support.h"
 
 namespace headroom::data {
 namespace picture_fuzz_test {
 
-constexpr std::int64_t kCampaigns = 3;  // against read_picture(), and against read_images()
+constexpr std::int64_t kCampaigns = 4;  // against read_picture(), and against open_pictures()
 
 class PictureFuzz : public FolderTest {
  protected:
@@ -17,17 +19,21 @@ class PictureFuzz : public FolderTest {
   void decode(const std::string& input) const {
     const DecodedPicture picture = read_picture(write("picture", input), 3);
     EXPECT_EQ(picture.pixels.size(), static_cast<std::size_t>(picture.width * picture.height * 3));
-    EXPECT_EQ(square_planes(picture, 4).size(), 3U * 4U * 4U);
+    EXPECT_EQ(planes_of(picture, middle(picture, 1.0), 4).pixels.size(), 3U * 4U * 4U);
   }
   // The sum is of all pixels, so that the sanitizers see each of them read.
-  static void use(const ImageSet& set) {
-    std::uint64_t sum = 0;
+  static void use(const Pictures& set) {
+    std::uint64_t sum = 0, pixels = 0;
     for (std::int64_t i = 0; i < set.size(); ++i) {
-      for (const std::uint8_t pixel : set.at(i)) {
+      const DecodedPicture picture = set.picture(i);
+      for (const std::uint8_t pixel : picture.pixels) {
         sum += pixel;
       }
+      pixels += picture.pixels.size();
+      EXPECT_GE(set.label(i), 0);
+      EXPECT_LT(set.label(i), 10);
     }
-    EXPECT_LE(sum, 255U * static_cast<std::uint64_t>(set.size() * set.bytes_each()));
+    EXPECT_LE(sum, 255U * pixels);
   }
 };
 
@@ -69,6 +75,41 @@ TEST_F(PictureFuzz, Jpeg) {
       material, 2000, [&](const std::string& input) { decode(input); }, kCampaigns);
 }
 
+TEST_F(PictureFuzz, Pnm) {
+  const fuzz::Material material{
+      .good = {ppm(gradient(7, 5)), ppm({.width = 2, .height = 1, .channels = 1, .pixels = {10, 200}}),
+               "P5 # a\n2 1\n#\n15\n\x0a\x0f"},
+      .dictionary = {"P5", "P6", "#", "\n", " ", "255", "65535", "0", "-1", "4294967295"}};
+  fuzz::against(
+      material, 2000, [&](const std::string& input) { EXPECT_EQ(decode_picture("x", input, 3).pixels.size() % 3, 0U); },
+      kCampaigns);
+}
+
+std::string shard() {
+  const auto picture = [](const std::string& name) { return tar_member(name, ppm(gradient(3, 2))); };
+  return tar_member("set/", "", '5') + picture("set/a.ppm") + tar_member("set/a.cls", "3") +
+         tar_member("x", "23 path=set/long/b.ppm\n", 'x') + picture("b.ppm") +
+         tar_member("././@LongLink", "set/long/b.json", 'L') + tar_member("b.json", "{\"label\": \"7\"}") +
+         picture("c.png") + tar_member("c.txt", "9\n") + kTarEnd;
+}
+
+TEST_F(PictureFuzz, Shard) {
+  const fuzz::Material material{
+      .good = {shard(), tar_member("a.ppm", ppm(gradient(2, 2))) + tar_member("a.cls", "0") + kTarEnd},
+      .dictionary = {"00000000000", "77777777777", "00000000777", "ustar", "set/", ".cls", ".json", ".ppm", "../",
+                     std::string(1, '\0'), std::string(512, '\0'), tar_member("a.cls", "1"), "\x80",
+                     "path=", "size=", "10 path=a\n", "{\"label\": 1}"}};
+  const ImageReading reading{.size = 4, .channels = 3, .n_classes = 10};
+  for (const bool skip : {false, true}) {
+    ImageReading either = reading;
+    either.skip_bad = skip;
+    fuzz::against(
+        material, 600,
+        [&](const std::string& input) { use(*open_pictures({write("input.tar", with_tar_sums(input))}, either)); },
+        kCampaigns);
+  }
+}
+
 TEST_F(PictureFuzz, Idx) {
   write("train-labels-idx1-ubyte", idx_labels({'\1', '\0', '\7'}));
   const fuzz::Material pictures{.good = {idx_pictures(3, 4, 4), gzip(idx_pictures(3, 4, 4))},
@@ -77,7 +118,7 @@ TEST_F(PictureFuzz, Idx) {
   const ImageReading reading{.size = 4, .channels = 1, .n_classes = 10};
   fuzz::against(
       pictures, 1500,
-      [&](const std::string& input) { use(read_images({write("train-images-idx3-ubyte", input)}, reading)); },
+      [&](const std::string& input) { use(*open_pictures({write("train-images-idx3-ubyte", input)}, reading)); },
       kCampaigns);
   write("train-images-idx3-ubyte", idx_pictures(3, 4, 4));
   const fuzz::Material labels{.good = {idx_labels({'\1', '\0', '\7'})}, .dictionary = pictures.dictionary};
@@ -85,7 +126,7 @@ TEST_F(PictureFuzz, Idx) {
       labels, 1500,
       [&](const std::string& input) {
         write("train-labels-idx1-ubyte", input);
-        use(read_images({at("train-images-idx3-ubyte")}, reading));
+        use(*open_pictures({at("train-images-idx3-ubyte")}, reading));
       },
       kCampaigns);
 }
@@ -96,8 +137,8 @@ TEST_F(PictureFuzz, Cifar) {
                                 .dictionary = {record, std::string(1024, '\0'), "\x64", "\xff"}};
   const ImageReading reading{.size = 32, .channels = 3, .n_classes = 10};
   fuzz::against(
-      material, 1500, [&](const std::string& input) { use(read_images({write("data_batch_1.bin", input)}, reading)); },
-      kCampaigns);
+      material, 1500,
+      [&](const std::string& input) { use(*open_pictures({write("data_batch_1.bin", input)}, reading)); }, kCampaigns);
 }
 
 }  // namespace picture_fuzz_test

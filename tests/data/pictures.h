@@ -1,6 +1,7 @@
 // Good files of pictures, made here.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <png.h>
 
@@ -13,7 +14,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "data/pictures/picture_file.h"
+#include "headroom/data/pictures.h"
 
 namespace headroom::data {
 
@@ -67,6 +68,11 @@ inline std::string jpeg(DecodedPicture picture) {
   std::string bytes(reinterpret_cast<char*>(out), size);
   std::free(out);
   return bytes;
+}
+
+inline std::string ppm(const DecodedPicture& picture) {
+  return fmt::format("P{}\n{} {}\n255\n", picture.channels == 1 ? 5 : 6, picture.width, picture.height) +
+         std::string(picture.pixels.begin(), picture.pixels.end());
 }
 
 inline std::string big_endian(std::uint32_t value) {

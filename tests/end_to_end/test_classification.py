@@ -1,11 +1,14 @@
 """Models that choose a class, from outside: killed and resumed, evaluated on files, compared by accuracy."""
 
+import io
 import pathlib
 import random
 import struct
+import tarfile
 
 import pytest
 
+import processes
 import train_runs
 
 LISTOPS = """
@@ -82,12 +85,47 @@ def write_pictures(folder):
     (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 60) + labels)
 
 
-@pytest.fixture(params=["listops", "pictures"])
-def config(request, tmp_path):
-    write_pictures(tmp_path)
-    path = tmp_path / f"{request.param}.toml"
-    path.write_text((LISTOPS if request.param == "listops" else PICTURES).replace("{folder}", str(tmp_path)))
+# Read again and again by several threads, and changed by everything that there is.
+SHARDS = PICTURES.replace("train-images-idx3-ubyte", "*.tar").replace("augment_shift = 1", """augment_crop = 0.2
+randaugment = 2
+mixup = 0.2
+shuffle_buffer = 20
+decode_threads = 3""").replace("batch_size = 8", "batch_size = 8\naccumulate = 4\nlabel_smoothing = 0.1")
+
+
+def write_shards(folder):
+    """Three shards of 60 pictures, of several sizes, whose brightest third tells their label."""
+    draw = random.Random(2)
+
+    def add(archive, name, content):
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+
+    for shard in range(3):
+        with tarfile.open(folder / f"{shard}.tar", "w") as archive:
+            for i in range(20):
+                label, side = draw.randrange(3), draw.randrange(4, 10)
+                pixels = bytes(draw.randrange(60) + (150 if 3 * row // side == label else 0) for row in range(side)
+                               for _ in range(side))
+                add(archive, f"{shard}_{i}.pgm", b"P5 %d %d 255\n" % (side, side) + pixels)
+                add(archive, f"{shard}_{i}.cls", b"%d" % label)
+
+
+CONFIGS = {"listops": LISTOPS, "pictures": PICTURES, "shards": SHARDS}
+
+
+def write_config(kind, folder):
+    write_pictures(folder)
+    write_shards(folder)
+    path = folder / f"{kind}.toml"
+    path.write_text(CONFIGS[kind].replace("{folder}", str(folder)))
     return path
+
+
+@pytest.fixture(params=CONFIGS)
+def config(request, tmp_path):
+    return write_config(request.param, tmp_path)
 
 
 def test_killed_and_resumed_it_is_the_same_run(config):
@@ -97,6 +135,18 @@ def test_killed_and_resumed_it_is_the_same_run(config):
     resumed = train_runs.resumed_after_kills(config, out, (5, 26, 40))
     for key in ("parameters_sha256", "validation_loss", "validation_accuracy", "steps"):
         assert resumed[key] == whole[key], key
+
+
+def test_processes_share_the_pictures_of_shards(tmp_path):
+    config = write_config("shards", tmp_path)
+    short = ["--set", "train.steps=12", "--set", "data.decode_threads=1"]
+    alone = train_runs.run(config, tmp_path / "1", *short)
+    together = processes.run(3, config, tmp_path / "3", *short)
+    for key in ("parameters_sha256", "validation_loss", "validation_accuracy", "train_loss"):
+        assert together[key] == alone[key], key
+    damaged = (tmp_path / "1.tar").read_bytes()
+    (tmp_path / "1.tar").write_bytes(damaged[:5000])
+    assert "1.tar: is truncated" in train_runs.run(config, tmp_path / "2", *short, status=2)
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,13 @@ struct DataOptions {
   std::vector<double> pixel_mean, pixel_deviation;  // vision: of each channel, or one for all; empty: 0.5
   std::int64_t augment_shift = 0;                   // vision: pixels by which training pictures are moved at most
   bool augment_flip = false;                        // vision: half of the training pictures are mirrored
+  double augment_crop = 0.0;           // vision: smallest share of a picture that is trained on; 0: the middle square
+  double centre_crop = 1.0;            // vision: the middle square's share of the shorter side
+  std::int64_t randaugment = 0;        // vision: operations of RandAugment on each training picture
+  double randaugment_magnitude = 9.0;  // of them, 0 to 30
+  double mixup = 0.0;                  // vision: alpha of mixup's Beta distribution; 0: none
+  std::int64_t shuffle_buffer = 0;     // vision, shards: pictures in a row that are shuffled together; 0: all
+  std::int64_t decode_threads = 0;     // vision: threads that read and change pictures; 0: all physical cores
   std::vector<std::string> train_target;  // translation: files parallel to `train`; empty: `train` holds both sides
   std::vector<std::string> validation_target;       // the same for `validation`
   std::vector<std::int64_t> pair_columns = {1, 2};  // translation, tab-separated: source and target

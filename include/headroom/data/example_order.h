@@ -10,11 +10,20 @@
 
 namespace headroom::data {
 
+// A set that lies in files: how many examples each has, in their order. An epoch takes the files in random order, and
+// of the examples that follow each other so, `together` at a time are shuffled. What is read at about the same time
+// thus lies in a few files, as with a shuffle buffer of `together` examples, none of which is held in memory.
+struct RunShuffle {
+  std::vector<std::int64_t> sizes;
+  std::int64_t together = 0;  // 0: all
+};
+
 struct OrderOptions {
   std::int64_t examples = 0, batch = 1;
   std::uint64_t seed = 0;
   // Of an example; given: examples of about one length share a batch, so that little of it is padding.
   std::function<std::int64_t(std::int64_t)> length;
+  RunShuffle runs = {};  // given: examples of a file are read together
 };
 
 // Every epoch has an order of its own. With lengths, the examples of kPool batches in a row are sorted by length before

@@ -6,7 +6,7 @@
 namespace headroom::tasks {
 
 // Figures of both: "loss" in nats an example, "accuracy" the fraction of examples whose likeliest class is the right
-// one.
+// one; of pictures in more than five classes also "accuracy_top5", whose right class is among the five likeliest.
 
 // model.kind "classifier". With data.generator, ListOps, whose models are compared by the loss: generated, or from
 // files (data/listops.h); without, bytes of labelled texts (data/labelled_text.h). Rows of a batch are padded at their
@@ -14,7 +14,9 @@ namespace headroom::tasks {
 const Task& sequence_classification();
 const Task& listops();
 
-// model.kind "vision": pictures of idx and CIFAR files (data/images.h).
+// model.kind "vision": pictures in tar shards, folders, idx and CIFAR files (data/pictures.h). Batches of training are
+// read, decoded, changed and mixed while the step before them computes; what comes of it is a function of train.seed
+// and the position alone, whatever the number of threads and processes.
 const Task& image_classification();
 
 }  // namespace headroom::tasks

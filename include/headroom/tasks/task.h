@@ -48,6 +48,9 @@ class TrainingData {
   virtual void seek(data::DataPosition position) = 0;  // throws MisuseError when out of range
   // Identifies this data, in words: "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
   virtual const std::string& identity() const = 0;
+  // Which rows of a batch this process reads; where they are costly, the others of the batches from now on may be left
+  // as zeros.
+  virtual void need_only(const std::vector<bool>& /*rows*/) {}
 };
 
 class EvaluationData {

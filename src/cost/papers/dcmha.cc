@@ -52,9 +52,11 @@ constexpr PaperItem kDcmhaItems[] = {
      "Training: `headroom bench dcformer`, with four layers of each. Writing: `headroom bench generation --prompt 1024 "
      "--tokens 128 dcmha/2b8_transformer_pp dcmha/2b8_dcformer_pp`. The paper's are those of TPU v3 and of an A100."},
     {"Table 7", "vision Transformers", "dcmha/*vit_*", "`headroom cost --paper dcmha`"},
-    {"Table 8", "ImageNet-1k after 90 and 300 epochs, top 1", "dcmha/*vit_*",
-     "`headroom train dcmha/dcvit_s16 --set 'data.train=[\"imagenet/train\"]' --set "
-     "'data.validation=[\"imagenet/val\"]' --out runs/dcvit`; in small: `docs/results.md`"},
+    {"Table 8", "ImageNet-1k after 90 and 300 epochs, top 1 and top 5", "dcmha/*vit_*",
+     "`headroom train dcmha/dcvit_s16 --set 'data.train=[\"imagenet/train-*.tar\"]' --set "
+     "'data.validation=[\"imagenet/val-*.tar\"]' --out runs/dcvit`, or folders of pictures, `imagenet/train`; in "
+     "small: "
+     "`docs/results.md`"},
     {"Table 9", "which parts of the composition count",
      "dcmha/table9_* dcmha/405m_transformer_pp dcmha/405m_dcformer_pp",
      "`headroom compare dcmha/405m_transformer_pp dcmha/table9_static dcmha/table9_gate dcmha/405m_dcformer_pp --out "

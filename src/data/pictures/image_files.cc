@@ -2,11 +2,9 @@
 #include <array>
 #include <optional>
 
-#include "data/pictures/image_folder.h"
 #include "headroom/core/byte_reader.h"
 #include "headroom/core/error.h"
 #include "headroom/data/images.h"
-#include "headroom/data/text.h"
 
 namespace headroom::data {
 namespace {
@@ -168,20 +166,11 @@ void read_files(const std::vector<fs::path>& paths, const ImageReading& reading,
 
 }  // namespace
 
-ImageSet read_images(const std::vector<std::string>& patterns, const ImageReading& reading) {
+ImageSet read_images(const std::vector<fs::path>& files, const ImageReading& reading) {
   ImageSet set(reading.size, reading.channels);
-  std::vector<std::string> files;
-  for (const std::string& pattern : patterns) {
-    std::error_code ignored;
-    if (fs::is_directory(pattern, ignored)) {
-      add_image_folder(pattern, reading, set);
-    } else {
-      files.push_back(pattern);
-    }
-  }
-  read_files(expand_patterns(files), reading, set);
+  read_files(files, reading, set);
   if (set.size() == 0) {
-    misuse("{}: holds no pictures", patterns.empty() ? "" : patterns.front());
+    misuse("{}: holds no pictures", files.empty() ? "" : files.front().string());
   }
   return set;
 }

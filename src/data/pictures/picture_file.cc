@@ -9,18 +9,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <string_view>
 
+#include "data/pictures/pnm.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
 namespace headroom::data {
 namespace {
 
-constexpr std::size_t kLargestFile = std::size_t{64} << 20;
 constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
 
 void check_pixels(const std::string& origin, std::int64_t width, std::int64_t height) {
@@ -127,82 +125,24 @@ class Jpeg {
   jpeg_decompress_struct info_{};
 };
 
-// What one pixel of the smaller row takes from the larger one.
-struct Taps {
-  std::int64_t begin = 0;
-  std::vector<double> weights;
-};
-
-// `from` pixels, beginning at `offset` of a row, become `to`.
-std::vector<Taps> taps(std::int64_t offset, std::int64_t from, std::int64_t to) {
-  const double step = static_cast<double>(from) / static_cast<double>(to), reach = std::max(step, 1.0);
-  std::vector<Taps> all(static_cast<std::size_t>(to));
-  for (std::int64_t i = 0; i < to; ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * step;
-    const auto low = std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(centre - reach)));
-    const auto high = std::min(from, static_cast<std::int64_t>(std::ceil(centre + reach)));
-    Taps& one = all[static_cast<std::size_t>(i)];
-    one.begin = offset + low;
-    double sum = 0.0;
-    for (std::int64_t x = low; x < high; ++x) {
-      one.weights.push_back(std::max(0.0, 1.0 - std::abs(static_cast<double>(x) + 0.5 - centre) / reach));
-      sum += one.weights.back();
-    }
-    for (double& weight : one.weights) {
-      weight /= sum;
-    }
-  }
-  return all;
-}
-
 }  // namespace
 
-DecodedPicture read_picture(const std::filesystem::path& path, std::int64_t channels) {
-  const std::string origin = path.string();
-  const std::string bytes = read_text_file(path, kLargestFile);
+DecodedPicture decode_picture(const std::string& origin, std::string_view bytes, std::int64_t channels) {
   if (bytes.starts_with("\x89PNG")) {
     return read_png(origin, bytes, channels);
   }
   if (bytes.starts_with("\xff\xd8\xff")) {
     return Jpeg(origin, bytes).read(channels);
   }
-  misuse("{}: is neither a PNG nor a JPEG file", origin);
+  if (const auto header = pnm_header(origin, bytes)) {
+    check_pixels(origin, header->width, header->height);
+    return read_pnm(origin, bytes, *header, channels);
+  }
+  misuse("{}: is neither a PNG, a JPEG nor a PNM file", origin);
 }
 
-std::vector<std::uint8_t> square_planes(const DecodedPicture& picture, std::int64_t side) {
-  const std::int64_t square = std::min(picture.width, picture.height);
-  const std::vector<Taps> across = taps((picture.width - square) / 2, square, side),
-                          down = taps((picture.height - square) / 2, square, side);
-  const std::int64_t first = down.front().begin, c_n = picture.channels;
-  const auto rows = static_cast<std::size_t>(down.back().begin - first) + down.back().weights.size();
-  std::vector<std::uint8_t> planes(static_cast<std::size_t>(c_n * side * side));
-  std::vector<double> narrow(rows * static_cast<std::size_t>(side));  // one channel, `side` wide
-  for (std::int64_t c = 0; c < c_n; ++c) {
-    for (std::size_t y = 0; y < rows; ++y) {
-      const std::uint8_t* row = picture.pixels.data() + (first + static_cast<std::int64_t>(y)) * picture.width * c_n;
-      for (std::int64_t x = 0; x < side; ++x) {
-        const Taps& tap = across[static_cast<std::size_t>(x)];
-        double sum = 0.0;
-        for (std::size_t i = 0; i < tap.weights.size(); ++i) {
-          sum += tap.weights[i] * row[(tap.begin + static_cast<std::int64_t>(i)) * c_n + c];
-        }
-        narrow[y * static_cast<std::size_t>(side) + static_cast<std::size_t>(x)] = sum;
-      }
-    }
-    for (std::int64_t y = 0; y < side; ++y) {
-      const Taps& tap = down[static_cast<std::size_t>(y)];
-      for (std::int64_t x = 0; x < side; ++x) {
-        double sum = 0.0;
-        for (std::size_t i = 0; i < tap.weights.size(); ++i) {
-          sum += tap.weights[i] *
-                 narrow[(static_cast<std::size_t>(tap.begin - first) + i) * static_cast<std::size_t>(side) +
-                        static_cast<std::size_t>(x)];
-        }
-        planes[static_cast<std::size_t>((c * side + y) * side + x)] = static_cast<std::uint8_t>(std::lround(sum));
-      }
-    }
-  }
-  return planes;
+DecodedPicture read_picture(const std::filesystem::path& path, std::int64_t channels) {
+  return decode_picture(path.string(), read_text_file(path, kLargestPicture), channels);
 }
 
 }  // namespace headroom::data

@@ -1,26 +1,23 @@
-// PNG and JPEG files as bytes of a square picture.
+// PNG, JPEG and PNM files as pixels.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <filesystem>
 #include <string>
-#include <vector>
+#include <string_view>
+
+#include "headroom/data/pictures.h"
 
 namespace headroom::data {
 
-// Rows of pixels, each `channels` bytes next to each other.
-struct DecodedPicture {
-  std::int64_t width = 0, height = 0, channels = 0;
-  std::vector<std::uint8_t> pixels;
-};
+constexpr std::size_t kLargestPicture = std::size_t{64} << 20;  // of a file, in bytes
 
-// By what the file begins with, whatever its name. `channels` 1: shades of grey, 3: red, green, blue; transparency is
-// laid on black. Throws MisuseError naming the file: neither PNG nor JPEG, damaged or cut off, more than 64 MiB, more
-// than 2^26 pixels (before any are allocated).
+// By what the bytes begin with. `channels` 1: shades of grey, 3: red, green, blue; transparency is laid on black.
+// Throws MisuseError beginning with `origin`: neither PNG, JPEG nor PNM (P5 and P6, up to 255), damaged or cut off,
+// more than 2^26 pixels (before any are allocated).
+DecodedPicture decode_picture(const std::string& origin, std::string_view bytes, std::int64_t channels);
+
+// The same of a file of at most kLargestPicture bytes, whatever its name.
 DecodedPicture read_picture(const std::filesystem::path& path, std::int64_t channels);
-
-// The middle square, made `side` pixels wide by averaging (a triangle filter as wide as the step, so that small
-// pictures of large ones do not flicker); `channels` planes of side x side.
-std::vector<std::uint8_t> square_planes(const DecodedPicture& picture, std::int64_t side);
 
 }  // namespace headroom::data

@@ -1,11 +1,10 @@
 #include "headroom/data/documents.h"
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 #include <optional>
 #include <system_error>
 
+#include "data/texts/tar_header.h"
 #include "headroom/core/byte_reader.h"
 #include "headroom/core/error.h"
 #include "headroom/core/utf8.h"
@@ -17,8 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestText = std::size_t{256} << 20, kLargestTogether = std::size_t{1} << 30;
 constexpr std::size_t kMostFiles = 100'000;
-constexpr std::size_t kTarBlock = 512;  // of a tar archive
-using TarHeader = std::array<char, kTarBlock>;
 
 using Wanted = std::function<bool(std::string_view)>;
 
@@ -89,51 +86,27 @@ std::string read_file(const fs::path& path) {
   return text;
 }
 
-std::string_view field(const TarHeader& header, std::size_t begin, std::size_t length) {
-  const std::string_view all(header.data() + begin, length);
-  return all.substr(0, all.find('\0'));
-}
-
-// Digits of base 8 between blanks; nothing for anything else.
-std::optional<std::uint64_t> octal(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  text = first == std::string_view::npos ? std::string_view() : text.substr(first);
-  text = text.substr(0, text.find(' '));
-  if (text.empty() || text.find_first_not_of("01234567") != std::string_view::npos) {
-    return std::nullopt;
-  }
-  return std::accumulate(text.begin(), text.end(), std::uint64_t{0}, [](std::uint64_t sum, char digit) {
-    return sum * 8 + static_cast<std::uint64_t>(digit - '0');
-  });
-}
-
 class TarReader {
  public:
   explicit TarReader(const fs::path& path) : path_(path.string()), reader_(open_bytes(path)) {}
 
   void read(const Wanted& wanted, Collection& into) {
-    constexpr std::string_view kWithoutContent = "123456";  // links, devices, folders, pipes
-    TarHeader header;
-    while (next_header(header)) {
-      const std::uint64_t size = size_of(header);
-      const char type = header[156];
-      const std::string name = name_of(header);
-      const bool regular = type == '0' || type == '\0';
+    while (const std::optional<TarMember> member = next()) {
+      const std::string& name = member->name;
       const std::string file = unpacked(std::string_view(name).substr(name.rfind('/') + 1));
-      if (regular && wanted(file)) {
-        if (size > kLargestText) {
+      if (member->is_file() && wanted(file)) {
+        if (member->size > kLargestText) {
           misuse("{}:{}: is longer than {} MiB", path_, name, kLargestText >> 20);
         }
-        into.add(path_ + ":" + name, content(size));
-      } else if (kWithoutContent.find(type) == std::string_view::npos) {
-        skip(size);
+        into.add(path_ + ":" + name, content(member->size));
+      } else if (member->has_content()) {
+        skip(member->size);
       }
     }
   }
 
  private:
-  // False at the end, a block of zeros; `header` is known to be one then, by its checksum.
-  bool next_header(TarHeader& header) {
+  std::optional<TarMember> next() {
     if (++members_ > kMostFiles) {
       misuse("{}: holds more than {} files", path_, kMostFiles);
     }
@@ -141,43 +114,16 @@ class TarReader {
     if (bytes.size() < kTarBlock) {
       misuse("{}: is truncated: the archive ends at byte {} without an end mark", path_, at_ + bytes.size());
     }
+    TarHeader header;
     std::copy(bytes.begin(), bytes.end(), header.begin());
-    if (bytes.find_first_not_of('\0') == std::string::npos) {
-      return false;
-    }
-    constexpr std::size_t kSum = 148, kSumLength = 8;
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < kTarBlock; ++i) {
-      sum +=
-          i >= kSum && i < kSum + kSumLength ? static_cast<unsigned char>(' ') : static_cast<unsigned char>(header[i]);
-    }
-    if (octal(field(header, kSum, kSumLength)) != sum) {
-      misuse("{}: is no tar archive or a damaged one: the header at byte {} is wrong", path_, at_);
-    }
+    std::optional<TarMember> member = read_tar_header(header, path_, at_);
     at_ += kTarBlock;
-    return true;
-  }
-
-  std::uint64_t size_of(const TarHeader& header) const {
-    const auto size = octal(field(header, 124, 12));
-    if (!size) {
-      misuse("{}: the size of {} in the archive is no number", path_, name_of(header));
-    }
-    return *size;
-  }
-
-  static std::string name_of(const TarHeader& header) {
-    const bool posix = field(header, 257, 5) == "ustar";
-    const std::string_view prefix = posix ? field(header, 345, 155) : std::string_view(), name = field(header, 0, 100);
-    std::string all = prefix.empty() ? std::string(name) : fmt::format("{}/{}", prefix, name);
-    std::replace_if(
-        all.begin(), all.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
-    return all;
+    return member;
   }
 
   // What fills the last block up is read too.
   std::string content(std::uint64_t size) {
-    const std::uint64_t whole = (size + kTarBlock - 1) / kTarBlock * kTarBlock;
+    const std::uint64_t whole = tar_blocks(size);
     std::string text = read_up_to(*reader_, whole);
     at_ += text.size();
     if (text.size() < whole) {

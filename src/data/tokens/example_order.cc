@@ -1,8 +1,10 @@
 #include "headroom/data/example_order.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include "data/tokens/run_order.h"
 #include "headroom/core/error.h"
 #include "headroom/data/shuffle.h"
 
@@ -41,11 +43,16 @@ void ExampleOrder::fill() {
     return;
   }
   const std::uint64_t seed = mix(options_.seed, static_cast<std::uint64_t>(wanted.epoch));
-  const Shuffle order(static_cast<std::uint64_t>(options_.examples), seed);
   const std::int64_t batches = std::min(kPool, per_epoch_ - wanted.step);
   std::vector<std::int64_t> examples(static_cast<std::size_t>(batches * options_.batch));
-  for (std::size_t i = 0; i < examples.size(); ++i) {
-    examples[i] = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(wanted.step * options_.batch) + i));
+  std::iota(examples.begin(), examples.end(), wanted.step * options_.batch);  // their places in the epoch
+  if (options_.runs.together > 0 && !options_.runs.sizes.empty()) {
+    std::transform(examples.begin(), examples.end(), examples.begin(), RunOrder(options_.runs, seed));
+  } else {
+    const Shuffle order(static_cast<std::uint64_t>(options_.examples), seed);
+    std::transform(examples.begin(), examples.end(), examples.begin(), [&](std::int64_t place) {
+      return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(place)));
+    });
   }
   pool_ = examples;
   if (options_.length) {

@@ -1,13 +1,11 @@
-#include <atomic>
-#include <exception>
 #include <map>
 #include <optional>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "data/tokens/token_format.h"
 #include "headroom/core/error.h"
+#include "headroom/core/in_parallel.h"
 #include "headroom/core/system.h"
 #include "headroom/data/token_file.h"
 #include "tokenizers/kinds.h"
@@ -116,35 +114,15 @@ struct Piece {
   std::string text;
   std::vector<std::int32_t> ids;
   tokenizers::Unknown unknown;
-  std::exception_ptr error;
 };
 
 // Encodes every piece, each wholly by one thread, so that the threads' number shows nowhere.
 void encode_all(const tokenizers::Tokenizer& tokenizer, std::span<Piece> pieces, std::size_t n_threads) {
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < pieces.size(); i = next++) {
-      pieces[i].ids.clear();
-      try {
-        tokenizer.encode(pieces[i].text, pieces[i].ids);
-        pieces[i].unknown = tokenizer.unknown(pieces[i].text);
-      } catch (...) {
-        pieces[i].error = std::current_exception();
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t t = 1; t < std::min(n_threads, pieces.size()); ++t) {
-      threads.emplace_back(work);
-    }
-    work();
-  }
-  for (const Piece& piece : pieces) {
-    if (piece.error) {
-      std::rethrow_exception(piece.error);
-    }
-  }
+  in_parallel(pieces.size(), n_threads, [&](std::size_t i) {
+    pieces[i].ids.clear();
+    tokenizer.encode(pieces[i].text, pieces[i].ids);
+    pieces[i].unknown = tokenizer.unknown(pieces[i].text);
+  });
 }
 
 // The tokens of the file from `begin` on.
