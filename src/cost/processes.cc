@@ -1,7 +1,10 @@
 #include "headroom/cost/processes.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <queue>
+#include <utility>
 
 #include "headroom/core/error.h"
 #include "headroom/core/exact.h"
@@ -23,19 +26,33 @@ struct Share {
   std::int64_t widest = 0;   // the largest bucket
 };
 
-std::vector<Share> shares_of(const std::vector<std::int64_t>& sizes, std::int64_t processes) {
-  const std::vector<int> owners = share_out(sizes, static_cast<int>(processes));
+std::vector<Share> shares_of(const std::vector<std::int64_t>& sizes, std::int64_t processes, bool by_number) {
   std::vector<Share> shares(static_cast<std::size_t>(processes));
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    Share& share = shares[static_cast<std::size_t>(owners[i])];
-    share.numbers += sizes[i];
-    share.sent += aligned(sizes[i]);
-    share.widest = std::max({share.widest, kBucketNumbers, aligned(sizes[i])});
+  for (const Piece& piece : share_out(sizes, static_cast<int>(processes), by_number)) {
+    Share& share = shares[static_cast<std::size_t>(piece.owner)];
+    share.numbers += piece.count();
+    share.sent += aligned(piece.count());
   }
   for (Share& share : shares) {
-    share.widest = std::min(share.widest, share.sent);
+    share.widest = std::min(bucket_numbers(processes), share.sent);
   }
   return shares;
+}
+
+// Whole tensors, or pieces of almost equal size where they are too large.
+std::vector<Piece> cut(const std::vector<std::int64_t>& sizes, std::int64_t most) {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::int64_t step = std::max<std::int64_t>(sizes[i], 1);
+    if (sizes[i] > most) {
+      const std::int64_t units = (sizes[i] + kPieceUnit - 1) / kPieceUnit, count = (sizes[i] + most - 1) / most;
+      step = (units + count - 1) / count * kPieceUnit;
+    }
+    for (std::int64_t begin = 0; begin < sizes[i] || begin == 0; begin += step) {
+      pieces.push_back({.tensor = i, .begin = begin, .end = std::min(begin + step, sizes[i])});
+    }
+  }
+  return pieces;
 }
 
 // Sums of gradients that a step is made of.
@@ -58,18 +75,28 @@ std::int64_t moments_of(const StepMemory& memory, std::int64_t numbers, std::int
 
 }  // namespace
 
-std::vector<int> share_out(const std::vector<std::int64_t>& sizes, int processes) {
-  std::vector<std::size_t> order(sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
-  std::vector<std::int64_t> shares(static_cast<std::size_t>(processes), 0);
-  std::vector<int> owners(sizes.size());
-  for (const std::size_t i : order) {
-    const auto emptiest = std::min_element(shares.begin(), shares.end());
-    owners[i] = static_cast<int>(emptiest - shares.begin());
-    *emptiest += sizes[i];
+std::vector<Piece> share_out(const std::vector<std::int64_t>& sizes, int processes, bool by_number) {
+  constexpr std::int64_t kPieces = 32;  // of the mean share, at least
+  const std::int64_t all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  const std::int64_t part = all / processes / kPieces / kPieceUnit * kPieceUnit;
+  std::vector<Piece> pieces = cut(sizes, by_number && processes > 1 ? std::max(part, kPieceUnit) : all);
+  std::vector<Piece*> order;
+  for (Piece& piece : pieces) {
+    order.push_back(&piece);
   }
-  return owners;
+  std::stable_sort(order.begin(), order.end(), [](const Piece* a, const Piece* b) { return a->count() > b->count(); });
+  using Load = std::pair<std::int64_t, int>;  // numbers, process
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> emptiest;
+  for (int process = 0; process < processes; ++process) {
+    emptiest.emplace(0, process);
+  }
+  for (Piece* piece : order) {
+    const auto [numbers, process] = emptiest.top();
+    emptiest.pop();
+    piece->owner = process;
+    emptiest.emplace(numbers + piece->count(), process);
+  }
+  return pieces;
 }
 
 ProcessesCost processes_cost(const Config& given, std::int64_t processes) {
@@ -86,7 +113,7 @@ ProcessesCost processes_cost(const Config& given, std::int64_t processes) {
   const StepMemory memory = step_memory(config);
   const auto macs = static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
   const std::vector<std::int64_t> sizes = parameter_tensors(config.model);
-  const std::vector<Share> shares = shares_of(sizes, n);
+  const std::vector<Share> shares = shares_of(sizes, n, by_number(config.train.optimizer));
   const Exact besides = Exact(2) * *std::max_element(sizes.begin(), sizes.end()) * kNumber + kProgramBytes;
   Exact all = 0;
   for (const Share& share : shares) {

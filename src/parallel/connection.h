@@ -14,6 +14,8 @@
 
 namespace headroom::parallel {
 
+// From here on tags are of what does not count as traffic.
+inline constexpr std::uint32_t kUncounted = std::uint32_t{1} << 30;
 inline constexpr auto kPatience = std::chrono::hours(12);
 
 class Connection {

@@ -14,7 +14,7 @@
 namespace headroom::parallel {
 namespace {
 
-constexpr std::uint32_t kGathering = std::uint32_t{1} << 30;  // above the tags of tensors
+constexpr std::uint32_t kGathering = kUncounted + (std::uint32_t{1} << 30) - 2;
 constexpr auto kOthersReact = std::chrono::milliseconds(500);
 constexpr auto kStoreAnswers = std::chrono::seconds(5);
 
@@ -81,7 +81,7 @@ Transfer World::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
     const std::lock_guard lock(connection_->calls);
-    connection_->traffic.sent += tag < kGathering ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    connection_->traffic.sent += tag < kUncounted ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
     return Transfer(
         std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
   } catch (const std::exception& error) {
@@ -93,12 +93,18 @@ Transfer World::receive(at::Tensor tensor, int from, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
     const std::lock_guard lock(connection_->calls);
-    connection_->traffic.received += tag < kGathering ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    connection_->traffic.received += tag < kUncounted ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
     return Transfer(
         std::make_shared<Transfer::Work>(*this, from, connection_->gloo->recv(one, from, static_cast<int>(tag))));
   } catch (const std::exception& error) {
     blame(from, reason_of(error));
   }
+}
+
+void World::count(const Traffic& more) {
+  const std::lock_guard lock(connection_->calls);
+  connection_->traffic.sent += more.sent;
+  connection_->traffic.received += more.received;
 }
 
 World::Traffic World::traffic() const {

@@ -108,16 +108,24 @@ void throw_for_all(const std::string& what, Peers& peers) {
 }
 
 // What this process holds, contiguous on the CPU. Throws NotFiniteError in all processes.
-std::map<std::string, at::Tensor> held_tensors(const Checkpoint& checkpoint, const fs::path& path, Peers& peers) {
-  std::map<std::string, at::Tensor> held;
+std::vector<Held> held_by(const Checkpoint& checkpoint, const fs::path& path, Peers& peers) {
+  std::vector<Held> held;
   std::string refused;
-  for (const auto& [key, tensor] : checkpoint.tensors) {
-    if (tensor.is_meta()) {
-      continue;
-    }
-    const at::Tensor& bytes = held.emplace(key, tensor.detach().to(at::kCPU).contiguous()).first->second;
+  const auto hold = [&](const std::string& key, std::int64_t begin, const at::Tensor& tensor) {
+    const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
+    held.push_back({key, static_cast<std::size_t>(begin) * bytes.element_size(), bytes});
     if (refused.empty() && bytes.is_floating_point() && !at::isfinite(bytes).all().item<bool>()) {
       refused = fmt::format("{}: not written: tensor \"{}\" holds numbers that are not finite", path.string(), key);
+    }
+  };
+  for (const auto& [key, tensor] : checkpoint.tensors) {
+    if (!tensor.is_meta()) {
+      hold(key, 0, tensor);
+    }
+  }
+  for (const auto& [key, pieces] : checkpoint.pieces) {
+    for (const Checkpoint::Piece& piece : pieces) {
+      hold(key, piece.begin, piece.numbers);
     }
   }
   if (const auto [rank, said] = first_said(refused, peers); rank >= 0) {
@@ -126,20 +134,9 @@ std::map<std::string, at::Tensor> held_tensors(const Checkpoint& checkpoint, con
   return held;
 }
 
-std::string joined_checksums(const std::vector<std::string>& parts) {
-  if (parts.size() == 1) {
-    return parts.front();
-  }
-  Json all = Json::object();
-  for (const std::string& part : parts) {
-    all.update(parse_json(part, kChecksums));
-  }
-  return to_json_line(all);
-}
-
 // The leading process makes the file aside, each writes what it holds into it, and once all are done it gets its name.
-void write_together(const SafetensorsWriter& writer, const std::map<std::string, at::Tensor>& held,
-                    const fs::path& path, Peers& peers) {
+void write_together(const SafetensorsWriter& writer, const std::vector<Held>& held, const fs::path& path,
+                    Peers& peers) {
   std::optional<AtomicFile> file;
   SafetensorsWriter::Layout layout;
   std::string refused, plan;
@@ -159,10 +156,12 @@ void write_together(const SafetensorsWriter& writer, const std::map<std::string,
   try {
     const Json said = parse_json(plan, "checkpoint");
     std::vector<Range> ranges;
-    for (const auto& [name, tensor] : writer.tensors()) {
-      if (held.contains(name) || (peers.leads() && name == kTokenizer)) {
-        ranges.push_back({said.at("positions").at(name).get<std::size_t>(), tensor.data});
-      }
+    const Json& positions = said.at("positions");
+    for (const Held& one : held) {
+      ranges.push_back({positions.at(one.name).get<std::size_t>() + one.begin, bytes_of(one.bytes)});
+    }
+    if (const auto found = writer.tensors().find(kTokenizer); peers.leads() && found != writer.tensors().end()) {
+      ranges.push_back({positions.at(kTokenizer).get<std::size_t>(), found->second.data});
     }
     fill(said.at("file").get<std::string>(), ranges);
   } catch (const Error& error) {
@@ -182,15 +181,17 @@ void write_together(const SafetensorsWriter& writer, const std::map<std::string,
 }  // namespace
 
 void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, Peers& peers) {
-  const std::map<std::string, at::Tensor> held = held_tensors(checkpoint, path, peers);
+  const std::vector<Held> held = held_by(checkpoint, path, peers);
   SafetensorsWriter writer;
+  for (const Held& one : held) {
+    const at::Tensor& tensor = checkpoint.tensors.at(one.name);
+    if (!tensor.is_meta()) {
+      writer.add(one.name, stored_type(tensor.scalar_type(), one.name), tensor.sizes().vec(), bytes_of(one.bytes));
+    }
+  }
   for (const auto& [key, tensor] : checkpoint.tensors) {
-    const auto found = held.find(key);
-    const DType type = stored_type(tensor.scalar_type(), key);
-    if (found != held.end()) {
-      writer.add(key, type, tensor.sizes().vec(), bytes_of(found->second));
-    } else {
-      writer.add_elsewhere(key, type, tensor.sizes().vec());
+    if (tensor.is_meta()) {
+      writer.add_elsewhere(key, stored_type(tensor.scalar_type(), key), tensor.sizes().vec());
     }
   }
   if (checkpoint.tokenizer) {
@@ -202,7 +203,7 @@ void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, Peers& 
   writer.set_metadata("format", std::string(kFormat));
   writer.set_metadata("config", config::to_toml(checkpoint.config));
   writer.set_metadata("step", std::to_string(checkpoint.step));
-  writer.set_metadata(kChecksums, joined_checksums(peers.gather(checksums_of(held))));
+  writer.set_metadata(kChecksums, join_checksums(peers.gather(checksums_of(held))));
   if (peers.size() == 1) {
     writer.write(path);
   } else {

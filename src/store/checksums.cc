@@ -13,7 +13,7 @@ namespace headroom::store {
 namespace {
 
 // Pieces of a large tensor are summed side by side and their sums joined: the result is that of the whole.
-std::string crc32_of(const at::Tensor& tensor) {
+uLong crc32_of(const at::Tensor& tensor) {
   constexpr std::int64_t kPiece = std::int64_t{1} << 22;
   const auto* bytes = static_cast<const Bytef*>(tensor.const_data_ptr());
   const auto size = static_cast<std::int64_t>(tensor.nbytes()), pieces = (size + kPiece - 1) / kPiece;
@@ -29,15 +29,44 @@ std::string crc32_of(const at::Tensor& tensor) {
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     sum = crc32_combine(sum, sums[static_cast<std::size_t>(piece)], static_cast<z_off_t>(length_of(piece)));
   }
+  return sum;
+}
+
+std::string written(uLong sum) {
   return fmt::format("{:08x}", sum);
 }
 
+struct Sum {
+  std::size_t begin = 0, size = 0;
+  uLong crc = 0;
+};
+
 }  // namespace
 
-std::string checksums_of(const std::map<std::string, at::Tensor>& tensors) {
+std::string checksums_of(const std::vector<Held>& held) {
+  Json sums = Json::array();
+  for (const Held& one : held) {
+    sums.push_back({one.name, one.begin, one.bytes.nbytes(), crc32_of(one.bytes)});
+  }
+  return to_json_line(sums);
+}
+
+std::string join_checksums(const std::vector<std::string>& parts) {
+  std::map<std::string, std::vector<Sum>> all;
+  for (const std::string& part : parts) {
+    for (const Json& one : parse_json(part, "checksums")) {
+      all[one.at(0).get<std::string>()].push_back(
+          {one.at(1).get<std::size_t>(), one.at(2).get<std::size_t>(), one.at(3).get<uLong>()});
+    }
+  }
   Json sums = Json::object();
-  for (const auto& [name, tensor] : tensors) {
-    sums[name] = crc32_of(tensor);
+  for (auto& [name, pieces] : all) {
+    std::sort(pieces.begin(), pieces.end(), [](const Sum& a, const Sum& b) { return a.begin < b.begin; });
+    uLong sum = crc32_z(0, nullptr, 0);
+    for (const Sum& piece : pieces) {
+      sum = crc32_combine(sum, piece.crc, static_cast<z_off_t>(piece.size));
+    }
+    sums[name] = written(sum);
   }
   return to_json_line(sums);
 }
@@ -49,7 +78,7 @@ void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const st
     if (!sums.is_object() || !sums.contains(name) || !sums.at(name).is_string()) {
       misuse("{}: has no checksum of tensor \"{}\"", origin, name);
     }
-    const std::string is = crc32_of(tensor.contiguous()), was = sums.at(name).get<std::string>();
+    const std::string is = written(crc32_of(tensor.contiguous())), was = sums.at(name).get<std::string>();
     if (is != was) {
       misuse("{}: tensor \"{}\" is damaged: its checksum is {}, it was written with {}", origin, name, is, was);
     }

@@ -1,6 +1,4 @@
 // One process: autograd adds the gradients up.
-#include <numeric>
-
 #include "headroom/core/system.h"
 #include "headroom/ops/adamw.h"
 #include "headroom/train/exchange.h"
@@ -35,9 +33,7 @@ class LossSum {
 class LocalExchange : public Exchange {
  public:
   LocalExchange(models::Model& model, const config::TrainOptions& options)
-      : model_(model), accumulate_(options.accumulate), owned_(model.parameters().all().size()) {
-    std::iota(owned_.begin(), owned_.end(), 0);
-  }
+      : model_(model), accumulate_(options.accumulate), owned_(Share().pieces(model.parameters())) {}
 
   void verify(const models::Memory& /*memory*/, const Compute& /*compute*/) override {}  // nobody else computes
   std::vector<Part> parts() const override { return {{.first = 0, .end = accumulate_}}; }
@@ -60,7 +56,7 @@ class LocalExchange : public Exchange {
     return all;
   }
 
-  const std::vector<std::size_t>& owned() const override { return owned_; }
+  const std::vector<Piece>& owned() const override { return owned_; }
 
   std::vector<at::Tensor> gradients() override {
     std::vector<at::Tensor> all;
@@ -79,7 +75,7 @@ class LocalExchange : public Exchange {
  private:
   models::Model& model_;
   std::int64_t accumulate_;
-  std::vector<std::size_t> owned_;
+  std::vector<Piece> owned_;
 };
 
 }  // namespace

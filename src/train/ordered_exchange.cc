@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "headroom/core/error.h"
@@ -19,7 +18,9 @@
 #include "headroom/core/system.h"
 #include "headroom/cost/processes.h"
 #include "headroom/ops/adamw.h"
+#include "headroom/parallel/block.h"
 #include "headroom/train/exchange.h"
+#include "layout.h"
 #include "receiver.h"
 #include "step_message.h"
 
@@ -40,7 +41,11 @@ class OrderedExchange : public Exchange {
         micro_batches_(options.accumulate / sums_),
         parts_(parts_of(options, world.rank(), world.size())),
         rounds_(std::ssize(parts_)),
-        present_(parameters_.all().size()) {
+        layout_(shares.pieces(), world.size()),
+        missing_(layout_.buckets.size()),
+        own_place_(layout_.buckets.size()),
+        present_(parameters_.all().size()),
+        here_(parameters_.all().size()) {
     if (!model.device().is_cpu()) {
       misuse(
           "train.device: must be \"cpu\" where gradients are added in order (several processes, train.parts), got {}",
@@ -51,13 +56,14 @@ class OrderedExchange : public Exchange {
         buffers_.emplace(made.name, made.tensor);
       }
     }
-    lay_out(shares);
-    receiver_ = std::make_unique<Receiver>(
-        world, Receiver::Work{.gradients = gradients_,
-                              .buckets = own_buckets_,
-                              .sums = sums_,
-                              .running = rounds_ > 1 ? at::empty({own_end_ - own_begin_}) : at::Tensor(),
-                              .begin = own_begin_});
+    hears_.resize(static_cast<std::size_t>(world.size()));
+    move_into_blocks();
+    take_share(Share(shares, world.rank()).pieces(parameters_));
+    receiver_ = std::make_unique<Receiver>(world, Receiver::Work{.gradients = gradients_,
+                                                                 .added = tag_of_added(),
+                                                                 .buckets = own_buckets_,
+                                                                 .sums = sums_,
+                                                                 .running = running_});
   }
 
   ~OrderedExchange() override {
@@ -88,8 +94,8 @@ class OrderedExchange : public Exchange {
       transfer.wait();
     }
     settle();
-    gradients_.fill_(-0.0);
     compute(parts_of(options_, next, n).front(), theirs);
+    fill_absent();
     message_.next = hash_of_gradients();
     std::fill(present_.begin(), present_.end(), false);
     verifies_ = true;
@@ -99,14 +105,12 @@ class OrderedExchange : public Exchange {
 
   void begin(const Part& /*part*/) override {
     settle();
-    // What adding it changes nothing of, zeros of either sign included.
-    gradients_.fill_(-0.0);
     receiver_->start(round_++);
   }
 
   void last_backward() override {
-    for (Bucket& bucket : buckets_) {
-      bucket.missing = bucket.parameters;
+    for (std::size_t b = 0; b < missing_.size(); ++b) {
+      missing_[b] = layout_.buckets[b].parameters;
     }
     reporting_ = !verifies_;  // what is to be hashed must lie there whole
   }
@@ -116,11 +120,12 @@ class OrderedExchange : public Exchange {
     if (part.first == part.end) {
       return;
     }
+    fill_absent();
     if (std::exchange(verifies_, false)) {
       message_.own = hash_of_gradients();
     }
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      if (buckets_[b].missing > 0) {
+    for (std::size_t b = 0; b < missing_.size(); ++b) {
+      if (missing_[b] > 0) {
         ready(b);
       }
     }
@@ -129,9 +134,8 @@ class OrderedExchange : public Exchange {
   Gathered gather(std::vector<Report> mine) override {
     settle();
     round_ = 0;
-    const std::vector<double> squares = ops::square_sums(gradients());
     message_.reports = std::move(mine);
-    message_.squares = squares;
+    message_.squares = squares();
     message_.present = present_;
     message_.stop = interrupted();
     std::vector<StepMessage> all;
@@ -150,15 +154,18 @@ class OrderedExchange : public Exchange {
     return add_up(all);
   }
 
-  const std::vector<std::size_t>& owned() const override { return owned_; }
+  const std::vector<Piece>& owned() const override { return owned_; }
 
   std::vector<at::Tensor> gradients() override {
     std::vector<at::Tensor> all;
-    for (const std::size_t i : owned_) {
-      const Place& place = places_[i];
-      const at::Tensor& flat = receiver_->sum().defined() ? receiver_->sum() : gradients_;
-      const std::int64_t begin = receiver_->sum().defined() ? place.begin - own_begin_ : place.begin;
-      all.push_back(flat.narrow(0, begin, place.count).view(parameters_.all()[i].tensor.sizes()));
+    for (std::size_t k = 0; k < owned_.size(); ++k) {
+      const Piece& piece = owned_[k];
+      const at::Tensor& whole = parameters_.all()[piece.tensor].tensor;
+      const at::Tensor flat =
+          running_.defined()
+              ? running_.narrow(0, sums_of_owned_[k], piece.count())
+              : gradients_->numbers().narrow(0, layout_.places[piece.tensor].begin + piece.begin, piece.count());
+      all.push_back(is_whole(piece, whole) ? flat.view(whole.sizes()) : flat);
     }
     return all;
   }
@@ -167,39 +174,32 @@ class OrderedExchange : public Exchange {
     if (!moved) {
       return;
     }
-    std::vector<parallel::Transfer> transfers;
-    const auto range = [&](int owner) {
-      const auto& [begin, end] = ranges_[static_cast<std::size_t>(owner)];
-      return values_.narrow(0, begin, end - begin);
-    };
-    for (int peer = 0; peer < world_.size(); ++peer) {
-      if (peer == world_.rank()) {
+    std::vector<parallel::Transfer> sent;
+    std::vector<std::pair<at::Tensor, parallel::Block::Incoming>> coming;
+    for (const Layout::Run& run : layout_.runs) {
+      const parallel::Block::Range range{.begin = run.begin, .end = run.end};
+      if (run.owner != world_.rank()) {
+        const at::Tensor place = values_->numbers().narrow(0, range.begin, range.count());
+        coming.emplace_back(place, values_->receive(range, run.owner, place));
         continue;
       }
-      if (const at::Tensor mine = range(world_.rank()); mine.numel() > 0) {
-        transfers.push_back(world_.send(mine, peer, kPublished));
-      }
-      if (const at::Tensor theirs = range(peer); theirs.numel() > 0) {
-        transfers.push_back(world_.receive(theirs, peer, kPublished));
+      for (int peer = 0; peer < world_.size(); ++peer) {
+        if (peer != world_.rank()) {
+          sent.push_back(values_->send(range, peer));
+        }
       }
     }
-    for (parallel::Transfer& transfer : transfers) {
+    // Whoever is read moves nothing before the next gather, to which this process comes later.
+    for (auto& [place, incoming] : coming) {
+      incoming.wait();
+      incoming.take(0, place);
+    }
+    for (parallel::Transfer& transfer : sent) {
       transfer.wait();
     }
   }
 
  private:
-  struct Place {  // of a parameter in the block
-    std::int64_t begin = 0, count = 0;
-    std::size_t bucket = 0;
-  };
-  struct Bucket {
-    int owner = 0;
-    std::int64_t begin = 0, end = 0;
-    std::int64_t parameters = 0, missing = 0;
-    std::size_t own = 0;  // its place among the own ones
-  };
-
   struct Arrived : torch::autograd::PostAccumulateGradHook {
     Arrived(OrderedExchange& of, std::size_t i) : exchange(of), parameter(i) {}
     void operator()(const at::Tensor& /*tensor*/) override { exchange.arrived(parameter); }
@@ -209,83 +209,105 @@ class OrderedExchange : public Exchange {
 
   std::string hash_of_gradients() const {
     Sha256 hash;
-    hash.update(std::span(static_cast<const std::byte*>(gradients_.const_data_ptr()), gradients_.nbytes()));
+    const at::Tensor& all = gradients_->numbers();
+    hash.update(std::span(static_cast<const std::byte*>(all.const_data_ptr()), all.nbytes()));
     return hash.hex();
   }
 
-  // Owner after owner; each one's parameters from the last to the first, as backward passes come by.
-  void lay_out(const Shares& shares) {
-    const std::vector<nn::Parameter>& all = parameters_.all();
-    places_.resize(all.size());
-    std::int64_t end = 0;
-    for (int owner = 0; owner < world_.size(); ++owner) {
-      const std::int64_t begin = end;
-      bool fresh = true;
-      for (std::size_t i = all.size(); i-- > 0;) {
-        if (shares.owner(i) != owner) {
-          continue;
-        }
-        const std::int64_t count = all[i].tensor.numel();
-        if (fresh || end + count - buckets_.back().begin > cost::kBucketNumbers) {
-          buckets_.push_back({.owner = owner, .begin = end, .end = end});
-          fresh = false;
-        }
-        places_[i] = {.begin = end, .count = count, .bucket = buckets_.size() - 1};
-        end += cost::aligned(count);
-        buckets_.back().end = end;
-        ++buckets_.back().parameters;
-      }
-      ranges_.emplace_back(begin, end);
-    }
-    std::tie(own_begin_, own_end_) = ranges_[static_cast<std::size_t>(world_.rank())];
-    for (Bucket& bucket : buckets_) {
-      if (bucket.owner == world_.rank()) {
-        bucket.own = own_buckets_.size();
-        own_buckets_.push_back({.begin = bucket.begin, .end = bucket.end, .tag = tag_of(bucket)});
+  // What this process adds up, in the order that it becomes ready.
+  void take_share(const std::vector<Piece>& own) {
+    std::vector<std::int64_t> sums(missing_.size(), 0);  // where those of the own buckets begin
+    std::int64_t numbers = 0;
+    std::vector<std::size_t> buckets;
+    for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
+      if (const Layout::Bucket& bucket = layout_.buckets[b]; bucket.owner == world_.rank()) {
+        buckets.push_back(b);
+        sums[b] = numbers;
+        numbers += bucket.end - bucket.begin;
       }
     }
-    move_into_blocks(end, shares);
+    std::stable_sort(buckets.begin(), buckets.end(), [this](std::size_t a, std::size_t b) {
+      return layout_.buckets[a].last > layout_.buckets[b].last;
+    });
+    for (const std::size_t b : buckets) {
+      own_place_[b] = own_buckets_.size();
+      own_buckets_.push_back({.range = range_of(b), .sum = sums[b]});
+    }
+    running_ = rounds_ > 1 ? at::empty({numbers}) : at::Tensor();
+    for (const Piece& piece : own) {
+      const std::int64_t begin = layout_.places[piece.tensor].begin + piece.begin;
+      const std::size_t b = layout_.bucket_at(piece.tensor, begin);
+      owned_.push_back(piece);
+      sums_of_owned_.push_back(sums[b] + begin - layout_.buckets[b].begin);
+    }
   }
 
-  std::uint32_t tag_of(const Bucket& bucket) const { return static_cast<std::uint32_t>(&bucket - buckets_.data()); }
+  parallel::Block::Range range_of(std::size_t b) const {
+    const Layout::Bucket& bucket = layout_.buckets[b];
+    return {.begin = bucket.begin, .end = bucket.end, .tag = static_cast<std::uint32_t>(b)};
+  }
 
-  void move_into_blocks(std::int64_t numbers, const Shares& shares) {
+  std::uint32_t tag_of_added() const { return static_cast<std::uint32_t>(layout_.buckets.size()); }
+
+  void move_into_blocks() {
     const at::NoGradGuard no_grad;
     const std::vector<nn::Parameter>& all = parameters_.all();
-    values_ = at::zeros({numbers});
-    gradients_ = at::zeros({numbers});
+    values_ = std::make_unique<parallel::Block>(
+        world_, parallel::Block::Shape{.numbers = layout_.numbers, .tags = 1, .first_tag = kPublished});
+    gradients_ = std::make_shared<parallel::Block>(
+        world_, parallel::Block::Shape{.numbers = layout_.numbers, .tags = tag_of_added() + 1, .first_tag = 0});
     for (std::size_t i = 0; i < all.size(); ++i) {
       const at::Tensor& parameter = all[i].tensor;
-      const auto place_in = [&](const at::Tensor& block) {
-        return block.narrow(0, places_[i].begin, places_[i].count).view(parameter.sizes());
-      };
-      const at::Tensor value = place_in(values_);
+      const at::Tensor value = place_in(*values_, i);
       value.copy_(parameter);
       parameter.set_data(value);
-      parameter.mutable_grad() = place_in(gradients_);
       torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Arrived>(*this, i));
-      if (shares.owner(i) == world_.rank()) {
-        owned_.push_back(i);
+    }
+  }
+
+  at::Tensor place_in(const parallel::Block& block, std::size_t parameter) const {
+    return block.numbers()
+        .narrow(0, layout_.places[parameter].begin, layout_.places[parameter].count)
+        .view(parameters_.all()[parameter].tensor.sizes());
+  }
+
+  // A gradient is moved to its place rather than added to zeros there.
+  void arrived(std::size_t parameter) {
+    at::Tensor& gradient = parameters_.all()[parameter].tensor.mutable_grad();
+    const at::Tensor place = place_in(*gradients_, parameter);
+    const at::NoGradGuard no_grad;
+    here_[parameter] ? place.add_(gradient) : place.copy_(gradient);
+    gradient.reset();
+    here_[parameter] = present_[parameter] = true;
+    const Layout::Place& there = layout_.places[parameter];
+    for (std::size_t b = there.first_bucket; reporting_ && b < there.end_bucket; ++b) {
+      if (--missing_[b] == 0) {
+        ready(b);
       }
     }
   }
 
-  void arrived(std::size_t parameter) {
-    present_[parameter] = true;
-    const std::size_t b = places_[parameter].bucket;
-    if (reporting_ && --buckets_[b].missing == 0) {
-      ready(b);
+  // What a part has no gradient of becomes what adding it changes nothing of, zeros of either sign included.
+  void fill_absent() {
+    for (std::size_t i = 0; i < here_.size(); ++i) {
+      if (!here_[i]) {
+        place_in(*gradients_, i).fill_(-0.0);
+      }
     }
+    std::fill(here_.begin(), here_.end(), false);
   }
 
   void ready(std::size_t b) {
-    Bucket& bucket = buckets_[b];
-    bucket.missing = 0;
-    if (bucket.owner == world_.rank()) {
-      receiver_->own_ready(bucket.own);
-    } else {
-      sent_.push_back(
-          world_.send(gradients_.narrow(0, bucket.begin, bucket.end - bucket.begin), bucket.owner, tag_of(bucket)));
+    missing_[b] = 0;
+    const int owner = layout_.buckets[b].owner;
+    if (owner == world_.rank()) {
+      receiver_->own_ready(own_place_[b]);
+      return;
+    }
+    sent_.push_back(gradients_->send(range_of(b), owner));
+    if (gradients_->is_read(owner) && !hears_[static_cast<std::size_t>(owner)]) {
+      hears_[static_cast<std::size_t>(owner)] = true;
+      added_.push_back(gradients_->hear(tag_of_added(), owner));
     }
   }
 
@@ -296,13 +318,18 @@ class OrderedExchange : public Exchange {
       transfer.wait();
     }
     sent_.clear();
+    for (parallel::Block::Incoming& heard : added_) {
+      heard.wait();
+    }
+    added_.clear();
+    std::fill(hears_.begin(), hears_.end(), false);
   }
 
   // Gradients that no micro-batch had are zeros, as with one process.
   void discard_absent(const std::vector<StepMessage>& all) {
     const std::vector<at::Tensor> mine = gradients();
     for (std::size_t k = 0; k < owned_.size(); ++k) {
-      const std::size_t i = owned_[k];
+      const std::size_t i = owned_[k].tensor;
       if (std::none_of(all.begin(), all.end(), [i](const StepMessage& m) { return m.present[i]; })) {
         mine[k].zero_();
       }
@@ -339,13 +366,32 @@ class OrderedExchange : public Exchange {
     return step;
   }
 
-  // Squares in the order of the parameters, whoever owns them.
+  // Of the own pieces: of a whole tensor one, of others those that its one is the sum of.
+  std::vector<double> squares() {
+    std::vector<double> all;
+    const std::vector<at::Tensor> mine = gradients();
+    for (std::size_t k = 0; k < owned_.size(); ++k) {
+      const std::vector<double> blocks = is_whole(owned_[k], parameters_.all()[owned_[k].tensor].tensor)
+                                             ? ops::square_sums({mine[k]})
+                                             : ops::square_blocks(mine[k]);
+      all.insert(all.end(), blocks.begin(), blocks.end());
+    }
+    return all;
+  }
+
+  // Squares in the order of the parameters, whoever owns them: a sum for each.
   double norm_of(const std::vector<StepMessage>& all) const {
     std::vector<std::size_t> next(all.size(), 0);
-    double sum = 0.0;
-    for (const Place& place : places_) {
-      const auto owner = static_cast<std::size_t>(buckets_[place.bucket].owner);
-      sum += all[owner].squares.at(next[owner]++);
+    double sum = 0.0, of_tensor = 0.0;
+    for (const Piece& piece : layout_.pieces) {
+      const auto owner = static_cast<std::size_t>(piece.owner);
+      const std::int64_t numbers = layout_.places[piece.tensor].count;
+      const bool whole = piece.count() == numbers;
+      of_tensor = piece.begin == 0 ? 0.0 : of_tensor;
+      for (std::int64_t left = whole ? 1 : piece.count() / ops::kSquareBlock + 1; left > 0; --left) {
+        of_tensor += all[owner].squares.at(next[owner]++);
+      }
+      sum += piece.end == numbers ? of_tensor : 0.0;
     }
     return std::sqrt(sum);
   }
@@ -356,19 +402,23 @@ class OrderedExchange : public Exchange {
   std::int64_t sums_, micro_batches_;  // a step; a sum
   std::vector<Part> parts_;            // of this process, a round each
   std::int64_t rounds_, round_ = 0;
-  std::vector<Place> places_;
-  std::vector<Bucket> buckets_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // of each owner in the blocks
-  std::int64_t own_begin_ = 0, own_end_ = 0;
+  Layout layout_;
+  std::vector<std::int64_t> missing_;          // by bucket: parameters whose gradients of this part have not come
+  std::vector<std::size_t> own_place_;         // by bucket: its place among the own ones
   std::map<std::string, at::Tensor> buffers_;  // by name
   std::vector<Receiver::Bucket> own_buckets_;
-  std::vector<std::size_t> owned_;
-  at::Tensor values_, gradients_;  // blocks of all parameters
-  std::vector<bool> present_;      // parameters that had a gradient in this step
+  std::vector<Piece> owned_;
+  std::vector<std::int64_t> sums_of_owned_;     // where their sums begin in running_
+  std::unique_ptr<parallel::Block> values_;     // of all parameters
+  std::shared_ptr<parallel::Block> gradients_;  // likewise
+  at::Tensor running_;  // the sums of all rounds so far, of the own range; undefined: they are in the block
+  std::vector<bool> present_, here_;  // parameters that had a gradient in this step; in this part
+  std::vector<bool> hears_;           // by owner: it is read there, and will say when it has been added
   bool reporting_ = false;
   std::vector<parallel::Transfer> sent_;
-  bool verifies_ = false;  // this step, and its first part has not been hashed yet
-  StepMessage message_;    // of this step
+  std::vector<parallel::Block::Incoming> added_;  // said by those that read
+  bool verifies_ = false;                         // this step, and its first part has not been hashed yet
+  StepMessage message_;                           // of this step
   std::unique_ptr<Receiver> receiver_;
 };
 

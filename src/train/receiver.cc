@@ -7,6 +7,11 @@
 #include <utility>
 
 namespace headroom::train {
+namespace {
+
+constexpr std::int64_t kPiece = 1 << 16;  // numbers that are added at a time
+
+}  // namespace
 
 class Receiver::State {
  public:
@@ -14,11 +19,12 @@ class Receiver::State {
       : world_(world), work_(std::move(work)), ready_(work_.buckets.size(), false) {
     std::int64_t widest = 0;
     for (const Bucket& bucket : work_.buckets) {
-      widest = std::max(widest, bucket.end - bucket.begin);
+      widest = std::max(widest, bucket.range.count());
     }
     for (auto& set : staging_) {
-      for (int peer = 1; peer < world_.size(); ++peer) {
-        set.push_back(at::empty({widest}));
+      for (int peer = 0; peer < world_.size(); ++peer) {
+        const bool needed = peer != world_.rank() && !work_.gradients->reads(peer);
+        set.push_back(needed ? at::empty({widest}) : at::Tensor());
       }
     }
   }
@@ -77,13 +83,9 @@ class Receiver::State {
     }
   }
 
-  const Work& work() const { return work_; }
-
  private:
-  struct Coming {
-    at::Tensor numbers;
-    parallel::Transfer transfer;
-  };
+  // The processes' sums of a bucket in their order; this one's is in the block.
+  using Coming = std::vector<parallel::Block::Incoming>;
 
   // Processes that have a sum in this round, in the order of their sums.
   int processes() const {
@@ -91,57 +93,83 @@ class Receiver::State {
   }
 
   void add_round() {
-    if (work_.running.defined() && round_ == 0) {
-      work_.running.fill_(-0.0);
-    }
-    std::vector<Coming> now = ask_for(0), later;
+    Coming now = ask_for(0), later;
     for (std::size_t b = 0; b < work_.buckets.size(); ++b) {
       later = ask_for(b + 1);
-      add_bucket(b, now);
+      if (world_.rank() < processes()) {
+        wait_for_own(b);
+      }
+      for (parallel::Block::Incoming& one : now) {
+        one.wait();
+      }
+      add_bucket(work_.buckets[b], now);
       now = std::move(later);
     }
+    say_added();
   }
 
-  // The other processes' sums of a bucket. Two buckets are on their way at a time.
-  std::vector<Coming> ask_for(std::size_t b) {
-    std::vector<Coming> coming;
+  // Two buckets are on their way at a time.
+  Coming ask_for(std::size_t b) {
+    Coming coming;
     if (b >= work_.buckets.size()) {
       return coming;
     }
-    const Bucket& bucket = work_.buckets[b];
-    std::size_t slot = 0;
     for (int peer = 0; peer < processes(); ++peer) {
-      if (peer != world_.rank()) {
-        const at::Tensor place = staging_[b % 2][slot++].narrow(0, 0, bucket.end - bucket.begin);
-        coming.push_back({place, world_.receive(place, peer, bucket.tag)});
-      }
+      coming.push_back(peer == world_.rank()
+                           ? parallel::Block::Incoming()
+                           : work_.gradients->receive(work_.buckets[b].range, peer,
+                                                      staging_[b % 2][static_cast<std::size_t>(peer)]));
     }
     return coming;
   }
 
-  void add_bucket(std::size_t b, std::vector<Coming>& coming) {
-    const Bucket& bucket = work_.buckets[b];
-    const at::Tensor own = work_.gradients.narrow(0, bucket.begin, bucket.end - bucket.begin);
+  // Piece by piece, so that what is added next to what was read stays in the cache.
+  void add_bucket(const Bucket& bucket, const Coming& coming) {
+    const at::Tensor own = work_.gradients->numbers().narrow(0, bucket.range.begin, bucket.range.count());
     const bool several_rounds = work_.running.defined();
-    at::Tensor sum = several_rounds ? work_.running.narrow(0, bucket.begin - work_.begin, own.numel()) : at::Tensor();
-    std::size_t next = 0;
-    for (int peer = 0; peer < processes(); ++peer) {
-      if (peer == world_.rank()) {
-        wait_for_own(b);
-        // a + b and b + a are the same number, so that the sum can stay where it is to be.
-        sum = several_rounds || !sum.defined() ? plus(sum, own) : plus(own, sum);
-      } else {
-        coming[next].transfer.wait();
-        sum = plus(sum, coming[next++].numbers);
-      }
-    }
-    if (!several_rounds && !sum.is_same(own)) {  // this process has no sum in the only round
-      own.copy_(sum);
+    const at::Tensor sum = several_rounds ? work_.running.narrow(0, bucket.sum, own.numel()) : own;
+    for (std::int64_t begin = 0; begin < own.numel(); begin += kPiece) {
+      const std::int64_t count = std::min(kPiece, own.numel() - begin);
+      add_piece({.sum = sum.narrow(0, begin, count), .own = own.narrow(0, begin, count), .begin = begin}, coming);
     }
   }
 
-  static at::Tensor plus(const at::Tensor& sum, const at::Tensor& more) {
-    return sum.defined() ? sum.add_(more) : more;
+  struct Piece {
+    at::Tensor sum, own;
+    std::int64_t begin = 0;  // in the bucket
+  };
+
+  void add_piece(const Piece& piece, const Coming& coming) {
+    const std::int64_t count = piece.own.numel();
+    at::Tensor so_far = round_ > 0 ? piece.sum : at::Tensor();
+    for (std::size_t peer = 0; peer < coming.size(); ++peer) {
+      at::Tensor next = piece.own;
+      if (static_cast<int>(peer) != world_.rank()) {
+        next = coming[peer].take(piece.begin, (so_far.defined() ? read_ : added_).narrow(0, 0, count));
+      }
+      if (!so_far.defined()) {
+        so_far = next;
+        continue;
+      }
+      at::Tensor to = peer + 1 == coming.size() ? piece.sum : added_.narrow(0, 0, count);
+      so_far = at::add_out(to, so_far, next);
+    }
+    if (round_ == 0 && coming.size() == 1) {  // nothing was added
+      piece.sum.copy_(so_far);
+    }
+  }
+
+  // To those that must leave their gradients as they are until then.
+  void say_added() {
+    std::vector<parallel::Transfer> said;
+    for (int peer = 0; peer < processes() && !work_.buckets.empty(); ++peer) {
+      if (peer != world_.rank() && work_.gradients->reads(peer)) {
+        said.push_back(work_.gradients->say(work_.added, peer));
+      }
+    }
+    for (parallel::Transfer& one : said) {
+      one.wait();
+    }
   }
 
   void wait_for_own(std::size_t b) {
@@ -151,7 +179,8 @@ class Receiver::State {
 
   parallel::World& world_;
   Work work_;
-  std::vector<at::Tensor> staging_[2];
+  std::vector<at::Tensor> staging_[2];  // by process
+  at::Tensor read_ = at::empty({kPiece}), added_ = at::empty({kPiece});
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> ready_;
@@ -182,10 +211,6 @@ void Receiver::own_ready(std::size_t bucket) {
 
 void Receiver::finish() {
   state_->finish();
-}
-
-const at::Tensor& Receiver::sum() const {
-  return state_->work().running;
 }
 
 }  // namespace headroom::train

@@ -11,22 +11,23 @@
 #include <thread>
 #include <vector>
 
-#include "headroom/parallel/world.h"
+#include "headroom/parallel/block.h"
 
 namespace headroom::train {
 
 class Receiver {
  public:
   struct Bucket {  // a range of the block of gradients, sent together
-    std::int64_t begin = 0, end = 0;
-    std::uint32_t tag = 0;
+    parallel::Block::Range range;
+    std::int64_t sum = 0;  // where its sum begins in `running`
   };
   struct Work {
-    at::Tensor gradients;         // the block, all processes' parameters
+    std::shared_ptr<const parallel::Block> gradients;  // of all processes' parameters
+    // Said to a process whose gradients were read where they lie: they may change.
+    std::uint32_t added = 0;
     std::vector<Bucket> buckets;  // this process's, in the order that they become ready
     std::int64_t sums = 1;        // a step; sum s is computed by process s mod N in round s / N
-    at::Tensor running;           // of this process's range: needed where there are several rounds
-    std::int64_t begin = 0;       // of this process's range in the block
+    at::Tensor running;           // of this process's buckets: needed where there are several rounds
   };
 
   Receiver(parallel::World& world, Work work);
@@ -35,9 +36,6 @@ class Receiver {
   void start(std::int64_t round);
   void own_ready(std::size_t bucket);  // of the own ones: this process's own sum lies in the block
   void finish();                       // waits for the round's end; throws what went wrong in it
-
-  // The sums of all rounds so far, of this process's range; undefined: they are in the block.
-  const at::Tensor& sum() const;
 
  private:
   class State;

@@ -54,7 +54,7 @@ Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>&
       data_(std::move(data)),
       world_(world),
       model_(model_of(config_, past, start)),
-      shares_(model_->parameters(), world_.size()),
+      shares_(model_->parameters(), world_.size(), config_.train.optimizer),
       state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string(), share_of(shares_, world_))
                   : fresh_state(model_->parameters(), config_.train.optimizer, share_of(shares_, world_))),
       exchange_(make_exchange(*model_, config_.train, world_, shares_)),

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -94,9 +93,9 @@ const std::string& metadata_at(const store::Checkpoint& checkpoint, const char* 
   return found->second;
 }
 
-// A copy of the checkpoint's tensor, whose own memory is the mapped file.
-at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name, const at::Tensor& like,
-                   const std::string& origin) {
+// A copy of a piece of the checkpoint's tensor, whose own memory is the mapped file.
+at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name, const Piece& piece,
+                   const at::Tensor& like, const std::string& origin) {
   const auto found = checkpoint.tensors.find(name);
   if (found == checkpoint.tensors.end()) {
     misuse("{}: cannot be resumed: tensor \"{}\" is missing", origin, name);
@@ -106,7 +105,8 @@ at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name,
            c10::toString(found->second.scalar_type()), c10::str(found->second.sizes()),
            c10::toString(like.scalar_type()), c10::str(like.sizes()));
   }
-  return at::empty_like(like, like.options().requires_grad(false)).copy_(found->second);
+  const at::Tensor own = piece_of(like, piece);
+  return at::empty_like(own, own.options().requires_grad(false)).copy_(piece_of(found->second, piece));
 }
 
 models::Memory read_memory(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
@@ -139,15 +139,11 @@ std::string memory_name(std::size_t layer) {
 
 TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer, const Share& share) {
   TrainState state;
-  for (std::size_t i = 0; i < parameters.all().size(); ++i) {
-    const nn::Parameter& parameter = parameters.all()[i];
-    if (!share.owns(i)) {
-      state.moments.m.emplace_back();
-      state.moments.v.emplace_back();
-      continue;
-    }
+  for (const Piece& piece : share.pieces(parameters)) {
+    const nn::Parameter& parameter = parameters.all()[piece.tensor];
     const bool squares = config::keeps_squares(optimizer, parameter.hidden.has_value());
-    const at::Tensor zeros = at::zeros_like(parameter.tensor, parameter.tensor.options().requires_grad(false));
+    const at::Tensor own = piece_of(parameter.tensor, piece);
+    const at::Tensor zeros = at::zeros_like(own, own.options().requires_grad(false));
     state.moments.m.push_back(zeros);
     state.moments.v.push_back(squares ? at::zeros_like(zeros) : at::Tensor());
   }
@@ -162,22 +158,31 @@ store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& aro
   const auto shape_of = [](const at::Tensor& tensor) {
     return at::empty(tensor.sizes(), tensor.options().device(at::kMeta).requires_grad(false));
   };
-  std::set<std::string> elsewhere;
-  for (std::size_t i = 0; i < parameters.all().size(); ++i) {
-    const at::Tensor &m = state.moments.m[i], &v = state.moments.v[i];
-    const nn::Parameter& parameter = parameters.all()[i];
-    const bool own = around.share.owns(i);
-    checkpoint.tensors.emplace("optimizer.m." + parameter.name, own ? m : shape_of(parameter.tensor));
+  for (const nn::Parameter& parameter : parameters.all()) {
+    checkpoint.tensors.emplace("model." + parameter.name, shape_of(parameter.tensor));
+    checkpoint.tensors.emplace("optimizer.m." + parameter.name, shape_of(parameter.tensor));
     if (config::keeps_squares(config.train.optimizer, parameter.hidden.has_value())) {
-      checkpoint.tensors.emplace("optimizer.v." + parameter.name, own ? v : shape_of(parameter.tensor));
+      checkpoint.tensors.emplace("optimizer.v." + parameter.name, shape_of(parameter.tensor));
     }
-    if (!own) {
-      elsewhere.insert(parameter.name);
+  }
+  const std::vector<Piece> pieces = around.share.pieces(parameters);
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    const nn::Parameter& parameter = parameters.all()[pieces[k].tensor];
+    const auto hold = [&](const std::string& key, const at::Tensor& tensor) {
+      if (is_whole(pieces[k], parameter.tensor)) {
+        checkpoint.tensors[key] = tensor;
+      } else {
+        checkpoint.pieces[key].push_back({.begin = pieces[k].begin, .numbers = tensor});
+      }
+    };
+    hold("model." + parameter.name, piece_of(parameter.tensor, pieces[k]));
+    hold("optimizer.m." + parameter.name, state.moments.m[k]);
+    if (state.moments.v[k].defined()) {
+      hold("optimizer.v." + parameter.name, state.moments.v[k]);
     }
   }
   for (const nn::Parameter& stored : parameters.stored()) {
-    checkpoint.tensors.emplace("model." + stored.name,
-                               elsewhere.contains(stored.name) ? shape_of(stored.tensor) : stored.tensor);
+    checkpoint.tensors.emplace("model." + stored.name, stored.tensor);  // buffers
   }
   for (std::size_t layer = 0; layer < state.memory.layers.size(); ++layer) {
     checkpoint.tensors.emplace(memory_name(layer), state.memory.layers[layer]);
@@ -194,17 +199,14 @@ TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Mo
   state.step = checkpoint.step;
   from_json(parse_json(metadata_at(checkpoint, kStateKey, origin), origin), origin, state);
   const config::Optimizer optimizer = checkpoint.config.train.optimizer;
-  for (std::size_t i = 0; i < model.parameters().all().size(); ++i) {
-    const nn::Parameter& parameter = model.parameters().all()[i];
-    if (!share.owns(i)) {
-      state.moments.m.emplace_back();
-      state.moments.v.emplace_back();
-      continue;
-    }
+  for (const Piece& piece : share.pieces(model.parameters())) {
+    const nn::Parameter& parameter = model.parameters().all()[piece.tensor];
+    const auto copy = [&](const char* kind) {
+      return copy_of(checkpoint, kind + parameter.name, piece, parameter.tensor, origin);
+    };
     const bool squares = config::keeps_squares(optimizer, parameter.hidden.has_value());
-    state.moments.m.push_back(copy_of(checkpoint, "optimizer.m." + parameter.name, parameter.tensor, origin));
-    state.moments.v.push_back(squares ? copy_of(checkpoint, "optimizer.v." + parameter.name, parameter.tensor, origin)
-                                      : at::Tensor());
+    state.moments.m.push_back(copy("optimizer.m."));
+    state.moments.v.push_back(squares ? copy("optimizer.v.") : at::Tensor());
   }
   state.memory = read_memory(checkpoint, model, origin);
   return state;

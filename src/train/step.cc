@@ -54,19 +54,17 @@ struct Moving {
 };
 
 // What this process looks after.
-void move(const std::vector<nn::Parameter>& parameters, const Moments& moments, const StepOutcome& outcome,
-          const Moving& how, Exchange& exchange) {
+void move(const std::vector<nn::Parameter>& parameters, Moments& moments, const StepOutcome& outcome, const Moving& how,
+          Exchange& exchange) {
   std::vector<nn::Parameter> own;
-  Moments theirs;  // the same tensors
-  for (const std::size_t i : exchange.owned()) {
-    own.push_back(parameters[i]);
-    theirs.m.push_back(moments.m[i]);
-    theirs.v.push_back(moments.v[i]);
+  for (const Piece& piece : exchange.owned()) {
+    own.push_back(parameters[piece.tensor]);
+    own.back().tensor = piece_of(own.back().tensor, piece);
   }
   const double most = how.options.clip_norm;
   const bool clip = most > 0.0 && outcome.gradient_norm > most;
   optimizer_named(how.options.optimizer)
-      .step(own, theirs,
+      .step(own, moments,
             {.step = how.step + 1,
              .learning_rate = outcome.learning_rate,
              .gradient_scale = clip ? most / outcome.gradient_norm : 1.0,

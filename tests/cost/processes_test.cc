@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
 #include "headroom/cost/memory.h"
@@ -11,16 +13,43 @@ namespace headroom::cost {
 namespace processes_test {
 
 TEST(Processes, TheLargestTensorGoesToTheEmptiestFirst) {
-  EXPECT_EQ(share_out({3, 10, 4, 5, 3}, 2), (std::vector<int>{1, 0, 1, 1, 0}));
-  EXPECT_EQ(share_out({7, 7, 7}, 2), (std::vector<int>{0, 1, 0}));
-  EXPECT_EQ(share_out({1, 2}, 1), (std::vector<int>{0, 0}));
+  const auto owners = [](const std::vector<std::int64_t>& sizes, int processes) {
+    std::vector<int> all;
+    for (const Piece& piece : share_out(sizes, processes, true)) {
+      EXPECT_EQ(piece.tensor, all.size());
+      EXPECT_EQ(piece.count(), sizes[piece.tensor]);
+      all.push_back(piece.owner);
+    }
+    return all;
+  };
+  EXPECT_EQ(owners({3, 10, 4, 5, 3}, 2), (std::vector<int>{1, 0, 1, 1, 0}));
+  EXPECT_EQ(owners({7, 7, 7}, 2), (std::vector<int>{0, 1, 0}));
+  EXPECT_EQ(owners({1, 2}, 1), (std::vector<int>{0, 0}));
+  EXPECT_EQ(owners({0, 5}, 2), (std::vector<int>{1, 0}));
+}
+
+TEST(Processes, LargeTensorsAreCutAtBlocksOfTheNorm) {
+  const std::vector<std::int64_t> sizes = {10 * kPieceUnit + 7, 100, 3 * kPieceUnit};
+  std::vector<std::int64_t> end(sizes.size(), 0);
+  std::size_t pieces = 0;
+  for (const Piece& piece : share_out(sizes, 4, true)) {
+    EXPECT_EQ(piece.begin, end[piece.tensor]);
+    EXPECT_EQ(piece.begin % kPieceUnit, 0);
+    EXPECT_LE(piece.count(), kPieceUnit);
+    end[piece.tensor] = piece.end;
+    ++pieces;
+  }
+  EXPECT_EQ(end, sizes);
+  EXPECT_EQ(pieces, 11 + 1 + 3);
+  EXPECT_EQ(share_out(sizes, 4, false).size(), 3);  // matrices that are moved whole
+  EXPECT_EQ(share_out(sizes, 1, true).size(), 3);
 }
 
 TEST(Processes, MomentsOfEachAreAlmostEqual) {
   for (const char* name : {"switchhead/wt103_47m", "switchhead/c4_262m", "switchhead/wt103_262m_dense_h16"}) {
     config::Config config = recipe(name);
     const double all = 8.0 * static_cast<double>(count_parameters(config.model));
-    for (std::int64_t n = 1; n <= 8; ++n) {
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64}) {
       config.train.batch_size = 8 * n;
       for (const ProcessCost& one : processes_cost(config, n).all) {
         EXPECT_NEAR(static_cast<double>(one.moments) * static_cast<double>(n) / all, 1.0, 0.02) << name << " " << n;
@@ -68,6 +97,17 @@ TEST(Processes, OneNeedsWhatAStepNeeds) {
   EXPECT_EQ(cost.largest().total, step_memory(config).total + kProgramBytes + 2 * 4 * 8000 * 412);
   EXPECT_EQ(cost.largest().gradients_sent, 0);
   EXPECT_EQ(cost.largest().staging, 0);
+}
+
+TEST(Processes, StagingIsBounded) {
+  config::Config config = recipe("switchhead/c4_262m");
+  for (const std::int64_t n : {2, 8, 64, 1024}) {
+    config.train.batch_size = n;
+    for (const ProcessCost& one : processes_cost(config, n).all) {
+      EXPECT_LE(one.staging, 64 << 20) << n;
+      EXPECT_EQ(one.staging, 8 * (n - 1) * std::min(bucket_numbers(n), (one.parameters_sent / (n - 1)) / 4)) << n;
+    }
+  }
 }
 
 TEST(Processes, WhatCannotBeSharedIsRefused) {

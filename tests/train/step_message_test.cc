@@ -54,21 +54,5 @@ TEST(StepMessage, names_the_process_that_computed_something_else) {
   EXPECT_EQ(disagreement(all), 1);
 }
 
-TEST(Shares, are_even_and_cover_everything) {
-  nn::Parameters parameters;
-  for (const std::int64_t n : {1000, 40, 900, 300, 300, 7, 512, 64, 64}) {
-    parameters.add(std::to_string(parameters.all().size()), at::zeros({n}));
-  }
-  const Shares shares(parameters, 3);
-  std::vector<std::int64_t> numbers(3, 0);
-  for (std::size_t i = 0; i < parameters.all().size(); ++i) {
-    numbers[static_cast<std::size_t>(shares.owner(i))] += parameters.all()[i].tensor.numel();
-  }
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(shares.numbers(rank), numbers[static_cast<std::size_t>(rank)]);
-    EXPECT_NEAR(static_cast<double>(numbers[static_cast<std::size_t>(rank)]), parameters.count() / 3.0, 80.0);
-  }
-}
-
 }  // namespace
 }  // namespace headroom::train

@@ -125,6 +125,12 @@ constexpr bool keeps_squares(Optimizer optimizer, bool hidden) {
   return optimizer != Optimizer::muon || !hidden;
 }
 
+// Whether an optimizer moves each number by what is known of that number alone: then parts of a tensor can be moved
+// apart. Otherwise it goes by whole matrices.
+constexpr bool by_number(Optimizer optimizer) {
+  return optimizer != Optimizer::muon;
+}
+
 void describe(Fields& fields, TokenizerOptions& options);
 void describe(Fields& fields, DataOptions& options);
 void describe(Fields& fields, TrainOptions& options);

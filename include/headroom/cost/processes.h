@@ -2,6 +2,8 @@
 // the config alone.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -11,8 +13,16 @@ namespace headroom::cost {
 
 // Tensors begin at a multiple of so many numbers in what is sent.
 inline constexpr std::int64_t kTensorAlignment = 16;
-// Numbers that are sent together, unless one tensor is larger.
-inline constexpr std::int64_t kBucketNumbers = std::int64_t{1} << 20;
+// Parts of a tensor begin at a multiple of so many numbers: those of which the gradient norm takes the squares
+// together, so that its bits do not depend on the parts.
+inline constexpr std::int64_t kPieceUnit = std::int64_t{1} << 15;
+
+// Numbers that are sent together at most: fewer where many processes send at a time.
+inline constexpr std::int64_t bucket_numbers(std::int64_t processes) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 20, kOnTheirWay = std::int64_t{1} << 23;
+  return std::clamp(kOnTheirWay / processes / kTensorAlignment * kTensorAlignment, kTensorAlignment, kMost);
+}
+
 // Bytes that a process takes before it holds any tensor: libraries, allocators' buffers, parts of the token file.
 inline constexpr std::int64_t kProgramBytes = std::int64_t{176} << 20;
 
@@ -20,9 +30,19 @@ inline constexpr std::int64_t aligned(std::int64_t numbers) {
   return (numbers + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
-// The process that looks after each tensor (adds up its gradients, keeps its moments, moves it): the largest first,
-// each to the process that has least so far.
-std::vector<int> share_out(const std::vector<std::int64_t>& sizes, int processes);
+// Numbers [begin, end) of a tensor, and the process that looks after them: adds up their gradients, keeps their
+// moments, moves them.
+struct Piece {
+  std::size_t tensor = 0;
+  std::int64_t begin = 0, end = 0;
+  int owner = 0;
+  std::int64_t count() const { return end - begin; }
+};
+
+// All numbers of tensors of these sizes, in their order: the largest piece first, each to the process that has least so
+// far. A piece is a whole tensor, unless several processes share it and the optimizer goes by_number: then a tensor of
+// more than a 32nd of the mean share is cut into pieces of at most that, or of kPieceUnit.
+std::vector<Piece> share_out(const std::vector<std::int64_t>& sizes, int processes, bool by_number);
 
 // One of N processes, with P numbers of all parameters, s of its own share and k of the step's K sums of gradients.
 struct ProcessCost {
@@ -30,8 +50,9 @@ struct ProcessCost {
   std::int64_t sums = 0;     // k
 
   // Bytes of memory: parameters and gradients are whole in every process, 4 P each; moments of the share (Muon: that
-  // part of all); where K > N the sums so far, 4 s; where N > 1 places for two buckets of every other process;
-  // activations of a micro-batch, and what is carried of the rows that the process computes.
+  // part of all); where K > N the sums so far, 4 s; staging, places for two buckets of every process on another
+  // machine, as if all others were: 8 (N - 1) bucket_numbers(N), which is less than 64 MiB; activations of a
+  // micro-batch, and what is carried of the rows that the process computes.
   std::int64_t parameters = 0, gradients = 0, moments = 0, running_sums = 0, staging = 0, activations = 0;
   // With the program itself and room for what is temporary: two gradients of the largest tensor.
   std::int64_t total = 0;

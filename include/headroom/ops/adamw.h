@@ -29,6 +29,11 @@ void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at:
 // once.
 double global_norm(const std::vector<at::Tensor>& gradients);
 
+// What the square of one of the CPU is the sum of, one after the other: of kSquareBlock numbers each, and of the rest.
+// Parts of it that begin at a multiple of kSquareBlock have the same, apart from rests of nothing, 0.0.
+inline constexpr std::int64_t kSquareBlock = 1 << 15;
+std::vector<double> square_blocks(const at::Tensor& gradient);
+
 // What its square is the sum of, one after the other, for gradients of the CPU: the square of each one's norm.
 std::vector<double> square_sums(const std::vector<at::Tensor>& gradients);
 

@@ -54,11 +54,12 @@ class World : public Peers {
   // sent. Several threads may call these.
   Transfer send(const at::Tensor& tensor, int to, std::uint32_t tag);
   Transfer receive(at::Tensor tensor, int from, std::uint32_t tag);
-  // Bytes that send() and receive() were asked for so far, gather()'s apart.
+  // Bytes of tensors that were sent and received so far, gather()'s apart.
   struct Traffic {
     std::int64_t sent = 0, received = 0;
   };
   Traffic traffic() const;
+  void count(const Traffic& more);  // of what goes past send() and receive()
 
   // From now on nobody waits longer than this for another process; before, and again afterwards, hours: one may prepare
   // data, or write a page, while the others wait.
@@ -76,6 +77,7 @@ class World : public Peers {
  private:
   friend void join();
   friend class Transfer::Work;
+  friend class Block;
   void meet();  // once connected: who is where
   [[noreturn]] void blame(int peer, const std::string& why);
 

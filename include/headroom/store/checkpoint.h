@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -29,7 +30,14 @@ struct Checkpoint {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // null: the model reads no text
   std::map<std::string, at::Tensor> tensors;               // all but "tokenizer"
   std::map<std::string, std::string> metadata;             // the trainer's own entries
-  bool verified = false;                                   // it was read, and its tensors had their checksums
+  // To be written by several processes: numbers [begin, begin + numel) that this one holds of tensors that are only
+  // shapes to it.
+  struct Piece {
+    std::int64_t begin = 0;
+    at::Tensor numbers;
+  };
+  std::map<std::string, std::vector<Piece>> pieces;
+  bool verified = false;  // it was read, and its tensors had their checksums
 };
 
 // A tensor that was to be written holds a number that is not finite.
@@ -42,7 +50,8 @@ class NotFiniteError : public Error {
 // written, when a tensor holds a number that is not finite: such a checkpoint would be of no use.
 //
 // Of several processes all call it. Each writes those tensors into the file that it holds; the others, of the meta
-// device there, are only shapes to it, and one other process must hold each. What one cannot write, all throw.
+// device there, are only shapes to it, and other processes must hold them, or the pieces that it does not hold. What
+// one cannot write, all throw.
 void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file, Peers& peers = alone());
 
 // What of a file is checked: all but its tensors' contents, or these as well.

@@ -57,8 +57,8 @@ class Exchange {
   // Once after all parts: what all processes report, and the norm of the sum of all gradients.
   virtual Gathered gather(std::vector<Report> mine) = 0;
 
-  // Parameters that this process moves, by their place, and the sums of their gradients.
-  virtual const std::vector<std::size_t>& owned() const = 0;
+  // The pieces of parameters that this process moves, in their order, and the sums of their gradients.
+  virtual const std::vector<Piece>& owned() const = 0;
   virtual std::vector<at::Tensor> gradients() = 0;
   // After they were moved (or not): every process gets all of them.
   virtual void publish(bool moved) = 0;

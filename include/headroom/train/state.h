@@ -36,7 +36,7 @@ struct TrainState {
   Interval interval;
 };
 
-// Moments are those of the parameters that the share owns; others are undefined.
+// Moments are those of the share's pieces, in their order.
 TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer = config::Optimizer::adamw,
                        const Share& share = {});
 
@@ -49,8 +49,8 @@ struct Surroundings {
   Share share = {};
 };
 
-// Parameters and moments that the share does not own are shapes without memory (of the meta device): another process
-// writes them.
+// Parameters and moments of which the share owns no piece, or not all, are shapes without memory (of the meta device):
+// it writes its pieces of them, and other processes the rest.
 store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& around);
 std::string memory_name(std::size_t layer);  // of the tensor that a checkpoint keeps it in
 

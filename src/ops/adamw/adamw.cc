@@ -13,17 +13,24 @@
 namespace headroom::ops {
 namespace {
 
-// Elements summed by one thread in one go: fixes the order of a sum whatever the number of threads.
-constexpr std::int64_t kBlock = 1 << 15;
-
-at::Tensor square_sum(const at::Tensor& gradient) {
+// Elements of a block are summed by one thread in one go, which fixes the order of a sum whatever the number of
+// threads.
+at::Tensor squares_of_blocks(const at::Tensor& gradient) {
   const at::Tensor flat = gradient.reshape({-1});
-  const std::int64_t whole = flat.numel() / kBlock * kBlock;
-  const at::Tensor head = flat.narrow(0, 0, whole).view({-1, kBlock});
+  const std::int64_t whole = flat.numel() / kSquareBlock * kSquareBlock;
+  const at::Tensor head = flat.narrow(0, 0, whole).view({-1, kSquareBlock});
   const at::Tensor tail = flat.narrow(0, whole, flat.numel() - whole);
   const at::Tensor blocks = at::linalg_vector_norm(head, 2, at::IntArrayRef{1}).to(at::kDouble).square();
   const at::Tensor rest = at::linalg_vector_norm(tail, 2).to(at::kDouble).square().view({1});
-  return at::cat({blocks, rest}).cumsum(0).select(0, -1);  // a running sum has one order
+  return at::cat({blocks, rest});
+}
+
+double sum_of(const std::vector<double>& squares) {
+  double sum = 0.0;
+  for (const double square : squares) {
+    sum += square;
+  }
+  return sum;
 }
 
 // Of another device than the CPU: one operator for all norms, and one read.
@@ -167,11 +174,18 @@ double global_norm(const std::vector<at::Tensor>& gradients) {
   return std::sqrt(sum);
 }
 
+std::vector<double> square_blocks(const at::Tensor& gradient) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor blocks = squares_of_blocks(gradient);
+  const auto* const first = blocks.const_data_ptr<double>();
+  return {first, first + blocks.numel()};
+}
+
 std::vector<double> square_sums(const std::vector<at::Tensor>& gradients) {
   const at::NoGradGuard no_grad;
   std::vector<double> squares;
   for (const at::Tensor& gradient : gradients) {
-    squares.push_back(gradient.defined() ? square_sum(gradient).item<double>() : 0.0);
+    squares.push_back(gradient.defined() ? sum_of(square_blocks(gradient)) : 0.0);
   }
   return squares;
 }
