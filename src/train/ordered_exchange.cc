@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <span>
@@ -23,6 +22,7 @@
 #include "layout.h"
 #include "receiver.h"
 #include "step_message.h"
+#include "step_sums.h"
 
 namespace headroom::train {
 namespace {
@@ -151,7 +151,9 @@ class OrderedExchange : public Exchange {
     }
     std::fill(present_.begin(), present_.end(), false);
     discard_absent(all);
-    return add_up(all);
+    Gathered step = add_reports(all, options_.accumulate, buffers_);
+    step.gradient_norm = gradient_norm(all, layout_);
+    return step;
   }
 
   const std::vector<Piece>& owned() const override { return owned_; }
@@ -336,36 +338,6 @@ class OrderedExchange : public Exchange {
     }
   }
 
-  Gathered add_up(std::vector<StepMessage>& all) const {
-    std::vector<Report*> order(static_cast<std::size_t>(sums_ * micro_batches_));
-    Gathered step;
-    for (StepMessage& message : all) {
-      step.stop = step.stop || message.stop;
-      for (Report& report : message.reports) {
-        order[static_cast<std::size_t>(report.micro_batch)] = &report;
-      }
-    }
-    bool first = true;
-    for (Report* report : order) {
-      step.loss = first ? report->cross_entropy.item<double>() : step.loss + report->cross_entropy.item<double>();
-      first = false;
-      for (auto& [name, update] : report->updates) {
-        update.buffer = buffers_.at(name);
-        nn::report(step.updates, name, update);
-      }
-    }
-    first = true;
-    for (const Report* report : order) {
-      if (report->regulariser.defined()) {
-        const double value = report->regulariser.item<double>();
-        step.regulariser = first ? value : step.regulariser + value;
-        first = false;
-      }
-    }
-    step.gradient_norm = norm_of(all);
-    return step;
-  }
-
   // Of the own pieces: of a whole tensor one, of others those that its one is the sum of.
   std::vector<double> squares() {
     std::vector<double> all;
@@ -377,23 +349,6 @@ class OrderedExchange : public Exchange {
       all.insert(all.end(), blocks.begin(), blocks.end());
     }
     return all;
-  }
-
-  // Squares in the order of the parameters, whoever owns them: a sum for each.
-  double norm_of(const std::vector<StepMessage>& all) const {
-    std::vector<std::size_t> next(all.size(), 0);
-    double sum = 0.0, of_tensor = 0.0;
-    for (const Piece& piece : layout_.pieces) {
-      const auto owner = static_cast<std::size_t>(piece.owner);
-      const std::int64_t numbers = layout_.places[piece.tensor].count;
-      const bool whole = piece.count() == numbers;
-      of_tensor = piece.begin == 0 ? 0.0 : of_tensor;
-      for (std::int64_t left = whole ? 1 : piece.count() / ops::kSquareBlock + 1; left > 0; --left) {
-        of_tensor += all[owner].squares.at(next[owner]++);
-      }
-      sum += piece.end == numbers ? of_tensor : 0.0;
-    }
-    return std::sqrt(sum);
   }
 
   nn::Parameters& parameters_;
