@@ -58,7 +58,7 @@ Sums score(const models::ClassModel& model, const models::Batch& batch, const nn
   }
   const at::Tensor logits = model.class_logits(batch, context);
   const at::Tensor wide = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
-  const at::Tensor label = batch.at("label");
+  const at::Tensor& label = batch.at("label");
   Sums sums = sums_of_losses(at::cross_entropy_loss(wide, label, {}, at::Reduction::None));
   const auto right = static_cast<double>(wide.argmax(1).eq(label).sum().item<std::int64_t>());
   sums[kRightClasses] = {.sum = right, .count = batch.rows()};

@@ -77,9 +77,9 @@ class PictureFolder : public Pictures {
       names_ += file;
       ends_.push_back(names_.size());
     }
-    classes_.push_back({.name = name, .label = label, .end = size()});
+    classes_.push_back({.name = name, .label = label, .end = std::ssize(ends_)});
     if (interrupted()) {
-      throw InterruptedError(fmt::format("{}: interrupted after {} pictures", folder_.string(), size()));
+      throw InterruptedError(fmt::format("{}: interrupted after {} pictures", folder_.string(), ends_.size()));
     }
   }
   const Class& class_of(std::int64_t i) const {

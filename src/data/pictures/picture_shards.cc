@@ -27,10 +27,11 @@ class PictureShards : public Pictures {
     Sha256 sums;
     for (const ShardIndex& index : indices) {
       places_.insert(places_.end(), index.places.begin(), index.places.end());
-      ends_.push_back(size());
+      ends_.push_back(std::ssize(places_));
       sums.update(index.sum);
     }
-    identity_ = fmt::format("{} pictures in {} shards, {}", size(), paths_.size(), sums.hex().substr(0, kDigits));
+    identity_ =
+        fmt::format("{} pictures in {} shards, {}", places_.size(), paths_.size(), sums.hex().substr(0, kDigits));
   }
 
   std::int64_t size() const override { return std::ssize(places_); }

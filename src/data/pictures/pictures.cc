@@ -21,7 +21,7 @@ class JoinedPictures : public Pictures {
  public:
   explicit JoinedPictures(std::vector<std::unique_ptr<const Pictures>> sets) : sets_(std::move(sets)) {
     for (const auto& set : sets_) {
-      ends_.push_back(size() + set->size());
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + set->size());
     }
   }
 

@@ -108,7 +108,7 @@ Planes planes_of(const DecodedPicture& picture, const Region& region, std::int64
                  narrow[(static_cast<std::size_t>(tap.begin - first) + i) * static_cast<std::size_t>(side) +
                         static_cast<std::size_t>(x)];
         }
-        planes.at(c, y, x) = static_cast<std::uint8_t>(sum + 0.5);
+        planes.at(c, y, x) = shade(sum);
       }
     }
   }

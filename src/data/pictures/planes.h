@@ -1,6 +1,7 @@
 // Square parts of pictures at the size that a model reads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -8,6 +9,13 @@
 #include "headroom/data/pictures.h"
 
 namespace headroom::data {
+
+// The nearest of 0 to 255; a call of the library would take longer than all the rest.
+inline std::uint8_t shade(double value) {
+  constexpr double kWhite = 255.0, kHalf = 0.5;
+  const double up = std::clamp(value, 0.0, kWhite) + kHalf;
+  return static_cast<std::uint8_t>(up);
+}
 
 // `channels` planes of side x side bytes, row by row.
 struct Planes {

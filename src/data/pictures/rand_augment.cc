@@ -17,10 +17,6 @@ namespace {
 constexpr int kShades = 256;
 using Table = std::array<std::uint8_t, kShades>;
 
-std::uint8_t shade(double value) {
-  return static_cast<std::uint8_t>(std::clamp(value, 0.0, kShades - 1.0) + 0.5);
-}
-
 std::int64_t nearest(double place) {
   const double up = place + 0.5;
   const auto whole = static_cast<std::int64_t>(up);
