@@ -81,6 +81,7 @@ std::vector<Piece> share_out(const std::vector<std::int64_t>& sizes, int process
   const std::int64_t part = all / processes / kPieces / kPieceUnit * kPieceUnit;
   std::vector<Piece> pieces = cut(sizes, by_number && processes > 1 ? std::max(part, kPieceUnit) : all);
   std::vector<Piece*> order;
+  order.reserve(pieces.size());
   for (Piece& piece : pieces) {
     order.push_back(&piece);
   }
