@@ -186,7 +186,11 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const std::optional
     return few_rows_of(a, b, bias);
   }
   if (!suits_one_dnn(a, b)) {
-    return bias ? at::addmm(*bias, a, b) : a.mm(b);
+    // In bf16 torch takes oneDNN as well, whose tiles (AMX) read what lies between rows of an odd length and multiply
+    // it by zero: NaN where it is none.
+    const bool tiles = a.is_cpu() && a.scalar_type() == at::kBFloat16;
+    const at::Tensor left = tiles ? without_gaps(a) : a, right = tiles ? without_gaps(b) : b;
+    return bias ? at::addmm(*bias, left, right) : left.mm(right);
   }
   const std::optional<at::Tensor> dense_bias = bias ? std::optional(bias->contiguous()) : std::nullopt;
   return one_dnn_linear()->call(by_rows(a), without_gaps(b).t(), dense_bias, "none",
