@@ -97,6 +97,18 @@ void check_pairs(const Config& config, const Checker& data) {
   data.require(config.data.most_words == 0 || translates, "most_words", "must be 0 with {}", kind);
 }
 
+void check_pictures(const Config& config, const Checker& data) {
+  const DataOptions& o = config.data;
+  const std::pair<const char*, bool> given[] = {{"augment_crop", o.augment_crop > 0.0},
+                                                {"randaugment", o.randaugment > 0},
+                                                {"mixup", o.mixup > 0.0},
+                                                {"shuffle_buffer", o.shuffle_buffer > 0}};
+  for (const auto& [key, is_given] : given) {
+    data.require(!is_given || config.model.kind == ModelKind::vision, key, "must be 0 with {}",
+                 detail::setting("kind", config.model.kind));
+  }
+}
+
 void check_data(const Config& config, Origin origin) {
   const DataOptions& data = config.data;
   const Checker check(origin, "data");
@@ -113,6 +125,7 @@ void check_data(const Config& config, Origin origin) {
   check.require_distinct("classes", data.classes);
   check_mixture(config, check);
   check_pairs(config, check);
+  check_pictures(config, check);
   check.require(config.model.memory_length == 0 || data.batching == Batching::streams, "batching",
                 "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
                 config.model.memory_length);

@@ -27,39 +27,9 @@ void describe(Fields& fields, TokenizerOptions& o) {
              "spelled in bytes; less where there are thousands of them, as in Chinese or Japanese");
 }
 
-void describe(Fields& fields, DataOptions& o) {
-  fields.add_paths(
-      "train", o.train,
-      "files or patterns: text, .gz, .zst, JSON lines or one prepared token file; []: the built-in corpus");
-  fields.add_paths("validation", o.validation, "the same for the validation split");
-  fields.add("mixture", o.mixture, above_up_to(0, 1e9),
-             "language_model: weights of the names in train, each of which is then a corpus of its own: what share of "
-             "the training rows comes from it; []: one corpus, file after file");
-  fields.add("json_field", o.json_field, "JSON lines: the key whose value is the document's text");
-  fields.add("separator", o.separator, "text put between documents");
-  fields.add("batching", o.batching,
-             "streams: each row continues where its last chunk ended (carries memory); chunks: independent, shuffled");
-  fields.add(
-      "generator", o.generator,
-      "what examples are, and what makes them where train and validation name no files; listops: up to 50 symbols "
-      "(SwitchHead's analysis), listops_long: 500 to 2000 (Long Range Arena); composition: rows of DCFormer's 74 "
-      "tasks, as "
-      "text; none: files alone");
-  fields.add("generated_train", o.generated_train, between(0, 1e9),
-             "generator: examples for training; 0: as many as the paper has");
-  fields.add("generated_validation", o.generated_validation, between(0, 1e9), "generator: the same for validation");
-  fields.add("generator_seed", o.generator_seed, between(0, 9007199254740992.0),
-             "generator: seed of the examples, which do not depend on train.seed");
-  fields.add("label_column", o.label_column,
-             "classifier: column of the label in CSV and TSV files, by its name in the first line or by number from 1; "
-             "vision: key of the label in the JSON members of shards");
-  fields.add("text_column", o.text_column, "classifier: column of the text");
-  fields.add("second_column", o.second_column, "classifier, paired: column of the second text");
-  fields.add("classes", o.classes, {},
-             "classifier: the labels' names in the order of their classes; []: labels are numbers from 0; vision: the "
-             "names of the folders, []: sorted, and of the labels in shards, []: numbers from 0");
-  fields.add("skip_bad_rows", o.skip_bad_rows,
-             "leave out rows that cannot be used and say how many, instead of stopping");
+namespace {
+
+void describe_pictures(Fields& fields, DataOptions& o) {
   fields.add("pixel_mean", o.pixel_mean, {},
              "vision: mean of each channel (or one for all) to subtract, pixels being 0 to 1; []: 0.5");
   fields.add("pixel_deviation", o.pixel_deviation, above(0),
@@ -86,6 +56,9 @@ void describe(Fields& fields, DataOptions& o) {
              "other; 0: all pictures with all others");
   fields.add("decode_threads", o.decode_threads, between(0, 4096),
              "vision: threads that read, decode and change pictures; 0: one a physical core");
+}
+
+void describe_pairs(Fields& fields, DataOptions& o) {
   fields.add_paths(
       "train_target", o.train_target,
       "translation: files whose lines translate those of train; []: train is tab-separated and holds both sides");
@@ -98,6 +71,44 @@ void describe(Fields& fields, DataOptions& o) {
       "blanks separate, are left out of training, as by Moses's clean-corpus-n.perl; 0: none");
   fields.add("most_words", o.most_words, between(0, 1e9),
              "translation: pairs with a side of more words are left out of training; 0: none");
+}
+
+}  // namespace
+
+void describe(Fields& fields, DataOptions& o) {
+  fields.add_paths(
+      "train", o.train,
+      "files or patterns: text, .gz, .zst, JSON lines or one prepared token file; []: the built-in corpus");
+  fields.add_paths("validation", o.validation, "the same for the validation split");
+  fields.add("mixture", o.mixture, above_up_to(0, 1e9),
+             "language_model: weights of the names in train, each of which is then a corpus of its own: what share of "
+             "the training rows comes from it; []: one corpus, file after file");
+  fields.add("json_field", o.json_field, "JSON lines: the key whose value is the document's text");
+  fields.add("separator", o.separator, "text put between documents");
+  fields.add("batching", o.batching,
+             "streams: each row continues where its last chunk ended (carries memory); chunks: independent, shuffled");
+  fields.add(
+      "generator", o.generator,
+      "what examples are, and what makes them where train and validation name no files; listops: up to 50 symbols "
+      "(SwitchHead's analysis), listops_long: 500 to 2000 (Long Range Arena); composition: rows of DCFormer's 74 "
+      "tasks, as text; none: files alone");
+  fields.add("generated_train", o.generated_train, between(0, 1e9),
+             "generator: examples for training; 0: as many as the paper has");
+  fields.add("generated_validation", o.generated_validation, between(0, 1e9), "generator: the same for validation");
+  fields.add("generator_seed", o.generator_seed, between(0, 9007199254740992.0),
+             "generator: seed of the examples, which do not depend on train.seed");
+  fields.add("label_column", o.label_column,
+             "classifier: column of the label in CSV and TSV files, by its name in the first line or by number from 1; "
+             "vision: key of the label in the JSON members of shards");
+  fields.add("text_column", o.text_column, "classifier: column of the text");
+  fields.add("second_column", o.second_column, "classifier, paired: column of the second text");
+  fields.add("classes", o.classes, {},
+             "classifier: the labels' names in the order of their classes; []: labels are numbers from 0; vision: the "
+             "names of the folders, []: sorted, and of the labels in shards, []: numbers from 0");
+  fields.add("skip_bad_rows", o.skip_bad_rows,
+             "leave out rows that cannot be used and say how many, instead of stopping");
+  describe_pictures(fields, o);
+  describe_pairs(fields, o);
   fields.add(
       "validation_share", o.validation_share, at_least_below(0, 1),
       "share held out of data.train for validation where data.validation is []: the last lines of text (of each corpus "

@@ -5,6 +5,7 @@
 #include "assign.h"
 #include "given.h"
 #include "headroom/config/config.h"
+#include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
 #include "headroom/core/utf8.h"
 #include "nearest.h"
@@ -13,11 +14,8 @@
 namespace headroom::config {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t";
-  const std::size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
+// Those of a line: an unquoted value may end in a line end.
+constexpr std::string_view kBlanks = " \t";
 
 // The field with this dotted name and what is wrong when there is none.
 const Field& find_field(const Fields& all, const std::string& dotted, const std::string& place) {
@@ -60,9 +58,9 @@ std::optional<toml::table> as_toml(std::string_view text) {
 // [v, o] without quotes, as shells leave it.
 toml::array bare_list(std::string_view text) {
   toml::array list;
-  for (text = trimmed(text.substr(1, text.size() - 2)); !text.empty();) {
+  for (text = trimmed(text.substr(1, text.size() - 2), kBlanks); !text.empty();) {
     const std::size_t comma = std::min(text.find(','), text.size());
-    list.push_back(std::string(trimmed(text.substr(0, comma))));
+    list.push_back(std::string(trimmed(text.substr(0, comma), kBlanks)));
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return list;
@@ -73,11 +71,11 @@ toml::array bare_list(std::string_view text) {
 std::string set_key(Config& config, std::string_view assignment, std::string_view origin) {
   const std::string place = fmt::format("{}: ", origin);
   const std::size_t equals = assignment.find('=');
-  std::string key(trimmed(assignment.substr(0, equals)));
+  std::string key(trimmed(assignment.substr(0, equals), kBlanks));
   if (equals == std::string_view::npos || key.empty()) {
     misuse("{}\"{}\": must be key=value, as in train.steps=500", place, assignment);
   }
-  const std::string_view text = trimmed(assignment.substr(equals + 1));
+  const std::string_view text = trimmed(assignment.substr(equals + 1), kBlanks);
   if (!is_utf8(text)) {
     misuse("{}{}: the value is not valid UTF-8 text", place, key);
   }

@@ -87,23 +87,6 @@ void append_code_point(std::string& text, char32_t code) {
   }
 }
 
-std::size_t leading_blank(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned first = byte(0), second = byte(1), third = byte(2);
-  if (first == ' ' || (first >= 0x09 && first <= 0x0d) || (first >= 0x1c && first <= 0x1f)) {
-    return 1;
-  }
-  if (first == 0xc2) {
-    return second == 0x85 || second == 0xa0 ? 2 : 0;
-  }
-  const bool general = first == 0xe2 && second == 0x80 &&
-                       ((third >= 0x80 && third <= 0x8a) || third == 0xa8 || third == 0xa9 || third == 0xaf);
-  const bool other = (first == 0xe1 && second == 0x9a && third == 0x80) ||
-                     (first == 0xe2 && second == 0x81 && third == 0x9f) ||
-                     (first == 0xe3 && second == 0x80 && third == 0x80);
-  return general || other ? 3 : 0;
-}
-
 std::size_t count_characters(std::string_view text) {
   return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), continues_character));
 }

@@ -28,8 +28,7 @@ class Block::Memory {
   Memory(World& world, const Shape& shape)
       : tags_(shape.tags),
         numbers_bytes_(bytes_of_numbers(shape.numbers)),
-        words_bytes_(static_cast<std::size_t>(world.size()) * shape.tags * sizeof(std::uint32_t)),
-        heard_(static_cast<std::size_t>(world.size()), std::vector<std::uint32_t>(shape.tags, 0)) {
+        words_bytes_(static_cast<std::size_t>(world.size()) * shape.tags * sizeof(std::uint32_t)) {
     if (world.size() > 1) {
       own_.emplace(numbers_bytes_ + words_bytes_);
       own_data_ = own_->path.empty() ? nullptr : map_file(own_->file, 0, numbers_bytes_ + words_bytes_, true);
@@ -89,6 +88,7 @@ class Block::Memory {
         peer.words = peer.memory.file ? map_file(peer.memory.file, numbers_bytes_, words_bytes_, false) : nullptr;
       }
       mine += peer.words ? '1' : '0';
+      heard_.emplace_back(peer.words ? tags_ : 0, 0);
     }
     for (const std::string& theirs : world.gather(mine)) {
       readers_.push_back(theirs[static_cast<std::size_t>(world.rank())] == '1');
@@ -102,7 +102,7 @@ class Block::Memory {
   at::Tensor numbers_;
   std::vector<Peer> peers_;  // by rank
   std::vector<bool> readers_;
-  std::vector<std::vector<std::uint32_t>> heard_;  // by sender and tag: how often it was asked for
+  std::vector<std::vector<std::uint32_t>> heard_;  // by sender that is read, and tag: how often it was asked for
 };
 
 Block::Block(World& world, const Shape& shape)
@@ -166,8 +166,12 @@ Block::Incoming Block::hear(std::uint32_t tag, int from) const {
 void Block::wait_for(const Incoming& incoming) const {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  while (!memory_->was_said(incoming, world_.rank())) {
-    if (!memory_->peer(incoming.from_).lives()) {
+  for (;;) {
+    const bool lived = memory_->peer(incoming.from_).lives();  // before one looks: its last words count
+    if (memory_->was_said(incoming, world_.rank())) {
+      return;
+    }
+    if (!lived) {
       world_.blame(incoming.from_, "its process has ended");
     }
     if (Clock::now() - start > world_.connection_->timeout.load()) {

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
-#include "headroom/core/utf8.h"
 
 namespace headroom::tasks {
 namespace {

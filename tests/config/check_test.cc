@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "complaint.h"
@@ -325,6 +326,13 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint(translating + "train.accumulate = 2\ntrain.batch_tokens = 255"),
             "x: train.batch_tokens: must be 0 or at least 256, one sequence of model.context_length for each "
             "micro-batch, got 255");
+}
+
+TEST(Check, WhatIsDoneToPictures) {
+  for (const char* key : {"augment_crop", "randaugment", "mixup", "shuffle_buffer"}) {
+    EXPECT_EQ(complaint(fmt::format("data.{} = 1", key)),
+              fmt::format("x: data.{}: must be 0 with kind = \"language_model\"", key));
+  }
 }
 
 TEST(Check, PairsAndTheirTokenizers) {

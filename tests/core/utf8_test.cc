@@ -118,24 +118,6 @@ TEST(Utf8, ReadsAndWritesEveryCodePoint) {
   }
 }
 
-TEST(Utf8, KnowsTheBlanksOfPython) {
-  std::vector<std::uint32_t> blanks;
-  for (std::uint32_t code = 0; code < 0x110000; ++code) {
-    std::string text;
-    append_character(text, code);
-    if (const std::size_t blank = leading_blank(text + "x"); blank > 0) {
-      ASSERT_EQ(blank, text.size()) << code;
-      blanks.push_back(code);
-    }
-  }
-  EXPECT_EQ(blanks,
-            (std::vector<std::uint32_t>{0x09,   0x0a,   0x0b,   0x0c,   0x0d,   0x1c,   0x1d,   0x1e,   0x1f,   0x20,
-                                        0x85,   0xa0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004, 0x2005, 0x2006,
-                                        0x2007, 0x2008, 0x2009, 0x200a, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000}));
-  EXPECT_EQ(leading_blank(""), 0U);
-  EXPECT_EQ(leading_blank("\xe2\x80"), 0U);
-}
-
 TEST(Utf8, CountsRepairsAndSeesWhatIsUnfinished) {
   EXPECT_EQ(count_characters("a\u00e9\u4e2d\U0001f642"), 4U);
   EXPECT_EQ(repair_utf8("a\u00e9\xff\xe2\x82z"), "a\u00e9\ufffd\ufffd\ufffdz");

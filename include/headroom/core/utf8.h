@@ -47,9 +47,6 @@ constexpr bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80;
 }
 
-// Bytes of the blank that the text begins with, as Python's str.split() sees it; 0: none.
-std::size_t leading_blank(std::string_view text);
-
 // How many characters a text has, if it is UTF-8.
 std::size_t count_characters(std::string_view text);
 

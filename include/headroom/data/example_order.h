@@ -23,7 +23,7 @@ struct OrderOptions {
   std::uint64_t seed = 0;
   // Of an example; given: examples of about one length share a batch, so that little of it is padding.
   std::function<std::int64_t(std::int64_t)> length;
-  RunShuffle runs = {};  // given: examples of a file are read together
+  RunShuffle runs = {};  // given: examples of a file are read together, whatever their lengths
 };
 
 // Every epoch has an order of its own. With lengths, the examples of kPool batches in a row are sorted by length before

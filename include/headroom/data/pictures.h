@@ -40,15 +40,14 @@ class Pictures {
 
 // What `patterns` name, folder by folder, shard by shard, file by file:
 //   folder   holds a folder for each class, and these PNG, JPEG and PNM files; hidden ones are left out.
-//   .tar     shards in the layout of WebDataset: members that follow each other under one name up to the first dot are
-//   a
-//            sample: a picture (.jpg, .jpeg, .png, .ppm, .pgm, .pnm) and its label: .cls, else .json, else .txt. A
-//            label is a number from 0 or, with reading.classes, one of these names. Other members of a sample are left
-//            out.
+//   .tar     shards in the layout of WebDataset: members that follow each other under one name up to the first dot
+//            are a sample: a picture (.jpg, .jpeg, .png, .ppm, .pgm, .pnm) and its label: .cls, else .json, else .txt.
+//            A label is a number from 0 or, with reading.classes, one of these names. Other members of a sample are
+//            left out.
 //   others   idx and CIFAR files (images.h), which are held in memory.
-// Of folders and shards names, places and labels are kept, some 20 to 40 bytes a picture. Throws MisuseError naming the
-// file and what was found and expected: a damaged archive, links in it, members that are not there or larger than 64
-// MiB, samples without picture or label, labels out of range, no pictures at all.
+// Held are 16 bytes a picture in shards, and its name and 8 bytes in folders. Throws MisuseError naming the file and
+// what was found and expected: a damaged archive, links in it, members that are not there or larger than 64 MiB,
+// samples without picture or label, labels out of range, no pictures at all.
 std::shared_ptr<const Pictures> open_pictures(const std::vector<std::string>& patterns, const ImageReading& reading);
 
 }  // namespace headroom::data

@@ -23,10 +23,9 @@ constexpr PaperItem kDcmhaItems[] = {
     {"Figure 3", "loss against compute",
      "dcmha/405m_transformer* dcmha/405m_dcformer dcmha/405m_dcformer_pp dcmha/834m_* dcmha/1b4_*",
      "`headroom compare --family transformer=dcmha/405m_transformer,dcmha/834m_transformer,dcmha/1b4_transformer "
-     "--family "
-     "dcformer=dcmha/405m_dcformer,dcmha/834m_dcformer,dcmha/1b4_dcformer --out runs/scaling` and so for `_pp`: a line "
-     "through each "
-     "family, and how many times the compute of DCFormer the Transformer needs. At a small scale: `docs/results.md`"},
+     "--family dcformer=dcmha/405m_dcformer,dcmha/834m_dcformer,dcmha/1b4_dcformer --out runs/scaling` and so for "
+     "`_pp`: a line through each family, and how many times the compute of DCFormer the Transformer needs. At a small "
+     "scale: `docs/results.md`"},
     {"Appendix C", "training", "dcmha/*", "`headroom recipes`; `tests/recipes` holds every recipe against it."},
     {"Figure 4", "loss against compute, Pythia and DCPythia", "dcmha/*_pythia dcmha/2b8_dcpythia dcmha/6b9_dcpythia",
      "`headroom compare --family pythia=dcmha/2b8_pythia,dcmha/6b9_pythia,dcmha/12b_pythia --family "
@@ -55,8 +54,7 @@ constexpr PaperItem kDcmhaItems[] = {
     {"Table 8", "ImageNet-1k after 90 and 300 epochs, top 1 and top 5", "dcmha/*vit_*",
      "`headroom train dcmha/dcvit_s16 --set 'data.train=[\"imagenet/train-*.tar\"]' --set "
      "'data.validation=[\"imagenet/val-*.tar\"]' --out runs/dcvit`, or folders of pictures, `imagenet/train`; in "
-     "small: "
-     "`docs/results.md`"},
+     "small: `docs/results.md`"},
     {"Table 9", "which parts of the composition count",
      "dcmha/table9_* dcmha/405m_transformer_pp dcmha/405m_dcformer_pp",
      "`headroom compare dcmha/405m_transformer_pp dcmha/table9_static dcmha/table9_gate dcmha/405m_dcformer_pp --out "

@@ -33,8 +33,8 @@ constexpr PaperItem kMgkItems[] = {
      "runs/table4 --seeds 5`"},
     {"Section 3.3", "IWSLT14, German to English: settings", "mgk/iwslt14_deen_*",
      "`headroom train mgk/iwslt14_deen_mgk_h2 --set 'data.train=[\"iwslt14.tsv\"]' --out runs/iwslt`: a vocabulary for "
-     "each "
-     "side and pairs of like lengths, as fairseq prepares them, of text in lower case that Moses's tokenizer has cut"},
+     "each side and pairs of like lengths, as fairseq prepares them, of text in lower case that Moses's tokenizer has "
+     "cut"},
     {"Table 9", "IWSLT14, German to English: BLEU", "mgk/iwslt14_deen_*",
      "`headroom evaluate RUN --beam 5 --length-penalty 1.0 --data test.tsv`; in small: `docs/results.md`"},
     {"Figure 4", "perplexity while training, WikiText-103", "mgk/wt103_small_*",

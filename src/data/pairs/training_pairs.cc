@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
 #include "headroom/core/random.h"
-#include "headroom/core/utf8.h"
 
 namespace headroom::data {
 

@@ -17,6 +17,11 @@ inline std::uint8_t shade(double value) {
   return static_cast<std::uint8_t>(up);
 }
 
+// Luma of BT.601, as JPEG has it.
+inline std::uint8_t grey_of(int red, int green, int blue) {
+  return static_cast<std::uint8_t>((299 * red + 587 * green + 114 * blue + 500) / 1000);
+}
+
 // `channels` planes of side x side bytes, row by row.
 struct Planes {
   std::int64_t channels = 0, side = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/pictures/planes.h"
 #include "headroom/core/error.h"
 #include "headroom/core/whole_number.h"
 
@@ -10,11 +11,6 @@ namespace {
 
 constexpr std::string_view kBetween = " \t\n\r";
 constexpr std::int64_t kHighestByte = 255;
-
-// Luma of BT.601, as JPEG has it.
-std::uint8_t grey_of(int red, int green, int blue) {
-  return static_cast<std::uint8_t>((299 * red + 587 * green + 114 * blue + 500) / 1000);
-}
 
 }  // namespace
 

@@ -71,15 +71,14 @@ void equalize(std::span<std::uint8_t> channel) {
   }
 }
 
-// Luma of BT.601, for every place.
+// For every place.
 std::vector<std::uint8_t> greys(const Planes& planes) {
   const auto area = static_cast<std::size_t>(planes.side * planes.side);
   std::vector<std::uint8_t> grey(planes.pixels.begin(), planes.pixels.begin() + static_cast<std::ptrdiff_t>(area));
   if (planes.channels == 3) {
-    constexpr double kRed = 0.299, kGreen = 0.587, kBlue = 0.114;
     const std::vector<std::uint8_t>& all = planes.pixels;
     for (std::size_t i = 0; i < area; ++i) {
-      grey[i] = shade(kRed * all[i] + kGreen * all[area + i] + kBlue * all[2 * area + i]);
+      grey[i] = grey_of(all[i], all[area + i], all[2 * area + i]);
     }
   }
   return grey;

@@ -14,6 +14,7 @@
 
 #include "data/pictures/picture_file.h"
 #include "data/texts/tar_header.h"
+#include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -37,13 +38,6 @@ struct Sample {
   std::optional<Extent> picture;
   std::array<std::optional<Extent>, kLabels.size()> labels;
 };
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
-}
 
 // The value of "path" in a pax header, lines of "<their length> <key>=<value>\n"; nothing where it has none.
 std::string pax_path(const std::string& archive, std::string_view lines) {

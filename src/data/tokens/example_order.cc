@@ -46,7 +46,8 @@ void ExampleOrder::fill() {
   const std::int64_t batches = std::min(kPool, per_epoch_ - wanted.step);
   std::vector<std::int64_t> examples(static_cast<std::size_t>(batches * options_.batch));
   std::iota(examples.begin(), examples.end(), wanted.step * options_.batch);  // their places in the epoch
-  if (options_.runs.together > 0 && !options_.runs.sizes.empty()) {
+  const bool by_file = options_.runs.together > 0 && !options_.runs.sizes.empty();
+  if (by_file) {
     std::transform(examples.begin(), examples.end(), examples.begin(), RunOrder(options_.runs, seed));
   } else {
     const Shuffle order(static_cast<std::uint64_t>(options_.examples), seed);
@@ -55,7 +56,7 @@ void ExampleOrder::fill() {
     });
   }
   pool_ = examples;
-  if (options_.length) {
+  if (options_.length && !by_file) {
     std::stable_sort(examples.begin(), examples.end(),
                      [this](std::int64_t a, std::int64_t b) { return options_.length(a) < options_.length(b); });
     const Shuffle places(static_cast<std::uint64_t>(batches), mix(seed, static_cast<std::uint64_t>(wanted.step)));

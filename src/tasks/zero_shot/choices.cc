@@ -4,6 +4,7 @@
 #include <cctype>
 #include <regex>
 
+#include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
 #include "rows.h"
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "choices.h"
+#include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/core/printable.h"

@@ -1,14 +1,9 @@
 #include "rows.h"
 
+#include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
 
 namespace headroom::tasks::zero_shot {
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
 
 void for_each_row(const data::Document& document, const std::function<void(const Json&, const std::string&)>& use) {
   data::for_each_line(document.text, [&](std::string_view line, std::int64_t number) {

@@ -11,7 +11,6 @@
 namespace headroom::tasks::zero_shot {
 
 inline constexpr std::string_view kBlanks = " \t\r\n";
-std::string_view trimmed(std::string_view text);
 
 // Calls use(row, "file:line") for the object in each line that is not empty. Throws MisuseError for anything else.
 void for_each_row(const data::Document& document, const std::function<void(const Json&, const std::string&)>& use);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
@@ -96,27 +97,6 @@ class Group {
   std::vector<std::vector<SpanScore>> spans_;
 };
 
-// Python's rstrip().
-std::string_view without_blanks_at_end(std::string_view text) {
-  constexpr std::string_view kAscii = " \t\n\v\f\r\x1c\x1d\x1e\x1f";
-  constexpr std::string_view kOthers[] = {
-      "\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80\x80", "\xe2\x80\x81", "\xe2\x80\x82", "\xe2\x80\x83",
-      "\xe2\x80\x84", "\xe2\x80\x85", "\xe2\x80\x86", "\xe2\x80\x87", "\xe2\x80\x88", "\xe2\x80\x89", "\xe2\x80\x8a",
-      "\xe2\x80\xa8", "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"};
-  while (!text.empty()) {
-    const auto* const other = std::find_if(std::begin(kOthers), std::end(kOthers),
-                                           [&](std::string_view blank) { return text.ends_with(blank); });
-    if (other != std::end(kOthers)) {
-      text.remove_suffix(other->size());
-    } else if (kAscii.find(text.back()) != std::string_view::npos) {
-      text.remove_suffix(1);
-    } else {
-      break;
-    }
-  }
-  return text;
-}
-
 // What is in front of the tokens `all` of a text.
 std::vector<std::int32_t> tokens_in_front(const tokenizers::Tokenizer& tokenizer, const Beginning& beginning,
                                           bool has_context, const std::vector<std::int32_t>& all) {
@@ -173,7 +153,7 @@ void join(Scores& scores, Peers& peers) {
 
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
                      std::string_view where, const Beginning& beginning) {
-  const std::vector<std::int32_t> before = tokenizer.encode(without_blanks_at_end(context)),
+  const std::vector<std::int32_t> before = tokenizer.encode(without_trailing_blanks(context)),
                                   all = tokenizer.encode(std::string(context) + std::string(continuation));
   auto first = std::ssize(before);
   if (all.size() <= before.size()) {

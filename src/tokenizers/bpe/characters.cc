@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
 #include "headroom/core/utf8.h"
 
@@ -14,18 +15,12 @@ namespace {
 
 constexpr unsigned char kFirstBeyondAscii = 0x80;
 
-bool is_space(char32_t code) {
-  return (code >= 0x09 && code <= 0x0d) || code == 0x20 || code == 0x85 || code == 0xa0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||
-         code == 0x3000;
-}
-
 CharacterClass kind_of(char32_t code) {
   if (code < kFirstBeyondAscii) {
     const char32_t lower = code | 0x20;
     return lower >= 'a' && lower <= 'z' ? CharacterClass::letter
            : code >= '0' && code <= '9' ? CharacterClass::number
-           : is_space(code)             ? CharacterClass::space
+           : is_white_space(code)       ? CharacterClass::space
                                         : CharacterClass::other;
   }
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {
@@ -40,7 +35,7 @@ CharacterClass kind_of(char32_t code) {
     case UTF8PROC_CATEGORY_NO:
       return CharacterClass::number;
     default:
-      return is_space(code) ? CharacterClass::space : CharacterClass::other;
+      return is_white_space(code) ? CharacterClass::space : CharacterClass::other;
   }
 }
 
