@@ -9,7 +9,8 @@ namespace headroom::draw {
 
 std::string standalone(const std::vector<LineChart>& charts) {
   constexpr double kTitle = 34.0, kFootHeight = 8.0, kGap = 24.0;
-  const double width = (kWidth + kGap) * static_cast<double>(charts.size()), height = kTitle + kChartHeight + kFootHeight;
+  const double width = (kWidth + kGap) * static_cast<double>(charts.size()),
+               height = kTitle + kChartHeight + kFootHeight;
   std::string drawing = element("style", {}, kStyleSheet);
   drawing += element("rect", {{"width", width}, {"height", height}, {"style", "fill: var(--card)"}});
   double x = kGap / 2.0;
