@@ -5,6 +5,14 @@
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
+namespace {
+
+// A component that the others have displaced loses its responsibility by factors; below this it has none. The backward
+// pass divides by sums as small as a prior, which a subnormal number's inverse would make infinite.
+constexpr double kLeastPrior = 1e-30;
+
+}  // namespace
+
 MixturePrior::MixturePrior(const config::AttentionOptions& o, std::int64_t n_positions, const Builder& build)
     : kind_(o.has_prior() ? o.prior : config::Prior::none),
       update_(o.prior_update),
@@ -53,7 +61,8 @@ std::optional<at::Tensor> MixturePrior::weights(std::int64_t first_index, const 
   }
   at::Tensor table = table_;
   if (updates()) {
-    table = at::cat({table, 1.0 - table.sum(0, /*keepdim=*/true)}).clamp_min(0.0);
+    table = at::cat({table, 1.0 - table.sum(0, /*keepdim=*/true)});
+    table = table.masked_fill(table.lt(kLeastPrior), 0.0);
   } else if (clamp_) {
     table = table.clamp(0.0, 1.0);
   }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "headroom/ops/attention.h"
 #include "one_thread.h"
 #include "ops/gradients.h"
 
@@ -121,6 +122,28 @@ TEST(SoftE, IsItsDefinition) {
       EXPECT_LE(testing::relative_error(table, after), 1e-14) << config::name_of(kind) << " " << config::name_of(pairs);
       EXPECT_GT(testing::relative_error(table, before), 0.01);
     }
+  }
+}
+
+// One that the others have displaced goes through subnormal numbers on its way to 0, whose inverse is infinite.
+TEST(SoftE, AComponentThatFadesLeavesGradientsFinite) {
+  config::AttentionOptions o;
+  o.score = "gaussian_mixture";
+  o.n_heads = 1;
+  o.prior_update = config::PriorUpdate::soft_e;
+  Parameters parameters;
+  const MixturePrior prior(o, kPositions,
+                           Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+  for (const double left : {1e-20, 1e-37, 1e-39, 1e-44, 0.0}) {
+    parameters.stored().back().tensor.fill_(left);
+    ops::AttentionInputs in;
+    in.q = at::ones({1, 1, 1, 1}).requires_grad_();
+    in.k = at::tensor({0.0F, 1.0F}).view({1, 1, 2, 1});  // far nearer than those of the component that is left
+    in.v = at::tensor({1.0F, 2.0F}).view({1, 1, 2, 1});
+    in.mixture = ops::Mixture{.more_keys = {at::tensor({-200.0F, -201.0F}).view({1, 1, 2, 1})}};
+    in.mixture->prior = prior.weights(0, 2);
+    ops::attention_reference(in).sum().backward();
+    EXPECT_TRUE(in.q.grad().isfinite().all().item<bool>()) << left;
   }
 }
 

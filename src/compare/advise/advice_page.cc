@@ -20,9 +20,11 @@ namespace {
 draw::LineChart stage_chart(const Stage& stage) {
   draw::LineChart chart{.title = "Bits per byte: " + stage.title, .x_label = stage.title};
   std::vector<draw::Line> rounds;
+  constexpr std::size_t kRoom = 5, kNameLength = 16;  // so many names fit side by side on a phone
+  const std::size_t every = stage.arms.size() > kRoom ? 2 : 1;
   for (std::size_t place = 0; place < stage.arms.size(); ++place) {
     const Arm& arm = stage.arms[place];
-    chart.x_names.push_back(shorten(arm.name, 16));
+    chart.x_names.push_back(place % every == stage.taken % every ? shorten(arm.name, kNameLength) : "");
     for (std::size_t round = 0; round < arm.rounds.size(); ++round) {
       if (rounds.size() <= round) {
         rounds.push_back({.name = fmt::format("round {}", round + 1), .style = round});
@@ -37,8 +39,9 @@ draw::LineChart stage_chart(const Stage& stage) {
 std::string stage_table(const Stage& stage) {
   const AdviceTable table = table_of(stage);
   std::string head, rows;
-  for (const std::string& cell : table.head) {
-    head += fmt::format("<th scope='col'>{}</th>", draw::escape(cell));
+  for (const AdviceColumn& column : table.head) {
+    head += fmt::format("<th scope='col'>{}{}</th>", draw::escape(column.name),
+                        column.note.empty() ? "" : "<br>" + draw::escape(column.note));
   }
   for (const AdviceRow& row : table.rows) {
     rows += "<tr>";
@@ -51,13 +54,13 @@ std::string stage_table(const Stage& stage) {
     }
     rows += "</tr>\n";
   }
-  return fmt::format(
-      "<div class='card scroll wide'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n", head, rows);
+  return fmt::format("<div class='card scroll'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
+                     head, rows);
 }
 
 std::string stage_section(const Stage& stage) {
   return fmt::format(
-      "<h2>{}</h2><p>{}</p><div class='grid'><figure class='card'><figcaption>Bits per byte <small>of the "
+      "<h2>{}</h2><p>{}</p><div class='grid overview'><figure class='card'><figcaption>Bits per byte <small>of the "
       "validation text, by what was tried; lower is better</small></figcaption>{}</figure>{}</div><p "
       "class='note'>\u2605 taken. "
       "Bits per byte; of several seeds the mean, after \u00b1 the standard deviation.</p>",

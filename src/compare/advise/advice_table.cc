@@ -35,9 +35,16 @@ std::string steps_text(const Stage& stage, std::size_t round) {
   return least == most ? fmt::format("{} steps", most) : fmt::format("{} to {} steps", least, most);
 }
 
-double speed_of_arm(const Arm& arm) {
-  const auto tokens = static_cast<double>(arm.config.train.batch_size * arm.config.model.context_length);
-  return tokens / arm.step_seconds;
+// What is the same for all says nothing.
+void add_where_different(AdviceTable& table, const Stage& stage, const char* name, double (*number)(const Arm&)) {
+  const double first = number(stage.arms.front());
+  if (std::all_of(stage.arms.begin(), stage.arms.end(), [&](const Arm& arm) { return number(arm) == first; })) {
+    return;
+  }
+  table.head.push_back({.name = name});
+  for (std::size_t i = 0; i < stage.arms.size(); ++i) {
+    table.rows[i].cells.push_back(short_number(number(stage.arms[i])));
+  }
 }
 
 Json json_of(const Stage& stage, const Arm& arm, std::size_t round, std::size_t index) {
@@ -57,19 +64,18 @@ Json json_of(const Stage& stage, const Arm& arm, std::size_t round, std::size_t 
 }  // namespace
 
 AdviceTable table_of(const Stage& stage) {
-  AdviceTable table{.head = {stage.title, "parameters", "tokens/s"}};
-  const std::size_t rounds = rounds_of(stage);
-  for (std::size_t round = 0; round < rounds; ++round) {
-    table.head.push_back(fmt::format("round {} ({})", round + 1, steps_text(stage, round)));
-  }
+  AdviceTable table{.head = {{.name = stage.title}}};
   for (const Arm& arm : stage.arms) {
-    AdviceRow row{
-        .cells = {arm.name, short_number(static_cast<double>(arm.parameters)), short_number(speed_of_arm(arm))},
-        .taken = &arm == &stage.arms[stage.taken]};
-    for (std::size_t round = 0; round < rounds; ++round) {
-      row.cells.push_back(round < arm.rounds.size() ? score_text(arm.rounds[round]) : "");
+    table.rows.push_back({.cells = {arm.name}, .taken = &arm == &stage.arms[stage.taken]});
+  }
+  add_where_different(table, stage, "parameters", [](const Arm& arm) { return static_cast<double>(arm.parameters); });
+  add_where_different(table, stage, "tokens/s", tokens_per_second);
+  for (std::size_t round = 0; round < rounds_of(stage); ++round) {
+    table.head.push_back({.name = fmt::format("round {}", round + 1), .note = steps_text(stage, round)});
+    for (std::size_t i = 0; i < stage.arms.size(); ++i) {
+      const std::vector<Round>& rounds = stage.arms[i].rounds;
+      table.rows[i].cells.push_back(round < rounds.size() ? score_text(rounds[round]) : "");
     }
-    table.rows.push_back(std::move(row));
   }
   return table;
 }
@@ -78,7 +84,10 @@ std::string render_table(const Advice& advice) {
   std::string text;
   for (const Stage& stage : advice.stages) {
     const AdviceTable table = table_of(stage);
-    std::vector<std::vector<std::string>> lines = {table.head};
+    std::vector<std::vector<std::string>> lines(1);
+    for (const AdviceColumn& column : table.head) {
+      lines.front().push_back(column.note.empty() ? column.name : fmt::format("{} ({})", column.name, column.note));
+    }
     for (const AdviceRow& row : table.rows) {
       lines.push_back(row.cells);
       lines.back().push_back(row.taken ? "taken" : "");

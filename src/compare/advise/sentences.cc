@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "compare/markup.h"
 #include "compare/statistics.h"
@@ -100,7 +102,38 @@ std::string reach_sentence(const Advice& advice) {
       longest, advice.config.train.steps);
 }
 
+// Where other programs took part of the machine, now more, now less: what was measured beforehand does not hold, and
+// values that were to be trained equally long were not. Empty where it was quiet.
+std::string quiet_sentence(const Advice& advice) {
+  constexpr double kQuiet = 0.7;
+  double slowest = std::numeric_limits<double>::infinity(), fastest = 0.0;
+  for (const Stage& stage : advice.stages) {
+    for (const Arm& arm : stage.arms) {
+      for (const Round& round : arm.rounds) {
+        for (const TrainedRun& trained : round.trained) {
+          const double share = trained.result.tokens_per_second / tokens_per_second(arm);
+          slowest = std::min(slowest, share);
+          fastest = std::max(fastest, share);
+        }
+      }
+    }
+  }
+  if (slowest >= kQuiet) {
+    return "";
+  }
+  return fmt::format(
+      "Noise: trials ran at {:.0f} to {:.0f}% of the speeds that were measured beforehand, so this machine was not "
+      "quiet: values of different speed were not trained equally long, and the run may take longer than its budget. On "
+      "a quiet machine the same question may have another answer.",
+      100.0 * slowest, 100.0 * fastest);
+}
+
 }  // namespace
+
+double tokens_per_second(const Arm& arm) {
+  const auto tokens = static_cast<double>(arm.config.train.batch_size * arm.config.model.context_length);
+  return tokens / arm.step_seconds;
+}
 
 std::string score_text(const Round& round) {
   const double middle = mean(round.scores);
@@ -147,6 +180,9 @@ std::vector<std::string> advice_sentences(const Advice& advice, const Fitting& f
   }
   if (!advice.stages.empty()) {
     all.push_back(reach_sentence(advice));
+  }
+  if (std::string noise = quiet_sentence(advice); !noise.empty()) {
+    all.push_back(std::move(noise));
   }
   return all;
 }

@@ -23,6 +23,9 @@ struct Fitting {
 };
 std::vector<std::string> advice_sentences(const Advice& advice, const Fitting& fitting);
 
+// As it was measured before its trials.
+double tokens_per_second(const Arm& arm);
+
 // "1.234 ± 0.005", or a dash; of an arm that diverged "diverged".
 std::string score_text(const Round& round);
 

@@ -10,7 +10,7 @@ constexpr PaperItem kMgkItems[] = {
      "tests/golden/cases` runs them against cases computed elsewhere"},
     {"Table 1", "Long Range Arena", "mgk/lra_*_softmax_h* mgk/lra_*_mgk_h? mgk/lra_*_smgk_h?",
      "`headroom compare mgk/lra_listops_softmax_h8 mgk/lra_listops_mgk_h4 mgk/lra_listops_smgk_h4 --out runs/lra "
-     "--seeds 5`; text and retrieval read files: `docs/tasks.md`"},
+     "--seeds 5`; text and retrieval read files: `docs/tasks.md`; text in small: `docs/results.md`"},
     {"Table 2", "Long Range Arena, linear attention", "mgk/lra_*_linear_h* mgk/lra_*_mlk_h? mgk/lra_*_smlk_h?",
      "`headroom compare mgk/lra_listops_linear_h8 mgk/lra_listops_mlk_h4 mgk/lra_listops_smlk_h4 --out runs/linear "
      "--seeds 5`"},
@@ -30,7 +30,8 @@ constexpr PaperItem kMgkItems[] = {
      "--plot heads.svg`"},
     {"Table 4", "hard-E, soft-E and learned priors", "mgk/lra_*_e_h1 mgk/lra_*_mgk_h1 mgk/lra_*_smgk_h1",
      "`headroom compare mgk/lra_listops_mgk_h1 mgk/lra_listops_mgk_hard_e_h1 mgk/lra_listops_mgk_soft_e_h1 --out "
-     "runs/table4 --seeds 5`"},
+     "runs/table4 --seeds 5`; in small: `headroom compare zoo/dense zoo/mgk small/mgk_hard_e small/mgk_soft_e --out "
+     "runs/e_step`"},
     {"Section 3.3", "IWSLT14, German to English: settings", "mgk/iwslt14_deen_*",
      "`headroom train mgk/iwslt14_deen_mgk_h2 --set 'data.train=[\"iwslt14.tsv\"]' --out runs/iwslt`: a vocabulary for "
      "each side and pairs of like lengths, as fairseq prepares them, of text in lower case that Moses's tokenizer has "

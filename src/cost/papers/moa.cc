@@ -28,7 +28,9 @@ constexpr PaperItem kMoaItems[] = {
      "script tokenises them; also `bleu`, `tokenised_bleu` and `chrf`"},
     {"Table 2", "masked language models on WikiText-103", "moa/wikitext103_mlm_*",
      "`headroom compare moa/wikitext103_mlm_dense moa/wikitext103_mlm_8k8e128d --out runs/mlm`; sizes: `headroom cost "
-     "--paper moa`, which says why the column of multiply-accumulates cannot be derived; in small: `docs/results.md`"},
+     "--paper moa`, which says why the column of multiply-accumulates cannot be derived; in small: `docs/results.md`, "
+     "and numbers of heads to choose from: `headroom compare zoo/moa small/moa_4k4e40d small/moa_4k16e40d "
+     "small/moa_4k32e40d --out runs/experts`"},
     {"Table 3", "heads a token, heads, width", "moa/wmt14_ende_*k*e*d",
      "`headroom compare moa/wmt14_ende_8k8e128d moa/wmt14_ende_8k8e256d moa/wmt14_ende_8k32e256d --out runs/table3`; "
      "costs: `headroom cost --paper moa`"},

@@ -56,14 +56,17 @@ constexpr PaperItem kFinalItems[] = {
      "switchhead/wt103_47m* switchhead/wt103_262m* switchhead/c4_47m switchhead/c4_262m* switchhead/enwik8_41m*",
      "`headroom compare switchhead/wt103_47m_dense_h10 switchhead/wt103_47m_dense_h2 switchhead/c4_47m --out runs/c4`; "
      "peS2o's "
-     "models are those of C4; costs: `headroom cost --paper switchhead`"},
+     "models are those of C4; costs: `headroom cost --paper switchhead`; Enwik8 in small: `headroom compare "
+     "small/enwik_dense_h8 small/enwik_dense_h2 small/enwik_switchhead_h2 --out runs/enwik`"},
     {"Table 3", "SwitchAll: expert attention and expert MLP", "switchhead/*_switchall",
      "`headroom compare switchhead/wt103_47m_dense_h10 switchhead/wt103_47m_switchall --out runs/switchall`; costs: "
      "`headroom cost --paper switchhead`"},
     {"Section 3.5", "models of the dense model's multiply-accumulates", "switchhead/c4_*_macs",
-     "`headroom match switchhead/c4_47m --target switchhead/wt103_47m_dense_h10 --by macs`"},
+     "`headroom match switchhead/c4_47m --target switchhead/wt103_47m_dense_h10 --by macs`; in small: `headroom "
+     "compare zoo/dense zoo/switchhead small/switchhead_macs --out runs/macs`"},
     {"Section 3.6", "one selection for values and outputs", "switchhead/c4_*_shared",
-     "`headroom compare switchhead/c4_47m switchhead/c4_47m_shared --out runs/shared`"},
+     "`headroom compare switchhead/c4_47m switchhead/c4_47m_shared --out runs/shared`; in small: `headroom compare "
+     "zoo/switchhead small/switchhead_shared --out runs/shared`"},
     {"Table 4", "C4: perplexity, LAMBADA, BLiMP, Children's Books",
      "switchhead/c4_47m switchhead/c4_262m switchhead/c4_*_macs switchhead/c4_*_shared switchhead/wt103_*_dense_h*",
      "`headroom evaluate RUN --task lambada --data lambada_test.jsonl.gz`, `headroom evaluate RUN --task blimp --data "
