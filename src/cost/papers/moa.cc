@@ -33,7 +33,8 @@ constexpr PaperItem kMoaItems[] = {
      "small/moa_4k32e40d --out runs/experts`"},
     {"Table 3", "heads a token, heads, width", "moa/wmt14_ende_*k*e*d",
      "`headroom compare moa/wmt14_ende_8k8e128d moa/wmt14_ende_8k8e256d moa/wmt14_ende_8k32e256d --out runs/table3`; "
-     "costs: `headroom cost --paper moa`"},
+     "costs: `headroom cost --paper moa`; in small: `docs/results.md`, `headroom train small/moa_8k16e22d --out "
+     "runs/width`"},
     {"Figure 3", "how often each head is chosen, encoder layer 4",
      "moa/wmt14_ende_16k32e256d moa/wmt14_ende_16k32e512d", kAnalyseExperts},
     {"Table 4", "the tokens of each head", "moa/wmt14_ende_16k32e512d", kAnalyseExperts},
