@@ -5,9 +5,10 @@
 #include <cmath>
 
 #include "headroom/core/log.h"
-#include "headroom/core/utf8.h"
+#include "headroom/core/text_table.h"
 #include "markup.h"
 #include "scaling.h"
+#include "words.h"
 
 namespace headroom::compare {
 namespace {
@@ -69,10 +70,7 @@ std::string seeds_sentence(std::size_t seeds) {
   }
   return fmt::format(
       "Each model was trained with {} seeds: brackets are 95% intervals over the seeds, not over other sizes.{}", seeds,
-      seeds == 2
-          ? " Two seeds can hardly show anything: their interval reaches 12.7 standard errors to each side, that "
-            "of three 4.3."
-          : "");
+      caution_of_seeds(seeds));
 }
 
 }  // namespace
@@ -118,23 +116,7 @@ std::string render_scaling(const CompareResult& result) {
                       format_decimal(model.loss(), 3), !model.saving ? "" : "x " + saving_text(*model.saving)});
     }
   }
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], count_characters(row[i]));
-    }
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string blanks(widths[i] - count_characters(row[i]), ' ');
-      line += (i == 0 ? "" : "  ") + (i < 2 ? row[i] + blanks : blanks + row[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
+  return text_table(rows, {true, true});
 }
 
 }  // namespace headroom::compare

@@ -62,6 +62,12 @@ std::string headline_against(const ComparedRun& run, const ComparedRun& other, s
                      than);
 }
 
+std::string_view caution_of_seeds(std::size_t seeds) {
+  return seeds == 2 ? " Two seeds can hardly show anything: their interval reaches 12.7 standard errors to each side, "
+                      "that of three 4.3."
+                    : "";
+}
+
 std::string caution(const std::vector<ComparedRun>& runs, std::string_view what) {
   if (runs.size() < 2) {
     return "";
@@ -73,12 +79,9 @@ std::string caution(const std::vector<ComparedRun>& runs, std::string_view what)
         " {} trained once: a difference of a few percent may be chance.",
         most->trained.size() < 2 ? fmt::format("Each {} was", what) : fmt::format("Some {}s were", what));
   }
-  const char* hardly = fewest->trained.size() == 2
-                           ? " Two seeds can hardly show anything: their interval reaches 12.7 standard errors to "
-                             "each side, that of three 4.3."
-                           : "";
   return fmt::format(" Each {} was trained with {}{} seeds: figures are means, brackets 95% intervals.{}", what,
-                     fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size(), hardly);
+                     fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size(),
+                     caution_of_seeds(fewest->trained.size()));
 }
 
 std::string costs_against(const ComparedRun& run, const ComparedRun& other) {

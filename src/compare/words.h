@@ -1,6 +1,7 @@
 // Measured numbers put into words that stay true whatever was measured.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
 // where the interval includes zero. `called` stands for the other's name.
 std::string headline_against(const ComparedRun& run, const ComparedRun& other, std::string_view called);
 std::string headline_against(const ComparedRun& run, const ComparedRun& other);
+
+// What intervals over so many seeds are worth, after another sentence; empty where they show something.
+std::string_view caution_of_seeds(std::size_t seeds);
 
 // What a conclusion about several runs ends with: how often each was trained; empty for a single run.
 std::string caution(const std::vector<ComparedRun>& runs, std::string_view what = "model");

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "headroom/core/error.h"
+#include "headroom/core/text_table.h"
 #include "headroom/cost/cache.h"
 #include "headroom/cost/cost.h"
 #include "headroom/cost/memory.h"
@@ -15,27 +16,6 @@ namespace headroom::cost {
 namespace {
 
 using Cells = std::vector<std::string>;
-
-// Columns two blanks apart, the first `left` of them flush left, the others flush right; no blanks at line ends.
-std::string table(const std::vector<Cells>& rows, std::size_t left) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const Cells& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  }
-  std::string text;
-  for (const Cells& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += i == 0 ? "" : "  ";
-      line += i < left ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("{:>{}}", row[i], widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + '\n';
-  }
-  return text;
-}
 
 // 47260120 as 47,260,120.
 std::string grouped(std::int64_t count) {
@@ -100,7 +80,7 @@ std::string cost_table(const std::vector<NamedConfig>& configs) {
                     short_count(costs.executed.mlp_macs), short_count(costs.executed.head_macs),
                     short_count(costs.executed.step_macs), short_count(costs.cache), gibibytes(costs.memory.total)});
   }
-  return table(rows, 1) +
+  return text_table(rows, {true}) +
          "\nMACs, floats: attention as the papers count it, a layer and sequence.\n"
          "attention, MLP, head: MACs of the whole model for a sequence, forward; of\n"
          "attention every pair of tokens counts, also those that a mask or a window\n"
@@ -175,15 +155,16 @@ std::string processes_table(const std::vector<NamedConfig>& configs, const Devic
            fmt::format("{:.1f}", cost.hiding_bandwidth(devices.macs_per_second) * 8e-9)});
     }
   }
-  return table(rows, 1) + fmt::format(
-                              "\nOf N processes, GiB of the one that needs most. K: sums of gradients a step.\n"
-                              "share: the largest process's part of the optimizer's work by the mean. sums,\n"
-                              "staging: gradients added up so far, and on their way in. GiB: all of it and\n"
-                              "the program. gradients, parameters: the most that a process sends or receives\n"
-                              "of them a step; x: both together by an all-reduce of gradients that were\n"
-                              "added up in any order. Gbit/s: at which gradients hide behind the backward\n"
-                              "passes, each way, on devices of {:.3g} MACs a second.\n",
-                              devices.macs_per_second);
+  return text_table(rows, {true}) +
+         fmt::format(
+             "\nOf N processes, GiB of the one that needs most. K: sums of gradients a step.\n"
+             "share: the largest process's part of the optimizer's work by the mean. sums,\n"
+             "staging: gradients added up so far, and on their way in. GiB: all of it and\n"
+             "the program. gradients, parameters: the most that a process sends or receives\n"
+             "of them a step; x: both together by an all-reduce of gradients that were\n"
+             "added up in any order. Gbit/s: at which gradients hide behind the backward\n"
+             "passes, each way, on devices of {:.3g} MACs a second.\n",
+             devices.macs_per_second);
 }
 
 Json paper_json(std::string_view paper) {
@@ -245,7 +226,7 @@ std::string paper_table(std::string_view paper) {
     agreeing += figure.agrees ? 1 : 0;
     derivable += figure.derivable ? 1 : 0;
   }
-  std::string text = table(rows, 2) + remarks(figures);
+  std::string text = text_table(rows, {true, true}) + remarks(figures);
   text += fmt::format("\n{} of {} derivable figures agree", agreeing, derivable);
   if (derivable < figures.size()) {
     text += fmt::format("; {} are not derivable", figures.size() - derivable);
@@ -279,7 +260,7 @@ std::string match_summary(const MatchResult& result) {
   std::vector<Cells> rows = {{"", "parameters", "attention MACs"},
                              {"target", grouped(result.target_parameters), grouped(result.target_attention_macs)},
                              {"matched", grouped(result.parameters), grouped(result.attention_macs)}};
-  std::string text = table(rows, 1);
+  std::string text = text_table(rows, {true});
   if (!result.candidates.empty()) {
     rows = {{"n_heads", "n_experts", "top_k", "d_head", "d_hidden", "parameters", "attention MACs"}};
     for (const Candidate& c : result.candidates) {
@@ -287,8 +268,8 @@ std::string match_summary(const MatchResult& result) {
                       fmt::format("{}", c.d_head), fmt::format("{}", c.d_hidden), grouped(c.parameters),
                       grouped(c.attention_macs)});
     }
-    text +=
-        "\nThe papers' order of trials (the first that reaches the target's perplexity is taken):\n" + table(rows, 0);
+    text += "\nThe papers' order of trials (the first that reaches the target's perplexity is taken):\n" +
+            text_table(rows, {});
   }
   return text;
 }
@@ -311,7 +292,7 @@ std::string recipes_table(const std::vector<Recipe>& recipes) {
   for (const Recipe& recipe : recipes) {
     rows.push_back({recipe.name, recipe.paper, recipe.table, recipe.about});
   }
-  return table(rows, 4);
+  return text_table(rows, {true, true, true, true});
 }
 
 }  // namespace headroom::cost

@@ -21,10 +21,9 @@ namespace headroom::cost {
 //                          [d,n] and [n] for n cutoffs
 //   masked_language_model  norms after the embedding and the last block; head: layer [d,d] with bias, norm, then
 //                          as above
-//   encoder_decoder        a second embedding with source_vocabulary_size; decoder blocks with a second attention,
-//   which
-//                          has no relative positions; norms after the last blocks only if norm_position = "pre"; head
-//                          as above
+//   encoder_decoder        a second embedding with source_vocabulary_size; decoder blocks with a second attention
+//                          without relative positions; norms after the last blocks only if norm_position = "pre";
+//                          head as above
 //   classifier, vision     a norm after the last block; head: [f,d_head_hidden] with bias if asked for, then
 //                          [.,n_classes]; f = d, for pairs 4d
 std::int64_t count_parameters(const config::ModelOptions& model);

@@ -7,7 +7,7 @@
 
 #include "compare/markup.h"
 #include "headroom/compare/compare.h"
-#include "headroom/core/utf8.h"
+#include "headroom/core/text_table.h"
 #include "headroom/tasks/task.h"
 #include "sentences.h"
 
@@ -93,20 +93,9 @@ std::string render_table(const Advice& advice) {
       lines.back().push_back(row.taken ? "taken" : "");
     }
     lines.front().push_back("");
-    for (const std::vector<std::string>& line : lines) {
-      std::string row;
-      for (std::size_t i = 0; i < line.size(); ++i) {
-        std::size_t room = 0;
-        for (const auto& other : lines) {
-          room = std::max(room, count_characters(other[i]));
-        }
-        const std::string blanks(room - count_characters(line[i]), ' ');
-        const bool left = i == 0 || i + 1 == line.size();
-        row += (i == 0 ? "" : "  ") + (left ? line[i] + blanks : blanks + line[i]);
-      }
-      text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
-    }
-    text += "\n";
+    std::vector<bool> left(lines.front().size(), false);
+    left.front() = left.back() = true;
+    text += text_table(lines, left) + "\n";
   }
   return text.empty() ? text
                       : "Bits per byte of the validation text, each round twice as long as the one before:\n\n" + text;
