@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/draw/svg.h"
 #include "headroom/inspect/analysis.h"
 #include "headroom/ops/head_map_factors.h"
