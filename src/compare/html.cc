@@ -1,5 +1,5 @@
 // The comparison as a page.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>

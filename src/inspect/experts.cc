@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/draw/charts.h"
 #include "headroom/draw/svg.h"
 #include "headroom/draw/text.h"

@@ -58,7 +58,9 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
       "Example:\n  headroom train demo/switchhead_h2 --out runs/first\n"
       "`headroom COMMAND --help` explains a command.");
   add_shared(app_);
-  add_training_commands(*this);
+  add_train(*this);
+  add_model_commands(*this);
+  add_comparing_commands(*this);
   add_serving_commands(*this);
   add_inspecting_commands(*this);
   add_cost_commands(*this);

@@ -50,7 +50,9 @@ class Program {
 };
 
 // The commands, by theme.
-void add_training_commands(Program& program);    // train, evaluate, generate, compare, sweep, advise, report, demo
+void add_train(Program& program);
+void add_model_commands(Program& program);       // evaluate, generate
+void add_comparing_commands(Program& program);   // compare, sweep, advise, report, demo
 void add_inspecting_commands(Program& program);  // analyse, inspect
 void add_serving_commands(Program& program);     // serve
 void add_cost_commands(Program& program);        // cost, match, recipes, and the next

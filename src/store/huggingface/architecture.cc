@@ -1,9 +1,16 @@
 #include "architecture.h"
 
+#include <array>
+
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
 namespace headroom::store {
+
+std::span<const Architecture* const> architectures() {
+  static const std::array<const Architecture*, 3> kAll = {&gpt2(), &gpt_neox(), &llama()};
+  return kAll;
+}
 
 at::Tensor Link::in(const at::Tensor& tensor_of_file) const {
   at::Tensor place = view.empty() ? tensor_of_file : tensor_of_file.view(view);

@@ -75,6 +75,8 @@ class Architecture {
 const Architecture& gpt2();
 const Architecture& gpt_neox();
 const Architecture& llama();
+// All of them, in the order that a model to be written is tried with them.
+std::span<const Architecture* const> architectures();
 
 // What every architecture asks of a model: the option in the way, or nothing.
 std::string common_obstacle(const config::ModelOptions& options);

@@ -22,7 +22,7 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
     misuse("{}: model.{}: no model of Hugging Face that is known here has this setting", origin, obstacle);
   }
   std::string tried;
-  for (const Architecture* architecture : {&gpt2(), &gpt_neox(), &llama()}) {
+  for (const Architecture* architecture : architectures()) {
     const std::string obstacle = architecture->obstacle(o);
     if (obstacle.empty()) {
       return *architecture;

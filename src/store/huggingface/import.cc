@@ -15,7 +15,7 @@ namespace {
 const Architecture& architecture_of(const Settings& settings) {
   const std::string kind = settings.text("model_type", "");
   std::string known;
-  for (const Architecture* architecture : {&gpt2(), &gpt_neox(), &llama()}) {
+  for (const Architecture* architecture : architectures()) {
     for (const std::string_view one : architecture->kinds()) {
       if (one == kind) {
         return *architecture;
