@@ -9,6 +9,7 @@
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
+#include "headroom/data/hash_name.h"
 #include "headroom/data/pairs.h"
 
 namespace headroom::data {
@@ -18,7 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPairFormat = "headroom.pairs.1";
 constexpr std::int64_t kShortIds = 65536;
-constexpr std::size_t kHashDigits = 16;
 constexpr std::int64_t kBetweenUpdates = 256;  // pairs
 
 // Sides of the training pairs, a line each: what a tokenizer is trained on.
@@ -72,7 +72,7 @@ class PairTokens {
     writer.set_metadata("format", kPairFormat);
     writer.set_metadata("vocabulary_size", std::to_string(tokenizer.for_targets().vocabulary_size()));
     writer.set_metadata("source_vocabulary_size", std::to_string(tokenizer.for_sources().vocabulary_size()));
-    writer.set_metadata("hash", hash.hex().substr(0, kHashDigits));
+    writer.set_metadata("hash", hash_name(hash));
     writer.set_metadata("remarks", remarks);
     writer.write(path);
   }
@@ -221,7 +221,7 @@ void PairFile::verify() const {
   Sha256 hash;
   hash.update(tokens_->data);
   hash.update(ends_->data);
-  if (hash.hex().substr(0, kHashDigits) != hash_) {
+  if (hash_name(hash) != hash_) {
     misuse("{}: is damaged: its tokens are not those that were written", file_.path().string());
   }
 }

@@ -8,6 +8,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
+#include "headroom/data/hash_name.h"
 
 namespace headroom::data {
 namespace {
@@ -56,13 +57,12 @@ class PictureFolder : public Pictures {
   std::int32_t label(std::int64_t i) const override { return class_of(i).label; }
   DecodedPicture picture(std::int64_t i) const override { return read_picture(path(i), channels_); }
   std::string identity() const override {
-    constexpr std::size_t kDigits = 16;
     Sha256 hash;
     for (std::int64_t i = 0; i < size(); ++i) {
       std::error_code ignored;
       hash.update(fmt::format("{}/{}/{}/", class_of(i).label, name(i), fs::file_size(path(i), ignored)));
     }
-    return fmt::format("{} pictures, {}", size(), hash.hex().substr(0, kDigits));
+    return fmt::format("{} pictures, {}", size(), hash_name(hash));
   }
 
  private:
