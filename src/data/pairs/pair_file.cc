@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <span>
 
@@ -8,6 +7,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
+#include "headroom/core/number.h"
 #include "headroom/core/system.h"
 #include "headroom/data/hash_name.h"
 #include "headroom/data/pairs.h"
@@ -115,12 +115,6 @@ Number number_in(const std::byte* bytes, std::int64_t index) {
   return number;
 }
 
-std::int64_t size_in(const std::string& text) {
-  std::int64_t size = 0;
-  std::from_chars(text.data(), text.data() + text.size(), size);
-  return size;
-}
-
 std::shared_ptr<const tokenizers::Tokenizer> load_side(const std::string& file,
                                                        const config::TokenizerOptions& options) {
   return options.by_line ? tokenizers::load_tokenizer_by_line(file) : tokenizers::load_tokenizer(file);
@@ -180,9 +174,9 @@ PairFile::PairFile(const fs::path& path) : file_(path) {
   tokenizer_name_ = file_.metadata_at("tokenizer_name");
   hash_ = file_.metadata_at("hash");
   remarks_ = file_.metadata_at("remarks");
-  vocabulary_size_ = size_in(file_.metadata_at("vocabulary_size"));
+  vocabulary_size_ = whole_number(file_.metadata_at("vocabulary_size")).value_or(0);
   const auto own = file_.metadata().find("source_vocabulary_size");  // older files have one vocabulary
-  source_vocabulary_size_ = own == file_.metadata().end() ? vocabulary_size_ : size_in(own->second);
+  source_vocabulary_size_ = own == file_.metadata().end() ? vocabulary_size_ : whole_number(own->second).value_or(0);
   tokens_ = &file_.at("tokens");
   ends_ = &file_.at("ends");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || ends_->dtype != DType::i64 ||

@@ -18,7 +18,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "headroom/core/whole_number.h"
+#include "headroom/core/number.h"
 
 namespace headroom::data {
 namespace {
