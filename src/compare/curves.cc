@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "headroom/core/number.h"
 #include "markup.h"
 #include "plan.h"
 #include "statistics.h"

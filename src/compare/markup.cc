@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "headroom/core/log.h"
@@ -30,12 +29,6 @@ std::string interval_text(const Interval& interval) {
   const int digits = digits_for((interval.high - interval.low) / 2.0);
   return fmt::format("{} [{}, {}]", format_decimal(interval.mean, digits), format_decimal(interval.low, digits),
                      format_decimal(interval.high, digits));
-}
-
-std::optional<double> as_number(const std::string& text) {
-  double number = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 std::string ratio_text(double ratio) {

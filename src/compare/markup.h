@@ -1,7 +1,6 @@
 // Text and numbers as a page shows them.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,9 +22,6 @@ std::string with_deviation(double mean, double deviation);
 
 // "-0.21 [-0.30, -0.12]", with two digits of the interval's half width.
 std::string interval_text(const Interval& interval);
-
-// The number that a text is as a whole.
-std::optional<double> as_number(const std::string& text);
 
 // Three significant digits and "x": "0.376x", "1x", "12.5x".
 std::string ratio_text(double ratio);

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "headroom/core/error.h"
+#include "headroom/core/number.h"
 #include "headroom/cost/cost.h"
 #include "headroom/cost/report.h"
 #include "markup.h"

@@ -115,7 +115,9 @@ void describe(Fields& fields, DataOptions& o) {
       "of a mixture), the last tokens of a token file, pairs drawn at random (translation)");
 }
 
-void describe(Fields& fields, TrainOptions& o) {
+namespace {
+
+void describe_schedule(Fields& fields, TrainOptions& o) {
   fields.add("steps", o.steps, between(1, 1e12), "optimizer steps");
   fields.add("batch_size", o.batch_size, between(1, 1 << 24), "sequences a step, all micro-batches together");
   fields.add("learning_rate", o.learning_rate, above_up_to(0, 1e30), "highest learning rate of the schedule");
@@ -133,6 +135,9 @@ void describe(Fields& fields, TrainOptions& o) {
       "at the last: one step ahead of PyTorch's and transformers' warm-ups, whose first step has a rate of 0");
   fields.add("final_learning_rate", o.final_learning_rate, between(0, 1),
              "rate at the end as a fraction of learning_rate");
+}
+
+void describe_optimizer(Fields& fields, TrainOptions& o) {
   fields.add("optimizer", o.optimizer,
              "Adam with decoupled weight decay; or muon: the layers' projections and MLPs by momentum whose singular "
              "values are equalised, the rest as adamw");
@@ -145,6 +150,10 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("muon_momentum", o.muon_momentum, at_least_below(0, 1), "muon: decay of the running mean of gradients");
   fields.add("clip_norm", o.clip_norm, between(0, 1e12),
              "largest norm of the gradient, all parameters together; 0: no clipping");
+}
+
+// What a step is made of, and by which processes.
+void describe_step(Fields& fields, TrainOptions& o) {
   fields.add("label_smoothing", o.label_smoothing, at_least_below(0, 1),
              "encoder_decoder, classifier, vision: share of the target's probability that training spreads evenly");
   fields.add("batch_tokens", o.batch_tokens, between(0, 1 << 30),
@@ -159,6 +168,9 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("verify_every", o.verify_every, between(0, 1e12),
              "steps between those of which each process computes a micro-batch of another one again: gradients that "
              "differ in a bit end the run; 0: never");
+}
+
+void describe_computing(Fields& fields, TrainOptions& o) {
   fields.add("seed", o.seed, between(0, 9007199254740992.0), "seed of parameters, dropout and shuffling");
   fields.add("threads", o.threads, between(0, 4096), "CPU threads; 0: one a physical core");
   fields.add("device", o.device,
@@ -167,6 +179,10 @@ void describe(Fields& fields, TrainOptions& o) {
              "of the products: float32, bfloat16 with float32 parameters, or whichever is faster here (auto)");
   fields.add("implementation", o.implementation,
              "of the operators: fused where they apply (automatic), plain reference, or fused or an error");
+}
+
+// What a run writes, and how often.
+void describe_records(Fields& fields, TrainOptions& o) {
   fields.add("log_every", o.log_every, between(1, 1e12), "steps between lines of metrics.jsonl");
   fields.add_or_auto(
       "checkpoint_every", o.checkpoint_every, between(0, 1e12),
@@ -186,6 +202,16 @@ void describe(Fields& fields, TrainOptions& o) {
       "language_model: steps between samples of what the model writes, in the log and in samples.jsonl; 0: none");
   fields.add("sample_prompt", o.sample_prompt,
              "language_model: what samples begin with; \"\": the beginning of the validation split");
+}
+
+}  // namespace
+
+void describe(Fields& fields, TrainOptions& o) {
+  describe_schedule(fields, o);
+  describe_optimizer(fields, o);
+  describe_step(fields, o);
+  describe_computing(fields, o);
+  describe_records(fields, o);
   fields.add_path("start_from", o.start_from,
                   "a run, a checkpoint or what `headroom import` wrote: training begins at step 0 with its parameters "
                   "and tokenizer; keys of model that are not given are the checkpoint's; \"\": random parameters");

@@ -1,21 +1,16 @@
 #include "windows.h"
 
-#include <charconv>
-
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/core/number.h"
 
 namespace headroom::config {
 namespace detail {
 
 std::optional<WindowPattern> parse_window_pattern(std::string_view text) {
   const auto number = [](std::string_view digits) -> std::optional<std::int64_t> {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size() || value < 0 || value > 65536) {
-      return std::nullopt;
-    }
-    return value;
+    const auto value = whole_number(digits);
+    return value && *value <= 65536 ? value : std::nullopt;
   };
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) {

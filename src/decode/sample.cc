@@ -11,10 +11,9 @@ namespace headroom::decode {
 namespace {
 
 // Ids by likelihood, sorted only as far as they are asked for: of a vocabulary of 50,000 a draw mostly sees a few.
-template <class T>
 class ByLikelihood {
  public:
-  explicit ByLikelihood(std::span<const T> logits) : logits_(logits), ids_(logits.size()) {
+  explicit ByLikelihood(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
     std::iota(ids_.begin(), ids_.end(), 0);
   }
   std::int32_t operator[](std::size_t rank) {
@@ -27,7 +26,7 @@ class ByLikelihood {
  private:
   void sort_more() {
     const auto likelier = [&](std::int32_t a, std::int32_t b) {
-      const T x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
+      const float x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
       return x != y ? x > y : a < b;
     };
     const std::size_t until = std::min(ids_.size(), std::max<std::size_t>(64, 4 * sorted_));
@@ -40,29 +39,42 @@ class ByLikelihood {
     sorted_ = until;
   }
 
-  std::span<const T> logits_;
+  std::span<const float> logits_;
   std::vector<std::int32_t> ids_;
   std::size_t sorted_ = 0;
 };
 
-template <class T>
-std::int32_t draw(std::span<const T> logits, const SampleOptions& options, Random& random) {
+}  // namespace
+
+void check_sampling(const SampleOptions& o, std::string_view what) {
+  if (!std::isfinite(o.temperature) || o.temperature < 0.0) {
+    misuse("{}: temperature must be a number of at least 0, got {}", what, o.temperature);
+  }
+  if (o.top_k < 0) {
+    misuse("{}: top_k must be at least 0 (0: all), got {}", what, o.top_k);
+  }
+  if (!(o.top_p > 0.0 && o.top_p <= 1.0)) {
+    misuse("{}: top_p must be above 0 and at most 1, got {}", what, o.top_p);
+  }
+}
+
+std::int32_t sample(std::span<const float> logits, const SampleOptions& options, Random& random) {
   const auto highest = std::max_element(logits.begin(), logits.end());  // of equals the first
-  if (!std::all_of(logits.begin(), logits.end(), [](T logit) { return std::isfinite(logit); })) {
+  if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
     fail("the model's logits are not finite");
   }
   if (options.temperature == 0.0) {
     return static_cast<std::int32_t>(highest - logits.begin());
   }
   const double above = *highest;
-  const auto weight = [&](T logit) { return std::exp((static_cast<double>(logit) - above) / options.temperature); };
-  ByLikelihood<T> ids(logits);
+  const auto weight = [&](float logit) { return std::exp((static_cast<double>(logit) - above) / options.temperature); };
+  ByLikelihood ids(logits);
   const std::size_t kept =
       options.top_k == 0 ? logits.size() : std::min(logits.size(), static_cast<std::size_t>(options.top_k));
   const auto weight_at = [&](std::size_t rank) { return weight(logits[static_cast<std::size_t>(ids[rank])]); };
   double total = 0.0;  // unnormalised
   if (kept == logits.size()) {
-    for (const T logit : logits) {
+    for (const float logit : logits) {
       total += weight(logit);
     }
   } else {
@@ -93,27 +105,6 @@ std::int32_t draw(std::span<const T> logits, const SampleOptions& options, Rando
     ++chosen;
   }
   return ids[chosen];
-}
-
-}  // namespace
-
-void check_sampling(const SampleOptions& o, std::string_view what) {
-  if (!std::isfinite(o.temperature) || o.temperature < 0.0) {
-    misuse("{}: temperature must be a number of at least 0, got {}", what, o.temperature);
-  }
-  if (o.top_k < 0) {
-    misuse("{}: top_k must be at least 0 (0: all), got {}", what, o.top_k);
-  }
-  if (!(o.top_p > 0.0 && o.top_p <= 1.0)) {
-    misuse("{}: top_p must be above 0 and at most 1, got {}", what, o.top_p);
-  }
-}
-
-std::int32_t sample(std::span<const double> logits, const SampleOptions& options, Random& random) {
-  return draw(logits, options, random);
-}
-std::int32_t sample(std::span<const float> logits, const SampleOptions& options, Random& random) {
-  return draw(logits, options, random);
 }
 
 }  // namespace headroom::decode

@@ -20,7 +20,6 @@ void check_sampling(const SampleOptions& options, std::string_view what);
 
 // In double and in one order, so that a seed gives the same text with any number of threads. Throws Error when the
 // logits are not finite.
-std::int32_t sample(std::span<const double> logits, const SampleOptions& options, Random& random);
 std::int32_t sample(std::span<const float> logits, const SampleOptions& options, Random& random);
 
 }  // namespace headroom::decode

@@ -118,7 +118,7 @@ class Projections {
 
   // A head's matrices [d, e] (of o: [e, d]) of one projection: one, or those of its experts.
   std::vector<at::Tensor> side(char which, std::int64_t head, std::int64_t copy) const {
-    if (options_.projection.name() == "latent") {
+    if (options_.projection->has_latent()) {
       return {latent(which, head)};
     }
     at::Tensor w = matrix(std::string("w_") + which);

@@ -3,13 +3,13 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
 
 #include "connection.h"
 #include "headroom/core/log.h"
+#include "headroom/core/number.h"
 #include "headroom/parallel/world.h"
 
 namespace headroom::parallel {
@@ -27,13 +27,12 @@ int number(const char* name, int low, int high, std::optional<int> absent = {}) 
   if (!text && absent) {
     return *absent;
   }
-  int value = 0;
   const std::string given = text.value_or("");
-  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
-  if (error != std::errc() || end != given.data() + given.size() || value < low || value > high) {
+  const auto value = as_number<int>(given);
+  if (!value || *value < low || *value > high) {
     misuse("{}: must be an integer from {} to {}, as torchrun sets it, got \"{}\"", name, low, high, given);
   }
-  return value;
+  return *value;
 }
 
 // With torchrun gone there is nobody to end these processes.

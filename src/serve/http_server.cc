@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "headroom/core/log.h"
-#include "headroom/core/whole_number.h"
+#include "headroom/core/number.h"
 #include "host_name.h"
 #include "listening_socket.h"
 

@@ -12,8 +12,8 @@
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "headroom/core/log.h"
+#include "headroom/core/number.h"
 #include "headroom/core/safetensors.h"
-#include "headroom/core/whole_number.h"
 #include "stored_tensor.h"
 
 namespace headroom::store {

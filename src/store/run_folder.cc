@@ -8,7 +8,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
-#include "headroom/core/whole_number.h"
+#include "headroom/core/number.h"
 
 namespace headroom::store {
 namespace {

@@ -7,6 +7,7 @@
 #include "add_up.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/data/hash_name.h"
 #include "headroom/models/language_model.h"
 #include "headroom/tasks/language_modelling.h"
 #include "text_batch.h"
@@ -200,7 +201,7 @@ std::string data_identity(const data::TokenFile& tokens) {
     hash.update(std::as_bytes(std::span(ids).first(static_cast<std::size_t>(count))));
     hashed += count;
   }
-  return fmt::format("{}, {} tokens, {}", tokens.tokenizer_name(), tokens.size(), hash.hex().substr(0, 16));
+  return fmt::format("{}, {} tokens, {}", tokens.tokenizer_name(), tokens.size(), data::hash_name(hash));
 }
 
 }  // namespace headroom::tasks

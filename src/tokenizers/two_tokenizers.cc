@@ -1,10 +1,10 @@
 // The tokenizers of a translation's two sides as one.
 #include "two_tokenizers.h"
 
-#include <charconv>
 #include <utility>
 
 #include "headroom/core/error.h"
+#include "headroom/core/number.h"
 #include "headroom/core/printable.h"
 #include "tokenizers/kinds.h"
 
@@ -77,13 +77,12 @@ std::unique_ptr<Tokenizer> restore_two(config::TokenizerKind kind, std::string_v
   serialised.remove_prefix(kTwo.size());
   const std::string_view name = text_up_to(serialised, ' ', origin), number = text_up_to(serialised, '\n', origin);
   const config::TokenizerKind kind_of_sources = kind_named(name, origin);
-  std::size_t size = 0;
-  const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), size);
-  if (wrong != std::errc() || end != number.data() + number.size() || size > serialised.size()) {
+  const auto size = as_number<std::size_t>(number);
+  if (!size || *size > serialised.size()) {
     misuse("{}: {}: the first one's size must be a number up to {}, got \"{}\"", origin, kWhat, serialised.size(),
            printable(number));
   }
-  const std::string_view sides[] = {serialised.substr(0, size), serialised.substr(size)};
+  const std::string_view sides[] = {serialised.substr(0, *size), serialised.substr(*size)};
   for (const std::string_view side : sides) {
     if (holds_two(side)) {
       misuse("{}: {}: one of them is a pair itself", origin, kWhat);

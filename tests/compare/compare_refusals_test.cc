@@ -5,6 +5,7 @@
 
 #include "compare/compare_fixture.h"
 #include "compare/runs.h"
+#include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -26,12 +27,7 @@ TEST_F(CompareRefusals, RefusesWhatCannotBeTuned) {
   for (const auto& [variation, says] : cases) {
     CompareRequest r = request();
     r.tune = {variation};
-    try {
-      compare(r);
-      FAIL() << "accepted " << variation.key;
-    } catch (const MisuseError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    EXPECT_HAS(misuse_of([&] { compare(r); }), says);
     r.tune = {{"train.clip_norm", {"1"}}, {"train.clip_norm", {"2"}}};
     EXPECT_THROW(compare(r), MisuseError);
     r.tune.clear();
@@ -48,13 +44,7 @@ TEST_F(CompareRefusals, RefusesAFolderOfOtherRuns) {
   compare(r);
   r.configs[1].config.train.learning_rate = 0.5;
   fs::remove(folder_ / "out" / "four" / "result.json");
-  try {
-    compare(r);
-    FAIL() << "accepted";
-  } catch (const MisuseError& error) {
-    EXPECT_NE(std::string(error.what()).find("train.learning_rate is 0.001 there, 0.5 here"), std::string::npos)
-        << error.what();
-  }
+  EXPECT_HAS(misuse_of([&] { compare(r); }), "train.learning_rate is 0.001 there, 0.5 here");
   EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json")) << "found out before anything was trained";
 }
 
@@ -68,14 +58,7 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
   r.seeds = 2;
   compare(r);
   const std::string record = read_text_file(r.out / "comparison.json"), page = read_text_file(r.out / "report.html");
-  const auto refusal = [&](const CompareRequest& asked) -> std::string {
-    try {
-      compare(asked);
-    } catch (const MisuseError& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
+  const auto refusal = [](const CompareRequest& asked) { return misuse_of([&] { compare(asked); }); };
   CompareRequest fewer = r;
   fewer.configs.pop_back();
   EXPECT_EQ(refusal(fewer), "compare: --out: " + r.out.string() +
@@ -83,11 +66,10 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
                                 "too, or choose another folder (headroom report makes its page again)");
   fewer = r;
   fewer.seeds = 1;
-  EXPECT_NE(refusal(fewer).find("which has 2 seeds of each, not 1: "), std::string::npos) << refusal(fewer);
+  EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1: ");
   CompareRequest other = r;
   other.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
-  EXPECT_NE(refusal(other).find("where no key was tuned, not train.learning_rate: "), std::string::npos)
-      << refusal(other);
+  EXPECT_HAS(refusal(other), "where no key was tuned, not train.learning_rate: ");
   EXPECT_EQ(read_text_file(r.out / "comparison.json"), record);
   EXPECT_EQ(read_text_file(r.out / "report.html"), page);
 
@@ -104,20 +86,12 @@ TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
   r.out = folder_ / "sweep";
   r.cache = folder_ / "cache";
   sweep(r);
-  const auto refusal = [](const SweepRequest& asked) -> std::string {
-    try {
-      sweep(asked);
-    } catch (const MisuseError& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
+  const auto refusal = [](const SweepRequest& asked) { return misuse_of([&] { sweep(asked); }); };
   SweepRequest other = r;
   other.vary = {{"train.clip_norm", {"1", "2"}}};
-  EXPECT_NE(refusal(other).find("where train.learning_rate was varied, not train.clip_norm: "), std::string::npos)
-      << refusal(other);
+  EXPECT_HAS(refusal(other), "where train.learning_rate was varied, not train.clip_norm: ");
   other.vary = {{"train.learning_rate", {"0.01"}}};
-  EXPECT_NE(refusal(other).find("which also has train.learning_rate = 0.001: "), std::string::npos) << refusal(other);
+  EXPECT_HAS(refusal(other), "which also has train.learning_rate = 0.001: ");
   other.vary = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};
   EXPECT_EQ(sweep(other).runs.size(), 3u);
 }
@@ -171,28 +145,21 @@ TEST_F(CompareRefusals, RefusesADamagedRecord) {
 }
 
 TEST_F(CompareRefusals, AllIsCheckedBeforeTheFirstStep) {
-  const auto refusal = [](const CompareRequest& r) -> std::string {
-    try {
-      compare(r);
-    } catch (const MisuseError& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
+  const auto refusal = [](const CompareRequest& r) { return misuse_of([&] { compare(r); }); };
   CompareRequest r = request();
   r.configs[1].config.train.device = "cuda:99";
-  EXPECT_NE(refusal(r).find("cuda:99"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "cuda:99");
   r = request();
   r.configs[1].config.train.batch_size = 1 << 24;
   r.configs[1].config.model.context_length = 1 << 20;
-  EXPECT_NE(refusal(r).find("of memory"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "of memory");
   r = request();
   r.prompts = {"good", "bad \xff"};
-  EXPECT_NE(refusal(r).find("--prompt: must be valid UTF-8"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "--prompt: must be valid UTF-8");
   r = request();
   r.configs[1].config.train.sample_every = 2;
   r.configs[1].config.train.sample_prompt = "\xff";
-  EXPECT_NE(refusal(r).find("train.sample_prompt: must be valid UTF-8"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "train.sample_prompt: must be valid UTF-8");
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
@@ -234,12 +201,7 @@ TEST_F(CompareRefusals, ASweepsErrorsAreItsOwn) {
   r.config = config("base", 4);
   r.vary = {{"train.evaluate_tokens", {"0", "4"}}};
   r.out = folder_ / "sweep";
-  try {
-    sweep(r);
-    FAIL() << "accepted";
-  } catch (const MisuseError& error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with("sweep: ")) << error.what();
-  }
+  EXPECT_TRUE(misuse_of([&] { sweep(r); }).starts_with("sweep: "));
 }
 
 TEST_F(CompareRefusals, RefusesADamagedResult) {

@@ -3,24 +3,17 @@
 
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
+#include "small_model.h"
 
 namespace headroom::cost {
 namespace executed_test {
 
 using namespace config;
 
-// T = 5, M = 3 (S = 8), d = 10, H = 4, e = 3, L = 2, V = 7.
+// M = 3 (S = 8).
 ModelOptions small() {
-  ModelOptions m;
-  m.vocabulary_size = 7;
-  m.n_layers = 2;
-  m.d_model = 10;
-  m.context_length = 5;
+  ModelOptions m = small_model();
   m.memory_length = 3;
-  m.attention.n_heads = 4;
-  m.attention.d_head = 3;
-  m.attention.position = "none";
-  m.mlp.d_hidden = 11;
   return m;
 }
 

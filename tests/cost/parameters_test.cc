@@ -5,25 +5,12 @@
 
 #include "headroom/core/error.h"
 #include "headroom/cost/cost.h"
+#include "small_model.h"
 
 namespace headroom::cost {
 namespace parameters_test {
 
 using namespace config;
-
-// d = 10, V = 7, L = 2, H = 4, e = 3: no two factors alike.
-ModelOptions small() {
-  ModelOptions m;
-  m.vocabulary_size = 7;
-  m.n_layers = 2;
-  m.d_model = 10;
-  m.context_length = 5;
-  m.attention.n_heads = 4;
-  m.attention.d_head = 3;
-  m.attention.position = "none";
-  m.mlp.d_hidden = 11;
-  return m;
-}
 
 constexpr std::int64_t kEmbedding = 7 * 10, kHead = 10 * 7, kHeadBias = 7, kLayerNorm = 10 + 10;
 constexpr std::int64_t kAttention = 4 * (10 * 4 * 3);
@@ -31,11 +18,11 @@ constexpr std::int64_t kMlp = 10 * 11 + 11 + 11 * 10 + 10;
 constexpr std::int64_t kBase = kEmbedding + kHead + kHeadBias + kLayerNorm + 2 * (2 * kLayerNorm + kAttention + kMlp);
 
 TEST(Parameters, DenseModelIsTheSumOfItsTensors) {
-  EXPECT_EQ(count_parameters(small()), kBase);
+  EXPECT_EQ(count_parameters(small_model()), kBase);
 }
 
 TEST(Parameters, TiedEmbeddingsShareOneTable) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.tied_embeddings = true;
   EXPECT_EQ(count_parameters(m), kBase - kHead);
   m.head_bias = false;
@@ -43,13 +30,13 @@ TEST(Parameters, TiedEmbeddingsShareOneTable) {
 }
 
 TEST(Parameters, RmsNormsHaveNoBias) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.norm = Norm::rms;
   EXPECT_EQ(count_parameters(m), kBase - 5 * 10);
 }
 
 TEST(Parameters, PostNormAndParallelBlocksHaveTheSameNorms) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.norm_position = NormPosition::post;
   EXPECT_EQ(count_parameters(m), kBase);
   m.norm_position = NormPosition::pre;
@@ -58,7 +45,7 @@ TEST(Parameters, PostNormAndParallelBlocksHaveTheSameNorms) {
 }
 
 TEST(Parameters, MlpKinds) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.mlp.bias = false;
   EXPECT_EQ(count_parameters(m), kBase - 2 * (11 + 10));
   m.mlp.kind = MlpKind::gated;
@@ -71,7 +58,7 @@ TEST(Parameters, MlpKinds) {
 }
 
 TEST(Parameters, AttentionBiases) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.attention.bias = true;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (3 * 4 * 3 + 10));
   m.attention.n_kv_heads = 2;
@@ -79,13 +66,13 @@ TEST(Parameters, AttentionBiases) {
 }
 
 TEST(Parameters, GroupedKeysAndValues) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.attention.n_kv_heads = 1;
   EXPECT_EQ(count_parameters(m), kBase - 2 * (2 * 3 * 10 * 3));
 }
 
 TEST(Parameters, PositionsScaleAndQueryKeyNorm) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.attention.position = "learned";
   EXPECT_EQ(count_parameters(m), kBase + 5 * 10);
   m.attention.position = "rope";
@@ -104,7 +91,7 @@ TEST(Parameters, PositionsScaleAndQueryKeyNorm) {
 
 TEST(Parameters, ExpertsInEveryCombination) {
   for (int combination = 0; combination < 16; ++combination) {
-    ModelOptions m = small();
+    ModelOptions m = small_model();
     m.attention.projection = "experts";
     m.attention.n_experts = 5;
     m.attention.experts.clear();
@@ -128,7 +115,7 @@ TEST(Parameters, ExpertsInEveryCombination) {
 }
 
 TEST(Parameters, RoutedHeadsShareKeysValuesAndPositions) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.attention.projection = "routed_heads";
   m.attention.n_experts = 6;
   m.attention.top_k = 4;
@@ -139,7 +126,7 @@ TEST(Parameters, RoutedHeadsShareKeysValuesAndPositions) {
 }
 
 TEST(Parameters, RoutedHeadsBringBiasesAndNoise) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.attention.projection = "routed_heads";
   m.attention.n_experts = 6;
   m.attention.top_k = 4;
@@ -156,14 +143,14 @@ TEST(Parameters, RoutedHeadsBringBiasesAndNoise) {
 }
 
 TEST(Parameters, GatedHeadsAreDenseWithASelection) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.attention.projection = "gated_heads";
   m.attention.top_k = 2;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4));
 }
 
 TEST(Parameters, MixtureKeys) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.attention.score = "gaussian_mixture";
   m.attention.n_mixtures = 3;
   m.attention.n_kv_heads = 2;
@@ -194,7 +181,7 @@ TEST(Parameters, MixtureKeys) {
 }
 
 TEST(Parameters, LinearAttentionHasMixtureKeysToo) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.attention.score = "linear";
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4 * 3 + 2 * 4));
   m.attention.keys = Keys::single;
@@ -202,7 +189,7 @@ TEST(Parameters, LinearAttentionHasMixtureKeysToo) {
 }
 
 TEST(Parameters, MixtureKeysOfExpertsAndRoutedHeads) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.attention.score = "gaussian_mixture";
   m.attention.prior = Prior::none;
   m.attention.projection = "experts";
@@ -220,7 +207,7 @@ TEST(Parameters, MixtureKeysOfExpertsAndRoutedHeads) {
 }
 
 TEST(Parameters, Composition) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   AttentionOptions& a = m.attention;
   a.compose_groups = 2;  // m = 2 heads a group
   a.composition = "static";
@@ -243,7 +230,7 @@ TEST(Parameters, Composition) {
 TEST(Parameters, CompositionAsThePaperCountsIt) {
   for (const std::int64_t rank : {1, 2, 4}) {
     for (const std::int64_t groups : {1, 2, 4}) {
-      ModelOptions m = small();
+      ModelOptions m = small_model();
       const std::int64_t before = count_parameters(m);
       m.attention.composition = "dynamic";
       m.attention.compose_rank = rank;
@@ -255,19 +242,19 @@ TEST(Parameters, CompositionAsThePaperCountsIt) {
 }
 
 TEST(Parameters, AdaptiveSoftmaxHasALogitAClass) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.adaptive_cutoffs = {2, 3, 5};
   EXPECT_EQ(count_parameters(m), kBase + 3 * (10 + 1));
 }
 
 TEST(Parameters, MaskedLanguageModel) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.kind = ModelKind::masked_language_model;
   EXPECT_EQ(count_parameters(m), kBase + 2 * kLayerNorm + 10 * 10 + 10);
 }
 
 TEST(Parameters, EncoderDecoder) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.kind = ModelKind::encoder_decoder;
   m.tied_embeddings = true;
   m.head_bias = false;
@@ -289,7 +276,7 @@ TEST(Parameters, EncoderDecoder) {
 }
 
 TEST(Parameters, Classifiers) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.kind = ModelKind::classifier;
   m.n_classes = 3;
   const std::int64_t body = kBase - kHead - kHeadBias;
@@ -301,7 +288,7 @@ TEST(Parameters, Classifiers) {
 }
 
 TEST(Parameters, Vision) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.kind = ModelKind::vision;
   m.n_classes = 3;
   m.image_size = 6;
@@ -316,12 +303,12 @@ TEST(Parameters, Vision) {
 }
 
 TEST(Parameters, CountsBeyond63BitsAreRefused) {
-  ModelOptions m = small();
+  ModelOptions m = small_model();
   m.d_model = std::numeric_limits<std::int64_t>::max() / 8;
   EXPECT_THROW(count_parameters(m), MisuseError);
   EXPECT_THROW(paper_cost(m), MisuseError);
   EXPECT_THROW(executed_cost(m, 1), MisuseError);
-  m = small();
+  m = small_model();
   EXPECT_THROW(executed_cost(m, std::numeric_limits<std::int64_t>::max()), MisuseError);
 }
 

@@ -111,10 +111,10 @@ TEST_F(PictureFolderFiles, ClassesAreFoldersInTheOrderOfTheirNames) {
   EXPECT_EQ(joined->picture(5).pixels, set->picture(2).pixels);
   EXPECT_EQ(joined->runs(), (std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 1}));
   // Damage shows when a picture is asked for.
-  write("set/cat/notes.txt", "no picture");
+  write("set/cat/notes.png", "no picture");
   EXPECT_NE(open_pictures({at("set")}, reading)->identity(), set->identity());
   EXPECT_HAS(misuse_of([&] { open_pictures({at("set")}, reading)->picture(2); }),
-             "set/cat/notes.txt: is neither a PNG, a JPEG nor a PNM file");
+             "set/cat/notes.png: is neither a PNG, a JPEG nor a PNM file");
   reading.classes = {"dog", "bird"};
   EXPECT_HAS(misuse_of([&] { open_pictures({at("set")}, reading); }),
              "set/cat: its name must be one of the 2 of data.classes");
@@ -125,6 +125,23 @@ TEST_F(PictureFolderFiles, ClassesAreFoldersInTheOrderOfTheirNames) {
   reading.channels = 4;
   EXPECT_HAS(misuse_of([&] { open_pictures({at("set")}, reading); }), "model.image_channels = 1 or 3, not 4");
   EXPECT_HAS(misuse_of([&] { open_pictures({}, reading); }), "holds no pictures");
+}
+
+TEST_F(PictureFolderFiles, OthersShowByTheirNamesAtOnce) {
+  write("set/cat/A.JPEG", jpeg(gradient(8, 8)));
+  write("set/dog/a.b.pgm", "P5 1 1 255 x");
+  write("set/dog/.directory", "hidden");
+  ImageReading reading{.size = 4, .channels = 3, .n_classes = 2};
+  EXPECT_EQ(open_pictures({at("set")}, reading)->size(), 2);
+  for (const char* stray : {"set/dog/notes.txt", "set/dog/a.png.bak", "set/dog/Thumbs.db"}) {
+    write(stray, ppm(gradient(2, 2)));
+    EXPECT_HAS(misuse_of([&] { open_pictures({at("set")}, reading); }),
+               std::string(stray) + ": is no picture by its name, which must end in .jpg, .jpeg, .png, .ppm");
+    reading.skip_bad = true;
+    EXPECT_EQ(open_pictures({at("set")}, reading)->size(), 3) << "it may be one after all";
+    reading.skip_bad = false;
+    std::filesystem::remove(at(stray));
+  }
 }
 
 }  // namespace picture_folder_test

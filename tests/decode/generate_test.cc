@@ -91,7 +91,7 @@ TEST(Generate, RefusesBadOptions) {
 }
 
 // How often each id is drawn in 4,000.
-std::map<std::int32_t, int> draws(const std::vector<double>& logits, const SampleOptions& options) {
+std::map<std::int32_t, int> draws(const std::vector<float>& logits, const SampleOptions& options) {
   Random random(9);
   std::map<std::int32_t, int> count;
   for (int i = 0; i < 4000; ++i) {
@@ -100,7 +100,7 @@ std::map<std::int32_t, int> draws(const std::vector<double>& logits, const Sampl
   return count;
 }
 
-const std::vector<double> kLogits = {std::log(0.1), std::log(0.4), std::log(0.2), std::log(0.3)};
+const std::vector<float> kLogits = {std::log(0.1F), std::log(0.4F), std::log(0.2F), std::log(0.3F)};
 
 TEST(Sample, FollowsTheProbabilities) {
   std::map<std::int32_t, int> count = draws(kLogits, {});
@@ -130,14 +130,14 @@ TEST(Sample, CutsTheTail) {
 
 TEST(Sample, OfEqualsGreedyTakesTheFirst) {
   Random random(1);
-  EXPECT_EQ(sample(std::vector<double>{1.0, 2.0, 2.0, 0.0}, {.temperature = 0.0}, random), 1);
+  EXPECT_EQ(sample(std::vector<float>{1.0F, 2.0F, 2.0F, 0.0F}, {.temperature = 0.0}, random), 1);
 }
 
 TEST(Sample, SurvivesExtremes) {
   Random random(1);
-  EXPECT_EQ(sample(std::vector<double>{-1e300, 1e300, 0.0}, {.temperature = 1e-3}, random), 1);
-  EXPECT_THROW(sample(std::vector<double>{0.0, kNan}, {}, random), Error);
-  EXPECT_THROW(sample(std::vector<double>{0.0, INFINITY}, {.temperature = 0.0}, random), Error);
+  EXPECT_EQ(sample(std::vector<float>{-3e38F, 3e38F, 0.0F}, {.temperature = 1e-3}, random), 1);
+  EXPECT_THROW(sample(std::vector<float>{0.0F, NAN}, {}, random), Error);
+  EXPECT_THROW(sample(std::vector<float>{0.0F, INFINITY}, {.temperature = 0.0}, random), Error);
 }
 
 TEST(TextStream, HoldsABrokenCodePointBack) {

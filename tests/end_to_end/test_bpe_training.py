@@ -5,6 +5,8 @@ import random
 
 import pytest
 
+from train_runs import TINY_MODEL
+
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
 SIZE = 700
@@ -75,16 +77,7 @@ def test_training_is_deterministic(headroom, made, text, tmp_path):
 
 def test_a_config_trains_one(headroom, text, tmp_path):
     config = tmp_path / "bpe.toml"
-    config.write_text(f"""
-[model]
-n_layers = 1
-d_model = 16
-context_length = 16
-[model.attention]
-n_heads = 2
-d_head = 8
-[model.mlp]
-d_hidden = 32
+    config.write_text(TINY_MODEL + f"""
 [tokenizer]
 kind = "bpe"
 vocabulary_size = 400
@@ -119,16 +112,7 @@ def test_a_share_is_held_out_of_text_and_tokens(headroom, made, text, tmp_path):
     refusal = headroom.refusal("data", "prepare", text, "--tokenizer", made, "--out", share, "--validation-share", 1)
     assert "--validation-share" in refusal
     config = tmp_path / "tokens.toml"
-    config.write_text(f"""
-[model]
-n_layers = 1
-d_model = 16
-context_length = 16
-[model.attention]
-n_heads = 2
-d_head = 8
-[model.mlp]
-d_hidden = 32
+    config.write_text(TINY_MODEL + """
 [data]
 train = ["all.tokens", "share.tokens"]
 mixture = [2, 1]

@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from train_runs import TINY_MODEL
+
 MODELS = pathlib.Path(__file__).resolve().parents[1] / "store" / "huggingface"
 
 
@@ -86,16 +88,7 @@ def test_training_with_a_tokenizer_from_elsewhere(headroom, tiny, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("abc,def;" * 200)
     config = tmp_path / "bpe.toml"
-    config.write_text(f"""
-[model]
-n_layers = 1
-d_model = 16
-context_length = 16
-[model.attention]
-n_heads = 2
-d_head = 8
-[model.mlp]
-d_hidden = 16
+    config.write_text(TINY_MODEL + f"""
 [tokenizer]
 kind = "bpe"
 model = "{MODELS / 'tokenizer.json'}"

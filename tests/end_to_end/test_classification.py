@@ -11,6 +11,18 @@ import pytest
 import processes
 import train_runs
 
+TRAIN = """
+[train]
+steps = 60
+batch_size = 8
+learning_rate = 3e-3
+threads = 1
+precision = "fp32"
+log_every = 1
+evaluate_every = 25
+checkpoint_every = 1
+"""
+
 LISTOPS = """
 [model]
 kind = "classifier"
@@ -30,16 +42,7 @@ d_hidden = 32
 generator = "listops"
 generated_train = 150
 generated_validation = 50
-[train]
-steps = 60
-batch_size = 8
-learning_rate = 3e-3
-threads = 1
-precision = "fp32"
-log_every = 1
-evaluate_every = 25
-checkpoint_every = 1
-"""
+""" + TRAIN
 
 PICTURES = """
 [model]
@@ -64,16 +67,7 @@ train = ["{folder}/train-images-idx3-ubyte"]
 validation = ["{folder}/train-images-idx3-ubyte"]
 augment_shift = 1
 augment_flip = true
-[train]
-steps = 60
-batch_size = 8
-learning_rate = 3e-3
-threads = 1
-precision = "fp32"
-log_every = 1
-evaluate_every = 25
-checkpoint_every = 1
-"""
+""" + TRAIN
 
 
 def write_pictures(folder):

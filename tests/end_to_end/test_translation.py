@@ -178,6 +178,17 @@ def test_sides_have_a_vocabulary_each(headroom, separate):
         f'tokenizer.source_model="{folder}/run"')
 
 
+def test_a_text_is_encoded_with_the_tokenizer_of_the_side_asked_for(headroom, separate):
+    tokenizers = separate[0] / "run" / "checkpoints" / "step_400.safetensors"
+    source = headroom.json("tokenizer", "encode", tokenizers, "rot-blau eins", "--side", "source")
+    target = headroom.json("tokenizer", "encode", tokenizers, "rot-blau eins", "--side", "target")
+    assert "-290-" in source["tokenizer"] and "-300-" in target["tokenizer"] and source["ids"] != target["ids"]
+    assert headroom.json("tokenizer", "encode", tokenizers, "rot-blau eins") == target
+    back = headroom.json("tokenizer", "decode", tokenizers, *source["ids"], "--side", "source")
+    assert back == {"text": "rot-blau eins", "tokenizer": source["tokenizer"]}
+    assert headroom.json("tokenizer", "decode", tokenizers, *source["ids"])["text"] != "rot-blau eins"
+
+
 def test_compounds_are_split_as_by_the_authors_script(headroom, separate):
     if importlib.util.find_spec("sacrebleu") is None:
         pytest.skip("the package sacrebleu is not installed")

@@ -49,6 +49,20 @@ keep_checkpoints = 3
 """
 
 
+# The least that trains.
+TINY_MODEL = """
+[model]
+n_layers = 1
+d_model = 16
+context_length = 16
+[model.attention]
+n_heads = 2
+d_head = 8
+[model.mlp]
+d_hidden = 32
+"""
+
+
 def program():
     """$HEADROOM_PROGRAM, or the newest one built under build/."""
     if "HEADROOM_PROGRAM" in os.environ:

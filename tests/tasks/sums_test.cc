@@ -11,6 +11,7 @@
 #include "headroom/tasks/masked_language_modelling.h"
 #include "headroom/tasks/puzzles.h"
 #include "headroom/tasks/translation.h"
+#include "small_classes.h"
 #include "store/tiny.h"
 
 namespace headroom::tasks {
@@ -161,14 +162,7 @@ TEST(Sums, OfATextsPartsAddUp) {
 
 TEST(Sums, OfLabelledPartsAddUp) {
   const tiny::Folder folder;
-  config::Config config = tiny::config();
-  config.data.generator = config::Generator::listops;
-  config.model.kind = config::ModelKind::classifier;
-  config.model.vocabulary_size = 16;
-  config.model.memory_length = 0;
-  config.model.context_length = 50;
-  config.model.n_classes = 10;
-  config.model.attention.position = "learned";
+  const config::Config config = small_classes::listops_config();
   std::string rows;
   for (int i = 0; i < 30; ++i) {
     rows += fmt::format("{}\t[MAX {} [MIN 3 {} ] ]\n", std::max(i % 10, std::min(3, i % 7)), i % 10, i % 7);

@@ -4,105 +4,14 @@
 
 #include <cmath>
 
+#include "byte_scores.h"
 #include "headroom/core/error.h"
-#include "headroom/tasks/scoring.h"
 #include "store/tiny.h"
 
 namespace headroom::tasks {
 namespace zero_shot_test {
 
-config::ModelOptions model_options(std::int64_t memory) {
-  config::ModelOptions options = tiny::config().model;
-  options.context_length = memory > 0 ? 8 : 64;
-  options.memory_length = memory;
-  return options;
-}
-
-// The log-probability of the text's last bytes, in one pass of its own over as much as the model reads at once.
-SpanScore by_definition(const models::LanguageModel& model, const std::string& context, const std::string& answer) {
-  const at::NoGradGuard no_grad;
-  const std::string text = "\n" + context + answer;
-  std::vector<std::int64_t> ids;
-  for (const char c : text) {
-    ids.push_back(static_cast<unsigned char>(c));
-  }
-  const at::Tensor all = at::tensor(ids, at::kLong).unsqueeze(0);
-  const std::int64_t length = std::ssize(ids) - 1, chunk = model.options().context_length;
-  const std::int64_t out = model.options().memory_length > 0 ? 0 : std::max<std::int64_t>(0, length - chunk);
-  models::Memory memory;
-  std::vector<at::Tensor> parts;
-  for (std::int64_t begin = out; begin < length; begin += chunk) {
-    parts.push_back(model.logits(all.narrow(1, begin, std::min(chunk, length - begin)), memory, {})[0]);
-  }
-  const at::Tensor log_p = at::cat(parts).to(at::kDouble).log_softmax(-1);
-  SpanScore score;
-  for (std::int64_t place = length - std::ssize(answer); place < length; ++place) {
-    const at::Tensor now = log_p[place - out];
-    score.log_probability += now[ids[static_cast<std::size_t>(place + 1)]].item<double>();
-    score.likeliest = score.likeliest && now.argmax().item<std::int64_t>() == ids[static_cast<std::size_t>(place + 1)];
-    ++score.tokens;
-  }
-  return score;
-}
-
-TEST(Score, EqualsOnePassASequence) {
-  const auto tokenizer = tiny::bytes_tokenizer();
-  for (const std::int64_t memory : {0, 8}) {
-    const models::LanguageModel model(model_options(memory), 5);
-    std::vector<std::pair<std::string, std::string>> texts;
-    std::vector<Sequence> sequences;
-    for (std::uint64_t i = 1; i <= 13; ++i) {
-      const std::string context = tiny::text(3 + 9 * i, i);  // without its line end, which would be the continuation's
-      texts.emplace_back(context.substr(0, context.find_last_not_of(" \n") + 1), tiny::text(2 + i % 5, 100 + i));
-      sequences.push_back(to_sequence(*tokenizer, texts.back().first, texts.back().second, "test"));
-    }
-    // And one that greedy decoding writes.
-    std::string greedy;
-    for (int byte = 0; greedy.size() < 2; ++byte) {
-      const std::string longer = greedy + static_cast<char>(byte);
-      if (by_definition(model, "the head", longer).likeliest) {
-        greedy = longer;
-        byte = -1;
-      }
-    }
-    texts.emplace_back("the head", greedy);
-    sequences.push_back(to_sequence(*tokenizer, "the head", greedy, "test"));
-    for (const std::int64_t batch : {1, 4, 100}) {
-      const Scores scores = score(model, sequences, {.batch_size = batch}, "test");
-      EXPECT_TRUE(scores.complete);
-      EXPECT_EQ(scores.truncated, memory > 0 ? 0 : 7);
-      for (std::size_t i = 0; i < texts.size(); ++i) {
-        const SpanScore expected = by_definition(model, texts[i].first, texts[i].second);
-        ASSERT_EQ(scores.spans[i].size(), 1U);
-        EXPECT_EQ(scores.spans[i][0].tokens, expected.tokens);
-        EXPECT_EQ(scores.spans[i][0].likeliest, expected.likeliest);
-        EXPECT_TRUE(scores.spans[i][0].likeliest || i + 1 < texts.size());
-        // Up to six float32 log-probabilities of about 5.5.
-        EXPECT_NEAR(scores.spans[i][0].log_probability, expected.log_probability, 2e-5)
-            << i << " with memory " << memory << ", batch " << batch;
-      }
-    }
-  }
-}
-
-TEST(Score, KeepsSpansApart) {
-  const models::LanguageModel model(model_options(0), 5);
-  const auto tokenizer = tiny::bytes_tokenizer();
-  const Sequence whole{.tokens = tokenizer->encode("\nhead room"), .scored = {{1, 5}, {6, 10}}};
-  const Scores scores = score(model, {whole}, {}, "test");
-  ASSERT_EQ(scores.spans[0].size(), 2U);
-  EXPECT_NEAR(scores.spans[0][0].log_probability, by_definition(model, "", "head").log_probability, 1e-5);
-  EXPECT_NEAR(scores.spans[0][1].log_probability, by_definition(model, "head ", "room").log_probability, 1e-5);
-}
-
-TEST(Score, ATokenAcrossTheBorderIsTheContinuations) {
-  const auto words = tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\na\nbc\nb\n", "test");
-  const Sequence sequence = to_sequence(*words, "a b", "c", "test");
-  EXPECT_EQ(sequence.tokens, (std::vector<std::int32_t>{1, 2, 3}));
-  EXPECT_EQ(sequence.scored.front().begin, 2);
-  EXPECT_EQ(sequence.scored.front().end, 3);
-  EXPECT_THROW(to_sequence(*words, "a b", " ", "test"), MisuseError);
-}
+using namespace byte_scores;
 
 class ZeroShot : public testing::Test {
  protected:
@@ -172,16 +81,6 @@ TEST_F(ZeroShot, LambadaIsGreedy) {
               std::exp(-tally.log_probability / 2), 1e-9);
   EXPECT_NE(refusal("lambada", "one.txt", "word\n").find("one.txt:1: must be a passage of several words"),
             std::string::npos);
-}
-
-TEST(Score, ATieIsNoWin) {
-  models::LanguageModel model(model_options(0), 5);
-  for (const nn::Parameter& p : model.parameters().all()) {
-    p.tensor.detach().zero_();  // all tokens are alike
-  }
-  const auto tokenizer = tiny::bytes_tokenizer();
-  const Scores scores = score(model, {to_sequence(*tokenizer, "the head", " rests", "test")}, {}, "test");
-  EXPECT_FALSE(scores.spans[0][0].likeliest);
 }
 
 // What a file's own fields say contradicts the name that it is given.
@@ -297,39 +196,6 @@ TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
       std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n3 b\n").find("c.txt:2: must begin with the number 2"), std::string::npos);
   EXPECT_NE(refusal("cbt", "c.txt", "1 a\n2 b\n").find("ends inside a story"), std::string::npos);
-}
-
-TEST(Sequences, BeginAsTheyAreToldTo) {
-  const auto bytes = tiny::bytes_tokenizer();
-  const auto sequence = [&](const Beginning& beginning, const std::string& context, const std::string& continuation) {
-    return to_sequence(*bytes, context, continuation, "f:1", beginning);
-  };
-  const auto scored = [](const Sequence& made) {
-    return std::string(made.tokens.begin() + made.scored.front().begin, made.tokens.begin() + made.scored.front().end);
-  };
-  const auto text = [](const Sequence& made) { return std::string(made.tokens.begin(), made.tokens.end()); };
-  const Beginning nothing{.kind = Begin::none, .bos = '^', .stand_in = '$'}, bos{.kind = Begin::bos, .bos = '^'};
-  const struct {
-    Beginning beginning;
-    const char *context, *continuation, *text, *scored;
-  } all[] = {{{}, "the", " head", "\nthe head", " head"},
-             {nothing, "the", " head", "the head", " head"},
-             {bos, "the", " head", "^the head", " head"},
-             {bos, "^the", " head", "^the head", " head"},  // there already
-             {{}, "", "head", "\nhead", "head"},
-             {nothing, "", "head", "$head", "head"},  // something must precede it
-             {nothing, "", "$head", "$head", "head"},
-             {bos, "", "head", "^head", "head"},
-             {{.kind = Begin::none}, "", "head", "head", "ead"},
-             // Blanks at the context's end are the continuation's.
-             {nothing, "the \t\xe3\x80\x80\xc2\xa0", " head", "the \t\xe3\x80\x80\xc2\xa0 head",
-              " \t\xe3\x80\x80\xc2\xa0 head"}};
-  for (const auto& one : all) {
-    const Sequence made = sequence(one.beginning, one.context, one.continuation);
-    EXPECT_EQ(text(made), one.text);
-    EXPECT_EQ(scored(made), one.scored) << one.text;
-  }
-  EXPECT_THROW(sequence({.kind = Begin::none}, "", "a"), MisuseError);
 }
 
 TEST_F(ZeroShot, LambadaAsksForWhatFollowsTheLastBlank) {

@@ -181,6 +181,24 @@ TEST_F(SentencePieceFiles, OfTokenizersTrainedHereKeepTheirIds) {
   EXPECT_EQ(again->encode("line\n end"), own->encode("line\n end"));
 }
 
+TEST_F(SentencePieceFiles, OfTheirTokenFilesWholeLinesAreHeldOut) {
+  const auto tokenizer = load_tokenizer(write("a.model", model_));
+  ASSERT_NE(tokenizer->encode("\n").size(), 1U) << "a blank before it, which it has at the beginning alone";
+  std::string text;
+  for (int line = 0; line < 40; ++line) {
+    text += fmt::format("the head {}\n", line);
+  }
+  data::write_token_file(*data::open_text({write("text.txt", text)}, {}), *tokenizer, at("text.tokens"));
+  const data::PreparedData prepared =
+      data::prepare_data({.train = {at("text.tokens")}, .validation_share = 0.2}, {}, folder_ / "cache");
+  const data::TokenFile file(at("text.tokens"));
+  Ids ids(static_cast<std::size_t>(file.size()));
+  file.copy(0, file.size(), ids.data());
+  const auto fifth = static_cast<std::int64_t>(0.2 * static_cast<double>(file.size()));
+  ASSERT_NE(ids.at(static_cast<std::size_t>(file.size() - fifth - 1)), tokenizer->line_end_id());
+  EXPECT_EQ(ids.at(static_cast<std::size_t>(prepared.train.front().tokens - 1)), tokenizer->line_end_id());
+}
+
 TEST_F(SentencePieceFiles, AreFoundInFolders) {
   write("tokenizer.model", model_);
   EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);

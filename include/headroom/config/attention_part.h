@@ -86,6 +86,8 @@ class ProjectionPart : public AttentionPart {
   virtual std::int64_t rotary_channels(const AttentionOptions& options) const = 0;
   // Whether the projection `which` ('q', 'k', 'v' or 'o') is a bank of experts for every head.
   virtual bool is_bank(const AttentionOptions& options, char which) const = 0;
+  // Whether keys and values are made of a shorter vector that they share, the latent, instead of the layer's input.
+  virtual bool has_latent() const = 0;
   virtual bool starts_truncated() const = 0;  // the layer's matrices are initialised truncated normal, else normal
   virtual bool has_fixed_heads() const = 0;   // every token uses the same heads, as maps between heads need
 

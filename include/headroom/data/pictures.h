@@ -21,8 +21,9 @@ struct ImageReading {
   // that are numbers.
   std::vector<std::string> classes;
   std::string label_key = "label";  // shards: the key of the label in a sample's JSON
-  bool skip_bad = false;            // samples of shards without picture or label are counted, and a warning says so
-  int threads = 1;                  // that read the headers of shards
+  // Samples of shards without picture or label are counted, and a warning says so; files of folders may have any name.
+  bool skip_bad = false;
+  int threads = 1;  // that read the headers of shards
 };
 
 class Pictures {
@@ -39,7 +40,8 @@ class Pictures {
 };
 
 // What `patterns` name, folder by folder, shard by shard, file by file:
-//   folder   holds a folder for each class, and these PNG, JPEG and PNM files; hidden ones are left out.
+//   folder   holds a folder for each class, and these PNG, JPEG and PNM files; hidden ones are left out, and others
+//            stop here by their names, unless bad ones are to be left out later.
 //   .tar     shards in the layout of WebDataset: members that follow each other under one name up to the first dot
 //            are a sample: a picture (.jpg, .jpeg, .png, .ppm, .pgm, .pnm) and its label: .cls, else .json, else .txt.
 //            A label is a number from 0 or, with reading.classes, one of these names. Other members of a sample are

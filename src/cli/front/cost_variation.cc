@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 
+#include "headroom/core/number.h"
 #include "headroom/cost/cost.h"
 #include "headroom/draw/charts.h"
 
@@ -16,12 +16,6 @@ std::string last_part(const std::string& text, char separator) {
   return text.substr(text.rfind(separator) + 1);
 }
 
-std::optional<double> number_in(const std::string& text) {
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
 // Where each value stands on the axis: numbers at themselves, any others one after the other.
 struct Places {
   std::vector<double> x;
@@ -31,7 +25,7 @@ struct Places {
 Places places_of(const std::vector<std::string>& values) {
   Places places;
   for (const std::string& value : values) {
-    const std::optional<double> number = number_in(value);
+    const std::optional<double> number = as_number(value);
     if (!number || (!places.x.empty() && *number <= places.x.back())) {
       places = {.x = {}, .names = values};
       for (std::size_t i = 0; i < values.size(); ++i) {

@@ -23,6 +23,8 @@ namespace {
 
 constexpr const char* kTrainExample = "headroom tokenizer train book.txt --vocabulary-size 4000 --out book.tokenizer";
 constexpr const char* kPrepareExample = "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens";
+constexpr const char* kTokenizerFile =
+    "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json next to merges.txt, or their folder";
 
 // What is there is replaced if `open` takes it for one of its kind, or if it is empty; nothing else is.
 template <class Open>
@@ -161,9 +163,30 @@ void add_tokenizer_train(Program& program, CLI::App& group) {
                    "sentencepiece: blanks and line ends survive a round trip");
 }
 
+// A tokenizer that is there.
+struct UsedTokenizer {
+  std::string file, side = "target";
+
+  std::shared_ptr<const tokenizers::Tokenizer> open() const {
+    const std::shared_ptr<const tokenizers::Tokenizer> both = tokenizers::load_tokenizer(file);
+    return {both, side == "source" ? &both->for_sources() : &both->for_targets()};
+  }
+};
+
+void add_tokenizer(CLI::App& command, UsedTokenizer& tokenizer) {
+  command.add_option("TOKENIZER", tokenizer.file, kTokenizerFile)->required()->type_name("");
+  command
+      .add_option("--side", tokenizer.side,
+                  "of the two tokenizers of a translation, the sources' or that of their translations")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"source", "target"}).description(""))
+      ->type_name("source|target");
+}
+
 void add_tokenizer_encode(Program& program, CLI::App& group) {
   struct Options {
-    std::string tokenizer, text;
+    UsedTokenizer tokenizer;
+    std::string text;
   };
   auto options = std::make_shared<Options>();
   CLI::App& command = program.add(
@@ -171,41 +194,31 @@ void add_tokenizer_encode(Program& program, CLI::App& group) {
         if (!is_utf8(options->text)) {
           misuse("tokenizer encode: TEXT must be valid UTF-8, got \"{}\"", printable(options->text));
         }
-        const auto tokenizer = tokenizers::load_tokenizer(options->tokenizer);
+        const auto tokenizer = options->tokenizer.open();
         const std::vector<std::int32_t> ids = tokenizer->encode(options->text);
         program.output().text(fmt::format("{}\n", fmt::join(ids, " ")));
         program.output().document({{"ids", ids}, {"tokenizer", tokenizer->name()}});
         return 0;
       });
-  command
-      .add_option("TOKENIZER", options->tokenizer,
-                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json next to merges.txt, or "
-                  "their folder")
-      ->required()
-      ->type_name("");
+  add_tokenizer(command, options->tokenizer);
   command.add_option("TEXT", options->text, "text in UTF-8")->required()->type_name("");
 }
 
 void add_tokenizer_decode(Program& program, CLI::App& group) {
   struct Options {
-    std::string tokenizer;
+    UsedTokenizer tokenizer;
     std::vector<std::int32_t> ids;
   };
   auto options = std::make_shared<Options>();
   CLI::App& command = program.add(group, "decode", "Ids to text.", "headroom tokenizer decode book.tokenizer 17 4 260",
                                   [&program, options] {
-                                    const auto tokenizer = tokenizers::load_tokenizer(options->tokenizer);
+                                    const auto tokenizer = options->tokenizer.open();
                                     const std::string text = tokenizer->decode(options->ids);
                                     program.output().text(text + "\n");
                                     program.output().document({{"text", text}, {"tokenizer", tokenizer->name()}});
                                     return 0;
                                   });
-  command
-      .add_option("TOKENIZER", options->tokenizer,
-                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json next to merges.txt, or "
-                  "their folder")
-      ->required()
-      ->type_name("");
+  add_tokenizer(command, options->tokenizer);
   command.add_option("ID", options->ids, "ids")->required()->check(whole_number(0, INT32_MAX))->type_name("");
 }
 
@@ -283,12 +296,7 @@ void add_prepare(Program& program, CLI::App& group) {
                     return with_options_named("data prepare", [&] { return run_prepare(*options, program.output()); });
                   });
   add_input(command, options->input);
-  command
-      .add_option("--tokenizer", options->tokenizer,
-                  "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json next to merges.txt, or "
-                  "their folder")
-      ->required()
-      ->type_name("FILE");
+  command.add_option("--tokenizer", options->tokenizer, kTokenizerFile)->required()->type_name("FILE");
   add_out(command, options->out, "token file to write", "FILE");
   command
       .add_option("--validation-share", options->validation_share,

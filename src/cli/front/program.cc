@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <new>
 
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
+#include "headroom/core/number.h"
 #include "headroom/core/printable.h"
 #include "help_format.h"
 
@@ -134,9 +134,8 @@ void add_set(CLI::App& command, std::vector<std::string>& set) {
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   const auto refused = [low, high](const std::string& text) -> std::string {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) {
+    const auto value = as_number<std::int64_t>(text);
+    if (value && *value >= low && *value <= high) {
       return {};
     }
     const bool bounded = high < std::numeric_limits<std::int64_t>::max();
@@ -149,9 +148,8 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
 
 CLI::Validator number(double low, double high) {
   const auto refused = [low, high](const std::string& text) -> std::string {
-    double value = 0.0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) {
+    const auto value = as_number(text);
+    if (value && *value >= low && *value <= high) {
       return {};
     }
     return fmt::format("must be a number from {} to {}, got {}", low, high, printable(text));

@@ -12,6 +12,7 @@
 #include "fit.h"
 #include "halving.h"
 #include "headroom/core/log.h"
+#include "headroom/core/number.h"
 
 namespace headroom::compare {
 namespace {

@@ -38,6 +38,7 @@ class HeadProjections : public ProjectionPart {
   std::int64_t rotary_channels(const AttentionOptions& a) const override { return share_that_rotates(a); }
   std::int64_t all_heads(const AttentionOptions& a) const override { return a.n_heads; }
   bool is_bank(const AttentionOptions&, char) const override { return false; }
+  bool has_latent() const override { return false; }
   bool has_fixed_heads() const override { return true; }
 
   // Of q, k, v and o alone, with their biases.

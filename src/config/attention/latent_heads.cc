@@ -77,6 +77,7 @@ class LatentHeads : public ProjectionPart {
   std::int64_t rotary_channels(const AttentionOptions& a) const override {
     return a.d_rotary > 0 ? a.d_rotary : a.d_head / 4 * 2;
   }
+  bool has_latent() const override { return true; }
   bool starts_truncated() const override { return true; }
   bool is_bank(const AttentionOptions&, char) const override { return false; }
   bool has_fixed_heads() const override { return true; }

@@ -55,6 +55,7 @@ class RoutedHeads : public ProjectionPart {
   std::int64_t rotary_channels(const AttentionOptions& a) const override { return detail::share_that_rotates(a); }
   std::int64_t all_heads(const AttentionOptions& a) const override { return a.n_experts; }
   bool is_bank(const AttentionOptions&, char) const override { return false; }
+  bool has_latent() const override { return false; }
   bool has_fixed_heads() const override { return false; }
 
   // Each head brings an output bias of its own.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <span>
 
@@ -8,7 +7,9 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/log.h"
+#include "headroom/core/number.h"
 #include "headroom/core/system.h"
+#include "headroom/data/hash_name.h"
 #include "headroom/data/pairs.h"
 
 namespace headroom::data {
@@ -18,7 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPairFormat = "headroom.pairs.1";
 constexpr std::int64_t kShortIds = 65536;
-constexpr std::size_t kHashDigits = 16;
 constexpr std::int64_t kBetweenUpdates = 256;  // pairs
 
 // Sides of the training pairs, a line each: what a tokenizer is trained on.
@@ -72,7 +72,7 @@ class PairTokens {
     writer.set_metadata("format", kPairFormat);
     writer.set_metadata("vocabulary_size", std::to_string(tokenizer.for_targets().vocabulary_size()));
     writer.set_metadata("source_vocabulary_size", std::to_string(tokenizer.for_sources().vocabulary_size()));
-    writer.set_metadata("hash", hash.hex().substr(0, kHashDigits));
+    writer.set_metadata("hash", hash_name(hash));
     writer.set_metadata("remarks", remarks);
     writer.write(path);
   }
@@ -113,12 +113,6 @@ Number number_in(const std::byte* bytes, std::int64_t index) {
   Number number;  // the bytes need not be aligned
   std::memcpy(&number, bytes + static_cast<std::size_t>(index) * sizeof number, sizeof number);
   return number;
-}
-
-std::int64_t size_in(const std::string& text) {
-  std::int64_t size = 0;
-  std::from_chars(text.data(), text.data() + text.size(), size);
-  return size;
 }
 
 std::shared_ptr<const tokenizers::Tokenizer> load_side(const std::string& file,
@@ -180,9 +174,9 @@ PairFile::PairFile(const fs::path& path) : file_(path) {
   tokenizer_name_ = file_.metadata_at("tokenizer_name");
   hash_ = file_.metadata_at("hash");
   remarks_ = file_.metadata_at("remarks");
-  vocabulary_size_ = size_in(file_.metadata_at("vocabulary_size"));
+  vocabulary_size_ = whole_number(file_.metadata_at("vocabulary_size")).value_or(0);
   const auto own = file_.metadata().find("source_vocabulary_size");  // older files have one vocabulary
-  source_vocabulary_size_ = own == file_.metadata().end() ? vocabulary_size_ : size_in(own->second);
+  source_vocabulary_size_ = own == file_.metadata().end() ? vocabulary_size_ : whole_number(own->second).value_or(0);
   tokens_ = &file_.at("tokens");
   ends_ = &file_.at("ends");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || ends_->dtype != DType::i64 ||
@@ -221,7 +215,7 @@ void PairFile::verify() const {
   Sha256 hash;
   hash.update(tokens_->data);
   hash.update(ends_->data);
-  if (hash.hex().substr(0, kHashDigits) != hash_) {
+  if (hash_name(hash) != hash_) {
     misuse("{}: is damaged: its tokens are not those that were written", file_.path().string());
   }
 }

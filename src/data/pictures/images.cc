@@ -2,6 +2,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/data/hash_name.h"
 
 namespace headroom::data {
 
@@ -31,11 +32,10 @@ DecodedPicture ImageSet::picture(std::int64_t i) const {
 }
 
 std::string ImageSet::identity() const {
-  constexpr std::size_t kDigits = 16;
   Sha256 hash;
   hash.update(std::as_bytes(std::span(pixels_)));
   hash.update(std::as_bytes(std::span(labels_)));
-  return fmt::format("{} pictures, {}", size(), hash.hex().substr(0, kDigits));
+  return fmt::format("{} pictures, {}", size(), hash_name(hash));
 }
 
 }  // namespace headroom::data

@@ -127,6 +127,13 @@ class Jpeg {
 
 }  // namespace
 
+bool is_picture_ending(std::string_view ending) {
+  const auto alike = [](char a, char small) { return a == small || (a >= 'A' && a <= 'Z' && a - 'A' + 'a' == small); };
+  return std::any_of(kPictureEndings.begin(), kPictureEndings.end(), [&](std::string_view known) {
+    return std::equal(ending.begin(), ending.end(), known.begin(), known.end(), alike);
+  });
+}
+
 DecodedPicture decode_picture(const std::string& origin, std::string_view bytes, std::int64_t channels) {
   if (bytes.starts_with("\x89PNG")) {
     return read_png(origin, bytes, channels);

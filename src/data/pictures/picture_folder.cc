@@ -1,13 +1,17 @@
 #include "data/pictures/picture_folder.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "data/pictures/picture_file.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/system.h"
+#include "headroom/data/hash_name.h"
 
 namespace headroom::data {
 namespace {
@@ -36,7 +40,7 @@ std::vector<std::string> entries(const fs::path& folder, bool folders) {
 class PictureFolder : public Pictures {
  public:
   PictureFolder(fs::path folder, const ImageReading& reading)
-      : folder_(std::move(folder)), channels_(reading.channels) {
+      : folder_(std::move(folder)), channels_(reading.channels), skip_bad_(reading.skip_bad) {
     const std::vector<std::string> folders = entries(folder_, /*folders=*/true);
     const std::vector<std::string>& names = reading.classes.empty() ? folders : reading.classes;
     if (std::ssize(names) != reading.n_classes) {
@@ -56,13 +60,12 @@ class PictureFolder : public Pictures {
   std::int32_t label(std::int64_t i) const override { return class_of(i).label; }
   DecodedPicture picture(std::int64_t i) const override { return read_picture(path(i), channels_); }
   std::string identity() const override {
-    constexpr std::size_t kDigits = 16;
     Sha256 hash;
     for (std::int64_t i = 0; i < size(); ++i) {
       std::error_code ignored;
       hash.update(fmt::format("{}/{}/{}/", class_of(i).label, name(i), fs::file_size(path(i), ignored)));
     }
-    return fmt::format("{} pictures, {}", size(), hash.hex().substr(0, kDigits));
+    return fmt::format("{} pictures, {}", size(), hash_name(hash));
   }
 
  private:
@@ -72,8 +75,13 @@ class PictureFolder : public Pictures {
     std::int64_t end = 0;  // of its pictures
   };
 
+  // A file that is no picture stops here, by its name, rather than in the middle of a training.
   void add(const std::string& name, std::int32_t label) {
     for (const std::string& file : entries(folder_ / name, /*folders=*/false)) {
+      if (!skip_bad_ && !is_picture_ending(std::string_view(file).substr(file.rfind('.') + 1))) {
+        misuse("{}: is no picture by its name, which must end in .{}", (folder_ / name / file).string(),
+               fmt::join(kPictureEndings, ", ."));
+      }
       names_ += file;
       ends_.push_back(names_.size());
     }
@@ -95,6 +103,7 @@ class PictureFolder : public Pictures {
 
   fs::path folder_;
   std::int64_t channels_;
+  bool skip_bad_;  // whatever cannot be decoded is left out later on
   std::vector<Class> classes_;
   std::string names_;              // of the files, one after the other
   std::vector<std::size_t> ends_;  // of each name

@@ -13,6 +13,7 @@
 #include "headroom/core/in_parallel.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
+#include "headroom/data/hash_name.h"
 
 namespace headroom::data {
 namespace {
@@ -23,15 +24,13 @@ class PictureShards : public Pictures {
  public:
   PictureShards(std::vector<fs::path> paths, const std::vector<ShardIndex>& indices, std::int64_t channels)
       : paths_(std::move(paths)), channels_(channels) {
-    constexpr std::size_t kDigits = 16;
     Sha256 sums;
     for (const ShardIndex& index : indices) {
       places_.insert(places_.end(), index.places.begin(), index.places.end());
       ends_.push_back(std::ssize(places_));
       sums.update(index.sum);
     }
-    identity_ =
-        fmt::format("{} pictures in {} shards, {}", places_.size(), paths_.size(), sums.hex().substr(0, kDigits));
+    identity_ = fmt::format("{} pictures in {} shards, {}", places_.size(), paths_.size(), hash_name(sums));
   }
 
   std::int64_t size() const override { return std::ssize(places_); }

@@ -4,7 +4,7 @@
 
 #include "data/pictures/planes.h"
 #include "headroom/core/error.h"
-#include "headroom/core/whole_number.h"
+#include "headroom/core/number.h"
 
 namespace headroom::data {
 namespace {

@@ -18,7 +18,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "headroom/core/whole_number.h"
+#include "headroom/core/number.h"
 
 namespace headroom::data {
 namespace {
@@ -26,7 +26,6 @@ namespace {
 constexpr std::uint64_t kLargestLabel = std::uint64_t{1} << 20;  // a JSON object may describe its picture at length
 constexpr std::uint64_t kLongestName = std::uint64_t{1} << 16;
 constexpr std::array<std::string_view, 3> kLabels = {"cls", "json", "txt"};  // the first that a sample has
-constexpr std::array<std::string_view, 6> kPictures = {"jpg", "jpeg", "png", "ppm", "pgm", "pnm"};
 
 struct Extent {
   std::uint64_t begin = 0, size = 0;
@@ -134,7 +133,7 @@ class Indexer {
       sample_.name = name;
     }
     std::optional<Extent>* place = nullptr;
-    if (std::find(kPictures.begin(), kPictures.end(), kind) != kPictures.end()) {
+    if (is_picture_ending(kind)) {
       place = &sample_.picture;
     } else if (const auto label = std::find(kLabels.begin(), kLabels.end(), kind); label != kLabels.end()) {
       place = &sample_.labels[static_cast<std::size_t>(label - kLabels.begin())];

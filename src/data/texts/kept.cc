@@ -1,6 +1,7 @@
 #include "data/texts/kept.h"
 
 #include "headroom/core/files.h"
+#include "headroom/data/hash_name.h"
 
 namespace headroom::data {
 
@@ -12,11 +13,10 @@ constexpr int kCacheVersion = 2;
 }  // namespace
 
 std::string cache_name(std::string_view text) {
-  constexpr std::size_t kDigits = 16;
   Sha256 hash;
   hash.update(fmt::format("{}\n", kCacheVersion));
   hash.update(text);
-  return hash.hex().substr(0, kDigits);
+  return hash_name(hash);
 }
 
 std::shared_ptr<const tokenizers::Tokenizer> trained_tokenizer(const config::TokenizerOptions& options,

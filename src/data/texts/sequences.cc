@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "headroom/core/files.h"
+#include "headroom/data/hash_name.h"
 
 namespace headroom::data {
 namespace {
@@ -35,12 +36,11 @@ std::int64_t LabelledSequences::length(std::int64_t i) const {
 }
 
 std::string LabelledSequences::identity() const {
-  constexpr std::size_t kDigits = 16;
   Sha256 hash;
   add_to(hash, first);
   add_to(hash, second);
   hash.update(std::as_bytes(std::span(labels)));
-  return fmt::format("{} examples, {}", size(), hash.hex().substr(0, kDigits));
+  return fmt::format("{} examples, {}", size(), hash_name(hash));
 }
 
 }  // namespace headroom::data

@@ -4,7 +4,7 @@
 #include "headroom/core/byte_reader.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
-#include "headroom/core/whole_number.h"
+#include "headroom/core/number.h"
 #include "headroom/data/text.h"
 
 namespace headroom::data {

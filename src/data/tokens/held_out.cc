@@ -1,6 +1,9 @@
 #include "data/tokens/held_out.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -10,14 +13,7 @@
 namespace headroom::data {
 namespace {
 
-using LineEnd = std::optional<std::int32_t>;
-
 constexpr std::int64_t kTokensLookedAt = std::int64_t{1} << 20;  // at once
-
-LineEnd line_end_token(const tokenizers::Tokenizer& tokenizer) {
-  const std::vector<std::int32_t> ids = tokenizer.encode("\n");
-  return ids.size() == 1 ? LineEnd(ids.front()) : std::nullopt;
-}
 
 std::vector<std::int32_t> some_tokens(const TokenFile& file, std::int64_t begin, std::int64_t end) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokensLookedAt, end - begin)));
@@ -27,18 +23,21 @@ std::vector<std::int32_t> some_tokens(const TokenFile& file, std::int64_t begin,
 
 // The first place from `wanted` on that a line end stands in front of, else the last one before, else `wanted`. The end
 // of the file does not count.
-std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, LineEnd line_end) {
+std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, std::int32_t line_end) {
+  if (line_end < 0) {
+    return wanted;
+  }
   const std::int64_t last = file.size() - 1;
-  for (std::int64_t at = wanted - 1; line_end && at < last; at += kTokensLookedAt) {
+  for (std::int64_t at = wanted - 1; at < last; at += kTokensLookedAt) {
     const std::vector<std::int32_t> ids = some_tokens(file, at, last);
-    const auto found = std::find(ids.begin(), ids.end(), *line_end);
+    const auto found = std::find(ids.begin(), ids.end(), line_end);
     if (found != ids.end()) {
       return at + (found - ids.begin()) + 1;
     }
   }
-  for (std::int64_t end = wanted - 1; line_end && end > 0; end -= std::min(end, kTokensLookedAt)) {
+  for (std::int64_t end = wanted - 1; end > 0; end -= std::min(end, kTokensLookedAt)) {
     const std::vector<std::int32_t> ids = some_tokens(file, std::max<std::int64_t>(end - kTokensLookedAt, 0), end);
-    const auto found = std::find(ids.rbegin(), ids.rend(), *line_end);
+    const auto found = std::find(ids.rbegin(), ids.rend(), line_end);
     if (found != ids.rend()) {
       return end - (found - ids.rbegin());
     }
@@ -50,12 +49,12 @@ std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, LineEnd
 // between tokens or leave it out at the beginning.
 std::int64_t decoded_bytes(const TokenFile& file, const tokenizers::Tokenizer& tokenizer, std::int64_t begin,
                            std::int64_t end) {
-  const LineEnd line_end = line_end_token(tokenizer);
+  const std::int32_t line_end = tokenizer.line_end_id();
   std::int64_t bytes = 0;
   for (std::int64_t at = begin; at < end;) {
     std::vector<std::int32_t> ids = some_tokens(file, at, end);
-    if (at + std::ssize(ids) < end && line_end) {
-      const auto last = std::find(ids.rbegin(), ids.rend(), *line_end);
+    if (at + std::ssize(ids) < end && line_end >= 0) {
+      const auto last = std::find(ids.rbegin(), ids.rend(), line_end);
       ids.resize(last == ids.rend() ? ids.size() : static_cast<std::size_t>(ids.rend() - last));
     }
     bytes += std::ssize(tokenizer.decode(ids));
@@ -73,7 +72,7 @@ void write_held_out(const TokenFile& whole, double share, const std::filesystem:
   const auto count = static_cast<std::int64_t>(share * static_cast<double>(whole.size()));
   const std::int64_t wanted = std::clamp<std::int64_t>(whole.size() - count, 1, whole.size() - 1);
   const std::unique_ptr<tokenizers::Tokenizer> tokenizer = whole.tokenizer();
-  const std::int64_t begin = line_begin_near(whole, wanted, line_end_token(*tokenizer));
+  const std::int64_t begin = line_begin_near(whole, wanted, tokenizer->line_end_id());
   const bool all_known = whole.unknown() && whole.unknown()->tokens == 0;
   std::optional<std::int64_t> text_bytes;
   if (all_known) {

@@ -5,8 +5,8 @@
 
 #include "data/tokens/token_format.h"
 #include "headroom/core/error.h"
+#include "headroom/core/number.h"
 #include "headroom/core/printable.h"
-#include "headroom/core/whole_number.h"
 
 namespace headroom::data {
 namespace {

@@ -1,11 +1,12 @@
 #include "puzzles.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <span>
+#include <string_view>
 
 #include "headroom/core/error.h"
+#include "headroom/core/number.h"
 #include "rows.h"
 
 namespace headroom::tasks::zero_shot {
@@ -22,13 +23,12 @@ struct NamedRow {
 int number_in(const Json& row, const std::string& where) {
   constexpr std::string_view kPrefix = "task";
   const std::string id = text_in(row, "task_id", where);
-  int number = -1;
-  const char* const end = id.data() + id.size();
-  const bool fits = id.starts_with(kPrefix) && std::from_chars(id.data() + kPrefix.size(), end, number).ptr == end;
-  if (!fits || number < 0 || number >= data::kPuzzleTasks) {
+  const auto number =
+      id.starts_with(kPrefix) ? whole_number(std::string_view(id).substr(kPrefix.size())) : std::nullopt;
+  if (!number || *number >= data::kPuzzleTasks) {
     misuse("{}: field \"task_id\" must be task0 to task{}, got \"{}\"", where, data::kPuzzleTasks - 1, id);
   }
-  return number;
+  return static_cast<int>(*number);
 }
 
 std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
