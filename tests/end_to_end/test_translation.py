@@ -178,7 +178,7 @@ def test_sides_have_a_vocabulary_each(headroom, separate):
         f'tokenizer.source_model="{folder}/run"')
 
 
-def test_a_text_is_encoded_with_the_tokenizer_of_the_side_asked_for(headroom, separate):
+def test_a_text_is_encoded_with_the_tokenizer_of_the_side_asked_for(headroom, separate, tmp_path):
     tokenizers = separate[0] / "run" / "checkpoints" / "step_400.safetensors"
     source = headroom.json("tokenizer", "encode", tokenizers, "rot-blau eins", "--side", "source")
     target = headroom.json("tokenizer", "encode", tokenizers, "rot-blau eins", "--side", "target")
@@ -187,6 +187,11 @@ def test_a_text_is_encoded_with_the_tokenizer_of_the_side_asked_for(headroom, se
     back = headroom.json("tokenizer", "decode", tokenizers, *source["ids"], "--side", "source")
     assert back == {"text": "rot-blau eins", "tokenizer": source["tokenizer"]}
     assert headroom.json("tokenizer", "decode", tokenizers, *source["ids"])["text"] != "rot-blau eins"
+    text = tmp_path / "text.txt"
+    text.write_text("rot-blau eins\n")
+    prepared = headroom.json("data", "prepare", text, "--tokenizer", tokenizers, "--side", "source", "--out",
+                             tmp_path / "text.tokens")
+    assert prepared["tokenizer"] == source["tokenizer"]
 
 
 def test_compounds_are_split_as_by_the_authors_script(headroom, separate):

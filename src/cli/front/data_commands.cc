@@ -173,8 +173,9 @@ struct UsedTokenizer {
   }
 };
 
-void add_tokenizer(CLI::App& command, UsedTokenizer& tokenizer) {
-  command.add_option("TOKENIZER", tokenizer.file, kTokenizerFile)->required()->type_name("");
+// `name`: an argument or an option, of the type that help shows.
+void add_tokenizer(CLI::App& command, UsedTokenizer& tokenizer, const std::string& name, const std::string& type) {
+  command.add_option(name, tokenizer.file, kTokenizerFile)->required()->type_name(type);
   command
       .add_option("--side", tokenizer.side,
                   "of the two tokenizers of a translation, the sources' or that of their translations")
@@ -200,7 +201,7 @@ void add_tokenizer_encode(Program& program, CLI::App& group) {
         program.output().document({{"ids", ids}, {"tokenizer", tokenizer->name()}});
         return 0;
       });
-  add_tokenizer(command, options->tokenizer);
+  add_tokenizer(command, options->tokenizer, "TOKENIZER", "");
   command.add_option("TEXT", options->text, "text in UTF-8")->required()->type_name("");
 }
 
@@ -218,13 +219,14 @@ void add_tokenizer_decode(Program& program, CLI::App& group) {
                                     program.output().document({{"text", text}, {"tokenizer", tokenizer->name()}});
                                     return 0;
                                   });
-  add_tokenizer(command, options->tokenizer);
+  add_tokenizer(command, options->tokenizer, "TOKENIZER", "");
   command.add_option("ID", options->ids, "ids")->required()->check(whole_number(0, INT32_MAX))->type_name("");
 }
 
 struct Prepare {
   Input input;
-  std::string tokenizer, out;
+  UsedTokenizer tokenizer;
+  std::string out;
   double validation_share = 0.0;
 
   // "book.validation.tokens" of "book.tokens".
@@ -276,7 +278,7 @@ int run_prepare(const Prepare& command, const Output& output) {
     require_token_file(command.validation_out());
   }
   catch_interrupts();
-  const std::unique_ptr<tokenizers::Tokenizer> tokenizer = tokenizers::load_tokenizer(command.tokenizer);
+  const std::shared_ptr<const tokenizers::Tokenizer> tokenizer = command.tokenizer.open();
   data::write_token_file(*command.open(tokenizer->kind(), data::Split::train), *tokenizer, command.out);
   Json document = describe_tokens(command.out, output);
   if (splits) {
@@ -296,7 +298,7 @@ void add_prepare(Program& program, CLI::App& group) {
                     return with_options_named("data prepare", [&] { return run_prepare(*options, program.output()); });
                   });
   add_input(command, options->input);
-  command.add_option("--tokenizer", options->tokenizer, kTokenizerFile)->required()->type_name("FILE");
+  add_tokenizer(command, options->tokenizer, "--tokenizer", "FILE");
   add_out(command, options->out, "token file to write", "FILE");
   command
       .add_option("--validation-share", options->validation_share,
