@@ -168,6 +168,9 @@ function(headroom_floor name)
       headroom_unity(${name}_test)
       add_test(NAME ${name} COMMAND ${name}_test)
       set_tests_properties(${name} PROPERTIES TIMEOUT 900)
+      if(FLOOR_TORCH)
+        set_tests_properties(${name} PROPERTIES COST 150)  # the long ones begin first
+      endif()
       if(HEADROOM_SANITIZE AND FLOOR_TORCH)
         # torch itself is not instrumented: it keeps what it has until the end, and its containers are without marks.
         set_tests_properties(${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0")
