@@ -17,9 +17,6 @@ target_compile_options(headroom_build INTERFACE -fPIC -Wall -Wextra -Wpedantic -
                        # GCC 12 imagines overflows in the string code that it inlines.
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>
                        $<$<BOOL:${HEADROOM_WERROR}>:-Werror>)
-if(HEADROOM_SYNTAX_ONLY)
-  add_compile_options(-fsyntax-only)
-endif()
 if(HEADROOM_SANITIZE)
   # Lines in traces are all that is needed of -g, and optimised checks take twice as long to compile. Of the folder, so
   # that a target's own options come after them.
@@ -63,27 +60,42 @@ set(headroom_light_flags $<$<CONFIG:Release>:-O1>)
 
 # One precompiled header for the floors that see tensors and one for their tests. It must be compiled as they are, or its
 # optimisation would be theirs: a release's floors that are not LIGHT go without.
+set(headroom_precompiled_headers <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
+if(HEADROOM_SYNTAX_ONLY)
+  set(headroom_precompiled_headers <ATen/ATen.h>)
+endif()
 file(WRITE "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc" "")
 foreach(pch headroom_torch_pch headroom_test_pch)
   add_library(${pch} OBJECT EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/headroom_torch_pch.cc")
   target_link_libraries(${pch} PRIVATE headroom_flags headroom::torch headroom::fmt)
   target_compile_options(${pch} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
-  target_precompile_headers(${pch} PRIVATE <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
+  target_precompile_headers(${pch} PRIVATE ${headroom_precompiled_headers})
 endforeach()
 target_compile_options(headroom_torch_pch PRIVATE ${headroom_light_flags})
 target_compile_options(headroom_test_pch PRIVATE ${headroom_test_flags})
+if(HEADROOM_SYNTAX_ONLY)
+  add_compile_options(-fsyntax-only)  # of the targets from here on: the precompiled header is made
+endif()
 
-# headroom_precompiled(target pch)
+# headroom_precompiled(target pch). Where files are only checked, the precompiled header is for those that come to it by
+# what they include themselves: it must not bring in anything that the others forgot.
 function(headroom_precompiled target pch)
   if(HEADROOM_SYNTAX_ONLY)
-    return()  # each file must name what it needs
+    get_target_property(sources ${target} SOURCES)
+    foreach(source ${sources})
+      execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -M -MG -nostdinc -I include -I src "${source}"
+                      WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE included ERROR_QUIET)
+      if(NOT included MATCHES "ATen/ATen\\.h")
+        set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+      endif()
+    endforeach()
   endif()
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
-# headroom_without_torch(target): its files can be looked at without torch's headers, by clang-tidy and one by one. The
-# names of all such targets are lines of a file of the build. They read what others wrote, so the fuzzers' coverage is
+# headroom_without_torch(target): clang-tidy can look at its files without torch's headers. The names of all such targets
+# are lines of a file of the build. They read what others wrote, so the fuzzers' coverage is
 # theirs (tests/coverage.h).
 set(headroom_without_torch "${CMAKE_BINARY_DIR}/targets_without_torch")
 file(WRITE "${headroom_without_torch}" "")
@@ -156,6 +168,9 @@ function(headroom_floor name)
       headroom_unity(${name}_test)
       add_test(NAME ${name} COMMAND ${name}_test)
       set_tests_properties(${name} PROPERTIES TIMEOUT 900)
+      if(FLOOR_TORCH)
+        set_tests_properties(${name} PROPERTIES COST 150)  # the long ones begin first
+      endif()
       if(HEADROOM_SANITIZE AND FLOOR_TORCH)
         # torch itself is not instrumented: it keeps what it has until the end, and its containers are without marks.
         set_tests_properties(${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0")

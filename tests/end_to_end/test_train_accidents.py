@@ -12,7 +12,7 @@ import pytest
 
 import train_runs
 
-KILLS = 24
+KILLS = 16
 
 
 def kill_at_random(config, out, life, draw):
@@ -77,7 +77,7 @@ def test_ctrl_c_writes_a_checkpoint(tmp_path):
 
 def test_a_validation_that_ctrl_c_ends_is_made_up_for(tmp_path):
     config = train_runs.prepare(tmp_path)
-    train_runs.write_text(tmp_path / "validation.txt", 100_000, 2)  # takes longer than 25 steps
+    train_runs.write_text(tmp_path / "validation.txt", 40_000, 2)  # takes longer than 25 steps
     fewer = ["--set", "train.steps=30"]
     process = train_runs.start(config, tmp_path / "run", *fewer)
     metrics = tmp_path / "run" / "metrics.jsonl"

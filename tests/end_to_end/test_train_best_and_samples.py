@@ -12,6 +12,14 @@ WORSENS = ["--set", "train.learning_rate=0.3", "--set", "train.warmup_steps=60",
            "--set", "train.keep_best=true"]
 
 
+@pytest.fixture(scope="module")
+def worsened(tmp_path_factory):
+    """A config and a run of it that was best somewhere in the middle."""
+    config = train_runs.prepare(tmp_path_factory.mktemp("worsened"))
+    train_runs.run(config, config.parent / "run", *WORSENS)
+    return config, config.parent / "run"
+
+
 def best_of(out):
     losses = {line["step"]: line["validation_loss"] for line in train_runs.metrics(out) if "validation_loss" in line}
     return min(losses, key=losses.get), losses
@@ -23,10 +31,8 @@ def step_in(checkpoint):
     return int(header["__metadata__"]["step"])
 
 
-def test_the_best_checkpoint_is_kept(headroom, tmp_path):
-    config = train_runs.prepare(tmp_path)
-    out = tmp_path / "run"
-    train_runs.run(config, out, *WORSENS)
+def test_the_best_checkpoint_is_kept(headroom, worsened, tmp_path):
+    config, out = worsened
     step, losses = best_of(out)
     assert step < 60, losses
     best = out / "checkpoints" / "best.safetensors"
@@ -37,10 +43,9 @@ def test_the_best_checkpoint_is_kept(headroom, tmp_path):
     assert not (tmp_path / "without" / "checkpoints" / "best.safetensors").exists()
 
 
-def test_the_best_checkpoint_survives_kills(tmp_path):
-    config = train_runs.prepare(tmp_path)
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    train_runs.run(config, whole, *WORSENS)
+def test_the_best_checkpoint_survives_kills(worsened, tmp_path):
+    config, whole = worsened
+    killed = tmp_path / "killed"
     train_runs.resumed_after_kills(config, killed, (6, 23, 41), *WORSENS)
     assert best_of(killed) == best_of(whole)
     checkpoint = "checkpoints/best.safetensors"

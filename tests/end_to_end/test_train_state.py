@@ -50,7 +50,7 @@ def config_of(folder, attention, train):
     config = train_runs.prepare(folder)
     text = re.sub(r"n_heads = 2\n.*?(?=position)", attention, config.read_text(), flags=re.DOTALL)
     text = re.sub(r"\[model.mlp\]\nd_hidden = 64\n", SIGMA_MOE, text)
-    text = re.sub(r"^steps = 60", "steps = 40", text, flags=re.MULTILINE)
+    text = re.sub(r"^steps = 60", "steps = 28", text, flags=re.MULTILINE)
     text = re.sub(r"(precision) = .*\n", lambda m: "" if m[1] in train else m[0], text)
     config.write_text(text + "".join(f"{key} = {value}\n" for key, value in train.items()))
     return config
@@ -60,7 +60,7 @@ def config_of(folder, attention, train):
 def test_killed_and_resumed_it_is_the_same_run(tmp_path, kind):
     config = config_of(tmp_path, *KINDS[kind])
     whole = train_runs.run(config, tmp_path / "whole")
-    killed = train_runs.resumed_after_kills(config, tmp_path / "killed", (7, 28))
+    killed = train_runs.resumed_after_kills(config, tmp_path / "killed", (7, 20))
     assert killed["parameters_sha256"] == whole["parameters_sha256"]
     assert killed["validation_loss"] == whole["validation_loss"]
     assert train_runs.same_history(train_runs.metrics(tmp_path / "killed"), train_runs.metrics(tmp_path / "whole"))
