@@ -9,7 +9,7 @@
 namespace headroom::config {
 namespace {
 
-constexpr std::size_t kIndent = 36, kColumns = 110;
+constexpr std::size_t kIndent = 36, kColumns = 100;
 
 // Continues `line` with the words of `text`, broken at kColumns and indented below its first one. What is in the
 // last parentheses stays together where it can.
@@ -91,7 +91,8 @@ std::string help_text() {
   Fields fields;
   describe(fields, config);
   std::string out =
-      "A config is a TOML file that says what differs from these defaults; --set table.key=value changes one key.\n"
+      "A config is a TOML file that says what differs from these defaults.\n"
+      "--set table.key=value changes one key.\n"
       "base = \"other.toml\" (or a recipe's name) before the first table inherits what that one says.\n"
       "Names of files are relative to the config that holds them.\n"
       "A word before a colon names the choice that a key belongs to.\n";

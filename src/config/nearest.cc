@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/config/config.h"
+#include "headroom/config/key_meant.h"
 #include "headroom/core/nearest.h"
 
 namespace headroom::config::detail {
@@ -52,6 +54,9 @@ constexpr std::pair<std::string_view, std::string_view> kNamesElsewhere[] = {
     {"num_steps", "train.steps"},
     {"iters", "train.steps"},
     {"iterations", "train.steps"},
+    {"epochs", "train.steps"},
+    {"num_epochs", "train.steps"},
+    {"num_train_epochs", "train.steps"},
     {"bs", "train.batch_size"},
     {"per_device_train_batch_size", "train.batch_size"},
     {"micro_batches", "train.accumulate"},
@@ -115,3 +120,14 @@ std::string nearest_key(const Fields& all, const std::string& table, std::string
 }
 
 }  // namespace headroom::config::detail
+
+namespace headroom::config {
+
+std::string key_meant(std::string_view wrong) {
+  Config config;
+  Fields fields;
+  describe(fields, config);
+  return detail::nearest_key(fields, "", wrong);
+}
+
+}  // namespace headroom::config

@@ -65,7 +65,8 @@ std::string complaint(std::string_view description) {
   if (description.starts_with(kPreamble) && description.find(": ") != std::string_view::npos) {
     description.remove_prefix(description.find(": ") + 2);
   }
-  return printable(description, 300);
+  const bool unquoted = description.starts_with("could not determine value type");
+  return printable(description, 300) + (unquoted ? "; text is written in quotes" : "");
 }
 
 // Keys of earlier versions, whose files may have them with the one value that they had a use for.

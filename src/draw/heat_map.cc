@@ -17,6 +17,7 @@ namespace headroom::draw {
 namespace {
 
 constexpr double kNameHeight = 13.0;    // a cell of less has no name
+constexpr double kMostHeight = 44.0;    // of a cell whose row has a name: a few columns do not make it a tower
 constexpr double kNameWidth = 62.0;     // room of the rows' names
 constexpr std::size_t kRowName = 9;     // characters of it
 constexpr std::size_t kMostNames = 40;  // rows; more have none
@@ -140,7 +141,8 @@ std::string heat_map(const HeatMap& map) {
   const double under = map.below ? panel_width(map.below->rows, map.width) + kPanelGap : 0.0;
   Box box{.x = (row_names ? kNameWidth : map.row_label.empty() ? 2.0 : kLabelHeight) + beside, .y = 2.0};
   box.width = map.width - box.x - 2.0;
-  box.height = std::clamp(box.width / columns * rows, row_names ? rows * (kNameHeight + 1) : 24.0, 2 * map.width);
+  box.height = row_names ? rows * std::clamp(box.width / columns, kNameHeight + 1, kMostHeight)
+                         : std::clamp(box.width / columns * rows, 24.0, 2 * map.width);
   std::string drawing = panel(map.cells, map.shade.full, box);
   double foot = box.y + box.height;
   if (map.left) {

@@ -40,7 +40,11 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
       }
     } else if (fs::exists(path, error)) {
       fs::path json = path;
-      found.push_back(json.replace_extension(".json"));
+      json.replace_extension(".json");
+      if (path.extension() != ".safetensors" && path != json) {
+        misuse("golden: {}: is no reference case (a .json next to a .safetensors){}", path.string(), shipped_cases());
+      }
+      found.push_back(json);
     } else {
       misuse("golden: {}: no such file or folder{}", path.string(), shipped_cases());
     }

@@ -11,6 +11,15 @@
 
 namespace headroom::inspect {
 
+namespace {
+
+// "0.25", "-3", "12.5%", and "\u2013", of which nothing is known.
+bool is_number(std::string_view cell) {
+  return cell == "\u2013" || cell.find_first_not_of("0123456789.-+%") == std::string_view::npos;
+}
+
+}  // namespace
+
 void stop_if_interrupted() {
   if (interrupted()) {
     throw InterruptedError("interrupted");
@@ -128,15 +137,21 @@ std::string shown(std::string_view token) {
 }
 
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::string_view> kinds(head.size());
+  for (const std::vector<std::string>& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      kinds[i] = is_number(row[i]) ? kinds[i] : " class='text'";
+    }
+  }
   std::string markup = "<div class='scroll'><table><thead><tr>";
-  for (const std::string& name : head) {
-    markup += fmt::format("<th scope='col'>{}</th>", draw::escape(name));
+  for (std::size_t i = 0; i < head.size(); ++i) {
+    markup += fmt::format("<th scope='col'{}>{}</th>", kinds[i], draw::escape(head[i]));
   }
   markup += "</tr></thead><tbody>\n";
   for (const std::vector<std::string>& row : rows) {
     markup += "<tr>";
-    for (const std::string& cell : row) {
-      markup += fmt::format("<td>{}</td>", cell);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      markup += fmt::format("<td{}>{}</td>", kinds[i], row[i]);
     }
     markup += "</tr>\n";
   }

@@ -66,7 +66,8 @@ std::vector<std::string> texts_of(const Reader& reader, const at::Tensor& tokens
 // Blanks made visible, for names in charts.
 std::string shown(std::string_view token);
 
-// A table: cells are markup, the first column names the row.
+// A table: cells are markup, the first column names the row; text begins at the left of its column, numbers end at the
+// right.
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace headroom::inspect

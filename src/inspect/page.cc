@@ -19,8 +19,7 @@ a { color: var(--accent); }
 .maps { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 190px), 1fr)); gap: .8rem; }
 .maps .large { grid-column: span 2; grid-row: span 2; } .maps .name { margin: 0 0 .2rem; font-size: .82rem; color: var(--faint); }
 .maps .chart { max-width: none; } .scroll { overflow-x: auto; }
-.scroll td:nth-last-child(-n+2) { text-align: left; }
-td { white-space: normal; min-width: 3rem; }
+td { white-space: normal; min-width: 3rem; } td.text:not(:first-child) { min-width: 10rem; }
 @media (max-width: 560px) { .maps { grid-template-columns: 1fr 1fr; } }
 )css";
 

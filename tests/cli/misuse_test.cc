@@ -44,6 +44,13 @@ TEST(Misuse, NamesTheCommandTheMistakeAndTheNearest) {
       {{"tokenizer"}, "headroom: tokenizer: a command is required (headroom tokenizer --help)\n"},
       {{"tokenizer", "encod"},
        "headroom: tokenizer: unknown command encod; did you mean encode? (headroom tokenizer --help)\n"},
+      {{"train", "x.toml", "--steps", "5"},
+       "headroom: train: unknown option --steps; a key of the config is changed by --set train.steps=VALUE (headroom "
+       "train --help)\n"},
+      {{"match", "x.toml", "y.toml"},
+       "headroom: match: unexpected argument y.toml; --target is required (headroom match --help)\n"},
+      {{"match", "x.toml", "--target", "y.toml", "--by", "size"},
+       "headroom: match: --by: must be one of parameters, macs, got size (headroom match --help)\n"},
       {{"cost"}, "headroom: cost: either CONFIG or --paper is required (headroom cost --help)\n"},
   };
   for (const auto& [arguments, error] : cases) {

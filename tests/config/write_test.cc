@@ -147,7 +147,7 @@ TEST(Help, ExplainsEveryKeyWithItsDefaultAndChoices) {
   EXPECT_NE(help.find("(layer | rms)"), std::string::npos);
   for (std::size_t begin = 0, end = 0; begin < help.size(); begin = end + 1) {
     end = help.find('\n', begin);
-    EXPECT_LE(end - begin, 110u) << help.substr(begin, end - begin);
+    EXPECT_LE(end - begin, 100u) << help.substr(begin, end - begin);
   }
 }
 

@@ -85,6 +85,15 @@ TEST(HeatMap, HasItsPanelsNamesAndLabels) {
   EXPECT_THROW(heat_map(map), Error);
 }
 
+TEST(HeatMap, FewColumnsOfNamedRowsAreNoTower) {
+  HeatMap map{.title = "layers and heads", .cells = {4, 2, std::vector<float>(8, 0.5F)}};
+  map.row_names = {"layer0", "layer1", "layer2", "layer3"};
+  const std::string svg = heat_map(map), begins = "viewBox='0 0 480 ";
+  const std::size_t at = svg.find(begins);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_LT(std::stoi(svg.substr(at + begins.size())), 240);
+}
+
 TEST(HeatMap, NumbersThatAreNoneHaveNoShade) {
   const HeatMap map{.title = "t", .cells = {1, 2, {NAN, 0.0F}}, .shade = {.full = 0.0}};
   EXPECT_TRUE(pictures_in(heat_map(map)).empty());

@@ -32,6 +32,7 @@ def test_every_command_has_help_with_an_example(headroom, command):
     assert done.stderr == ""
     assert re.search(rf"^Example:\n  headroom {command}\b", done.stdout, re.MULTILINE), done.stdout
     assert "--json" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
 
 
 @pytest.mark.parametrize("group", ["tokenizer", "data", "checkpoint"])

@@ -11,6 +11,15 @@ import train_runs
 
 TABLE = pathlib.Path(__file__).with_name("messages")
 
+WRONG = {  # configs by name
+    "unquoted": "[tokenizer]\nkind = bytes\n",
+    "python": "[model]\ntied_embeddings = True\n",
+    "comma": "[train]\nlearning_rate = 1,5e-3\n",
+    "table": "[attention]\nn_heads = 2\n",
+    "one": '[model.attention]\nexperts = "v"\nprojection = "experts"\n',
+    "glob": '[data]\ntrain = ["no_texts/*.txt"]\n',
+}
+
 
 def cases():
     lines = TABLE.read_text().splitlines()
@@ -26,6 +35,9 @@ def folder(headroom, tmp_path_factory):
     config.write_text(text)
     (folder / "other.toml").write_text(text.replace('"experts"', '"dense"'))
     (folder / "text.txt").write_text((folder / "train.txt").read_text())
+    (folder / "wrong").mkdir()
+    for name, lines in WRONG.items():
+        (folder / "wrong" / f"{name}.toml").write_text(lines)
     question = {"query": "q", "choices": ["a", "b", "c", "d"], "gold": 1}
     (folder / "arc_easy.jsonl").write_text(json.dumps(question) + "\n")
     done = headroom("train", "mine.toml", "--out", "run", cwd=folder)
@@ -42,6 +54,7 @@ def test_a_mistake_gets_its_sentence(headroom, folder, command, said):
     pattern = ".*".join(re.escape(part) for part in said.split("..."))
     assert re.fullmatch(pattern, done.stderr.splitlines()[-1]), done.stderr
     assert done.stdout == ""
+    assert not (folder / "x").exists() and not (folder / "x.html").exists()
 
 
 def run_of(headroom, folder, name, *more, status=0):

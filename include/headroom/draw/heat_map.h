@@ -31,8 +31,9 @@ struct HeatMap {
   double width = 480.0;  // in the drawing's units; small ones stand side by side
 };
 
-// Cells are square where names or panels do not ask for more. More than kMostShades rows or columns are put together,
-// each shade the largest of its cells by size. Throws Error where values and shape do not fit.
+// Cells are square where names or panels do not ask for more; those of named rows are no higher than a line or
+// two. More than kMostShades rows or columns are put together, each shade the largest of its cells by size. Throws
+// Error where values and shape do not fit.
 inline constexpr std::size_t kMostShades = 384;
 std::string heat_map(const HeatMap& map);
 

@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <system_error>
 
 #include "engine.h"
 #include "headroom/core/error.h"
@@ -20,6 +21,10 @@ constexpr std::int64_t kLongestInspected = 16 << 20;
 
 std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened) {
   if (!command.text.empty()) {
+    std::error_code unknown;  // such as a name that is too long
+    if (!std::filesystem::exists(command.text, unknown)) {
+      misuse("inspect: --text: must name a file, and there is no {}", printable(command.text));
+    }
     std::vector<std::int32_t> ids =
         opened.checkpoint.tokenizer->encode(read_text_file(command.text, kLongestInspected));
     if (ids.empty()) {

@@ -28,11 +28,11 @@ void add_golden(Program& program) {
       ->type_name("");
   command.add_option("--impl", options->name, "how operators are computed")
       ->capture_default_str()
-      ->check(CLI::IsMember({"reference", "fused", "automatic"}).description(""))
+      ->check(one_of({"reference", "fused", "automatic"}))
       ->type_name("reference|fused|automatic");
   command.add_option("--dtype", options->dtype, "number format")
       ->capture_default_str()
-      ->check(CLI::IsMember({"float32", "float64"}).description(""))
+      ->check(one_of({"float32", "float64"}))
       ->type_name("float32|float64");
   add_device(command, options->device);
   program.add_threads(command);
@@ -40,15 +40,14 @@ void add_golden(Program& program) {
 
 void add_bench(Program& program) {
   auto options = std::make_shared<Bench>();
-  CLI::App& command =
-      program.add(program.root(), "bench", "Time operators and training steps against yardsticks in the same run.",
-                  "headroom bench attention step\n  headroom bench generation --prompt 1024 --tokens 128 "
-                  "dcmha/2b8_transformer_pp dcmha/2b8_dcformer_pp",
-                  [&program, options] { return program.engine(*options); });
+  CLI::App& command = program.add(
+      program.root(), "bench", "Time operators and training steps against yardsticks in the same run.",
+      "headroom bench attention step\n  headroom bench generation zoo/dense zoo/dcmha --prompt 64 --tokens 64",
+      [&program, options] { return program.engine(*options); });
   command
       .add_option(
           "NAME", options->names,
-          "benchmarks (default: all); behind generation and evaluate: TOML files or recipes, of which the first is "
+          "benchmarks (default: all); after generation and evaluate: TOML files or recipes, of which the first is "
           "what the others are compared with")
       ->type_name("");
   command.add_option("--plots", options->plots, "draw what has a shape into this folder (scaling)")->type_name("DIR");
@@ -68,7 +67,7 @@ void add_bench(Program& program) {
   count("--tokens", options->tokens, "generation: tokens written after it");
   command.add_option("--precision", options->precision, "where a benchmark has both")
       ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
+      ->check(one_of({"fp32", "bf16"}))
       ->type_name("fp32|bf16");
   add_device(command, options->device);
   program.add_threads(command);

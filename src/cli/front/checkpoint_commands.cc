@@ -29,7 +29,7 @@ void add_export(Program& program, CLI::App& group) {
                   "headroom: a checkpoint to evaluate and generate with; huggingface: config.json, model.safetensors "
                   "and tokenizer, for dense models")
       ->capture_default_str()
-      ->check(CLI::IsMember({"headroom", "huggingface"}).description(""))
+      ->check(one_of({"headroom", "huggingface"}))
       ->type_name("headroom|huggingface");
 }
 

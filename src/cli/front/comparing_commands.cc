@@ -24,7 +24,7 @@ void add_compare(Program& program) {
       program.root(), "compare", "Train models under the same budget; print a table and write DIR/report.html.",
       "headroom compare demo/dense_h8 demo/switchhead_h2 --out runs/pair --set train.steps=300\n"
       "  headroom compare a.toml b.toml --out runs/fair --seeds 3 --tune train.learning_rate=5e-4,1e-3,2e-3\n"
-      "  headroom compare --family dense=a.toml,b.toml --family mine=c.toml,d.toml --out runs/sizes --seeds 3",
+      "  headroom compare --family dense=a.toml,b.toml --family mine=c.toml,d.toml --out runs/sizes",
       [&program, options] {
         if (options->configs.empty() && options->families.empty()) {
           misuse("compare: either CONFIG or --family is required (headroom compare --help)");
@@ -112,7 +112,7 @@ void add_advise(Program& program) {
   command.add_option("--keep", options->keep, "what stays as CONFIG has it")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"size", "batch", "vocabulary"}).description(""))
+      ->check(one_of({"size", "batch", "vocabulary"}))
       ->type_name("size,batch,vocabulary");
   add_set(command, options->set);
   program.add_threads(command);

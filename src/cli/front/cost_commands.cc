@@ -7,6 +7,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/printable.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/cost/match.h"
 #include "headroom/cost/recipe_list.h"
@@ -58,6 +59,9 @@ int run_cost(const CostOptions& options, const Output& output) {
   }
   if (options.vary.empty() && !options.plot.empty()) {
     misuse("cost: --plot {}: draws what --vary varies, which is missing", options.plot);
+  }
+  if (!options.plot.empty() && !options.plot.ends_with(".svg")) {
+    misuse("cost: --plot: must name an .svg file, got {}", printable(options.plot));
   }
   std::vector<cost::NamedConfig> configs;
   for (const std::string& name : options.configs) {
@@ -162,7 +166,7 @@ void add_match(Program& program) {
       ->type_name("CONFIG");
   command.add_option("--by", options->by, "what shall be equal")
       ->capture_default_str()
-      ->check(CLI::IsMember({"parameters", "macs"}).description(""))
+      ->check(one_of({"parameters", "macs"}))
       ->type_name("parameters|macs");
   add_set(command, options->set);
   command.add_flag("--full", options->full, "print every key, not those alone that change what CONFIG says");

@@ -145,7 +145,7 @@ void add_tokenizer_train(Program& program, CLI::App& group) {
       .add_option("--kind", options->kind,
                   "what becomes an id: a byte, a piece, a word, or bytes merged inside words as GPT-2's (bpe)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"bytes", "sentencepiece", "words", "bpe"}).description(""))
+      ->check(one_of({"bytes", "sentencepiece", "words", "bpe"}))
       ->type_name("bytes|sentencepiece|words|bpe");
   command
       .add_option("--vocabulary-size", options->vocabulary_size,
@@ -180,7 +180,7 @@ void add_tokenizer(CLI::App& command, UsedTokenizer& tokenizer, const std::strin
       .add_option("--side", tokenizer.side,
                   "of the two tokenizers of a translation, the sources' or that of their translations")
       ->capture_default_str()
-      ->check(CLI::IsMember({"source", "target"}).description(""))
+      ->check(one_of({"source", "target"}))
       ->type_name("source|target");
 }
 

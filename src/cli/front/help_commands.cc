@@ -31,7 +31,7 @@ void add_help_commands(Program& program) {
       });
   completion.add_option("SHELL", *shell, "whose script")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""))
+      ->check(one_of({"bash", "zsh", "fish"}))
       ->type_name("bash|zsh|fish");
   program.add(program.root(), "man", "Print the manual page.", "headroom man | man -l -", [&program] {
     const std::string page = manual_page(command_tree(program.root()), HEADROOM_VERSION);

@@ -8,24 +8,22 @@ namespace headroom::cli {
 namespace {
 
 void add_checkpoints(CLI::App& command, std::string& checkpoints, const char* about) {
-  command.add_option("--checkpoints", checkpoints, about)
-      ->check(CLI::IsMember({"all"}).description(""))
-      ->type_name("all");
+  command.add_option("--checkpoints", checkpoints, about)->check(one_of({"all"}))->type_name("all");
 }
 
 void add_analyse(Program& program) {
   auto options = std::make_shared<Analyse>();
-  CLI::App& command = program.add(
-      program.root(), "analyse",
-      "Look inside trained models: attention maps, experts, heads, as numbers and as a page.",
-      "headroom analyse runs/first --out runs/inside\n"
-      "  headroom analyse runs/dense runs/switchhead --data held_out.txt --what maps,experts --out runs/both",
-      [&program, options] {
-        if (!options->text.empty() && !options->data.empty()) {
-          misuse("analyse: --text and --data cannot both be given: each is what the models read");
-        }
-        return program.engine(*options);
-      });
+  CLI::App& command =
+      program.add(program.root(), "analyse",
+                  "Look inside trained models: attention maps, experts, heads, as numbers and as a page.",
+                  "headroom analyse runs/first --out runs/inside\n"
+                  "  headroom analyse runs/dense runs/mine --data held_out.txt --what maps,experts --out runs/both",
+                  [&program, options] {
+                    if (!options->text.empty() && !options->data.empty()) {
+                      misuse("analyse: --text and --data cannot both be given: each is what the models read");
+                    }
+                    return program.engine(*options);
+                  });
   add_runs(command, options->models.runs, "run folders or checkpoint files");
   command
       .add_option("--text", options->text,

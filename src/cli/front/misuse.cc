@@ -1,4 +1,7 @@
 // A mistyped command line, reported in one line.
+#include <algorithm>
+
+#include "headroom/config/key_meant.h"
 #include "headroom/core/nearest.h"
 #include "headroom/core/printable.h"
 #include "program.h"
@@ -46,18 +49,60 @@ std::string meant(std::string_view typed, const std::vector<std::string>& known)
   return name.empty() ? "" : "; did you mean " + name + "?";
 }
 
+// "--steps 500" and "train.steps=500", where --set changes keys.
+std::string how_to_set(const CLI::App& command, std::string typed) {
+  if (command.get_option_no_throw("--set") == nullptr) {
+    return {};
+  }
+  typed.erase(0, typed.find_first_not_of('-'));
+  typed.resize(std::min(typed.size(), typed.find('=')));
+  typed.erase(0, typed.rfind('.') + 1);
+  std::replace(typed.begin(), typed.end(), '-', '_');
+  const std::string key = config::key_meant(typed);
+  return key.empty() ? "" : "; a key of the config is changed by --set " + key + "=VALUE";
+}
+
+// "--set train.steps 500".
+std::string without_a_value(const CLI::App& command) {
+  const CLI::Option* const set = command.get_option_no_throw("--set");
+  const std::vector<std::string> typed = set == nullptr ? std::vector<std::string>() : set->results();
+  const auto word = std::find_if(typed.begin(), typed.end(),
+                                 [](const std::string& text) { return text.find('=') == std::string::npos; });
+  return word == typed.end() ? "" : "--set " + printable(*word) + ": must be KEY=VALUE in one word";
+}
+
+std::string what_is_missing(const CLI::App& command) {
+  const std::vector<const CLI::Option*> options = command.get_options();
+  const auto missing = std::find_if(options.begin(), options.end(), [](const CLI::Option* option) {
+    return option->get_required() && option->count() == 0;
+  });
+  return missing == options.end() ? "" : "; " + (*missing)->get_name() + " is required";
+}
+
+std::string unknown_option(const CLI::App& command, const std::string& option) {
+  const std::string close = meant(option, options_of(&command));
+  return "unknown option " + printable(option) + (close.empty() ? how_to_set(command, option) : close);
+}
+
+std::string unexpected_argument(const CLI::App& command, const std::string& word) {
+  if (std::string mistake = without_a_value(command); !mistake.empty()) {
+    return mistake;
+  }
+  const bool key = word.find('=') != std::string::npos;
+  return "unexpected argument " + printable(word) + (key ? how_to_set(command, word) : what_is_missing(command));
+}
+
 std::string what_is_wrong(const CLI::App& command, const CLI::App& root, const CLI::ParseError& error) {
   const auto commands = command.get_subcommands([](const CLI::App*) { return true; });
   const std::vector<std::string> rest = root.remaining(true);
   if (!rest.empty() && rest.front().starts_with("-")) {
-    const std::string option = rest.front().substr(0, rest.front().find('='));
-    return "unknown option " + printable(option) + meant(option, options_of(&command));
+    return unknown_option(command, rest.front().substr(0, rest.front().find('=')));
   }
   if (!rest.empty() && !commands.empty()) {
     return "unknown command " + printable(rest.front()) + meant(rest.front(), names_of(commands));
   }
   if (!rest.empty()) {
-    return "unexpected argument " + printable(rest.front());
+    return unexpected_argument(command, rest.front());
   }
   if (!commands.empty() && command.get_subcommands().empty()) {
     return "a command is required";

@@ -89,7 +89,7 @@ void add_evaluate(Program& program) {
           "with --task: what is in front of each text: nothing, a line end, or the model's bos token; nothing is "
           "what lm_eval has with most models, bos with those whose tokenizer adds it (default: as in the model's "
           "training: line_end where that was here, bos where an imported tokenizer adds it, else none)")
-      ->check(CLI::IsMember({"none", "line_end", "bos"}).description(""))
+      ->check(one_of({"none", "line_end", "bos"}))
       ->type_name("none|line_end|bos");
   command
       .add_option("--items", options->items,

@@ -1,8 +1,10 @@
 #include "program.h"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <new>
@@ -123,7 +125,7 @@ void add_precision(CLI::App& command, std::string& precision) {
   } else {
     option->capture_default_str();
   }
-  option->check(CLI::IsMember(std::vector<std::string>{"auto", "fp32", "bf16"}))->type_name("auto|fp32|bf16");
+  option->check(one_of({"auto", "fp32", "bf16"}))->type_name("auto|fp32|bf16");
 }
 
 void add_set(CLI::App& command, std::vector<std::string>& set) {
@@ -153,6 +155,17 @@ CLI::Validator number(double low, double high) {
       return {};
     }
     return fmt::format("must be a number from {} to {}, got {}", low, high, printable(text));
+  };
+  return CLI::Validator(refused, "");
+}
+
+CLI::Validator one_of(std::vector<std::string> names) {
+  const auto refused = [names = std::move(names)](const std::string& text) -> std::string {
+    if (std::find(names.begin(), names.end(), text) != names.end()) {
+      return {};
+    }
+    return fmt::format("must be {}{}, got {}", names.size() > 1 ? "one of " : "", fmt::join(names, ", "),
+                       printable(text));
   };
   return CLI::Validator(refused, "");
 }

@@ -78,6 +78,8 @@ void add_set(CLI::App& command, std::vector<std::string>& set);
 CLI::Validator whole_number(std::int64_t low, std::int64_t high = std::numeric_limits<std::int64_t>::max());
 // Takes a number from `low` to `high`.
 CLI::Validator number(double low, double high);
+// Takes one of `names`.
+CLI::Validator one_of(std::vector<std::string> names);
 // Takes any text but an empty one.
 CLI::Validator not_empty();
 

@@ -69,7 +69,7 @@ const Predictions = Base => class extends Base {
     const pairs = [...numbers].map((x, e) => [e, x]).filter(([, x]) => x !== 0), most = Math.max(1e-9, ...pairs.map(([, x]) => Math.abs(x)));
     return make('table', {className: 'list'}, ...pairs.map(([e, x]) => {
       const half = 50 * Math.abs(x) / most;
-      return make('tr', {}, make('td', {}, `expert ${e}`), make('td', {className: 'n'}, signed(x, 3)),
+      return make('tr', {}, make('td', {}, `expert ${e}`), make('td', {className: 'n'}, signed(x, Math.abs(x) < 0.01 ? 5 : 3)),
                   make('td', {style: 'width:40%'}, make('span', {className: 'sign'}, make('i', {className: x < 0 ? 'minus' : '', style: `left:${x < 0 ? 50 - half : 50}%;width:${half}%`}))));
     }));
   }

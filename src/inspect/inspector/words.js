@@ -31,12 +31,13 @@ function colours() {
   const dark = ground[0] < 128, plus = dark ? [150, 214, 255] : [0, 50, 120], minus = dark ? [255, 170, 100] : [170, 60, 0];
   return ramps = {plus: ramp(plus), minus: ramp(minus), text: style.getPropertyValue('--text').trim(), faint: style.getPropertyValue('--faint').trim(),
                   rule: style.getPropertyValue('--rule').trim(), mark: style.getPropertyValue('--mark').trim(),
-                  tint: rgb('--plus'), untint: rgb('--minus')};
+                  tint: rgb('--plus'), untint: rgb('--minus'),
+                  deepest: Number(style.getPropertyValue('--deepest'))};
 }
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { ramps = null; drawing = draw(); });
-const tint = (share, strength = 0.75) => {
+const tint = share => {
   const [r, g, b] = share < 0 ? colours().untint : colours().tint;
-  return `rgba(${r},${g},${b},${(strength * Math.min(1, Math.abs(share))).toFixed(3)})`;
+  return `rgba(${r},${g},${b},${(colours().deepest * Math.min(1, Math.abs(share))).toFixed(3)})`;
 };
 const brighter = (one, other, ground) => {
   const far = colour => Math.abs((colour & 255) - (ground & 255)) + Math.abs((colour >> 8 & 255) - (ground >> 8 & 255)) + Math.abs((colour >> 16 & 255) - (ground >> 16 & 255));
