@@ -115,39 +115,74 @@ def test_translation_is_shared(config, tmp_path):
     assert together["validation_bleu"] == alone["validation_bleu"]
 
 
-def test_evaluate_and_compare_are_shared(config, tmp_path):
-    run = tmp_path / "trained"
-    train_runs.run(config, run, *SHARED, *settings("model.memory_length=0"))
-    environment = train_runs.environment(config.parent)
+def alone(folder, *arguments):
+    """The JSON of a command in one process."""
+    done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], env=train_runs.environment(folder),
+                          text=True, capture_output=True, check=True)
+    return json.loads(done.stdout)
 
-    def alone(*arguments):
-        done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], env=environment, text=True,
-                              capture_output=True, check=True)
-        return json.loads(done.stdout)
 
-    def together(*arguments):
-        ended = processes.Group(2, config.parent, *arguments, "--json").finish()
-        assert [status for status, _, _ in ended] == [0, 0], ended
-        assert ended[1][1] == ""
-        return json.loads(ended[0][1])
+def together(n, folder, *arguments):
+    """That of rank 0 of `n` processes; the others print nothing."""
+    ended = processes.Group(n, folder, *arguments, "--json").finish()
+    assert [status for status, _, _ in ended] == [0] * n, ended
+    assert all(out == "" for _, out, _ in ended[1:])
+    return json.loads(ended[0][1])
 
-    evaluate = ["evaluate", run, "--batch-size", "2", "--threads", "1"]
-    assert together(*evaluate)["loss"] == alone(*evaluate)["loss"]
 
-    lines = tmp_path / "lambada.jsonl"
-    lines.write_text("".join(json.dumps({"text": f"every head {'rests ' * n}twice"}) + "\n" for n in range(7)))
-    items = [tmp_path / "items_of_two.jsonl", tmp_path / "items_of_one.jsonl"]
-    test = [*evaluate, "--task", "lambada", "--data", lines, "--items"]
-    results = [run(*test, file) for run, file in zip((together, alone), items)]
-    assert results[0]["accuracy"] == results[1]["accuracy"]
-    assert items[0].read_text() == items[1].read_text() != ""
+@pytest.fixture(scope="module")
+def trained(config):
+    """A run whose evaluations can be shared: no memory goes from batch to batch."""
+    out = config.parent / "trained"
+    train_runs.run(config, out, *SHARED, *settings("model.memory_length=0"))
+    return out
 
+
+def test_evaluate_is_shared(trained):
+    evaluate = ["evaluate", trained, "--batch-size", "2", "--threads", "1"]
+    expected = alone(trained.parent, *evaluate)
+    for n in (2, 3):
+        assert together(n, trained.parent, *evaluate)["loss"] == expected["loss"], n
+
+
+TESTS = {  # rows, each of another length; the answers are of several
+    "lambada": [{"text": f"every head {'rests ' * n}twice"} for n in range(7)],
+    "blimp": [{"sentence_good": f"the head {'rests ' * n}", "sentence_bad": f"the {'room ' * n}head", "UID": f"set{n % 2}"}
+              for n in range(1, 8)],
+    "arc_easy": [{"query": f"the {'room ' * n}", "choices": ["attends", "rests twice", "to"], "gold": n % 3}
+             for n in range(1, 8)],
+    "composition": [{"task_id": f"task{n}", "texts": "".join(f"{'ab' * k} [ {'cd' * k} ]\n" for k in range(1, n + 1))}
+                    for n in range(1, 8)],
+}
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_tests_without_training_are_shared(trained, tmp_path, test):
+    """Every figure and every item, to the bit; the three processes have unequal numbers of batches."""
+    data = tmp_path / f"{test}.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in TESTS[test]))
+    words = ["evaluate", trained, "--batch-size", "2", "--threads", "1", "--task", test, "--data", data]
+
+    def results(n):
+        items = tmp_path / f"items_of_{n}.jsonl"
+        document = (alone(trained.parent, *words, "--items", items) if n == 1 else
+                    together(n, trained.parent, *words, "--items", items))
+        return {key: value for key, value in document.items() if "second" not in key}, items.read_text()
+
+    expected = results(1)
+    assert len(expected[1].splitlines()) >= 7
+    for n in (2, 3):
+        assert results(n) == expected, n
+
+
+def test_compare_is_shared(config, tmp_path):
     compare = ["compare", config, config, "--seeds", "2", *SHARED]
     other = config.parent / "other.toml"
     other.write_text(f'base = "{config}"\n[model.attention]\nn_heads = 1\n')
     compare[2] = other
     figures = [[seed["parameters_sha256"] for model in result["runs"] for seed in model["seeds"]]
-               for result in (together(*compare, "--out", tmp_path / "two"), alone(*compare, "--out", tmp_path / "one"))]
+               for result in (together(2, config.parent, *compare, "--out", tmp_path / "two"),
+                              alone(config.parent, *compare, "--out", tmp_path / "one"))]
     assert figures[0] == figures[1] and len(set(figures[0])) == 4
     assert (tmp_path / "two" / "report.html").exists()
 
