@@ -125,10 +125,10 @@ constexpr bool keeps_squares(Optimizer optimizer, bool hidden) {
   return optimizer != Optimizer::muon || !hidden;
 }
 
-// Whether an optimizer moves each number by what is known of that number alone: then parts of a tensor can be moved
-// apart. Otherwise it goes by whole matrices.
-constexpr bool by_number(Optimizer optimizer) {
-  return optimizer != Optimizer::muon;
+// Whether an optimizer moves each number of such a parameter by what is known of that number alone: then parts of it
+// can be moved apart.
+constexpr bool by_number(Optimizer optimizer, bool hidden) {
+  return optimizer != Optimizer::muon || !hidden;
 }
 
 void describe(Fields& fields, TokenizerOptions& options);

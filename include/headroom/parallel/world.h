@@ -85,8 +85,9 @@ class World : public Peers {
 World& world();
 
 // Joins the other processes where torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) say that there are
-// some; those of this machine share its cores from then on. Throws MisuseError for variables that make no sense, Error where the others cannot be reached, and EndedError
-// where an earlier start came to an end that another start would repeat.
+// some; those of this machine share its cores from then on. Throws MisuseError for variables that make no sense, Error
+// where the others cannot be reached, and EndedError where an earlier start came to an end that another start would
+// repeat.
 void join();
 
 }  // namespace headroom::parallel
