@@ -27,6 +27,7 @@ KINDS = {
     "dense, rotary": settings('model.attention.projection="dense"', 'model.attention.position="rope"',
                               "model.memory_length=0", "train.keep_best=true"),
     "tensors in pieces": settings('model.mlp.kind="dense"', "model.mlp.d_hidden=3000", "train.clip_norm=0.1"),
+    "muon, an embedding in pieces": settings('train.optimizer="muon"', "model.d_model=256"),
     "muon, bf16": settings('train.optimizer="muon"', 'train.precision="bf16"'),
     "soft-E priors": settings('model.attention.projection="dense"', 'model.attention.score="gaussian_mixture"',
                               'model.attention.prior_update="soft_e"', 'model.attention.position="none"'),
@@ -85,6 +86,14 @@ def test_processes_that_cannot_read_each_others_memory_send_it(config, tmp_path)
                             before={2: hide}).finish()
     assert [status for status, _, _ in ended] == [0, 0, 0], ended
     assert json.loads(ended[0][1])["parameters_sha256"] == alone["parameters_sha256"]
+
+
+def test_the_cores_of_a_machine_are_shared(config, tmp_path):
+    cores = alone(tmp_path, "doctor")["physical_cores"]
+    processes.run(2, config, tmp_path / "run", *SHARED, *settings("train.threads=0"))
+    with open(tmp_path / "run" / "checkpoints" / "step_6.safetensors", "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    assert json.loads(header["__metadata__"]["train_state"])["threads"] == max(1, cores // 2)
 
 
 def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
