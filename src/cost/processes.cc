@@ -28,6 +28,7 @@ struct Share {
 
 std::vector<Share> shares_of(const std::vector<ParameterTensor>& tensors, std::int64_t processes, Optimizer optimizer) {
   std::vector<SharedTensor> shared;
+  shared.reserve(tensors.size());
   for (const ParameterTensor& tensor : tensors) {
     shared.push_back({.numbers = tensor.numbers, .by_number = by_number(optimizer, tensor.hidden)});
   }
