@@ -20,7 +20,7 @@ namespace headroom::compare {
 namespace {
 
 std::string describe_machine(const config::TrainOptions& options) {
-  const std::int64_t threads = options.threads == 0 ? physical_cores() : options.threads;
+  const std::int64_t threads = options.threads == 0 ? own_cores() : options.threads;
   const at::Device device = models::resolve(options.device);
   return fmt::format("{}, {}{}, {}, torch {}", cpu_name(), counted(static_cast<std::size_t>(threads), "thread"),
                      device.is_cpu() ? "" : ", " + device.str(),

@@ -55,7 +55,8 @@ void describe_pictures(Fields& fields, DataOptions& o) {
              "vision: an epoch reads its shards in random order, and so many pictures in a row are shuffled with each "
              "other; 0: all pictures with all others");
   fields.add("decode_threads", o.decode_threads, between(0, 4096),
-             "vision: threads that read, decode and change pictures; 0: one a physical core");
+             "vision: threads that read, decode and change pictures; 0: one a physical core, shared out among the "
+             "processes of a machine");
 }
 
 void describe_pairs(Fields& fields, DataOptions& o) {

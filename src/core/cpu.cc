@@ -2,6 +2,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,8 @@
 
 namespace headroom {
 namespace {
+
+std::atomic<int> processes_that_share = 1;
 
 std::string first_line(const std::string& path) {
   std::ifstream file(path);
@@ -104,6 +107,14 @@ int physical_cores() {
   }
   const double limit = std::min(static_cast<double>(cores.size()), std::floor(cpu_quota()));
   return std::max(1, static_cast<int>(limit));
+}
+
+void share_cores(int processes) {
+  processes_that_share = processes;
+}
+
+int own_cores() {
+  return std::max(1, physical_cores() / processes_that_share);
 }
 
 std::string cpu_name() {

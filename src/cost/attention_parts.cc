@@ -22,8 +22,8 @@ PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
   return {.macs = gates * z.d + results, .memory = gates + results};
 }
 
-Sizes attention_tensors(const AttentionOptions& a, Exact d, Exact sources) {
-  Sizes all = a.projection->tensors(a, d) + a.score->tensors(a, sources) + a.composition->tensors(a, d) +
+Sizes other_attention_tensors(const AttentionOptions& a, Exact d, Exact sources) {
+  Sizes all = a.projection->other_tensors(a, d) + a.score->tensors(a, sources) + a.composition->tensors(a, d) +
               a.position->tensors(a, d);
   if (const Exact gates = Exact(a.projection->all_heads(a)) * a.gate_output->gates(a); gates.value() > 0) {
     all = all + Sizes{gates * d} + Sizes(a.bias ? 1 : 0, gates);
@@ -32,7 +32,7 @@ Sizes attention_tensors(const AttentionOptions& a, Exact d, Exact sources) {
 }
 
 Exact attention_parameters(const AttentionOptions& a, Exact d, Exact sources) {
-  return sum_of(attention_tensors(a, d, sources));
+  return sum_of(a.projection->matrices(a, d)) + sum_of(other_attention_tensors(a, d, sources));
 }
 
 }  // namespace headroom::cost

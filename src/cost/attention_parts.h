@@ -25,7 +25,7 @@ config::PaperTerms paper_output_gate(const config::AttentionOptions& attention, 
 
 // Trained numbers of one attention layer; `sources` are the key positions that a prior of each position knows.
 Exact attention_parameters(const config::AttentionOptions& attention, Exact d_model, Exact sources);
-// Those of each of its tensors.
-Sizes attention_tensors(const config::AttentionOptions& attention, Exact d_model, Exact sources);
+// Those of each of its tensors but the projection's matrices.
+Sizes other_attention_tensors(const config::AttentionOptions& attention, Exact d_model, Exact sources);
 
 }  // namespace headroom::cost

@@ -7,14 +7,15 @@ using namespace config;
 
 namespace {
 
-Exact mlp_matrices(const MlpOptions& mlp, Exact d) {
+Sizes mlp_matrices(const MlpOptions& mlp, Exact d) {
+  const Exact one = d * mlp.d_hidden;
   switch (mlp.kind) {
     case MlpKind::dense:
-      return Exact(2) * d * mlp.d_hidden;
+      return {one, one};
     case MlpKind::gated:
-      return Exact(3) * d * mlp.d_hidden;
+      return {one, one, one};
     case MlpKind::experts:
-      return Exact(2) * d * mlp.n_experts * mlp.d_hidden;
+      return {one * mlp.n_experts, one * mlp.n_experts};
   }
   misuse("cost: model.mlp.kind has no matrix formula");
 }
@@ -23,15 +24,16 @@ Sizes with_bias(Exact in, Exact out, bool bias) {
   return bias ? Sizes{in * out, out} : Sizes{in * out};
 }
 
-Sizes mlp_tensors(const MlpOptions& mlp, Exact d) {
+// Biases, or the router.
+Sizes other_mlp_tensors(const MlpOptions& mlp, Exact d) {
   const Exact hidden = mlp.d_hidden;
   switch (mlp.kind) {
     case MlpKind::dense:
-      return with_bias(d, hidden, mlp.bias) + with_bias(hidden, d, mlp.bias);
+      return mlp.bias ? Sizes{hidden, d} : Sizes();
     case MlpKind::gated:
-      return with_bias(d, hidden, mlp.bias) + with_bias(d, hidden, mlp.bias) + with_bias(hidden, d, mlp.bias);
+      return mlp.bias ? Sizes{hidden, hidden, d} : Sizes();
     case MlpKind::experts:
-      return {d * mlp.n_experts, d * mlp.n_experts * hidden, d * mlp.n_experts * hidden};
+      return {d * mlp.n_experts};
   }
   misuse("cost: model.mlp.kind has no parameter formula");
 }
@@ -66,6 +68,7 @@ Sizes class_head(const ModelOptions& model) {
 struct Group {
   Exact times = 1;
   Sizes sizes;
+  bool hidden = false;
 };
 
 std::vector<Group> groups_of(const ModelOptions& model) {
@@ -79,10 +82,12 @@ std::vector<Group> groups_of(const ModelOptions& model) {
   for (const Stack& stack : stacks_of(model)) {
     groups.push_back({.times = learns_positions ? 1 : 0, .sizes = {d * stack.tokens}});
     groups.push_back({.times = stack.layers * stack.norms, .sizes = norm});
-    groups.push_back({.times = stack.layers, .sizes = mlp_tensors(model.mlp, d)});
+    groups.push_back({.times = stack.layers, .sizes = mlp_matrices(model.mlp, d), .hidden = true});
+    groups.push_back({.times = stack.layers, .sizes = other_mlp_tensors(model.mlp, d)});
     for (std::size_t i = 0; i < stack.attentions.size(); ++i) {
-      groups.push_back(
-          {.times = stack.layers, .sizes = attention_tensors(stack.attentions[i], d, stack.spans[i].sources)});
+      const AttentionOptions& a = stack.attentions[i];
+      groups.push_back({.times = stack.layers, .sizes = a.projection->matrices(a, d), .hidden = true});
+      groups.push_back({.times = stack.layers, .sizes = other_attention_tensors(a, d, stack.spans[i].sources)});
     }
   }
   return groups;
@@ -98,12 +103,12 @@ std::int64_t count_parameters(const ModelOptions& model) {
   return n.value();
 }
 
-std::vector<std::int64_t> parameter_tensors(const ModelOptions& model) {
-  std::vector<std::int64_t> all;
+std::vector<ParameterTensor> parameter_tensors(const ModelOptions& model) {
+  std::vector<ParameterTensor> all;
   for (const Group& group : groups_of(model)) {
     for (std::int64_t i = 0; i < group.times.value(); ++i) {
       for (const Exact& size : group.sizes) {
-        all.push_back(size.value());
+        all.push_back({.numbers = size.value(), .hidden = group.hidden});
       }
     }
   }
@@ -111,14 +116,9 @@ std::vector<std::int64_t> parameter_tensors(const ModelOptions& model) {
 }
 
 std::int64_t count_hidden_matrices(const ModelOptions& model) {
-  const Exact d = model.d_model;
   Exact n = 0;
-  for (const Stack& stack : stacks_of(model)) {
-    Exact block = mlp_matrices(model.mlp, d);
-    for (const AttentionOptions& attention : stack.attentions) {
-      block += attention.projection->matrices(attention, d);
-    }
-    n += stack.layers * block;
+  for (const Group& group : groups_of(model)) {
+    n += group.hidden ? group.times * sum_of(group.sizes) : 0;
   }
   return n.value();
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -22,15 +21,22 @@ constexpr std::int64_t kMostProcesses = 65536;
 
 struct Share {
   std::int64_t numbers = 0;  // of its tensors
+  std::int64_t moments = 0;  // numbers that the optimizer remembers of them
   std::int64_t sent = 0;     // with what fills up tensors
   std::int64_t widest = 0;   // the largest bucket
 };
 
-std::vector<Share> shares_of(const std::vector<std::int64_t>& sizes, std::int64_t processes, bool by_number) {
+std::vector<Share> shares_of(const std::vector<ParameterTensor>& tensors, std::int64_t processes, Optimizer optimizer) {
+  std::vector<SharedTensor> shared;
+  shared.reserve(tensors.size());
+  for (const ParameterTensor& tensor : tensors) {
+    shared.push_back({.numbers = tensor.numbers, .by_number = by_number(optimizer, tensor.hidden)});
+  }
   std::vector<Share> shares(static_cast<std::size_t>(processes));
-  for (const Piece& piece : share_out(sizes, static_cast<int>(processes), by_number)) {
+  for (const Piece& piece : share_out(shared, static_cast<int>(processes))) {
     Share& share = shares[static_cast<std::size_t>(piece.owner)];
     share.numbers += piece.count();
+    share.moments += piece.count() * (keeps_squares(optimizer, tensors[piece.tensor].hidden) ? 2 : 1);
     share.sent += aligned(piece.count());
   }
   for (Share& share : shares) {
@@ -40,16 +46,17 @@ std::vector<Share> shares_of(const std::vector<std::int64_t>& sizes, std::int64_
 }
 
 // Whole tensors, or pieces of almost equal size where they are too large.
-std::vector<Piece> cut(const std::vector<std::int64_t>& sizes, std::int64_t most) {
+std::vector<Piece> cut(const std::vector<SharedTensor>& tensors, std::int64_t most) {
   std::vector<Piece> pieces;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    std::int64_t step = std::max<std::int64_t>(sizes[i], 1);
-    if (sizes[i] > most) {
-      const std::int64_t units = (sizes[i] + kPieceUnit - 1) / kPieceUnit, count = (sizes[i] + most - 1) / most;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t numbers = tensors[i].numbers;
+    std::int64_t step = std::max<std::int64_t>(numbers, 1);
+    if (tensors[i].by_number && numbers > most) {
+      const std::int64_t units = (numbers + kPieceUnit - 1) / kPieceUnit, count = (numbers + most - 1) / most;
       step = (units + count - 1) / count * kPieceUnit;
     }
-    for (std::int64_t begin = 0; begin < sizes[i] || begin == 0; begin += step) {
-      pieces.push_back({.tensor = i, .begin = begin, .end = std::min(begin + step, sizes[i])});
+    for (std::int64_t begin = 0; begin < numbers || begin == 0; begin += step) {
+      pieces.push_back({.tensor = i, .begin = begin, .end = std::min(begin + step, numbers)});
     }
   }
   return pieces;
@@ -67,19 +74,16 @@ std::int64_t sums_of_step(const TrainOptions& train, std::int64_t processes) {
   return std::max(sums, processes);
 }
 
-// The moments of a share: of Muon's, whose matrices have no squares, its part of all.
-std::int64_t moments_of(const StepMemory& memory, std::int64_t numbers, std::int64_t all) {
-  return static_cast<std::int64_t>(static_cast<double>(memory.moments) * static_cast<double>(numbers) /
-                                   static_cast<double>(all));
-}
-
 }  // namespace
 
-std::vector<Piece> share_out(const std::vector<std::int64_t>& sizes, int processes, bool by_number) {
+std::vector<Piece> share_out(const std::vector<SharedTensor>& tensors, int processes) {
   constexpr std::int64_t kPieces = 32;  // of the mean share, at least
-  const std::int64_t all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  std::int64_t all = 0;
+  for (const SharedTensor& tensor : tensors) {
+    all += tensor.numbers;
+  }
   const std::int64_t part = all / processes / kPieces / kPieceUnit * kPieceUnit;
-  std::vector<Piece> pieces = cut(sizes, by_number && processes > 1 ? std::max(part, kPieceUnit) : all);
+  std::vector<Piece> pieces = cut(tensors, processes > 1 ? std::max(part, kPieceUnit) : all);
   std::vector<Piece*> order;
   order.reserve(pieces.size());
   for (Piece& piece : pieces) {
@@ -113,21 +117,24 @@ ProcessesCost processes_cost(const Config& given, std::int64_t processes) {
   }
   const StepMemory memory = step_memory(config);
   const auto macs = static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
-  const std::vector<std::int64_t> sizes = parameter_tensors(config.model);
-  const std::vector<Share> shares = shares_of(sizes, n, by_number(config.train.optimizer));
-  const Exact besides = Exact(2) * *std::max_element(sizes.begin(), sizes.end()) * kNumber + kProgramBytes;
+  const std::vector<ParameterTensor> tensors = parameter_tensors(config.model);
+  const std::vector<Share> shares = shares_of(tensors, n, config.train.optimizer);
+  const auto largest =
+      std::max_element(tensors.begin(), tensors.end(),
+                       [](const ParameterTensor& a, const ParameterTensor& b) { return a.numbers < b.numbers; });
+  const Exact besides = Exact(2) * largest->numbers * kNumber + kProgramBytes;
   Exact all = 0;
   for (const Share& share : shares) {
     all += share.sent;
   }
-  const std::int64_t parameters = memory.parameters / kNumber, total = all.value();
+  const std::int64_t total = all.value();
   const bool alone = n == 1 && (cost.sums == 1 || cost.sums == config.train.accumulate);  // autograd adds
   for (std::int64_t rank = 0; rank < n; ++rank) {
     const Share& share = shares[static_cast<std::size_t>(rank)];
     ProcessCost one{.numbers = share.numbers, .sums = (cost.sums - rank + n - 1) / n};
     one.parameters = memory.parameters;
     one.gradients = memory.gradients;
-    one.moments = moments_of(memory, share.numbers, parameters);
+    one.moments = share.moments * kNumber;
     one.running_sums = !alone && cost.rounds > 1 ? share.sent * kNumber : 0;
     one.staging = (Exact(2) * (n - 1) * share.widest * kNumber).value();
     one.activations = memory.activations - memory.carried + (Exact(memory.carried / cost.sums) * one.sums).value();

@@ -68,7 +68,7 @@ void synchronize(at::Device device) {
 }
 
 void set_threads(std::int64_t threads) {
-  at::set_num_threads(threads > 0 ? static_cast<int>(threads) : physical_cores());
+  at::set_num_threads(threads > 0 ? static_cast<int>(threads) : own_cores());
 }
 
 nn::Context make_context(const config::TrainOptions& options, at::Device device) {

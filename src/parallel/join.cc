@@ -10,6 +10,7 @@
 #include "connection.h"
 #include "headroom/core/log.h"
 #include "headroom/core/number.h"
+#include "headroom/core/system.h"
 #include "headroom/parallel/world.h"
 
 namespace headroom::parallel {
@@ -68,7 +69,7 @@ void join() {
   const int size = number("WORLD_SIZE", 1, kMostProcesses);
   const int rank = number("RANK", 0, size - 1);
   w.restarts_ = number("TORCHELASTIC_RESTART_COUNT", 0, 1 << 30, 0);
-  w.local_size_ = number("LOCAL_WORLD_SIZE", 1, size, size);
+  share_cores(number("LOCAL_WORLD_SIZE", 1, size, size));
   end_with_parent();
   if (size == 1) {
     return;

@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "connection.h"
-#include "headroom/core/system.h"
 
 namespace headroom::parallel {
 namespace {
@@ -192,10 +191,6 @@ void World::blame(int peer, const std::string& why) {
 
 void World::be_patient() {
   set_timeout(kPatience);
-}
-
-std::int64_t World::threads(std::int64_t wanted) const {
-  return wanted > 0 || size_ == 1 ? wanted : std::max<std::int64_t>(physical_cores() / local_size_, 1);
 }
 
 bool World::announce(const std::string& message, bool final) {

@@ -92,7 +92,7 @@ class ImageExamples : public ClassExamples {
   static constexpr std::int32_t kBad = -1;
 
   static std::int64_t decode_threads(const config::DataOptions& data) {
-    return data.decode_threads > 0 ? data.decode_threads : physical_cores();
+    return data.decode_threads > 0 ? data.decode_threads : own_cores();
   }
   // A thread that has less than this to do is not worth its start.
   std::size_t threads_for(std::size_t rows) const {
@@ -159,7 +159,7 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
                                                                      .classes = config.data.classes,
                                                                      .label_key = config.data.label_column,
                                                                      .skip_bad = config.data.skip_bad_rows,
-                                                                     .threads = physical_cores()}),
+                                                                     .threads = own_cores()}),
                                          config);
 }
 

@@ -7,12 +7,13 @@ namespace {
 
 static_assert(cost::kPieceUnit % ops::kSquareBlock == 0, "the gradient norm's bits would depend on the pieces");
 
-std::vector<std::int64_t> sizes_of(const nn::Parameters& parameters) {
-  std::vector<std::int64_t> sizes;
+std::vector<cost::SharedTensor> shared_tensors(const nn::Parameters& parameters, config::Optimizer optimizer) {
+  std::vector<cost::SharedTensor> tensors;
   for (const nn::Parameter& parameter : parameters.all()) {
-    sizes.push_back(parameter.tensor.numel());
+    tensors.push_back(
+        {.numbers = parameter.tensor.numel(), .by_number = config::by_number(optimizer, parameter.hidden.has_value())});
   }
-  return sizes;
+  return tensors;
 }
 
 }  // namespace
@@ -26,7 +27,7 @@ at::Tensor piece_of(const at::Tensor& tensor, const Piece& piece) {
 }
 
 Shares::Shares(const nn::Parameters& parameters, int processes, config::Optimizer optimizer)
-    : pieces_(cost::share_out(sizes_of(parameters), processes, config::by_number(optimizer))),
+    : pieces_(cost::share_out(shared_tensors(parameters, optimizer), processes)),
       numbers_(static_cast<std::size_t>(processes), 0) {
   for (const Piece& piece : pieces_) {
     numbers_[static_cast<std::size_t>(piece.owner)] += piece.count();
@@ -35,7 +36,7 @@ Shares::Shares(const nn::Parameters& parameters, int processes, config::Optimize
 
 std::vector<Piece> Share::pieces(const nn::Parameters& parameters) const {
   if (shares_ == nullptr) {
-    return cost::share_out(sizes_of(parameters), 1, false);
+    return cost::share_out(shared_tensors(parameters, config::Optimizer::adamw), 1);  // whole tensors
   }
   std::vector<Piece> own;
   for (const Piece& piece : shares_->pieces()) {

@@ -258,7 +258,7 @@ TrainResult train(const TrainRequest& request) {
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
     decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }
-  models::set_threads(world.threads(config.train.threads));
+  models::set_threads(config.train.threads);
   if (world.size() > 1) {
     compare_notes(config, data.training->identity(), world);
   }

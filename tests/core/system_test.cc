@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -53,6 +54,17 @@ TEST(Cores, FollowTheAffinity) {
   EXPECT_EQ(physical_cores(), 1);
   ::sched_setaffinity(0, sizeof before, &before);
   EXPECT_EQ(physical_cores(), all);
+}
+
+TEST(Cores, AreSharedByTheProcessesOfTheMachine) {
+  const int all = physical_cores();
+  EXPECT_EQ(own_cores(), all);
+  share_cores(2);
+  EXPECT_EQ(own_cores(), std::max(1, all / 2));
+  share_cores(2 * all);
+  EXPECT_EQ(own_cores(), 1);
+  share_cores(1);
+  EXPECT_EQ(own_cores(), all);
 }
 
 TEST(Cpu, FeaturesAgreeWithTheKernels) {

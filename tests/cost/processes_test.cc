@@ -12,10 +12,18 @@
 namespace headroom::cost {
 namespace processes_test {
 
+std::vector<SharedTensor> of_sizes(const std::vector<std::int64_t>& sizes, bool by_number = true) {
+  std::vector<SharedTensor> tensors;
+  for (const std::int64_t size : sizes) {
+    tensors.push_back({.numbers = size, .by_number = by_number});
+  }
+  return tensors;
+}
+
 TEST(Processes, TheLargestTensorGoesToTheEmptiestFirst) {
   const auto owners = [](const std::vector<std::int64_t>& sizes, int processes) {
     std::vector<int> all;
-    for (const Piece& piece : share_out(sizes, processes, true)) {
+    for (const Piece& piece : share_out(of_sizes(sizes), processes)) {
       EXPECT_EQ(piece.tensor, all.size());
       EXPECT_EQ(piece.count(), sizes[piece.tensor]);
       all.push_back(piece.owner);
@@ -32,7 +40,7 @@ TEST(Processes, LargeTensorsAreCutAtBlocksOfTheNorm) {
   const std::vector<std::int64_t> sizes = {10 * kPieceUnit + 7, 100, 3 * kPieceUnit};
   std::vector<std::int64_t> end(sizes.size(), 0);
   std::size_t pieces = 0;
-  for (const Piece& piece : share_out(sizes, 4, true)) {
+  for (const Piece& piece : share_out(of_sizes(sizes), 4)) {
     EXPECT_EQ(piece.begin, end[piece.tensor]);
     EXPECT_EQ(piece.begin % kPieceUnit, 0);
     EXPECT_LE(piece.count(), kPieceUnit);
@@ -41,8 +49,8 @@ TEST(Processes, LargeTensorsAreCutAtBlocksOfTheNorm) {
   }
   EXPECT_EQ(end, sizes);
   EXPECT_EQ(pieces, 11 + 1 + 3);
-  EXPECT_EQ(share_out(sizes, 4, false).size(), 3);  // matrices that are moved whole
-  EXPECT_EQ(share_out(sizes, 1, true).size(), 3);
+  EXPECT_EQ(share_out(of_sizes(sizes, false), 4).size(), 3);  // matrices that are moved whole
+  EXPECT_EQ(share_out(of_sizes(sizes), 1).size(), 3);
 }
 
 TEST(Processes, MomentsOfEachAreAlmostEqual) {
@@ -55,6 +63,24 @@ TEST(Processes, MomentsOfEachAreAlmostEqual) {
         EXPECT_NEAR(static_cast<double>(one.moments) * static_cast<double>(n) / all, 1.0, 0.02) << name << " " << n;
       }
     }
+  }
+}
+
+// Muon's matrices stay whole; what AdamW moves for it is cut, above all the embedding and the output layer.
+TEST(Processes, MuonSharesEvenlyWhatIsNoMatrixOfALayer) {
+  config::Config config = recipe("switchhead/c4_262m");
+  config.train.optimizer = config::Optimizer::muon;
+  const std::int64_t moments =
+      2 * count_parameters(config.model) - count_hidden_matrices(config.model);  // no squares of the matrices
+  for (const std::int64_t n : {1, 8, 64}) {
+    config.train.batch_size = 8 * n;
+    const ProcessesCost cost = processes_cost(config, n);
+    EXPECT_LT(cost.imbalance(), 1.06) << n;  // 2 with a whole embedding of 8.2M numbers, at 64 processes
+    std::int64_t sum = 0;
+    for (const ProcessCost& one : cost.all) {
+      sum += one.moments;
+    }
+    EXPECT_EQ(sum, 4 * moments) << n;
   }
 }
 

@@ -27,6 +27,7 @@ KINDS = {
     "tensors in pieces": settings('model.mlp.kind="dense"', "model.mlp.d_hidden=3000", "train.clip_norm=0.1"),
     "dense, rotary": settings('model.attention.projection="dense"', 'model.attention.position="rope"',
                               "model.memory_length=0", "train.keep_best=true"),
+    "muon, an embedding in pieces": settings('train.optimizer="muon"', "model.d_model=256"),
     "muon, bf16": settings('train.optimizer="muon"', 'train.precision="bf16"'),
     "soft-E priors": settings('model.attention.projection="dense"', 'model.attention.score="gaussian_mixture"',
                               'model.attention.prior_update="soft_e"', 'model.attention.position="none"'),
@@ -87,6 +88,14 @@ def test_processes_that_cannot_read_each_others_memory_send_it(config, tmp_path)
     assert json.loads(ended[0][1])["parameters_sha256"] == alone["parameters_sha256"]
 
 
+def test_the_cores_of_a_machine_are_shared(config, tmp_path):
+    cores = alone(tmp_path, "doctor")["physical_cores"]
+    processes.run(2, config, tmp_path / "run", *SHARED, *settings("train.threads=0"))
+    with open(tmp_path / "run" / "checkpoints" / "step_6.safetensors", "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    assert json.loads(header["__metadata__"]["train_state"])["threads"] == max(1, cores // 2)
+
+
 def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
     parts = [*SHARED, *settings("train.parts=2")]
     alone = train_runs.run(config, tmp_path / "1", *parts)
@@ -115,39 +124,74 @@ def test_translation_is_shared(config, tmp_path):
     assert together["validation_bleu"] == alone["validation_bleu"]
 
 
-def test_evaluate_and_compare_are_shared(config, tmp_path):
-    run = tmp_path / "trained"
-    train_runs.run(config, run, *SHARED, *settings("model.memory_length=0"))
-    environment = train_runs.environment(config.parent)
+def alone(folder, *arguments):
+    """The JSON of a command in one process."""
+    done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], env=train_runs.environment(folder),
+                          text=True, capture_output=True, check=True)
+    return json.loads(done.stdout)
 
-    def alone(*arguments):
-        done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], env=environment, text=True,
-                              capture_output=True, check=True)
-        return json.loads(done.stdout)
 
-    def together(*arguments):
-        ended = processes.Group(2, config.parent, *arguments, "--json").finish()
-        assert [status for status, _, _ in ended] == [0, 0], ended
-        assert ended[1][1] == ""
-        return json.loads(ended[0][1])
+def together(n, folder, *arguments):
+    """That of rank 0 of `n` processes; the others print nothing."""
+    ended = processes.Group(n, folder, *arguments, "--json").finish()
+    assert [status for status, _, _ in ended] == [0] * n, ended
+    assert all(out == "" for _, out, _ in ended[1:])
+    return json.loads(ended[0][1])
 
-    evaluate = ["evaluate", run, "--batch-size", "2", "--threads", "1"]
-    assert together(*evaluate)["loss"] == alone(*evaluate)["loss"]
 
-    lines = tmp_path / "lambada.jsonl"
-    lines.write_text("".join(json.dumps({"text": f"every head {'rests ' * n}twice"}) + "\n" for n in range(7)))
-    items = [tmp_path / "items_of_two.jsonl", tmp_path / "items_of_one.jsonl"]
-    test = [*evaluate, "--task", "lambada", "--data", lines, "--items"]
-    results = [run(*test, file) for run, file in zip((together, alone), items)]
-    assert results[0]["accuracy"] == results[1]["accuracy"]
-    assert items[0].read_text() == items[1].read_text() != ""
+@pytest.fixture(scope="module")
+def trained(config):
+    """A run whose evaluations can be shared: no memory goes from batch to batch."""
+    out = config.parent / "trained"
+    train_runs.run(config, out, *SHARED, *settings("model.memory_length=0"))
+    return out
 
+
+def test_evaluate_is_shared(trained):
+    evaluate = ["evaluate", trained, "--batch-size", "2", "--threads", "1"]
+    expected = alone(trained.parent, *evaluate)
+    for n in (2, 3):
+        assert together(n, trained.parent, *evaluate)["loss"] == expected["loss"], n
+
+
+TESTS = {  # rows, each of another length; the answers are of several
+    "lambada": [{"text": f"every head {'rests ' * n}twice"} for n in range(7)],
+    "blimp": [{"sentence_good": f"the head {'rests ' * n}", "sentence_bad": f"the {'room ' * n}head", "UID": f"set{n % 2}"}
+              for n in range(1, 8)],
+    "arc_easy": [{"query": f"the {'room ' * n}", "choices": ["attends", "rests twice", "to"], "gold": n % 3}
+             for n in range(1, 8)],
+    "composition": [{"task_id": f"task{n}", "texts": "".join(f"{'ab' * k} [ {'cd' * k} ]\n" for k in range(1, n + 1))}
+                    for n in range(1, 8)],
+}
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_tests_without_training_are_shared(trained, tmp_path, test):
+    """Every figure and every item, to the bit; the three processes have unequal numbers of batches."""
+    data = tmp_path / f"{test}.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in TESTS[test]))
+    words = ["evaluate", trained, "--batch-size", "2", "--threads", "1", "--task", test, "--data", data]
+
+    def results(n):
+        items = tmp_path / f"items_of_{n}.jsonl"
+        document = (alone(trained.parent, *words, "--items", items) if n == 1 else
+                    together(n, trained.parent, *words, "--items", items))
+        return {key: value for key, value in document.items() if "second" not in key}, items.read_text()
+
+    expected = results(1)
+    assert len(expected[1].splitlines()) >= 7
+    for n in (2, 3):
+        assert results(n) == expected, n
+
+
+def test_compare_is_shared(config, tmp_path):
     compare = ["compare", config, config, "--seeds", "2", *SHARED]
     other = config.parent / "other.toml"
     other.write_text(f'base = "{config}"\n[model.attention]\nn_heads = 1\n')
     compare[2] = other
     figures = [[seed["parameters_sha256"] for model in result["runs"] for seed in model["seeds"]]
-               for result in (together(*compare, "--out", tmp_path / "two"), alone(*compare, "--out", tmp_path / "one"))]
+               for result in (together(2, config.parent, *compare, "--out", tmp_path / "two"),
+                              alone(config.parent, *compare, "--out", tmp_path / "one"))]
     assert figures[0] == figures[1] and len(set(figures[0])) == 4
     assert (tmp_path / "two" / "report.html").exists()
 

@@ -91,10 +91,9 @@ class ProjectionPart : public AttentionPart {
   virtual bool starts_truncated() const = 0;  // the layer's matrices are initialised truncated normal, else normal
   virtual bool has_fixed_heads() const = 0;   // every token uses the same heads, as maps between heads need
 
-  // Numbers of each tensor that is trained.
-  virtual Sizes tensors(const AttentionOptions& options, Exact d_model) const = 0;
-  virtual Exact matrices(const AttentionOptions& options,
-                         Exact d_model) const = 0;  // in q's, k's, v's and o's matrices
+  // Numbers of each tensor of q's, k's, v's and o's matrices, and of each other one that is trained.
+  virtual Sizes matrices(const AttentionOptions& options, Exact d_model) const = 0;
+  virtual Sizes other_tensors(const AttentionOptions& options, Exact d_model) const = 0;
   virtual ProjectionProducts products(const AttentionOptions& options, Exact d_model, const Span& span) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // What Transformer-XL's relative positions add to that.

@@ -62,7 +62,7 @@ struct DataOptions {
   double randaugment_magnitude = 9.0;  // of them, 0 to 30
   double mixup = 0.0;                  // vision: alpha of mixup's Beta distribution; 0: none
   std::int64_t shuffle_buffer = 0;     // vision, shards: pictures in a row that are shuffled together; 0: all
-  std::int64_t decode_threads = 0;     // vision: threads that read and change pictures; 0: all physical cores
+  std::int64_t decode_threads = 0;     // vision: threads that read and change pictures; 0: own_cores()
   std::vector<std::string> train_target;  // translation: files parallel to `train`; empty: `train` holds both sides
   std::vector<std::string> validation_target;       // the same for `validation`
   std::vector<std::int64_t> pair_columns = {1, 2};  // translation, tab-separated: source and target
@@ -93,7 +93,7 @@ struct TrainOptions {
   std::int64_t timeout = 600;     // seconds that processes wait for each other after the first step
   std::int64_t verify_every = 0;  // steps between computing a micro-batch on two processes; 0: never
   std::int64_t seed = 1;
-  std::int64_t threads = 0;     // 0: all physical cores
+  std::int64_t threads = 0;     // 0: own_cores()
   std::string device = "auto";  // auto | cpu | cuda | cuda:<n>
   Precision precision = Precision::automatic;
   Implementation implementation = Implementation::automatic;
@@ -125,10 +125,10 @@ constexpr bool keeps_squares(Optimizer optimizer, bool hidden) {
   return optimizer != Optimizer::muon || !hidden;
 }
 
-// Whether an optimizer moves each number by what is known of that number alone: then parts of a tensor can be moved
-// apart. Otherwise it goes by whole matrices.
-constexpr bool by_number(Optimizer optimizer) {
-  return optimizer != Optimizer::muon;
+// Whether an optimizer moves each number of such a parameter by what is known of that number alone: then parts of it
+// can be moved apart.
+constexpr bool by_number(Optimizer optimizer, bool hidden) {
+  return optimizer != Optimizer::muon || !hidden;
 }
 
 void describe(Fields& fields, TokenizerOptions& options);

@@ -8,6 +8,10 @@
 namespace headroom {
 
 int physical_cores();  // of those this process may use (affinity, cgroup), at least 1
+// This process's share of them, at least 1: from now on `processes` of this machine work on the same at once, itself
+// included. It has them all until then.
+void share_cores(int processes);
+int own_cores();
 std::string cpu_name();
 // Those of "avx2", "avx512f", "avx512_bf16", "amx_bf16" that the CPU and the system offer.
 std::vector<std::string> cpu_features();

@@ -28,11 +28,16 @@ namespace headroom::cost {
 //                          [.,n_classes]; f = d, for pairs 4d
 std::int64_t count_parameters(const config::ModelOptions& model);
 
-// The numbers of each tensor of them, in no particular order.
-std::vector<std::int64_t> parameter_tensors(const config::ModelOptions& model);
+// One of the tensors that they are in. Hidden are the layers' matrices from hidden vectors to hidden vectors:
+// attention's q, k, v and o and the MLPs', banks of experts included; what train.optimizer = "muon" moves itself.
+struct ParameterTensor {
+  std::int64_t numbers = 0;
+  bool hidden = false;
+};
+// All of them, in no particular order.
+std::vector<ParameterTensor> parameter_tensors(const config::ModelOptions& model);
 
-// Of those, the numbers in the layers' matrices from hidden vectors to hidden vectors: attention's q, k, v and o and
-// the MLPs', banks of experts included; what train.optimizer = "muon" moves itself.
+// Numbers in the hidden ones.
 std::int64_t count_hidden_matrices(const config::ModelOptions& model);
 
 // "Paper accounting" of the SwitchHead papers (SwitchHead, Eq. 11-15, as their printed tables were computed): one

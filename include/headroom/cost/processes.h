@@ -39,20 +39,25 @@ struct Piece {
   std::int64_t count() const { return end - begin; }
 };
 
-// All numbers of tensors of these sizes, in their order: the largest piece first, each to the process that has least so
-// far. A piece is a whole tensor, unless several processes share it and the optimizer goes by_number: then a tensor of
-// more than a 32nd of the mean share is cut into pieces of at most that, or of kPieceUnit.
-std::vector<Piece> share_out(const std::vector<std::int64_t>& sizes, int processes, bool by_number);
+struct SharedTensor {
+  std::int64_t numbers = 0;
+  bool by_number = true;  // is moved so, and may be cut
+};
+
+// All numbers of these tensors, in their order: the largest piece first, each to the process that has least so far.
+// A piece is a whole tensor, unless several processes share it and it is moved by_number: then one of more than a 32nd
+// of the mean share is cut into pieces of at most that, or of kPieceUnit.
+std::vector<Piece> share_out(const std::vector<SharedTensor>& tensors, int processes);
 
 // One of N processes, with P numbers of all parameters, s of its own share and k of the step's K sums of gradients.
 struct ProcessCost {
   std::int64_t numbers = 0;  // s
   std::int64_t sums = 0;     // k
 
-  // Bytes of memory: parameters and gradients are whole in every process, 4 P each; moments of the share (Muon: that
-  // part of all); where K > N the sums so far, 4 s; staging, places for two buckets of every process on another
-  // machine, as if all others were: 8 (N - 1) bucket_numbers(N), which is less than 64 MiB; activations of a
-  // micro-batch, and what is carried of the rows that the process computes.
+  // Bytes of memory: parameters and gradients are whole in every process, 4 P each; moments of the share; where K > N
+  // the sums so far, 4 s; staging, places for two buckets of every process on another machine, as if all others were: 8
+  // (N - 1) bucket_numbers(N), which is less than 64 MiB; activations of a micro-batch, and what is carried of the rows
+  // that the process computes.
   std::int64_t parameters = 0, gradients = 0, moments = 0, running_sums = 0, staging = 0, activations = 0;
   // With the program itself and room for what is temporary: two gradients of the largest tensor.
   std::int64_t total = 0;

@@ -32,7 +32,8 @@ nn::Context make_context(const config::TrainOptions& options, at::Device device)
 // Waits until the device has done what it was given.
 void synchronize(at::Device device);
 
-// The threads that train.threads or --threads names, 0: one a physical core, for all that is computed from now on.
+// The threads that train.threads or --threads names, 0: one for each of own_cores(), for all that is computed from now
+// on.
 void set_threads(std::int64_t threads);
 
 }  // namespace headroom::models

@@ -45,8 +45,6 @@ class World : public Peers {
   std::string name_of(int rank) const override;
   std::vector<std::string> gather(const std::string& mine) override;
 
-  // Processes on this machine, which share its cores.
-  int local_size() const { return local_size_; }
   // Whether processes that went on before these were ended and started again by torchrun: a run goes on.
   bool restarted() const { return restarts_ > 0; }
 
@@ -66,9 +64,6 @@ class World : public Peers {
   void set_timeout(std::chrono::seconds timeout);
   void be_patient();
 
-  // `wanted` threads to compute with; 0: all physical cores, shared by the processes of this machine.
-  std::int64_t threads(std::int64_t wanted) const;
-
   // Ends this process's part: says `message` once for all processes, of which the first to call it prints it, and makes
   // the others end too. `final`: a start by torchrun would end in the same way, so that it is refused.
   // Returns whether this process is to print the message.
@@ -82,7 +77,7 @@ class World : public Peers {
   [[noreturn]] void blame(int peer, const std::string& why);
 
   std::unique_ptr<Connection> connection_;
-  int rank_ = 0, size_ = 1, local_size_ = 1, restarts_ = 0;
+  int rank_ = 0, size_ = 1, restarts_ = 0;
   std::vector<std::string> hosts_;
 };
 
@@ -90,8 +85,9 @@ class World : public Peers {
 World& world();
 
 // Joins the other processes where torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) say that there are
-// some. Throws MisuseError for variables that make no sense, Error where the others cannot be reached, and EndedError
-// where an earlier start came to an end that another start would repeat.
+// some; those of this machine share its cores from then on. Throws MisuseError for variables that make no sense, Error
+// where the others cannot be reached, and EndedError where an earlier start came to an end that another start would
+// repeat.
 void join();
 
 }  // namespace headroom::parallel

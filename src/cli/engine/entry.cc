@@ -1,9 +1,8 @@
 // The door through which the program calls the engine.
-#include <ATen/Parallel.h>
-
 #include "engine.h"
 #include "headroom/core/log.h"
 #include "headroom/core/system.h"
+#include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
 #include "together.h"
 
@@ -34,7 +33,7 @@ std::vector<std::string> overrides(const std::vector<std::string>& set, const En
 extern "C" int headroom_engine_run(const headroom::cli::EngineRequest& request) {
   headroom::keep_freed_memory();
   return headroom::cli::together(request, [&] {
-    at::set_num_threads(request.threads > 0 ? static_cast<int>(request.threads) : headroom::physical_cores());
+    headroom::models::set_threads(request.threads);
     const int status =
         std::visit([&](const auto& command) { return headroom::cli::run(command, request); }, request.command);
     headroom::cli::remark_on_operators();

@@ -6,7 +6,6 @@
 
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
-#include "headroom/parallel/world.h"
 #include "headroom/store/run_folder.h"
 
 namespace headroom::cli {
@@ -26,7 +25,7 @@ store::OpenedModel open_model(const Opening& opening, const EngineRequest& reque
   store::OpenedModel opened =
       store::open_model(choice.run, {.average = choice.average,
                                      .device = choice.device,
-                                     .threads = parallel::world().threads(request.threads),
+                                     .threads = request.threads,
                                      .precision = config::value_named<config::Precision>(choice.precision),
                                      .writes = opening.writes});
   const config::ModelKind kind = opened.config().model.kind;

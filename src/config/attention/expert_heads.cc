@@ -54,8 +54,8 @@ class ExpertHeads : public detail::HeadProjections {
   }
 
   // The selection: d E H for each side.
-  Sizes tensors(const AttentionOptions& a, Exact d) const override {
-    return HeadProjections::tensors(a, d) +
+  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
+    return HeadProjections::other_tensors(a, d) +
            Sizes(static_cast<std::size_t>(a.n_selections()), d * a.n_experts * a.n_heads);
   }
 

@@ -27,8 +27,8 @@ class GatedHeads : public detail::HeadProjections {
     return {{"gated heads", [](AttentionOptions&) {}}};
   }
 
-  Sizes tensors(const AttentionOptions& a, Exact d) const override {
-    return HeadProjections::tensors(a, d) + Sizes{d * a.n_heads};
+  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
+    return HeadProjections::other_tensors(a, d) + Sizes{d * a.n_heads};
   }
 
   ProjectionProducts products(const AttentionOptions& a, Exact d, const Span& span) const override {

@@ -35,9 +35,7 @@ void check_groups(const Checker& check, const AttentionOptions& a) {
                 "must divide n_heads = {}, got {}", a.n_heads, a.n_kv_heads);
 }
 
-namespace {
-
-Sizes matrix_of_each(const AttentionOptions& a, Exact d) {
+Sizes HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
   Sizes all;
   for (const char which : {'q', 'k', 'v', 'o'}) {
     const Exact heads = is_source(which) ? a.kv_heads() : a.n_heads;
@@ -47,19 +45,9 @@ Sizes matrix_of_each(const AttentionOptions& a, Exact d) {
   return all;
 }
 
-}  // namespace
-
-Exact HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
-  return sum_of(matrix_of_each(a, d));
-}
-
-Sizes HeadProjections::tensors(const AttentionOptions& a, Exact d) const {
-  Sizes all = matrix_of_each(a, d);
-  if (a.bias) {
-    const Exact queries = Exact(a.n_heads) * a.d_head, values = Exact(a.kv_heads()) * a.d_head;
-    all = all + Sizes{queries, values * a.key_projections(), values, d};
-  }
-  return all;
+Sizes HeadProjections::other_tensors(const AttentionOptions& a, Exact d) const {
+  const Exact queries = Exact(a.n_heads) * a.d_head, values = Exact(a.kv_heads()) * a.d_head;
+  return a.bias ? Sizes{queries, values * a.key_projections(), values, d} : Sizes();
 }
 
 ProjectionProducts HeadProjections::products(const AttentionOptions& a, Exact d, const Span& span) const {

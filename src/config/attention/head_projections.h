@@ -41,9 +41,8 @@ class HeadProjections : public ProjectionPart {
   bool has_latent() const override { return false; }
   bool has_fixed_heads() const override { return true; }
 
-  // Of q, k, v and o alone, with their biases.
-  Sizes tensors(const AttentionOptions& options, Exact d_model) const override;
-  Exact matrices(const AttentionOptions& options, Exact d_model) const override;
+  Sizes matrices(const AttentionOptions& options, Exact d_model) const override;
+  Sizes other_tensors(const AttentionOptions& options, Exact d_model) const override;  // biases
   ProjectionProducts products(const AttentionOptions& options, Exact d_model, const Span& span) const override;
 
   // MACs 2(H + G)Tde, numbers 2(H + G)Te; relative positions 2CTdHe and 2CTHe (SwitchHead Eq. 11, 12).

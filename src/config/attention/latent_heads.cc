@@ -82,16 +82,17 @@ class LatentHeads : public ProjectionPart {
   bool is_bank(const AttentionOptions&, char) const override { return false; }
   bool has_fixed_heads() const override { return true; }
 
-  Exact matrices(const AttentionOptions& a, Exact d) const override {
-    return queries_and_output(a, d) + latents(a, d) + keys_and_values(a);
-  }
-  // q's, d q and q H e, or d H e; d r, d p, r H n, r H w; H w d; the gains of the latents' norms.
-  Sizes tensors(const AttentionOptions& a, Exact d) const override {
+  // q's, d q and q H e, or d H e; d r, d p, r H n, r H w; H w d.
+  Sizes matrices(const AttentionOptions& a, Exact d) const override {
     const Exact heads = a.n_heads, r = a.kv_rank, p = rotary_channels(a), values = heads * value_width(a);
     const Exact made_of = a.q_rank > 0 ? Exact(a.q_rank) : d;
-    Sizes all = {
-        made_of * heads * a.d_head, d * r, d * p, r * heads * (a.d_head - p.value()), r * values, values * d, r};
-    return a.q_rank > 0 ? all + Sizes{d * a.q_rank, a.q_rank} : all;
+    const Sizes all = {made_of * heads * a.d_head,         d * r,      d * p,
+                       r * heads * (a.d_head - p.value()), r * values, values * d};
+    return all + Sizes(a.q_rank > 0 ? 1 : 0, d * a.q_rank);
+  }
+  // The gains of the latents' norms.
+  Sizes other_tensors(const AttentionOptions& a, Exact) const override {
+    return Sizes{a.kv_rank} + Sizes(a.q_rank > 0 ? 1 : 0, a.q_rank);
   }
 
   // Each matrix once a token: those of queries and output T times, those of keys and values S times.
@@ -102,7 +103,7 @@ class LatentHeads : public ProjectionPart {
   // The matrices T times; numbers: the latents, q, k, v and o of T tokens.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact heads = (Exact(a.d_head) + value_width(a)) * 2 * a.n_heads;
-    return {.macs = z.t * matrices(a, z.d), .memory = z.t * (heads + a.q_rank + cache_numbers(a))};
+    return {.macs = z.t * sum_of(matrices(a, z.d)), .memory = z.t * (heads + a.q_rank + cache_numbers(a))};
   }
   PaperTerms paper_positions(const AttentionOptions&, const PaperSizes&) const override { return {}; }
   Exact cache_numbers(const AttentionOptions& a) const override { return Exact(a.kv_rank) + rotary_channels(a); }

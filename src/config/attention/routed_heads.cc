@@ -58,15 +58,15 @@ class RoutedHeads : public ProjectionPart {
   bool has_latent() const override { return false; }
   bool has_fixed_heads() const override { return false; }
 
+  Sizes matrices(const AttentionOptions& a, Exact d) const override {
+    const Exact one = d * a.d_head;
+    return {one * a.n_experts, one * a.key_projections(), one, one * a.n_experts};
+  }
   // Each head brings an output bias of its own.
-  Exact matrices(const AttentionOptions& a, Exact d) const override { return sum_of(matrix_of_each(a, d)); }
-  Sizes tensors(const AttentionOptions& a, Exact d) const override {
-    Sizes all = matrix_of_each(a, d);
-    if (a.bias) {
-      const Exact e = a.d_head;
-      all = all + Sizes{e * a.n_experts, e * a.key_projections(), e, d * a.n_experts};
-    }
-    return all + Sizes(a.noisy_routing ? 2 : 1, d * a.n_experts);
+  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
+    const Exact e = a.d_head;
+    return Sizes(a.noisy_routing ? 2 : 1, d * a.n_experts) +
+           (a.bias ? Sizes{e * a.n_experts, e * a.key_projections(), e, d * a.n_experts} : Sizes());
   }
 
   ProjectionProducts products(const AttentionOptions& a, Exact d, const Span& span) const override {
@@ -107,12 +107,6 @@ class RoutedHeads : public ProjectionPart {
     a.n_heads = a.top_k = std::min(n_heads, a.n_experts);
   }
   std::vector<AttentionOptions> trials(const AttentionOptions&, std::int64_t) const override { return {}; }
-
- private:
-  static Sizes matrix_of_each(const AttentionOptions& a, Exact d) {
-    const Exact one = d * a.d_head;
-    return {one * a.n_experts, one * a.key_projections(), one, one * a.n_experts};
-  }
 };
 
 const Registration<RoutedHeads> kRoutedHeads;
