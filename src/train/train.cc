@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "headroom/config/unread.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -211,6 +212,9 @@ std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& ru
            run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
   log_info("{}", describe_pace(config.train));
+  for (const std::string& sentence : config::unread_keys(config)) {
+    log_warning("{}", sentence);
+  }
   warn_of_no_data(config);
   warn_of_seen_data(config.data);
   return write_into({.folder = request.out,

@@ -7,6 +7,7 @@
 
 #include "complaint.h"
 #include "headroom/config/config.h"
+#include "headroom/config/unread.h"
 
 namespace headroom::config {
 namespace load_test {
@@ -219,8 +220,32 @@ TEST(Recipes, AllLoadAndReadBack) {
   for (const std::string& name : names) {
     const Config config = load_config(name);
     EXPECT_EQ(to_toml(parse_config(to_toml(config), name)), to_toml(config)) << name;
+    EXPECT_EQ(unread_keys(config), std::vector<std::string>()) << name;
   }
   ::unsetenv("HEADROOM_HOME");
+}
+
+// A forgotten `projection = "experts"` would train a dense model without a word.
+TEST_F(LoadConfig, KeysThatNothingReadsAreNamed) {
+  put("here/mine.toml",
+      "[model.attention]\nn_heads = 2\nn_experts = 7\nposition = \"none\"\n"
+      "[model.mlp]\ntop_k = 3\n");
+  const std::vector<std::string> said = unread_keys(load_config("mine.toml"));
+  ASSERT_EQ(said.size(), 2);
+  EXPECT_TRUE(said.back().ends_with("mine.toml:6: model.mlp.top_k = 3 has no effect with kind = \"dense\""))
+      << said.back();
+  EXPECT_TRUE(
+      said.front().ends_with("mine.toml:3: model.attention.n_experts = 7 has no effect with projection = \"dense\""))
+      << said.front();
+  EXPECT_EQ(unread_keys(load_config("mine.toml", {"model.attention.projection=experts"})).size(), 1);
+
+  // What a file inherits for another answer than its own is put aside on purpose.
+  put("here/experts.toml", "[model.attention]\nprojection = \"experts\"\nn_experts = 7\n");
+  put("here/dense.toml", "base = \"experts.toml\"\n[model.attention]\nprojection = \"dense\"\n");
+  EXPECT_TRUE(unread_keys(load_config("dense.toml")).empty());
+  const std::vector<std::string> asked = unread_keys(load_config("dense.toml", {"model.attention.top_k=3"}));
+  ASSERT_EQ(asked.size(), 1);
+  EXPECT_EQ(asked.front(), "--set: model.attention.top_k = 3 has no effect with projection = \"dense\"");
 }
 
 }  // namespace load_test

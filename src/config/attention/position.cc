@@ -1,5 +1,6 @@
 // Positions that the attention layers know nothing of: "none", or vectors added to the embeddings ("learned",
 // "sinusoidal").
+#include "config/attention/wavelengths.h"
 #include "config/checker.h"
 #include "headroom/config/attention_part.h"
 
@@ -39,6 +40,7 @@ class SinusoidalPosition : public NoPosition {
  public:
   std::string_view name() const override { return "sinusoidal"; }
   std::string_view about() const override { return "sines added to the embeddings"; }
+  void describe(Fields& fields, AttentionOptions& o) const override { describe_wavelengths(fields, o); }
   AddedVectors added_vectors() const override { return AddedVectors::fixed; }
 };
 

@@ -1,4 +1,5 @@
 // position = "relative": Transformer-XL's term q . p(distance) W_pos on the scores.
+#include "config/attention/wavelengths.h"
 #include "config/checker.h"
 #include "headroom/config/attention_part.h"
 
@@ -12,6 +13,7 @@ class RelativePosition : public PositionPart {
 
   void describe(Fields& fields, AttentionOptions& o) const override {
     fields.add("position_bias", o.position_bias, "relative: Transformer-XL's learned biases u and v");
+    describe_wavelengths(fields, o);
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

@@ -1,4 +1,5 @@
 // position = "rope": pairs of a head's channels turn by an angle that grows with the position.
+#include "config/attention/wavelengths.h"
 #include "config/checker.h"
 #include "headroom/config/attention_part.h"
 
@@ -17,7 +18,7 @@ class RotaryPosition : public PositionPart {
 
   void describe(Fields& fields, AttentionOptions& o) const override {
     fields.add("rope_fraction", o.rope_fraction, above_up_to(0, 1), "rope: part of a head's channels that rotates");
-    fields.add("rope_base", o.rope_base, above(1), "rope: base of the geometric series of wavelengths");
+    describe_wavelengths(fields, o);
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
