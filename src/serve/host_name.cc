@@ -2,18 +2,12 @@
 
 #include <arpa/inet.h>
 
-#include <algorithm>
-#include <cctype>
 #include <string>
+
+#include "headroom/core/letters.h"
 
 namespace headroom::serve {
 namespace {
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  return lower;
-}
 
 // Without ":PORT" and the brackets of an IPv6 address.
 std::string name_of(std::string_view header) {

@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/core/letters.h"
 #include "headroom/core/log.h"
 #include "headroom/core/printable.h"
 #include "headroom/core/safetensors.h"
@@ -30,9 +31,7 @@ std::int64_t count_parameters(const config::ModelOptions& options) {
 }
 
 std::string dtype_of(const at::Tensor& tensor) {
-  std::string name = c10::toString(tensor.scalar_type());
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string name = lower_case(c10::toString(tensor.scalar_type()));
   return name == "float" ? "float32" : name;
 }
 

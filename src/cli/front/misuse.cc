@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "headroom/config/key_meant.h"
+#include "headroom/core/letters.h"
 #include "headroom/core/nearest.h"
 #include "headroom/core/printable.h"
 #include "program.h"
@@ -39,7 +40,7 @@ std::vector<std::string> options_of(const CLI::App* command) {
 
 std::string lower_first(std::string text) {
   if (text.size() > 1 && text[1] >= 'a' && text[1] <= 'z') {
-    text[0] = static_cast<char>(text[0] >= 'A' && text[0] <= 'Z' ? text[0] - 'A' + 'a' : text[0]);
+    text[0] = lower_case(text[0]);
   }
   return text;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -17,6 +16,7 @@
 #include "halving.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/letters.h"
 #include "headroom/core/log.h"
 #include "headroom/cost/cost.h"
 #include "headroom/data/token_file.h"
@@ -34,7 +34,7 @@ double bits_per_byte(const TrainedRun& run) {
 }
 
 std::string lower_case_first(std::string text) {
-  text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  text[0] = lower_case(text[0]);
   return text;
 }
 

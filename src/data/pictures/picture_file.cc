@@ -15,6 +15,7 @@
 #include "data/pictures/pnm.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/letters.h"
 
 namespace headroom::data {
 namespace {
@@ -128,10 +129,7 @@ class Jpeg {
 }  // namespace
 
 bool is_picture_ending(std::string_view ending) {
-  const auto alike = [](char a, char small) { return a == small || (a >= 'A' && a <= 'Z' && a - 'A' + 'a' == small); };
-  return std::any_of(kPictureEndings.begin(), kPictureEndings.end(), [&](std::string_view known) {
-    return std::equal(ending.begin(), ending.end(), known.begin(), known.end(), alike);
-  });
+  return std::find(kPictureEndings.begin(), kPictureEndings.end(), lower_case(ending)) != kPictureEndings.end();
 }
 
 DecodedPicture decode_picture(const std::string& origin, std::string_view bytes, std::int64_t channels) {

@@ -18,6 +18,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
+#include "headroom/core/letters.h"
 #include "headroom/core/number.h"
 
 namespace headroom::data {
@@ -125,9 +126,7 @@ class Indexer {
     if (dot == std::string::npos || dot == file) {  // hidden files are none of a sample's
       return;
     }
-    std::string kind = path.substr(dot + 1);
-    std::transform(kind.begin(), kind.end(), kind.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    const std::string kind = lower_case(std::string_view(path).substr(dot + 1));
     if (const std::string_view name = std::string_view(path).substr(0, dot); name != sample_.name) {
       finish_sample();
       sample_.name = name;

@@ -6,6 +6,7 @@
 
 #include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
+#include "headroom/core/letters.h"
 #include "rows.h"
 
 namespace headroom::tasks::zero_shot {
@@ -185,7 +186,7 @@ Question copa(const Row& row) {
   const bool cause = row.label("question", {"cause", "effect"}) == 0;
   std::vector<std::string> choices = {row.text("choice1"), row.text("choice2")};
   for (std::string& choice : choices) {
-    choice[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(choice[0])));
+    choice[0] = lower_case(choice[0]);
   }
   return row.question(fmt::format("{} {}", premise, cause ? "because" : "therefore"), choices, row.place("label", 2));
 }
