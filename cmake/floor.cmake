@@ -49,6 +49,9 @@ function(headroom_unity target)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
+# Seconds after which ctest ends a test: a guard against hangs, which no machine may reach by being slow or busy.
+set(headroom_test_timeout 3600)
+
 # Tests call what is optimised and are not worth optimising themselves: they compile in half the time, and in a tenth of
 # it where the sanitizers would check them as well.
 set(headroom_test_flags $<$<CONFIG:Release>:-O0>)
@@ -167,7 +170,7 @@ function(headroom_floor name)
       target_compile_options(${name}_test PRIVATE ${headroom_test_flags})
       headroom_unity(${name}_test)
       add_test(NAME ${name} COMMAND ${name}_test)
-      set_tests_properties(${name} PROPERTIES TIMEOUT 900)
+      set_tests_properties(${name} PROPERTIES TIMEOUT ${headroom_test_timeout})
       if(FLOOR_TORCH)
         set_tests_properties(${name} PROPERTIES COST 150)  # the long ones begin first
       endif()

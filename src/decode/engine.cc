@@ -23,8 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kPromptShare = 2.0;  // of the time that a step's other tokens took
-
 std::span<const float> numbers(const at::Tensor& row) {
   return {row.const_data_ptr<float>(), static_cast<std::size_t>(row.numel())};
 }
@@ -144,7 +142,7 @@ void Engine::Parts::read_prompts(double seconds) {
     Row& row = *running[i];
     while (row.reads_prompt() && !row.ending) {
       read_piece(row);
-      if (std::chrono::duration<double>(Clock::now() - start).count() >= kPromptShare * seconds) {
+      if (std::chrono::duration<double>(Clock::now() - start).count() >= options.prompt_share * seconds) {
         return;
       }
     }

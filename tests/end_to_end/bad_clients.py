@@ -12,6 +12,8 @@ import threading
 import time
 import urllib.request
 
+import train_runs
+
 FIELDS = ["model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "n", "echo", "logprobs", "stream",
           "routing", "stream_options", "presence_penalty", "suffix", "user", "\u2028", "", "best_of"]
 VALUES = [None, True, False, 0, -1, 1, 3, 2**31, 2**63, -(2**63), 2**64, 10**400, 1e308, -1e-308, 0.5, "", "a", "\0", "\U0001f600",
@@ -136,7 +138,7 @@ def good_client(url):
     text = json.dumps({"prompt": "the head ", "max_tokens": 4, "seed": 1, "temperature": 0}).encode()
     begin = time.monotonic()
     request = urllib.request.Request(f"{url}/v1/completions", text, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=train_runs.PATIENCE) as response:
         document = json.load(response)
     return time.monotonic() - begin, document["choices"][0]["text"]
 

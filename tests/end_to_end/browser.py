@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+import train_runs
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -88,7 +90,7 @@ class Browser:
         if self.session:
             message["sessionId"] = self.session
         os.write(self.out, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + train_runs.PATIENCE
         while True:
             answer = self.receive(deadline)
             if answer.get("id") == self.last:
@@ -105,7 +107,7 @@ class Browser:
         """Goes to an address and waits until the page is loaded."""
         self.events.clear()
         self.send("Page.navigate", url=address)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + train_runs.PATIENCE
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.hear(self.receive(deadline))
 

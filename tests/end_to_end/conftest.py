@@ -16,8 +16,8 @@ class Program:
 
     def __call__(self, *arguments, status=0, **options):
         """Runs `headroom ARGUMENTS` and checks its exit status; the finished process."""
-        done = subprocess.run([train_runs.program(), *map(str, arguments)], env=self.environment, text=True, timeout=300,
-                              stdin=subprocess.DEVNULL, **{"capture_output": True, **options})
+        done = subprocess.run([train_runs.program(), *map(str, arguments)], env=self.environment, text=True,
+                              timeout=train_runs.PATIENCE, stdin=subprocess.DEVNULL, **{"capture_output": True, **options})
         assert done.returncode == status, f"status {done.returncode} of headroom {arguments}:\n{done.stderr}"
         return done
 

@@ -29,9 +29,9 @@ class Group:
         return subprocess.Popen([*map(str, command)], env=environment, text=True, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def finish(self, timeout=300):
+    def finish(self):
         """Status, stdout and stderr of each rank."""
-        ended = [(*rank.communicate(timeout=timeout), rank.returncode) for rank in self.ranks]
+        ended = [(*rank.communicate(timeout=train_runs.PATIENCE), rank.returncode) for rank in self.ranks]
         return [(status, out, err) for out, err, status in ended]
 
 

@@ -46,8 +46,8 @@ def train(headroom, folder, name, tokenizer, attention="", context=160):
     return folder / name
 
 
-def wait_until(true, seconds=20):
-    end = time.monotonic() + seconds
+def wait_until(true):
+    end = time.monotonic() + train_runs.PATIENCE
     while not true():
         assert time.monotonic() < end, "it never came to be"
         time.sleep(0.01)
@@ -88,11 +88,11 @@ class Server:
                 return
         raise AssertionError(f"it never listened: {self.said}")
 
-    def connect(self, timeout=60):
-        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+    def connect(self):
+        return http.client.HTTPConnection(self.host, self.port, timeout=train_runs.PATIENCE)
 
-    def call(self, method, path, body=None, headers=None, timeout=60):
-        with contextlib.closing(self.connect(timeout)) as connection:
+    def call(self, method, path, body=None, headers=None):
+        with contextlib.closing(self.connect()) as connection:
             connection.request(method, path, body, headers or {})
             return Answer(connection.getresponse())
 
@@ -137,7 +137,7 @@ class Server:
         return self.wait()
 
     def wait(self):
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=train_runs.PATIENCE)
         return self.process.returncode, out, err
 
     def __enter__(self):

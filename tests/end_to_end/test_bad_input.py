@@ -142,7 +142,8 @@ def test_what_cannot_be_is_named_with_its_value(headroom, tiny, trained, tmp_pat
     places["CHECKPOINT"] = next((trained / "checkpoints").glob("step_*"))
     places["BYTES/run"] = bytes_tokenizer / "run"
     program = [train_runs.program()] + [places.get(a, a) if isinstance(a, str) else a for a in arguments]
-    done = subprocess.run(program, env=headroom.environment, capture_output=True, cwd=folder, timeout=120)
+    done = subprocess.run(program, env=headroom.environment, capture_output=True, cwd=folder,
+                          timeout=train_runs.PATIENCE)
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 2, lines
     for text in says:
@@ -184,8 +185,8 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle_to_an_evaluation(headroom
     cache = tmp_path / "cache"
     cache.write_text("a file, where a folder cannot be made even by root")
     expected = headroom.json("evaluate", trained)["loss"]
-    done = subprocess.run([train_runs.program(), "evaluate", trained, "--json"], capture_output=True, text=True, timeout=120,
-                          env={**headroom.environment, "HEADROOM_CACHE": str(cache)})
+    done = subprocess.run([train_runs.program(), "evaluate", trained, "--json"], capture_output=True, text=True,
+                          timeout=train_runs.PATIENCE, env={**headroom.environment, "HEADROOM_CACHE": str(cache)})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["loss"] == expected
 
@@ -264,7 +265,7 @@ def test_a_moved_run_still_evaluates(headroom, tiny, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     shutil.move(tmp_path / "run", tmp_path / "elsewhere" / "moved")
     moved = subprocess.run([train_runs.program(), "evaluate", "moved", "--json"], cwd=tmp_path / "elsewhere", text=True,
-                           env=headroom.environment, capture_output=True, timeout=120)
+                           env=headroom.environment, capture_output=True, timeout=train_runs.PATIENCE)
     assert json.loads(moved.stdout)["loss"] == own["loss"]
 
 
@@ -292,7 +293,7 @@ def big_text(path):
 
 
 def wait_for(condition, process):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + train_runs.PATIENCE
     while not condition():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.002)
@@ -318,7 +319,7 @@ def preparing(headroom, tiny, tmp_path_factory):
 def test_an_interrupted_preparation_leaves_nothing(preparing, tmp_path, number):
     process = preparing(tmp_path / "big.tokens")
     process.send_signal(number)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=train_runs.PATIENCE)
     assert process.returncode == 130 and "interrupted" in error, error
     assert list(tmp_path.iterdir()) == []
 
@@ -332,7 +333,7 @@ def test_an_interrupted_training_of_a_tokenizer_leaves_nothing(headroom, tmp_pat
     while "training SentencePiece" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=120)
+    _, error = process.communicate(timeout=train_runs.PATIENCE)
     assert process.returncode == 130 and "interrupted" in error, error
     assert list(out.parent.iterdir()) == []
 
@@ -347,19 +348,19 @@ def test_what_a_killed_process_left_goes_with_the_next_run(headroom, preparing, 
     shutil.copy(left, cache / "0123456789abcdef.tokens.tmp-4242-0")
     environment = {**headroom.environment, "HEADROOM_CACHE": str(cache)}
     done = subprocess.run([train_runs.program(), "train", tiny, "--out", tmp_path / "run", *QUICK], env=environment,
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=train_runs.PATIENCE)
     assert done.returncode == 0, done.stderr
     assert not list(cache.glob("*.tmp-*"))
     process = preparing(tmp_path / "big.tokens")
     wait_for(lambda: not left.exists(), process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=train_runs.PATIENCE)
 
 
 def test_a_hang_up_is_a_request_to_stop(tiny, tmp_path):
-    process = train_runs.start(tiny, tmp_path / "run", "--set", "train.steps=2000")
+    process = train_runs.start(tiny, tmp_path / "run", "--set", "train.steps=1000000")
     wait_for(lambda: train_runs.saved_step(tmp_path / "run") > 2, process)
     process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=60)
+    process.communicate(timeout=train_runs.PATIENCE)
     assert process.returncode == 130
     assert train_runs.saved_step(tmp_path / "run") > 2

@@ -359,7 +359,7 @@ def test_who_has_no_home_may_look_and_evaluate(headroom, trained):
 
     def run(*arguments):
         return subprocess.run(["setpriv", "--reuid", "54321", train_runs.program(), *arguments], env=bare,
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=train_runs.PATIENCE)
     doctor = run("doctor")
     assert doctor.returncode == 0 and "cache: none (" in doctor.stdout, doctor.stderr
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # which others may read, unlike pytest's

@@ -73,12 +73,12 @@ def test_what_was_interrupted_has_no_figures(headroom, configs, tmp_path):
     process = subprocess.Popen(asked, env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, start_new_session=True)
     metrics = tmp_path / "out" / "dense" / "metrics.jsonl"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + train_runs.PATIENCE
     while not metrics.exists() or not metrics.read_text():
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=train_runs.PATIENCE)
     assert process.returncode == 130
     document = json.loads(out)
     assert document["interrupted"] is True
@@ -97,7 +97,7 @@ def test_killed_at_any_moment_it_goes_on(headroom, configs, tmp_path):
     for results in 0, 1, 2, 4, 5:  # finished runs of six when it is killed
         process = subprocess.Popen(command, env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, start_new_session=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + train_runs.PATIENCE
         while len(list(out.glob("**/result.json"))) < results and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.002)

@@ -108,7 +108,7 @@ def place(tmp_path):
 
 def run(headroom, place, words, *more):
     done = subprocess.run([train_runs.program(), *words, *more], cwd=place, env=headroom.environment, text=True,
-                          capture_output=True, timeout=180)
+                          capture_output=True, timeout=train_runs.PATIENCE)
     assert done.returncode == 0, f"headroom {shlex.join(words)}:\n{done.stderr}"
     return done.stdout
 
@@ -166,7 +166,8 @@ def complete(headroom, tmp_path_factory):
 
     def run_bash(*words):
         done = subprocess.run(["bash", "-c", COMPLETE, "bash", script, "headroom", *words], capture_output=True, text=True,
-                              cwd=folder, env={**headroom.environment, "PATH": f"{folder}:/usr/bin:/bin"}, timeout=60)
+                              cwd=folder, env={**headroom.environment, "PATH": f"{folder}:/usr/bin:/bin"},
+                              timeout=train_runs.PATIENCE)
         assert done.returncode == 0 and done.stderr == "", done.stderr
         return done.stdout.split()
     return run_bash

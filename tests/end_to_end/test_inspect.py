@@ -9,6 +9,7 @@ import time
 
 import browser
 import pytest
+import train_runs
 from serving import Server
 
 TEXT = "the head attends"  # 16 bytes: the tiny model's context
@@ -212,7 +213,7 @@ def test_side_by_side_and_checkpoints(headroom, trained, composed, text, tmp_pat
 
 def wait_for(window, condition):
     """Until an expression is true, in whichever page is there by then."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + train_runs.PATIENCE
     while not window.evaluate(f"(() => {{ try {{ return Boolean({condition}); }} catch (error) {{ return false; }} }})()"):
         assert time.monotonic() < end, f"{condition} never came to be: {window.errors}"
         time.sleep(0.05)

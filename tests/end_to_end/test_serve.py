@@ -344,7 +344,7 @@ def test_a_run_that_is_being_trained(headroom, tmp_path):
     config = train_runs.prepare(tmp_path)
     training = train_runs.start(config, tmp_path / "run", "--set", "train.steps=100000", "--quiet")
     try:
-        wait_until(lambda: list((tmp_path / "run").glob("checkpoints/step_*.safetensors")), 60)
+        wait_until(lambda: list((tmp_path / "run").glob("checkpoints/step_*.safetensors")))
         with Server(tmp_path / "run") as server:
             assert server.get("/v1/models").json["data"][0]["step"] >= 1
             assert text(server.complete(prompt="the", max_tokens=5))

@@ -64,8 +64,8 @@ def test_report_watches_a_run(headroom, tmp_path):
     train_runs.wait_until(lambda: page.read_text() != first, watching)
     assert " of 100000 steps" in page.read_text() and "Gradient norm" in page.read_text()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    stdout, _ = watching.communicate(timeout=60)
+    process.communicate(timeout=train_runs.PATIENCE)
+    stdout, _ = watching.communicate(timeout=train_runs.PATIENCE)
     assert watching.returncode == 0 and json.loads(stdout)["report"] == str(page)
     assert "http-equiv" not in page.read_text(), "training has ended"
     assert json.loads(stdout)["runs"][0]["peak_memory_bytes"] > 1 << 20

@@ -10,6 +10,8 @@ import subprocess
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Seconds after which a test gives up waiting. Only a hang may take that long, however slow or busy the machine is.
+PATIENCE = 1200
 
 CONFIG = """
 [model]
@@ -103,8 +105,8 @@ def start(config, out, *more):
                             stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def wait_until(condition, process, seconds=60):
-    deadline = time.monotonic() + seconds
+def wait_until(condition, process):
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline, "nothing happened"
@@ -114,7 +116,7 @@ def wait_until(condition, process, seconds=60):
 def run(config, out, *more, status=0):
     """Runs to the end; the JSON on stdout, or stderr where another status is expected."""
     done = subprocess.run(command(config, out, *more), env=environment(config.parent), capture_output=True, text=True,
-                          timeout=300)
+                          timeout=PATIENCE)
     assert done.returncode == status, f"status {done.returncode}:\n{done.stderr}"
     return json.loads(done.stdout) if status == 0 else done.stderr
 

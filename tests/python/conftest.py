@@ -10,6 +10,7 @@ import pytest
 
 # What those of the program share.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "end_to_end"))
+import train_runs  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +22,7 @@ def headroom(tmp_path_factory):
 
     def run(*arguments):
         done = subprocess.run([os.environ["HEADROOM_PROGRAM"], *map(str, arguments), "--json"], env=environment,
-                              capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+                              capture_output=True, text=True, timeout=train_runs.PATIENCE, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

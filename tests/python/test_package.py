@@ -8,12 +8,14 @@ import sys
 import torch
 
 import headroom_torch
+import train_runs
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples"
 
 
 def run(*arguments, cwd):
-    done = subprocess.run([sys.executable, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, *map(str, arguments)], cwd=cwd, capture_output=True, text=True,
+                          timeout=train_runs.PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -48,7 +48,7 @@ def run_commands(text, place, servers):
             continue
         if words[1] == "train":
             words += [word for value in SMALL for word in ("--set", value)]
-        done = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=train_runs.PATIENCE)
         assert done.returncode == 0, done.stderr
         yield line, done.stdout
 

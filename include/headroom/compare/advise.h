@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,6 +20,12 @@ inline constexpr const char* kKeepSize = "size";
 inline constexpr const char* kKeepBatch = "batch";
 inline constexpr const char* kKeepVocabulary = "vocabulary";
 
+// How long training with a config takes on a machine.
+struct Measured {
+  double step_seconds = 0.0;   // of training: a quarter of some steps were faster (other programs only slow down)
+  double start_seconds = 0.0;  // until the first step: opening the data, making the model
+};
+
 struct AdviseRequest {
   std::string config;                  // path of a TOML file, or a recipe's name
   std::vector<std::string> overrides;  // "key=value"
@@ -28,6 +35,9 @@ struct AdviseRequest {
   std::set<std::string> keep;          // of the above
   std::filesystem::path out, cache;
   std::string command;  // as it was typed, for the page
+  // Replaces measuring on this machine, so that the lengths of trials are the same on every machine. If not set, some
+  // steps are timed.
+  std::function<Measured(const config::Config&)> measure;
 };
 
 // Of one length, a training with each seed.

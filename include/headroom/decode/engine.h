@@ -67,6 +67,7 @@ struct Ending {
 struct EngineOptions {
   std::int64_t max_rows = 8;             // requests that are read or continued at the same time
   std::int64_t prompt_chunk = 128;       // tokens of a prompt that are read at once, at most
+  double prompt_share = 2.0;             // time of a step for prompts, relative to its other tokens'; 0: one piece
   std::int64_t prefix_cache_tokens = 0;  // of prompts that are kept for others that begin alike; 0: none
   nn::Context context;
 };
@@ -103,8 +104,8 @@ class Engine {
   // The request ends: at once, or, when a callback says so, with the step. One that has ended already is left alone.
   void cancel(Handle handle);
   // One token more of each request that is continued, then pieces of prompts, in the order in which they came: a single
-  // one where nobody is continued, else for twice the time that the others' tokens took, so that a prompt is read in at
-  // most half as much time again as alone, and those who write go on. False: there was nothing to do.
+  // one where nobody is continued, else for prompt_share times as long as the others' tokens took. At 2.0 a prompt is
+  // read in at most half as much time again as alone, and those who write go on. False: there was nothing to do.
   bool step();
 
   EngineCounts counts() const;

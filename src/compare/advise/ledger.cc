@@ -8,6 +8,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/train/folder.h"
+#include "measure.h"
 
 namespace headroom::compare {
 namespace {
@@ -57,6 +58,7 @@ std::string request_difference(const Json& there, const Json& here) {
 Ledger::Ledger(const AdviseRequest& request, const config::Config& asked)
     : file_(request.out / train::kAdviceFile),
       cache_(request.cache),
+      measure_(request.measure),
       request_({{"config", config::to_toml(asked)},
                 {"budget_seconds", request.budget},
                 {"variants", request.variants},
@@ -73,7 +75,7 @@ Measured Ledger::measure(const config::Config& config, double seconds) {
     return found->second;
   }
   const auto start = std::chrono::steady_clock::now();
-  measured_[key] = measure_steps(config, cache_, seconds);
+  measured_[key] = measure_ ? measure_(config) : measure_steps(config, cache_, seconds);
   spend(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return measured_[key];
 }

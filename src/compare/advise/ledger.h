@@ -3,13 +3,13 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "headroom/compare/advise.h"
 #include "headroom/config/config.h"
-#include "measure.h"
 
 namespace headroom::compare {
 
@@ -29,6 +29,7 @@ class Ledger {
   void write() const;
 
   std::filesystem::path file_, cache_;
+  std::function<Measured(const config::Config&)> measure_;  // instead of measure_steps(), if set
   Json request_;
   double spent_ = 0.0;
   std::map<std::string, Measured> measured_;  // by what the time of a step depends on
