@@ -38,26 +38,28 @@ at::Tensor random_matrix(std::int64_t n, config::Precision precision, at::Device
   return at::randn({n, n}).to(at::TensorOptions(device).dtype(type));
 }
 
-// A size that fills the device: as large as its kind may need, unless a smaller one takes long already. Some CPUs
-// multiply bf16 a thousand times as slowly as others.
-std::int64_t large_enough(config::Precision precision, at::Device device) {
-  constexpr std::int64_t kSmallest = 128, kOfCpus = 1024, kOfGpus = 8192;
-  constexpr double kLongEnough = 0.005;
-  const std::int64_t largest = device.is_cpu() ? kOfCpus : kOfGpus;
-  std::int64_t n = device.is_cpu() ? kSmallest : kOfCpus;
-  for (double seconds = 0.0; n < largest && seconds < kLongEnough; n *= 2) {
-    const at::Tensor a = random_matrix(n, precision, device);
-    a.mm(a);  // warms up
-    models::synchronize(device);
-    const auto start = std::chrono::steady_clock::now();
-    a.mm(a);
-    models::synchronize(device);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-  return n;
+// Seconds of one product.
+double product_seconds(std::int64_t n, config::Precision precision, at::Device device) {
+  const at::Tensor a = random_matrix(n, precision, device);
+  a.mm(a);  // warms up
+  models::synchronize(device);
+  const auto start = std::chrono::steady_clock::now();
+  a.mm(a);
+  models::synchronize(device);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace
+
+std::int64_t detail::large_enough(std::int64_t largest, const std::function<double(std::int64_t)>& seconds) {
+  constexpr std::int64_t kSmallest = 128;
+  constexpr double kLongEnough = 0.005;
+  std::int64_t n = kSmallest;
+  while (n < largest && seconds(n) < kLongEnough) {
+    n *= 2;
+  }
+  return n;
+}
 
 double large_product_rate(std::int64_t n, config::Precision precision, at::Device device) {
   const at::Tensor a = random_matrix(n, precision, device), b = random_matrix(n, precision, device);
@@ -87,7 +89,11 @@ double product_rate(config::Precision precision, at::Device device) {
   precision = models::resolve(precision, device);
   const auto [entry, unknown] = known.try_emplace({precision, device.str(), at::get_num_threads()});
   if (unknown) {
-    entry->second = large_product_rate(large_enough(precision, device), precision, device);
+    constexpr std::int64_t kOfCpus = 1024, kOfGpus = 8192;
+    const std::int64_t n = detail::large_enough(device.is_cpu() ? kOfCpus : kOfGpus, [&](std::int64_t size) {
+      return product_seconds(size, precision, device);
+    });
+    entry->second = large_product_rate(n, precision, device);
     if (device.is_cpu() && precision == config::Precision::fp32) {
       entry->second = std::max(entry->second, tile_product_rate());
     }

@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "headroom/config/run_options.h"
 
@@ -19,4 +20,12 @@ double product_rate(config::Precision precision, at::Device device);
 double large_product_rate(std::int64_t n, config::Precision precision, at::Device device);
 double tile_product_rate();
 
+namespace detail {
+
+// The size n of n x n matrices whose product fills a device: 128 doubled until `seconds(n)` of one product are enough
+// to be timed, at most `largest`. Some processors multiply bf16 a thousand times as slowly as others: nothing larger
+// than the first size that takes long may be multiplied.
+std::int64_t large_enough(std::int64_t largest, const std::function<double(std::int64_t)>& seconds);
+
+}  // namespace detail
 }  // namespace headroom::train
