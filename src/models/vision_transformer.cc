@@ -115,6 +115,9 @@ at::Tensor grid_sinusoids(std::int64_t side, std::int64_t d_model, double base, 
   if (d_model % 4 != 0) {
     misuse("model.d_model: must be a multiple of 4 with fixed positions of a picture, got {}", d_model);
   }
+  if (options.device().is_meta()) {
+    return at::empty({side * side, d_model}, options);
+  }
   const at::TensorOptions wide(at::kDouble);
   const std::int64_t n = d_model / 4;
   const at::Tensor fraction = at::arange(n, wide) / static_cast<double>(std::max<std::int64_t>(1, n - 1));

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "checksums.h"
-#include "headroom/config/attention_part.h"
 #include "headroom/config/special_tokens.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -55,10 +54,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile&
 
 // The parameters that the config asks for, as shapes without memory, against those of the file.
 void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
-  config::ModelOptions options = checkpoint.config.model;
-  if (options.attention.position->added_vectors() == config::AddedVectors::fixed) {
-    options.context_length = 1;  // its table is no parameter, and would be allocated even here
-  }
+  const config::ModelOptions& options = checkpoint.config.model;
   if (options.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
     misuse("{}: model.n_layers is {}, but the file has only {} tensors", origin, options.n_layers,
            checkpoint.tensors.size());

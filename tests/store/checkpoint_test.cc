@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 Checkpoint checkpoint_of(const models::LanguageModel& model, const config::Config& config, std::int64_t step) {
   Checkpoint checkpoint{
       .config = config, .step = step, .tokenizer = tiny::bytes_tokenizer(), .tensors = {}, .metadata = {}};
-  for (const nn::Parameter& parameter : model.parameters().all()) {
+  for (const nn::Parameter& parameter : model.parameters().stored()) {
     checkpoint.tensors.emplace("model." + parameter.name, parameter.tensor);
   }
   return checkpoint;
@@ -272,6 +272,33 @@ TEST(Checkpoint, ThatLiesIsRefused) {
     const std::string why = reason([&] { read_checkpoint(path); });
     EXPECT_NE(why.find(lies[i].expected), std::string::npos) << i << ": " << why;
     EXPECT_NE(why.find("forged.safetensors"), std::string::npos) << i << ": " << why;
+  }
+}
+
+// A mixture with a prior for each head and key position.
+config::Config mixture(config::PriorUpdate update, const char* position) {
+  config::Config config = tiny::config();
+  config.model.memory_length = 0;
+  config.model.attention.projection = "dense";
+  config.model.attention.score = "gaussian_mixture";
+  config.model.attention.position = position;
+  config.model.attention.keys = config::Keys::own;
+  config.model.attention.n_mixtures = 2;
+  config.model.attention.prior = config::Prior::head_position;
+  config.model.attention.prior_update = update;
+  return config;
+}
+
+TEST(Checkpoint, HasPriorsByPositionWhateverThePositions) {
+  const tiny::Folder folder;
+  for (const char* position : {"none", "learned", "sinusoidal", "rope"}) {
+    for (const config::PriorUpdate update : {config::PriorUpdate::gradient, config::PriorUpdate::soft_e}) {
+      const config::Config config = mixture(update, position);
+      const Checkpoint written = checkpoint_of(models::LanguageModel(config.model, 7), config, 3);
+      const Checkpoint read = read_checkpoint(write_checkpoint(written, folder.path(), 1));
+      EXPECT_TRUE(read.verified) << position;
+      EXPECT_EQ(read.tensors.size(), written.tensors.size()) << position;
+    }
   }
 }
 
