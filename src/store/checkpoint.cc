@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -52,14 +53,16 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile&
   return tokenizer;
 }
 
-// The parameters that the config asks for, as shapes without memory, against those of the file.
-void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
+// The parameters that the config asks for, as shapes without memory, against those of the file. Returns the names of
+// the buffers' tensors.
+std::set<std::string> check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   const config::ModelOptions& options = checkpoint.config.model;
   if (options.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
     misuse("{}: model.n_layers is {}, but the file has only {} tensors", origin, options.n_layers,
            checkpoint.tensors.size());
   }
   std::size_t expected = 0;
+  std::set<std::string> buffers;
   try {
     const auto shapes = models::make_model(options, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
     for (const nn::Parameter& parameter : shapes->parameters().stored()) {
@@ -73,6 +76,9 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
                c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::str(parameter.tensor.sizes()));
       }
       ++expected;
+      if (parameter.buffer) {
+        buffers.insert(found->first);
+      }
     }
   } catch (const c10::Error& error) {
     misuse("{}: its config describes no possible model: {}", origin, error.what_without_backtrace());
@@ -83,6 +89,7 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   if (stored != expected) {
     misuse("{}: holds {} parameters, but its config asks for {}", origin, stored, expected);
   }
+  return buffers;
 }
 
 // The first process that has something to say, and what; -1: none has. The same in all of them.
@@ -199,7 +206,11 @@ void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, Peers& 
   writer.set_metadata("format", std::string(kFormat));
   writer.set_metadata("config", config::to_toml(checkpoint.config));
   writer.set_metadata("step", std::to_string(checkpoint.step));
-  writer.set_metadata(kChecksums, join_checksums(peers.gather(checksums_of(held))));
+  std::map<std::string, std::size_t> sizes;
+  for (const auto& [key, tensor] : checkpoint.tensors) {
+    sizes[key] = tensor.nbytes();
+  }
+  writer.set_metadata(kChecksums, join_checksums(peers.gather(checksums_of(held)), sizes));
   if (peers.size() == 1) {
     writer.write(path);
   } else {
@@ -227,13 +238,13 @@ Checkpoint read_checkpoint(const fs::path& path, Check check) {
       checkpoint.tensors.emplace(name, view_of(file, name, stored));
     }
   }
-  check_parameters(checkpoint, origin);
+  const std::set<std::string> buffers = check_parameters(checkpoint, origin);
   if (check == Check::contents) {
     const auto sums = checkpoint.metadata.find(kChecksums);
     if (sums == checkpoint.metadata.end()) {
       log_info("{}: was written without checksums: damage to its tensors would not show", origin);
     } else {
-      verify_checksums(checkpoint.tensors, sums->second, origin);
+      verify_checksums(checkpoint.tensors, buffers, sums->second, origin);
       checkpoint.verified = true;
     }
   }

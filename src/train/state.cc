@@ -182,7 +182,8 @@ store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& aro
     }
   }
   for (const nn::Parameter& stored : parameters.stored()) {
-    checkpoint.tensors.emplace("model." + stored.name, stored.tensor);  // buffers
+    // Parameters are there already. Every rank has the same buffers, of which the leading one writes all.
+    checkpoint.tensors.emplace("model." + stored.name, around.share.leads() ? stored.tensor : shape_of(stored.tensor));
   }
   for (std::size_t layer = 0; layer < state.memory.layers.size(); ++layer) {
     checkpoint.tensors.emplace(memory_name(layer), state.memory.layers[layer]);

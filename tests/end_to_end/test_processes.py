@@ -45,14 +45,17 @@ def config(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_number_of_processes_ends_with_the_same_parameters(config, tmp_path, kind):
+def test_any_number_of_processes_ends_with_the_same_parameters(headroom, config, tmp_path, kind):
     alone = train_runs.run(config, tmp_path / "1", *SHARED, *KINDS[kind])
-    for n in (2, 3, 4) if kind in list(KINDS)[:3] else (2,):
+    train_runs.check_checksums(tmp_path / "1")
+    for n in (2, 3, 4) if kind in list(KINDS)[:3] else (2, 3) if kind in list(KINDS)[3:6] else (2,):
         together = processes.run(n, config, tmp_path / str(n), *SHARED, *KINDS[kind])
         assert together["parameters_sha256"] == alone["parameters_sha256"], n
         assert together["validation_loss"] == alone["validation_loss"], n
         assert together["train_loss"] == alone["train_loss"], n
         assert train_runs.same_history(train_runs.metrics(tmp_path / str(n)), train_runs.metrics(tmp_path / "1")), n
+        assert train_runs.check_checksums(tmp_path / str(n)) == train_runs.check_checksums(tmp_path / "1"), n
+    assert headroom.json("evaluate", tmp_path / str(n), "--threads", "1")["loss"] > 0.0
 
 
 def test_a_run_goes_on_with_another_number_of_processes(config, tmp_path):

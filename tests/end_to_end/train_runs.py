@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import time
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Seconds after which a test gives up waiting. Only a hang may take that long, however slow or busy the machine is.
@@ -131,6 +132,25 @@ def same_history(one, other):
         return [{k: v for k, v in line.items() if "second" not in k and "memory" not in k} for line in lines]
 
     return facts(one) == facts(other)
+
+
+def check_checksums(out):
+    """The names of all tensors of all checkpoints, after a comparison of their bytes with the stored CRC-32."""
+    files = sorted((out / "checkpoints").glob("*.safetensors"))
+    assert files
+    names = []
+    for file in files:
+        data = file.read_bytes()
+        begin = 8 + int.from_bytes(data[:8], "little")
+        tensors = json.loads(data[8:begin])
+        sums = json.loads(tensors.pop("__metadata__")["checksums"])
+        tensors.pop("tokenizer", None)
+        assert sums.keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            first, end = tensor["data_offsets"]
+            assert sums[name] == f"{zlib.crc32(data[begin + first:begin + end]):08x}", f"{file}: {name}"
+        names.append((file.name, sorted(sums.items())))
+    return names
 
 
 def saved_step(out):

@@ -1,6 +1,7 @@
 #include "headroom/store/checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <limits>
 
 #include "headroom/core/error.h"
+#include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
@@ -199,8 +201,9 @@ struct Contents {
   std::map<std::string, StoredTensor> tensors;
   std::map<std::string, std::string> metadata;
 };
-fs::path forge(const tiny::Folder& folder, const std::function<void(Contents&)>& change) {
-  const fs::path good = write_checkpoint(tiny_checkpoint(), folder.path(), 9);
+fs::path forge(const tiny::Folder& folder, const std::function<void(Contents&)>& change,
+               const Checkpoint& checkpoint = tiny_checkpoint()) {
+  const fs::path good = write_checkpoint(checkpoint, folder.path(), 9);
   const SafetensorsFile file(good);
   Contents contents{file.tensors(), file.metadata()};
   change(contents);
@@ -300,6 +303,60 @@ TEST(Checkpoint, HasPriorsByPositionWhateverThePositions) {
       EXPECT_EQ(read.tensors.size(), written.tensors.size()) << position;
     }
   }
+}
+
+TEST(Checkpoint, OpensSoftEPriorsWhoseCopiesWereSummed) {
+  const tiny::Folder folder;
+  const config::Config config = mixture(config::PriorUpdate::soft_e, "none");
+  const Checkpoint good = checkpoint_of(models::LanguageModel(config.model, 7), config, 3);
+  const auto summed = [](const std::string& name, int copies) {
+    return [=](Contents& c) {
+      const std::span<const std::byte> data = c.tensors.at(name).data;
+      uLong sum = crc32(0, nullptr, 0);
+      for (int i = 0; i < copies; ++i) {
+        sum = crc32(sum, reinterpret_cast<const Bytef*>(data.data()), static_cast<uInt>(data.size()));
+      }
+      Json sums = parse_json(c.metadata.at("checksums"), "checksums");
+      sums[name] = fmt::format("{:08x}", sum);
+      c.metadata.at("checksums") = to_json_line(sums);
+    };
+  };
+  const std::string prior = "model.layer1.attention.prior", other = "model.layer1.ffn.w_down";
+  ASSERT_TRUE(good.tensors.contains(prior));
+  for (const int ranks : {2, 3, 64}) {
+    testing::internal::CaptureStderr();
+    const Checkpoint read = read_checkpoint(forge(folder, summed(prior, ranks), good));
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("soft-E priors are intact"), std::string::npos) << said;
+    EXPECT_TRUE(at::equal(read.tensors.at(prior), good.tensors.at(prior))) << ranks;
+  }
+  EXPECT_NE(reason([&] { read_checkpoint(forge(folder, summed(other, 2), good)); }).find(other), std::string::npos);
+  const auto damaged = [&](Contents& c) {
+    summed(prior, 2)(c);
+    c.tensors.at(prior).data = c.tensors.at("model.layer0.attention.w_q").data.first(c.tensors.at(prior).data.size());
+  };
+  EXPECT_NE(reason([&] { read_checkpoint(forge(folder, damaged, good)); }).find(prior), std::string::npos);
+}
+
+// Rank 0 of two, of which the other one hands in the same.
+class Twins : public Peers {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  std::string name_of(int rank) const override { return fmt::format("rank {}", rank); }
+  std::vector<std::string> gather(const std::string& mine) override { return {mine, mine}; }
+};
+
+TEST(Checkpoint, OfSeveralRanksHasEveryByteOnce) {
+  const tiny::Folder folder;
+  Twins twins;
+  EXPECT_THROW(save_checkpoint(tiny_checkpoint(), folder / "twice.safetensors", twins), SharedError);
+  Checkpoint checkpoint = tiny_checkpoint();
+  for (auto& [name, tensor] : checkpoint.tensors) {
+    tensor = tensor.to(at::kMeta);
+  }
+  EXPECT_THROW(save_checkpoint(checkpoint, folder / "never.safetensors", twins), SharedError);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 }  // namespace checkpoint_test

@@ -39,6 +39,7 @@ class Share {
   Share() = default;
   Share(const Shares& shares, int process) : shares_(&shares), process_(process) {}
   std::vector<Piece> pieces(const nn::Parameters& parameters) const;
+  bool leads() const { return process_ == 0; }
 
  private:
   const Shares* shares_ = nullptr;

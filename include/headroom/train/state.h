@@ -50,7 +50,7 @@ struct Surroundings {
 };
 
 // Parameters and moments of which the share owns no piece, or not all, are shapes without memory (of the meta device):
-// it writes its pieces of them, and other processes the rest.
+// it writes its pieces of them, and other processes the rest. Buffers are written by the leading process alone.
 store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& around);
 std::string memory_name(std::size_t layer);  // of the tensor that a checkpoint keeps it in
 
