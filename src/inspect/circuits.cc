@@ -1,8 +1,9 @@
 // What heads write: the tokens that a head's value and output matrices turn a token into (DCMHA, Eq. 12), and what each
 // head contributes to an answer, by integrated gradients (Sundararajan et al. 2017; DCMHA, Appendix G.1).
 //
-// Eq. 12: x = embed(t), x += MLP_0(norm(x)), scores = unembed(norm_l(x) W_V W_O). A sequence of one token gives it
-// whatever the layer is made of: a token that sees itself alone has its value for the head's result.
+// Eq. 12: x = embed(t), x += MLP_0(norm(x)), scores = unembed(norm_l(x) W_V W_O). A sequence of one token whose weight
+// is set to 1 gives it whatever the layer is made of. Without that, composed heads multiply the value by the composed
+// weight of a lone token, which may be negative.
 #include <ATen/core/grad_mode.h>
 
 #include <fmt/ranges.h>
@@ -73,9 +74,10 @@ class Circuits : public Analysis {
     std::string markup;
     for (const AttentionLayer& layer : reader.attention_layers()) {
       const std::string name = layer.name;
-      Replacer replacer({name + ".o", name + ".select.index", name + ".select.weight", name + ".select_out.index",
-                         name + ".select_out.weight"});
+      Replacer replacer({name + ".o", name + ".value_sum", name + ".select.index", name + ".select.weight",
+                         name + ".select_out.index", name + ".select_out.weight"});
       replacer.instead[layer.layer == 0 ? "embedding" : fmt::format("layer{}.out", layer.layer - 1)] = x;
+      replacer.instead[fmt::format("{}.{}", name, kFinalWeights)] = at::ones({1});
       models::Memory none;
       reader.read(single, none, replacer);
       Choice choice;
@@ -84,7 +86,10 @@ class Circuits : public Analysis {
           choice = {replacer.at(name + side + ".index"), replacer.at(name + side + ".weight")};
         }
       }
-      const at::Tensor written = head_outputs(reader, name, replacer.at(name + ".o").to(at::kFloat), choice).squeeze(2);
+      // An output gate is no part of the circuit: it depends on the query.
+      const at::Tensor value =
+          replacer.at(name + (replacer.values.contains(name + ".value_sum") ? ".value_sum" : ".o"));
+      const at::Tensor written = head_outputs(reader, name, value.to(at::kFloat), choice).squeeze(2);
       const at::Tensor scores = written.matmul(unembed).to(at::kCPU);  // [N, H, V]
       markup += fmt::format("<details><summary>{}</summary>{}</details>\n", name,
                             list_top(reader, name, tokens, scores, found));

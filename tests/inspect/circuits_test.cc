@@ -1,3 +1,4 @@
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,26 +8,71 @@
 namespace headroom::inspect {
 namespace circuits_test {
 
+// Every composition of heads, and a gate: none of them is part of a head's value and output matrices.
+std::vector<std::pair<std::string, config::AttentionOptions>> kinds_of_heads() {
+  std::vector<std::pair<std::string, config::AttentionOptions>> all;
+  const auto add = [&](const std::string& name, const auto& set) {
+    config::AttentionOptions o = small::small_options().attention;
+    set(o);
+    all.emplace_back(name, o);
+  };
+  add("none", [](auto&) {});
+  add("sigmoid scores", [](auto& o) { o.score = "sigmoid"; });
+  add("sink", [](auto& o) { o.sink = true; });
+  add("element gate", [](auto& o) { o.gate_output = "element"; });
+  for (const std::vector<std::string>& stages :
+       {std::vector<std::string>{"pre", "post"}, std::vector<std::string>{"pre"}, std::vector<std::string>{"post"}}) {
+    const auto composed = [&](const std::string& name, const std::string& kind, const auto& set) {
+      add(fmt::format("{}, {}", name, fmt::join(stages, " and ")), [&](auto& o) {
+        o.composition = kind;
+        o.compose = stages;
+        set(o);
+      });
+    };
+    composed("static", "static", [](auto&) {});
+    composed("static without skip", "static", [](auto& o) { o.compose_skip = false; });
+    composed("static in groups", "static", [](auto& o) { o.compose_groups = 2; });
+    composed("dynamic", "dynamic", [](auto&) {});
+    composed("dynamic with a static map", "dynamic", [](auto& o) { o.compose_static = true; });
+    composed("dynamic without skip", "dynamic", [](auto& o) { o.compose_skip = false; });
+    composed("dynamic in groups", "dynamic", [](auto& o) { o.compose_groups = 2; });
+    composed("low rank of the query", "dynamic", [](auto& o) {
+      o.compose_low_rank = {"query"};
+      o.compose_gates = {};
+    });
+    composed("gates of the key", "dynamic", [](auto& o) {
+      o.compose_low_rank = {};
+      o.compose_gates = {"key"};
+    });
+  }
+  return all;
+}
+
 // Eq. 12 written out: embedding, first MLP, norm, value and output matrix, output layer.
 TEST(Circuits, TopTokensAreThoseOfEq12) {
-  const store::OpenedModel opened = small::small_model(small::small_options());
-  const Findings circuits = small::found(opened, "circuits", "ab ba");
-  const Reader reader(opened);
-  const auto p = [&](const std::string& name) { return reader.parameter(name); };
-  const auto norm = [&](const at::Tensor& x, const std::string& name) {
-    return at::layer_norm(x, {12}, p(name + ".scale"), p(name + ".bias"), 1e-5);
-  };
-  const at::Tensor tokens = at::tensor({'a', 'b'}, at::kLong);
-  at::Tensor x = p("embed").index_select(0, tokens);
-  const at::Tensor hidden = at::gelu(norm(x, "layer0.norm_2").mm(p("layer0.ffn.w_up")) + p("layer0.ffn.b_up"));
-  x = x + hidden.mm(p("layer0.ffn.w_down")) + p("layer0.ffn.b_down");
-  for (const std::string layer : {"layer0", "layer1"}) {
-    const at::Tensor y = norm(x, layer + ".norm_1");
-    for (std::int64_t h = 0; h < 2; ++h) {
-      const at::Tensor ov = p(layer + ".attention.w_v").select(1, h).mm(p(layer + ".attention.w_o")[h]);
-      const at::Tensor scores = y.mm(ov).mm(p("head.w"));
-      EXPECT_TRUE(circuits.tensors.at(layer + ".attention.top").select(1, h).equal(std::get<1>(scores.topk(10, -1))))
-          << layer << " head " << h;
+  for (const auto& [kind, attention] : kinds_of_heads()) {
+    SCOPED_TRACE(kind);
+    config::ModelOptions options = small::small_options();
+    options.attention = attention;
+    const store::OpenedModel opened = small::small_model(options);
+    const Findings circuits = small::found(opened, "circuits", "ab ba");
+    const Reader reader(opened);
+    const auto p = [&](const std::string& name) { return reader.parameter(name); };
+    const auto norm = [&](const at::Tensor& x, const std::string& name) {
+      return at::layer_norm(x, {12}, p(name + ".scale"), p(name + ".bias"), 1e-5);
+    };
+    const at::Tensor tokens = at::tensor({'a', 'b'}, at::kLong);
+    at::Tensor x = p("embed").index_select(0, tokens);
+    const at::Tensor hidden = at::gelu(norm(x, "layer0.norm_2").mm(p("layer0.ffn.w_up")) + p("layer0.ffn.b_up"));
+    x = x + hidden.mm(p("layer0.ffn.w_down")) + p("layer0.ffn.b_down");
+    for (const std::string layer : {"layer0", "layer1"}) {
+      const at::Tensor y = norm(x, layer + ".norm_1");
+      for (std::int64_t h = 0; h < 2; ++h) {
+        const at::Tensor ov = p(layer + ".attention.w_v").select(1, h).mm(p(layer + ".attention.w_o")[h]);
+        const at::Tensor scores = y.mm(ov).mm(p("head.w"));
+        EXPECT_TRUE(circuits.tensors.at(layer + ".attention.top").select(1, h).equal(std::get<1>(scores.topk(10, -1))))
+            << layer << " head " << h;
+      }
     }
   }
 }
