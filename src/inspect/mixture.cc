@@ -1,5 +1,5 @@
 // Keys that are mixtures (Transformer-MGK, Table 7 and Figures 11 and 12): the coefficients of the components, their
-// key matrices and keys, and how much of the weights each has.
+// key matrices and keys, and the share of the attention weights that falls on each.
 #include <algorithm>
 
 #include "headroom/config/attention_part.h"
@@ -20,16 +20,18 @@ class Mixture : public Analysis {
   std::int64_t samples() const override { return kMixtureSamples; }
   bool wants(std::string_view name, const Reading& reading) const override {
     const std::string_view value = value_of(name);
-    return value == "responsibilities" || (reading.row == 0 && key_number(value) >= 0);
+    return (has_shares() && (value == "responsibilities" || value == "probs")) ||
+           (reading.row == 0 && key_number(value) >= 0);
   }
   void see(std::string_view name, const at::Tensor& value, const Reading& /*reading*/) override {
     const std::string layer = layer_of(name);
+    if (value_of(name) == "probs") {
+      weights_ = value[0].to(at::kDouble);  // [H, T, S], 0 where a query does not see a key
+      return;
+    }
     if (value_of(name) == "responsibilities") {
-      const at::Tensor weighed = value[0].to(at::kDouble);  // [R, H, T, S]
-      const std::int64_t t = weighed.size(2), s = weighed.size(3);
-      const at::Tensor visible = at::ones({t, s}, weighed.options()).tril(s - t);
-      add(responsibilities_[layer], (weighed * visible).sum({2, 3}).to(at::kCPU));
-      pairs_[layer] += visible.sum().item<double>();
+      add(taken_[layer], (value[0].to(at::kDouble) * weights_).sum({2, 3}).to(at::kCPU));  // of [R, H, T, S]
+      add(whole_[layer], weights_.sum({1, 2}).to(at::kCPU));
       return;
     }
     const auto r = static_cast<std::size_t>(key_number(value_of(name)));
@@ -50,11 +52,11 @@ class Mixture : public Analysis {
           figures["prior"].push_back(numbers_of(prior[r]));
         }
       }
-      if (const auto at = responsibilities_.find(layer.name); at != responsibilities_.end()) {
-        const at::Tensor mean = at->second / pairs_.at(layer.name);  // [R, H]
-        found.tensors[layer.name + ".responsibility"] = mean;
-        for (std::int64_t r = 0; r < mean.size(0); ++r) {
-          figures["responsibility"].push_back(numbers_of(mean[r]));
+      if (const auto at = taken_.find(layer.name); at != taken_.end()) {
+        const at::Tensor share = at->second / whole_.at(layer.name);  // [R, H]
+        found.tensors[layer.name + ".responsibility"] = share;
+        for (std::int64_t r = 0; r < share.size(0); ++r) {
+          figures["responsibility"].push_back(numbers_of(share[r]));
         }
       }
       apart += compare_keys(reader, layer.name, figures, found);
@@ -68,6 +70,8 @@ class Mixture : public Analysis {
   }
 
  private:
+  bool has_shares() const { return options_.score->has_scores(); }  // linear attention adds up its keys
+
   static void add(at::Tensor& sum, const at::Tensor& more) { sum = sum.defined() ? sum + more : more; }
 
   // 0 of "k", 1 of "k2", ...; -1: no key.
@@ -190,17 +194,19 @@ class Mixture : public Analysis {
       }
     }
     if (head.size() > 1) {
-      found.pictures.insert(found.pictures.begin(),
-                            {.caption = "mixing coefficients",
-                             .remark = "\u03c0 as learned, and what each component has of the weights of the text",
-                             .markup = html_table(head, rows),
-                             .whole = true});
+      found.pictures.insert(
+          found.pictures.begin(),
+          {.caption = "mixing coefficients",
+           .remark = "\u03c0 as learned, and the share of the text's attention weights that falls on each component",
+           .markup = html_table(head, rows),
+           .whole = true});
     }
   }
 
   config::AttentionOptions options_;
-  std::map<std::string, at::Tensor> responsibilities_;  // sums over pairs, [R, H]
-  std::map<std::string, double> pairs_;
+  at::Tensor weights_;  // of the layer under way, whose responsibilities come next
+  // Sums over the pairs of the text: what each component has of the weights [R, H], and all of them [H].
+  std::map<std::string, at::Tensor> taken_, whole_;
   std::map<std::string, std::vector<at::Tensor>> keys_;  // of each component, [G, n, e]
 };
 

@@ -50,6 +50,26 @@ TEST(Mixture, EqualComponentsShareEvenly) {
   }
 }
 
+// A component's share is of the attention weights: a pair of little weight counts little, masked ones not at all.
+TEST(Mixture, SharesAreOfTheAttentionWeights) {
+  for (const config::ModelKind kind : {config::ModelKind::language_model, config::ModelKind::classifier}) {
+    config::ModelOptions o = mixed();
+    o.kind = kind;
+    o.n_classes = o.has_classes() ? 3 : 0;
+    const store::OpenedModel opened = small::small_model(o);
+    const Findings mixture = small::found(opened, "mixture", kText);
+    const nn::Recorder values = small::recorded(opened, kText);
+    for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
+      const at::Tensor weights = values.at(layer + ".probs")[0];                // [H, T, S]
+      const at::Tensor components = values.at(layer + ".responsibilities")[0];  // [R, H, T, S]
+      const at::Tensor queries = at::tensor({12.0, 12.0});                      // whose weights add up to 1 each
+      const at::Tensor share = (components * weights).sum({2, 3}).to(at::kDouble) / queries;
+      EXPECT_TRUE(at::allclose(mixture.tensors.at(layer + ".responsibility"), share, 1e-4, 1e-5)) << layer;
+      EXPECT_TRUE(at::allclose(share.sum(0), at::ones({2}, at::kDouble), 1e-4, 1e-5)) << layer;
+    }
+  }
+}
+
 TEST(Mixture, ShiftedKeysAreTheKeysLessTheirShift) {
   const store::OpenedModel opened = small::small_model(mixed(config::Keys::shifted));
   const Findings mixture = small::found(opened, "mixture", kText);
