@@ -1,7 +1,9 @@
 """headroom checkpoint and import, from outside."""
 
+import json
 import pathlib
 import shutil
+import struct
 
 import pytest
 
@@ -29,6 +31,19 @@ def test_damage_is_named(headroom, trained, tmp_path):
     data[-100:] = bytes(100)
     file.write_bytes(data)
     assert "is damaged" in headroom.refusal("checkpoint", "info", file)
+
+
+def test_parameters_that_are_not_finite_are_a_failure(headroom, trained, tmp_path):
+    data = bytearray(next((trained / "checkpoints").glob("*.safetensors")).read_bytes())
+    (size,) = struct.unpack_from("<Q", data)
+    about = json.loads(data[8:8 + size])
+    del about["__metadata__"]["checksums"]
+    struct.pack_into("<f", data, 8 + size + about["model.embed"]["data_offsets"][0], float("nan"))
+    file = tmp_path / "nan.safetensors"
+    file.write_bytes(data[:8] + json.dumps(about).encode().ljust(size) + data[8 + size:])
+    for command in (["evaluate", file], ["analyse", file, "--out", tmp_path / "inside"], ["inspect", file, "--out", tmp_path / "p.html"]):
+        done = headroom(*command, status=1)
+        assert "parameter embed has values that are NaN or infinite" in done.stderr and done.stdout == ""
 
 
 def test_export_keeps_what_evaluation_needs(headroom, trained, tmp_path):

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <filesystem>
+#include <string_view>
 
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
@@ -18,6 +19,15 @@ void refuse_foreign(const GivenOption& option, config::ModelKind kind) {
   }
 }
 
+void refuse_nan(const store::OpenedModel& opened) {
+  for (const auto& [name, tensor] : opened.checkpoint.tensors) {
+    if (name.starts_with("model.") && !tensor.isfinite().all().item<bool>()) {
+      fail("{}: parameter {} has values that are NaN or infinite; use an earlier checkpoint", opened.name,
+           name.substr(std::string_view("model.").size()));
+    }
+  }
+}
+
 }  // namespace
 
 store::OpenedModel open_model(const Opening& opening, const EngineRequest& request) {
@@ -28,6 +38,7 @@ store::OpenedModel open_model(const Opening& opening, const EngineRequest& reque
                                      .threads = request.threads,
                                      .precision = config::value_named<config::Precision>(choice.precision),
                                      .writes = opening.writes});
+  refuse_nan(opened);
   const config::ModelKind kind = opened.config().model.kind;
   constexpr config::ModelKind kTranslates = config::ModelKind::encoder_decoder;
   refuse_foreign({"--beam", choice.decoding.beam.has_value(), kTranslates}, kind);

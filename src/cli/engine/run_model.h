@@ -25,7 +25,8 @@ struct Opening {
 };
 
 // The model, with the choice's settings of decoding in its config, and the request's threads. Throws MisuseError, also
-// where one of the options, or of decoding's, is given and the model is of another kind.
+// where one of the options, or of decoding's, is given and the model is of another kind; Error for parameters that are
+// not finite.
 store::OpenedModel open_model(const Opening& opening, const EngineRequest& request);
 
 // Each of the models; of all checkpoints those of every run, oldest first.
