@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
@@ -61,29 +62,37 @@ void read_for(std::vector<Running>& all, const Reader& reader, const Reading& re
   }
 }
 
-// Sample i of `wanted`, spread over those that there are; the first is the beginning.
-std::int64_t spread(std::int64_t i, std::int64_t wanted, std::int64_t there) {
-  return wanted >= there ? i : i * there / wanted;
+// The samples of an analysis that asks for `wanted` of the `there` that there are: the first, and others spread evenly.
+std::set<std::int64_t> spread(std::int64_t wanted, std::int64_t there) {
+  std::set<std::int64_t> samples;
+  wanted = std::min(wanted, there);
+  for (std::int64_t i = 0; i < wanted; ++i) {
+    samples.insert(i * there / wanted);
+  }
+  return samples;
 }
 
+// Each analysis sees the samples that it would see alone.
 void show_samples(std::vector<Running>& all, const Reader& reader, const Text& text) {
-  std::int64_t most = 0;
+  std::vector<std::set<std::int64_t>> wanted;
+  std::set<std::int64_t> any;
   for (const Running& one : all) {
-    most = std::max(most, one.analysis->samples());
+    wanted.push_back(spread(one.analysis->samples(), text.samples()));
+    any.insert(wanted.back().begin(), wanted.back().end());
   }
-  most = std::min(most, text.samples());
-  if (most == 0) {
+  if (any.empty()) {
     return;
   }
-  Progress progress("looking", most, "sequences");
-  for (std::int64_t i = 0; i < most; ++i) {
+  Progress progress("looking", std::ssize(any), "sequences");
+  std::int64_t done = 0;
+  for (const std::int64_t sample : any) {
     models::Memory memory;
-    const Reading reading = text.sample(spread(i, most, text.samples()), memory);
-    for (Running& one : all) {
-      one.watches = i < one.analysis->samples();
+    const Reading reading = text.sample(sample, memory);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].watches = wanted[i].contains(sample);
     }
     read_for(all, reader, reading, memory);
-    progress.update(i + 1);
+    progress.update(++done);
   }
 }
 
@@ -100,7 +109,7 @@ void show_all(std::vector<Running>& all, const Reader& reader, const Text& text)
   std::int64_t done = 0;
   text.read_all([&](const Reading& reading, models::Memory& memory) {
     read_for(all, reader, reading, memory);
-    done += reading.tokens.numel() + (reading.target.defined() ? reading.target.numel() : 0);
+    done += reading.n_tokens();
     progress.update(done);
   });
 }
@@ -159,9 +168,11 @@ Analysed analyse(const store::OpenedModel& opened, const AnalyseRequest& request
     const std::unique_ptr<Text> text = open_text(opened, request.text);
     const bool shows =
         std::any_of(all.begin(), all.end(), [](const Running& one) { return one.analysis->samples() > 0; });
-    if (shows && !request.text.text.empty() && text->samples() > 1) {
+    if (shows && !request.text.text.empty()) {
       models::Memory none;
-      log_info("analyse: --text: is longer than the {} tokens that maps show", text->sample(0, none).tokens.size(1));
+      if (const std::int64_t first = text->sample(0, none).n_tokens(); first < text->tokens()) {
+        log_info("analyse: --text: maps show its first {} of {} tokens", first, text->tokens());
+      }
     }
     show_samples(all, reader, *text);
     show_all(all, reader, *text);

@@ -8,6 +8,7 @@
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
+#include "headroom/tasks/classification.h"
 
 namespace headroom::inspect {
 namespace {
@@ -23,6 +24,13 @@ void add_stack(std::vector<AttentionLayer>& all, const std::string& stack, std::
 }
 
 }  // namespace
+
+std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedModel& opened) {
+  return opened.config().model.kind == config::ModelKind::classifier ? tasks::sequence_tokenizer(opened.config())
+                                                                     : opened.checkpoint.tokenizer;
+}
+
+Reader::Reader(const store::OpenedModel& opened) : opened_(&opened), tokenizer_(tokenizer_of(opened)) {}
 
 at::Tensor Reader::parameter(std::string_view parameter) const {
   for (const nn::Parameter& made : model().parameters().made()) {

@@ -7,6 +7,7 @@
 #include "headroom/core/printable.h"
 #include "headroom/data/documents.h"
 #include "headroom/data/text.h"
+#include "headroom/tasks/classification.h"
 #include "headroom/tasks/evaluation_text.h"
 
 namespace headroom::inspect {
@@ -93,7 +94,7 @@ class Stream : public Text {
   std::int64_t limit_ = 0, chunk_ = 0, size_ = 0;
 };
 
-// Texts of their own, each a sequence: those of a classifier, and the pairs of an encoder-decoder.
+// Texts of their own, each a sequence or a pair of them: those of a classifier and of an encoder-decoder.
 class Examples : public Text {
  public:
   struct Example {
@@ -110,11 +111,10 @@ class Examples : public Text {
     return sum;
   }
   Reading sample(std::int64_t i, models::Memory& /*memory*/) const override {
-    const Example& example = all_[static_cast<std::size_t>(i)];
-    Reading reading;
-    reading.tokens = row_of(example.tokens);
-    if (!example.target.empty()) {
-      reading.target = row_of(example.target);
+    Reading reading = example(i);
+    reading.tokens = reading.tokens.slice(1, 0, kSampleTokens);
+    if (reading.target.defined()) {
+      reading.target = reading.target.slice(1, 0, kSampleTokens);
     }
     reading.sample = true;
     reading.row = i;
@@ -123,13 +123,20 @@ class Examples : public Text {
   void read_all(const Read& read) const override {
     models::Memory none;
     for (std::int64_t i = 0; i < samples(); ++i) {
-      Reading reading = sample(i, none);
-      reading.sample = false;
-      read(reading, none);
+      read(example(i), none);
     }
   }
 
  private:
+  Reading example(std::int64_t i) const {
+    const Example& example = all_[static_cast<std::size_t>(i)];
+    Reading reading;
+    reading.tokens = row_of(example.tokens);
+    if (!example.target.empty()) {
+      reading.target = row_of(example.target);
+    }
+    return reading;
+  }
   at::Tensor row_of(const std::vector<std::int64_t>& ids) const {
     return at::tensor(ids, at::kLong).unsqueeze(0).to(reader_.model().device());
   }
@@ -142,9 +149,9 @@ std::string what_is_read(const TextChoice& choice) {
   return choice.text.empty() ? printable(choice.data) : std::string("--text");
 }
 
-std::vector<std::string> lines_of(const TextChoice& choice, std::string_view model) {
+std::vector<std::string> lines_of(const TextChoice& choice) {
   if (choice.text.empty() && choice.data.empty()) {
-    misuse("analyse: --text or --data: one of them is needed for {}", model);
+    misuse("analyse: --text or --data: one of them is needed for a model of translation");
   }
   const std::string text = choice.text.empty() ? read_text_file(choice.data, kLongestText) : choice.text;
   std::vector<std::string> lines;
@@ -161,8 +168,13 @@ std::vector<std::string> lines_of(const TextChoice& choice, std::string_view mod
 
 // Tokens within the context; what is longer is cut, which is said once.
 std::vector<std::int64_t> encoded(const tokenizers::Tokenizer& tokenizer, std::string_view text, std::int64_t room,
-                                  bool& cut) {
-  const std::vector<std::int32_t> ids = tokenizer.encode(text);
+                                  std::string_view where, bool& cut) {
+  std::vector<std::int32_t> ids;
+  try {
+    tokenizer.encode(text, ids);
+  } catch (const MisuseError& error) {
+    misuse("{}: {}", where, error.what());
+  }
   std::vector<std::int64_t> wide(ids.begin(), ids.end());
   cut |= std::ssize(wide) > room;
   wide.resize(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(wide), room)));
@@ -177,27 +189,26 @@ std::unique_ptr<Text> open_lines(const store::OpenedModel& opened, const TextCho
   std::vector<Examples::Example> all;
   bool cut = false;
   std::int64_t number = 0;
-  for (const std::string& line :
-       lines_of(choice, pairs ? "a model of translation" : "a model that puts texts into classes")) {
+  for (const std::string& line : lines_of(choice)) {
     ++number;
+    const std::string where = fmt::format("analyse: {}: line {}", what_is_read(choice), number);
     const std::size_t tab = line.find('\t');
     const bool two = pairs || o.paired;
     if (two && tab == std::string::npos) {
-      misuse("analyse: {}: line {}: must be {} with a tab between them", what_is_read(choice), number,
-             pairs ? "a source and its translation" : "two texts");
+      misuse("{}: must be {} with a tab between them", where, pairs ? "a source and its translation" : "two texts");
     }
     Examples::Example example;
     example.tokens = encoded(reader.tokenizer(Side::source), std::string_view(line).substr(0, two ? tab : line.size()),
-                             o.context_length, cut);
+                             o.context_length, where, cut);
     if (two) {
       example.target = encoded(reader.tokenizer(Side::target), std::string_view(line).substr(tab + 1),
-                               o.context_length - (pairs ? 1 : 0), cut);
+                               o.context_length - (pairs ? 1 : 0), where, cut);
       if (begin >= 0) {
         example.target.insert(example.target.begin(), begin);
       }
     }
     if (example.tokens.empty() || (two && example.target.empty())) {
-      misuse("analyse: {}: line {}: has no text", what_is_read(choice), number);
+      misuse("{}: has no text", where);
     }
     all.push_back(std::move(example));
   }
@@ -208,12 +219,40 @@ std::unique_ptr<Text> open_lines(const store::OpenedModel& opened, const TextCho
   return std::make_unique<Examples>(reader, std::move(all));
 }
 
+// What a classifier is evaluated on: of the file all, of the run's validation data the beginning.
+std::unique_ptr<Text> open_labelled(const store::OpenedModel& opened, const std::string& file) {
+  std::vector<std::string> files;
+  if (!file.empty()) {
+    files.push_back(file);
+  }
+  const data::LabelledSequences set = tasks::evaluation_sequences(
+      {.config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = files});
+  const auto tokens = [](const data::Sequences& sequences, std::int64_t i) {
+    const auto all = sequences.at(i);
+    return std::vector<std::int64_t>(all.begin(), all.end());
+  };
+  std::vector<Examples::Example> all;
+  std::int64_t read = 0;
+  for (std::int64_t i = 0; i < set.size() && (!file.empty() || read < kOwnTokens); ++i) {
+    Examples::Example& example = all.emplace_back();
+    example.tokens = tokens(set.first, i);
+    if (set.second.size() > 0) {
+      example.target = tokens(set.second, i);
+    }
+    read += std::ssize(example.tokens) + std::ssize(example.target);
+  }
+  return std::make_unique<Examples>(Reader(opened), std::move(all));
+}
+
 }  // namespace
 
 std::unique_ptr<Text> open_text(const store::OpenedModel& opened, const TextChoice& choice) {
   const config::ModelOptions& o = opened.config().model;
   if (!o.reads_tokens()) {
     misuse("{}: is a model of kind {}, which reads no text", opened.name, config::name_of(o.kind));
+  }
+  if (o.kind == config::ModelKind::classifier && choice.text.empty()) {
+    return open_labelled(opened, choice.data);
   }
   if (o.kind == config::ModelKind::encoder_decoder || o.kind == config::ModelKind::classifier) {
     return open_lines(opened, choice);

@@ -11,10 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_listops(const config::DataOptions& data) {
-  return data.generator == config::Generator::listops || data.generator == config::Generator::listops_long;
-}
-
 class SequenceExamples : public ClassExamples {
  public:
   SequenceExamples(data::LabelledSequences set, std::string kind) : set_(std::move(set)), kind_(std::move(kind)) {}
@@ -82,17 +78,22 @@ std::shared_ptr<const ClassExamples> examples_of(data::LabelledSequences set, co
   return std::make_shared<SequenceExamples>(std::move(set), is_listops(config.data) ? "ListOps" : "bytes");
 }
 
-std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files, const config::Config& config) {
+data::LabelledSequences read(const std::vector<std::string>& files, const config::Config& config) {
   const config::ModelOptions& model = config.model;
   if (is_listops(config.data)) {
-    return examples_of(
-        data::listops::read(files, {.most_symbols = model.context_length, .skip_bad_rows = config.data.skip_bad_rows}),
-        config);
+    return data::listops::read(files,
+                               {.most_symbols = model.context_length, .skip_bad_rows = config.data.skip_bad_rows});
   }
-  return examples_of(data::read_labelled_text(
-                         files, config.data,
-                         {.n_classes = model.n_classes, .most_bytes = model.context_length, .paired = model.paired}),
-                     config);
+  return data::read_labelled_text(
+      files, config.data, {.n_classes = model.n_classes, .most_bytes = model.context_length, .paired = model.paired});
+}
+
+// The options, where they say how to make examples.
+const config::DataOptions& generator_of(const config::Config& config) {
+  if (!is_listops(config.data)) {
+    misuse("data.train: names no files: a classifier needs labelled CSV or TSV files, or data.generator");
+  }
+  return config.data;
 }
 
 class SequenceClassification : public ClassTask {
@@ -116,28 +117,14 @@ class SequenceClassification : public ClassTask {
       opened.training = train_on(examples_of(std::move(made.train), config), config);
       opened.validation = evaluate_on(examples_of(std::move(made.validation), config));
     } else {
-      opened.training = train_on(read(data.train, config), config);
-      opened.validation = evaluate_on(read(data.validation, config));
+      opened.training = train_on(examples_of(read(data.train, config), config), config);
+      opened.validation = evaluate_on(examples_of(read(data.validation, config), config));
     }
     return opened;
   }
 
   std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
-    const config::Config& config = request.config;
-    check_model(config);
-    const std::vector<std::string>& files = request.files.empty() ? config.data.validation : request.files;
-    return evaluate_on(files.empty()
-                           ? examples_of(data::listops::generate(generator_of(config), false).validation, config)
-                           : read(files, config));
-  }
-
- private:
-  // The options, where they say how to make examples.
-  static const config::DataOptions& generator_of(const config::Config& config) {
-    if (!is_listops(config.data)) {
-      misuse("data.train: names no files: a classifier needs labelled CSV or TSV files, or data.generator");
-    }
-    return config.data;
+    return evaluate_on(examples_of(evaluation_sequences(request), request.config));
   }
 };
 
@@ -152,6 +139,17 @@ class ListOps : public SequenceClassification {
 };
 
 }  // namespace
+
+bool is_listops(const config::DataOptions& data) {
+  return data.generator == config::Generator::listops || data.generator == config::Generator::listops_long;
+}
+
+data::LabelledSequences evaluation_sequences(const EvaluationRequest& request) {
+  const config::Config& config = request.config;
+  check_model(config);
+  const std::vector<std::string>& files = request.files.empty() ? config.data.validation : request.files;
+  return files.empty() ? data::listops::generate(generator_of(config), false).validation : read(files, config);
+}
 
 const Task& sequence_classification() {
   static const SequenceClassification kTask;

@@ -89,6 +89,35 @@ TEST(Analyse, TextsThatCannotBeReadAreRefused) {
             "small: is a model of kind vision, which reads no text");
 }
 
+// Its texts are symbols of ListOps, which its checkpoint has no tokenizer for, and of which only the beginning is
+// shown.
+TEST(Analyse, ClassifiersReadTheTextsOfTheirTask) {
+  config::ModelOptions o = small_options(config::ModelKind::classifier);
+  o.vocabulary_size = 16;
+  o.n_classes = 10;
+  o.context_length = 400;
+  store::OpenedModel opened = small_model(o);
+  opened.checkpoint.config.data.generator = config::Generator::listops;
+  opened.checkpoint.config.data.generated_validation = 20;
+  const std::string text = "[MAX 2 9 [MIN 4 7 ] 0 ]";
+  const Findings maps = small::found(opened, "maps", text);
+  const at::Tensor weights = maps.tensors.at("layer1.attention");
+  EXPECT_EQ(weights.sizes().vec(), (std::vector<std::int64_t>{2, 9, 9}));
+  EXPECT_TRUE(at::allclose(weights.sum(-1), at::ones({2, 9}), 1e-5, 1e-5));
+  EXPECT_GT(weights.triu(1).sum().item<double>(), 0.0) << "queries see what comes later";
+  EXPECT_TRUE(weights.equal(small::recorded(opened, text).at("layer1.attention.probs")[0]));
+  EXPECT_NE(maps.pictures.front().markup.find(">[MAX</text>"), std::string::npos);
+  EXPECT_EQ(refusal_of([&] { small::found(opened, "maps", "[MAX 2 9"); }),
+            "analyse: --text: line 1: unbalanced: 1 of the brackets are never closed");
+  // Without a text: what the run is validated on.
+  EXPECT_GT(small::found(opened, "maps", "").tensors.at("layer0.attention").size(1), 3);
+  std::string sum = "[SM";
+  for (int i = 0; i < 300; ++i) {
+    sum += " 1";
+  }
+  EXPECT_EQ(small::found(opened, "maps", sum + " ]").tensors.at("layer0.attention").size(1), 256);
+}
+
 TEST(Analyse, SidesOfATranslationHaveTheirOwnTokens) {
   config::ModelOptions o = small_options(config::ModelKind::encoder_decoder);
   o.source_vocabulary_size = 5;
@@ -108,6 +137,19 @@ TEST(Analyse, SidesOfATranslationHaveTheirOwnTokens) {
   EXPECT_EQ(names("encoder.layer0.attention"), "xyz");
   EXPECT_EQ(names("decoder.layer0.attention"), "abcd");
   EXPECT_EQ(names("decoder.layer0.cross"), "abcdxyz");
+}
+
+// What an analysis finds does not depend on which others run beside it.
+TEST(Analyse, EachReadsTheSamplesThatItWouldReadAlone) {
+  config::ModelOptions o = small_options();
+  o.attention.score = "gaussian_mixture";
+  const store::OpenedModel opened = small_model(o);
+  const std::string text = tiny::text(40 * 12);
+  const Analysed together =
+      analyse(opened, {.what = {"maps", "rank", "mixture"}, .text = {.text = text, .data = {}}, .command = "test"});
+  for (const auto& [kind, findings] : together.analyses) {
+    EXPECT_EQ(findings.figures, small::found(opened, std::string(kind->name), text).figures) << kind->name;
+  }
 }
 
 // Every token is read once, memory or not, whatever is left behind the last whole chunk.
@@ -190,7 +232,7 @@ TEST(Analyse, TokensAreSpelled) {
   EXPECT_EQ(reader.token_text(257), "<257>");
   opened.checkpoint.tokenizer =
       tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\ncat\n", "test");
-  EXPECT_EQ(reader.token_text(2), " cat");
+  EXPECT_EQ(Reader(opened).token_text(2), " cat");
 }
 
 }  // namespace analyse_test

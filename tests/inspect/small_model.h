@@ -46,7 +46,9 @@ inline store::OpenedModel small_model(const config::ModelOptions& options, doubl
   store::OpenedModel opened;
   opened.name = "small";
   opened.checkpoint.config.model = options;
-  opened.checkpoint.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "test");
+  if (!options.has_classes()) {  // their checkpoints hold none
+    opened.checkpoint.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "test");
+  }
   opened.model = models::make_model(options, 7);
   const at::NoGradGuard no_grad;
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
@@ -68,7 +70,7 @@ inline Findings found(const store::OpenedModel& opened, const std::string& what,
 // What an observer sees of the text's first tokens.
 inline nn::Recorder recorded(const store::OpenedModel& opened, const std::string& text) {
   const Reader reader(opened);
-  const std::vector<std::int32_t> ids = opened.checkpoint.tokenizer->encode(text);
+  const std::vector<std::int32_t> ids = reader.tokenizer().encode(text);
   Reading reading;
   reading.tokens = at::tensor(ids, at::kInt).to(at::kLong).unsqueeze(0);
   nn::Recorder recorder({"*.*.*", "*.*.*.*", "*.*"});

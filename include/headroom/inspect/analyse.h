@@ -12,7 +12,8 @@
 namespace headroom::inspect {
 
 // What is read: `text`, else `data`, a file of the kind that the run was validated on, else the beginning of the run's
-// validation data. Of a model of translation: source and translation with a tab between them, a pair a line.
+// validation data. A `text` for a model of translation or a classifier has a text a line, or a pair with a tab between
+// source and translation or the two texts.
 struct TextChoice {
   std::string text, data;
   std::string name() const { return !text.empty() ? "--text" : data.empty() ? "the run's validation data" : data; }

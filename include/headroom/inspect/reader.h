@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct Reading {
   at::Tensor target;     // encoder-decoder: [B, U] int64, what the decoder reads
   bool sample = false;   // a single sequence, shown with its values of every pair
   std::int64_t row = 0;  // of a sample: which one, from 0
+  std::int64_t n_tokens() const { return tokens.numel() + (target.defined() ? target.numel() : 0); }
 };
 
 // Of a translation, whose sides may have a tokenizer each; of other models either is all they read.
@@ -33,14 +35,17 @@ struct AttentionLayer {
   bool encoder = false;  // of an encoder-decoder's encoder
 };
 
+// How a model's texts become tokens: its checkpoint's tokenizer, or that of a classifier's task; null: it reads images.
+std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedModel& opened);
+
 class Reader {
  public:
-  explicit Reader(const store::OpenedModel& opened) : opened_(&opened) {}
+  explicit Reader(const store::OpenedModel& opened);
 
   const std::string& name() const { return opened_->name; }
   const config::ModelOptions& options() const { return opened_->model->options(); }
   const models::Model& model() const { return *opened_->model; }
-  const tokenizers::Tokenizer& tokenizer() const { return *opened_->checkpoint.tokenizer; }
+  const tokenizers::Tokenizer& tokenizer() const { return *tokenizer_; }  // not of images
   const tokenizers::Tokenizer& tokenizer(Side side) const {
     return side == Side::source ? tokenizer().for_sources() : tokenizer().for_targets();
   }
@@ -58,6 +63,7 @@ class Reader {
 
  private:
   const store::OpenedModel* opened_;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
 };
 
 }  // namespace headroom::inspect

@@ -1,6 +1,7 @@
 // Putting sequences and pictures into classes: cross-entropy and accuracy.
 #pragma once
 
+#include "headroom/data/sequences.h"
 #include "headroom/tasks/task.h"
 
 namespace headroom::tasks {
@@ -13,6 +14,14 @@ namespace headroom::tasks {
 // end to the longest of them with model.padding_token, which must be 0.
 const Task& sequence_classification();
 const Task& listops();
+
+// Whether the examples are expressions of ListOps.
+bool is_listops(const config::DataOptions& data);
+// How a classifier's texts become tokens, which its checkpoint does not hold: symbols of ListOps, or bytes. ListOps:
+// encode() throws MisuseError for anything but one expression.
+std::shared_ptr<const tokenizers::Tokenizer> sequence_tokenizer(const config::Config& config);
+// The examples that a classifier is evaluated on, as open_evaluation() of its task has them.
+data::LabelledSequences evaluation_sequences(const EvaluationRequest& request);
 
 // model.kind "vision": pictures in tar shards, folders, idx and CIFAR files (data/pictures.h). Batches of training are
 // read, decoded, changed and mixed while the step before them computes; what comes of it is a function of train.seed
