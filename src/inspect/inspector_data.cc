@@ -13,6 +13,8 @@
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
 #include "headroom/inspect/attribution.h"
+#include "headroom/models/classifier.h"
+#include "headroom/models/language_model.h"
 #include "inspect/layers.h"
 #include "inspect/one_after_another.h"
 #include "inspect/packing.h"
@@ -176,27 +178,42 @@ class Contributions {
 
 class Inspector {
  public:
-  Inspector(const models::LanguageModel& model, const at::Tensor& ids, const InspectLimits& limits)
-      : model_(model), options_(model.options()), ids_(ids), limits_(limits) {
+  Inspector(const models::Model& model, const at::Tensor& ids, const InspectLimits& limits)
+      : model_(model),
+        classifier_(dynamic_cast<const models::Classifier*>(&model)),
+        options_(model.options()),
+        ids_(ids),
+        limits_(limits) {
     if (limits.tells) {
       progress_.emplace("inspecting", options_.n_layers, "layers");
     }
   }
 
   InspectedText run(const nn::Context& context) {
-    predictions_ = predict(model_, ids_, context, kLikeliest);
+    const models::LanguageModel* language =
+        classifier_ == nullptr ? &models::as_language_model(model_, "inspect") : nullptr;
+    if (language != nullptr) {
+      predictions_ = predict(*language, ids_, context, kLikeliest);
+    }
     LayerByLayer observer(attributed_values(options_.attention),
                           [&](std::int64_t layer, const LayerValues& values) { look(layer, values); });
     nn::Context inner = context;
     OneAfterAnother both(context.observer, observer);
     inner.observer = &both;
-    models::Memory memory;
-    model_.score(ids_.unsqueeze(0), at::full({1, ids_.size(0)}, -1, at::kLong), memory, inner);
-    add_predictions();
-    if (context.observer != nullptr) {
-      add_changes(changes_of_predictions(model_, ids_, context, kLikeliest));
+    if (language != nullptr) {
+      models::Memory memory;
+      language->score(ids_.unsqueeze(0), at::full({1, ids_.size(0)}, -1, at::kLong), memory, inner);
+      add_predictions();
+      if (context.observer != nullptr) {
+        add_changes(changes_of_predictions(*language, ids_, context, kLikeliest));
+      }
+      add_logits(observer);
+    } else {
+      models::Batch batch;
+      batch.tensors["tokens"] = ids_.unsqueeze(0);
+      result_.about["classes"] = numbers_of(classifier_->class_logits(batch, inner)[0].to(at::kDouble).softmax(-1));
     }
-    add_logits(observer);
+    result_.packed.push_back({"thumbnails", compressed(bytes_of(at::stack(thumbnails_), at::kByte))});
     describe();
     return std::move(result_);
   }
@@ -225,16 +242,18 @@ class Inspector {
     const Attribution a = attribute(values, {.options = options_.attention,
                                              .parameters = model_.parameters(),
                                              .scope = scope,
-                                             .causal = true,
+                                             .causal = causal(),
                                              .window = windows_[static_cast<std::size_t>(layer)]});
     const bool composed = a.post.has_value();
     const std::int64_t heads = a.weights.size(0), n_maps = heads * (composed ? 2 : 1);
     n_heads_ = heads;
     for (std::int64_t h = 0; h < heads; ++h) {
       thumbnails_.push_back(thumbnail(a.weights[h], kThumbnail));
-      result_.packed.push_back({fmt::format("map.{}.{}", layer, h), pack_map(a.weights[h], map_bytes(n_maps))});
+      result_.packed.push_back(
+          {fmt::format("map.{}.{}", layer, h), pack_map(a.weights[h], map_bytes(n_maps), causal())});
       if (composed) {
-        result_.packed.push_back({fmt::format("before.{}.{}", layer, h), pack_map(a.probs[h], map_bytes(n_maps))});
+        result_.packed.push_back(
+            {fmt::format("before.{}.{}", layer, h), pack_map(a.probs[h], map_bytes(n_maps), causal())});
       }
     }
     for (const Split& split : split_weights(a, 0, 1)) {
@@ -284,7 +303,6 @@ class Inspector {
                             bytes_of(p.next_probability, at::kFloat) + bytes_of(p.next_rank, at::kInt) +
                             bytes_of(p.entropy, at::kFloat));
     name_tokens(p.likeliest);
-    result_.packed.push_back({"thumbnails", compressed(bytes_of(at::stack(thumbnails_), at::kByte))});
   }
 
   // What an observer changed: divergence, and the tokens whose probabilities change most.
@@ -348,7 +366,8 @@ class Inspector {
     about["heads"] = n_heads_;
     about["tokens"] = ids_.size(0);
     about["thumbnail"] = thumbnails_.front().size(0);
-    about["likeliest"] = predictions_.likeliest.size(1);
+    about["causal"] = causal();
+    about["likeliest"] = classifier_ == nullptr ? predictions_.likeliest.size(1) : 0;
     about["logits"] = predictions_.sums;
     about["slots"] = !a.projection->has_fixed_heads();
     about["pairs"] = a.score->has_scores();  // whether single weights can be switched off
@@ -359,7 +378,10 @@ class Inspector {
     about["d_model"] = options_.d_model;
   }
 
-  const models::LanguageModel& model_;
+  bool causal() const { return classifier_ == nullptr; }
+
+  const models::Model& model_;
+  const models::Classifier* classifier_;  // null: a language model
   const config::ModelOptions& options_;
   at::Tensor ids_;
   InspectLimits limits_;
@@ -375,9 +397,19 @@ class Inspector {
 
 }  // namespace
 
-InspectedText inspect_text(const models::LanguageModel& model, const std::vector<std::int32_t>& ids,
-                           const nn::Context& context, const InspectLimits& limits) {
+void require_inspectable(const config::ModelOptions& options) {
+  if (options.kind != config::ModelKind::language_model && options.kind != config::ModelKind::classifier) {
+    misuse("inspect: model.kind: must be language_model or classifier, got {}", config::name_of(options.kind));
+  }
+  if (options.kind == config::ModelKind::classifier && options.paired) {
+    misuse("inspect: model.paired: must be false, the page shows single texts; `headroom analyse` takes pairs");
+  }
+}
+
+InspectedText inspect_text(const models::Model& model, const std::vector<std::int32_t>& ids, const nn::Context& context,
+                           const InspectLimits& limits) {
   const at::NoGradGuard no_grad;
+  require_inspectable(model.options());
   const std::int64_t longest = model.options().context_length;
   if (ids.empty()) {
     misuse("inspect: the text is empty, and the model needs at least one token");

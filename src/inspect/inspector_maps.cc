@@ -54,11 +54,9 @@ at::Tensor background(const at::Tensor& p, const at::Tensor& counts) {
 
 std::string with_peaks(const at::Tensor& p, const at::Tensor& root, const at::Tensor& scale, const at::Tensor& seen,
                        std::int64_t k) {
-  const std::int64_t t = p.size(0);
   const at::Tensor size = p.abs().masked_fill(seen.logical_not(), -1.0);
   const at::Tensor places = std::get<0>(std::get<1>(size.topk(k, -1)).sort(-1));
-  // What a short row lacks to k are places behind its query, which are its last ones.
-  const at::Tensor real = places.le(at::arange(t, at::kLong).unsqueeze(1));
+  const at::Tensor real = seen.gather(1, places);  // what a short row lacks to k are places behind its query, its last
   const at::Tensor steps = at::cat({places.narrow(1, 0, 1), places.diff(1, 1)}, 1);
   const at::Tensor rest = background(p, seen.scatter(1, places, false));
   const at::Tensor most = rest.abs().max();
@@ -70,14 +68,15 @@ std::string with_peaks(const at::Tensor& p, const at::Tensor& root, const at::Te
 
 }  // namespace
 
-std::string pack_map(const at::Tensor& map, std::int64_t bytes) {
+std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal) {
   const at::NoGradGuard no_grad;
-  const at::Tensor p = map.to(at::kCPU, at::kFloat).tril();
-  const std::int64_t t = p.size(0);
+  const std::int64_t t = map.size(0), after = causal ? 0 : t;
+  const at::Tensor p = map.to(at::kCPU, at::kFloat).tril(after);
   const at::Tensor scale = p.abs().amax(1), root = square_root(p, scale.unsqueeze(1));
-  const at::Tensor seen = at::ones({t, t}, at::kBool).tril();
+  const at::Tensor seen = at::ones({t, t}, at::kBool).tril(after);
+  const auto n_seen = seen.sum().item<std::int64_t>();
   for (const std::int64_t levels : kLevels) {
-    const std::int64_t raw = t * (t + 1) / 2 * (levels > kOneByte ? 2 : 1);
+    const std::int64_t raw = n_seen * (levels > kOneByte ? 2 : 1);
     if (raw / kWorthTrying > bytes) {
       continue;
     }

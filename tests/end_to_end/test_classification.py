@@ -1,8 +1,10 @@
 """Models that choose a class, from outside: killed and resumed, evaluated on files, compared by accuracy."""
 
 import io
+import json
 import pathlib
 import random
+import re
 import struct
 import tarfile
 
@@ -10,6 +12,7 @@ import pytest
 
 import processes
 import train_runs
+from train_runs import tensor
 
 TRAIN = """
 [train]
@@ -163,6 +166,43 @@ def test_evaluate_measures_its_own_data_and_files(headroom, listops):
     done = headroom("evaluate", listops / "run", "--data", data, "--skip-bad-rows", "--json")
     assert '"tokens":1' in done.stdout.replace(" ", "")
     assert "1 of 2 rows were left out" in done.stderr
+
+
+def test_analyse_looks_into_a_classifier(headroom, listops):
+    """Maps whose rows add up to 1, of a text, of a file of labelled texts and of the run's own data."""
+    out = listops / "inside"
+    (listops / "one.tsv").write_text("7\t[MAX 3 1 7 ]\n")
+    for source, tokens in ((["--text", "[MAX 2 9 [MIN 4 7 ] 0 ]"], 9), (["--data", listops / "one.tsv"], 5), ([], None)):
+        found = headroom.json("analyse", listops / "run", *source, "--out", out)["analyses"]
+        assert {"maps", "rank", "diversity"} <= set(found)
+        shape, weights = tensor(out / "analysis.safetensors", "maps.layer0.attention")
+        assert len(shape) == 3 and shape[1] == shape[2] and (tokens is None or shape[1] == tokens)
+        rows = [sum(weights[at:at + shape[2]]) for at in range(0, len(weights), shape[2])]
+        assert rows == pytest.approx([1.0] * len(rows), abs=1e-4)
+    wrong = headroom.refusal("analyse", listops / "run", "--text", "[MAX 2 nine ]", "--out", out)
+    assert "analyse: --text: line 1: column 8 must hold a digit" in wrong
+
+
+def test_inspect_looks_into_a_classifier(headroom, listops):
+    text, out = listops / "text.txt", listops / "page.html"
+    text.write_text("[MAX 2 9 ]\n")
+    assert headroom.json("inspect", listops / "run", "--text", text, "--out", out)["tokens"] == 4
+    page = json.loads(re.search('<script type="application/json" id="page">(.*?)</script>', out.read_text()).group(1))
+    assert page["tokens"] == [" [MAX", " 2", " 9", " ]"]
+    view = page["views"][0]
+    assert not view["causal"] and len(view["classes"]) == 10 and sum(view["classes"]) == pytest.approx(1.0)
+    headroom("inspect", listops / "run", "--out", out)
+    text.write_text("[MAX 2 9\n")
+    assert f"inspect: {text}: unbalanced" in headroom.refusal("inspect", listops / "run", "--text", text, "--out", out)
+
+
+def test_pictures_cannot_be_looked_into(headroom, tmp_path):
+    run = tmp_path / "run"
+    headroom("train", write_config("pictures", tmp_path), "--out", run, "--quiet", "--set", "train.steps=2", "--set",
+             "train.evaluate_every=0")
+    assert "is a model of kind vision, which reads no text" in headroom.refusal("analyse", run, "--out", tmp_path / "inside")
+    assert "must be language_model or classifier, got vision" in headroom.refusal("inspect", run, "--out", tmp_path / "page.html")
+    assert "diversity" in headroom.json("analyse", run, "--what", "diversity", "--out", tmp_path / "inside")["analyses"]
 
 
 def test_compare_judges_listops_by_the_loss(headroom, listops):

@@ -1,31 +1,19 @@
 """headroom inspect: the page in a browser, its numbers against those of `analyse`."""
 
-import array
 import json
-import pathlib
 import shutil
-import struct
 import time
 
 import browser
 import pytest
 import train_runs
 from serving import Server
+from train_runs import tensor
 
 TEXT = "the head attends"  # 16 bytes: the tiny model's context
 LAYERS, HEADS = 2, 2
 
 in_browser = pytest.mark.skipif(browser.program() is None, reason="Chromium is not installed")
-
-
-def tensor(file, name):
-    """A float32 tensor of a safetensors file: its shape and its numbers."""
-    data = pathlib.Path(file).read_bytes()
-    (size,) = struct.unpack_from("<Q", data)
-    about = json.loads(data[8:8 + size])[name]
-    assert about["dtype"] == "F32"
-    begin, end = about["data_offsets"]
-    return about["shape"], array.array("f", data[8 + size + begin:8 + size + end])
 
 
 @pytest.fixture(scope="module")

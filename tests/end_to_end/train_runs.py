@@ -1,11 +1,13 @@
 """What the tests of `headroom train` share: the program, a tiny corpus and a config that uses everything random."""
 
+import array
 import contextlib
 import json
 import os
 import pathlib
 import random
 import signal
+import struct
 import subprocess
 import time
 import zlib
@@ -64,6 +66,16 @@ d_head = 8
 [model.mlp]
 d_hidden = 32
 """
+
+
+def tensor(file, name):
+    """A float32 tensor of a safetensors file: its shape and its numbers."""
+    data = pathlib.Path(file).read_bytes()
+    (size,) = struct.unpack_from("<Q", data)
+    about = json.loads(data[8:8 + size])[name]
+    assert about["dtype"] == "F32"
+    begin, end = about["data_offsets"]
+    return about["shape"], array.array("f", data[8 + size + begin:8 + size + end])
 
 
 def program():

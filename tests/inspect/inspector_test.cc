@@ -11,6 +11,8 @@
 #include "headroom/core/error.h"
 #include "headroom/inspect/attribution.h"
 #include "headroom/inspect/inspector_page.h"
+#include "headroom/models/classifier.h"
+#include "headroom/models/language_model.h"
 #include "one_thread.h"
 #include "small_model.h"
 
@@ -45,7 +47,8 @@ struct Fields {
 };
 
 // As the page reads a map.
-at::Tensor unpacked_map(const std::string& packed, std::int64_t t) {
+at::Tensor unpacked_map(const std::string& packed, std::int64_t t, bool causal = true) {
+  const std::int64_t after = causal ? 0 : t;
   Fields fields{inflated(packed)};
   std::int64_t levels = fields.number();
   const at::Tensor scale = fields.take(at::kFloat, {t, 1});
@@ -55,8 +58,8 @@ at::Tensor unpacked_map(const std::string& packed, std::int64_t t) {
     return root * root.abs();
   };
   if (levels > 0) {
-    const at::Tensor seen = at::ones({t, t}, at::kBool).tril();
-    const std::int64_t count = t * (t + 1) / 2;
+    const at::Tensor seen = at::ones({t, t}, at::kBool).tril(after);
+    const auto count = seen.sum().item<std::int64_t>();
     at::Tensor n;
     if (levels > 127) {
       n = fields.take(at::kByte, {count});
@@ -70,7 +73,7 @@ at::Tensor unpacked_map(const std::string& packed, std::int64_t t) {
     std::vector<std::int64_t> counts;
     std::int64_t all = 0;
     for (std::int64_t i = 0; i < t; ++i) {
-      counts.push_back(std::min(k, i + 1));
+      counts.push_back(std::min(k, causal ? i + 1 : t));
       all += counts.back();
     }
     const at::Tensor steps = fields.take(at::kShort, {all});
@@ -78,7 +81,7 @@ at::Tensor unpacked_map(const std::string& packed, std::int64_t t) {
     const std::int64_t side = fields.number(), squares = (t + side - 1) / side;
     const at::Tensor most = fields.take(at::kFloat, {1});
     const at::Tensor means = value(fields.take(at::kChar, {squares, squares}), 127) * most;
-    map = means.repeat_interleave(side, 0).repeat_interleave(side, 1).narrow(0, 0, t).narrow(1, 0, t).tril();
+    map = means.repeat_interleave(side, 0).repeat_interleave(side, 1).narrow(0, 0, t).narrow(1, 0, t).tril(after);
     for (std::int64_t i = 0, at = 0; i < t; ++i) {
       for (std::int64_t c = 0, j = 0; c < counts[static_cast<std::size_t>(i)]; ++c, ++at) {
         j += steps[at].item<std::int64_t>();
@@ -134,6 +137,19 @@ TEST(InspectorMaps, LongOnesKeepTheLargestOfEachRowAndTheMeansOfTheOthers) {
   const double mean = own.masked_select(rest).mean().item<double>();
   EXPECT_NEAR(square.masked_select(rest)[0].item<double>(), mean, 0.05 * mean);
   EXPECT_LE(std::ssize(pack_map(at::zeros({kT, kT}), 400)), 400);
+}
+
+// Of a classifier's maps, whose queries see later tokens too.
+TEST(InspectorMaps, HoldWhatComesLaterToo) {
+  constexpr std::int64_t kT = 70;
+  at::manual_seed(7);
+  const at::Tensor map = (at::randn({kT, kT}, at::kFloat) * 2.0).softmax(-1);
+  EXPECT_LE((unpacked_map(pack_map(map, 100'000, false), kT, false) - map).abs().max().item<double>(), 1e-4);
+  const std::string packed = pack_map(map, 1'500, false);
+  ASSERT_EQ(Fields{inflated(packed)}.number(), 0) << "only the largest";
+  const auto [largest, places] = map.topk(3, -1);
+  const at::Tensor error = (unpacked_map(packed, kT, false).gather(1, places) - largest).abs() / map.amax(1, true);
+  EXPECT_LE(error.max().item<double>(), 1.0 / 126.0);
 }
 
 std::vector<std::int32_t> inspected_ids() {
@@ -237,6 +253,56 @@ TEST(Inspector, ContributionsAddUpAndLogitsAreTheModels) {
       EXPECT_LE(text.about["logit_error"].get<double>(), 1e-4);
     }
   }
+}
+
+// A classifier: weights of all pairs, contributions that add up, and its classes in the place of next tokens.
+TEST(Inspector, ClassifiersShowTheirClasses) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, of] : inspected_models()) {
+    config::ModelOptions options = of;
+    if (options.attention.window > 0) {
+      continue;
+    }
+    options.kind = config::ModelKind::classifier;
+    options.n_classes = 3;
+    options.tied_embeddings = false;
+    SCOPED_TRACE(name);
+    const models::Classifier model(options, 5);
+    const std::vector<std::int32_t> ids = inspected_ids();
+    const std::int64_t t = std::ssize(ids);
+    const InspectedText text = inspect_text(model, ids, {});
+    models::Batch batch;
+    batch.tensors["tokens"] = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0);
+    nn::Recorder recorder({"layer*.attention.probs", "layer*.attention.probs_composed"});
+    nn::Context context;
+    context.observer = &recorder;
+    const at::Tensor classes = model.class_logits(batch, context)[0].softmax(-1);
+    for (std::int64_t c = 0; c < 3; ++c) {
+      EXPECT_NEAR(text.about["classes"][static_cast<std::size_t>(c)].get<double>(), classes[c].item<double>(), 1e-5);
+    }
+    EXPECT_FALSE(text.about["causal"].get<bool>());
+    EXPECT_FALSE(text.about["logits"].get<bool>());
+    for (const Packed& packed : text.packed) {
+      EXPECT_TRUE(packed.name != "predictions" && packed.name != "logits") << packed.name;
+    }
+    for (std::int64_t l = 0; l < 2; ++l) {
+      const std::string layer = fmt::format("layer{}.attention.", l);
+      const bool composed = recorder.values.contains(layer + "probs_composed");
+      const at::Tensor weights = recorder.at(layer + (composed ? "probs_composed" : "probs"))[0];
+      for (std::int64_t h = 0; h < weights.size(0); ++h) {
+        const auto& packed = std::find_if(text.packed.begin(), text.packed.end(), [&](const Packed& p) {
+                               return p.name == fmt::format("map.{}.{}", l, h);
+                             })->bytes;
+        EXPECT_LE((unpacked_map(packed, t, false) - weights[h]).abs().max().item<double>(), 1e-3);
+      }
+      EXPECT_LE(text.about["layers"][static_cast<std::size_t>(l)]["residual"].get<double>(), 1e-5);
+    }
+  }
+  config::ModelOptions pairs = small::two_layers(40, 24);
+  pairs.kind = config::ModelKind::classifier;
+  pairs.n_classes = 3;
+  pairs.paired = true;
+  EXPECT_THROW(inspect_text(models::Classifier(pairs, 5), inspected_ids(), {}), MisuseError);
 }
 
 // The page's largest contribution is the largest of all.

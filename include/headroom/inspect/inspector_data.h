@@ -1,5 +1,6 @@
 // What the inspector shows of one model that reads one text: attention maps, contributions to each layer's output,
-// choices of experts, predictions and what makes them, packed for a page.
+// choices of experts, predictions and what makes them, packed for a page. Of a classifier: the probabilities of its
+// classes, about["classes"], in the place of predictions and logits.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "headroom/core/json.h"
-#include "headroom/models/language_model.h"
+#include "headroom/models/model.h"
 
 namespace headroom::inspect {
 
@@ -48,23 +49,25 @@ struct InspectLimits {
   bool tells = true;                     // how far it is
 };
 
+// Throws MisuseError for models other than language models and classifiers of single texts.
+void require_inspectable(const config::ModelOptions& options);
 // What context.observer makes of a value is what is used and shown (switched_off.h).
-// `ids`: at least one token, at most the model's context_length; throws MisuseError otherwise. Memory: what one layer
-// keeps of every pair of tokens, some times over.
-InspectedText inspect_text(const models::LanguageModel& model, const std::vector<std::int32_t>& ids,
-                           const nn::Context& context, const InspectLimits& limits = {});
+// `model`: as require_inspectable() has it. `ids`: at least one token, at most the model's context_length. Throws
+// MisuseError otherwise. Memory: what one layer keeps of every pair of tokens, some times over.
+InspectedText inspect_text(const models::Model& model, const std::vector<std::int32_t>& ids, const nn::Context& context,
+                           const InspectLimits& limits = {});
 
-// A map [T, T] whose rows hold what a query sees, its own token last, in about `bytes` compressed bytes. Little-endian,
-// n(i) numbers of a row being its i + 1 values in order:
+// A map [T, T] whose rows hold what a query sees, in about `bytes` compressed bytes. Little-endian, n(i) numbers of a
+// row being its values in order: i + 1 where a query sees nothing after its own token (`causal`), else T:
 //   int32 levels above 0: float32 [T] scale; all n(i) of all rows, of one byte, or all low bytes and then all high
 //   bytes
 //     where there are more than 127 levels;
 //       p_ij = sign(n) scale_i (n / levels)^2
-//   int32 0, where that would be too long: float32 [T] scale; int32 k; of each row's min(k, i + 1) largest values, by
+//   int32 0, where that would be too long: float32 [T] scale; int32 k; of each row's min(k, n(i)) largest values, by
 //     their places, first all differences of their places (uint16, the first from 0) and then all numbers of one byte,
 //     127 levels; int32 side; float32 scale of the background; numbers of one byte, 127 levels, of each square of
 //     side x side values, row by row: the mean of its values that are not among those
-std::string pack_map(const at::Tensor& map, std::int64_t bytes);
+std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal = true);
 // Its largest absolute values in each of side x side squares, as uint8 of 255 sqrt(p) at most 255.
 at::Tensor thumbnail(const at::Tensor& map, std::int64_t side);
 

@@ -7,7 +7,8 @@
 #include "headroom/core/printable.h"
 #include "headroom/core/system.h"
 #include "headroom/inspect/inspector_page.h"
-#include "headroom/models/language_model.h"
+#include "headroom/inspect/reader.h"
+#include "headroom/tasks/classification.h"
 #include "headroom/tasks/evaluation_text.h"
 #include "output_file.h"
 #include "run_model.h"
@@ -19,21 +20,37 @@ namespace {
 constexpr std::int64_t kMostOfAPage = 14'000'000;  // bytes of packed numbers: 20 MB with base64 and all else
 constexpr std::int64_t kLongestInspected = 16 << 20;
 
-std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened) {
+std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened,
+                                          const tokenizers::Tokenizer& tokenizer) {
+  const bool classifies = opened.config().model.has_classes();
   if (!command.text.empty()) {
     std::error_code unknown;  // such as a name that is too long
     if (!std::filesystem::exists(command.text, unknown)) {
       misuse("inspect: --text: must name a file, and there is no {}", printable(command.text));
     }
-    std::vector<std::int32_t> ids =
-        opened.checkpoint.tokenizer->encode(read_text_file(command.text, kLongestInspected));
+    std::string text = read_text_file(command.text, kLongestInspected);
+    if (classifies) {  // its texts are lines
+      text.erase(text.find_last_not_of("\r\n") + 1);
+    }
+    std::vector<std::int32_t> ids;
+    try {
+      tokenizer.encode(text, ids);
+    } catch (const MisuseError& error) {
+      misuse("inspect: {}: {}", printable(command.text), error.what());
+    }
     if (ids.empty()) {
       misuse("inspect: {}: has no text", printable(command.text));
     }
     return ids;
   }
-  const auto file =
-      tasks::open_evaluation_text({.config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = {}});
+  const tasks::EvaluationRequest request{
+      .config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = {}};
+  if (classifies) {
+    const data::LabelledSequences set = tasks::evaluation_sequences(request);
+    const auto first = set.first.at(0);
+    return {first.begin(), first.end()};
+  }
+  const auto file = tasks::open_evaluation_text(request);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(file->size(), opened.config().model.context_length)));
   file->copy(0, std::ssize(ids), ids.data());
   return ids;
@@ -63,15 +80,17 @@ int run(const Inspect& command, const EngineRequest& request) {
       name.pop_back();
     }
     const store::OpenedModel opened = open_model({.choice = choice, .options = {}}, request);
-    const models::LanguageModel& model = models::as_language_model(*opened.model, "inspect");
+    inspect::require_inspectable(opened.config().model);
+    const std::shared_ptr<const tokenizers::Tokenizer> own = inspect::tokenizer_of(opened);
     if (tokenizer == nullptr) {
-      tokenizer = opened.checkpoint.tokenizer;
-      ids = text_to_inspect(command, opened);
-    } else if (tokenizer->name() != opened.checkpoint.tokenizer->name()) {
+      tokenizer = own;
+      ids = text_to_inspect(command, opened, *tokenizer);
+    } else if (tokenizer->name() != own->name()) {
       misuse("inspect: {} and {} have different tokenizers ({} and {}): what they read cannot be put side by side",
-             printable(choices.front().run), printable(name), tokenizer->name(), opened.checkpoint.tokenizer->name());
+             printable(choices.front().run), printable(name), tokenizer->name(), own->name());
     }
-    views.push_back({run_of(name), opened.checkpoint.step, inspect::inspect_text(model, ids, opened.context, limits)});
+    views.push_back(
+        {run_of(name), opened.checkpoint.step, inspect::inspect_text(*opened.model, ids, opened.context, limits)});
   }
   const std::string title = "Inside " + views.front().run +
                             (views.front().run == views.back().run ? std::string() : " and " + views.back().run);

@@ -27,7 +27,8 @@ void add_analyse(Program& program) {
   add_runs(command, options->models.runs, "run folders or checkpoint files");
   command
       .add_option("--text", options->text,
-                  "the text to read; for a model of translation a source and its translation with a tab between them")
+                  "the text to read; for a model of translation a source and its translation with a tab between them, "
+                  "for a classifier of pairs both texts likewise")
       ->check(not_empty())
       ->type_name("TEXT");
   command
@@ -60,7 +61,8 @@ void add_inspect(Program& program) {
       "headroom inspect runs/first --text poem.txt --out inside.html\n"
       "  headroom inspect runs/dense runs/switchhead --out both.html",
       [&program, options] { return program.engine(*options); });
-  add_runs(command, options->models.runs, "run folders or checkpoint files of language models with one tokenizer");
+  add_runs(command, options->models.runs,
+           "run folders or checkpoint files of language models or classifiers with one tokenizer");
   command
       .add_option("--text", options->text,
                   "a file that the models read, no longer than their context (default: the beginning of the first "

@@ -62,11 +62,11 @@ const LargeMap = Base => class extends Base {
     for (let r = 0; r < pixels; ++r) {
       const i0 = state.y + Math.floor(r * step), i1 = Math.max(i0 + 1, state.y + Math.floor((r + 1) * step));
       for (let i = i0; i < i1; ++i) {
-        const row = i * (i + 1) / 2, most = map.scale[i];
+        const row = map.start(i), seen = map.seen(i), most = map.scale[i];
         const unit = 255 / levels * (state.row ? 1 : Math.sqrt(Math.min(1, most)));
-        const end = Math.min(pixels, Math.ceil((i + 1 - state.x) / step));
+        const end = Math.min(pixels, Math.ceil((seen - state.x) / step));
         for (let c = 0; c < end; ++c) {
-          const j0 = state.x + Math.floor(c * step), j1 = Math.min(i + 1, Math.max(j0 + 1, state.x + Math.floor((c + 1) * step)));
+          const j0 = state.x + Math.floor(c * step), j1 = Math.min(seen, Math.max(j0 + 1, state.x + Math.floor((c + 1) * step)));
           let best = 0;
           for (let j = j0; j < j1; ++j) {
             const q = map.numbers[row + j];
@@ -184,7 +184,7 @@ const LargeMap = Base => class extends Base {
       const strongest = this.strongest(state.t);
       this.readout.replaceChildren('query ', String(state.t), ' ', tok(page.tokens[state.t]), ' attends most to ', String(strongest), ' ', tok(page.tokens[strongest]), ': ',
                                    make('b', {}, small(this.values.value(state.t, strongest))));
-    } else if (at.j > at.i) {
+    } else if (at.j >= this.values.seen(at.i)) {
       this.readout.replaceChildren('query ', String(at.i), ' ', tok(page.tokens[at.i]), ' does not see ', String(at.j), ' ', tok(page.tokens[at.j]), ', which comes later');
     } else {
       const value = this.values.value(at.i, at.j), error = this.values.error(at.i, at.j);
@@ -195,7 +195,7 @@ const LargeMap = Base => class extends Base {
   }
   strongest(i) {
     let best = 0;
-    for (let j = 1; j <= i; ++j) if (Math.abs(this.values.number(i, j)) > Math.abs(this.values.number(i, best))) best = j;
+    for (let j = 1; j < this.values.seen(i); ++j) if (Math.abs(this.values.number(i, j)) > Math.abs(this.values.number(i, best))) best = j;
     return best;
   }
   markHover() {
@@ -233,7 +233,7 @@ const LargeMap = Base => class extends Base {
     });
     this.map.addEventListener('pointerup', event => {
       const at = this.m && this.place(event);
-      if (drag && !drag.moved && at && at.inside) change({t: at.i, s: at.j <= at.i ? at.j : -1});
+      if (drag && !drag.moved && at && at.inside) change({t: at.i, s: at.j < this.values.seen(at.i) ? at.j : -1});
       drag = null;
     });
     this.map.addEventListener('pointercancel', () => { drag = null; });

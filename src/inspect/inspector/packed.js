@@ -58,14 +58,15 @@ class Reader {
   }
 }
 
-// A map's values: rows hold a query's sources up to itself.
+// A map's values: rows hold the sources that a query sees, up to itself or all of them.
 const kLevels = 32767;
 class AttentionMap {
-  constructor(reader, size) {
+  constructor(reader, size, causal) {
     this.size = size;
+    this.causal = causal;
     this.levels = reader.take(Int32Array, 1)[0];
     this.scale = reader.take(Float32Array, size);
-    this.numbers = new Int16Array(size * (size + 1) / 2);
+    this.numbers = new Int16Array(this.start(size));
     this.least = null;  // of the values that are exact in each row
     this.levels ? this.readAll(reader) : this.readPeaks(reader);
     if (!this.levels) this.levels = kLevels;
@@ -81,18 +82,18 @@ class AttentionMap {
   }
   // The largest of each row, and means of squares for the others.
   readPeaks(reader) {
-    const T = this.size, k = reader.take(Int32Array, 1)[0], n = Array.from({length: T}, (_, i) => Math.min(k, i + 1)), all = n.reduce((a, b) => a + b, 0);
+    const T = this.size, k = reader.take(Int32Array, 1)[0], n = Array.from({length: T}, (_, i) => Math.min(k, this.seen(i))), all = n.reduce((a, b) => a + b, 0);
     const steps = reader.take(Uint16Array, all), peaks = reader.take(Int8Array, all), side = reader.take(Int32Array, 1)[0], most = reader.take(Float32Array, 1)[0];
     const squares = Math.ceil(T / side), means = reader.take(Int8Array, squares * squares);
     this.least = new Float32Array(T);
     for (let i = 0, at = 0; i < T; ++i) {
-      const row = i * (i + 1) / 2, scale = this.scale[i] || 1, first = (i / side | 0) * squares;
-      for (let square = 0, j = 0; j <= i; ++square) {
+      const row = this.start(i), seen = this.seen(i), scale = this.scale[i] || 1, first = (i / side | 0) * squares;
+      for (let square = 0, j = 0; j < seen; ++square) {
         const mean = means[first + square] / 127;
         const filled = Math.sign(mean) * Math.min(kLevels, Math.round(kLevels * Math.abs(mean) * Math.sqrt(most / scale)));
-        for (const end = Math.min(i + 1, j + side); j < end; ++j) this.numbers[row + j] = filled;
+        for (const end = Math.min(seen, j + side); j < end; ++j) this.numbers[row + j] = filled;
       }
-      let least = k > i ? 0 : Infinity;
+      let least = k >= seen ? 0 : Infinity;
       for (let c = 0, j = 0; c < n[i]; ++c, ++at) {
         j += steps[at];
         this.numbers[row + j] = Math.round(peaks[at] / 127 * kLevels);
@@ -101,7 +102,9 @@ class AttentionMap {
       this.least[i] = least;
     }
   }
-  number(i, j) { return j > i ? 0 : this.numbers[i * (i + 1) / 2 + j]; }
+  seen(i) { return this.causal ? i + 1 : this.size; }
+  start(i) { return this.causal ? i * (i + 1) / 2 : i * this.size; }
+  number(i, j) { return j < this.seen(i) ? this.numbers[this.start(i) + j] : 0; }
   value(i, j) {
     const q = this.number(i, j) / this.levels;
     return Math.sign(q) * q * q * this.scale[i];
@@ -120,9 +123,9 @@ function View(about, index) {
   this.about = about;
   this.index = index;
   this.map = (layer, head, before) => packed(name(`${before && about.layers[layer].composed ? 'before' : 'map'}.${layer}.${head}`),
-                                             reader => new AttentionMap(reader, T));
+                                             reader => new AttentionMap(reader, T, about.causal));
   this.thumbnails = () => packed(name('thumbnails'), reader => reader.take(Uint8Array, about.layers.length * about.heads * about.thumbnail ** 2));
-  this.predictions = () => packed(name('predictions'), reader => {
+  this.predictions = () => about.classes ? Promise.resolve(null) : packed(name('predictions'), reader => {
     const k = about.likeliest;
     return {k, likeliest: reader.take(Int32Array, T * k), probability: reader.take(Float32Array, T * k),
             next: reader.take(Float32Array, T), rank: reader.take(Int32Array, T), entropy: reader.take(Float32Array, T)};

@@ -1,6 +1,13 @@
-// A panel's table of what comes next, and why.
+// A panel's table of what comes next, and why; of a classifier, of the classes.
 const Predictions = Base => class extends Base {
+  drawClasses(classes) {
+    const order = classes.map((_, c) => c).sort((a, b) => classes[b] - classes[a]);
+    const rows = order.map(c => make('tr', {}, make('td', {className: 'n'}, `class ${c}`), make('td', {className: 'n'}, small(classes[c])),
+        make('td', {style: 'width:60%'}, make('span', {className: 'share', style: `width:${(100 * classes[c] / Math.max(1e-9, classes[order[0]])).toFixed(1)}%`}))));
+    this.next.replaceChildren(make('h2', {}, 'Which class the text has'), make('p', {className: 'note'}, 'Probabilities of the classes, for the whole text.'), make('table', {className: 'list classes'}, ...rows));
+  }
   async drawNext() {
+    if (this.view.about.classes) return this.drawClasses(this.view.about.classes);
     const {about} = this.view, [p, logits] = await Promise.all([this.view.predictions(), this.view.logits()]), t = state.t, k = p.k;
     const rows = [], following = t + 1 < T ? page.ids[t + 1] : -1;
     let seen = false;

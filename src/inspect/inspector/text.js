@@ -11,6 +11,7 @@ strip.addEventListener('pointerover', event => {
   if (i !== undefined) event.target.title = `token ${i}`;
 });
 if (views.some(view => view.about.changes)) $('colour').append(make('option', {value: 'changes'}, 'what switching off changes of the predictions'));
+if (views.every(view => view.about.classes)) $('colour').querySelector('[value="surprise"]').remove();
 $('colour').addEventListener('change', event => change({colour: event.target.value}));
 let coloured = '';
 async function drawText() {
@@ -20,7 +21,7 @@ async function drawText() {
   let share = null;
   if (state.colour === 'surprise') {
     const p = await view.predictions();
-    share = i => i === 0 ? 0 : Math.min(1, -Math.log2(Math.max(p.next[i - 1], 1e-9)) / 12);
+    share = p && (i => i === 0 ? 0 : Math.min(1, -Math.log2(Math.max(p.next[i - 1], 1e-9)) / 12));
   } else if (state.colour === 'changes') {
     const changed = await (views.find(one => one.about.changes) || view).changes();
     const most = changed ? Math.max(1e-9, ...changed.divergence) : 1;
