@@ -102,7 +102,8 @@ class LanguageModelling : public Task {
 
   std::string_view protocol() const override {
     return "perplexity is exp(cross-entropy a token) over the whole validation data, read as contiguous text; bits per "
-           "byte count the bytes of that text, those of words that the tokenizer does not know at 8 bits each";
+           "byte count the bytes that the tokens decode to, those of words that the tokenizer does not know at 8 bits "
+           "each";
   }
 
   Figures figures_of(const Sums& sums) const override { return text_figures(sums); }

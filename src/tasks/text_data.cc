@@ -22,13 +22,19 @@ void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& t
   }
 }
 
-// Of a text with words that its tokenizer does not know, and how many there are nobody counted.
+// What the user must know about the file's bits per byte: they cannot be given, or are those of a normalised text.
 void remark(const data::TokenFile& file) {
   if (!file.unknown()) {
     log_warning(
         "{}: does not say how much of its text the tokenizer lost: bits per byte cannot be given (data prepare, with "
         "--validation-share for a part of a text)",
         file.name());
+  } else if (file.decoded_bytes() != file.text_bytes()) {
+    log_info(
+        "{}: bits per byte count the {} bytes that its tokens decode to, not the text's {}: tokenizer {} normalises "
+        "text{}",
+        file.name(), file.decoded_bytes(), file.text_bytes(), file.tokenizer_name(),
+        file.tokenizer_name().starts_with("sentencepiece") ? " (tokenizer.keep_whitespace = true keeps it)" : "");
   }
 }
 

@@ -35,7 +35,7 @@ models::Batch to_batch(const data::EvaluationBatch& batch) {
 // What is known of the text itself, over its tokens.
 Sums text_sums(const data::TokenFile& tokens) {
   const auto over_tokens = [&](std::int64_t n) { return Sum{.sum = static_cast<double>(n), .count = tokens.size()}; };
-  Sums sums = {{kTextBytes, over_tokens(tokens.text_bytes())}};
+  Sums sums = {{kTextBytes, over_tokens(tokens.decoded_bytes())}};
   if (const std::optional<tokenizers::Unknown>& unknown = tokens.unknown()) {
     sums[kUnknownBytes] = over_tokens(unknown->bytes);
     sums[kUnknownTokens] = over_tokens(unknown->tokens);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "headroom/core/error.h"
 #include "headroom/core/utf8.h"
@@ -77,6 +78,19 @@ class Words : public Tokenizer {
         },
         [] {});
     return unknown;
+  }
+
+  // One blank between the words of a line.
+  std::int64_t decoded_bytes(std::string_view text, std::span<const std::int32_t> /*ids*/) const override {
+    std::int64_t bytes = 0;
+    bool first = true;
+    scan(
+        text, [&](std::string_view word) { bytes += std::ssize(word) + (std::exchange(first, false) ? 0 : 1); },
+        [&] {
+          ++bytes;
+          first = true;
+        });
+    return bytes;
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {

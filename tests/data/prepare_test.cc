@@ -182,11 +182,15 @@ TEST_F(PrepareTest, OfATokenFileTheLastTokensAreHeldOut) {
   }
 }
 
-// Blanks that a tokenizer lost cannot be counted in its tokens.
+// How long an unknown word was cannot be told from its token; blanks that were dropped count nowhere.
 TEST_F(PrepareTest, BytesThatTokensDoNotTellAreNotClaimed) {
-  write_words("a  b\nc   d\na b\nc d\n", "blanks.tokens");
+  const auto words = write_words("a  b\nc   d\na b\nc  d\n", "blanks.tokens");
   const PreparedData prepared = prepare({.train = {at("blanks.tokens")}, .validation_share = 0.3}, {});
-  EXPECT_FALSE(TokenFile(prepared.validation.file).unknown());
+  ASSERT_TRUE(TokenFile(prepared.validation.file).unknown());
+  EXPECT_EQ(TokenFile(prepared.validation.file).decoded_bytes(), 4);  // "c d\n"
+  write_token_file(*open_text({write("more.txt", "a b\nc other\na b\nc d\n")}, {}), *words, at("unknown.tokens"));
+  const PreparedData unknown = prepare({.train = {at("unknown.tokens")}, .validation_share = 0.3}, {});
+  EXPECT_FALSE(TokenFile(unknown.validation.file).unknown());
   EXPECT_HAS(misuse_of([&] { prepare({.train = {at("blanks.tokens")}, .validation_share = 0.0}, {}); }),
              "data.validation: must name at least one file when data.validation_share is 0");
 }

@@ -114,6 +114,36 @@ TEST(EvaluateText, BitsPerByteCountUnknownWords) {
   EXPECT_GT(figures_of(result).at("bits_per_byte"), 40.0 / 16.0);
 }
 
+// White space that a tokenizer drops is not predicted, so its bytes do not count either.
+TEST(EvaluateText, BitsPerByteCountOnlyBytesThatArePredicted) {
+  const tiny::Folder folder;
+  std::string text, plain;
+  for (int i = 0; i < 60; ++i) {
+    text += fmt::format("{}room  of {}\n", std::string(static_cast<std::size_t>(4 * (i % 3)), ' '), "heads");
+    plain += "room of heads\n";
+  }
+  std::ofstream(folder / "text.txt") << text;
+  std::ofstream(folder / "plain.txt") << plain;
+  for (const config::TokenizerOptions& options :
+       {config::TokenizerOptions{.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 275},
+        config::TokenizerOptions{.kind = config::TokenizerKind::words, .vocabulary_size = 0}}) {
+    const auto source = data::open_text({(folder / "text.txt").string()}, {});
+    const auto tokenizer = tokenizers::train_tokenizer(options, *source);
+    const auto tokens_of = [&](const char* name) {
+      data::write_token_file(*data::open_text({(folder / name).string()}, {}), *tokenizer, folder / "text.tokens");
+      return std::make_shared<const data::TokenFile>(folder / "text.tokens", name);
+    };
+    const auto tokens = tokens_of("text.txt");
+    EXPECT_EQ(tokens->text_bytes(), std::ssize(text));
+    EXPECT_EQ(tokens->decoded_bytes(), std::ssize(plain));
+    config::ModelOptions model_options = tiny::config().model;
+    model_options.vocabulary_size = tokenizer->vocabulary_size();
+    const models::LanguageModel model(model_options, 5);
+    const double indented = figures_of(evaluate_text(model, tokens, {})).at("bits_per_byte");
+    EXPECT_EQ(indented, figures_of(evaluate_text(model, tokens_of("plain.txt"), {})).at("bits_per_byte"));
+  }
+}
+
 TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
   const at::NoGradGuard no_grad;
   const tiny::Folder folder;

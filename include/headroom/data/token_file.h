@@ -16,7 +16,8 @@ namespace headroom::data {
 
 // A safetensors file. Tensors: "tokens" [n], U16 where the vocabulary has at most 65536 ids, else I32; "tokenizer"
 // [bytes] U8, tokenizers::Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name,
-// tokenizer_kind, vocabulary_size, text_bytes, unknown_tokens, unknown_bytes, checksum (CRC-32 of the tokens' bytes).
+// tokenizer_kind, vocabulary_size, text_bytes, decoded_bytes, unknown_tokens, unknown_bytes, checksum (CRC-32 of the
+// tokens' bytes).
 // So a prepared file alone is enough to train from.
 class TokenFile {
  public:
@@ -27,10 +28,12 @@ class TokenFile {
   explicit TokenFile(const std::filesystem::path& path, std::string name = {}, std::int64_t first = 0);
 
   std::int64_t size() const { return size_; }              // tokens
-  std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes that the whole file's tokens encode
+  std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes of the whole file's text
   // What the tokenizer lost of the text; nothing where the file does not say: it is of an earlier version, or of a part
   // whose text cannot be told from its tokens, as those bytes then cannot.
   const std::optional<tokenizers::Unknown>& unknown() const { return unknown_; }
+  // Bytes that the whole file's tokens stand for (Tokenizer::decoded_bytes()); 0 where unknown() is nothing.
+  std::int64_t decoded_bytes() const { return decoded_bytes_; }
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::filesystem::path& path() const { return file_.path(); }
@@ -47,7 +50,7 @@ class TokenFile {
  private:
   SafetensorsFile file_;
   const StoredTensor* tokens_;
-  std::int64_t size_ = 0, text_bytes_ = 0, vocabulary_size_ = 0;
+  std::int64_t size_ = 0, text_bytes_ = 0, decoded_bytes_ = 0, vocabulary_size_ = 0;
   std::optional<tokenizers::Unknown> unknown_;
   std::string tokenizer_name_, name_;
 };

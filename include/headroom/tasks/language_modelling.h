@@ -10,9 +10,9 @@
 namespace headroom::tasks {
 
 // Trains on streams or chunks of a token file (data::make_batches). Figures: "loss" in nats a token, sum CE / N;
-// "perplexity" exp(loss); "bits_per_byte", sum CE / ln 2 / UTF-8 bytes of the predicted tokens' text, taken as the
-// file's bytes times N / tokens of the file, because the first token is not predicted. So the file's own counts are
-// among the sums, once, however much of it is predicted.
+// "perplexity" exp(loss); "bits_per_byte", sum CE / ln 2 / UTF-8 bytes that the predicted tokens decode to, taken as
+// TokenFile::decoded_bytes() times N / tokens of the file, because the first token is not predicted. So the file's own
+// counts are among the sums, once, however much of it is predicted.
 const Task& language_modelling();
 
 // The text as one stream, memory carried, first chunk without context; read as up to `options.batch_size` streams side

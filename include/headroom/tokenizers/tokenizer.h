@@ -62,6 +62,11 @@ class Tokenizer {
   // What encode() of the same text loses: words outside the vocabulary, byte values that share an id, characters that
   // a SentencePiece model from elsewhere has neither pieces nor bytes for.
   virtual Unknown unknown(std::string_view /*text*/) const { return {}; }
+  // Bytes of the text that `ids`, those of `text`, stand for: its own where it is reproduced exactly, those of the
+  // normalised text otherwise. Unknown words count with their bytes.
+  virtual std::int64_t decoded_bytes(std::string_view text, std::span<const std::int32_t> /*ids*/) const {
+    return std::ssize(text);
+  }
   // Throws MisuseError for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
   // What begins and ends a sentence that is translated: SentencePiece's <s> and </s>, which no text gives. -1: there is

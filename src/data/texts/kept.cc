@@ -8,7 +8,7 @@ namespace headroom::data {
 namespace {
 
 // Part of every cached name: raise it when the same text would give another file.
-constexpr int kCacheVersion = 2;
+constexpr int kCacheVersion = 3;
 
 }  // namespace
 

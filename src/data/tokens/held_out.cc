@@ -77,7 +77,7 @@ void write_held_out(const TokenFile& whole, double share, const std::filesystem:
   std::optional<std::int64_t> text_bytes;
   if (all_known) {
     const std::int64_t after = decoded_bytes(whole, *tokenizer, begin, whole.size());
-    if (after > 0 && decoded_bytes(whole, *tokenizer, 0, begin) + after == whole.text_bytes()) {
+    if (after > 0 && decoded_bytes(whole, *tokenizer, 0, begin) + after == whole.decoded_bytes()) {
       text_bytes = after;
     }
   }

@@ -50,13 +50,21 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::i
   vocabulary_size_ = number_at(file_, "vocabulary_size", 1, INT32_MAX);
   text_bytes_ = number_at(file_, "text_bytes", 1, INT64_MAX);
   const auto unknown = file_.metadata().find("unknown_bytes");
-  if (unknown != file_.metadata().end() && unknown->second == kNotCounted) {
-    unknown_.reset();
-  } else if (unknown != file_.metadata().end()) {
+  if (file_.metadata().contains("decoded_bytes")) {
     unknown_ = {.tokens = number_at(file_, "unknown_tokens", 0, INT64_MAX),
                 .bytes = number_at(file_, "unknown_bytes", 0, text_bytes_)};
-  } else if (file_.metadata_at("tokenizer_kind") != config::name_of(config::TokenizerKind::words)) {
-    unknown_ = tokenizers::Unknown();
+    decoded_bytes_ = number_at(file_, "decoded_bytes", 1, INT64_MAX);
+  } else if (unknown == file_.metadata().end() || unknown->second != kNotCounted) {
+    // Written by an earlier version, which did not count what normalising removes.
+    const std::string& kind = file_.metadata_at("tokenizer_kind");
+    if (kind == config::name_of(config::TokenizerKind::bytes) || kind == config::name_of(config::TokenizerKind::bpe)) {
+      unknown_ = tokenizers::Unknown();
+      if (unknown != file_.metadata().end()) {
+        unknown_ = {.tokens = number_at(file_, "unknown_tokens", 0, INT64_MAX),
+                    .bytes = number_at(file_, "unknown_bytes", 0, text_bytes_)};
+      }
+      decoded_bytes_ = text_bytes_;
+    }
   }
   tokens_ = &file_.at("tokens");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || tokens_->shape.size() != 1) {

@@ -35,10 +35,12 @@ class TokenWriter {
     written_ += std::ssize(ids);
   }
 
-  void add(const std::optional<tokenizers::Unknown>& unknown) {
+  // Of a text whose tokens are appended. Nothing: not known.
+  void add(const std::optional<tokenizers::Unknown>& unknown, std::int64_t decoded_bytes) {
     if (unknown && unknown_) {
       unknown_->tokens += unknown->tokens;
       unknown_->bytes += unknown->bytes;
+      decoded_bytes_ += decoded_bytes;
     } else {
       unknown_.reset();
     }
@@ -56,9 +58,10 @@ class TokenWriter {
                                                    {"vocabulary_size", std::to_string(tokenizer_.vocabulary_size())},
                                                    {"text_bytes", std::to_string(text_bytes)},
                                                    {TokenChecksum::kKey, checksum_.text()}};
-    if (unknown_) {
+    if (unknown_ && decoded_bytes_ > 0) {
       metadata["unknown_tokens"] = std::to_string(unknown_->tokens);
       metadata["unknown_bytes"] = std::to_string(unknown_->bytes);
+      metadata["decoded_bytes"] = std::to_string(decoded_bytes_);
     } else {
       metadata["unknown_bytes"] = kNotCounted;
     }
@@ -72,7 +75,7 @@ class TokenWriter {
   SafetensorsStream stream_;
   TokenChecksum checksum_;
   std::vector<std::uint16_t> narrow_;
-  std::int64_t written_ = 0;
+  std::int64_t written_ = 0, decoded_bytes_ = 0;
   std::optional<tokenizers::Unknown> unknown_ = tokenizers::Unknown();  // nothing: not known of a file that was joined
 };
 
@@ -95,6 +98,7 @@ class StretchReader {
       }
       if (cut.end > 0) {
         rest_ = stretch.substr(cut.next);
+        cut_bytes_ += static_cast<std::int64_t>(cut.next - cut.end);
         stretch.resize(cut.end);
         return true;
       }
@@ -102,18 +106,20 @@ class StretchReader {
     return !stretch.empty();
   }
   std::int64_t text_bytes() const { return text_bytes_; }  // read so far
+  std::int64_t cut_bytes() const { return cut_bytes_; }    // between stretches, which the tokens stand for all the same
 
  private:
   tokenizers::BlockReader blocks_;
   const tokenizers::Tokenizer& tokenizer_;
   std::string rest_;
-  std::int64_t text_bytes_ = 0;
+  std::int64_t text_bytes_ = 0, cut_bytes_ = 0;
 };
 
 struct Piece {
   std::string text;
   std::vector<std::int32_t> ids;
   tokenizers::Unknown unknown;
+  std::int64_t decoded_bytes = 0;
 };
 
 // Encodes every piece, each wholly by one thread, so that the threads' number shows nowhere.
@@ -122,6 +128,7 @@ void encode_all(const tokenizers::Tokenizer& tokenizer, std::span<Piece> pieces,
     pieces[i].ids.clear();
     tokenizer.encode(pieces[i].text, pieces[i].ids);
     pieces[i].unknown = tokenizer.unknown(pieces[i].text);
+    pieces[i].decoded_bytes = tokenizer.decoded_bytes(pieces[i].text, pieces[i].ids);
   });
 }
 
@@ -153,9 +160,10 @@ void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer&
     encode_all(tokenizer, wave, n_threads);
     for (const Piece& piece : wave) {
       writer.append(piece.ids);
-      writer.add(piece.unknown);
+      writer.add(piece.unknown, piece.decoded_bytes);
     }
   }
+  writer.add(tokenizers::Unknown(), stretches.cut_bytes());
   writer.commit(stretches.text_bytes());
 }
 
@@ -164,9 +172,7 @@ void write_rest_of_token_file(const TokenFile& file, std::int64_t begin, std::op
   const std::unique_ptr<tokenizers::Tokenizer> tokenizer = file.tokenizer();
   TokenWriter writer(*tokenizer, path);
   append_rest(file, begin, writer);
-  if (!text_bytes) {
-    writer.add(std::nullopt);
-  }
+  writer.add(text_bytes ? std::optional(tokenizers::Unknown()) : std::nullopt, text_bytes.value_or(0));
   writer.commit(text_bytes.value_or(1));
 }
 
@@ -184,7 +190,7 @@ void join_token_files(const std::vector<fs::path>& files, const fs::path& path) 
     }
     append_rest(file, 0, writer);
     text_bytes += file.text_bytes();
-    writer.add(file.unknown());
+    writer.add(file.unknown(), file.decoded_bytes());
   }
   writer.commit(text_bytes);
 }

@@ -79,6 +79,10 @@ class Bpe : public Tokenizer {
     return text;
   }
 
+  std::int64_t decoded_bytes(std::string_view text, std::span<const std::int32_t> ids) const override {
+    return composes_ ? std::ssize(decode(ids)) : std::ssize(text);
+  }
+
   Cut separable(std::string_view text) const override {
     for (std::size_t at = separable_ ? text.size() : 0; at > 1;) {
       if (ends_word(pattern_, text, --at)) {

@@ -1,5 +1,8 @@
 #include "processor.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "headroom/core/error.h"
 #include "tokenizers/kinds.h"
 #include "tokenizers/sentencepiece_guard.h"
@@ -25,6 +28,14 @@ bool SentencePiece::load() {
 std::int32_t SentencePiece::id_of(std::string_view token) const {
   const int id = processor_.PieceToId(token);
   return id >= 0 && id < processor_.GetPieceSize() && processor_.IdToPiece(id) == token ? id : kNone;
+}
+
+std::int64_t SentencePiece::decoded_bytes(std::string_view text, std::span<const std::int32_t> ids) const {
+  std::vector<std::int32_t> known;  // an unknown character is decoded to a sign of its own
+  std::copy_if(ids.begin(), ids.end(), std::back_inserter(known),
+               [this](std::int32_t id) { return !processor_.IsUnknown(id); });
+  const std::int64_t unknown_bytes = known.size() == ids.size() ? 0 : unknown(text).bytes;
+  return std::ssize(decode(known)) + unknown_bytes;
 }
 
 std::int32_t SentencePiece::byte_piece(char byte) const {

@@ -25,6 +25,7 @@ class SentencePiece : public Tokenizer {
   std::int32_t begin_id() const override { return own_id(processor_.bos_id()); }
   std::int32_t end_id() const override { return own_id(processor_.eos_id()); }
   std::int32_t id_of(std::string_view token) const override;
+  std::int64_t decoded_bytes(std::string_view text, std::span<const std::int32_t> ids) const override;
 
  protected:
   static constexpr std::int32_t kNone = -1;
