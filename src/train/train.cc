@@ -43,17 +43,30 @@ void take_over(const config::TrainOptions& past, config::TrainOptions& options) 
   }
 }
 
-// Micro-batches a step, of which every process needs one.
+// Micro-batches a step and the sums of their gradients, of which every process needs one.
 void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, const parallel::World& world) {
   if (past) {
     const config::TrainOptions& was = past->checkpoint.config.train;
     if (train.accumulate < was.accumulate) {  // as it was settled when the run began
       train.accumulate = was.accumulate;
       train.parts = was.parts;
+    } else if (train.accumulate == was.accumulate && train.parts > 0) {
+      train.parts = std::max(train.parts, was.parts);
     }
   }
-  const std::int64_t n = world.size(), sums = sums_of(train);
-  if (sums >= n) {
+  const std::int64_t n = world.size();
+  if (sums_of(train) >= n) {
+    return;
+  }
+  if (train.accumulate >= n) {
+    const std::int64_t was = train.parts;
+    for (train.parts = n; train.accumulate % train.parts != 0;) {
+      ++train.parts;
+    }
+    log_info(
+        "train.parts: raised from {} to {}, since each of {} processes needs one; the same value gives the same "
+        "result with one process",
+        was, train.parts, n);
     return;
   }
   if (train.batch_size % n != 0) {

@@ -105,6 +105,18 @@ def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
     assert processes.run(2, config, tmp_path / "2", *parts)["parameters_sha256"] == alone["parameters_sha256"]
 
 
+def test_fewer_parts_than_processes_are_raised(config, tmp_path):
+    """The micro-batches stay as they are, and the run keeps its parts on fewer processes."""
+    more = [*SHARED, *settings("train.batch_size=8", "train.accumulate=8", "train.parts=2", "train.schedule=constant")]
+    ended = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run", "--json", *more).finish()
+    assert [status for status, _, _ in ended] == [0, 0, 0], ended
+    assert "train.parts: raised from 2 to 4" in ended[0][2]
+    longer = settings("train.steps=9")
+    resumed = train_runs.run(config, tmp_path / "run", "--resume", *more, *longer)
+    alone = train_runs.run(config, tmp_path / "alone", *more, *longer, *settings("train.parts=4"))
+    assert resumed["parameters_sha256"] == alone["parameters_sha256"]
+
+
 def test_steps_that_are_verified_are_the_same(config, tmp_path):
     alone = train_runs.run(config, tmp_path / "1", *SHARED)
     checked = processes.run(2, config, tmp_path / "2", *SHARED, *settings("train.verify_every=2"))
