@@ -69,7 +69,7 @@ def test_a_full_queue(narrow):
 
 
 def test_an_answer_that_takes_too_long(served):
-    with Server(served["routed"], "--timeout", 0.5, "--max-length", 1 << 20) as server:
+    with Server(served["routed"], "--timeout", 2, "--max-length", 1 << 20) as server:
         answer = server.post("/v1/completions", {"prompt": "the", "max_tokens": 1000000})
         assert answer.status == 504 and answer.error["code"] == "timeout"
         events = list(server.events(prompt="the", max_tokens=1000000))
