@@ -13,13 +13,19 @@
 
 namespace headroom::compare {
 
+namespace {
+
+std::string name_of(const PlannedModel& model, const PlannedRun& choice) {
+  return model.choices.size() > 1 ? fmt::format("{} with {}", model.name, describe(choice.values)) : model.name;
+}
+
+}  // namespace
+
 void check_choices(const Plan& plan) {
   std::vector<NamedConfig> all;
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
-      const bool tuned = model.choices.size() > 1;
-      all.push_back(
-          {tuned ? fmt::format("{} with {}", model.name, describe(choice.values)) : model.name, choice.config});
+      all.push_back({name_of(model, choice), choice.config});
     }
   }
   refuse_unlike(all, plan.command);
@@ -66,11 +72,45 @@ void check_prompts(const config::Config& config, const tokenizers::Tokenizer* to
   }
 }
 
+// What a run's figures are measured on.
+struct Measure {
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  std::string tokenizer_name, validation;  // identities; a task without text has no tokenizer
+};
+
+Measure open_measure(const config::Config& config, const tasks::Task& task, const std::filesystem::path& cache) {
+  const tasks::TaskData data = task.open(config, cache);
+  return {.tokenizer = data.tokenizer,
+          .tokenizer_name = data.tokenizer ? data.tokenizer->name() : "",
+          .validation = data.validation->identity()};
+}
+
+struct NamedMeasure {
+  std::string name;
+  const Measure* measure = nullptr;
+};
+
+void refuse_unlike(const NamedMeasure& a, const NamedMeasure& b, std::string_view command) {
+  if (a.measure->tokenizer_name != b.measure->tokenizer_name) {
+    misuse(
+        "{}: {} and {} have different tokenizers ({} and {}): their figures cannot be compared; set tokenizer.model "
+        "and data.validation to the same files in both",
+        command, a.name, b.name, a.measure->tokenizer_name, b.measure->tokenizer_name);
+  }
+  if (a.measure->validation != b.measure->validation) {
+    misuse(
+        "{}: {} and {} have different validation data ({} and {}): their figures cannot be compared; set "
+        "data.validation to the same files in both",
+        command, a.name, b.name, a.measure->validation, b.measure->validation);
+  }
+}
+
 }  // namespace
 
 void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
                 const std::filesystem::path& cache) {
-  std::map<std::string, std::shared_ptr<const tokenizers::Tokenizer>> tokenizers;  // of the data that was opened
+  std::map<std::string, Measure> opened;  // by data_keys()
+  NamedMeasure first;
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       train::check_machine(choice.config);
@@ -78,12 +118,17 @@ void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const
   }
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
-      const auto [entry, is_new] = tokenizers.try_emplace(data_keys(choice.config));
+      const auto [entry, is_new] = opened.try_emplace(data_keys(choice.config));
+      const Measure& measure = entry->second;
       if (is_new) {
-        entry->second = task.open(choice.config, cache).tokenizer;
+        entry->second = open_measure(choice.config, task, cache);
       }
-      train::with_vocabulary_of(choice.config, entry->second.get());
-      check_prompts(choice.config, entry->second.get(), prompts);
+      if (first.measure == nullptr) {
+        first = {.name = name_of(model, choice), .measure = &measure};
+      }
+      refuse_unlike(first, {.name = name_of(model, choice), .measure = &measure}, plan.command);
+      train::with_vocabulary_of(choice.config, measure.tokenizer.get());
+      check_prompts(choice.config, measure.tokenizer.get(), prompts);
     }
   }
 }

@@ -26,20 +26,10 @@ bool is_bookkeeping(const std::string& key) {
   return kKeys.contains(key);
 }
 
-// Keys that decide which tokens are predicted: figures over different ones say nothing about each other.
-bool decides_tokens(const std::string& key) {
-  static const std::set<std::string> kKeys = {
-      "data.validation",     "data.json_field",           "data.separator",        "data.generator",
-      "data.generator_seed", "data.label_column",         "data.text_column",      "data.second_column",
-      "data.skip_bad_rows",  "data.validation_target",    "data.validation_share", "data.pair_columns",
-      "data.classes",        "data.generated_validation", "train.evaluate_tokens"};
-  return kKeys.contains(key) || key.starts_with("tokenizer.");
-}
-
 bool belongs_to_training(const std::string& key) {
   return (key.starts_with("train.") && !is_bookkeeping(key)) || key.starts_with("data.") ||
-         key.starts_with("decoding.") || key.starts_with("model.initialisation") || key == "model.embedding_std" ||
-         key == "model.context_length" || key == "model.memory_length";
+         key.starts_with("tokenizer.") || key.starts_with("decoding.") || key.starts_with("model.initialisation") ||
+         key == "model.embedding_std" || key == "model.context_length" || key == "model.memory_length";
 }
 
 void check_names(const std::vector<NamedConfig>& configs) {
@@ -133,7 +123,7 @@ void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view com
     }
   }
   for (const Difference& difference : differences(configs)) {
-    if (decides_tokens(difference.key)) {
+    if (difference.key == "train.evaluate_tokens") {
       misuse("{}: {} differs: {}: figures over different data cannot be compared", command, difference.key,
              who_has_what(difference.values));
     }

@@ -17,8 +17,8 @@ namespace headroom::compare {
 // to write agree with anything.
 std::string first_difference(const config::Config& there, const config::Config& here);
 
-// Throws MisuseError for configs whose figures cannot be compared: of different tasks, data or tokens; the message
-// begins with the command.
+// Throws MisuseError for configs whose figures cannot be compared, as far as the configs tell: of different tasks or
+// train.evaluate_tokens; the message begins with the command. check_runs() compares their data.
 void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view command);
 
 // Other differences of data, budget and training as sentences, apart from those of the keys in `expected`.

@@ -99,6 +99,7 @@ class ClassEvaluation : public EvaluationData {
   double rows(const config::Config& config) const override {
     return static_cast<double>(count(config.train.evaluate_tokens));
   }
+  std::string identity() const override { return examples_->identity(); }
 
  private:
   std::int64_t count(std::int64_t most) const {

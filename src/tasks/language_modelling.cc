@@ -62,6 +62,7 @@ class TextEvaluation : public EvaluationData {
     return evaluate_text(model, tokens_, options);
   }
   double rows(const config::Config& config) const override { return text_rows(*tokens_, config); }
+  std::string identity() const override { return content_identity(*tokens_); }
   std::string beginning() const override {
     constexpr std::int64_t kTokens = 32;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokens, tokens_->size())));

@@ -156,6 +156,7 @@ class MaskedEvaluation : public EvaluationData {
   double rows(const config::Config& config) const override {
     return static_cast<double>(rows_to_read(config.train.evaluate_tokens));
   }
+  std::string identity() const override { return content_identity(text_.file()); }
 
  private:
   // As many from the beginning as hide at most so many tokens, at least one; 0: all.

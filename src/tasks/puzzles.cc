@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 
 #include "headroom/core/error.h"
+#include "headroom/data/hash_name.h"
 #include "headroom/data/puzzles.h"
 #include "headroom/tasks/language_modelling.h"
 #include "zero_shot/puzzles.h"
@@ -39,6 +41,15 @@ class AnswerRows {
       chosen.insert(chosen.end(), row.begin(), row.end());
     }
     return chosen;
+  }
+  std::string identity() const {
+    Sha256 hash;
+    for (const std::vector<Sequence>& row : rows_) {
+      for (const Sequence& sequence : row) {
+        hash.update(std::as_bytes(std::span(sequence.tokens)));
+      }
+    }
+    return fmt::format("{} rows, {}", rows_.size(), data::hash_name(hash));
   }
 
  private:
@@ -87,6 +98,7 @@ class AnswerEvaluation : public EvaluationData {
     }
     return text_->rows(config) + static_cast<double>(tokens) / static_cast<double>(config.model.context_length);
   }
+  std::string identity() const override { return fmt::format("{}; {}", text_->identity(), rows_.identity()); }
   std::string beginning() const override { return text_->beginning(); }
 
  private:

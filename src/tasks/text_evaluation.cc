@@ -187,6 +187,18 @@ Figures text_figures(const Sums& sums) {
   return figures;
 }
 
+std::string content_identity(const data::TokenFile& tokens) {
+  constexpr std::int64_t kAtOnce = std::int64_t{1} << 20;
+  Sha256 hash;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t at = 0; at < tokens.size(); at += std::ssize(ids)) {
+    ids.resize(static_cast<std::size_t>(std::min(kAtOnce, tokens.size() - at)));
+    tokens.copy(at, std::ssize(ids), ids.data());
+    hash.update(std::as_bytes(std::span(ids)));
+  }
+  return fmt::format("{} tokens, {}", tokens.size(), data::hash_name(hash));
+}
+
 std::string data_identity(const data::TokenFile& tokens) {
   constexpr std::int64_t kStretches = 64, kLength = 16384;
   const std::int64_t length = std::min(tokens.size(), kLength);

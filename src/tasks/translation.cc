@@ -7,6 +7,7 @@
 #include "add_up.h"
 #include "headroom/core/error.h"
 #include "headroom/core/log.h"
+#include "headroom/data/hash_name.h"
 #include "headroom/data/pair_batches.h"
 #include "headroom/decode/vocabulary.h"
 #include "headroom/tasks/bleu.h"
@@ -156,6 +157,13 @@ class PairEvaluation : public EvaluationData {
     constexpr double kSearch = 8.0;  // a sentence is written token by token, for each hypothesis
     return static_cast<double>(first_pairs(config.train.evaluate_tokens)) *
            (1.0 + kSearch * static_cast<double>(decoding_.beam));
+  }
+  std::string identity() const override {
+    Sha256 hash;
+    for (const data::TextPair& pair : pairs_) {
+      hash.update(pair.source + "\n" + pair.target + "\n");
+    }
+    return fmt::format("{} pairs, {}", pairs_.size(), data::hash_name(hash));
   }
 
  private:

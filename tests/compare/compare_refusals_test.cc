@@ -196,6 +196,46 @@ TEST_F(CompareRefusals, DataIsLookedAtBeforeTheFirstStep) {
   EXPECT_FALSE(fs::exists(folder_ / "out/four"));
 }
 
+// What decides is the data, not the key that names it.
+TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
+  const std::string text = read_text_file(folder_ / "train.txt");
+  std::ofstream(folder_ / "copy.txt") << text;
+  std::ofstream(folder_ / "other.txt") << text << "a line more at its end\n";
+  const auto of = [&](const char* train, config::TokenizerKind kind, bool held_out) {
+    CompareRequest r = request();
+    for (NamedConfig& named : r.configs) {
+      named.config.train.steps = 1;
+      named.config.tokenizer.kind = kind;
+      named.config.tokenizer.vocabulary_size = kind == config::TokenizerKind::words ? 0 : 256;
+      named.config.vocabulary_follows_tokenizer = true;
+      if (held_out) {
+        named.config.data.validation.clear();
+      }
+    }
+    r.configs[1].config.data.train = {(folder_ / train).string()};
+    return r;
+  };
+  const auto refusal = [](const CompareRequest& r) { return misuse_of([&] { compare(r); }); };
+  constexpr auto kBytes = config::TokenizerKind::bytes, kWords = config::TokenizerKind::words;
+  const std::string held_out = refusal(of("other.txt", kBytes, true));
+  EXPECT_TRUE(held_out.starts_with("compare: four and one have different validation data (")) << held_out;
+  const std::string words = refusal(of("other.txt", kWords, false));
+  EXPECT_TRUE(words.starts_with("compare: four and one have different tokenizers (words-")) << words;
+  EXPECT_FALSE(fs::exists(folder_ / "out/four")) << "before anything is trained";
+  SweepRequest s{.config = config("base", 4)};
+  s.config.config.data.validation.clear();
+  s.vary = {{"data.train",
+             {"[\"" + (folder_ / "train.txt").string() + "\"]", "[\"" + (folder_ / "other.txt").string() + "\"]"}}};
+  s.out = folder_ / "sweep";
+  s.cache = folder_ / "cache";
+  EXPECT_HAS(misuse_of([&] { sweep(s); }), "have different validation data");
+
+  compare(of("copy.txt", kWords, true));              // the same under another name
+  CompareRequest r = of("other.txt", kBytes, false);  // trained on other text, measured on the same
+  r.out = folder_ / "out2";
+  EXPECT_EQ(compare(r).runs.size(), 2U);
+}
+
 TEST_F(CompareRefusals, ASweepsErrorsAreItsOwn) {
   SweepRequest r;
   r.config = config("base", 4);

@@ -26,5 +26,7 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
 // "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...": tokenizer, length and a hash of 64 stretches of the
 // file, which identifies a corpus without reading all of a large one.
 std::string data_identity(const data::TokenFile& tokens);
+// "1234567 tokens, 9c41...", with a hash of all of them.
+std::string content_identity(const data::TokenFile& tokens);
 
 }  // namespace headroom::tasks

@@ -61,6 +61,8 @@ class EvaluationData {
   // About so many rows of a training batch (sequences, examples, pairs) take as long to read without gradients as a
   // validation of such a run does.
   virtual double rows(const config::Config& config) const = 0;
+  // Identifies this data by its content, in words; text by the tokens that are predicted.
+  virtual std::string identity() const = 0;
   // A beginning that a model of this task may continue, for samples; empty where models do not write text.
   virtual std::string beginning() const { return {}; }
 };
