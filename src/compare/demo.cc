@@ -38,20 +38,22 @@ std::string describe_sizes(const std::vector<NamedConfig>& configs) {
 
 // Whether the dense pair shows what the number of heads is worth, which models as small as these may not.
 std::string worth_of_heads(const ComparedRun& many, const ComparedRun& few) {
-  constexpr double kShows = 0.02;  // of the perplexity, where one seed must do
+  constexpr double kShows = 0.02;  // of the perplexity, where one seed must do; caution() says that it has no interval
   const double lost = few.headline() / many.headline() - 1.0;
   if (!std::isfinite(lost)) {
     return "";
   }
   const std::optional<Interval> difference = headline_difference(few, many);
   if (difference ? difference->low > 0.0 : lost >= kShows) {
-    return fmt::format(" Fewer heads alone cost a dense model {:.1f}% here.", 100.0 * lost);
+    return fmt::format(" Of the dense models the one with fewer heads is {:.1f}% higher{}.", 100.0 * lost,
+                       difference ? fmt::format(" (paired difference {})", interval_text(*difference)) : "");
   }
   return fmt::format(
       " What fewer heads alone cost a dense model does not show at this size and after so few steps ({} with {}, "
-      "{} with {}); at 47 M parameters the paper has 12.73 with 2 and 12.31 with 10.",
+      "{} with {}{}); at 47 M parameters the paper has 12.73 with 2 and 12.31 with 10.",
       plain_number(few.headline()), few.config.model.attention.n_heads, plain_number(many.headline()),
-      many.config.model.attention.n_heads);
+      many.config.model.attention.n_heads,
+      difference ? fmt::format("; paired difference {}", interval_text(*difference)) : "");
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::string config_differences(const std::vector<ComparedRun>& runs) {
 
 std::string describe_seeds(const std::vector<ComparedRun>& runs) {
   if (runs.front().trained.size() < 2) {
-    return "one run a model: small differences may be chance";
+    return "one run a model: without an interval no difference is shown to be real";
   }
   std::vector<std::string> seeds;
   for (const TrainedRun& trained : runs.front().trained) {

@@ -77,7 +77,7 @@ std::string caution(const std::vector<ComparedRun>& runs, std::string_view what)
   const auto [fewest, most] = std::minmax_element(runs.begin(), runs.end(), fewer);
   if (fewest->trained.size() < 2) {
     return fmt::format(
-        " {} trained once: a difference of a few percent may be chance.",
+        " {} trained once: without an interval no difference is shown to be real.",
         most->trained.size() < 2 ? fmt::format("Each {} was", what) : fmt::format("Some {}s were", what));
   }
   return fmt::format(" Each {} was trained with {}{} seeds: figures are means, brackets 95% intervals.{}", what,

@@ -62,9 +62,8 @@ TEST_F(DemoTest, SaysWhatCameOut) {
       (Conclusion{
           "With 2 attention matrices a layer, SwitchHead has a validation perplexity of 7.37.",
           "That is 2.8% lower than dense_h8 (7.58), which has 8, and 10.0% lower than dense_h2 (8.19), which has 2. "
-          "Fewer "
-          "heads alone cost a dense model 8.0% here. Each model was trained once: a difference of a few percent may be "
-          "chance.",
+          "Of the dense models the one with fewer heads is 8.0% higher. Each model was trained once: without an "
+          "interval no difference is shown to be real.",
           "switchhead_h2 takes 0.38 times the attention MACs of dense_h8; no difference in attention memory, training "
           "time, peak memory and parameters."}));
   runs[1].trained[0].result.validation.back().figures["perplexity"] = 7.65;

@@ -22,8 +22,8 @@ TEST(Conclusion, SaysWhatWonByHowMuchAndAtWhatCost) {
   switchhead.trained[0].result.seconds = 72.0;
   EXPECT_EQ(conclude({dense, few, switchhead}),
             (Conclusion{"switchhead_h2 has the best validation perplexity, 7.37.",
-                        "That is 2.8% lower than dense_h8 (7.58). Each model was trained once: a difference of a few "
-                        "percent may be chance.",
+                        "That is 2.8% lower than dense_h8 (7.58). Each model was trained once: without an interval "
+                        "no difference is shown to be real.",
                         "switchhead_h2 takes 0.38 times the attention MACs and 1.20 times the training time of "
                         "dense_h8; no difference in attention memory, peak memory and parameters."}));
 }
@@ -67,8 +67,7 @@ TEST(Conclusion, NeverNamesWhatDivergedTheBest) {
   const ComparedRun a = example_run("a", 7.0), b = example_run("b", 8.0);
   const Conclusion apart = {
       "a has the best validation perplexity, 7.00. wild has no finite figure to compare. Each model was trained once: "
-      "a "
-      "difference of a few percent may be chance."};
+      "without an interval no difference is shown to be real."};
   EXPECT_EQ(conclude({diverged("wild"), a, b}), apart);
   EXPECT_EQ(conclude({a, diverged("wild")}), apart);
   const Conclusion points = conclude({a, diverged("wild"), b});
@@ -140,11 +139,10 @@ TEST(Conclusion, SaysThatTwoSeedsHardlyShowAnything) {
 }
 
 TEST(Conclusion, OfASweepNamesTheBestAndTheNext) {
-  EXPECT_EQ(
-      conclude_sweep({example_run("a 1", 7.0), example_run("a 2", 7.7), example_run("a 3", 9.0)}),
-      (Conclusion{"a 1 has the best validation perplexity of 3 combinations, 7.00.",
-                  "a 2 follows with 7.70, 10.0% higher than the best (7.00). Each combination was trained once: a "
-                  "difference of a few percent may be chance."}));
+  EXPECT_EQ(conclude_sweep({example_run("a 1", 7.0), example_run("a 2", 7.7), example_run("a 3", 9.0)}),
+            (Conclusion{"a 1 has the best validation perplexity of 3 combinations, 7.00.",
+                        "a 2 follows with 7.70, 10.0% higher than the best (7.00). Each combination was trained once: "
+                        "without an interval no difference is shown to be real."}));
   EXPECT_EQ(conclude_sweep({example_run("a", std::nan(""))}), Conclusion{"None of the runs came to a finite figure."});
 }
 
