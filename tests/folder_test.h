@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "headroom/core/error.h"
-#include "headroom/core/log.h"
+#include "foundation/core/machine/log.h"
 #include "unicode.h"
 
 namespace headroom {

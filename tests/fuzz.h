@@ -27,7 +27,7 @@
 
 #include "coverage.h"
 #include "headroom/core/error.h"
-#include "headroom/core/random.h"
+#include "foundation/core/random.h"
 
 namespace headroom::fuzz {
 

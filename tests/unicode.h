@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "headroom/core/random.h"
+#include "foundation/core/random.h"
 
 namespace headroom {
 

@@ -2,12 +2,12 @@
 #include "headroom/store/checkpoint.h"
 
 #include "headroom/config/config.h"
-#include "headroom/config/special_tokens.h"
+#include "foundation/config/special_tokens.h"
 #include "headroom/store/huggingface.h"
 #include "headroom/store/run_folder.h"
-#include "python/layer.h"
-#include "python/refusal.h"
-#include "python/tokenizer.h"
+#include "layer.h"
+#include "refusal.h"
+#include "tokenizer.h"
 
 namespace headroom::python {
 namespace {

@@ -3,9 +3,9 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "headroom/models/block.h"
-#include "python/layer.h"
-#include "python/refusal.h"
+#include "engine/models/block.h"
+#include "layer.h"
+#include "refusal.h"
 
 namespace headroom::python {
 namespace {

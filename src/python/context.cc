@@ -1,10 +1,10 @@
-#include "python/context.h"
+#include "context.h"
 
 #include <ATen/autocast_mode.h>
 
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
-#include "python/watch.h"
+#include "watch.h"
 
 namespace headroom::python {
 

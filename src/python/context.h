@@ -4,7 +4,7 @@
 #include <string>
 
 #include "headroom/nn/context.h"
-#include "python/layer.h"
+#include "layer.h"
 
 namespace headroom::python {
 

@@ -4,8 +4,8 @@
 
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
-#include "python/context.h"
-#include "python/refusal.h"
+#include "context.h"
+#include "refusal.h"
 
 namespace headroom::python {
 namespace {

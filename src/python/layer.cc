@@ -1,4 +1,4 @@
-#include "python/layer.h"
+#include "layer.h"
 
 #include <map>
 #include <memory>
@@ -8,8 +8,8 @@
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/models/model.h"
-#include "models/builder.h"
-#include "python/parts.h"
+#include "engine/models/builder.h"
+#include "parts.h"
 
 namespace headroom::python {
 namespace {

@@ -3,16 +3,16 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "headroom/core/system.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/models/class_model.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/masked_language_model.h"
 #include "headroom/models/model.h"
-#include "models/balance.h"
-#include "ops/operator.h"
-#include "python/context.h"
-#include "python/parts.h"
-#include "python/refusal.h"
+#include "engine/models/balance.h"
+#include "engine/ops/operator.h"
+#include "context.h"
+#include "parts.h"
+#include "refusal.h"
 
 namespace headroom::python {
 namespace {

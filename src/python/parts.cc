@@ -1,11 +1,11 @@
-#include "python/parts.h"
+#include "parts.h"
 
 #include <algorithm>
 
 #include "headroom/core/error.h"
-#include "headroom/models/block.h"
-#include "headroom/models/embedding.h"
-#include "headroom/models/vocabulary_head.h"
+#include "engine/models/block.h"
+#include "engine/models/embedding.h"
+#include "engine/models/vocabulary_head.h"
 #include "headroom/nn/mlp.h"
 
 namespace headroom::python {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "headroom/nn/context.h"
-#include "python/layer.h"
+#include "layer.h"
 
 namespace headroom::python {
 

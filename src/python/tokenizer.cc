@@ -1,8 +1,8 @@
-#include "python/tokenizer.h"
+#include "tokenizer.h"
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "python/refusal.h"
+#include "refusal.h"
 
 namespace headroom::python {
 namespace {

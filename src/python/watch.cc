@@ -1,4 +1,4 @@
-#include "python/watch.h"
+#include "watch.h"
 
 #include <torch/library.h>
 
@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "headroom/core/error.h"
-#include "python/refusal.h"
+#include "refusal.h"
 
 namespace headroom::python {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "headroom/core/error.h"
-#include "headroom/cost/cost.h"
+#include "training/cost/cost.h"
 
 namespace headroom::cli {
 namespace cost_variation_test {

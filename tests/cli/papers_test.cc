@@ -1,6 +1,6 @@
 // What the lists of the papers say is there: commands, options, keys, recipes, files; and docs/papers.md is made of
 // them.
-#include "headroom/cost/papers.h"
+#include "training/cost/papers/papers.h"
 
 #include <gtest/gtest.h>
 

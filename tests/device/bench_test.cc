@@ -1,9 +1,9 @@
 // Benchmarks of operators on the pretended device: what has no fused version there has a line that says so.
-#include "headroom/bench/bench.h"
+#include "tools/bench/bench.h"
 
 #include <gtest/gtest.h>
 
-#include "bench/timing.h"
+#include "tools/bench/timing.h"
 #include "one_thread.h"
 
 namespace headroom::pretended_cuda {

@@ -1,5 +1,5 @@
 // Every legal combination of an attention layer's parts on the pretended device, forward and backward, against the CPU.
-#include "nn/combinations.h"
+#include "engine/nn/combinations.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

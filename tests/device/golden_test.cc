@@ -1,5 +1,5 @@
 // Every reference case on the pretended device.
-#include "headroom/golden/golden.h"
+#include "tools/golden/golden.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "device/pretended_cuda.h"
+#include "pretended_cuda.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/expert_linear.h"
 #include "one_thread.h"

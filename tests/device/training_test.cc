@@ -7,9 +7,9 @@
 #include "headroom/decode/generate.h"
 #include "headroom/store/open_model.h"
 #include "headroom/store/run_folder.h"
-#include "headroom/tasks/task.h"
-#include "headroom/train/train.h"
-#include "store/tiny.h"
+#include "training/tasks/task.h"
+#include "training/train/loop/train.h"
+#include "engine/store/tiny.h"
 
 namespace headroom::pretended_cuda {
 namespace training_test {

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "device/pretended_cuda.h"
+#include "pretended_cuda.h"
 #include "headroom/config/config.h"
 #include "headroom/models/compute.h"
-#include "headroom/train/step.h"
+#include "training/train/loop/step.h"
 #include "one_thread.h"
 
 namespace headroom::pretended_cuda {

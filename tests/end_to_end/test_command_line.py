@@ -71,8 +71,8 @@ def test_help_of_the_config_names_every_key(headroom):
     (["evaluate", "no_such_run"], "no_such_run"),
     (["generate", "no_such_run", "--prompt", "x", "--tokens", "many"], "--tokens"),
     (["golden", "/no/such/cases"], "/no/such/cases"),
-    (["golden", "/no/such/cases"], "tests/golden/cases"),
-    (["golden"], "tests/golden/cases"),
+    (["golden", "/no/such/cases"], "tests/tools/golden/cases"),
+    (["golden"], "tests/tools/golden/cases"),
     (["bench", "no_such_bench"], "no_such_bench"),
     (["tokenizer", "encode", "/no/such/file", "text"], "/no/such/file"),
     (["recipes", "--threads", "2"], "--threads"),
@@ -300,7 +300,7 @@ def test_compare(headroom, tiny, tmp_path):
     assert "dense" in report and "http" not in re.sub(r"http://www\.w3\.org/\S+", "", report)
 
 
-GOLDEN_CASE = train_runs.ROOT / "tests/golden/cases/switchhead/rope_vo.json"
+GOLDEN_CASE = train_runs.ROOT / "tests/tools/golden/cases/switchhead/rope_vo.json"
 
 
 def test_golden(headroom):

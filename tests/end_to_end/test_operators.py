@@ -194,7 +194,7 @@ def test_fused_is_near_the_reference(name):
         results.append([y, *torch.autograd.grad((y * rand(*y.shape, seed=20)).sum(), tensors)])
     largest = max(t.abs().max() for t in results[1][1:])
     for fused, reference in zip(*results):
-        # Both add up in float32: twice the bound of the comparison with float64 (tests/ops/fused_heads_test.cc).
+        # Both add up in float32: twice the bound of the comparison with float64 (tests/engine/ops/fused_heads_test.cc).
         assert (fused - reference).abs().max() <= 6e-5 * max(reference.abs().max(), 0.1 * largest)
 
 

@@ -13,9 +13,9 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
-#include "headroom/cost/cost.h"
-#include "headroom/cost/paper.h"
-#include "headroom/cost/recipe_list.h"
+#include "training/cost/cost.h"
+#include "training/cost/papers/paper.h"
+#include "training/cost/recipe_list.h"
 
 namespace headroom::cost {
 namespace papers_test {

@@ -1,7 +1,7 @@
-#include "headroom/compare/advise.h"
+#include "tools/advise/advise.h"
 
 #include "engine.h"
-#include "headroom/core/system.h"
+#include "foundation/core/machine/system.h"
 
 namespace headroom::cli {
 

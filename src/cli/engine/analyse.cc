@@ -1,7 +1,7 @@
-#include "headroom/inspect/analyse.h"
+#include "tools/analyse/analyse.h"
 
 #include "engine.h"
-#include "headroom/core/system.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/store/run_folder.h"
 #include "run_model.h"
 

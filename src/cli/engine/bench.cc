@@ -1,4 +1,4 @@
-#include "headroom/bench/bench.h"
+#include "tools/bench/bench.h"
 
 #include <fmt/ranges.h>
 
@@ -7,9 +7,9 @@
 #include "engine.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "headroom/core/system.h"
-#include "headroom/kernels/cpu/softmax_rows.h"
-#include "headroom/kernels/cpu/tile_product.h"
+#include "foundation/core/machine/system.h"
+#include "engine/kernels/cpu/attention/softmax_rows.h"
+#include "engine/kernels/cpu/products/tile_product.h"
 #include "headroom/models/compute.h"
 
 namespace headroom::cli {

@@ -1,12 +1,12 @@
-#include "headroom/compare/compare.h"
+#include "tools/compare/compare.h"
 
 #include <fmt/ranges.h>
 
 #include "engine.h"
-#include "headroom/compare/demo.h"
+#include "tools/compare/demo.h"
 #include "headroom/core/error.h"
-#include "headroom/core/log.h"
-#include "headroom/core/system.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
 
 namespace headroom::cli {
 

@@ -7,13 +7,13 @@
 #include "engine.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "headroom/core/log.h"
-#include "headroom/core/system.h"
-#include "headroom/kernels/cpu/softmax_rows.h"
-#include "headroom/kernels/cpu/tile_product.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "engine/kernels/cpu/attention/softmax_rows.h"
+#include "engine/kernels/cpu/products/tile_product.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
-#include "headroom/train/step.h"
+#include "training/train/loop/step.h"
 
 namespace headroom::cli {
 

@@ -1,7 +1,7 @@
 // The commands that need tensors, one function each: call the floors below, print. They return the exit status.
 #pragma once
 
-#include "headroom/cli/commands.h"
+#include "cli/commands.h"
 
 namespace headroom::cli {
 

@@ -1,7 +1,7 @@
 // The door through which the program calls the engine.
 #include "engine.h"
-#include "headroom/core/log.h"
-#include "headroom/core/system.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
 #include "together.h"

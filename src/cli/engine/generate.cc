@@ -6,10 +6,10 @@
 #include <sstream>
 
 #include "engine.h"
-#include "headroom/core/log.h"
-#include "headroom/core/system.h"
-#include "headroom/core/utf8.h"
-#include "headroom/tasks/translation.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/utf8.h"
+#include "training/tasks/translation/translation.h"
 #include "run_model.h"
 
 namespace headroom::cli {

@@ -1,4 +1,4 @@
-#include "headroom/golden/golden.h"
+#include "tools/golden/golden.h"
 
 #include "engine.h"
 #include "headroom/core/error.h"

@@ -5,7 +5,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/core/printable.h"
+#include "foundation/core/text/printable.h"
 
 namespace headroom::cli {
 

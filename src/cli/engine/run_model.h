@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/cli/commands.h"
+#include "cli/commands.h"
 #include "headroom/core/json.h"
 #include "headroom/store/open_model.h"
 

@@ -1,11 +1,11 @@
-#include "headroom/serve/serve.h"
+#include "tools/serve/serve.h"
 
 #include <fmt/ranges.h>
 
 #include "engine.h"
-#include "headroom/core/log.h"
-#include "headroom/core/system.h"
-#include "headroom/parallel/world.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "training/parallel/world.h"
 #include "run_model.h"
 
 namespace headroom::cli {

@@ -15,11 +15,11 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "headroom/core/log.h"
-#include "headroom/core/printable.h"
-#include "headroom/core/system.h"
-#include "headroom/parallel/world.h"
-#include "headroom/train/train.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/printable.h"
+#include "foundation/core/machine/system.h"
+#include "training/parallel/world.h"
+#include "training/train/loop/train.h"
 
 namespace headroom::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "headroom/cli/commands.h"
+#include "cli/commands.h"
 
 namespace headroom::cli {
 

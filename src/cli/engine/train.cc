@@ -1,12 +1,12 @@
-#include "headroom/train/train.h"
+#include "training/train/loop/train.h"
 
 #include <filesystem>
 
 #include "engine.h"
-#include "headroom/compare/compare.h"
-#include "headroom/core/log.h"
-#include "headroom/core/system.h"
-#include "headroom/tasks/task.h"
+#include "tools/compare/compare.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "training/tasks/task.h"
 
 namespace headroom::cli {
 

@@ -14,7 +14,7 @@ void add_golden(Program& program) {
   auto options = std::make_shared<Options>();
   CLI::App& command =
       program.add(program.root(), "golden", "Run numerical reference cases: outputs, losses and every gradient.",
-                  "headroom golden tests/golden/cases/dense --dtype float64", [&program, options] {
+                  "headroom golden tests/tools/golden/cases/dense --dtype float64", [&program, options] {
                     for (const auto& [implementation, name] : config::Names<config::Implementation>::kNames) {
                       if (name == options->name) {
                         options->implementation = implementation;
@@ -24,7 +24,7 @@ void add_golden(Program& program) {
                   });
   command
       .add_option("PATH", options->paths,
-                  "folders, .json or .safetensors files; those of the source tree are in tests/golden/cases")
+                  "folders, .json or .safetensors files; those of the source tree are in tests/tools/golden/cases")
       ->type_name("");
   command.add_option("--impl", options->name, "how operators are computed")
       ->capture_default_str()

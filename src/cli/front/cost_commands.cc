@@ -7,11 +7,11 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/core/printable.h"
+#include "foundation/core/text/printable.h"
 #include "headroom/core/safetensors.h"
-#include "headroom/cost/match.h"
-#include "headroom/cost/recipe_list.h"
-#include "headroom/cost/report.h"
+#include "training/cost/match.h"
+#include "training/cost/recipe_list.h"
+#include "training/cost/report.h"
 #include "program.h"
 
 namespace headroom::cli {

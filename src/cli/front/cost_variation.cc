@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "headroom/core/number.h"
-#include "headroom/cost/cost.h"
-#include "headroom/draw/charts.h"
+#include "foundation/core/text/number.h"
+#include "training/cost/cost.h"
+#include "foundation/draw/charts.h"
 
 namespace headroom::cli {
 

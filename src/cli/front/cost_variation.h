@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "headroom/config/variation.h"
-#include "headroom/cost/report.h"
+#include "foundation/config/variation.h"
+#include "training/cost/report.h"
 
 namespace headroom::cli {
 

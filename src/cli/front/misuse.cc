@@ -1,10 +1,10 @@
 // A mistyped command line, reported in one line.
 #include <algorithm>
 
-#include "headroom/config/key_meant.h"
-#include "headroom/core/letters.h"
-#include "headroom/core/nearest.h"
-#include "headroom/core/printable.h"
+#include "foundation/config/key_meant.h"
+#include "foundation/core/text/letters.h"
+#include "foundation/core/text/nearest.h"
+#include "foundation/core/text/printable.h"
 #include "program.h"
 
 namespace headroom::cli {

@@ -1,5 +1,5 @@
 // papers: the tables, figures and protocols of the papers and what gives each of them.
-#include "headroom/cost/papers.h"
+#include "training/cost/papers/papers.h"
 
 #include <memory>
 

@@ -10,9 +10,9 @@
 #include <new>
 
 #include "headroom/core/error.h"
-#include "headroom/core/log.h"
-#include "headroom/core/number.h"
-#include "headroom/core/printable.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/number.h"
+#include "foundation/core/text/printable.h"
 #include "help_format.h"
 
 namespace headroom::cli {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "headroom/cli/commands.h"
+#include "cli/commands.h"
 
 namespace headroom::cli {
 

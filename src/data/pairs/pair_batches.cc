@@ -1,9 +1,9 @@
-#include "headroom/data/pair_batches.h"
+#include "pair_batches.h"
 
 #include <algorithm>
 
 #include "headroom/core/error.h"
-#include "headroom/data/shuffle.h"
+#include "data/tokens/shuffle.h"
 
 namespace headroom::data {
 

@@ -2,15 +2,15 @@
 #include <cstring>
 #include <span>
 
-#include "data/pairs/training_pairs.h"
-#include "data/texts/kept.h"
+#include "training_pairs.h"
+#include "data/text/kept.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/core/log.h"
-#include "headroom/core/number.h"
-#include "headroom/core/system.h"
-#include "headroom/data/hash_name.h"
-#include "headroom/data/pairs.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/number.h"
+#include "foundation/core/machine/system.h"
+#include "data/tokens/hash_name.h"
+#include "pairs.h"
 
 namespace headroom::data {
 namespace {

@@ -4,12 +4,12 @@
 #include <system_error>
 #include <utility>
 
-#include "data/texts/line_reader.h"
+#include "data/text/line_reader.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/core/log.h"
-#include "headroom/core/utf8.h"
-#include "headroom/data/pairs.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/utf8.h"
+#include "pairs.h"
 
 namespace headroom::data {
 namespace {

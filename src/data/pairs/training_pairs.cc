@@ -1,10 +1,10 @@
-#include "data/pairs/training_pairs.h"
+#include "training_pairs.h"
 
 #include <algorithm>
 
-#include "headroom/core/blanks.h"
+#include "foundation/core/text/blanks.h"
 #include "headroom/core/error.h"
-#include "headroom/core/random.h"
+#include "foundation/core/random.h"
 
 namespace headroom::data {
 

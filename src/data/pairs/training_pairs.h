@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "headroom/data/pairs.h"
+#include "pairs.h"
 
 namespace headroom::data {
 

@@ -1,9 +1,9 @@
-#include "headroom/data/batches.h"
+#include "batches.h"
 
 #include <algorithm>
 
 #include "headroom/core/error.h"
-#include "headroom/data/shuffle.h"
+#include "shuffle.h"
 
 namespace headroom::data {
 namespace {

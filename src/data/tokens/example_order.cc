@@ -1,12 +1,12 @@
-#include "headroom/data/example_order.h"
+#include "example_order.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "data/tokens/run_order.h"
+#include "run_order.h"
 #include "headroom/core/error.h"
-#include "headroom/data/shuffle.h"
+#include "shuffle.h"
 
 namespace headroom::data {
 

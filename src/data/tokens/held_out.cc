@@ -1,4 +1,4 @@
-#include "data/tokens/held_out.h"
+#include "held_out.h"
 
 #include <algorithm>
 #include <cstdint>

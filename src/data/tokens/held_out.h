@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "headroom/data/token_file.h"
+#include "token_file.h"
 
 namespace headroom::data {
 

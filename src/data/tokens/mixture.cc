@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "headroom/core/error.h"
-#include "headroom/data/batches.h"
-#include "headroom/data/shuffle.h"
+#include "batches.h"
+#include "shuffle.h"
 
 namespace headroom::data {
 namespace {

@@ -3,12 +3,12 @@
 #include <system_error>
 #include <utility>
 
-#include "data/texts/kept.h"
-#include "data/tokens/held_out.h"
+#include "data/text/kept.h"
+#include "held_out.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/core/log.h"
-#include "headroom/data/token_file.h"
+#include "foundation/core/machine/log.h"
+#include "token_file.h"
 
 namespace headroom::data {
 namespace {

@@ -1,10 +1,10 @@
-#include "data/tokens/run_order.h"
+#include "run_order.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "headroom/core/random.h"
-#include "headroom/data/shuffle.h"
+#include "foundation/core/random.h"
+#include "shuffle.h"
 
 namespace headroom::data {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "headroom/data/example_order.h"
+#include "example_order.h"
 
 namespace headroom::data {
 

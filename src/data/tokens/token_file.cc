@@ -1,12 +1,12 @@
-#include "headroom/data/token_file.h"
+#include "token_file.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "data/tokens/token_format.h"
+#include "token_format.h"
 #include "headroom/core/error.h"
-#include "headroom/core/number.h"
-#include "headroom/core/printable.h"
+#include "foundation/core/text/number.h"
+#include "foundation/core/text/printable.h"
 
 namespace headroom::data {
 namespace {

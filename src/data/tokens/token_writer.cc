@@ -3,12 +3,12 @@
 #include <span>
 #include <utility>
 
-#include "data/tokens/token_format.h"
+#include "token_format.h"
 #include "headroom/core/error.h"
-#include "headroom/core/in_parallel.h"
-#include "headroom/core/system.h"
-#include "headroom/data/token_file.h"
-#include "tokenizers/kinds.h"
+#include "foundation/core/machine/in_parallel.h"
+#include "foundation/core/machine/system.h"
+#include "token_file.h"
+#include "data/tokenizers/kinds.h"
 
 namespace headroom::data {
 namespace {

@@ -1,0 +1,118 @@
+#include "picture_folder.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "picture_file.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "foundation/core/machine/system.h"
+#include "data/tokens/hash_name.h"
+
+namespace headroom::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Names of what a folder holds, sorted; hidden entries left out.
+std::vector<std::string> entries(const fs::path& folder, bool folders) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    std::error_code ignored;
+    std::string name = entry->path().filename().string();
+    if (name.front() != '.' && (folders ? entry->is_directory(ignored) : entry->is_regular_file(ignored))) {
+      found.push_back(std::move(name));
+    }
+  }
+  if (error) {
+    misuse("{}: cannot be listed: {}", folder.string(), error.message());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+class PictureFolder : public Pictures {
+ public:
+  PictureFolder(fs::path folder, const ImageReading& reading)
+      : folder_(std::move(folder)), channels_(reading.channels), skip_bad_(reading.skip_bad) {
+    const std::vector<std::string> folders = entries(folder_, /*folders=*/true);
+    const std::vector<std::string>& names = reading.classes.empty() ? folders : reading.classes;
+    if (std::ssize(names) != reading.n_classes) {
+      misuse("{}: {} names {} classes, but model.n_classes = {}", folder_.string(),
+             reading.classes.empty() ? "a folder for each class" : "data.classes", names.size(), reading.n_classes);
+    }
+    for (const std::string& name : folders) {
+      const auto label = std::find(names.begin(), names.end(), name);
+      if (label == names.end()) {
+        misuse("{}: its name must be one of the {} of data.classes", (folder_ / name).string(), names.size());
+      }
+      add(name, static_cast<std::int32_t>(label - names.begin()));
+    }
+  }
+
+  std::int64_t size() const override { return std::ssize(ends_); }
+  std::int32_t label(std::int64_t i) const override { return class_of(i).label; }
+  DecodedPicture picture(std::int64_t i) const override { return read_picture(path(i), channels_); }
+  std::string identity() const override {
+    Sha256 hash;
+    for (std::int64_t i = 0; i < size(); ++i) {
+      std::error_code ignored;
+      hash.update(fmt::format("{}/{}/{}/", class_of(i).label, name(i), fs::file_size(path(i), ignored)));
+    }
+    return fmt::format("{} pictures, {}", size(), hash_name(hash));
+  }
+
+ private:
+  struct Class {
+    std::string name;
+    std::int32_t label = 0;
+    std::int64_t end = 0;  // of its pictures
+  };
+
+  // A file that is no picture stops here, by its name, rather than in the middle of a training.
+  void add(const std::string& name, std::int32_t label) {
+    for (const std::string& file : entries(folder_ / name, /*folders=*/false)) {
+      if (!skip_bad_ && !is_picture_ending(std::string_view(file).substr(file.rfind('.') + 1))) {
+        misuse("{}: is no picture by its name, which must end in .{}", (folder_ / name / file).string(),
+               fmt::join(kPictureEndings, ", ."));
+      }
+      names_ += file;
+      ends_.push_back(names_.size());
+    }
+    classes_.push_back({.name = name, .label = label, .end = std::ssize(ends_)});
+    if (interrupted()) {
+      throw InterruptedError(fmt::format("{}: interrupted after {} pictures", folder_.string(), ends_.size()));
+    }
+  }
+  const Class& class_of(std::int64_t i) const {
+    return *std::upper_bound(classes_.begin(), classes_.end(), i,
+                             [](std::int64_t place, const Class& one) { return place < one.end; });
+  }
+  std::string name(std::int64_t i) const {
+    const auto place = static_cast<std::size_t>(i);
+    const std::size_t begin = place == 0 ? 0 : ends_[place - 1];
+    return names_.substr(begin, ends_[place] - begin);
+  }
+  fs::path path(std::int64_t i) const { return folder_ / class_of(i).name / name(i); }
+
+  fs::path folder_;
+  std::int64_t channels_;
+  bool skip_bad_;  // whatever cannot be decoded is left out later on
+  std::vector<Class> classes_;
+  std::string names_;              // of the files, one after the other
+  std::vector<std::size_t> ends_;  // of each name
+};
+
+}  // namespace
+
+std::unique_ptr<const Pictures> open_picture_folder(const fs::path& folder, const ImageReading& reading) {
+  return std::make_unique<PictureFolder>(folder, reading);
+}
+
+}  // namespace headroom::data

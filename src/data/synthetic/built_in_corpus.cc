@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "data/text/file_sequence.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "data/text/text.h"
+
+namespace headroom::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kEveryForValidation = 20;
+// Evaluating takes time, and no one file should speak for all.
+constexpr std::int64_t kValidationBytes = std::int64_t{1} << 20, kLargestForValidation = std::int64_t{128} << 10;
+
+fs::path torch_folder() {
+  const char* set = std::getenv("HEADROOM_TORCH_DIR");
+  fs::path folder = set != nullptr && *set != '\0' ? set : HEADROOM_TORCH_DIR;
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) {
+    fail(
+        "the built-in corpus: torch is not at {}; set HEADROOM_TORCH_DIR to the folder of the installed torch, or "
+        "data.train and data.validation to files of your own",
+        folder.string());
+  }
+  return folder;
+}
+
+bool is_source(const fs::path& path) {
+  const fs::path extension = path.extension();
+  return extension == ".py" || extension == ".h" || extension == ".hpp" || extension == ".cuh";
+}
+
+// The names of all source files, relative to `folder`, sorted.
+std::vector<std::string> source_names(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::recursive_directory_iterator walk(folder, fs::directory_options::skip_permission_denied, error);
+  for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
+    if (is_source(walk->path()) && !walk->is_symlink() && walk->is_regular_file()) {
+      names.push_back(walk->path().lexically_relative(folder).generic_string());
+    }
+  }
+  if (error) {
+    fail("the built-in corpus: {}: cannot be listed: {}", folder.string(), error.message());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string hash_of(const std::string& name) {
+  Sha256 hash;
+  hash.update(name);
+  return hash.hex();
+}
+
+}  // namespace
+
+std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split) {
+  const fs::path folder = torch_folder();
+  const std::vector<std::string> names = source_names(folder);
+  std::vector<std::pair<std::string, std::string>> chosen;  // by hash
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool validates = i % kEveryForValidation == kEveryForValidation - 1;
+    if (validates == (split == Split::validation)) {
+      chosen.emplace_back(hash_of(names[i]), names[i]);
+    }
+  }
+  if (chosen.empty()) {
+    fail("the built-in corpus: {} holds too few Python sources and C++ headers", folder.string());
+  }
+  std::sort(chosen.begin(), chosen.end());
+  std::vector<Input> inputs;
+  std::int64_t total = 0;
+  for (const auto& [hash, name] : chosen) {
+    std::error_code ignored;
+    const std::uintmax_t known = fs::file_size(folder / name, ignored);
+    const std::int64_t size = ignored ? 0 : static_cast<std::int64_t>(known);
+    if (split == Split::validation && (size > kLargestForValidation || total + size > kValidationBytes)) {
+      continue;
+    }
+    inputs.push_back({.path = folder / name, .kind = FileKind::lenient, .size = size});
+    total += size;
+  }
+  return std::make_unique<FileSequence>(std::move(inputs), "", "");
+}
+
+}  // namespace headroom::data

@@ -1,0 +1,178 @@
+#include "listops.h"
+
+#include <array>
+#include <utility>
+
+#include "headroom/core/error.h"
+
+namespace headroom::data::listops {
+namespace {
+
+constexpr std::pair<std::string_view, std::uint16_t> kOperators[] = {
+    {"[MIN", kMin}, {"[MAX", kMax}, {"[MED", kMed}, {"[SM", kSm}};
+constexpr std::size_t kDigits = 10;
+
+// An operator whose arguments are being read; how often each digit is among them is all that any operator needs.
+struct Open {
+  std::uint16_t symbol = 0;
+  std::array<std::uint32_t, kDigits> counts{};
+  std::uint64_t n = 0;
+
+  void take(int value) {
+    ++counts[static_cast<std::size_t>(value)];
+    ++n;
+  }
+  // The value at a place of the sorted arguments.
+  int at(std::uint64_t place) const {
+    int digit = 0;
+    for (std::uint64_t before = counts[0]; before <= place; before += counts[static_cast<std::size_t>(digit)]) {
+      ++digit;
+    }
+    return digit;
+  }
+  int value() const {
+    std::uint64_t sum = 0;
+    for (std::size_t digit = 0; digit < kDigits; ++digit) {
+      sum += digit * counts[digit];
+    }
+    switch (symbol) {
+      case kMin:
+        return at(0);
+      case kMax:
+        return at(n - 1);
+      case kMed:
+        return (at((n - 1) / 2) + at(n / 2)) / 2;
+      default:
+        return static_cast<int>(sum % kDigits);
+    }
+  }
+};
+
+// Words between blanks; brackets and parentheses that touch others are words of their own.
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  std::vector<std::uint16_t> parse() {
+    while ((at_ = text_.find_first_not_of(" \t\r", at_)) != std::string_view::npos) {
+      step();
+    }
+    if (parentheses_ > 0 || !arguments_.empty()) {
+      misuse("unbalanced: {} of the brackets are never closed", parentheses_ + std::ssize(arguments_));
+    }
+    if (symbols_.empty()) {
+      misuse("holds no expression");
+    }
+    return std::move(symbols_);
+  }
+
+ private:
+  void step() {
+    const char c = text_[at_];
+    if (c == '(') {
+      ++parentheses_;
+      ++at_;
+    } else if (c == ')') {
+      if (--parentheses_ < 0) {
+        misuse("unbalanced: the \")\" in column {} closes nothing", at_ + 1);
+      }
+      ++at_;
+    } else if (c == ']') {
+      close();
+      ++at_;
+    } else {
+      word(text_.substr(at_, text_.find_first_of(" \t\r()[]", at_ + 1) - at_));
+    }
+  }
+
+  void close() {
+    if (arguments_.empty()) {
+      misuse("unbalanced: the \"]\" in column {} closes nothing", at_ + 1);
+    }
+    if (arguments_.back() == 0) {
+      misuse("the operator that ends in column {} has no arguments", at_ + 1);
+    }
+    arguments_.pop_back();
+    symbols_.push_back(kEnd);
+  }
+
+  void word(std::string_view word) {
+    if (arguments_.empty() && !symbols_.empty()) {
+      misuse("the expression ends before column {}, and another begins there", at_ + 1);
+    }
+    if (!arguments_.empty()) {
+      ++arguments_.back();
+    }
+    if (word.size() == 1 && word[0] >= '0' && word[0] <= '9') {
+      symbols_.push_back(static_cast<std::uint16_t>(kDigit + (word[0] - '0')));
+    } else {
+      symbols_.push_back(operator_of(word));
+      arguments_.push_back(0);
+    }
+    at_ += word.size();
+  }
+
+  std::uint16_t operator_of(std::string_view word) const {
+    for (const auto& [name, symbol] : kOperators) {
+      if (word == name) {
+        return symbol;
+      }
+    }
+    constexpr std::size_t kShown = 20;
+    misuse("column {} must hold a digit, \"[MIN\", \"[MAX\", \"[MED\", \"[SM\" or \"]\", got \"{}\"", at_ + 1,
+           word.substr(0, kShown));
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::int64_t parentheses_ = 0;          // open
+  std::vector<std::uint32_t> arguments_;  // read so far, of each open operator
+  std::vector<std::uint16_t> symbols_;
+};
+
+}  // namespace
+
+std::vector<std::uint16_t> parse(std::string_view text) {
+  return Parser(text).parse();
+}
+
+int evaluate(std::span<const std::uint16_t> symbols) {
+  std::vector<Open> open;
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    const std::uint16_t symbol = symbols[i];
+    int value = symbol - kDigit;
+    if (symbol >= kMin && symbol <= kSm) {
+      open.push_back({.symbol = symbol});
+      continue;
+    }
+    if (symbol == kEnd && !open.empty() && open.back().n > 0) {
+      value = open.back().value();
+      open.pop_back();
+    } else if (symbol < kDigit || symbol >= kMin) {
+      break;
+    }
+    if (!open.empty()) {
+      open.back().take(value);
+    } else if (i + 1 == symbols.size()) {
+      return value;
+    } else {
+      break;
+    }
+  }
+  fail("ListOps: the symbols are no expression");
+}
+
+std::string to_text(std::span<const std::uint16_t> symbols) {
+  std::string text;
+  for (const std::uint16_t symbol : symbols) {
+    text += text.empty() ? "" : " ";
+    if (symbol >= kMin && symbol <= kSm) {
+      text += kOperators[symbol - kMin].first;
+    } else {
+      text += symbol == kEnd ? ']' : static_cast<char>('0' + (symbol - kDigit));
+    }
+  }
+  return text;
+}
+
+}  // namespace headroom::data::listops

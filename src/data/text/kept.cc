@@ -1,0 +1,37 @@
+#include "kept.h"
+
+#include "headroom/core/files.h"
+#include "data/tokens/hash_name.h"
+
+namespace headroom::data {
+
+namespace {
+
+// Part of every cached name: raise it when the same text would give another file.
+constexpr int kCacheVersion = 3;
+
+}  // namespace
+
+std::string cache_name(std::string_view text) {
+  Sha256 hash;
+  hash.update(fmt::format("{}\n", kCacheVersion));
+  hash.update(text);
+  return hash_name(hash);
+}
+
+std::shared_ptr<const tokenizers::Tokenizer> trained_tokenizer(const config::TokenizerOptions& options,
+                                                               tokenizers::TextSource& text,
+                                                               const std::filesystem::path& cache_folder) {
+  const std::string key =
+      fmt::format("{}\n{} {} {} {} {}", text.fingerprint(), config::name_of(options.kind), options.vocabulary_size,
+                  options.keep_whitespace, options.split_digits, options.character_coverage);
+  const std::filesystem::path path = cache_folder / (cache_name(key) + ".tokenizer");
+  if (auto cached = open_cached(path, tokenizers::load_tokenizer)) {
+    return std::move(*cached);
+  }
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::train_tokenizer(options, text);
+  tokenizers::save_tokenizer(*tokenizer, path);
+  return tokenizer;
+}
+
+}  // namespace headroom::data

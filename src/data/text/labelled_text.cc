@@ -1,0 +1,119 @@
+#include "labelled_text.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+#include "table.h"
+
+namespace headroom::data {
+namespace {
+
+bool is_number(const std::string& column) {
+  return !column.empty() && column.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// A column's place in the rows: given by its number, or found in a file's first line.
+class Column {
+ public:
+  Column(std::string key, std::string name) : key_(std::move(key)), name_(std::move(name)) {
+    constexpr std::int64_t kMostColumns = 1 << 20;
+    if (is_number(name_)) {
+      place_ = static_cast<std::size_t>(parse_index(name_, kMostColumns, key_));
+      if (place_ == 0) {
+        misuse("{}: columns are counted from 1, got 0", key_);
+      }
+      --place_;
+    }
+  }
+  bool named() const { return !is_number(name_); }
+  void find(const std::vector<std::string>& header) {
+    if (!named()) {
+      return;
+    }
+    const auto found = std::find(header.begin(), header.end(), name_);
+    if (found == header.end()) {
+      misuse("has no column \"{}\" ({}), only {}", name_, key_, fmt::join(header, ", "));
+    }
+    if (std::find(found + 1, header.end(), name_) != header.end()) {
+      misuse("has more than one column \"{}\" ({}): give its number", name_, key_);
+    }
+    place_ = static_cast<std::size_t>(found - header.begin());
+  }
+  const std::string& of(const std::vector<std::string>& row) const {
+    if (place_ >= row.size()) {
+      misuse("must have a column {} ({}), got {} columns", place_ + 1, key_, row.size());
+    }
+    return row[place_];
+  }
+  const std::string& key() const { return key_; }
+
+ private:
+  std::string key_, name_;
+  std::size_t place_ = 0;
+};
+
+std::int32_t class_of(const std::string& label, const std::vector<std::string>& classes, std::int64_t n_classes) {
+  if (classes.empty()) {
+    return static_cast<std::int32_t>(parse_index(label, n_classes, "the label (names need data.classes)"));
+  }
+  const auto found = std::find(classes.begin(), classes.end(), label);
+  if (found == classes.end()) {
+    constexpr std::size_t kShown = 40;
+    misuse("the label must be one of data.classes ({}), got \"{}\"", fmt::join(classes, ", "), label.substr(0, kShown));
+  }
+  return static_cast<std::int32_t>(found - classes.begin());
+}
+
+void add_text(const std::string& text, const Column& column, std::int64_t most, Sequences& sequences) {
+  if (text.empty()) {
+    misuse("the text ({}) is empty", column.key());
+  }
+  const std::size_t length = std::min(text.size(), static_cast<std::size_t>(most));
+  std::vector<std::uint16_t> tokens(length);
+  std::transform(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(length), tokens.begin(),
+                 [](char c) { return static_cast<unsigned char>(c); });
+  sequences.add(tokens);
+}
+
+}  // namespace
+
+LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, const config::DataOptions& options,
+                                     const LabelledTextReading& reading) {
+  if (!options.classes.empty() && std::ssize(options.classes) != reading.n_classes) {
+    misuse("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes, options.classes.size());
+  }
+  Column label("data.label_column", options.label_column), text("data.text_column", options.text_column);
+  Column second("data.second_column", reading.paired ? options.second_column : "1");
+  LabelledSequences read;
+  std::size_t columns = 0;  // of a file's first line
+  RowUse use{.header = {}, .row = {}, .skip_bad_rows = options.skip_bad_rows};
+  use.header = [&](const std::vector<std::string>& row) {
+    columns = row.size();
+    for (Column* column : {&label, &text, &second}) {
+      column->find(row);
+    }
+    return label.named() || text.named() || second.named();
+  };
+  use.row = [&](const std::vector<std::string>& row) {
+    if (row.size() > columns) {  // a separator in a text, which would lose the rest of it
+      misuse("must have {} columns as the file's first line has, got {}", columns, row.size());
+    }
+    const std::int32_t number = class_of(label.of(row), options.classes, reading.n_classes);
+    const std::string& a = text.of(row);
+    const std::string& b = second.of(row);  // unpaired: the first column, always there
+    if (reading.paired && b.empty()) {
+      misuse("the text ({}) is empty", second.key());
+    }
+    add_text(a, text, reading.most_bytes, read.first);
+    if (reading.paired) {
+      add_text(b, second, reading.most_bytes, read.second);
+    }
+    read.labels.push_back(number);
+  };
+  for_each_row(patterns, use);
+  return read;
+}
+
+}  // namespace headroom::data

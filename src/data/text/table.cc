@@ -1,0 +1,232 @@
+#include "table.h"
+
+#include "text_file.h"
+#include "foundation/core/files/byte_reader.h"
+#include "headroom/core/error.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/number.h"
+#include "text.h"
+
+namespace headroom::data {
+namespace {
+
+constexpr std::size_t kLongestRow = std::size_t{64} << 20;
+constexpr int kEndOfFile = -1;  // no character
+
+// What is wrong with one row, not with the file.
+class BadRow : public MisuseError {
+  using MisuseError::MisuseError;
+};
+
+bool is_csv(const std::filesystem::path& path) {
+  return unpacked_name(path).extension() == ".csv";
+}
+
+}  // namespace
+
+struct TableReader::Parts {
+  std::string path;
+  bool quotes = false;
+  char separator = 0;
+  std::unique_ptr<TextFile> file;
+  std::string text;  // read, used up to `at`; the row being read is kept whole
+  std::size_t at = 0, row = 0;
+  std::int64_t line = 1, begun = 0;  // of the next character, of the row read last
+
+  // The next character, which stays.
+  int peek() {
+    while (at == text.size()) {
+      text.erase(0, row);
+      at -= row;
+      row = 0;
+      bool starts = false;
+      if (!file->more(text, starts)) {
+        return kEndOfFile;
+      }
+    }
+    return static_cast<unsigned char>(text[at]);
+  }
+  int get() {
+    const int c = peek();
+    if (c != kEndOfFile) {
+      ++at;
+      line += c == '\n' ? 1 : 0;
+      if (at - row > kLongestRow) {
+        refuse("is longer than {} MiB", kLongestRow >> 20);
+      }
+    }
+    return c;
+  }
+  bool at_line_end() {
+    if (peek() == '\r') {  // part of the line end only when LF follows: everywhere else it is blank
+      ++at;
+      if (peek() != '\n' && peek() != kEndOfFile) {
+        return false;
+      }
+    }
+    return peek() == '\n' || peek() == kEndOfFile;
+  }
+  // Reading goes on after the row's first line: one quote that is not closed must not take the lines after it along.
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+    const std::string why = fmt::format(format, std::forward<Args>(args)...);
+    at = row;
+    line = begun;
+    while (peek() != kEndOfFile && peek() != '\n') {
+      row = ++at;
+    }
+    get();
+    throw BadRow(fmt::format("{}:{}: {}", path, begun, why));
+  }
+
+  std::string quoted_field() {
+    const std::int64_t opened = line;
+    get();
+    std::string field;
+    for (int c = get();; c = get()) {
+      if (c == kEndOfFile) {
+        refuse("the quoted field that begins in line {} never ends", opened);
+      }
+      if (c == '"') {
+        if (peek() != '"') {
+          break;
+        }
+        get();
+      }
+      field += static_cast<char>(c);
+    }
+    if (!at_line_end() && peek() != separator) {
+      refuse("after a quoted field must come a comma or the line's end, got \"{}\"", static_cast<char>(peek()));
+    }
+    return field;
+  }
+
+  std::string field() {
+    if (quotes && peek() == '"') {
+      return quoted_field();
+    }
+    std::string field;
+    while (!at_line_end() && peek() != separator) {
+      const int c = get();
+      if (quotes && c == '"') {
+        refuse("a field with a quote in it must begin with one");
+      }
+      field += static_cast<char>(c);
+    }
+    return field;
+  }
+
+  void read_row(std::vector<std::string>& fields) {
+    begun = line;
+    row = at;
+    fields.clear();
+    fields.push_back(field());
+    while (peek() == separator) {
+      get();
+      fields.push_back(field());
+    }
+    get();  // the line's end
+  }
+};
+
+TableReader::TableReader(const std::filesystem::path& path) : parts_(std::make_unique<Parts>()) {
+  Parts& p = *parts_;
+  p.path = path.string();
+  p.quotes = is_csv(path);
+  p.separator = p.quotes ? ',' : '\t';
+  p.file = open_plain_text(path);
+}
+TableReader::~TableReader() = default;
+
+bool TableReader::next(std::vector<std::string>& row) {
+  while (parts_->peek() != kEndOfFile) {
+    parts_->read_row(row);
+    if (row.size() > 1 || !row.front().empty()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string TableReader::place() const {
+  return fmt::format("{}:{}", parts_->path, parts_->begun);
+}
+
+namespace {
+
+class FileRows {
+ public:
+  FileRows(const std::filesystem::path& path, const RowUse& use) : path_(path.string()), reader_(path), use_(use) {}
+
+  void read() {
+    std::vector<std::string> row;
+    for (bool first = true; next(row); first = false) {
+      if (first && use_.header && is_header(row)) {
+        continue;
+      }
+      ++rows_;
+      try {
+        use_.row(row);
+      } catch (const MisuseError& error) {
+        note(at_place(error));
+      }
+    }
+    if (bad_ == rows_) {
+      misuse("{}: holds no row that can be used{}", path_, bad_ > 0 ? ": " + complaint_ : "");
+    }
+    if (bad_ > 0) {
+      log_warning("{}: {} of {} rows were left out; the first: {}", path_, bad_, rows_, complaint_);
+    }
+  }
+
+ private:
+  bool next(std::vector<std::string>& row) {
+    while (true) {
+      try {
+        return reader_.next(row);
+      } catch (const BadRow& error) {
+        ++rows_;
+        note(error.what());
+      }
+    }
+  }
+  bool is_header(const std::vector<std::string>& row) const {
+    try {
+      return use_.header(row);
+    } catch (const MisuseError& error) {
+      throw MisuseError(at_place(error));
+    }
+  }
+  std::string at_place(const MisuseError& error) const { return fmt::format("{}: {}", reader_.place(), error.what()); }
+  void note(const std::string& why) {
+    if (!use_.skip_bad_rows) {
+      throw MisuseError(why);
+    }
+    complaint_ = bad_++ == 0 ? why : complaint_;
+  }
+
+  std::string path_;
+  TableReader reader_;
+  const RowUse& use_;
+  std::string complaint_;  // the first
+  std::int64_t bad_ = 0, rows_ = 0;
+};
+
+}  // namespace
+
+void for_each_row(const std::vector<std::string>& patterns, const RowUse& use) {
+  for (const std::filesystem::path& path : expand_patterns(patterns)) {
+    FileRows(path, use).read();
+  }
+}
+
+std::int64_t parse_index(std::string_view text, std::int64_t end, std::string_view what) {
+  const std::optional<std::int64_t> value = whole_number(text);
+  if (!value || *value >= end) {
+    constexpr std::size_t kShown = 40;
+    misuse("{} must be a number from 0 to {}, got \"{}\"", what, end - 1, text.substr(0, kShown));
+  }
+  return *value;
+}
+
+}  // namespace headroom::data

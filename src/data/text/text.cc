@@ -1,0 +1,131 @@
+#include "text.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "file_sequence.h"
+#include "text_share.h"
+#include "foundation/core/files/byte_reader.h"
+#include "headroom/core/error.h"
+#include "data/synthetic/puzzles.h"
+
+namespace headroom::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_json_lines(const fs::path& path) {
+  const fs::path inner = unpacked_name(path);
+  return inner.extension() == ".jsonl" || inner.extension() == ".json";
+}
+
+std::vector<fs::path> matches(const std::string& pattern) {
+  const fs::path path(pattern);
+  const std::string name = path.filename().string();
+  std::error_code ignored;
+  if (fs::exists(path, ignored) || name.find_first_of("*?") == std::string::npos) {
+    return {path};
+  }
+  std::vector<fs::path> found;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string candidate = entry.path().filename().string();
+    if (::fnmatch(name.c_str(), candidate.c_str(), FNM_PERIOD) == 0 && entry.is_regular_file(ignored)) {
+      found.push_back(path.has_parent_path() ? entry.path() : fs::path(candidate));
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::int64_t checked_size(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    misuse("{}: does not exist", path.string());
+  }
+  if (fs::is_directory(status)) {
+    misuse("{}: is a folder; name its files, as in \"{}\"", path.string(), (path / "*.txt").string());
+  }
+  if (!fs::is_regular_file(status)) {
+    misuse("{}: is not a regular file: text is read more than once, so it cannot come from a pipe or device",
+           path.string());
+  }
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) {
+    misuse("{}: cannot be read: {}", path.string(), error.message());
+  }
+  if (size == 0) {
+    misuse("{}: is empty", path.string());
+  }
+  return static_cast<std::int64_t>(size);
+}
+
+}  // namespace
+
+std::vector<fs::path> expand_patterns(const std::vector<std::string>& patterns) {
+  std::vector<fs::path> paths;
+  for (const std::string& pattern : patterns) {
+    const std::vector<fs::path> found = matches(pattern);
+    if (found.empty()) {
+      misuse("{}: no file matches", pattern);
+    }
+    paths.insert(paths.end(), found.begin(), found.end());
+  }
+  return paths;
+}
+
+std::unique_ptr<tokenizers::TextSource> open_text(const std::vector<std::string>& patterns,
+                                                  const config::DataOptions& options, Content content) {
+  const FileKind plain = content == Content::bytes ? FileKind::bytes : FileKind::plain;
+  std::vector<Input> inputs;
+  for (const fs::path& path : expand_patterns(patterns)) {
+    inputs.push_back(
+        {.path = path, .kind = is_json_lines(path) ? FileKind::json_lines : plain, .size = checked_size(path)});
+  }
+  if (inputs.empty()) {
+    misuse("data: at least one file of text must be named");
+  }
+  return std::make_unique<FileSequence>(std::move(inputs), options.json_field, options.separator,
+                                        options.skip_bad_rows);
+}
+
+std::string named_together(const std::vector<std::string>& files) {
+  return files.size() == 1 ? files.front() : fmt::format("{} and {} more", files.at(0), files.size() - 1);
+}
+
+std::string corpus_name(const config::DataOptions& options, Split split) {
+  const std::vector<std::string>& files = split == Split::train ? options.train : options.validation;
+  if (!files.empty()) {
+    return named_together(files);
+  }
+  if (options.generator != config::Generator::none) {
+    return fmt::format("generated examples of {}", config::name_of(options.generator));
+  }
+  return options.train.empty() ? "the built-in corpus (torch's Python sources and C++ headers)"
+                               : fmt::format("a share of {}", named_together(options.train));
+}
+
+std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& options, Split split, Content content) {
+  if (options.train.empty() && options.validation.empty()) {
+    if (options.generator == config::Generator::composition) {
+      return puzzle_text(puzzle_rows(options, split));
+    }
+    return open_built_in_corpus(split);
+  }
+  if (options.train.empty()) {
+    misuse("data.train: must name at least one file when data.validation does");
+  }
+  if (!options.validation.empty()) {
+    return open_text(split == Split::train ? options.train : options.validation, options, content);
+  }
+  if (!(options.validation_share > 0.0)) {
+    misuse("data.validation: must name at least one file when data.validation_share is 0");
+  }
+  return open_share(open_text(options.train, options, content), options.validation_share, split,
+                    named_together(options.train));
+}
+
+}  // namespace headroom::data

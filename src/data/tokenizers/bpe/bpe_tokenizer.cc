@@ -1,0 +1,188 @@
+// Byte-level BPE: a text's words, each byte of them a symbol, merged in the order in which merges were learnt.
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+#include <utility>
+
+#include "added_tokens.h"
+#include "characters.h"
+#include "headroom/core/error.h"
+#include "foundation/core/text/utf8.h"
+#include "merges.h"
+#include "model.h"
+#include "data/tokenizers/kinds.h"
+
+namespace headroom::tokenizers {
+namespace {
+
+constexpr std::int32_t kNoToken = -1;
+
+class Bpe : public Tokenizer {
+ public:
+  explicit Bpe(const BpeModel& model)
+      : serialised_(to_tokenizer_json(model)),
+        pattern_(model.pattern),
+        composes_(model.composes),
+        merges_(model.merges),
+        bytes_(model.tokens.size()),
+        size_(std::ssize(model.tokens) + model.spare_ids) {
+    for (std::size_t id = 0; id < model.tokens.size(); ++id) {
+      // What is not spelled in bytes is its own text.
+      if (std::string bytes; spelled_bytes(model.tokens[id], bytes) && !bytes.empty()) {
+        bytes_[id] = bytes;
+        if (model.whole_words_first) {
+          whole_words_.emplace(std::move(bytes), static_cast<std::int32_t>(id));
+        }
+      } else {
+        bytes_[id] = model.tokens[id];
+      }
+    }
+    ids_of_bytes_.fill(kNoToken);
+    for (std::size_t id = 0; id < model.tokens.size(); ++id) {
+      if (bytes_[id].size() == 1) {
+        ids_of_bytes_[static_cast<unsigned char>(bytes_[id].front())] = static_cast<std::int32_t>(id);
+      }
+    }
+    for (const AddedToken& token : model.added) {
+      added_ids_.insert_or_assign(token.content, token.id);
+      const std::string content = composes_ && token.normalised ? to_nfc(token.content) : token.content;
+      (token.normalised ? later_ : first_).add(content, token.id);
+      bytes_[static_cast<std::size_t>(token.id)] = content;
+      separable_ = separable_ && !has_word_end(content);
+    }
+  }
+
+  config::TokenizerKind kind() const override { return config::TokenizerKind::bpe; }
+  std::int64_t vocabulary_size() const override { return size_; }
+  const std::string& serialised() const override { return serialised_; }
+
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    if (!is_utf8(text)) {
+      misuse("tokenizer {}: the text is not valid UTF-8", name());
+    }
+    std::vector<std::int32_t> symbols;
+    between(first_, text, ids, [&](std::string_view part) {
+      const std::string composed = composes_ ? to_nfc(part) : std::string();
+      between(later_, composes_ ? composed : part, ids,
+              [&](std::string_view words) { encode_words(words, symbols, ids); });
+    });
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      check_id(id, size_);
+      if (id < std::ssize(bytes_)) {
+        text += bytes_[static_cast<std::size_t>(id)];
+      }
+    }
+    return text;
+  }
+
+  std::int64_t decoded_bytes(std::string_view text, std::span<const std::int32_t> ids) const override {
+    return composes_ ? std::ssize(decode(ids)) : std::ssize(text);
+  }
+
+  Cut separable(std::string_view text) const override {
+    for (std::size_t at = separable_ ? text.size() : 0; at > 1;) {
+      if (ends_word(pattern_, text, --at)) {
+        return {.end = at, .next = at};
+      }
+    }
+    return {};
+  }
+
+  std::int32_t id_of(std::string_view token) const override {
+    const auto found = added_ids_.find(token);
+    return found == added_ids_.end() ? kNoToken : found->second;
+  }
+
+ private:
+  bool has_word_end(std::string_view content) const {
+    for (std::size_t at = 1; at < content.size(); ++at) {
+      if (ends_word(pattern_, content, at)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Appends the ids of the added tokens in `text` and calls use() for what is between them.
+  template <class Use>
+  static void between(const AddedTokens& added, std::string_view text, std::vector<std::int32_t>& ids, Use&& use) {
+    if (added.empty()) {
+      use(text);
+      return;
+    }
+    for (std::size_t at = 0; at < text.size();) {
+      const AddedTokens::Found found = added.find(text, at);
+      if (found.begin > at) {
+        use(text.substr(at, found.begin - at));
+      }
+      if (found.id >= 0) {
+        ids.push_back(found.id);
+      }
+      at = found.end;
+    }
+  }
+
+  void encode_words(std::string_view text, std::vector<std::int32_t>& symbols, std::vector<std::int32_t>& ids) const {
+    for (std::size_t at = 0; at < text.size();) {
+      const std::string_view word = text.substr(at, word_length(pattern_, text, at));
+      at += word.size();
+      if (const auto whole = whole_words_.find(word); whole != whole_words_.end()) {
+        ids.push_back(whole->second);
+        continue;
+      }
+      symbols.clear();
+      for (const char byte : word) {
+        symbols.push_back(id_of(byte));
+      }
+      merges_.apply(symbols);
+      ids.insert(ids.end(), symbols.begin(), symbols.end());
+    }
+  }
+
+  std::int32_t id_of(char byte) const {
+    const std::int32_t id = ids_of_bytes_[static_cast<unsigned char>(byte)];
+    if (id == kNoToken) {
+      misuse("tokenizer {}: the text has the byte 0x{:02x}, which is not in its vocabulary", name(),
+             static_cast<unsigned char>(byte));
+    }
+    return id;
+  }
+
+  struct ViewHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  std::string serialised_;
+  WordPattern pattern_;
+  bool composes_;
+  bool separable_ = true;  // no added token holds what would otherwise be the end of a word
+  Merges merges_;
+  std::vector<std::string> bytes_;  // by id, but for those to spare
+  std::int64_t size_;
+  std::unordered_map<std::string, std::int32_t, ViewHash, std::equal_to<>> whole_words_, added_ids_;
+  std::array<std::int32_t, config::kByteValues> ids_of_bytes_{};
+  AddedTokens first_, later_;  // looked for before and after composition
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t least_size) {
+  BpeModel model = parse_tokenizer_json(serialised, origin);
+  model.spare_ids = std::max(model.spare_ids, least_size - std::ssize(model.tokens));
+  return std::make_unique<Bpe>(model);
+}
+
+std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
+                                            std::string_view origin, std::string_view merges_origin,
+                                            std::int64_t least_size) {
+  BpeModel model = parse_vocabulary_and_merges(vocabulary, merges, origin, merges_origin);
+  model.spare_ids = std::max(model.spare_ids, least_size - std::ssize(model.tokens));
+  return std::make_unique<Bpe>(model);
+}
+
+}  // namespace headroom::tokenizers

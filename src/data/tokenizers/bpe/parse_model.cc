@@ -1,0 +1,361 @@
+// Reading tokenizer.json and GPT-2's pair of files, with suspicion.
+#include <algorithm>
+#include <unordered_map>
+
+#include "headroom/config/run_options.h"
+#include "headroom/core/error.h"
+#include "headroom/core/json.h"
+#include "foundation/core/text/utf8.h"
+#include "model.h"
+
+namespace headroom::tokenizers {
+namespace {
+
+constexpr std::size_t kLongestToken = 4096;  // bytes
+
+// One part of the document; complaints name the file and the place in it.
+class Setting {
+ public:
+  Setting(const SortedJson& value, std::string origin, std::string place)
+      : value_(value), origin_(std::move(origin)), place_(std::move(place)) {}
+
+  [[noreturn]] void refuse(std::string_view why) const { misuse("{}: {} {}", origin_, place_, why); }
+  const std::string& origin() const { return origin_; }
+  const SortedJson& value() const { return value_; }
+  bool is_null() const { return value_.is_null(); }
+
+  // A member; null where there is none.
+  Setting operator[](const std::string& key) const {
+    static const SortedJson kNull;
+    return {value_.is_object() && value_.contains(key) ? value_.at(key) : kNull, origin_,
+            place_.empty() ? key : place_ + "." + key};
+  }
+  void require_object(std::initializer_list<std::string_view> known) const {
+    if (!value_.is_object()) {
+      refuse("must be a JSON object");
+    }
+    for (const auto& [key, value] : value_.items()) {
+      if (std::find(known.begin(), known.end(), key) == known.end()) {
+        misuse("{}: {} is a setting that is not known here", origin_, place_.empty() ? key : place_ + "." + key);
+      }
+    }
+  }
+  std::string text() const {
+    if (!value_.is_string()) {
+      refuse("must be a string");
+    }
+    return value_.get<std::string>();
+  }
+  bool flag(bool absent) const {
+    if (!value_.is_boolean() && !value_.is_null()) {
+      refuse("must be true or false");
+    }
+    return value_.is_null() ? absent : value_.get<bool>();
+  }
+  std::int32_t id() const {
+    if (!value_.is_number_unsigned() || value_.get<std::uint64_t>() > INT32_MAX) {
+      refuse("must be an id from 0 to 2147483647");
+    }
+    return static_cast<std::int32_t>(value_.get<std::uint64_t>());
+  }
+  void require_unset(std::string_view meaning) const {
+    const bool unset = value_.is_null() || value_ == SortedJson(false) || value_ == SortedJson("") ||
+                       (value_.is_number() && value_.get<double>() == 0.0);
+    if (!unset) {
+      refuse(fmt::format("is set, but {} not supported", meaning));
+    }
+  }
+
+ private:
+  const SortedJson& value_;
+  std::string origin_, place_;
+};
+
+class ModelReader {
+ public:
+  explicit ModelReader(std::string_view origin) : origin_(origin) {}
+  const std::string& origin() const { return origin_; }
+
+  void vocabulary(const Setting& part) {
+    if (!part.value().is_object() || part.value().empty()) {
+      part.refuse("must be a JSON object of tokens and their ids");
+    }
+    for (const auto& [token, id] : part.value().items()) {
+      if (token.empty() || token.size() > kLongestToken) {
+        part.refuse(fmt::format("holds a token of {} bytes, where 1 to {} are possible", token.size(), kLongestToken));
+      }
+      ids_.emplace(token, Setting(id, origin_, "the id of a token").id());
+    }
+  }
+
+  void merge(std::string_view left, std::string_view right, const std::string& where) {
+    const auto id_of = [&](const std::string& token) {
+      const auto found = ids_.find(token);
+      if (found == ids_.end()) {
+        misuse("{}: names the token \"{}\", which is not in the vocabulary", where, shortened(token));
+      }
+      return found->second;
+    };
+    const std::string first(left), second(right);
+    model_.merges.push_back({id_of(first), id_of(second), id_of(first + second)});
+  }
+
+  void added(AddedToken token) {
+    if (token.content.empty() || token.content.size() > kLongestToken) {
+      misuse("{}: added_tokens: holds a token of {} bytes, where 1 to {} are possible", origin_, token.content.size(),
+             kLongestToken);
+    }
+    model_.added.push_back(std::move(token));
+  }
+
+  std::int32_t find(const std::string& token) const {
+    const auto found = ids_.find(token);
+    return found == ids_.end() ? -1 : found->second;
+  }
+  BpeModel& model() { return model_; }
+
+  // Every id from 0 to n-1 must have one token.
+  BpeModel finish() && {
+    auto& all = model_.added;
+    std::sort(all.begin(), all.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+    std::size_t n = ids_.size();
+    for (const AddedToken& token : all) {
+      n += ids_.contains(token.content) ? 0 : 1;
+    }
+    model_.tokens.resize(n);
+    std::vector<bool> taken(n);
+    for (const auto& [token, id] : ids_) {
+      take(taken, id, token);
+      model_.tokens[static_cast<std::size_t>(id)] = token;
+    }
+    for (const AddedToken& token : all) {
+      const auto known = ids_.find(token.content);
+      if (known == ids_.end()) {
+        take(taken, token.id, token.content);
+      } else if (known->second != token.id) {
+        misuse("{}: the token \"{}\" has the id {} in the vocabulary, but {} among added_tokens", origin_,
+               shortened(token.content), known->second, token.id);
+      }
+    }
+    return std::move(model_);
+  }
+
+ private:
+  static std::string shortened(std::string_view token) {
+    constexpr std::size_t kShown = 60;
+    std::string shown(token.substr(0, token.size() > kShown ? character_boundary(token, kShown) : token.size()));
+    std::replace_if(
+        shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
+    return token.size() > kShown ? shown + "..." : shown;
+  }
+  void take(std::vector<bool>& taken, std::int32_t id, std::string_view token) const {
+    if (static_cast<std::size_t>(id) >= taken.size()) {
+      misuse("{}: the token \"{}\" has the id {}, but there are only {} tokens: ids must be 0 to {}, each once",
+             origin_, shortened(token), id, taken.size(), taken.size() - 1);
+    }
+    if (taken[static_cast<std::size_t>(id)]) {
+      misuse("{}: the id {} of the token \"{}\" is also that of another one", origin_, id, shortened(token));
+    }
+    taken[static_cast<std::size_t>(id)] = true;
+  }
+
+  std::string origin_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+  BpeModel model_;
+};
+
+void read_merges(const Setting& part, ModelReader& reader) {
+  if (!part.value().is_array()) {
+    part.refuse("must be a list of pairs of tokens");
+  }
+  std::size_t number = 0;
+  for (const SortedJson& pair : part.value()) {
+    ++number;
+    const bool list = pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string();
+    const std::string line = pair.is_string() ? pair.get<std::string>()
+                             : list           ? pair[0].get<std::string>() + " " + pair[1].get<std::string>()
+                                              : std::string();
+    const std::size_t blank = line.find(' ');
+    if (blank == std::string::npos || line.find(' ', blank + 1) != std::string::npos) {
+      part.refuse(fmt::format("must be pairs of tokens without blanks, which number {} is not", number));
+    }
+    reader.merge(std::string_view(line).substr(0, blank), std::string_view(line).substr(blank + 1),
+                 fmt::format("{}: merge {}", reader.origin(), number));
+  }
+}
+
+void read_added(const Setting& part, ModelReader& reader) {
+  if (part.is_null()) {
+    return;
+  }
+  if (!part.value().is_array()) {
+    part.refuse("must be a list");
+  }
+  for (const SortedJson& entry : part.value()) {
+    const Setting token(entry, reader.origin(), "added_tokens");
+    token.require_object({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
+      if (token[flag].flag(false)) {
+        token[flag].refuse(fmt::format("is true for \"{}\", which is not supported", token["content"].text()));
+      }
+    }
+    const bool special = token["special"].flag(false);
+    reader.added({.id = token["id"].id(),
+                  .content = token["content"].text(),
+                  .normalised = token["normalized"].flag(!special),
+                  .special = special});
+  }
+}
+
+WordPattern known_pattern(const Setting& split) {
+  split.require_object({"type", "pattern", "behavior", "invert"});
+  if (split["behavior"].text() != "Isolated" || split["invert"].flag(false)) {
+    split.refuse("must have the behavior Isolated, not inverted");
+  }
+  const std::string regex = split["pattern"]["Regex"].text();
+  for (const PatternText& known : pattern_texts()) {
+    if (known.regex == regex) {
+      return known.pattern;
+    }
+  }
+  split["pattern"].refuse("is none of the patterns that are known: GPT-2's, LLaMA 3's and Qwen2's");
+}
+
+// Either ByteLevel by itself or a known pattern followed by ByteLevel without one.
+void read_pre_tokenizer(const Setting& part, BpeModel& model) {
+  if (part.is_null()) {
+    part.refuse("is missing: only byte-level BPE is supported");
+  }
+  const auto byte_level = [](const Setting& level, bool cuts) {
+    level.require_object({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    if (level["add_prefix_space"].flag(true)) {
+      level["add_prefix_space"].refuse("is true, but a blank put in front of texts is not supported");
+    }
+    if (level["use_regex"].flag(true) != cuts) {
+      level["use_regex"].refuse(cuts ? "is false, but text that is not cut into words is not supported"
+                                     : "must be false after another pattern");
+    }
+  };
+  const std::string type = part["type"].text();
+  if (type == "ByteLevel") {
+    byte_level(part, true);
+    return;
+  }
+  const SortedJson& steps = part["pretokenizers"].value();
+  if (type != "Sequence" || !steps.is_array()) {
+    part.refuse(fmt::format("is {}: only ByteLevel, alone or after a Split, is supported", type));
+  }
+  std::string names;
+  for (const SortedJson& step : steps) {
+    names += (names.empty() ? "" : ", ") + (step.is_object() ? step.value("type", "?") : "?");
+  }
+  if (names != "Split, ByteLevel") {
+    part.refuse(fmt::format("is a sequence of {}: only ByteLevel, alone or after one Split, is supported", names));
+  }
+  model.pattern = known_pattern(Setting(steps[0], part.origin(), "pre_tokenizer.Split"));
+  byte_level(Setting(steps[1], part.origin(), "pre_tokenizer.ByteLevel"), false);
+}
+
+void read_normalizer(const Setting& part, BpeModel& model) {
+  if (part.is_null()) {
+    return;
+  }
+  const std::string type = part["type"].text();
+  if (type != "NFC") {
+    part.refuse(fmt::format("is {}: only NFC, or none, is supported", type));
+  }
+  model.composes = true;
+}
+
+void read_model(const Setting& part, ModelReader& reader) {
+  const std::string type = part["type"].is_null() ? "BPE" : part["type"].text();
+  if (type != "BPE") {
+    part.refuse(fmt::format("is of type {}: only byte-level BPE is supported", type));
+  }
+  part.require_object({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                       "byte_fallback", "ignore_merges", "vocab", "merges"});
+  part["dropout"].require_unset("random merges are");
+  part["continuing_subword_prefix"].require_unset("marks inside words are");
+  part["end_of_word_suffix"].require_unset("marks at the end of words are");
+  part["byte_fallback"].require_unset("pieces for single bytes next to others are");
+  reader.model().whole_words_first = part["ignore_merges"].flag(false);
+  reader.vocabulary(part["vocab"]);
+  read_merges(part["merges"], reader);
+}
+
+// A byte without a token would become the unknown one, and come back as another text.
+void require_no_unknown(const Setting& part, const ModelReader& reader) {
+  if (part.is_null()) {
+    return;
+  }
+  for (int byte = 0; byte < config::kByteValues; ++byte) {
+    if (reader.find(character_of_byte(static_cast<unsigned char>(byte))) < 0) {
+      part.refuse(fmt::format("replaces bytes without a token, such as 0x{:02x}, which is not supported", byte));
+    }
+  }
+}
+
+}  // namespace
+
+BpeModel parse_tokenizer_json(std::string_view text, std::string_view origin) {
+  const SortedJson document = parse_sorted_json(text, origin);
+  const Setting all(document, std::string(origin), "");
+  if (!document.is_object()) {
+    misuse("{}: is no tokenizer: it must be a JSON object", origin);
+  }
+  all.require_object({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+                      "post_processor", "decoder", "model", "spare_ids"});
+  all["truncation"].require_unset("shortening texts is");
+  all["padding"].require_unset("lengthening texts is");
+  ModelReader reader(origin);
+  read_model(all["model"], reader);
+  require_no_unknown(all["model"]["unk_token"], reader);
+  read_added(all["added_tokens"], reader);
+  read_normalizer(all["normalizer"], reader.model());
+  read_pre_tokenizer(all["pre_tokenizer"], reader.model());
+  if (const Setting decoder = all["decoder"]; !decoder.is_null() && decoder["type"].text() != "ByteLevel") {
+    decoder.refuse(fmt::format("is {}: only ByteLevel is supported", decoder["type"].text()));
+  }
+  if (const Setting after = all["post_processor"]; !after.is_null()) {
+    reader.model().post_processor = after.value().dump();
+  }
+  if (const Setting spare = all["spare_ids"]; !spare.is_null()) {
+    reader.model().spare_ids = spare.id();
+  }
+  BpeModel model = std::move(reader).finish();
+  if (model.spare_ids > INT32_MAX - std::ssize(model.tokens)) {
+    all["spare_ids"].refuse(fmt::format("must be ids below 2^31 with the {} tokens", model.tokens.size()));
+  }
+  return model;
+}
+
+BpeModel parse_vocabulary_and_merges(std::string_view vocabulary, std::string_view merges, std::string_view origin,
+                                     std::string_view merges_origin) {
+  constexpr std::string_view kEndOfText = "<|endoftext|>", kVersion = "#version";
+  const SortedJson tokens = parse_sorted_json(vocabulary, origin);
+  ModelReader reader(origin);
+  reader.vocabulary(Setting(tokens, std::string(origin), "the vocabulary"));
+  std::size_t number = 0;
+  while (!merges.empty()) {
+    std::string_view line = merges.substr(0, merges.find('\n'));
+    merges.remove_prefix(std::min(merges.size(), line.size() + 1));
+    ++number;
+    if (line.ends_with('\r')) {
+      line.remove_suffix(1);
+    }
+    if (line.empty() || line.starts_with(kVersion)) {
+      continue;
+    }
+    const std::size_t blank = line.find(' ');
+    if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
+      misuse("{}: line {}: must be two tokens with a blank between them", merges_origin, number);
+    }
+    reader.merge(line.substr(0, blank), line.substr(blank + 1), fmt::format("{}: line {}", merges_origin, number));
+  }
+  if (const std::int32_t id = reader.find(std::string(kEndOfText)); id >= 0) {
+    reader.added({.id = id, .content = std::string(kEndOfText), .normalised = false, .special = true});
+  }
+  return std::move(reader).finish();
+}
+
+}  // namespace headroom::tokenizers

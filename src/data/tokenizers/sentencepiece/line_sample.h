@@ -1,0 +1,59 @@
+// A bounded sample of a text's lines, spread evenly over it and the same every time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "foundation/core/random.h"
+
+namespace headroom::tokenizers {
+
+// Every line gets a random rank from its number. Lines are kept while their rank is below a bar that is halved
+// whenever what is kept outgrows the limit: one pass, no need to know the text's length.
+class LineSample {
+ public:
+  explicit LineSample(std::size_t limit) : limit_(limit) {}
+
+  void offer(std::string_view line) {
+    const std::uint64_t rank = mix(kSeed, number_++);
+    if (rank > bar_) {
+      return;
+    }
+    kept_.emplace_back(rank, line);
+    bytes_ += line.size();
+    while (bytes_ > limit_ && kept_.size() > 1) {
+      lower_bar();
+    }
+  }
+
+  std::vector<std::string> take() {
+    std::vector<std::string> lines;
+    lines.reserve(kept_.size());
+    for (auto& [rank, line] : kept_) {
+      lines.push_back(std::move(line));
+    }
+    kept_.clear();
+    return lines;
+  }
+
+ private:
+  static constexpr std::uint64_t kSeed = 0x6c696e6573ULL;
+
+  void lower_bar() {
+    bar_ /= 2;
+    std::erase_if(kept_, [this](const auto& kept) { return kept.first > bar_; });
+    bytes_ = 0;
+    for (const auto& [rank, line] : kept_) {
+      bytes_ += line.size();
+    }
+  }
+
+  std::size_t limit_, bytes_ = 0;
+  std::uint64_t number_ = 0, bar_ = UINT64_MAX;
+  std::vector<std::pair<std::uint64_t, std::string>> kept_;
+};
+
+}  // namespace headroom::tokenizers

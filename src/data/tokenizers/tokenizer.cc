@@ -1,0 +1,205 @@
+#include "headroom/tokenizers/tokenizer.h"
+
+#include <cstring>
+
+#include "data/tokenizers/bpe/bpe_files.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "foundation/core/text/printable.h"
+#include "foundation/core/machine/system.h"
+#include "kinds.h"
+#include "data/tokenizers/sentencepiece/sentencepiece_guard.h"
+#include "data/tokenizers/sentencepiece/sentencepiece_model.h"
+#include "two_tokenizers.h"
+
+namespace headroom::tokenizers {
+namespace {
+
+constexpr const char* kFormat = "headroom.tokenizer.1";
+constexpr std::size_t kLargestModel = std::size_t{256} << 20;
+constexpr std::size_t kLengthBytes = 8;                        // of a safetensors header
+constexpr const char* kSentencePieceFile = "tokenizer.model";  // in a folder of Hugging Face
+
+// A safetensors header begins with its length and a brace; what a model's first bytes say as a length is absurd.
+bool is_safetensors(const MappedFile& file) {
+  const auto bytes = file.bytes();
+  std::uint64_t length = 0;
+  if (bytes.size() <= kLengthBytes) {
+    return false;
+  }
+  std::memcpy(&length, bytes.data(), kLengthBytes);
+  return bytes[kLengthBytes] == std::byte{'{'} && length < bytes.size();
+}
+
+// Other programs keep other formats under that name.
+bool is_sentencepiece_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored) || std::filesystem::file_size(path, ignored) > kLargestModel) {
+    return false;
+  }
+  const std::string model = read_text_file(path, kLargestModel);
+  return is_safe_model(model) && count_pieces(model) > 0;
+}
+
+}  // namespace
+
+config::TokenizerKind kind_named(std::string_view name, std::string_view origin) {
+  for (const auto& [kind, known] : config::Names<config::TokenizerKind>::kNames) {
+    if (name == known) {
+      return kind;
+    }
+  }
+  misuse("{}: tokenizer_kind \"{}\" is none that is known", origin, printable(name));
+}
+
+std::string Tokenizer::name() const {
+  constexpr std::size_t kDigits = 8;
+  Sha256 hash;
+  hash.update(serialised());
+  return fmt::format("{}-{}-{}", config::name_of(kind()), vocabulary_size(), hash.hex().substr(0, kDigits));
+}
+
+std::int32_t Tokenizer::line_end_id() const {
+  const std::vector<std::int32_t> ids = encode("\n");
+  return ids.size() == 1 ? ids.front() : -1;
+}
+
+std::vector<std::int32_t> beginning_of_text(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids = tokenizer.encode("\n");
+  return ids.empty() ? std::vector<std::int32_t>{0} : ids;
+}
+
+std::string text_after(const Tokenizer& tokenizer, std::span<const std::int32_t> before, std::int32_t id) {
+  std::vector<std::int32_t> both(before.begin(), before.end());
+  both.push_back(id);
+  const std::string begins = tokenizer.decode(before), all = tokenizer.decode(both);
+  return all.starts_with(begins) ? all.substr(begins.size()) : tokenizer.decode(std::span(&id, 1));
+}
+
+std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text) {
+  switch (options.kind) {
+    case config::TokenizerKind::bytes:
+      return train_bytes(options, text);
+    case config::TokenizerKind::words:
+      return train_words(options, text);
+    case config::TokenizerKind::sentencepiece:
+      return train_sentencepiece(options, text);
+    case config::TokenizerKind::bpe:
+      return train_bpe(options, text);
+  }
+  fail("tokenizer.kind: {} cannot be trained", config::name_of(options.kind));
+}
+
+std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
+                                             std::string_view origin) {
+  if (holds_two(serialised)) {
+    return restore_two(kind, serialised, origin);
+  }
+  switch (kind) {
+    case config::TokenizerKind::bytes:
+      return restore_bytes(std::move(serialised), origin);
+    case config::TokenizerKind::words:
+      return restore_words(std::move(serialised), origin);
+    case config::TokenizerKind::sentencepiece:
+      return restore_sentencepiece(std::move(serialised), origin);
+    case config::TokenizerKind::bpe:
+      return restore_bpe(serialised, origin);
+  }
+  fail("{}: tokenizer kind {} cannot be restored", origin, config::name_of(kind));
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
+  return load_tokenizer_for(path, 0);
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size) {
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
+    const std::filesystem::path pieces = path / kSentencePieceFile;
+    return is_sentencepiece_file(pieces) ? load_tokenizer(pieces) : load_bpe(path, least_size);
+  }
+  const MappedFile file(path);
+  if (is_safetensors(file)) {
+    return read_tokenizer(SafetensorsFile(path));
+  }
+  if (names_bpe(path)) {
+    return load_bpe(path, least_size);
+  }
+  if (file.bytes().size() > kLargestModel) {
+    misuse("{}: is no tokenizer: {} is more than any has", path.string(),
+           format_bytes(static_cast<double>(file.bytes().size())));
+  }
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (path.extension() == ".txt") {
+    return read_vocabulary(bytes, path.string());
+  }
+  return restore_sentencepiece(serialised_from_file(std::string(bytes)), path.string());
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path) {
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
+  return tokenizer->kind() == config::TokenizerKind::sentencepiece && tokenizer->source_vocabulary_size() == 0
+             ? restore_sentencepiece(to_sentencepiece_model(*tokenizer), path.string())
+             : std::move(tokenizer);
+}
+
+bool encodes_by_line(const Tokenizer& tokenizer) {
+  return tokenizer.kind() == config::TokenizerKind::sentencepiece && tokenizer.source_vocabulary_size() == 0 &&
+         lines_of(tokenizer.serialised()) == Lines::apart;
+}
+
+std::string to_sentencepiece_model(const Tokenizer& tokenizer) {
+  return std::string(without_mark(tokenizer.serialised()));
+}
+
+void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path) {
+  SafetensorsWriter writer;
+  add_tokenizer(writer, tokenizer);
+  writer.set_metadata("format", kFormat);
+  writer.write(path);
+}
+
+void add_tokenizer(SafetensorsWriter& writer, const Tokenizer& tokenizer) {
+  const std::string& bytes = tokenizer.serialised();
+  writer.add("tokenizer", DType::u8, {std::ssize(bytes)}, std::as_bytes(std::span(bytes)));
+  writer.set_metadata("tokenizer_kind", std::string(config::name_of(tokenizer.kind())));
+  writer.set_metadata("tokenizer_name", tokenizer.name());
+}
+
+std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file) {
+  const std::string origin = file.path().string();
+  const config::TokenizerKind kind = kind_named(file.metadata_at("tokenizer_kind"), origin);
+  const StoredTensor& stored = file.at("tokenizer");
+  if (stored.dtype != DType::u8 || stored.shape.size() != 1) {
+    misuse("{}: tensor \"tokenizer\" must be bytes (U8, one axis)", origin);
+  }
+  const auto* begin = reinterpret_cast<const char*>(stored.data.data());
+  std::unique_ptr<Tokenizer> tokenizer = restore_tokenizer(kind, std::string(begin, stored.data.size()), origin);
+  if (tokenizer->name() != file.metadata_at("tokenizer_name")) {
+    misuse("{}: its tokenizer is {}, but the file says {}", origin, tokenizer->name(),
+           file.metadata_at("tokenizer_name"));
+  }
+  return tokenizer;
+}
+
+void require_source_vocabulary(const Tokenizer& tokenizer, std::int64_t source_vocabulary_size, std::string_view what) {
+  if (tokenizer.source_vocabulary_size() != source_vocabulary_size) {
+    misuse("{}: tokenizer {} has {} ids for sources alone, but model.source_vocabulary_size is {}", what,
+           tokenizer.name(), tokenizer.source_vocabulary_size(), source_vocabulary_size);
+  }
+}
+
+void check_id(std::int32_t id, std::int64_t vocabulary_size) {
+  if (id < 0 || id >= vocabulary_size) {
+    misuse("decode: an id must be 0 to {}, got {}", vocabulary_size - 1, id);
+  }
+}
+
+bool BlockReader::next(std::string& block) {
+  if (interrupted()) {
+    throw InterruptedError("data: interrupted");
+  }
+  progress_.update(text_.bytes_read());
+  return text_.next(block);
+}
+
+}  // namespace headroom::tokenizers

@@ -1,0 +1,45 @@
+// A random order of 0..n-1 that needs no memory: any place of it can be asked for at once.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "foundation/core/random.h"
+
+namespace headroom::data {
+
+// A Feistel network permutes the numbers of 2k bits; places that fall outside 0..n-1 are permuted again until they
+// fall inside, which keeps it a permutation.
+class Shuffle {
+ public:
+  Shuffle(std::uint64_t n, std::uint64_t seed)
+      : n_(n), seed_(seed), half_bits_(std::max(kFewestBits, static_cast<int>(std::bit_width(n) + 1) / 2)) {}
+
+  std::uint64_t operator()(std::uint64_t place) const {
+    do {
+      place = permuted(place);
+    } while (place >= n_);
+    return place;
+  }
+
+ private:
+  static constexpr int kFewestBits = 4;  // smaller halves mix badly
+
+  std::uint64_t permuted(std::uint64_t x) const {
+    constexpr std::uint64_t kRounds = 8;
+    const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+    std::uint64_t left = x >> half_bits_, right = x & mask;
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      const std::uint64_t mixed = left ^ (mix(mix(seed_, round), right) & mask);
+      left = right;
+      right = mixed;
+    }
+    return left << half_bits_ | right;
+  }
+
+  std::uint64_t n_, seed_;
+  int half_bits_;
+};
+
+}  // namespace headroom::data

@@ -1,0 +1,124 @@
+#include "dropout_rows.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/cpu/dropout_rows.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h:
+#include <hwy/highway.h>
+
+#include "engine/kernels/cpu/products/bfloat16-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headroom::kernels::HWY_NAMESPACE {
+
+using Words = hn::Vec<Bits>;
+
+// A bijection of 32 bits whose every output bit depends on every input bit (Wellons' "lowbias32").
+HWY_INLINE Words scramble(Words x) {
+  const Bits d;
+  x = hn::Xor(x, hn::ShiftRight<16>(x));
+  x = hn::Mul(x, hn::Set(d, 0x7FEB352DU));
+  x = hn::Xor(x, hn::ShiftRight<15>(x));
+  x = hn::Mul(x, hn::Set(d, 0x846CA68BU));
+  return hn::Xor(x, hn::ShiftRight<16>(x));
+}
+
+// scale where elements begin.. stay, 0 where they are dropped.
+HWY_INLINE Vector factors(const DropoutRule& rule, std::int64_t begin) {
+  const Bits d;
+  const auto at = static_cast<std::uint64_t>(begin);
+  const std::uint64_t block = rule.seed + (at >> 32) * 0x9E3779B97F4A7C15ULL;
+  // Counted from 0: from anything else, the lanes would be written to memory one by one.
+  const Words first = hn::Set(d, static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(block));
+  Words x = scramble(hn::Add(hn::Iota(d, 0), first));
+  x = scramble(hn::Xor(x, hn::Set(d, static_cast<std::uint32_t>(block >> 32))));
+  const hn::RebindToSigned<Tag> ordered;  // 31 bits: signed numbers can be compared everywhere
+  const auto draw = hn::BitCast(ordered, hn::ShiftRight<1>(x));
+  const auto stays = hn::RebindMask(Tag(), hn::Gt(draw, hn::Set(ordered, rule.threshold - 1)));
+  return hn::IfThenElseZero(stays, hn::Set(Tag(), rule.scale));
+}
+
+// Vectors begin at multiples of their width, so that none crosses a multiple of 2^32.
+template <class Body>
+HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  for (std::int64_t i = begin; i < end;) {
+    const std::int64_t next = std::min(end, (i / lanes + 1) * lanes);
+    body(i, next - i);
+    i = next;
+  }
+}
+
+template <class T>
+void Forward(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64_t end, T* y) {
+  for_vectors(begin, end, [&](std::int64_t i, std::int64_t n) HWY_ATTR {
+    Vector v = load_part(x + i, n);
+    if (rule.relu) {
+      v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(Tag())), v);
+    }
+    store_part(hn::Mul(v, factors(rule, i)), n, y + i);
+  });
+}
+
+template <class T>
+void Backward(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t begin, std::int64_t end, T* d_x) {
+  for_vectors(begin, end, [&](std::int64_t i, std::int64_t n) HWY_ATTR {
+    // With relu, what was dropped is 0 as well: the result tells all.
+    const Vector factor =
+        rule.relu ? hn::IfThenElseZero(hn::Gt(load_part(y + i, n), hn::Zero(Tag())), hn::Set(Tag(), rule.scale))
+                  : factors(rule, i);
+    store_part(hn::Mul(load_part(d_y + i, n), factor), n, d_x + i);
+  });
+}
+
+void ForwardFloat(const DropoutRule& rule, const float* x, std::int64_t begin, std::int64_t end, float* y) {
+  Forward(rule, x, begin, end, y);
+}
+void ForwardHalf(const DropoutRule& rule, const c10::BFloat16* x, std::int64_t begin, std::int64_t end,
+                 c10::BFloat16* y) {
+  Forward(rule, x, begin, end, y);
+}
+void BackwardFloat(const DropoutRule& rule, const float* d_y, const float* y, std::int64_t begin, std::int64_t end,
+                   float* d_x) {
+  Backward(rule, d_y, y, begin, end, d_x);
+}
+void BackwardHalf(const DropoutRule& rule, const c10::BFloat16* d_y, const c10::BFloat16* y, std::int64_t begin,
+                  std::int64_t end, c10::BFloat16* d_x) {
+  Backward(rule, d_y, y, begin, end, d_x);
+}
+
+}  // namespace headroom::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headroom::kernels {
+
+HWY_EXPORT(ForwardFloat);
+HWY_EXPORT(ForwardHalf);
+HWY_EXPORT(BackwardFloat);
+HWY_EXPORT(BackwardHalf);
+
+template <>
+void dropout<float>(const DropoutRule& rule, const float* x, std::int64_t begin, std::int64_t end, float* y) {
+  HWY_DYNAMIC_DISPATCH(ForwardFloat)(rule, x, begin, end, y);
+}
+template <>
+void dropout<c10::BFloat16>(const DropoutRule& rule, const c10::BFloat16* x, std::int64_t begin, std::int64_t end,
+                            c10::BFloat16* y) {
+  HWY_DYNAMIC_DISPATCH(ForwardHalf)(rule, x, begin, end, y);
+}
+template <>
+void dropout_backward<float>(const DropoutRule& rule, const float* d_y, const float* y, std::int64_t begin,
+                             std::int64_t end, float* d_x) {
+  HWY_DYNAMIC_DISPATCH(BackwardFloat)(rule, d_y, y, begin, end, d_x);
+}
+template <>
+void dropout_backward<c10::BFloat16>(const DropoutRule& rule, const c10::BFloat16* d_y, const c10::BFloat16* y,
+                                     std::int64_t begin, std::int64_t end, c10::BFloat16* d_x) {
+  HWY_DYNAMIC_DISPATCH(BackwardHalf)(rule, d_y, y, begin, end, d_x);
+}
+
+}  // namespace headroom::kernels
+#endif

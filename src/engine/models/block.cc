@@ -1,0 +1,113 @@
+#include "block.h"
+
+#include "headroom/core/error.h"
+#include "engine/nn/linear.h"
+
+namespace headroom::models {
+namespace {
+
+// Which of the queries are tokens: the last ones of the keys.
+std::optional<at::Tensor> valid_queries(const BlockInput& input) {
+  if (!input.valid_keys) {
+    return std::nullopt;
+  }
+  const c10::SymInt t = input.h.sym_size(1);
+  return input.valid_keys->narrow_symint(1, input.valid_keys->sym_size(1) - t, t);
+}
+
+}  // namespace
+
+Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, const nn::Builder& build)
+    : arrangement_(o.arrangement),
+      norm_position_(o.norm_position),
+      dropout_(o.dropout),
+      hidden_dropout_(o.hidden_dropout()),
+      norm_1_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_1")),
+      attention_(o.attention, place, build.in("attention")),
+      norm_2_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_2")),
+      mlp_(nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build.in("ffn"))) {
+  if (arrangement_ == config::Arrangement::parallel && norm_position_ == config::NormPosition::post) {
+    misuse("model.norm_position: post has no meaning with arrangement parallel, whose two halves read the same input");
+  }
+}
+
+Block Block::with_cross_attention(const config::ModelOptions& o, const nn::AttentionPlace& place,
+                                  const nn::Builder& build) {
+  Block block(o, place, build);
+  nn::AttentionPlace across = place;
+  across.causal = false;
+  across.cross = true;
+  across.window = 0;
+  block.cross_.emplace(Cross{nn::NormLayer(o.norm, o.norm_epsilon, o.d_model, build.in("norm_cross")),
+                             nn::Attention(o.attention.across_sequences(), across, build.in("cross"))});
+  return block;
+}
+
+// Memory and tokens meet in the type of products: joined before, their norm would keep both a second time for the
+// backward pass.
+at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const BlockInput& input,
+                         const nn::Context& context) const {
+  nn::AttentionInput attention;
+  attention.x = nn::to_compute(x, context);
+  attention.source = memory.defined() ? at::cat({nn::to_compute(memory, context), attention.x}, 1) : attention.x;
+  attention.valid_keys = input.valid_keys;
+  attention.valid_queries = valid_queries(input);
+  attention.caches = input.caches;
+  return nn::dropout(attention_(attention, context.in("attention")), dropout_, context, "attention");
+}
+
+at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, const nn::Context& context) const {
+  const bool decodes = !input.cross_caches.empty();
+  if (!decodes && !input.source.defined()) {
+    fail("block: cross-attention needs another sequence to read");
+  }
+  nn::AttentionInput attention;
+  attention.x = nn::to_compute(h, context);
+  attention.source = decodes ? at::Tensor() : nn::to_compute(input.source, context);
+  attention.valid_keys = input.valid_source;
+  attention.valid_queries = valid_queries(input);
+  attention.caches = input.cross_caches;
+  return nn::dropout(cross_->attention(attention, context.in("cross")), dropout_, context, "cross");
+}
+
+void Block::read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid,
+                        nn::AttentionCache& cross_cache, const nn::Context& context) const {
+  cross_->attention.read_source(nn::to_compute(source, context), valid, cross_cache, context.in("cross"));
+}
+
+at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) const {
+  const at::Tensor rows = nn::to_compute(x, context);
+  const nn::Context inner = context.in("ffn");
+  return nn::dropout(inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner)), dropout_, context, "ffn");
+}
+
+at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context) const {
+  at::Tensor h = norm_1_(input.h + attend(input.h, input.memory, input, context));
+  if (cross_) {
+    h = cross_->norm(h + attend_across(h, input, context));
+  }
+  return context.observe("out", norm_2_(h + feed_forward(h, context)));
+}
+
+at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
+  if (norm_position_ == config::NormPosition::post) {
+    return post_norm(input, context);
+  }
+  const bool parallel = arrangement_ == config::Arrangement::parallel;
+  const at::Tensor memory = input.memory.defined() ? norm_1_(input.memory) : at::Tensor();
+  at::Tensor h = input.h + attend(norm_1_(input.h), memory, input, context);
+  if (cross_) {
+    h = h + attend_across(cross_->norm(parallel ? input.h : h), input, context);
+  }
+  return context.observe("out", h + feed_forward(norm_2_(parallel ? input.h : h), context));
+}
+
+at::Tensor remembered(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep) {
+  at::Tensor seen = h.detach();
+  if (memory.defined() && seen.sym_size(1) < keep) {
+    seen = at::cat({memory, seen}, 1);
+  }
+  return seen.sym_size(1) > keep ? seen.narrow_symint(1, seen.sym_size(1) - keep, keep).contiguous() : seen;
+}
+
+}  // namespace headroom::models

@@ -1,0 +1,268 @@
+#include "headroom/models/language_model.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+
+#include "balance.h"
+#include "builder.h"
+#include "example.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "block.h"
+#include "embedding.h"
+#include "vocabulary_head.h"
+
+namespace headroom::models {
+
+struct LanguageModel::Parts {
+  config::ModelOptions options;
+  nn::Parameters parameters;
+  std::optional<Embedding> embedding;
+  std::vector<Block> blocks;
+  std::optional<nn::NormLayer> norm_f;
+  std::optional<VocabularyHead> head;
+
+  at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
+    return nn::dropout(context.observe("norm_f", (*norm_f)(h)), options.dropout, context, "final");
+  }
+
+  // The final norm's result [B, T, d] for one chunk, with the memory moved on.
+  at::Tensor hidden(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
+    const std::int64_t keep = options.memory_length;
+    at::Tensor h = context.observe("embedding", (*embedding)(inputs, 0, context));
+    std::vector<at::Tensor> remembered;
+    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      BlockInput input;
+      input.h = h;
+      if (layer < memory.layers.size()) {
+        input.memory = memory.layers[layer];
+      }
+      if (keep > 0) {
+        remembered.push_back(models::remembered(input.memory, h, keep));
+      }
+      h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
+    }
+    if (keep > 0) {
+      memory.layers = std::move(remembered);
+    }
+    return finished(h, context);
+  }
+
+  Loss loss(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory, const nn::Context& context) const {
+    BalanceLosses losses;
+    nn::Context inner = context;
+    inner.losses = &losses;
+    const at::Tensor h = hidden(inputs, memory, inner);
+    at::Tensor cross_entropy = head->cross_entropy(h.reshape({-1, options.d_model}), targets.reshape({-1}),
+                                                   /*label_smoothing=*/0.0, context);
+    return with_balance(std::move(cross_entropy), std::move(losses), options, context);
+  }
+
+  // Whether the next token finds the context full and nothing that carries over.
+  bool slides(const DecodeState& state) const {
+    return options.memory_length == 0 && state.position == options.context_length;
+  }
+
+  // [N, n, d] after each of the rows' n tokens, before the final norm: as many as the chunk has room for.
+  at::Tensor read(std::span<const DecodeRow> rows, const nn::Context& context) const {
+    for (const DecodeRow& row : rows) {
+      if (row.state->position == options.context_length) {
+        begin_chunk(*row.state);
+      }
+    }
+    at::Tensor h = context.observe(
+        "embedding", (*embedding)(tokens_of(rows, embedding->matrix().device()), positions_of(rows), context));
+    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      const std::vector<nn::AttentionCache*> caches = caches_of(rows, layer, &DecodeState::caches);
+      BlockInput input;
+      input.h = h;
+      input.caches = caches;
+      h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
+    }
+    for (const DecodeRow& row : rows) {
+      row.state->position += std::ssize(row.tokens);
+      if (options.memory_length == 0) {
+        row.state->chunk.insert(row.state->chunk.end(), row.tokens.begin(), row.tokens.end());
+      }
+    }
+    return h;
+  }
+
+  // The same of one row and any number of tokens, chunk after chunk; of the last token alone unless `each` is wanted.
+  at::Tensor read_on(const DecodeRow& row, bool each, const nn::Context& context) const {
+    std::vector<std::int64_t> pending(row.tokens.begin(), row.tokens.end());
+    std::vector<at::Tensor> pieces;
+    std::int64_t again = 0;  // of the pending tokens, those that have been read before
+    for (std::int64_t read_so_far = 0; read_so_far < std::ssize(pending);) {
+      if (slides(*row.state)) {
+        // Nothing carries over: the last half of the context is read again as the beginning of a new one.
+        const std::vector<std::int64_t>& chunk = row.state->chunk;
+        pending.insert(pending.begin() + read_so_far, chunk.end() - options.context_length / 2, chunk.end());
+        begin_chunk(*row.state);
+        again = row.state->read_again = options.context_length / 2;
+      }
+      const std::int64_t room = options.context_length - row.state->position % options.context_length;
+      const std::int64_t n = std::min(std::ssize(pending) - read_so_far, room);
+      const DecodeRow part{
+          row.state, std::span(pending).subspan(static_cast<std::size_t>(read_so_far), static_cast<std::size_t>(n))};
+      const at::Tensor h = read({&part, 1}, context);
+      read_so_far += n;
+      const std::int64_t skipped = std::min(again, n);
+      again -= skipped;
+      if (each && skipped < n) {
+        pieces.push_back(h.narrow(1, skipped, n - skipped));
+      } else if (!each) {
+        pieces = {h.narrow(1, n - 1, 1)};
+      }
+    }
+    return pieces.size() == 1 ? pieces[0] : at::cat(pieces, 1);
+  }
+
+  // [N, 1, d] after the last token of each row, before the final norm.
+  at::Tensor last_of(std::span<const DecodeRow> rows, const nn::Context& context) const {
+    return read_rows(
+        rows, [&](const DecodeRow& row) { return slides(*row.state); },
+        [&](std::span<const DecodeRow> all, const nn::Context& inner) { return read(all, inner); },
+        [&](std::span<const DecodeRow> one, const nn::Context& inner) {
+          return read_on(one[0], /*each=*/false, inner);
+        },
+        context);
+  }
+
+  // Of rows [N, 1, d] that last_of() gave.
+  at::Tensor next_logits(const at::Tensor& h, const nn::Context& context) const {
+    const nn::Context apart = side_by_side(context);
+    return head->logits(finished(h, apart).squeeze(1), apart);
+  }
+
+  void begin_chunk(DecodeState& state) const {
+    for (nn::AttentionCache& cache : state.caches) {
+      options.memory_length > 0 ? cache.keep_last(options.memory_length) : cache.forget();
+    }
+    state.position = state.read_again = 0;
+    state.chunk.clear();
+  }
+};
+
+LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::Beginning& beginning)
+    : parts_(std::make_unique<Parts>()) {
+  if (o.kind != config::ModelKind::language_model) {
+    misuse("model.kind: must be language_model here, got {}", config::name_of(o.kind));
+  }
+  const nn::Builder build = make_builder(o, parts_->parameters, beginning);
+  parts_->options = o;
+  parts_->embedding.emplace(o, build);
+  const std::vector<std::int64_t> windows = config::layer_windows(o);
+  for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+    const nn::AttentionPlace place{.d_model = o.d_model,
+                                   .n_layers = o.n_layers,
+                                   .causal = true,
+                                   .window = windows[static_cast<std::size_t>(layer)],
+                                   .context_length = o.context_length,
+                                   .memory_length = o.memory_length};
+    parts_->blocks.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
+  }
+  parts_->norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
+  parts_->head.emplace(o, parts_->embedding->matrix(), build.in("head"));
+}
+
+LanguageModel::~LanguageModel() = default;
+LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
+
+const config::ModelOptions& LanguageModel::options() const {
+  return parts_->options;
+}
+nn::Parameters& LanguageModel::parameters() {
+  return parts_->parameters;
+}
+const nn::Parameters& LanguageModel::parameters() const {
+  return parts_->parameters;
+}
+
+MemoryShape LanguageModel::memory_shape() const {
+  const config::ModelOptions& o = parts_->options;
+  return o.memory_length > 0 ? MemoryShape{o.n_layers, o.memory_length, o.d_model} : MemoryShape{};
+}
+
+Batch LanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
+  const config::ModelOptions& o = parts_->options;
+  Batch batch;
+  batch.tensors["tokens"] = random_ids(o.vocabulary_size, {rows, o.context_length + 1}, seed).to(device());
+  batch.targets.assign(static_cast<std::size_t>(rows), o.context_length);
+  batch.tokens = rows * o.context_length;
+  return batch;
+}
+
+Loss LanguageModel::loss(const Batch& batch, Memory& memory, const nn::Context& context) const {
+  const at::Tensor targets = batch.find("targets");
+  return targets.defined() ? parts_->loss(batch.at("tokens"), targets, memory, context)
+                           : loss(batch.at("tokens"), memory, context);
+}
+
+Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const {
+  return parts_->loss(tokens.slice(1, 0, -1), tokens.slice(1, 1), memory, context);
+}
+
+at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
+  return parts_->head->logits(parts_->hidden(inputs, memory, context), context);
+}
+
+TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory,
+                                 const nn::Context& context) const {
+  constexpr std::int64_t kAtOnce = 1024;  // places whose V scores are held together
+  const at::Tensor h = parts_->hidden(inputs, memory, context).reshape({-1, parts_->options.d_model});
+  const at::Tensor all = targets.reshape({-1}), places = all.ge(0).nonzero().squeeze(1);
+  TokenScores scores{.log_probability = at::empty(places.sizes(), h.options().dtype(at::kDouble)),
+                     .likeliest = at::empty(places.sizes(), h.options().dtype(at::kBool))};
+  for (std::int64_t begin = 0; begin < places.size(0); begin += kAtOnce) {
+    const std::int64_t count = std::min(kAtOnce, places.size(0) - begin);
+    const at::Tensor now = places.narrow(0, begin, count);
+    const at::Tensor logits = parts_->head->logits(h.index_select(0, now), context);
+    const at::Tensor log_p = logits.to(at::promote_types(logits.scalar_type(), at::kFloat)).log_softmax(-1);
+    const at::Tensor right = log_p.gather(1, all.index_select(0, now).unsqueeze(1)).squeeze(1);
+    scores.log_probability.narrow(0, begin, count).copy_(right);
+    scores.likeliest.narrow(0, begin, count).copy_(log_p.ge(right.unsqueeze(1)).sum(1).eq(1));
+  }
+  return scores;
+}
+
+DecodeState LanguageModel::start_decoding() const {
+  DecodeState state;
+  for (const Block& block : parts_->blocks) {
+    state.caches.push_back(block.make_cache());
+  }
+  return state;
+}
+
+at::Tensor LanguageModel::decode(std::span<const DecodeRow> rows, const nn::Context& context) const {
+  const c10::InferenceMode no_graph;
+  return parts_->next_logits(parts_->last_of(rows, context), context);
+}
+
+at::Tensor LanguageModel::decode_each(const DecodeRow& row, const nn::Context& context) const {
+  const c10::InferenceMode no_graph;
+  const Parts& p = *parts_;
+  if (row.tokens.size() < 2) {
+    return decode({&row, 1}, context);
+  }
+  const at::Tensor h = p.read_on(row, /*each=*/true, context);
+  const std::int64_t before = h.size(1) - 1;
+  const at::Tensor logits = p.head->logits(p.finished(h.narrow(1, 0, before), context).squeeze(0), context);
+  return at::cat({logits, p.next_logits(h.narrow(1, before, 1), context)});
+}
+
+void LanguageModel::read(const DecodeRow& row, const nn::Context& context) const {
+  const c10::InferenceMode no_graph;
+  parts_->last_of({&row, 1}, context);
+}
+
+const LanguageModel& as_language_model(const Model& model, std::string_view what) {
+  const auto* found = dynamic_cast<const LanguageModel*>(&model);
+  if (found == nullptr) {
+    misuse("{}: model.kind: must be language_model, got {}", what, config::name_of(model.options().kind));
+  }
+  return *found;
+}
+
+}  // namespace headroom::models

@@ -1,0 +1,219 @@
+#include "headroom/nn/composition.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "engine/nn/linear.h"
+#include "headroom/ops/head_map_factors.h"
+
+namespace headroom::nn {
+namespace {
+
+bool names(const std::vector<std::string>& list, const char* value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+double glorot(std::int64_t in, std::int64_t out) {
+  return std::sqrt(2.0 / static_cast<double>(in + out));
+}
+
+// Letters: B batch, n tokens, d d_model, H heads in C groups of m, R rank, I = 2 R m.
+// The dynamic factors of a token are ops::head_map_factors'. Without a dynamic part there are none, and the fixed map
+// remains.
+class HeadMaps : public Composition {
+ public:
+  // Parameters "pre.q.w1" [C, d, I], "pre.q.w2" [C, I, 2, R, m], "pre.q.wg" [d, H], "pre.wb" [C, m, m], ...: stages pre
+  // and post, sides q and k.
+  HeadMaps(const config::AttentionOptions& options, bool dynamic, std::int64_t d_model, const Builder& build);
+
+  // F: (2 R H + H) a stage with both low rank and gates.
+  at::Tensor key_factors(const at::Tensor& source, const Context& context) const override;
+  Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const override;
+
+ private:
+  struct Side {
+    at::Tensor w1, w2, wg;
+  };
+  struct Stage {
+    at::Tensor fixed;
+    Side query, key;
+  };
+
+  Stage make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const;
+  Side make_side(const char* name, std::int64_t d_model, const Builder& build) const;
+  // One side of all stages, side by side: [B, n, F].
+  at::Tensor factors(Side Stage::*side, const at::Tensor& x, const Context& context) const;
+  std::vector<const Stage*> stages() const;
+  ops::HeadMapSide map_of(const Side& side, at::Tensor factors) const;
+  ops::HeadMap start(const Stage& stage) const;
+
+  config::AttentionOptions options_;
+  std::optional<Stage> pre_, post_;
+};
+
+HeadMaps::HeadMaps(const config::AttentionOptions& options, bool dynamic, std::int64_t d_model, const Builder& build)
+    : options_(options) {
+  if (options.composes("pre")) {
+    pre_ = make_stage(dynamic, d_model, build.in("pre"));
+  }
+  if (options.composes("post")) {
+    post_ = make_stage(dynamic, d_model, build.in("post"));
+  }
+}
+
+HeadMaps::Stage HeadMaps::make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const {
+  Stage stage;
+  const std::int64_t groups = options_.compose_groups, m = options_.n_heads / groups;
+  if (!dynamic || options_.compose_static) {
+    stage.fixed =
+        build.started("wb", {groups, m, m}, Start::normal(0.1 / std::sqrt(static_cast<double>(options_.n_heads))));
+  }
+  if (dynamic) {
+    stage.query = make_side("query", d_model, build.in("q"));
+    stage.key = make_side("key", d_model, build.in("k"));
+  }
+  return stage;
+}
+
+HeadMaps::Side HeadMaps::make_side(const char* name, std::int64_t d_model, const Builder& build) const {
+  Side side;
+  const std::int64_t h = options_.n_heads, rank = options_.compose_rank, groups = options_.compose_groups;
+  const std::int64_t m = h / groups, hidden = 2 * rank * m;
+  if (names(options_.compose_low_rank, name)) {
+    side.w1 = build.for_products().started("w1", {groups, d_model, hidden}, Start::normal(glorot(d_model, hidden)));
+    const double spread = std::sqrt(static_cast<double>(2 * h * rank)) * static_cast<double>(h + rank);
+    side.w2 = build.for_products().started("w2", {groups, hidden, 2, rank, m}, Start::normal(0.02 / spread));
+  }
+  if (names(options_.compose_gates, name)) {
+    side.wg = build.for_products().started("wg", {d_model, h}, Start::normal(0.05 * glorot(d_model, h)));
+  }
+  return side;
+}
+
+std::vector<const HeadMaps::Stage*> HeadMaps::stages() const {
+  std::vector<const Stage*> all;
+  for (const std::optional<Stage>* stage : {&pre_, &post_}) {
+    if (*stage) {
+      all.push_back(&**stage);
+    }
+  }
+  return all;
+}
+
+at::Tensor HeadMaps::factors(Side Stage::*side, const at::Tensor& x, const Context& context) const {
+  ops::HeadMapWeights weights{.tanh_gelu = options_.compose_activation == config::ComposeActivation::gelu_tanh};
+  const auto add = [&](std::vector<at::Tensor>& to, const at::Tensor& w) {
+    if (w.defined()) {
+      to.push_back(to_compute(w, context));
+    }
+  };
+  for (const Stage* stage : stages()) {
+    add(weights.w1, (stage->*side).w1);
+    add(weights.w2, (stage->*side).w2);
+    add(weights.gate, (stage->*side).wg);
+  }
+  const at::Tensor rows = to_compute(x, context);
+  if (weights.w1.empty() && weights.gate.empty()) {
+    return at::empty_symint({x.sym_size(0), x.sym_size(1), 0}, rows.options());
+  }
+  const at::Tensor all = ops::head_map_factors(rows.flatten(0, 1), weights, context.implementation);
+  return all.view_symint({x.sym_size(0), x.sym_size(1), all.sym_size(1)});
+}
+
+ops::HeadMapSide HeadMaps::map_of(const Side& side, at::Tensor factors) const {
+  return {.factors = std::move(factors),
+          .rank = side.w1.defined() ? options_.compose_rank : 0,
+          .has_gate = side.wg.defined()};
+}
+
+at::Tensor HeadMaps::key_factors(const at::Tensor& source, const Context& context) const {
+  return factors(&Stage::key, source, context).unsqueeze(1);
+}
+
+ops::HeadMap HeadMaps::start(const Stage& stage) const {
+  ops::HeadMap map{
+      .n_groups = options_.compose_groups, .skip = options_.compose_skip, .fixed = {}, .query = {}, .key = {}};
+  if (stage.fixed.defined()) {
+    map.fixed = stage.fixed;
+  }
+  return map;
+}
+
+Composition::Maps HeadMaps::maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const {
+  Maps maps;
+  const at::Tensor keys = key_factors.squeeze(1), queries = factors(&Stage::query, x, context);
+  std::int64_t place = 0;
+  const auto n = static_cast<std::int64_t>(stages().size());
+  const auto share = [&](const at::Tensor& all) {
+    const c10::SymInt width = all.sym_size(2) / n;
+    return all.narrow_symint(2, place * width, width);
+  };
+  const auto fill = [&](const std::optional<Stage>& stage, std::optional<ops::HeadMap>& map) {
+    if (stage) {
+      map = start(*stage);
+      map->query = map_of(stage->query, share(queries));
+      map->key = map_of(stage->key, share(keys));
+      ++place;
+    }
+  };
+  fill(pre_, maps.pre);
+  fill(post_, maps.post);
+  return maps;
+}
+
+template <bool kDynamic>
+std::unique_ptr<Composition> make_head_maps(const config::AttentionOptions& options, std::int64_t d_model,
+                                            const Builder& build) {
+  return std::make_unique<HeadMaps>(options, kDynamic, d_model, build);
+}
+
+const Factory<MakeComposition> kNoComposition("none",
+                                              [](const config::AttentionOptions&, std::int64_t,
+                                                 const Builder&) -> std::unique_ptr<Composition> { return nullptr; });
+const Factory<MakeComposition> kStaticMap("static", make_head_maps<false>);
+const Factory<MakeComposition> kDynamicMaps("dynamic", make_head_maps<true>);
+
+}  // namespace
+
+at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64_t n_heads) {
+  const std::int64_t axis = side == MapSide::query ? 3 : 2;  // of the one token that the map's other side has
+  std::vector<at::Tensor> stages;
+  for (const std::optional<ops::HeadMap>* stage : {&maps.pre, &maps.post}) {
+    if (!*stage) {
+      continue;
+    }
+    ops::HeadMap map = **stage;
+    const at::Tensor factors = side == MapSide::query ? map.query.factors : map.key.factors;
+    ops::HeadMapSide& other = side == MapSide::query ? map.key : map.query;
+    other = ops::HeadMapSide();
+    const std::int64_t b = factors.size(0), n = factors.size(1), h = n_heads;
+    // Row m of the matrix is what the map makes of a pair whose heads are all 0 but the m-th.
+    const at::Tensor unit = at::eye(h, factors.options()).view({h, 1, h, 1}).expand({h, b, h, n});
+    std::vector<at::Tensor> rows;
+    for (std::int64_t m = 0; m < h; ++m) {
+      rows.push_back(ops::apply_head_map(map, unit[m].unsqueeze(axis)).squeeze(axis));  // [B, H, n]
+    }
+    stages.push_back(at::stack(rows, 2).permute({0, 3, 2, 1}));  // [B, n, m, H]
+  }
+  return at::stack(stages, 2);
+}
+
+at::Tensor head_terms(const Composition::Maps& maps, MapSide side, std::int64_t n_heads) {
+  std::vector<at::Tensor> stages;
+  for (const std::optional<ops::HeadMap>* stage : {&maps.pre, &maps.post}) {
+    if (!*stage) {
+      continue;
+    }
+    const ops::HeadMapSide& of = side == MapSide::query ? (*stage)->query : (*stage)->key;
+    const std::int64_t h = n_heads, m = h / (*stage)->n_groups;
+    const at::Tensor group = at::floor_divide(at::arange(h, of.factors.options().dtype(at::kLong)), m);
+    const at::Tensor inside = group.unsqueeze(1).eq(group.unsqueeze(0));
+    const at::Tensor none = at::zeros({of.factors.size(0), of.factors.size(1), h, h}, of.factors.options());
+    const at::Tensor low_rank = of.rank > 0 ? of.u().transpose(2, 3).matmul(of.w()) * inside : none;
+    stages.push_back(at::stack({low_rank, of.has_gate ? at::diag_embed(of.gate()) : none}, 2));
+  }
+  return at::stack(stages, 2);
+}
+
+}  // namespace headroom::nn

@@ -1,0 +1,188 @@
+// Dense, grouped and expert projections: each of q, k, v and o is one matrix a head or a bank of experts a head
+// (SwitchHead Eq. 7-10).
+#include <cmath>
+
+#include "headroom/config/attention_part.h"
+#include "engine/nn/linear.h"
+#include "headroom/nn/projection.h"
+
+namespace headroom::nn {
+namespace {
+
+class HeadProjections : public Projection {
+ public:
+  HeadProjections(const config::AttentionOptions& options, const LayerInit& init, const Builder& build)
+      : options_(options), d_model_(init.d_model) {
+    q_ = input_side('q', options.n_heads, 1, init, build);
+    k_ = input_side('k', options.kv_heads(), options.key_projections(), init, build);
+    v_ = input_side('v', options.kv_heads(), 1, init, build);
+    o_ = output_side(init, build);
+    const auto router = [&](const char* name) {
+      return build.matrix(name, {init.d_model, options.n_heads, options.n_experts},
+                          Start::normal(init.scaled(init.d_model)),
+                          {.in = init.d_model, .out = options.n_heads * options.n_experts});
+    };
+    if (options.selects_source() && !options.shared_selection) {
+      select_in_ = router("select_in");
+    }
+    if (options.selects_destination() || (options.selects_source() && options.shared_selection)) {
+      select_out_ = router("select_out");
+    }
+  }
+
+  Heads project(const ProjectionInput& input, const Context& context) const override {
+    Heads heads;
+    const bool reads_source = input.source.defined();
+    const std::optional<Selection> on_source = reads_source ? select_source(input.source, context) : std::nullopt;
+    if (input.x.defined()) {
+      heads.destination = select_destination(input, on_source, context);
+      heads.q = apply(q_, 0, input.x, heads.destination, context);
+    }
+    if (!reads_source) {
+      return heads;
+    }
+    for (std::int64_t r = 0; r < options_.key_projections(); ++r) {
+      heads.keys.push_back(apply(k_, r, input.source, on_source, context));
+    }
+    heads.v = apply(v_, 0, input.source_value, on_source, context);
+    return heads;
+  }
+
+  at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
+    const at::Tensor by_token = o.transpose(1, 2);  // [B, T, H, e]
+    const c10::SymInt b = by_token.sym_size(0), t = by_token.sym_size(1);
+    if (!o_.bank) {
+      return linear(by_token.flatten(2), o_.w, o_.bias, context, /*in_axes=*/2);
+    }
+    const at::Tensor rows = by_token.reshape({-1, options_.n_heads, options_.d_head});
+    return grouped(o_.w, o_.bias, rows, *heads.destination, /*sum_heads=*/true, context).view_symint({b, t, d_model_});
+  }
+
+ private:
+  struct Matrix {
+    at::Tensor
+        w;  // [d, H, e] or a bank [H, E, d, e], with R in front of several copies; output [H, e, d], [H, E, e, d]
+    at::Tensor bias;
+    bool bank = false;
+    std::int64_t n_heads = 0;
+    std::int64_t copies = 1;  // keys of a mixture: R projections
+
+    at::Tensor weight(std::int64_t copy) const { return copies == 1 ? w : w[copy]; }
+    at::Tensor bias_of(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
+  };
+
+  // A layer of experts is initialised normal in all its projections, any other truncated normal: composed layers as the
+  // dense ones that they are compared with.
+  at::Tensor initialise(std::string_view name, const std::vector<std::int64_t>& shape, const LayerInit& init,
+                        const Fan& fan, const Builder& build) const {
+    const double std = init.scaled(fan.in);
+    const bool truncated = options_.projection->starts_truncated();
+    return build.matrix(name, shape, truncated ? Start::truncated_normal(std) : Start::normal(std), fan);
+  }
+
+  Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const LayerInit& init,
+                    const Builder& build) const {
+    Matrix m;
+    m.bank = options_.has_experts(which);
+    m.n_heads = n_heads;
+    m.copies = copies;
+    const std::int64_t d = init.d_model, e = options_.d_head;
+    std::vector<std::int64_t> shape =
+        m.bank ? std::vector{n_heads, options_.n_experts, d, e} : std::vector{d, n_heads, e};
+    std::vector<std::int64_t> bias = {n_heads, e};
+    if (copies > 1) {
+      shape.insert(shape.begin(), copies);
+      bias.insert(bias.begin(), copies);
+    }
+    const MatrixAxes axes{.batch = (m.bank ? 2 : 0) + (copies > 1 ? 1 : 0)};
+    m.w = initialise(std::string{'w', '_', which}, shape, init, {.in = d, .out = n_heads * e, .gain = kThirdOfAMatrix},
+                     build.for_hidden(axes));
+    if (options_.bias) {
+      m.bias = build.bias(std::string{'b', '_', which}, bias, d);
+    }
+    return m;
+  }
+
+  Matrix output_side(const LayerInit& init, const Builder& build) const {
+    Matrix m;
+    m.bank = options_.has_experts('o');
+    m.n_heads = options_.n_heads;
+    const std::int64_t h = m.n_heads, d = init.d_model, e = options_.d_head;
+    m.w = initialise("w_o", m.bank ? std::vector{h, options_.n_experts, e, d} : std::vector{h, e, d}, init,
+                     {.in = h * e, .out = d, .into_stream = true},
+                     build.for_hidden(m.bank ? MatrixAxes{.batch = 2} : MatrixAxes{.rows = 2}));
+    if (options_.bias) {
+      m.bias = build.bias("b_o", {d}, h * e);
+    }
+    return m;
+  }
+
+  Selection choose(const at::Tensor& x, const at::Tensor& w, const Context& context, const std::string& name) const {
+    const SelectionOptions chosen{.n_heads = options_.n_heads,
+                                  .n_experts = options_.n_experts,
+                                  .top_k = options_.top_k,
+                                  .gate = options_.gate,
+                                  .expert_dropout = options_.expert_dropout};
+    return select_experts(x.reshape({-1, d_model_}), w, chosen, context, name);
+  }
+
+  std::optional<Selection> select_source(const at::Tensor& source, const Context& context) const {
+    if (!options_.selects_source()) {
+      return std::nullopt;
+    }
+    return choose(source, options_.shared_selection ? select_out_ : select_in_, context, "select_in");
+  }
+
+  std::optional<Selection> select_destination(const ProjectionInput& input, const std::optional<Selection>& on_source,
+                                              const Context& context) const {
+    if (!options_.selects_destination()) {
+      return std::nullopt;
+    }
+    if (options_.shared_selection && on_source && !input.cross) {
+      // The queries are the last tokens of the source, chosen for already.
+      const c10::SymInt t = input.x.sym_size(1), s = input.source.sym_size(1);
+      Selection same = s == t ? *on_source : on_source->narrow(input.x.sym_size(0), s - t, t);
+      same.index = context.observe("select_out.index", same.index);
+      same.weight = context.observe("select_out.weight", same.weight);
+      return same;
+    }
+    return choose(input.x, select_out_, context, "select_out");
+  }
+
+  at::Tensor apply(const Matrix& m, std::int64_t copy, const at::Tensor& x, const std::optional<Selection>& selection,
+                   const Context& context) const {
+    const at::Tensor w = m.weight(copy), bias = m.bias_of(copy);
+    const at::Tensor y = m.bank ? grouped(w, bias, x.reshape({-1, d_model_}), *selection, /*sum_heads=*/false, context)
+                                : linear(x, w, bias, context);
+    return y.view_symint({x.sym_size(0), x.sym_size(1), m.n_heads, options_.d_head}).transpose(1, 2);
+  }
+
+  // `bank` [H, E, in, out].
+  static at::Tensor grouped(const at::Tensor& bank, const at::Tensor& bias, const at::Tensor& rows,
+                            const Selection& selection, bool sum_heads, const Context& context) {
+    at::Tensor y = expert_product({.input = to_compute(rows, context),
+                                   .bank = to_compute(bank, context).reshape({-1, bank.size(2), bank.size(3)}),
+                                   .index = selection.bank_index(),
+                                   .weight = selection.weight,
+                                   .sum_heads = sum_heads},
+                                  context);
+    return bias.defined() ? y + to_compute(bias, context) : y;
+  }
+
+  config::AttentionOptions options_;
+  std::int64_t d_model_;
+  Matrix q_, k_, v_, o_;
+  at::Tensor select_in_, select_out_;  // [d, H, E]; shared selection uses select_out for both sides
+};
+
+const Factory<MakeProjection> kDenseHeads("dense", make_head_projections);
+const Factory<MakeProjection> kExpertHeads("experts", make_head_projections);
+
+}  // namespace
+
+std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const LayerInit& init,
+                                                  const Builder& build) {
+  return std::make_unique<HeadProjections>(options, init, build);
+}
+
+}  // namespace headroom::nn

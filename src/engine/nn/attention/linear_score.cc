@@ -1,0 +1,111 @@
+// Linear attention: feature maps instead of a softmax, with one key or a mixture of keys at each position (linear
+// Transformers; MLK and sMLK, Transformer-MGK Eq. 13).
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "engine/nn/linear.h"
+#include "prior.h"
+#include "headroom/nn/score.h"
+#include "shift.h"
+
+namespace headroom::nn {
+namespace {
+
+class LinearScore : public Score {
+ public:
+  LinearScore(const config::AttentionOptions& o, const ScorePlace& place, const Builder& build)
+      : options_(o), shift_(o, build), prior_(o, place.n_positions, build), place_(place) {}
+
+  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
+    ops::LinearAttentionInputs linear;
+    linear.q = feature(in.q);
+    linear.k = key_features(in, call);
+    linear.v = in.v;
+    linear.causal = in.mask.causal;
+    linear.valid_keys = in.mask.valid_keys;
+    const double per_head = 1.0 / std::sqrt(static_cast<double>(options_.d_head));
+    linear.factor = options_.score_scale == config::ScoreScale::inv_sqrt_head ? per_head : 1.0;
+    linear.output_factor = output_factor(in.q.sym_size(2), per_head);
+    linear.normalise = options_.normaliser == config::Normaliser::sum;
+    linear.epsilon = options_.normaliser_epsilon;
+    if (call.linear == nullptr) {
+      context.show("probs", [&] { return weights(linear); });
+    }
+    return ops::linear_attention(linear, context.implementation, call.linear);
+  }
+
+ private:
+  at::Tensor feature(const at::Tensor& x) const {
+    const at::Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+    const at::Tensor positive = at::elu(wide) + 1.0;
+    return options_.feature_map == config::FeatureMap::elu_plus_one_l1 ? positive / positive.sum(-1, /*keepdim=*/true)
+                                                                       : positive;
+  }
+
+  // psi_j: the mixture's features, [B, G, S, e].
+  at::Tensor key_features(const ops::AttentionInputs& in, const ScoreCall& call) const {
+    const std::int64_t n = options_.key_components();
+    if (n == 1) {
+      return feature(in.k);
+    }
+    const bool after = options_.linear_mixing == config::LinearMixing::after_map;
+    const std::optional<at::Tensor> shift = shift_.of_keys(in.k.sym_size(2), call.first_position, place_.rotary);
+    const std::optional<at::Tensor> prior = prior_.weights(call.first_index, in.k.sym_size(2));
+    at::Tensor sum;
+    for (std::int64_t r = 0; r < n; ++r) {
+      const at::Tensor key = shift    ? in.k - shift->select(0, r)
+                             : r == 0 ? in.k
+                                      : call.more_keys[static_cast<std::size_t>(r - 1)];
+      at::Tensor term = after ? feature(key) : key;
+      if (prior) {
+        term = term * prior->select(0, r).unsqueeze(2);
+      }
+      sum = sum.defined() ? sum + term : term;
+    }
+    return after ? sum : feature(sum);
+  }
+
+  // What each query takes of each value, [B, H, T, S], which the operator never forms.
+  static at::Tensor weights(const ops::LinearAttentionInputs& in) {
+    const std::int64_t h = in.q.size(1), t = in.q.size(2), s = in.k.size(2);
+    at::Tensor a = in.q.matmul(in.k.repeat_interleave(h / in.k.size(1), 1).transpose(2, 3)) * in.factor;
+    if (in.causal) {
+      a = a.tril(s - t);
+    }
+    if (in.valid_keys) {
+      a = a * in.valid_keys->unsqueeze(1).unsqueeze(2);
+    }
+    if (in.normalise) {
+      const at::Tensor sum = a.sum(-1, /*keepdim=*/true) + in.epsilon;
+      a = a / sum.masked_fill(sum.eq(0.0), 1.0);
+    }
+    return a * in.output_factor;
+  }
+
+  double output_factor(const c10::SymInt& n_queries, double per_head) const {
+    switch (options_.output_scale) {
+      case config::OutputScale::none:
+        return 1.0;
+      case config::OutputScale::inv_sqrt_head:
+        return per_head;
+      case config::OutputScale::inv_sqrt_length:
+        return 1.0 / std::sqrt(static_cast<double>(
+                         place_.context_length > 0 ? place_.context_length : n_queries.guard_int(__FILE__, __LINE__)));
+    }
+    fail("model.attention.output_scale: unknown");
+  }
+
+  config::AttentionOptions options_;
+  KeyShift shift_;
+  MixturePrior prior_;
+  ScorePlace place_;
+};
+
+const Factory<MakeScore> kLinearScore("linear",
+                                      [](const config::AttentionOptions& options, const ScorePlace& place,
+                                         const Builder& build) -> std::unique_ptr<Score> {
+                                        return std::make_unique<LinearScore>(options, place, build);
+                                      });
+
+}  // namespace
+}  // namespace headroom::nn

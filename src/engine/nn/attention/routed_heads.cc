@@ -1,0 +1,137 @@
+// Mixture of Attention Heads: a router chooses which heads a token's queries use; one key and one value head serve them
+// all (MoA Eq. 6-17).
+#include <ATen/Functions.h>
+
+#include <cmath>
+
+#include "engine/nn/linear.h"
+#include "headroom/nn/projection.h"
+#include "engine/nn/random.h"
+#include "routing_losses.h"
+
+namespace headroom::nn {
+namespace {
+
+class RoutedHeads : public Projection {
+ public:
+  RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build) : options_(o) {
+    const std::int64_t d = init.d_model, e = o.d_head, n = o.n_experts, r = o.key_projections();
+    const Start in = Start::normal(init.scaled(d)), out = Start::normal(init.scaled(o.n_heads * e));
+    const Fan shared{.in = d, .out = e, .gain = kThirdOfAMatrix};
+    const Builder one = build.for_hidden({}), several = build.for_hidden({.batch = 1});
+    w_q_ = several.matrix("w_q", {n, d, e}, in, {.in = d, .out = e});
+    w_k_ = r == 1 ? one.matrix("w_k", {d, e}, in, shared) : several.matrix("w_k", {r, d, e}, in, shared);
+    w_v_ = one.matrix("w_v", {d, e}, in, shared);
+    w_o_ = several.matrix("w_o", {n, e, d}, out, {.in = e, .out = d, .into_stream = true});
+    if (o.bias) {
+      b_q_ = build.bias("b_q", {n, e}, d);
+      b_k_ = r == 1 ? build.bias("b_k", {e}, d) : build.bias("b_k", {r, e}, d);
+      b_v_ = build.bias("b_v", {e}, d);
+      b_o_ = build.bias("b_o", {n, d}, e);
+    }
+    // By MoA's own rule the router begins knowing nothing; with SwitchHead's, as theirs does.
+    select_ = build.initialisation().rule == config::Initialisation::glorot
+                  ? build.constant("select", {d, n}, 0.0)
+                  : build.matrix("select", {d, n}, in, {.in = d, .out = n});
+    if (o.noisy_routing) {
+      select_noise_ = build.constant("select_noise", {d, n}, 0.0);
+    }
+  }
+
+  Heads project(const ProjectionInput& input, const Context& context) const override {
+    Heads heads;
+    if (input.x.defined()) {
+      project_queries(input, heads, context);
+    }
+    if (!input.source.defined()) {
+      return heads;
+    }
+    const std::int64_t r = options_.key_projections();
+    for (std::int64_t i = 0; i < r; ++i) {
+      heads.keys.push_back(
+          shared(input.source, r == 1 ? w_k_ : w_k_[i], b_k_.defined() && r > 1 ? b_k_[i] : b_k_, context));
+    }
+    heads.v = shared(input.source_value, w_v_, b_v_, context);
+    return heads;
+  }
+
+  at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
+    const Selection& chosen = *heads.destination;
+    at::Tensor y = expert_product({.input = o.transpose(1, 2).flatten(0, 1),
+                                   .bank = to_compute(w_o_, context),
+                                   .index = chosen.index.transpose(1, 2),
+                                   .weight = chosen.weight.transpose(1, 2),
+                                   .sum_heads = true},
+                                  context);
+    if (b_o_.defined()) {
+      const at::Tensor gate = at::zeros_like(chosen.score).scatter(-1, chosen.index, chosen.weight).squeeze(1);
+      y = y + plain_product(to_compute(gate, context), to_compute(b_o_, context), context);
+    }
+    return y.view_symint({o.sym_size(0), o.sym_size(2), -1});
+  }
+
+ private:
+  void project_queries(const ProjectionInput& input, Heads& heads, const Context& context) const {
+    const at::Tensor rows = input.x.flatten(0, 1);
+    heads.destination = route(rows, input, context);
+    // Each chosen head is a slot of its own: [N, 1, k] becomes [N, k, 1].
+    const at::Tensor slots = heads.destination->index.transpose(1, 2);
+    at::Tensor q = expert_product(
+        {.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots}, context);
+    if (b_q_.defined()) {
+      q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
+    }
+    heads.q =
+        q.view_symint({input.x.sym_size(0), input.x.sym_size(1), options_.top_k, options_.d_head}).transpose(1, 2);
+  }
+
+  // [B, S, d] to [B, 1, S, e].
+  static at::Tensor shared(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context) {
+    return linear(x, w, bias, context).unsqueeze(1);
+  }
+
+  Selection route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
+    const at::Tensor wide = rows.to(select_.scalar_type());
+    at::Tensor score = plain_product(wide, select_, context);
+    if (select_noise_.defined() && (context.training || input.router_noise)) {
+      score = score + noise(input, score, context) * (at::softplus(wide.mm(select_noise_)) + kNoiseFloor);
+    }
+    SelectionOptions choice{.n_heads = 1,
+                            .n_experts = options_.n_experts,
+                            .top_k = options_.top_k,
+                            .gate = options_.gate,
+                            .expert_dropout = options_.expert_dropout};
+    if (input.valid_queries) {
+      choice.valid = input.valid_queries->reshape({-1});
+    }
+    Selection chosen = choose_experts(score.unsqueeze(1), choice, context, "select");
+    if (context.losses != nullptr) {
+      const Selection by_slot = input.router_slots
+                                    ? chosen.in_order_of(input.router_slots->reshape_symint(chosen.index.sym_sizes()))
+                                    : chosen;
+      add_routing_losses(by_slot, choice.valid, input.x.sym_size(0), options_, context);
+    }
+    return chosen;
+  }
+
+  static at::Tensor noise(const ProjectionInput& input, const at::Tensor& score, const Context& context) {
+    if (input.router_noise) {
+      return input.router_noise->reshape_symint(score.sym_sizes());
+    }
+    return normal(score, context, "select.noise");
+  }
+
+  config::AttentionOptions options_;
+  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [E, d, e], [d, e] or [R, d, e], [d, e], [E, e, d]
+  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [E, e], [e] or [R, e], [e], [E, d]
+  at::Tensor select_, select_noise_;  // [d, E]
+};
+
+const Factory<MakeProjection> kRoutedHeads("routed_heads",
+                                           [](const config::AttentionOptions& options, const LayerInit& init,
+                                              const Builder& build) -> std::unique_ptr<Projection> {
+                                             return std::make_unique<RoutedHeads>(options, init, build);
+                                           });
+
+}  // namespace
+}  // namespace headroom::nn

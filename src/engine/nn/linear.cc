@@ -1,0 +1,114 @@
+#include "linear.h"
+
+#include "headroom/core/error.h"
+#include "random.h"
+#include "engine/ops/by_row.h"
+#include "headroom/ops/dropout.h"
+#include "headroom/ops/linear.h"
+
+namespace headroom::nn {
+
+at::Tensor to_compute(const at::Tensor& tensor, const Context& context) {
+  return context.compute_dtype ? tensor.to(*context.compute_dtype) : tensor;
+}
+
+at::Tensor product(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
+                   const Context& context) {
+  return (context.rows_apart ? ops::linear_by_row : ops::linear)(rows, matrix, bias, context.implementation);
+}
+
+at::Tensor expert_product(const ops::ExpertLinearInputs& inputs, const Context& context) {
+  return (context.rows_apart ? ops::expert_linear_by_row : ops::expert_linear)(inputs, context.implementation);
+}
+
+at::Tensor plain_product(const at::Tensor& rows, const at::Tensor& matrix, const Context& context) {
+  return by_rows(rows, context, [&](const auto& part) { return part(rows).mm(matrix); });
+}
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context,
+                  std::int64_t in_axes) {
+  std::int64_t in = 1;
+  for (std::int64_t axis = 0; axis < in_axes; ++axis) {
+    in *= w.size(axis);
+  }
+  const at::Tensor matrix = to_compute(w, context).reshape({in, -1});
+  const at::Tensor rows = to_compute(x, context).reshape({-1, in});
+  const std::optional<at::Tensor> b =
+      bias.defined() ? std::optional(to_compute(bias, context).reshape({-1})) : std::nullopt;
+  const at::Tensor y = product(rows, matrix, b, context);
+  std::vector<c10::SymInt> shape = x.sym_sizes().vec();
+  shape.back() = matrix.size(1);
+  return y.view_symint(shape);
+}
+
+Linear::Linear(std::string_view suffix, const Options& o, const Builder& build)
+    : w(build.matrix(fmt::format("w{}", suffix), {o.in, o.out}, o.start,
+                     {.in = o.in, .out = o.out, .into_stream = o.into_stream})) {
+  if (o.bias) {
+    b = build.bias(fmt::format("b{}", suffix), {o.out}, o.in, o.bias_start);
+  }
+}
+
+at::Tensor activate(const at::Tensor& x, config::Activation activation) {
+  switch (activation) {
+    case config::Activation::relu:
+      return x.relu();
+    case config::Activation::gelu:
+      return at::gelu(x);
+    case config::Activation::gelu_tanh:
+      return at::gelu(x, "tanh");
+    case config::Activation::silu:
+      return at::silu(x);
+  }
+  fail("activation: unknown");
+}
+
+at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context) {
+  if (activation == config::Activation::relu) {  // exact, wherever a number stands
+    return activate(x, activation);
+  }
+  return by_rows(x, context, [&](const auto& part) { return activate(part(x), activation); });
+}
+
+namespace {
+
+at::Tensor drop(const at::Tensor& x, double p, bool relu, const Context& context, std::string_view use) {
+  if (context.from_generator) {
+    return at::dropout(relu ? x.relu() : x, p, /*train=*/true);
+  }
+  const std::uint64_t seed = use_seed(context, use);
+  const Randomness& random = *context.random;
+  return ops::dropout(by_row(x, random), {.p = p, .seed = seed, .relu = relu, .first_row = random.first_row},
+                      context.implementation)
+      .view(x.sizes());
+}
+
+}  // namespace
+
+at::Tensor dropout(const at::Tensor& x, double p, const Context& context, std::string_view use) {
+  return context.training && p > 0.0 ? drop(x, p, /*relu=*/false, context, use) : x;
+}
+
+at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context,
+                    std::string_view use) {
+  if (context.training && p > 0.0 && activation == config::Activation::relu) {
+    return drop(x, p, /*relu=*/true, context, use);
+  }
+  return dropout(activate(x, activation, context), p, context, use);
+}
+
+NormLayer::NormLayer(config::Norm kind, double epsilon, std::int64_t width, const Builder& build)
+    : kind_(kind), epsilon_(epsilon), scale_(build.constant("scale", {width}, 1.0)) {
+  if (kind == config::Norm::layer) {
+    bias_ = build.constant("bias", {width}, 0.0);
+  }
+}
+
+at::Tensor NormLayer::operator()(const at::Tensor& x) const {
+  if (kind_ == config::Norm::layer) {
+    return at::layer_norm(x, scale_.sizes(), scale_, bias_, epsilon_);
+  }
+  return at::rms_norm(x, scale_.sizes(), scale_, epsilon_);
+}
+
+}  // namespace headroom::nn

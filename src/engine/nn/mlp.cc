@@ -1,0 +1,100 @@
+#include "headroom/nn/mlp.h"
+
+#include "linear.h"
+#include "engine/nn/attention/routing_losses.h"
+#include "headroom/nn/selection.h"
+
+namespace headroom::nn {
+namespace {
+
+class DenseMlp : public Mlp {
+ public:
+  DenseMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build)
+      : activation_(options.activation) {
+    const std::int64_t d = init.d_model, hidden = options.d_hidden;
+    const auto product = [&](std::int64_t in, std::int64_t out) -> Linear::Options {
+      return {.in = in, .out = out, .start = Start::truncated_normal(init.scaled(in)), .bias = options.bias};
+    };
+    if (options.kind == config::MlpKind::gated) {
+      gate_ = Linear("_gate", product(d, hidden), build.for_hidden({}));
+    }
+    up_ = Linear("_up", product(d, hidden), build.for_hidden({}));
+    Linear::Options down = product(hidden, d);
+    down.into_stream = true;
+    down_ = Linear("_down", down, build.for_hidden({}));
+  }
+
+  at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
+    at::Tensor hidden = up_(x, context);
+    if (gate_.defined()) {
+      hidden = dropout(activate(gate_(x, context), activation_, context) * hidden, hidden_dropout, context, "hidden");
+    } else {
+      hidden = activate(hidden, activation_, hidden_dropout, context, "hidden");
+    }
+    return down_(hidden, context);
+  }
+
+ private:
+  config::Activation activation_;
+  Linear gate_, up_, down_;
+};
+
+// Columns to equal length, all together with the deviation they had.
+at::Tensor with_equal_columns(const at::Tensor& matrix) {
+  const auto spread = [](const at::Tensor& m) { return (m - m.mean()).square().sum().sqrt(); };
+  const at::Tensor unit = matrix / matrix.norm(2, at::IntArrayRef{0}, /*keepdim=*/true);
+  return matrix.size(0) > 1 ? unit * (spread(matrix) / spread(unit)) : matrix;
+}
+
+class ExpertMlp : public Mlp {
+ public:
+  ExpertMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build) : options_(options) {
+    const std::int64_t d = init.d_model, e = options.n_experts, g = options.d_hidden;
+    const Start in = Start::normal(init.scaled(d)), out = Start::normal(init.scaled(e * g));
+    const Start router = build.initialisation().matrix(in, {.in = d, .out = e});
+    select_ = build.made("select", {d, e}, [&] { return with_equal_columns(build.draw({d, e}, router)); });
+    w_up_ = build.for_hidden({.batch = 1}).matrix("w_up", {e, d, g}, in, {.in = d, .out = e * g});
+    w_down_ =
+        build.for_hidden({.batch = 1}).matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d, .into_stream = true});
+  }
+
+  at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context) const override {
+    const SelectionOptions choice{.n_heads = 1,
+                                  .n_experts = options_.n_experts,
+                                  .top_k = options_.top_k,
+                                  .gate = config::Gate::sigmoid,
+                                  .expert_dropout = options_.expert_dropout,
+                                  .dropped_weigh_nothing = true};
+    const at::Tensor rows = x.flatten(0, -2);
+    const Selection chosen = select_experts(rows, select_, choice, context, "select");
+    if (context.losses != nullptr) {
+      add_loss(context, "entropy", entropy_loss(chosen.score.squeeze(1)));
+    }
+    // Each chosen expert is a slot of its own: [N, 1, k] becomes [N, k, 1].
+    const at::Tensor slot = chosen.index.transpose(1, 2);
+    const at::Tensor hidden = expert_product(
+        {.input = to_compute(rows, context), .bank = to_compute(w_up_, context), .index = slot}, context);
+    return expert_product({.input = activate(hidden, options_.activation, context),
+                           .bank = to_compute(w_down_, context),
+                           .index = slot,
+                           .weight = chosen.weight.transpose(1, 2),
+                           .sum_heads = true},
+                          context)
+        .view_symint(x.sym_sizes());
+  }
+
+ private:
+  config::MlpOptions options_;
+  at::Tensor select_, w_up_, w_down_;
+};
+
+}  // namespace
+
+std::unique_ptr<Mlp> make_mlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build) {
+  if (options.kind == config::MlpKind::experts) {
+    return std::make_unique<ExpertMlp>(options, init, build);
+  }
+  return std::make_unique<DenseMlp>(options, init, build);
+}
+
+}  // namespace headroom::nn

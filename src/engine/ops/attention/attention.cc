@@ -1,0 +1,177 @@
+#include "headroom/ops/attention.h"
+
+#include "headroom/core/error.h"
+#include "operator.h"
+#include "sequences.h"
+#include "engine/ops/head_map/arguments.h"
+#include "engine/ops/shapes.h"
+
+namespace headroom::ops {
+namespace {
+
+void check_mixture(const AttentionInputs& in) {
+  const Mixture& mixture = *in.mixture;
+  const std::int64_t n = mixture.n_components();
+  const c10::SymInt groups = in.k.sym_size(1), keys = in.k.sym_size(2);
+  const auto per_key = [&](const c10::SymInt& size) { return size == 1 || size == keys; };
+  if (mixture.shift && !mixture.more_keys.empty()) {
+    fail("attention: a mixture has shifts or more keys, not both");
+  }
+  for (const at::Tensor& key : mixture.more_keys) {
+    if (key.sym_sizes() != in.k.sym_sizes()) {
+      fail("attention: every component's keys must be shaped as k, {}, got {}", shape_of(in.k), shape_of(key));
+    }
+  }
+  if (mixture.shift && (mixture.shift->dim() != 4 || mixture.shift->sym_size(1) != groups ||
+                        !per_key(mixture.shift->sym_size(2)) || mixture.shift->sym_size(3) != in.k.sym_size(3))) {
+    fail("attention: shift must be [R, {}, {} or 1, {}], got {}", text_of(groups), text_of(keys),
+         text_of(in.k.sym_size(3)), shape_of(*mixture.shift));
+  }
+  if (mixture.coefficient && (mixture.coefficient->dim() != 1 || mixture.coefficient->sym_size(0) != n)) {
+    fail("attention: coefficient must be [{}], got {}", n, shape_of(*mixture.coefficient));
+  }
+  if (mixture.prior && (mixture.prior->dim() != 3 || mixture.prior->sym_size(0) != n ||
+                        mixture.prior->sym_size(1) != groups || !per_key(mixture.prior->sym_size(2)))) {
+    fail("attention: prior must be [{}, {}, {} or 1], got {}", n, text_of(groups), text_of(keys),
+         shape_of(*mixture.prior));
+  }
+}
+
+void check_bias(const AttentionInputs& in) {
+  const at::Tensor& bias = *in.bias;
+  const c10::SymInt b = in.q.sym_size(0), h = in.q.sym_size(1), t = in.q.sym_size(2), s = in.k.sym_size(2);
+  const auto one_or = [&](std::int64_t axis, const c10::SymInt& size) {
+    return bias.sym_size(axis) == 1 || bias.sym_size(axis) == size;
+  };
+  if (bias.dim() != 4 || !one_or(0, b) || bias.sym_size(1) != h || !one_or(2, t) || bias.sym_size(3) != s) {
+    fail("attention: bias must be [{} or 1, {}, {} or 1, {}], got {}", text_of(b), text_of(h), text_of(t), text_of(s),
+         shape_of(bias));
+  }
+}
+
+void check(const AttentionInputs& in) {
+  const auto& q = in.q;
+  const auto& k = in.k;
+  const auto& v = in.v;
+  const auto& mask = in.mask;
+  const auto& r = in.r;
+  if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4) {
+    fail("attention: q, k and v must have 4 axes, got {}, {} and {}", q.dim(), k.dim(), v.dim());
+  }
+  const bool fits = k.sym_sizes().slice(0, 3) == v.sym_sizes().slice(0, 3) && q.sym_size(0) == k.sym_size(0) &&
+                    q.sym_size(3) == k.sym_size(3) && k.sym_size(1) > 0 && q.sym_size(1) % k.sym_size(1) == 0;
+  if (!fits) {
+    fail("attention: k must be [B, G, S, e] and v [B, G, S, w] with B={}, e={} and G dividing H={}, got {} and {}",
+         text_of(q.sym_size(0)), text_of(q.sym_size(3)), text_of(q.sym_size(1)), shape_of(k), shape_of(v));
+  }
+  if (mask.causal && q.sym_size(2) > k.sym_size(2)) {
+    fail("attention: a causal mask needs at least as many keys as queries, got {} and {}", text_of(k.sym_size(2)),
+         text_of(q.sym_size(2)));
+  }
+  if (in.q_position.has_value() != r.has_value()) {
+    fail("attention: q_position and r must be given together");
+  }
+  const c10::SymInt offsets = mask.causal ? k.sym_size(2) : k.sym_size(2) + q.sym_size(2) - 1;
+  if (r && (r->dim() != 3 || r->sym_size(0) != q.sym_size(1) || r->sym_size(1) != offsets ||
+            r->sym_size(2) != q.sym_size(3))) {
+    fail("attention: r must be [H, C, e] = {}x{}x{}, got {}", text_of(q.sym_size(1)), text_of(offsets),
+         text_of(q.sym_size(3)), shape_of(*r));
+  }
+  if (r && in.q_position->sym_sizes() != q.sym_sizes()) {
+    fail("attention: q_position must be shaped as q, {}, got {}", shape_of(q), shape_of(*in.q_position));
+  }
+  if (in.bias) {
+    check_bias(in);
+  }
+  if (in.sink && (in.sink->dim() != 1 || in.sink->sym_size(0) != q.sym_size(1))) {
+    fail("attention: sink must be [H] = {}, got {}", text_of(q.sym_size(1)), shape_of(*in.sink));
+  }
+  if (mask.valid_keys && (mask.valid_keys->dim() != 2 || mask.valid_keys->sym_size(0) != q.sym_size(0) ||
+                          mask.valid_keys->sym_size(1) != k.sym_size(2))) {
+    fail("attention: valid_keys must be [B, S] = {}x{}, got {}", text_of(q.sym_size(0)), text_of(k.sym_size(2)),
+         shape_of(*mask.valid_keys));
+  }
+  const std::vector<c10::SymInt> scores = {q.sym_size(0), q.sym_size(1), q.sym_size(2), k.sym_size(2)};
+  for (const std::optional<HeadMap>* map : {&in.pre, &in.post}) {
+    if (*map) {
+      check_head_map(**map, scores);
+    }
+  }
+  if (in.mixture) {
+    check_mixture(in);
+  }
+}
+
+// AttentionInputs by name.
+struct AttentionCall {
+  AttentionInputs in;
+  Mixture mixture;
+  HeadMapArguments pre, post;
+  std::string implementation = "automatic";
+
+  template <class V>
+  void visit(V& v) {
+    v("q", in.q);
+    v("k", in.k);
+    v("v", in.v);
+    v.by_name();
+    v("scale", in.scale);
+    v("causal", in.mask.causal);
+    v("window", in.mask.window);
+    v.constant("valid_keys", in.mask.valid_keys);
+    v("q_position", in.q_position);
+    v("r", in.r);
+    v("bias", in.bias);
+    v("sink", in.sink);
+    v("mixture_keys", mixture.more_keys);
+    v("mixture_shift", mixture.shift);
+    v("mixture_coefficient", mixture.coefficient);
+    v("mixture_prior", mixture.prior);
+    v("mixture_maximum", mixture.maximum);
+    v("mixture_epsilon", mixture.epsilon);
+    pre.visit(v, "pre_");
+    post.visit(v, "post_");
+    v("implementation", implementation);
+  }
+};
+
+at::Tensor attention_call(const AttentionCall& c) {
+  require_floating("attention", "q, k and v", {c.in.q, c.in.k, c.in.v});
+  if (c.in.mask.valid_keys) {
+    require_type("attention", "valid_keys", *c.in.mask.valid_keys, at::kBool);
+  }
+  AttentionInputs in = c.in;
+  const Mixture& mixture = c.mixture;
+  if (!mixture.more_keys.empty() || mixture.shift || mixture.coefficient || mixture.prior) {
+    in.mixture = mixture;
+  }
+  if (c.pre.given()) {
+    in.pre = c.pre.map();
+  }
+  if (c.post.given()) {
+    in.post = c.post.map();
+  }
+  return attention(in, implementation_named(c.implementation));
+}
+
+}  // namespace
+
+Backends<AttentionInputs>& attention_backends() {
+  static Backends<AttentionInputs> all("attention");
+  return all;
+}
+
+at::Tensor attention(const AttentionInputs& in, Implementation implementation) {
+  if (!in.sequences.empty()) {
+    return attention_of_sequences(in, implementation);
+  }
+  check(in);
+  const auto* fused = attention_backends().choose(implementation, in.q, in);
+  return fused != nullptr ? fused->run(in) : attention_reference(in);
+}
+
+TORCH_LIBRARY_FRAGMENT(headroom, library) {
+  offer<AttentionCall, attention_call>(library, "attention");
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,32 @@
+// Squared lengths of rows and their products with a few directions, in one pass: what a mixture of Gaussian keys needs
+// besides the products of queries and keys.
+#pragma once
+
+#include "engine/ops/backend.h"
+#include "engine/ops/operator.h"
+
+namespace headroom::ops {
+
+struct RowTerms {
+  static constexpr const char* kName = "row_terms";
+  struct Arguments {
+    at::Tensor t, directions;
+    template <class V>
+    void visit(V& v) {
+      v("t", t);
+      v("directions", directions);
+    }
+  };
+  using Results = Single;
+  using Backward = GradAndInputs<Arguments>;
+  static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
+};
+
+Backends<RowTerms::Arguments>& row_terms_backends();
+
+// t [B, X, n, e] and directions [X, R, e], R may be 0; [B, X, 1 + R, n] in float32 (float64 for a t of float64):
+// |t_i|^2, then t_i . direction_r. Differentiable in both.
+at::Tensor row_terms(const at::Tensor& t, const at::Tensor& directions,
+                     Implementation implementation = Implementation::automatic);
+
+}  // namespace headroom::ops

@@ -1,0 +1,25 @@
+// The cases of products with chosen matrices: experts of heads, of slots, weighted and summed.
+#pragma once
+
+#include "headroom/ops/expert_linear.h"
+#include "engine/ops/cases.h"
+
+namespace headroom::ops {
+
+struct ExpertLinearCase {
+  std::int64_t n, heads, choices, experts, d_in, d_out;
+  bool per_head = false, sum_heads = false, weighted = true;
+  bool slots = false;      // the heads are slots that share one bank, K = 1
+  const char* label = "";  // what it is in a published model
+  Layout layout = Layout::dense;
+  Role role = Role::tested;
+
+  std::string name() const;
+  ExpertLinearInputs inputs(const Setting& setting) const;
+  Problem problem(const Setting& setting) const;
+  std::vector<Precision> precisions() const;
+};
+
+std::vector<ExpertLinearCase> expert_linear_cases(Role role);
+
+}  // namespace headroom::ops

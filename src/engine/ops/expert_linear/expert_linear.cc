@@ -1,0 +1,79 @@
+#include "headroom/ops/expert_linear.h"
+
+#include "headroom/core/error.h"
+#include "operator.h"
+#include "reference.h"
+#include "engine/ops/shapes.h"
+
+namespace headroom::ops {
+namespace {
+
+void check(const ExpertLinearInputs& in) {
+  const auto& [input, bank, index, weight, sum_heads] = in;
+  if (bank.dim() != 3 || index.dim() != 3) {
+    fail("expert_linear: bank must be [X, d_in, d_out] and index [N, H, K], got {} and {} axes", bank.dim(),
+         index.dim());
+  }
+  const bool fits = (input.dim() == 2 || (input.dim() == 3 && input.sym_size(1) == index.sym_size(1))) &&
+                    input.sym_size(0) == index.sym_size(0) && input.sym_size(-1) == bank.sym_size(1) &&
+                    bank.sym_size(1) > 0;
+  if (!fits) {
+    fail(
+        "expert_linear: input must be [N, d_in] or [N, H, d_in], index [N, H, K] and bank [X, d_in, d_out], got {}, {}"
+        " and {}",
+        shape_of(input), shape_of(index), shape_of(bank));
+  }
+  if (weight && weight->sym_sizes() != index.sym_sizes()) {
+    fail("expert_linear: weight must have the shape of index, {}, got {}", shape_of(index), shape_of(*weight));
+  }
+  if (input.scalar_type() != bank.scalar_type()) {
+    fail("expert_linear: input and bank must have one dtype, got {} and {}", toString(input.scalar_type()),
+         toString(bank.scalar_type()));
+  }
+}
+
+Single expert_linear_meta(const FusedExpertLinear::Arguments& in) {
+  const c10::SymInt n = in.index.sym_size(0), heads = in.index.sym_size(1), d_out = in.bank.sym_size(2);
+  return {in.sum_heads ? at::empty_symint({n, d_out}, in.input.options())
+                       : at::empty_symint({n, heads, d_out}, in.input.options())};
+}
+
+FusedExpertLinear::Arguments expert_linear_backward_meta(const FusedExpertLinear::Backward& back) {
+  FusedExpertLinear::Arguments d;
+  d.input = dense_like(back.in.input);
+  d.bank = dense_like(back.in.bank);
+  if (back.in.weight) {
+    d.weight = dense_like(*back.in.weight);
+  }
+  return d;
+}
+
+at::Tensor expert_linear_call(const Call<FusedExpertLinear::Arguments>& c) {
+  require_type("expert_linear", "index", c.in.index, at::kLong);
+  require_floating("expert_linear", "input and bank", {c.in.input, c.in.bank});
+  return expert_linear(c.in, implementation_named(c.implementation));
+}
+
+}  // namespace
+
+Backends<FusedExpertLinear::Arguments>& expert_linear_backends() {
+  static Backends<FusedExpertLinear::Arguments> all("expert_linear");
+  return all;
+}
+
+at::Tensor expert_linear(const ExpertLinearInputs& in, Implementation implementation) {
+  check(in);
+  const FusedExpertLinear::Arguments arguments{in};
+  const auto* fused = expert_linear_backends().choose(implementation, in.input, arguments);
+  return fused != nullptr ? fused->run(arguments) : expert_linear_reference(in);
+}
+
+TORCH_LIBRARY_FRAGMENT(headroom, library) {
+  define<FusedExpertLinear>(library);
+  offer<Call<FusedExpertLinear::Arguments>, expert_linear_call>(library, "expert_linear");
+}
+TORCH_LIBRARY_IMPL(headroom, Meta, library) {
+  implement<FusedExpertLinear, expert_linear_meta, expert_linear_backward_meta>(library);
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,29 @@
+// Products with chosen matrices as an operator of torch's dispatcher, and its backward pass.
+#pragma once
+
+#include "headroom/ops/expert_linear.h"
+#include "engine/ops/backend.h"
+#include "engine/ops/operator.h"
+
+namespace headroom::ops {
+
+struct FusedExpertLinear {
+  static constexpr const char* kName = "expert_linear_fused";
+  struct Arguments : ExpertLinearInputs {
+    template <class V>
+    void visit(V& v) {
+      v("input", input);
+      v("bank", bank);
+      v.constant("index", index);
+      v("weight", weight);
+      v("sum_heads", sum_heads);
+    }
+  };
+  using Results = Single;
+  using Backward = GradAndInputs<Arguments>;
+  static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
+};
+
+Backends<FusedExpertLinear::Arguments>& expert_linear_backends();
+
+}  // namespace headroom::ops

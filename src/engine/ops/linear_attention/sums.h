@@ -1,0 +1,26 @@
+// The sums that linear attention consists of, which its implementations compute each in its own way.
+#pragma once
+
+#include "headroom/ops/linear_attention.h"
+#include "engine/ops/backend.h"
+
+namespace headroom::ops {
+
+// Over keys, of a_ij v_j and of a_ij, without the factor.
+struct LinearSums {
+  at::Tensor values;   // [B, H, T, w]
+  at::Tensor weights;  // [B, H, T]
+};
+
+// Padded keys are 0. The reference takes float32 or float64; sums are of at least float32.
+struct LinearSumsInputs {
+  at::Tensor q, k, v;
+  bool causal;
+  LinearState* carried;  // null: no state
+};
+
+Backends<LinearSumsInputs, LinearSums>& linear_attention_backends();
+
+LinearSums linear_sums_reference(const LinearSumsInputs& in);
+
+}  // namespace headroom::ops

@@ -1,0 +1,123 @@
+#include "headroom/ops/muon.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "engine/ops/backend.h"
+#include "engine/ops/operator.h"
+#include "engine/ops/shapes.h"
+
+namespace headroom::ops {
+namespace {
+
+// The iteration's polynomial, of the powers 1, 3 and 5, steep at 0 so that small singular values rise quickly.
+constexpr double kFirst = 3.4445, kThird = -4.7750, kFifth = 2.0315;
+constexpr int kIterations = 5;
+constexpr double kSmallestNorm = 1e-7;     // what is shorter is not stretched to full length
+constexpr double kUsualAdamWUpdate = 0.2;  // root mean square, in learning rates
+
+// One matrix after the other, in their own type.
+at::Tensor reference_orthogonal(const at::Tensor& matrices) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& matrix : matrices.unbind(0)) {
+    at::Tensor x = matrix / matrix.norm().clamp_min(kSmallestNorm);
+    for (int i = 0; i < kIterations; ++i) {
+      const at::Tensor gram = x.matmul(x.t());
+      x = kFirst * x + (kThird * gram + kFifth * gram.matmul(gram)).matmul(x);
+    }
+    all.push_back(x);
+  }
+  return at::stack(all);
+}
+
+struct Orthogonalisation {
+  at::Tensor matrices;
+  bool bfloat16 = false;
+};
+
+// All of a batch at once, the shorter side first.
+at::Tensor batched_orthogonal(const Orthogonalisation& in) {
+  const bool tall = in.matrices.size(1) > in.matrices.size(2);
+  const at::Tensor norm = at::linalg_vector_norm(in.matrices, 2, at::IntArrayRef{1, 2}, /*keepdim=*/true);
+  at::Tensor x = in.matrices / norm.clamp_min(kSmallestNorm);
+  x = tall ? x.transpose(1, 2).contiguous() : x;
+  x = in.bfloat16 ? x.to(at::kBFloat16) : x;
+  for (int i = 0; i < kIterations; ++i) {
+    const at::Tensor gram = x.bmm(x.transpose(1, 2));
+    x = x.baddbmm(gram.baddbmm(gram, gram, kThird, kFifth), x, kFirst);
+  }
+  return (tall ? x.transpose(1, 2) : x).to(in.matrices.scalar_type());
+}
+
+Backends<Orthogonalisation>& muon_backends() {
+  static Backends<Orthogonalisation> all("muon");
+  return all;
+}
+
+[[maybe_unused]] const bool kMuonOnCpu =
+    muon_backends().add({{"batched", at::kCPU, 0, any_type}, never, batched_orthogonal});
+[[maybe_unused]] const bool kMuonOnCuda =
+    muon_backends().add({{"batched", at::kCUDA, 0, any_type}, never, batched_orthogonal});
+
+struct MuonCall {
+  std::vector<at::Tensor> parameters, gradients, m;
+  MuonOptions options;
+  std::string implementation = "automatic";
+  template <class V>
+  void visit(V& v) {
+    v.changed("parameters", parameters);
+    v.changed("gradients", gradients);
+    v.changed("m", m);
+    v.by_name();
+    v("learning_rate", options.learning_rate);
+    v("momentum", options.momentum);
+    v("weight_decay", options.weight_decay);
+    v("bfloat16", options.bfloat16);
+    v("gradient_scale", options.gradient_scale);
+    v("implementation", implementation);
+  }
+};
+
+void muon_call(const MuonCall& call) {
+  MuonOptions options = call.options;
+  options.implementation = implementation_named(call.implementation);
+  muon_step(call.parameters, call.gradients, call.m, options);
+}
+
+}  // namespace
+
+at::Tensor orthogonal(const at::Tensor& matrices, const MuonOptions& o) {
+  if (matrices.dim() != 3) {
+    fail("muon: matrices must be [batch, rows, columns], got {}", c10::str(matrices.sizes()));
+  }
+  if (matrices.numel() == 0) {
+    return matrices;
+  }
+  const Orthogonalisation all{matrices, o.bfloat16};
+  const auto* batched = muon_backends().choose(o.implementation, matrices, all);
+  return batched != nullptr ? batched->run(all) : reference_orthogonal(matrices);
+}
+
+void muon_step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
+               const std::vector<at::Tensor>& m, const MuonOptions& o) {
+  require_alike("muon", "gradients", gradients, parameters);
+  require_alike("muon", "m", m, parameters);
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor gradient = o.gradient_scale == 1.0 ? gradients[i] : gradients[i] * o.gradient_scale;
+    m[i].lerp_(gradient, 1.0 - o.momentum);
+    const at::Tensor update = orthogonal(gradient.lerp(m[i], o.momentum), o);
+    const auto longer = static_cast<double>(std::max(update.size(1), update.size(2)));
+    parameters[i].mul_(1.0 - o.learning_rate * o.weight_decay);
+    parameters[i].sub_(update, o.learning_rate * kUsualAdamWUpdate * std::sqrt(longer));
+  }
+}
+
+TORCH_LIBRARY_FRAGMENT(headroom, library) {
+  offer<MuonCall, muon_call>(library, "muon_step");
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,255 @@
+// Operators of torch's dispatcher (`torch.ops.headroom.*`) over described structs (described.h): schema, kernels,
+// derivative and calls, each written once for all of them.
+//
+// An operator `Op` with a derivative has
+//   kName               name of the forward operator; that of the backward pass is kName + "_backward"
+//   Arguments, Results  of the forward operator; the first result has the derivative
+//   Backward            what the backward pass takes: `grad`, and what the forward pass keeps for it
+//   save(arguments, results) -> Backward, without `grad`
+// and the backward pass gives an `Arguments` whose tensors are the gradients of those: undefined where there is none. A
+// Backward's member `wanted`, if it has one, is set to which of the tensors need one. Op::gradients(Backward), where
+// there is one, makes them of other operators instead.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+
+#include "headroom/core/error.h"
+#include "described.h"
+
+namespace headroom::ops {
+
+template <class Struct, auto kFunction>
+using ResultOf = decltype(kFunction(std::declval<Struct>()));
+
+template <class Struct, auto kFunction>
+void boxed(const c10::OperatorHandle& /*op*/, Stack* stack) {
+  if constexpr (std::is_void_v<ResultOf<Struct, kFunction>>) {
+    kFunction(take_arguments<Struct>(*stack));
+  } else {
+    push_results(*stack, kFunction(take_arguments<Struct>(*stack)));
+  }
+}
+
+// The kernel that a function of the struct makes.
+template <class Struct, auto kFunction>
+torch::CppFunction kernel() {
+  return torch::CppFunction::makeFromBoxedFunction<&boxed<Struct, kFunction>>();
+}
+
+inline c10::OperatorHandle find_operator(const std::string& name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(("headroom::" + name).c_str(), "");
+}
+
+template <class Results, class Struct>
+Results call_boxed(const c10::OperatorHandle& op, Struct arguments) {
+  Stack stack;
+  push_arguments(stack, std::move(arguments));
+  op.callBoxed(stack);
+  return take_results<Results>(std::move(stack));
+}
+
+template <class Op>
+std::string backward_name() {
+  return std::string(Op::kName) + "_backward";
+}
+
+// By way of the dispatcher.
+template <class Op>
+typename Op::Results call(typename Op::Arguments arguments) {
+  static const c10::OperatorHandle kOperator = find_operator(Op::kName);
+  return call_boxed<typename Op::Results>(kOperator, std::move(arguments));
+}
+template <class Op>
+typename Op::Arguments gradients_of(typename Op::Backward back) {
+  if constexpr (requires { Op::gradients(back); }) {
+    return Op::gradients(back);
+  } else {
+    static const c10::OperatorHandle kOperator = find_operator(backward_name<Op>());
+    return call_boxed<typename Op::Arguments>(kOperator, std::move(back));
+  }
+}
+
+// Keeps a struct in the context of an autograd node, and finds it there again.
+struct Save : described::All<Save> {
+  torch::autograd::AutogradContext& context;
+  std::vector<at::Tensor> tensors;
+  explicit Save(torch::autograd::AutogradContext& to) : context(to) {}
+  template <class T>
+  void operator()(const char* name, const T& member) {
+    if constexpr (described::kTensors<T>) {
+      context.saved_data[name] = static_cast<std::int64_t>(member.size());
+      tensors.insert(tensors.end(), member.begin(), member.end());
+    } else if constexpr (described::kOptional<T>) {
+      tensors.push_back(member.value_or(at::Tensor()));
+    } else if constexpr (described::kTensor<T>) {
+      tensors.push_back(member);
+    } else {
+      context.saved_data[name] = member;
+    }
+  }
+};
+struct Restore : described::All<Restore> {
+  torch::autograd::AutogradContext& context;
+  std::vector<at::Tensor> tensors;
+  std::size_t next = 0;
+  explicit Restore(torch::autograd::AutogradContext& from) : context(from), tensors(from.get_saved_variables()) {}
+  template <class T>
+  void operator()(const char* name, T& member) {
+    if constexpr (described::kTensors<T>) {
+      const auto n = static_cast<std::size_t>(context.saved_data[name].toInt());
+      member.assign(tensors.begin() + next, tensors.begin() + next + n);
+      next += n;
+    } else if constexpr (described::kOptional<T>) {
+      member = optional(tensors[next++]);
+    } else if constexpr (described::kTensor<T>) {
+      member = tensors[next++];
+    } else {
+      member = context.saved_data[name].to<T>();
+    }
+  }
+};
+
+template <class Op>
+class Derivative : public torch::autograd::Function<Derivative<Op>> {
+ public:
+  using Context = torch::autograd::AutogradContext;
+  using List = torch::autograd::variable_list;
+
+  // `given`: the tensors of `arguments` with a derivative that are there.
+  static List forward(Context* context, at::TensorList /*given*/, const typename Op::Arguments& arguments) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const typename Op::Results results = call<Op>(arguments);
+    Save save(*context);
+    Op::save(arguments, results).visit(save);
+    context->save_for_backward(std::move(save.tensors));
+    std::vector<bool> given;
+    for (const at::Tensor& slot : slots(arguments)) {
+      given.push_back(slot.defined());
+    }
+    context->saved_data["given"] = given;
+    const List all = slots(results);
+    context->mark_non_differentiable({all.begin() + 1, all.end()});
+    return all;
+  }
+
+  static List backward(Context* context, const List& grads) {
+    typename Op::Backward back;
+    Restore restore(*context);
+    back.visit(restore);
+    back.grad = grads[0];
+    const c10::List<bool> given = context->saved_data["given"].toBoolList();
+    std::vector<bool> wanted;
+    std::size_t edge = 0;
+    for (const bool there : given) {
+      wanted.push_back(there && context->needs_input_grad(edge++));
+    }
+    if constexpr (requires { back.wanted; }) {
+      back.wanted = wanted;
+    }
+    const std::vector<at::Tensor> all = slots(gradients_of<Op>(std::move(back)));
+    List result;
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (given[i]) {
+        result.push_back(wanted[i] ? all[i] : at::Tensor());
+      }
+    }
+    result.emplace_back();  // for `arguments` as a whole
+    return result;
+  }
+};
+
+template <class Op>
+typename Op::Results differentiable(const typename Op::Arguments& arguments) {
+  std::vector<at::Tensor> given = slots(arguments);
+  std::erase_if(given, [](const at::Tensor& t) { return !t.defined(); });
+  const auto all = Derivative<Op>::apply(at::TensorList(given), arguments);
+  return take_results<typename Op::Results>({all.begin(), all.end()});
+}
+
+// The schemas of the operator and of its backward pass, and the derivative that joins them.
+template <class Op>
+void define(torch::Library& library) {
+  library.def(schema_of<typename Op::Arguments, typename Op::Results>(Op::kName).c_str());
+  if constexpr (!requires(typename Op::Backward back) { Op::gradients(back); }) {
+    library.def(schema_of<typename Op::Backward, typename Op::Arguments>(backward_name<Op>()).c_str());
+  }
+  library.impl(Op::kName,
+               torch::dispatch(c10::DispatchKey::Autograd, kernel<typename Op::Arguments, differentiable<Op>>()));
+}
+
+// Forward and backward for the library's dispatch key.
+template <class Op, auto kForward, auto kBackward>
+void implement(torch::Library& library) {
+  library.impl(Op::kName, kernel<typename Op::Arguments, kForward>());
+  library.impl(backward_name<Op>().c_str(), kernel<typename Op::Backward, kBackward>());
+}
+
+// What a backend with a kernel of its own for the operator runs.
+template <class Op>
+at::Tensor run(const typename Op::Arguments& in) {
+  return call<Op>(in).result;
+}
+
+// A public entry point's arguments: those of the computation, and which implementation makes it.
+template <class Inputs>
+struct Call {
+  Inputs in;
+  std::string implementation = "automatic";
+  template <class V>
+  void visit(V& v) {
+    in.visit(v);
+    v.by_name();
+    v("implementation", implementation);
+  }
+};
+
+// The last arguments of a call must be on one device: throws Error naming the operator.
+inline void require_one_device(const c10::OperatorHandle& op, const Stack& stack) {
+  const std::size_t n = op.schema().arguments().size();
+  std::optional<at::Device> first;
+  const auto look = [&](const at::Tensor& t) {
+    if (!t.defined() || (first && t.device() == *first)) {
+      return;
+    }
+    if (first) {
+      fail("{}: tensors must be on one device, got {} and {}", op.schema().operator_name().name.substr(10),
+           first->str(), t.device().str());
+    }
+    first = t.device();
+  };
+  for (auto value = stack.end() - static_cast<std::ptrdiff_t>(n); value != stack.end(); ++value) {
+    if (value->isTensor()) {
+      look(value->toTensor());
+    } else if (value->isTensorList()) {
+      for (const at::Tensor& t : value->toTensorVector()) {
+        look(t);
+      }
+    }
+  }
+}
+
+// A kernel for callers in Python, who see what the function refuses as a ValueError.
+template <class Struct, auto kFunction>
+void public_boxed(const c10::OperatorHandle& op, Stack* stack) {
+  try {
+    require_one_device(op, *stack);
+    boxed<Struct, kFunction>(op, stack);
+  } catch (const Error& refusal) {
+    C10_THROW_ERROR(ValueError, refusal.what());
+  }
+}
+
+// A public entry point, composed of operators that have derivatives.
+template <class Struct, auto kFunction>
+void offer(torch::Library& library, const std::string& name) {
+  library.def(schema_of<Struct, ResultOf<Struct, kFunction>>(name).c_str());
+  library.impl(name.c_str(),
+               torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd,
+                               torch::CppFunction::makeFromBoxedFunction<&public_boxed<Struct, kFunction>>()));
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,76 @@
+// Shapes that may not be known yet when an operator is traced.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <string>
+
+#include "headroom/core/error.h"
+#include "traced.h"
+
+namespace headroom::ops {
+
+// A size for a message.
+inline std::string text_of(const c10::SymInt& n) {
+  return c10::str(n);
+}
+
+// "2x3x4"
+inline std::string shape_of(at::SymIntArrayRef sizes) {
+  std::string text;
+  for (const c10::SymInt& n : sizes) {
+    text += (text.empty() ? std::string() : "x") + text_of(n);
+  }
+  return text;
+}
+inline std::string shape_of(const at::Tensor& t) {
+  return shape_of(t.sym_sizes());
+}
+
+// Without gaps, whatever the strides of `t`.
+inline at::Tensor dense_like(const at::Tensor& t) {
+  return at::empty_symint(t.sym_sizes(), t.options());
+}
+
+// [B, H, T, e] lying as [B, T, H, e], as the projection after it reads it.
+inline at::Tensor empty_by_token(const at::Tensor& like) {
+  return at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)}, like.options())
+      .transpose(1, 2);
+}
+
+// Room for the results of heads: as empty_by_token(q), of values' width.
+inline at::Tensor results_by_token(const at::Tensor& q, const at::Tensor& v) {
+  return at::empty_symint({q.sym_size(0), q.sym_size(2), q.sym_size(1), v.sym_size(3)}, q.options()).transpose(1, 2);
+}
+
+// What callers in Python hand over: throw Error naming operator and argument.
+inline void require_type(const char* op, const char* name, const at::Tensor& t, at::ScalarType type) {
+  if (t.scalar_type() != type) {
+    fail("{}: {} must be {}, got {}", op, name, c10::toString(type), c10::toString(t.scalar_type()));
+  }
+}
+// Floating, and all of one type.
+inline void require_floating(const char* op, const char* names, at::TensorList tensors) {
+  const at::ScalarType type = tensors[0].scalar_type();
+  for (const at::Tensor& t : tensors) {
+    if (!t.is_floating_point() || t.scalar_type() != type) {
+      fail("{}: {} must have one floating dtype, got {}", op, names, c10::toString(t.scalar_type()));
+    }
+  }
+}
+
+// What an optimizer's step takes besides the parameters: a tensor of the same shape for each.
+inline void require_alike(const char* op, const char* names, at::TensorList tensors, at::TensorList parameters) {
+  if (tensors.size() != parameters.size()) {
+    fail("{}: {} must be one for each of {} parameters, got {}", op, names, parameters.size(), tensors.size());
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (tensors[i].sizes() != parameters[i].sizes()) {
+      fail("{}: {} must have the shape of their parameters, got {} for parameter {} of {}", op, names,
+           shape_of(tensors[i]), i, shape_of(parameters[i]));
+    }
+  }
+}
+
+}  // namespace headroom::ops

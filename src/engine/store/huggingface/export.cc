@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "architecture.h"
+#include "folder.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/printable.h"
+#include "headroom/store/huggingface.h"
+#include "headroom/store/special_tokens.h"
+#include "engine/store/stored_tensor.h"
+
+namespace headroom::store {
+namespace {
+
+// The architecture that the options are. Throws MisuseError saying what no known one has.
+const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
+  if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
+    misuse("{}: model.{}: no model of Hugging Face that is known here has this setting", origin, obstacle);
+  }
+  std::string tried;
+  for (const Architecture* architecture : architectures()) {
+    const std::string obstacle = architecture->obstacle(o);
+    if (obstacle.empty()) {
+      return *architecture;
+    }
+    tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->kinds().front(), obstacle);
+  }
+  misuse("{}: is no model of Hugging Face that is known here: it differs from {}", origin, tried);
+}
+
+// A parameter that no tensor of the architecture is made from would be lost.
+void require_links(const Checkpoint& checkpoint, const std::vector<Link>& links, const std::string& origin) {
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    const bool linked = !name.starts_with("model.") || std::any_of(links.begin(), links.end(), [&](const Link& link) {
+      return name == "model." + link.parameter;
+    });
+    if (!linked) {
+      misuse("{}: parameter {}: no model of Hugging Face that is known here has it", origin, name.substr(6));
+    }
+  }
+}
+
+// Every tensor of the file, zeros where the model has no such parameter.
+std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const std::vector<Link>& links) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const Link& link : links) {
+    at::Tensor& tensor = tensors[link.tensor];
+    if (!tensor.defined()) {
+      tensor = at::zeros(link.stored, at::TensorOptions(at::kFloat));
+    }
+    if (const auto found = checkpoint.tensors.find("model." + link.parameter); found != checkpoint.tensors.end()) {
+      link.in(tensor).copy_(found->second);
+    }
+  }
+  return tensors;
+}
+
+// Nobody else's model is replaced.
+void require_own(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(folder / "config.json", unknown) &&
+      !std::filesystem::exists(folder / kWeightsFile, unknown)) {
+    return;
+  }
+  bool own = false;
+  try {
+    own = SafetensorsFile(folder / kWeightsFile).metadata().contains(kWrittenBy);
+  } catch (const Error&) {  // missing or damaged
+  }
+  if (!own) {
+    misuse("{}: holds a model that was not exported from here: choose another folder", printable(folder.string()));
+  }
+}
+
+}  // namespace
+
+std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
+                               const std::string& origin) {
+  const config::ModelOptions& o = checkpoint.config.model;
+  const Architecture& architecture = architecture_of(o, origin);
+  const std::vector<Link> links = architecture.links(o);
+  require_links(checkpoint, links, origin);
+  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, links);
+
+  make_folder(folder);
+  require_own(folder);
+  SafetensorsWriter writer;
+  for (const auto& [name, tensor] : tensors) {
+    writer.add(name, DType::f32, tensor.sizes().vec(), bytes_of(tensor));
+  }
+  writer.set_metadata("format", "pt");
+  writer.set_metadata(kWrittenBy, "headroom");
+  const std::optional<SpecialTokens> kept = kept_special_tokens(checkpoint);
+  if (!kept) {
+    writer.set_metadata(kTrainedHere, "true");
+  }
+  writer.write(folder / kWeightsFile);
+
+  Json settings = architecture.write(o);
+  settings["vocab_size"] = o.vocabulary_size;
+  settings["tie_word_embeddings"] = o.tied_embeddings;
+  settings["torch_dtype"] = "float32";
+  // Of what a config.json does not say, transformers has ideas of its own, which are those of the original or none.
+  settings.update(kept ? kept->config
+                       : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
+  write_text_file(folder / "config.json", settings.dump(2) + "\n");
+  export_tokenizer(*checkpoint.tokenizer, o.context_length, folder,
+                   kept.value_or(own_special_tokens(*checkpoint.tokenizer)));
+  return settings.at("model_type");
+}
+
+void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
+                      const std::filesystem::path& folder) {
+  export_tokenizer(tokenizer, context_length, folder, own_special_tokens(tokenizer));
+}
+
+void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
+                      const std::filesystem::path& folder, const SpecialTokens& tokens) {
+  if (tokenizer.kind() == config::TokenizerKind::words) {
+    log_warning("{}: its tokenizer {} has no equivalent and is left out", folder.string(), tokenizer.name());
+    return;
+  }
+  Json settings = tokens.tokenizer;
+  tokenizers::SpecialNames special{.names = {}, .in_front = tokens.in_front ? tokens.name("bos_token") : ""};
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
+    const std::string name = tokens.name(key);
+    settings[key] = name.empty() ? Json() : Json(name);
+    if (!name.empty() && std::find(special.names.begin(), special.names.end(), name) == special.names.end()) {
+      special.names.push_back(name);
+    }
+  }
+  settings["model_max_length"] = context_length;
+  if (const std::string json = tokenizers::to_tokenizer_json(tokenizer, special); !json.empty()) {
+    write_text_file(folder / "tokenizer.json", json);
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast";
+  }
+  if (tokenizer.kind() == config::TokenizerKind::sentencepiece) {
+    write_text_file(folder / "tokenizer.model", tokenizers::to_sentencepiece_model(tokenizer));
+  }
+  write_text_file(folder / "tokenizer_config.json", to_json_line(settings) + "\n");
+}
+
+}  // namespace headroom::store

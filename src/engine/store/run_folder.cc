@@ -1,0 +1,170 @@
+#include "headroom/store/run_folder.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/number.h"
+
+namespace headroom::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step_", kSuffix = ".safetensors";
+
+// The step of "step_<n>.safetensors"; none for other names.
+std::optional<std::int64_t> step_of(const fs::path& file) {
+  const std::string name = file.filename().string();
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
+    return std::nullopt;
+  }
+  return whole_number(std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
+}
+
+// Checkpoint files of a folder, newest (largest step) first.
+std::vector<fs::path> list_checkpoints(const fs::path& folder) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (const auto step = step_of(entry.path())) {
+      found.emplace_back(*step, entry.path());
+    }
+  }
+  std::sort(found.begin(), found.end(), std::greater<>());
+  std::vector<fs::path> files;
+  for (auto& [step, path] : found) {
+    files.push_back(std::move(path));
+  }
+  return files;
+}
+
+// Of a run folder that of its checkpoints; any other folder is taken for one itself.
+fs::path folder_of_checkpoints(const fs::path& run_or_folder) {
+  std::error_code error;
+  const fs::path inside = run_or_folder / "checkpoints";
+  return fs::is_directory(inside, error) ? inside : run_or_folder;
+}
+
+// The file name that `latest` holds; empty where it cannot be read.
+std::string read_latest(const fs::path& folder) {
+  try {
+    std::string name = read_text_file(folder / "latest", 4096);
+    name.erase(name.find_last_not_of(" \r\n\t") + 1);
+    return name;
+  } catch (const MisuseError&) {
+    return {};
+  }
+}
+
+void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t keep) {
+  std::int64_t kept = 1;  // the newest
+  for (const fs::path& file : list_checkpoints(folder)) {
+    if (file != newest && ++kept > keep) {
+      std::error_code ignored;  // one too many does no harm
+      fs::remove(file, ignored);
+    }
+  }
+}
+
+}  // namespace
+
+fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep, Peers& peers) {
+  const std::string name = fmt::format("{}{}{}", kPrefix, checkpoint.step, kSuffix);
+  if (peers.leads()) {
+    make_folder(folder);
+  }
+  save_checkpoint(checkpoint, folder / name, peers);
+  if (peers.leads()) {
+    write_text_file(folder / "latest", name + "\n");
+    remove_old(folder, folder / name, keep);
+  }
+  return folder / name;
+}
+
+fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
+  std::error_code error;
+  if (!fs::is_directory(run_or_checkpoint, error)) {
+    if (!fs::exists(run_or_checkpoint, error)) {
+      misuse("{}: there is no such run folder or checkpoint", run_or_checkpoint.string());
+    }
+    if (run_or_checkpoint.extension() == ".toml") {
+      misuse("{}: is a config, where a run folder or a checkpoint is wanted: headroom train makes one of it",
+             run_or_checkpoint.string());
+    }
+    return run_or_checkpoint;
+  }
+  const fs::path folder = folder_of_checkpoints(run_or_checkpoint);
+  std::vector<fs::path> candidates = list_checkpoints(folder);
+  if (candidates.empty()) {
+    misuse("{}: holds no checkpoint", run_or_checkpoint.string());
+  }
+  const auto named = std::find(candidates.begin(), candidates.end(), folder / read_latest(folder));
+  if (named != candidates.end()) {
+    std::rotate(candidates.begin(), named, named + 1);
+  } else {
+    log_warning("{}: names no checkpoint of this folder; taking the newest that is readable",
+                (folder / "latest").string());
+  }
+  if (candidates.size() == 1) {
+    return candidates.front();
+  }
+  for (const fs::path& candidate : candidates) {
+    try {
+      read_checkpoint(candidate, Check::shapes);
+      return candidate;
+    } catch (const MisuseError& reason) {
+      log_warning("{}; trying an earlier checkpoint", reason.what());
+    }
+  }
+  misuse("{}: none of its {} checkpoints is readable", folder.string(), candidates.size());
+}
+
+std::vector<fs::path> checkpoints_of(const fs::path& run) {
+  std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
+  if (files.empty()) {
+    misuse("{}: is no run folder that holds checkpoints", run.string());
+  }
+  std::reverse(files.begin(), files.end());
+  return files;
+}
+
+Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
+  const std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
+  if (count < 1 || std::ssize(files) < count) {
+    misuse("{}: holds {} checkpoints, but the mean of {} is asked for (train.checkpoint_every, train.keep_checkpoints)",
+           run.string(), files.size(), count);
+  }
+  Checkpoint mean = read_checkpoint(files.front());
+  std::map<std::string, at::Tensor> sums;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Checkpoint one = i == 0 ? mean : read_checkpoint(files[static_cast<std::size_t>(i)]);
+    for (const auto& [name, tensor] : mean.tensors) {
+      if (!name.starts_with("model.")) {
+        continue;
+      }
+      const auto found = one.tensors.find(name);
+      if (found == one.tensors.end() || found->second.sizes() != tensor.sizes()) {
+        misuse("{}: its model is another than that of {}", files[static_cast<std::size_t>(i)].string(),
+               files.front().string());
+      }
+      at::Tensor& sum = sums[name];
+      sum = sum.defined() ? sum.add_(found->second) : found->second.to(at::kDouble);
+    }
+  }
+  mean.tensors.clear();
+  for (auto& [name, sum] : sums) {
+    mean.tensors[name] = sum.div_(static_cast<double>(count)).to(at::kFloat);
+  }
+  return mean;
+}
+
+bool has_checkpoints(const fs::path& run) {
+  return !list_checkpoints(run / "checkpoints").empty();
+}
+
+}  // namespace headroom::store

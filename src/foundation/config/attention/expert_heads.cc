@@ -1,0 +1,121 @@
+// projection = "experts": any of q, k, v and o is a bank of experts for every head, k of them chosen for each token
+// (SwitchHead).
+#include <algorithm>
+
+#include "foundation/config/checker.h"
+#include "head_projections.h"
+
+namespace headroom::config {
+namespace {
+
+class ExpertHeads : public detail::HeadProjections {
+ public:
+  std::string_view name() const override { return "experts"; }
+  std::string_view about() const override { return "banks of experts (SwitchHead)"; }
+
+  void describe(Fields& fields, AttentionOptions& o) const override {
+    fields.add("experts", o.experts, {"q", "k", "v", "o"},
+               "experts: the projections that are banks of experts: query, key, value, output");
+    detail::describe_choice(fields, o);
+    fields.add("shared_selection", o.shared_selection,
+               "experts: one selection for key and value (source) and query and output (destination) instead of two");
+  }
+
+  void check(const detail::Checker& check, const ModelOptions& model) const override {
+    const AttentionOptions& a = model.attention;
+    detail::check_groups(check, a);
+    const std::string projection = detail::setting("projection", a.projection);
+    check.require(a.top_k <= a.n_experts, "top_k", "must be at most n_experts = {}, got {}", a.n_experts, a.top_k);
+    const bool over_all = a.gate == Gate::softmax || a.gate == Gate::softmax_renormalised;
+    check.require(!over_all, "gate", "must be \"sigmoid\" or \"softmax_top_k\" with {}, got \"{}\"", projection,
+                  name_of(a.gate));
+    check.require(!a.experts.empty(), "experts", "must name at least one of \"q\", \"k\", \"v\", \"o\" with {}",
+                  projection);
+    check.require_distinct("experts", a.experts);
+    check.require(!a.selects_source() || a.kv_heads() == a.n_heads, "n_kv_heads",
+                  "must be n_heads = {} when keys or values are experts, because each head chooses its own, got {}",
+                  a.n_heads, a.n_kv_heads);
+  }
+
+  void check_absent(const detail::Checker& check, const AttentionOptions& a) const override {
+    check.require(!a.shared_selection, "shared_selection", "needs projection = \"experts\", not \"{}\"",
+                  name_of(a.projection));
+  }
+
+  std::vector<Example> examples() const override {
+    return {{"experts v o", [](AttentionOptions&) {}}, {"experts q k v o", [](AttentionOptions& o) {
+                                                          o.experts = {"q", "k", "v", "o"};
+                                                          o.shared_selection = true;
+                                                        }}};
+  }
+
+  bool is_bank(const AttentionOptions& a, char which) const override {
+    return std::find(a.experts.begin(), a.experts.end(), std::string(1, which)) != a.experts.end();
+  }
+
+  // The selection: d E H for each side.
+  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
+    return HeadProjections::other_tensors(a, d) +
+           Sizes(static_cast<std::size_t>(a.n_selections()), d * a.n_experts * a.n_heads);
+  }
+
+  // d E H a token: the source side for S tokens, the destination side for T. Shared, and the queries are among the
+  // sources: each token once.
+  ProjectionProducts products(const AttentionOptions& a, Exact d, const Span& span) const override {
+    ProjectionProducts macs = HeadProjections::products(a, d, span);
+    const Exact source = a.selects_source() ? span.sources : 0,
+                destination = a.selects_destination() ? span.queries : 0;
+    const bool once = a.shared_selection && a.selects_source() && span.self;
+    macs.selection = d * a.n_experts * a.n_heads * (once ? source : source + destination);
+    return macs;
+  }
+
+  // MACs sum over q, k, v, o of (k (d + 1) if experts else d) H T e (k and v: G heads) + n_sel E d T C, numbers
+  // 2(H + G)Te + n_sel E T C (SwitchHead Eq. 13, 14 as the printed tables were computed: the selection has no H).
+  PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
+    PaperTerms terms;
+    for (const char which : {'q', 'k', 'v', 'o'}) {
+      const Exact rows = z.t * a.d_head * (detail::is_source(which) ? a.kv_heads() : a.n_heads);
+      terms.macs += a.has_experts(which) ? rows * a.top_k * (z.d + 1) : rows * z.d;  // + 1: the weighted average
+      terms.memory += rows;
+    }
+    const Exact selected = z.s * a.n_experts * a.n_selections();
+    return terms + PaperTerms{.macs = selected * z.d, .memory = selected};
+  }
+
+  // 2HdTe and 2HTe: the printed tables have no C here. Experts in none of q, k, v, o count as dense.
+  PaperTerms paper_positions(const AttentionOptions& a, const PaperSizes& z) const override {
+    if (a.n_selections() == 0) {
+      return HeadProjections::paper_positions(a, z);
+    }
+    const Exact projected = z.t * 2 * a.n_heads * a.d_head;
+    return {.macs = projected * z.d, .memory = projected};
+  }
+
+  bool starts_truncated() const override { return false; }
+  std::string heads_text(const AttentionOptions& a) const override {
+    return fmt::format("{} ({}/{} experts)", a.n_heads, a.top_k, a.n_experts);
+  }
+
+  std::vector<AttentionOptions> trials(const AttentionOptions& given, std::int64_t dense_heads) const override {
+    std::vector<AttentionOptions> all;
+    constexpr std::pair<std::int64_t, std::int64_t> kHeadsAndTopK[] = {{2, 2}, {2, 3}, {2, 4}, {4, 2}};
+    for (const auto& [n_heads, top_k] : kHeadsAndTopK) {
+      const std::int64_t n_experts = dense_heads / n_heads;
+      if (n_experts * n_heads == dense_heads && n_experts >= top_k) {
+        AttentionOptions trial = given;
+        trial.n_heads = n_heads;
+        trial.n_kv_heads = 0;
+        trial.n_experts = n_experts;
+        trial.top_k = top_k;
+        all.push_back(trial);
+      }
+    }
+    return all;
+  }
+};
+
+const Registration<ExpertHeads> kExpertHeads;
+
+}  // namespace
+}  // namespace headroom::config

@@ -1,0 +1,199 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "assign.h"
+#include "given.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "foundation/core/text/nearest.h"
+#include "foundation/core/machine/system.h"
+#include "parse.h"
+#include "spelling.h"
+
+namespace headroom::config {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t kLargestConfig = std::size_t{1} << 20;  // bytes
+
+// What a recipe would be called: "recipes/demo/x.toml" is meant as "demo/x".
+std::string as_recipe_name(std::string name) {
+  if (const std::size_t folder = name.rfind("recipes/"); folder != std::string::npos) {
+    name = name.substr(folder + 8);
+  }
+  return name.ends_with(".toml") ? name.substr(0, name.size() - 5) : name;
+}
+
+// The recipe that a wrong name may mean: similar as a whole, or alike after the folder.
+std::string nearest_recipe(const std::string& wrong, const std::vector<std::string>& names) {
+  std::string close = nearest(as_recipe_name(wrong), names);
+  for (const std::string& name : names) {
+    if (close.empty() && name.substr(name.find('/') + 1) == as_recipe_name(wrong)) {
+      close = name;
+    }
+  }
+  return close;
+}
+
+struct Source {
+  fs::path path;
+  bool recipe = false;  // shipped, and asked for by its name
+};
+
+// `prefix` begins the message where there is none.
+Source find_config(const std::string& path_or_recipe, const fs::path& folder, const std::string& prefix) {
+  const fs::path path = folder / path_or_recipe;
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) {
+    return {.path = path};
+  }
+  std::vector<std::string> names;
+  try {
+    names = recipe_names();
+  } catch (const Error&) {  // without recipes it can only be a file
+  }
+  if (std::find(names.begin(), names.end(), path_or_recipe) != names.end()) {
+    return {.path = fs::path(home_folder()) / "recipes" / (path_or_recipe + ".toml"), .recipe = true};
+  }
+  const std::string close = nearest_recipe(path_or_recipe, names);
+  misuse("{}{}: {} a recipe's name{}", prefix, path_or_recipe,
+         fs::is_directory(path, error) ? "is a folder, neither a TOML file nor" : "is neither a file nor",
+         close.empty() ? "" : ", did you mean " + close + "?");
+}
+
+// A file and what it says for itself.
+struct Layer {
+  Source source;
+  toml::table values;
+  std::string made_for;
+};
+
+// "the files of C4" of the remark "Set data.train and data.validation to the files of C4; without them ...".
+std::string made_for(std::string_view text) {
+  constexpr std::string_view kRemark = "Set data.train and data.validation to ";
+  const std::size_t at = text.find(kRemark);
+  if (at == std::string_view::npos) {
+    return "";
+  }
+  text.remove_prefix(at + kRemark.size());
+  return std::string(text.substr(0, std::min(text.find_first_of(";\n"), text.size())));
+}
+
+// The file that `layer` inherits from, which is taken out of its values; nothing where it names none.
+std::optional<Source> take_base(Layer& layer) {
+  const std::string origin = layer.source.path.string();
+  const toml::node* const base = layer.values.get("base");
+  if (base == nullptr) {
+    return std::nullopt;
+  }
+  const std::string prefix = fmt::format("{}:{}: base: ", origin, base->source().begin.line);
+  if (!base->is_string() || base->as_string()->get().empty()) {
+    misuse("{}must be a TOML file or a recipe's name, got {}", prefix, detail::shown(*base));
+  }
+  const std::string name = base->as_string()->get();
+  layer.values.erase("base");
+  return find_config(name, layer.source.path.parent_path(), prefix);
+}
+
+// The file's values, and its text. One of another name that is none may be what a config names.
+std::pair<toml::table, std::string> read_file(const fs::path& path) {
+  try {
+    std::string text = read_text_file(path, kLargestConfig);
+    toml::table values = detail::parse_toml(text, path.string());
+    return {std::move(values), std::move(text)};
+  } catch (const MisuseError& error) {
+    if (path.extension() == ".toml") {
+      throw;
+    }
+    if (path.extension() == ".safetensors") {
+      misuse("{}: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)", path.string());
+    }
+    misuse(
+        "{}; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train "
+        "= "
+        "[{}]",
+        error.what(), detail::in_quotes(path.filename().string()));
+  }
+}
+
+// The file and those that it inherits from, the last of them first.
+std::vector<Layer> read_layers(const Source& first) {
+  std::vector<Layer> layers;
+  std::vector<std::string> chain;
+  for (std::optional<Source> next = first; next;) {
+    std::error_code ignored;
+    const bool seen = std::any_of(layers.begin(), layers.end(), [&](const Layer& layer) {
+      return fs::equivalent(layer.source.path, next->path, ignored);
+    });
+    chain.push_back(next->path.lexically_normal().string());
+    if (seen) {
+      misuse("{}: base: the files inherit from each other: {}", first.path.string(), fmt::join(chain, " -> "));
+    }
+    auto [values, text] = read_file(next->path);
+    layers.push_back({.source = *next, .values = std::move(values), .made_for = made_for(text)});
+    next = take_base(layers.back());
+  }
+  std::reverse(layers.begin(), layers.end());
+  return layers;
+}
+
+void make_all_absolute(const std::vector<Field>& fields, const std::vector<Fields::Table>& tables) {
+  for (const Field& field : fields) {
+    detail::make_absolute(field, fs::current_path());
+  }
+  for (const Fields::Table& table : tables) {
+    make_all_absolute(table.fields, table.tables);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> recipe_names() {
+  const fs::path folder = fs::path(home_folder()) / "recipes";
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry->path().extension() == ".toml") {
+      names.push_back(entry->path().lexically_relative(folder).replace_extension().generic_string());
+    }
+  }
+  if (error) {
+    fail("{}: cannot be listed: {}", folder.string(), error.message());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides) {
+  const Source source = find_config(path_or_recipe, {}, "");
+  Config config;
+  for (const Layer& layer : read_layers(source)) {
+    const fs::path folder = layer.source.recipe ? fs::path() : fs::absolute(layer.source.path).parent_path();
+    detail::read_onto(config, layer.values, layer.source.path.string(), folder);
+    config.made_for = layer.made_for;
+  }
+  change(config, overrides, "--set");
+  check(config, source.path.string());
+  return config;
+}
+
+void change(Config& config, const std::vector<std::string>& assignments, const std::string& option) {
+  for (const std::string& assignment : assignments) {
+    config.given[set_key(config, assignment, option)] = option;
+  }
+  detail::decide_vocabulary(config, config.given);
+  detail::decide_context(config.model, config.given);
+  detail::shorten_warmup(config.train, config.given);
+  Fields fields;
+  describe(fields, config);
+  make_all_absolute(fields.fields(), fields.tables());
+}
+
+}  // namespace headroom::config

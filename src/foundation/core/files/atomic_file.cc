@@ -1,0 +1,245 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "foundation/core/text/printable.h"
+
+namespace headroom {
+namespace {
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+constexpr const char* kTemporary = ".tmp-";
+
+// The number keeps two files under construction for one target apart.
+std::filesystem::path temporary_beside(const std::filesystem::path& path) {
+  static std::atomic<unsigned> count{0};
+  std::filesystem::path temporary = path;
+  temporary += fmt::format("{}{}-{}", kTemporary, ::getpid(), count++);
+  return temporary;
+}
+
+// The lock that a file under construction is held by goes with its process, however that ends.
+bool lock(int descriptor, int how) {
+  int locked = -1;
+  do {
+    locked = ::flock(descriptor, how);
+  } while (locked != 0 && errno == EINTR);
+  return locked == 0;
+}
+
+// "123-0".
+bool is_numbers(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789-") == std::string_view::npos;
+}
+
+void remove_unowned(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  if (descriptor < 0) {
+    return;
+  }
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && lock(descriptor, LOCK_EX | LOCK_NB)) {
+    ::unlink(path.c_str());
+  }
+  ::close(descriptor);
+}
+
+// One write call moves at most this much, well below what the system caps it at.
+constexpr std::size_t kPiece = std::size_t{1} << 30;
+
+// False with errno where it cannot.
+bool write_all(int descriptor, Range range) {
+  while (!range.bytes.empty()) {
+    const ssize_t count = ::pwrite(descriptor, range.bytes.data(), std::min(range.bytes.size(), kPiece),
+                                   static_cast<off_t>(range.offset));
+    if (count < 0 && errno != EINTR) {
+      return false;
+    }
+    if (count > 0) {
+      range.offset += static_cast<std::size_t>(count);
+      range.bytes = range.bytes.subspan(static_cast<std::size_t>(count));
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void fill(const std::filesystem::path& file, const std::vector<Range>& ranges) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
+  bool good = descriptor >= 0;
+  for (const Range& range : ranges) {
+    good = good && write_all(descriptor, range);
+  }
+  good = good && ::fsync(descriptor) == 0;
+  const int reason = errno;
+  const bool closed = descriptor < 0 || ::close(descriptor) == 0;
+  if (!good || !closed) {
+    fail("{}: cannot be written: {}", file.string(), std::strerror(good ? errno : reason));
+  }
+}
+
+void remove_leftovers(const std::filesystem::path& folder, std::string_view target) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const std::size_t at = name.rfind(kTemporary);
+    const bool ours =
+        at != std::string::npos && is_numbers(std::string_view(name).substr(at + std::strlen(kTemporary)));
+    if (ours && (target.empty() || std::string_view(name).substr(0, at) == target)) {
+      remove_unowned(entry->path());
+    }
+  }
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  std::error_code unknown;
+  if (const auto there = std::filesystem::status(path_, unknown);
+      std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    misuse("{}: cannot be replaced: it is no file but a {}", path_.string(),
+           std::filesystem::is_directory(there) ? "folder" : "device or the like");
+  }
+  remove_leftovers(folder_of(path_), path_.filename().string());
+  for (struct stat status{}; status.st_nlink == 0;) {
+    temporary_ = temporary_beside(path_);
+    descriptor_ = ::open(temporary_.c_str(), kFlags, 0666);
+    if (descriptor_ < 0 && errno == EEXIST) {  // another machine's process of our number, writing here too
+      continue;
+    }
+    if (descriptor_ < 0) {
+      refuse("created");
+    }
+    // Before it is locked somebody may take it for a leftover: then it has no name any more.
+    lock(descriptor_, LOCK_EX);
+    if (::fstat(descriptor_, &status) != 0) {
+      refuse("created");
+    }
+    if (status.st_nlink == 0) {
+      ::close(descriptor_);
+    }
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+  }
+}
+
+void AtomicFile::refuse(const char* doing) const {
+  fail("{}: cannot be {}: {}", path_.string(), doing, std::strerror(errno));
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kPiece));
+    if (count < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      refuse("written");
+    }
+    size_ += static_cast<std::size_t>(count);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+void AtomicFile::write(std::string_view text) {
+  write(std::as_bytes(std::span(text)));
+}
+
+void AtomicFile::write_at(std::size_t offset, std::span<const std::byte> bytes) {
+  if (offset > size_ || bytes.size() > size_ - offset) {
+    fail("{}: {} bytes at {} lie outside the {} written before", path_.string(), bytes.size(), offset, size_);
+  }
+  if (!write_all(descriptor_, {offset, bytes})) {
+    refuse("written");
+  }
+}
+
+void AtomicFile::resize(std::size_t size) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {
+    refuse("written");
+  }
+  size_ = size;
+}
+
+void AtomicFile::commit() {
+  if (descriptor_ < 0) {
+    fail("{}: is already committed", path_.string());
+  }
+  if (::fsync(descriptor_) != 0) {
+    refuse("written");
+  }
+  // Renamed while it is still locked: nobody takes it for a leftover in between.
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    refuse("put in place");
+  }
+  temporary_.clear();
+  const int closed = ::close(descriptor_);
+  descriptor_ = -1;
+  if (closed != 0) {
+    refuse("written");
+  }
+  // The new name is safe only when the folder is. Some file systems cannot sync folders: nothing to do then.
+  const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    const int synced = ::fsync(folder);
+    const int reason = errno;
+    ::close(folder);
+    if (synced != 0 && reason != EINVAL && reason != ENOTSUP) {
+      errno = reason;
+      refuse("put in place");
+    }
+  }
+}
+
+void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+void require_room_for(const std::filesystem::path& path, std::string_view what) {
+  const std::filesystem::path folder = folder_of(path);
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(folder, unknown)) {
+    misuse("{}: {}: the folder {} is not there", what, printable(path.string()), printable(folder.string()));
+  }
+  if (access(folder.c_str(), W_OK) != 0) {
+    misuse("{}: {}: the folder {} may not be written to", what, printable(path.string()), printable(folder.string()));
+  }
+}
+
+void make_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  for (std::filesystem::path there = path; !there.empty() && there != there.parent_path();
+       there = there.parent_path()) {
+    if (std::filesystem::exists(there, error) && !std::filesystem::is_directory(there, error)) {
+      misuse("{}: the folder cannot be made: {} is a file", path.string(), there == path ? "it" : there.string());
+    }
+  }
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    fail("{}: the folder cannot be made: {}", path.string(), error.message());
+  }
+}
+
+}  // namespace headroom

@@ -1,0 +1,97 @@
+// The one parser of parse_json and the safetensors header: any of the library's JSON types, the same guards.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "headroom/core/error.h"
+#include "foundation/core/text/printable.h"
+
+namespace headroom::detail {
+
+// The library's own sentence without its tag and without what the document itself said (it may be binary).
+inline std::string json_complaint(std::string_view what) {
+  if (const std::size_t tag = what.find("] "); tag != std::string_view::npos) {
+    what.remove_prefix(tag + 2);
+  }
+  if (what.starts_with("parse error at ")) {
+    what.remove_prefix(std::min(what.size(), what.find(": ") + 2));
+  }
+  if (const std::size_t quote = what.find("; last read"); quote != std::string_view::npos) {
+    what = what.substr(0, quote);
+  }
+  return printable(what, 200);
+}
+
+// Walks through a document without building it and refuses what a value must not contain: the values are destroyed
+// by recursion, so their depth is bounded before there are any.
+template <class J>
+class JsonGuard : public J::json_sax_t {
+ public:
+  JsonGuard(std::string_view origin, std::size_t max_depth) : origin_(origin), max_depth_(max_depth) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(typename J::number_integer_t) override { return true; }
+  bool number_unsigned(typename J::number_unsigned_t) override { return true; }
+  bool number_float(typename J::number_float_t, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(typename J::binary_t&) override { return true; }
+  bool start_object(std::size_t) override {
+    enter();
+    keys_.emplace_back();
+    return true;
+  }
+  bool key(std::string& key) override {
+    if (!keys_.back().insert(key).second) {
+      misuse("{}: the JSON key \"{}\" occurs twice in one object", origin_, printable(key));
+    }
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    enter();
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool parse_error(std::size_t byte, const std::string&, const typename J::exception& error) override {
+    misuse("{}: not valid JSON at byte {}: {}", origin_, byte, json_complaint(error.what()));
+  }
+
+ private:
+  void enter() {
+    if (++depth_ > max_depth_) {
+      misuse("{}: JSON nested deeper than {} levels", origin_, max_depth_);
+    }
+  }
+  std::string_view origin_;
+  std::size_t max_depth_, depth_ = 0;
+  std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
+};
+
+// See headroom::parse_json.
+template <class J>
+J parse_json_as(std::string_view text, std::string_view origin, std::size_t max_depth) {
+  // The library takes a zero byte for the end and would ignore what comes after it.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    misuse("{}: not valid JSON at byte {}: a zero byte", origin, zero + 1);
+  }
+  JsonGuard<J> guard(origin, max_depth);
+  J::sax_parse(text, &guard);
+  return J::parse(text);
+}
+
+}  // namespace headroom::detail

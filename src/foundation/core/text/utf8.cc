@@ -1,0 +1,133 @@
+#include "utf8.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace headroom {
+
+// One byte further in the table of well-formed sequences: only a second byte has limits of its own.
+bool Utf8Checker::step(unsigned char byte) {
+  if (missing_ > 0) {
+    if (byte < low_ || byte > high_) {
+      return false;
+    }
+    low_ = 0x80;
+    high_ = 0xbf;
+    --missing_;
+    return true;
+  }
+  start_ = fed_;
+  if (byte < 0x80) {
+    return true;
+  }
+  if (byte < 0xc2 || byte > 0xf4) {
+    return false;
+  }
+  missing_ = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
+  low_ = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
+  high_ = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;
+  return true;
+}
+
+std::optional<std::uint64_t> Utf8Checker::feed(std::string_view bytes) {
+  constexpr std::uint64_t kHighBits = 0x8080808080808080ULL;
+  for (std::size_t i = 0; i < bytes.size();) {
+    std::uint64_t eight = kHighBits;
+    if (missing_ == 0 && i + sizeof eight <= bytes.size()) {
+      std::memcpy(&eight, bytes.data() + i, sizeof eight);
+    }
+    if ((eight & kHighBits) == 0) {  // most text is ASCII
+      i += sizeof eight;
+      fed_ += sizeof eight;
+      continue;
+    }
+    if (!step(static_cast<unsigned char>(bytes[i]))) {
+      return start_;
+    }
+    ++i;
+    ++fed_;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> Utf8Checker::finish() const {
+  return missing_ > 0 ? std::optional(start_) : std::nullopt;
+}
+
+bool is_utf8(std::string_view text) {
+  Utf8Checker checker;
+  return !checker.feed(text) && !checker.finish();
+}
+
+CodePoint first_code_point(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) {
+    return {.code = lead, .size = 1};
+  }
+  const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (text.size() < size || !is_utf8(text.substr(0, size))) {
+    return {};
+  }
+  char32_t code = lead & (0xffU >> (size + 1));
+  for (const char byte : text.substr(1, size - 1)) {
+    code = code << 6 | (static_cast<unsigned char>(byte) & 0x3fU);
+  }
+  return {.code = code, .size = size};
+}
+
+void append_code_point(std::string& text, char32_t code) {
+  if (code < 0x80) {
+    text += static_cast<char>(code);
+    return;
+  }
+  const int tail = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // continuation bytes
+  text += static_cast<char>((0xff00U >> (tail + 1)) | (code >> (6 * tail)));
+  for (int shift = 6 * (tail - 1); shift >= 0; shift -= 6) {
+    text += static_cast<char>(0x80U | ((code >> shift) & 0x3fU));
+  }
+}
+
+std::size_t count_characters(std::string_view text) {
+  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), continues_character));
+}
+
+std::size_t character_boundary(std::string_view text, std::size_t at) {
+  constexpr std::size_t kMostContinuations = 3;
+  if (at >= text.size()) {
+    return text.size();
+  }
+  for (std::size_t back = 0; back <= std::min(at, kMostContinuations); ++back) {
+    if (!continues_character(text[at - back])) {
+      return at - back;
+    }
+  }
+  return at;
+}
+
+std::size_t unfinished_bytes(std::string_view text) {
+  for (std::size_t tail = 1; tail <= std::min<std::size_t>(text.size(), 3); ++tail) {
+    Utf8Checker checker;
+    if (!checker.feed(text.substr(text.size() - tail)) && checker.finish() == 0) {
+      return tail;
+    }
+  }
+  return 0;
+}
+
+std::string repair_utf8(std::string_view text) {
+  std::string out;
+  while (true) {
+    Utf8Checker checker;
+    std::optional<std::uint64_t> broken = checker.feed(text);
+    if (!broken) {
+      broken = checker.finish();
+    }
+    if (!broken) {
+      return out.append(text);
+    }
+    out.append(text.substr(0, *broken)).append(kReplacement);
+    text.remove_prefix(*broken + 1);
+  }
+}
+
+}  // namespace headroom

@@ -1,0 +1,177 @@
+// A matrix is a grey picture that a rectangle of the page's colour is seen through, so that it follows the light and
+// dark schemes and costs a byte a cell.
+#include "heat_map.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+
+#include "drawing.h"
+#include "foundation/core/text/base64.h"
+#include "headroom/core/error.h"
+#include "svg.h"
+#include "text.h"
+
+namespace headroom::draw {
+namespace {
+
+constexpr double kNameHeight = 13.0;    // a cell of less has no name
+constexpr double kMostHeight = 44.0;    // of a cell whose row has a name: a few columns do not make it a tower
+constexpr double kNameWidth = 62.0;     // room of the rows' names
+constexpr std::size_t kRowName = 9;     // characters of it
+constexpr std::size_t kMostNames = 40;  // rows; more have none
+constexpr double kPanelCell = 12.0;     // a panel's cell, however small those of the map are,
+constexpr double kMostPanel = 0.25;     // as long as panels have no more than this of the map
+constexpr double kPanelGap = 5.0, kLabelHeight = 16.0, kFoot = 18.0;
+
+struct Box {
+  double x = 0.0, y = 0.0, width = 0.0, height = 0.0;
+};
+
+void check_shape(const Cells& cells) {
+  if (cells.rows == 0 || cells.columns == 0 || cells.values.size() != cells.rows * cells.columns) {
+    fail("heat map: {} x {} values are wanted, got {}", cells.rows, cells.columns, cells.values.size());
+  }
+}
+
+// Of a panel with so many cells across.
+double panel_width(std::size_t cells, double map_width) {
+  return std::min(kPanelCell * static_cast<double>(cells), kMostPanel * map_width);
+}
+
+// Neighbours put together, so that at most kMostShades are left on either axis.
+Cells put_together(const Cells& cells) {
+  const std::size_t down = (cells.rows + kMostShades - 1) / kMostShades,
+                    across = (cells.columns + kMostShades - 1) / kMostShades;
+  if (down == 1 && across == 1) {
+    return cells;
+  }
+  Cells fewer{.rows = (cells.rows + down - 1) / down, .columns = (cells.columns + across - 1) / across, .values = {}};
+  fewer.values.assign(fewer.rows * fewer.columns, 0.0F);
+  for (std::size_t row = 0; row < cells.rows; ++row) {
+    for (std::size_t column = 0; column < cells.columns; ++column) {
+      float& into = fewer.values[row / down * fewer.columns + column / across];
+      const float value = cells.values[row * cells.columns + column];
+      into = std::abs(value) > std::abs(into) ? value : into;
+    }
+  }
+  return fewer;
+}
+
+// One colour's part of the cells: the values of sign `sign`.
+std::string layer(const Cells& cells, double full, double sign, const Box& box) {
+  std::vector<unsigned char> shades;
+  shades.reserve(cells.values.size());
+  bool any = false;
+  for (const float value : cells.values) {
+    const double share = full > 0.0 && std::isfinite(value) ? std::clamp(sign * value / full, 0.0, 1.0) : 0.0;
+    shades.push_back(static_cast<unsigned char>(std::lround(share * 255.0)));
+    any |= shades.back() > 0;
+  }
+  if (!any) {
+    return "";
+  }
+  const std::string picture = to_base64(grey_png(cells.columns, cells.rows, shades));
+  // Equal pictures in equal boxes may well share a name.
+  const std::string id =
+      fmt::format("m{:016x}", std::hash<std::string>()(fmt::format("{}{}{}", picture, box.x, box.y)));
+  const std::string image = element("image", {{"x", box.x},
+                                              {"y", box.y},
+                                              {"width", box.width},
+                                              {"height", box.height},
+                                              {"preserveAspectRatio", "none"},
+                                              {"style", "image-rendering: pixelated"},
+                                              {"href", "data:image/png;base64," + picture}});
+  return element("mask",
+                 {{"id", id},
+                  {"maskUnits", "userSpaceOnUse"},
+                  {"x", box.x},
+                  {"y", box.y},
+                  {"width", box.width},
+                  {"height", box.height}},
+                 image) +
+         element("rect", {{"class", sign > 0 ? "heat" : "heat below"},
+                          {"x", box.x},
+                          {"y", box.y},
+                          {"width", box.width},
+                          {"height", box.height},
+                          {"mask", fmt::format("url(#{})", id)}});
+}
+
+std::string panel(const Cells& cells, double full, const Box& box) {
+  check_shape(cells);
+  const Cells fewer = put_together(cells);
+  return layer(fewer, full, 1.0, box) + layer(fewer, full, -1.0, box) +
+         element("rect", {{"class", "edge"}, {"x", box.x}, {"y", box.y}, {"width", box.width}, {"height", box.height}});
+}
+
+std::string turned(double x, double y, const std::string& kind, const std::string& text) {
+  return element("text", {{"class", kind}, {"transform", fmt::format("translate({:.1f} {:.1f}) rotate(-90)", x, y)}},
+                 text);
+}
+
+std::string names_beside(const HeatMap& map, const Box& box) {
+  const double each = box.height / static_cast<double>(map.cells.rows);
+  std::string all;
+  for (std::size_t i = 0; i < map.row_names.size() && each >= kNameHeight; ++i) {
+    all += text_at("y", box.x - 6, box.y + each * (static_cast<double>(i) + 0.5) + 4,
+                   escape(shorten(map.row_names[i], kRowName)));
+  }
+  return all;
+}
+
+std::string names_below(const HeatMap& map, const Box& box, double y) {
+  const double each = box.width / static_cast<double>(map.cells.columns);
+  std::string all;
+  for (std::size_t i = 0; i < map.column_names.size() && each >= kNameHeight; ++i) {
+    all += turned(box.x + each * (static_cast<double>(i) + 0.5) + 4, y, "y",
+                  escape(shorten(map.column_names[i], kRowName)));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string heat_map(const HeatMap& map) {
+  check_shape(map.cells);
+  const auto rows = static_cast<double>(map.cells.rows), columns = static_cast<double>(map.cells.columns);
+  const bool row_names = !map.row_names.empty() && map.cells.rows <= kMostNames;
+  const double beside = map.left ? panel_width(map.left->columns, map.width) + kPanelGap : 0.0;
+  const double under = map.below ? panel_width(map.below->rows, map.width) + kPanelGap : 0.0;
+  Box box{.x = (row_names ? kNameWidth : map.row_label.empty() ? 2.0 : kLabelHeight) + beside, .y = 2.0};
+  box.width = map.width - box.x - 2.0;
+  box.height = row_names ? rows * std::clamp(box.width / columns, kNameHeight + 1, kMostHeight)
+                         : std::clamp(box.width / columns * rows, 24.0, 2 * map.width);
+  std::string drawing = panel(map.cells, map.shade.full, box);
+  double foot = box.y + box.height;
+  if (map.left) {
+    drawing += panel(*map.left, 1.0, {box.x - beside, box.y, beside - kPanelGap, box.height});
+  }
+  if (map.below) {
+    drawing += panel(*map.below, 1.0, {box.x, foot + kPanelGap, box.width, under - kPanelGap});
+    foot += under;
+  }
+  if (row_names) {
+    Box named = box;
+    named.x -= beside;
+    drawing += names_beside(map, named);
+  } else if (!map.row_label.empty()) {
+    drawing += turned(kLabelHeight - 5, box.y + box.height / 2, "x", escape(map.row_label));
+  }
+  if (!map.column_names.empty() && box.width / columns >= kNameHeight) {
+    drawing += names_below(map, box, foot + 5);
+    foot += kNameWidth;
+  }
+  // The axis at the left, what the shades mean at the right.
+  drawing += text_at("label-below", box.x, foot + 14, escape(map.column_label));
+  drawing += text_at("left", box.x + box.width, foot + 14, "full: " + short_number(map.shade.full));
+  return element("svg",
+                 {{"class", "chart"},
+                  {"viewBox", fmt::format("0 0 {:.0f} {:.0f}", map.width, foot + kFoot)},
+                  {"role", "img"},
+                  {"aria-label", map.title}},
+                 drawing);
+}
+
+}  // namespace headroom::draw

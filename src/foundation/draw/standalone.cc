@@ -1,0 +1,35 @@
+// Charts as a file of their own, for documents that cannot hold markup.
+#include <fmt/format.h>
+
+#include "drawing.h"
+#include "charts.h"
+#include "style.h"
+
+namespace headroom::draw {
+
+std::string standalone(const std::vector<LineChart>& charts) {
+  constexpr double kTitle = 34.0, kFootHeight = 8.0, kGap = 24.0;
+  const double width = (kWidth + kGap) * static_cast<double>(charts.size()),
+               height = kTitle + kChartHeight + kFootHeight;
+  std::string drawing = element("style", {}, kStyleSheet);
+  drawing += element("rect", {{"width", width}, {"height", height}, {"style", "fill: var(--card)"}});
+  double x = kGap / 2.0;
+  for (const LineChart& chart : charts) {
+    drawing += element(
+        "g", {{"class", "chart"}, {"transform", fmt::format("translate({:.0f} 0)", x)}},
+        element("text", {{"class", "title"}, {"x", 0.0}, {"y", kTitle / 2.0}}, escape(chart.title)) +
+            element("svg", {{"y", kTitle}, {"width", kWidth}, {"height", kChartHeight}, {"overflow", "visible"}},
+                    line_chart(chart)));
+    x += kWidth + kGap;
+  }
+  return element("svg",
+                 {{"xmlns", "http://www.w3.org/2000/svg"},
+                  {"viewBox", fmt::format("0 0 {:.0f} {:.0f}", width, height)},
+                  {"width", fmt::format("{:.0f}", width)},
+                  {"height", fmt::format("{:.0f}", height)},
+                  {"font-family", "system-ui, sans-serif"}},
+                 drawing) +
+         "\n";
+}
+
+}  // namespace headroom::draw

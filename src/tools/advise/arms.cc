@@ -1,0 +1,188 @@
+#include "arms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+#include "training/cost/match.h"
+
+namespace headroom::compare {
+namespace {
+
+Arm arm_of(std::string name, config::Config config) {
+  return {.name = std::move(name), .config = std::move(config)};
+}
+
+bool has_bank(const config::AttentionOptions& attention) {
+  return attention.projection->is_bank(attention, 'v') || attention.projection->is_bank(attention, 'o');
+}
+
+bool keeps_width(const config::AttentionOptions& attention) {
+  return attention.composition->keeps_width() || attention.score->keeps_width();
+}
+
+// A recipe of the zoo by its last name, and the number of heads of its dense model.
+struct Origin {
+  config::Config config;
+  double dense_heads = 0.0;  // 0: not of the zoo
+};
+
+Origin origin_of(const std::string& variant) {
+  const std::vector<std::string> recipes = config::recipe_names();
+  const std::string zoo = "zoo/" + variant;
+  if (std::find(recipes.begin(), recipes.end(), zoo) == recipes.end()) {
+    return {.config = config::load_config(variant)};
+  }
+  return {.config = config::load_config(zoo),
+          .dense_heads = static_cast<double>(config::load_config("zoo/dense").model.attention.n_heads)};
+}
+
+// The variant's heads, where positions and windows stay the config's own unless `positions` says otherwise.
+config::Config with_attention(const config::Config& config, const Origin& origin, bool positions) {
+  const config::AttentionOptions& own = config.model.attention;
+  config::Config other = config;
+  config::AttentionOptions& attention = other.model.attention;
+  attention = origin.config.model.attention;
+  if (origin.dense_heads > 0.0 && !has_bank(own)) {
+    const double share = static_cast<double>(own.n_heads) / origin.dense_heads;
+    const double heads = static_cast<double>(attention.n_heads) * share;
+    attention.projection->set_heads(attention, std::max<std::int64_t>(1, std::lround(heads)));
+  }
+  if (keeps_width(attention) && !has_bank(own)) {
+    attention.d_head = own.d_head;
+  }
+  attention.bias = own.bias;
+  attention.scale = own.scale;
+  attention.qk_norm = own.qk_norm;
+  attention.dropout = own.dropout;
+  attention.window = own.window;
+  attention.window_pattern = own.window_pattern;
+  if (!positions) {
+    attention.position = own.position;
+    attention.position_bias = own.position_bias;
+    attention.rope_fraction = own.rope_fraction;
+    attention.rope_base = own.rope_base;
+  }
+  const config::MlpOptions& mlp = origin.config.model.mlp;
+  if (mlp.kind == config::MlpKind::experts && config.model.mlp.kind != mlp.kind) {
+    other.model.mlp.kind = mlp.kind;
+    other.model.mlp.n_experts = mlp.n_experts;
+    other.model.mlp.top_k = mlp.top_k;
+    const std::int64_t experts = std::max<std::int64_t>(4, 4 * (config.model.mlp.d_hidden / (4 * mlp.n_experts)));
+    other.model.mlp.d_hidden = experts;
+  }
+  return other;
+}
+
+config::Config matched(const config::Config& config, const config::Config& target) {
+  return cost::match(config, target, cost::MatchBy::parameters).config;
+}
+
+config::Config variant_of(const config::Config& config, const std::string& variant) {
+  const Origin origin = origin_of(variant);
+  std::string why;
+  for (const bool positions : {false, true}) {
+    try {
+      return matched(with_attention(config, origin, positions), config);
+    } catch (const MisuseError& error) {
+      why = error.what();
+    }
+  }
+  misuse("advise: --variants: {}: cannot be given the config's size: {}", variant, why);
+}
+
+bool same_model(const config::Config& one, const config::Config& other) {
+  return config::to_toml(one) == config::to_toml(other);
+}
+
+std::string name_of(const std::string& variant) {
+  return std::filesystem::path(variant).stem().string();
+}
+
+}  // namespace
+
+std::vector<Arm> learning_rate_arms(const config::Config& config) {
+  std::vector<Arm> arms;
+  for (const double factor : {0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0}) {
+    config::Config other = config;
+    other.train.learning_rate *= factor;
+    arms.push_back(arm_of(fmt::format("{}", other.train.learning_rate), other));
+  }
+  return arms;
+}
+
+config::Config with_vocabulary(config::Config config, std::int64_t size) {
+  config.tokenizer.vocabulary_size = size;
+  config.model.vocabulary_size = size;
+  return config;
+}
+
+std::vector<Arm> vocabulary_arms(const config::Config& config, const std::vector<std::int64_t>& sizes) {
+  std::vector<Arm> arms;
+  for (const std::int64_t size : sizes) {
+    arms.push_back(arm_of(fmt::format("{}", size), with_vocabulary(config, size)));
+  }
+  return arms;
+}
+
+std::vector<Arm> variant_arms(const config::Config& config, const std::vector<std::string>& variants) {
+  std::vector<std::pair<std::string, config::Config>> models = {{"own", config}};
+  for (const std::string& variant : variants) {
+    config::Config other = variant_of(config, variant);
+    const auto same =
+        std::find_if(models.begin(), models.end(), [&](const auto& model) { return same_model(model.second, other); });
+    if (same == models.end()) {
+      models.emplace_back(name_of(variant), std::move(other));
+    } else if (same->first == "own") {
+      same->first = name_of(variant);
+    }
+  }
+  std::vector<Arm> arms;
+  for (const auto& [name, model] : models) {
+    for (const double factor : {0.5, 1.0, 2.0}) {
+      config::Config other = model;
+      other.train.learning_rate *= factor;
+      arms.push_back(arm_of(fmt::format("{}, {}", name, other.train.learning_rate), other));
+    }
+  }
+  return models.size() < 2 ? std::vector<Arm>() : arms;
+}
+
+std::vector<Arm> head_arms(const config::Config& config) {
+  const config::AttentionOptions& own = config.model.attention;
+  std::vector<config::AttentionOptions> others;
+  if (has_bank(own)) {
+    others = own.projection->trials(own, own.n_heads * own.n_experts);
+  } else {
+    for (const double factor : {0.5, 0.25, 2.0}) {
+      const double heads = static_cast<double>(own.n_heads) * factor;
+      if (heads >= 1.0 && heads == std::floor(heads)) {
+        config::AttentionOptions other = own;
+        other.n_kv_heads = 0;
+        other.projection->set_heads(other, std::lround(heads));
+        others.push_back(other);
+      }
+    }
+  }
+  std::vector<Arm> arms = {arm_of(own.projection->heads_text(own), config)};
+  for (const config::AttentionOptions& attention : others) {
+    config::Config other = config;
+    other.model.attention = attention;
+    std::string name = attention.projection->heads_text(attention);
+    const bool known = std::any_of(arms.begin(), arms.end(), [&](const Arm& arm) { return arm.name == name; });
+    try {
+      if (!known) {
+        arms.push_back(arm_of(std::move(name), matched(other, config)));
+      }
+    } catch (const MisuseError&) {  // no such heads at this size
+    }
+  }
+  return arms;
+}
+
+}  // namespace headroom::compare

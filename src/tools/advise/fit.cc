@@ -1,0 +1,123 @@
+#include "fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+#include "training/cost/cost.h"
+
+namespace headroom::compare {
+namespace {
+
+constexpr std::int64_t kLeastWidth = 32;        // of models that are made smaller than the config
+constexpr std::int64_t kLeastVocabulary = 500;  // bytes and letters must have room
+constexpr double kBytesAPiece = 200.0;          // of text, for each piece of the vocabulary
+
+std::int64_t in_steps(double width, std::int64_t step) {
+  return std::max(step, step * std::lround(width / static_cast<double>(step)));
+}
+
+void widen(std::int64_t& width, double factor) {
+  if (width > 0) {  // 0: follows from others
+    width = in_steps(static_cast<double>(width) * factor, 4);
+  }
+}
+
+bool can_be(const config::Config& config) {
+  try {
+    config::check(config, "advise");
+    return forward_macs(config) > 0.0;
+  } catch (const MisuseError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+double forward_macs(const config::Config& config) {
+  const cost::ExecutedCost cost = cost::executed_cost(config.model, 1);
+  return static_cast<double>(cost.attention_macs + cost.mlp_macs + cost.head_macs) /
+         static_cast<double>(config.model.context_length);
+}
+
+std::optional<config::Config> scaled(const config::Config& config, double factor) {
+  config::Config other = config;
+  config::ModelOptions& model = other.model;
+  if (factor != 1.0) {
+    model.d_model = in_steps(static_cast<double>(model.d_model) * factor, 8);
+    model.mlp.d_hidden = in_steps(static_cast<double>(model.mlp.d_hidden) * factor, 8);
+    widen(model.attention.d_head, factor);
+    const double layers = static_cast<double>(model.n_layers) * std::sqrt(factor);
+    model.n_layers = std::max<std::int64_t>(1, std::lround(layers));
+    if (factor < 1.0 && model.d_model < kLeastWidth) {
+      return std::nullopt;
+    }
+  }
+  config::Config latents = other;  // which only some layers have
+  widen(latents.model.attention.kv_rank, factor);
+  widen(latents.model.attention.q_rank, factor);
+  widen(latents.model.attention.d_rotary, factor);
+  widen(latents.model.attention.d_value, factor);
+  return can_be(latents) ? std::optional(latents) : can_be(other) ? std::optional(other) : std::nullopt;
+}
+
+const std::vector<double>& size_factors() {
+  static const std::vector<double> kFactors = {0.25, 0.375, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0};
+  return kFactors;
+}
+
+double worth_of(double tokens, double text_tokens) {
+  const double again = std::max(0.0, tokens / text_tokens - 1.0);
+  return std::min(tokens, text_tokens) + text_tokens * kFadingReadings * (1.0 - std::exp(-again / kFadingReadings));
+}
+
+std::size_t fitting_size(const std::vector<double>& forward, double macs, double text_tokens) {
+  constexpr double kExponent = -0.35;
+  std::size_t best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < forward.size(); ++i) {
+    const double tokens = macs / (3.0 * forward[i]);
+    const double loss =
+        std::pow(forward[i], kExponent) + std::pow(worth_of(tokens, text_tokens) / kTokensAParameter, kExponent);
+    if (loss < least) {
+      best = i;
+      least = loss;
+    }
+  }
+  return best;
+}
+
+std::size_t fitting_batch(const std::vector<double>& tokens_per_second) {
+  const double fastest = *std::max_element(tokens_per_second.begin(), tokens_per_second.end());
+  const auto first = std::find_if(tokens_per_second.begin(), tokens_per_second.end(),
+                                  [&](double rate) { return rate >= (1.0 - kLostToBatch) * fastest; });
+  return static_cast<std::size_t>(first - tokens_per_second.begin());
+}
+
+std::vector<std::int64_t> vocabulary_sizes(std::int64_t own, double text_bytes) {
+  constexpr std::size_t kSizes = 4;
+  const double most = std::min(2.0 * static_cast<double>(own), text_bytes / kBytesAPiece);
+  std::vector<std::int64_t> sizes;
+  std::int64_t size = own;
+  for (; static_cast<double>(size) > most && size >= 2 * kLeastVocabulary; size /= 2) {
+  }
+  if (static_cast<double>(size) > most) {
+    return sizes;
+  }
+  if (2.0 * static_cast<double>(size) <= most) {
+    size *= 2;
+  }
+  for (; sizes.size() < kSizes && size >= std::min(kLeastVocabulary, own); size /= 2) {
+    sizes.insert(sizes.begin(), size);
+  }
+  return sizes;
+}
+
+std::int64_t rounded_down(double number) {
+  const double unit = number < 100.0 ? 1.0 : std::pow(10.0, std::floor(std::log10(number)) - 1.0);
+  return static_cast<std::int64_t>(std::floor(number / unit) * unit);
+}
+
+}  // namespace headroom::compare

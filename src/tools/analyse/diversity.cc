@@ -1,0 +1,250 @@
+#include "diversity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "headroom/config/attention_part.h"
+#include "foundation/draw/charts.h"
+#include "analysis.h"
+#include "layers.h"
+
+namespace headroom::inspect {
+namespace {
+
+// [d, d] of C C^T, where C has all matrices side by side.
+at::Tensor sum_of_squares(const std::vector<Circuit>& heads) {
+  at::Tensor sum;
+  for (const Circuit& head : heads) {
+    at::Tensor inner;  // sum over r of r^T r
+    for (const at::Tensor& r : head.right) {
+      const at::Tensor square = r.t().mm(r);
+      inner = inner.defined() ? inner + square : square;
+    }
+    for (const at::Tensor& l : head.left) {
+      const at::Tensor square = l.mm(inner).mm(l.t());
+      sum = sum.defined() ? sum + square : square;
+    }
+  }
+  return sum;
+}
+
+// [n, n]: the dot products of all matrices as vectors.
+at::Tensor dot_products(const std::vector<Circuit>& heads) {
+  std::vector<at::Tensor> left, right;
+  std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
+  for (const Circuit& head : heads) {
+    for (std::size_t l = 0; l < head.left.size(); ++l) {
+      for (std::size_t r = 0; r < head.right.size(); ++r) {
+        pairs.emplace_back(std::ssize(left) + static_cast<std::int64_t>(l),
+                           std::ssize(right) + static_cast<std::int64_t>(r));
+      }
+    }
+    left.insert(left.end(), head.left.begin(), head.left.end());
+    right.insert(right.end(), head.right.begin(), head.right.end());
+  }
+  const auto n = static_cast<std::int64_t>(pairs.size());
+  const at::Tensor l = at::stack(left), r = at::stack(right);
+  at::Tensor dots = at::empty({n, n}, at::kDouble);
+  auto value = dots.accessor<double, 2>();
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto [li, ri] = pairs[static_cast<std::size_t>(i)];
+    // tr((l_i^T l_j) (r_j^T r_i)), for all j.
+    const at::Tensor with_left = at::matmul(l[li].t(), l), with_right = at::matmul(r[ri].t(), r);
+    for (std::int64_t j = 0; j < n; ++j) {
+      const auto [lj, rj] = pairs[static_cast<std::size_t>(j)];
+      value[i][j] = (with_left[lj] * with_right[rj]).sum().item<double>();
+    }
+  }
+  return dots;
+}
+
+}  // namespace
+
+at::Tensor captured_variance(const std::vector<Circuit>& heads) {
+  const at::Tensor squares = at::linalg_eigvalsh(sum_of_squares(heads)).flip(0).clamp_min(0.0);
+  return squares.cumsum(0) / squares.sum().clamp_min(1e-300);
+}
+
+double diversity(const std::vector<Circuit>& heads) {
+  const at::Tensor dots = dot_products(heads);
+  const auto n = static_cast<double>(dots.size(0));
+  if (n < 2.0) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  const at::Tensor length = dots.diagonal().clamp_min(1e-300).sqrt();
+  const at::Tensor cosines = dots / (length.unsqueeze(0) * length.unsqueeze(1));
+  const double first = at::linalg_eigvalsh(cosines)[-1].item<double>() / n;
+  return std::clamp((1.0 - first) / (1.0 - 1.0 / n), 0.0, 1.0);
+}
+
+namespace {
+
+constexpr std::size_t kMostPoints = 120;  // of a curve
+
+// The projections of one attention layer, as circuits by head.
+class Projections {
+ public:
+  Projections(const Reader& reader, const AttentionLayer& layer)
+      : reader_(reader), name_(layer.name), options_(reader.options().attention) {}
+
+  std::vector<Circuit> query_key() const {
+    std::vector<Circuit> heads;
+    for (std::int64_t h = 0; h < n_heads(); ++h) {
+      heads.push_back({.left = side('q', h, 0), .right = {}});
+      for (std::int64_t r = 0; r < options_.key_projections(); ++r) {
+        const std::vector<at::Tensor> keys = side('k', h, r);
+        heads.back().right.insert(heads.back().right.end(), keys.begin(), keys.end());
+      }
+    }
+    return heads;
+  }
+  std::vector<Circuit> output_value() const {
+    std::vector<Circuit> heads;
+    for (std::int64_t h = 0; h < n_heads(); ++h) {
+      heads.push_back({.left = side('v', h, 0), .right = {}});
+      for (const at::Tensor& o : side('o', h, 0)) {
+        heads.back().right.push_back(o.t());
+      }
+    }
+    return heads;
+  }
+
+ private:
+  std::int64_t n_heads() const { return options_.projection->all_heads(options_); }
+  at::Tensor matrix(const std::string& name) const {
+    return reader_.parameter(name_ + "." + name).to(at::kCPU, at::kDouble);
+  }
+
+  // A head's matrices [d, e] (of o: [e, d]) of one projection: one, or those of its experts.
+  std::vector<at::Tensor> side(char which, std::int64_t head, std::int64_t copy) const {
+    if (options_.projection->has_latent()) {
+      return {latent(which, head)};
+    }
+    at::Tensor w = matrix(std::string("w_") + which);
+    if (which == 'k' && options_.key_projections() > 1) {
+      w = w[copy];
+    }
+    if (options_.has_experts(which)) {  // [heads, E, in, out]
+      return w[shared_by(which, head)].unbind(0);
+    }
+    if (w.dim() == 2) {
+      return {w};  // one for all heads
+    }
+    const bool first = which == 'o' || chooses_heads(options_);  // where the heads' axis is
+    return {w.select(first ? 0 : 1, shared_by(which, head))};
+  }
+
+  std::int64_t shared_by(char which, std::int64_t head) const {
+    const bool keys = (which == 'k' || which == 'v') && !chooses_heads(options_);
+    return keys ? head / (options_.n_heads / options_.computed_kv_heads()) : head;
+  }
+
+  // Through the latent, whose norm's scale is counted in and whose length is not.
+  at::Tensor latent(char which, std::int64_t head) const {
+    if (which == 'o') {
+      return matrix("w_o")[head];
+    }
+    if (which == 'q') {
+      const at::Tensor w = matrix("w_q").select(1, head);
+      return options_.q_rank > 0 ? (matrix("w_q_down") * matrix("q_down_norm")).mm(w) : w;
+    }
+    const at::Tensor down = matrix("w_kv_down") * matrix("kv_norm");
+    const at::Tensor of_head = down.mm(matrix(std::string("w_") + which).select(1, head));
+    return which == 'v' ? of_head : at::cat({matrix("w_k_rotary"), of_head}, 1);
+  }
+
+  const Reader& reader_;
+  std::string name_;
+  config::AttentionOptions options_;
+};
+
+class Diversity : public Analysis {
+ public:
+  Findings finish(const Reader& reader) override {
+    Findings found;
+    std::vector<at::Tensor> curves[2];
+    std::vector<double> sizes[2];
+    for (const AttentionLayer& layer : reader.attention_layers()) {
+      const Projections projections(reader, layer);
+      const std::vector<Circuit> circuits[2] = {projections.query_key(), projections.output_value()};
+      for (const int which : {0, 1}) {
+        const at::Tensor curve = captured_variance(circuits[which]);
+        const double size = diversity(circuits[which]);
+        curves[which].push_back(curve);
+        found.tensors[layer.name + "." + kNames[which]] = curve;
+        found.figures["layers"][layer.name][kNames[which]] = {
+            {"diversity", std::isfinite(size) ? Json(size) : Json(nullptr)},
+            {"components_for_90_percent", curve.lt(0.9).sum().item<std::int64_t>() + 1}};
+        if (std::isfinite(size)) {
+          sizes[which].push_back(size);
+        }
+      }
+    }
+    draw::LineChart chart{.title = "captured variance", .x_label = "principal components", .lines = {}};
+    chart.y = draw::YScale::shares;
+    for (const int which : {0, 1}) {
+      const at::Tensor mean = at::stack(curves[which]).mean(0);
+      found.tensors[std::string("mean.") + kNames[which]] = mean;
+      chart.lines.push_back(line_of(which, mean));
+      if (!sizes[which].empty()) {
+        double sum = 0.0;
+        for (const double size : sizes[which]) {
+          sum += size;
+        }
+        found.figures["mean"][kNames[which]]["diversity"] = sum / static_cast<double>(sizes[which].size());
+      }
+      found.figures["mean"][kNames[which]]["components_for_90_percent"] = mean.lt(0.9).sum().item<std::int64_t>() + 1;
+      // The mean share: 1 where one component has everything.
+      found.figures["mean"][kNames[which]]["captured_variance"] = mean.mean().item<double>();
+    }
+    found.pictures.push_back(
+        {.caption = "cumulative captured variance",
+         .remark = "mean over layers of the heads' matrices side by side; a lower curve: heads that differ more",
+         .markup = draw::line_chart(chart)});
+    found.pictures.push_back({.caption = "by layer",
+                              .remark = "diversity: 0 where all heads are one, 1 where they share nothing",
+                              .markup = table_of(found.figures.at("layers"))});
+    found.summary = fmt::format("components for 90% of the variance: {} of W_Q W_K^T, {} of W_V W_O",
+                                found.figures["mean"]["qk"]["components_for_90_percent"].get<int>(),
+                                found.figures["mean"]["ov"]["components_for_90_percent"].get<int>());
+    return found;
+  }
+
+ private:
+  static constexpr const char* kNames[2] = {"qk", "ov"};
+
+  static draw::Line line_of(int which, const at::Tensor& curve) {
+    draw::Line line{.name = kNames[which], .points = {}, .band = {}, .style = static_cast<std::size_t>(which)};
+    const std::vector<double> all = numbers_of(curve);
+    const std::size_t step = std::max<std::size_t>(1, all.size() / kMostPoints);
+    for (std::size_t i = 0; i < all.size(); i += step) {
+      line.points.push_back({static_cast<double>(i + 1), all[i]});
+    }
+    return line;
+  }
+
+  static std::string table_of(const Json& layers) {
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, both] : layers.items()) {
+      std::vector<std::string> row = {name.substr(0, name.rfind('.'))};
+      for (const char* which : kNames) {
+        const Json& size = both.at(which).at("diversity");
+        row.push_back(size.is_null() ? "\u2013" : fmt::format("{:.3f}", size.get<double>()));
+        row.push_back(fmt::format("{}", both.at(which).at("components_for_90_percent").get<int>()));
+      }
+      rows.push_back(std::move(row));
+    }
+    return html_table({"layer", "QK diversity", "QK for 90%", "OV diversity", "OV for 90%"}, rows);
+  }
+};
+
+const Registration kDiversity(
+    {.name = "diversity",
+     .place = 5,
+     .about = "How much the heads of a layer differ in what they compare and what they write.",
+     .refusal = [](const config::ModelOptions& /*options*/) { return std::string(); },
+     .make = [](const Reader& /*reader*/) -> std::unique_ptr<Analysis> { return std::make_unique<Diversity>(); }});
+
+}  // namespace
+}  // namespace headroom::inspect

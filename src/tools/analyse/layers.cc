@@ -1,0 +1,161 @@
+#include "layers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/draw/svg.h"
+
+namespace headroom::inspect {
+
+namespace {
+
+// "0.25", "-3", "12.5%", and "\u2013", of which nothing is known.
+bool is_number(std::string_view cell) {
+  return cell == "\u2013" || cell.find_first_not_of("0123456789.-+%") == std::string_view::npos;
+}
+
+}  // namespace
+
+void stop_if_interrupted() {
+  if (interrupted()) {
+    throw InterruptedError("interrupted");
+  }
+}
+
+std::string layer_of(std::string_view value) {
+  return std::string(value.substr(0, value.rfind('.')));
+}
+
+std::string_view value_of(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
+std::string refuse_without_scores(const config::ModelOptions& options) {
+  const config::AttentionOptions& o = options.attention;
+  return o.score->has_scores()
+             ? ""
+             : fmt::format("attention with score \"{}\" has no weights of each query and key", o.score.name());
+}
+
+std::string refuse_all_but_language_models(const config::ModelOptions& options) {
+  return options.kind == config::ModelKind::language_model
+             ? ""
+             : fmt::format("it is of kind {}, and only language models continue texts", config::name_of(options.kind));
+}
+
+at::Tensor head_outputs(const Reader& reader, const std::string& layer, const at::Tensor& o, const Choice& choice) {
+  const at::Tensor w = reader.parameter(layer + ".w_o").to(o.scalar_type());
+  const std::int64_t b = o.size(0), h = o.size(1), t = o.size(2);
+  const bool banks = w.dim() == 4;
+  if (!banks && !chooses_heads(reader.options().attention)) {
+    return at::einsum("bhte,hed->bhtd", {o, w});
+  }
+  if (!choice.index.defined()) {
+    fail("{}: what its heads add needs their choices", layer);
+  }
+  // By token: [N, H, w].
+  const at::Tensor rows = o.transpose(1, 2).reshape({b * t, h, -1});
+  at::Tensor sum;
+  if (!banks) {  // slot h is the h-th choice
+    const at::Tensor index = choice.index.squeeze(1), weight = choice.weight.squeeze(1).to(o.scalar_type());  // [N, H]
+    const at::Tensor all = at::einsum("nhe,xed->nhxd", {rows, w});
+    sum = all.gather(2, index.view({b * t, h, 1, 1}).expand({-1, -1, 1, w.size(2)})).squeeze(2) * weight.unsqueeze(2);
+  } else {
+    const at::Tensor all = at::einsum("nhe,hxed->nhxd", {rows, w});
+    const at::Tensor gate = spread_choice(choice, w.size(1)).to(o.scalar_type());
+    sum = (all * gate.unsqueeze(3)).sum(2);
+  }
+  return sum.view({b, t, h, -1}).transpose(1, 2);
+}
+
+at::Tensor direct_matrix(const Reader& reader, bool through_norm) {
+  const config::ModelOptions& o = reader.options();
+  at::Tensor matrix = (o.tied_embeddings ? reader.parameter("embed").t() : reader.parameter("head.w")).to(at::kFloat);
+  if (through_norm && o.norm_position == config::NormPosition::pre) {
+    matrix = matrix * reader.parameter("norm_f.scale").to(at::kFloat).unsqueeze(1);
+    matrix = o.norm == config::Norm::layer ? matrix - matrix.mean(0, /*keepdim=*/true) : matrix;
+  }
+  return matrix;
+}
+
+bool chooses_heads(const config::AttentionOptions& options) {
+  return !options.projection->has_fixed_heads();
+}
+
+at::Tensor spread_choice(const Choice& choice, std::int64_t n_experts) {
+  const at::Tensor weight = choice.weight.to(at::kFloat);
+  return at::zeros({weight.size(0), weight.size(1), n_experts}, weight.options()).scatter(2, choice.index, weight);
+}
+
+bool Replacer::wants(std::string_view name) const {
+  return instead.contains(name) || nn::Recorder::wants(name);
+}
+
+at::Tensor Replacer::observe(std::string_view name, at::Tensor value) {
+  if (nn::Recorder::wants(name)) {
+    nn::Recorder::observe(name, value);
+  }
+  const auto found = instead.find(name);
+  return found == instead.end() ? value : found->second.to(value.scalar_type()).expand(value.sizes()).contiguous();
+}
+
+draw::Cells cells_of(const at::Tensor& matrix) {
+  const at::Tensor flat = matrix.detach().to(at::kCPU, at::kFloat).contiguous();
+  if (flat.dim() != 2) {
+    fail("cells: a matrix is wanted, got {} axes", flat.dim());
+  }
+  return {.rows = static_cast<std::size_t>(flat.size(0)),
+          .columns = static_cast<std::size_t>(flat.size(1)),
+          .values = {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()}};
+}
+
+std::vector<double> numbers_of(const at::Tensor& vector) {
+  const at::Tensor flat = vector.detach().to(at::kCPU, at::kDouble).contiguous();
+  return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
+}
+
+std::vector<std::string> texts_of(const Reader& reader, const at::Tensor& tokens, Side side) {
+  const at::Tensor flat = tokens.reshape({-1}).to(at::kCPU, at::kLong).contiguous();
+  std::vector<std::string> texts;
+  for (std::int64_t i = 0; i < flat.numel(); ++i) {
+    texts.push_back(reader.token_text(flat.const_data_ptr<std::int64_t>()[i], side));
+  }
+  return texts;
+}
+
+std::string shown(std::string_view token) {
+  std::string text;
+  for (const char c : token) {
+    text += c == '\n' ? std::string("\u21b5") : c == '\t' ? std::string("\u21e5") : std::string(1, c);
+  }
+  const bool blank = std::all_of(text.begin(), text.end(), [](char c) { return c == ' '; });
+  return blank ? std::string("\u2423") : text.front() == ' ' ? text.substr(1) : text;
+}
+
+std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::string_view> kinds(head.size());
+  for (const std::vector<std::string>& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      kinds[i] = is_number(row[i]) ? kinds[i] : " class='text'";
+    }
+  }
+  std::string markup = "<div class='scroll'><table><thead><tr>";
+  for (std::size_t i = 0; i < head.size(); ++i) {
+    markup += fmt::format("<th scope='col'{}>{}</th>", kinds[i], draw::escape(head[i]));
+  }
+  markup += "</tr></thead><tbody>\n";
+  for (const std::vector<std::string>& row : rows) {
+    markup += "<tr>";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      markup += fmt::format("<td{}>{}</td>", kinds[i], row[i]);
+    }
+    markup += "</tr>\n";
+  }
+  return markup + "</tbody></table></div>";
+}
+
+}  // namespace headroom::inspect

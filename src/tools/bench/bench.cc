@@ -1,0 +1,153 @@
+#include "bench.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "foundation/core/machine/system.h"
+#include "timing.h"
+
+namespace headroom::bench {
+namespace {
+
+struct Entry {
+  const char* name;
+  const char* about;
+  std::vector<Row> (*run)(const BenchOptions&);
+};
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> kEntries = {
+      {"machine", "the rates of matrix products and of reading memory", machine},
+      {"attention", "softmax attention, forward and backward, against the reference and PyTorch's kernel", attention},
+      {"composition", "attention with composed heads against the reference and plain attention", composition},
+      {"mixture", "two Gaussian keys and half the heads against the reference and plain attention", mixture},
+      {"linear_attention", "causal linear attention against the reference and softmax attention", linear_attention},
+      {"neighbours", "gated, sunk and latent layers against plain and grouped ones", neighbours},
+      {"expert_linear", "the grouped product against one dense product with the same MACs", expert_linear},
+      {"cross_entropy", "output layer and loss against the reference", cross_entropy},
+      {"adamw", "the optimizer's step against the reference", adamw},
+      {"step", "a whole training step of a dense model against PyTorch's, eager and compiled", step},
+      {"switchhead", "a training step of SwitchHead 47M and of MoA against the dense model", switchhead},
+      {"switchhead_262m", "the same of 262M", switchhead_262m},
+      {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++", dcformer},
+      {"distributed", "training steps shared by two processes against one, and against PyTorch's", distributed},
+      {"decoding", "one token at a time against the memory's bandwidth", decoding},
+      {"generation", "writing after a prompt, both apart: whole models of any CONFIG", generation},
+      {"evaluate", "reading a batch: time and memory of whole models of any CONFIG", evaluate},
+      {"serve", "eight requests at a time against one, against a plain loop and against transformers", serving},
+      {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code", python},
+      {"scaling", "one attention layer against tokens, heads and experts (--plots draws it)", scaling},
+      {"profile", "where a training step's time goes, by operator", profile}};
+  return kEntries;
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double seconds_of(const Work& work, at::Device device) {
+  synchronize(device);
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  synchronize(device);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOptions& options) {
+  const at::Device device(options.device);
+  std::vector<std::vector<double>> times(work.size());
+  for (std::int64_t round = -2; round < options.repeats; ++round) {  // two rounds to warm up
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      if (!work[i]) {
+        continue;
+      }
+      const double seconds = seconds_of(work[i], device);
+      if (round >= 0) {
+        times[i].push_back(seconds);
+      }
+    }
+  }
+  std::vector<double> result;
+  for (std::vector<double>& each : times) {
+    result.push_back(each.empty() ? NAN : median(std::move(each)));
+  }
+  return result;
+}
+
+std::vector<std::pair<std::string, std::string>> names() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Entry& entry : entries()) {
+    all.emplace_back(entry.name, entry.about);
+  }
+  return all;
+}
+
+std::vector<Row> run(const std::string& name, const BenchOptions& options) {
+  if (options.precision != "fp32" && options.precision != "bf16") {
+    misuse("bench: precision must be fp32 or bf16, got '{}'", options.precision);
+  }
+  if (options.repeats < 1) {
+    misuse("bench: repeats must be at least 1, got {}", options.repeats);
+  }
+  for (const Entry& entry : entries()) {
+    if (name == entry.name) {
+      at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : physical_cores());
+      return entry.run(options);
+    }
+  }
+  std::string known;
+  for (const Entry& entry : entries()) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+  }
+  misuse("bench: {}: no such benchmark; there are {}", name, known);
+}
+
+Json to_json(const std::vector<Row>& rows) {
+  Json all = Json::array();
+  for (const Row& row : rows) {
+    Json json = {{"name", row.name}, {"seconds", Json()}, {"gflops", row.gflops}};
+    if (!row.none_here()) {
+      json["seconds"] = row.seconds;
+    }
+    json["ratio_to_reference"] = row.ratio_to_reference ? Json(*row.ratio_to_reference) : Json();
+    json["fraction_of_limit"] = row.fraction_of_limit ? Json(*row.fraction_of_limit) : Json();
+    if (row.peak_memory_bytes) {
+      json["peak_memory_bytes"] = *row.peak_memory_bytes;
+    }
+    if (row.moved_bytes) {
+      json["moved_bytes"] = *row.moved_bytes;
+    }
+    all.push_back(std::move(json));
+  }
+  return all;
+}
+
+std::string to_table(const std::vector<Row>& rows) {
+  const bool moves = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.moved_bytes.has_value(); });
+  const auto mib = [](double bytes) { return fmt::format("{:.1f}", bytes / 1048576.0); };
+  std::string text = fmt::format("{:<52} {:>10} {:>9} {:>12} {:>9} {:>12}\n", "", "ms", "GFLOP/s", "x reference",
+                                 "of limit", moves ? "MiB moved" : "peak MiB");
+  for (const Row& row : rows) {
+    const auto optional = [](const std::optional<double>& value, const char* format) {
+      return value ? fmt::format(fmt::runtime(format), *value) : std::string("-");
+    };
+    text += fmt::format("{:<52} {:>10} {:>9} {:>12} {:>9} {:>12}\n", row.name,
+                        row.none_here() ? std::string("none here") : fmt::format("{:.2f}", row.seconds * 1e3),
+                        row.gflops > 0.0 ? fmt::format("{:.1f}", row.gflops) : "-",
+                        optional(row.ratio_to_reference, "{:.2f}"), optional(row.fraction_of_limit, "{:.2f}"),
+                        row.moved_bytes         ? mib(*row.moved_bytes)
+                        : row.peak_memory_bytes ? mib(static_cast<double>(*row.peak_memory_bytes))
+                                                : std::string("-"));
+  }
+  return text;
+}
+
+}  // namespace headroom::bench

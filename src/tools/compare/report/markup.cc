@@ -1,0 +1,51 @@
+#include "markup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "foundation/core/machine/log.h"
+
+namespace headroom::compare {
+namespace {
+
+// Digits after the point that leave two of a spread.
+int digits_for(double spread) {
+  return spread > 0.0 ? std::clamp(1 - static_cast<int>(std::floor(std::log10(spread))), 0, 9) : 2;
+}
+
+}  // namespace
+
+std::string with_deviation(double mean, double deviation) {
+  if (!std::isfinite(mean) || !(deviation > 0.0)) {
+    return plain_number(mean);
+  }
+  const int digits = digits_for(deviation);
+  return format_decimal(mean, digits) + " \u00b1 " + format_decimal(deviation, digits);
+}
+
+std::string interval_text(const Interval& interval) {
+  const int digits = digits_for((interval.high - interval.low) / 2.0);
+  return fmt::format("{} [{}, {}]", format_decimal(interval.mean, digits), format_decimal(interval.low, digits),
+                     format_decimal(interval.high, digits));
+}
+
+std::string ratio_text(double ratio) {
+  return std::isfinite(ratio) ? fmt::format("{:.3g}x", ratio) : "not finite";
+}
+
+std::string counted(std::size_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
+std::string enumerated(const std::vector<std::string>& items) {
+  std::string text;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    text += i == 0 ? "" : i + 1 == items.size() ? " and " : ", ";
+    text += items[i];
+  }
+  return text;
+}
+
+}  // namespace headroom::compare

@@ -1,0 +1,35 @@
+// Text and numbers as a page shows them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "foundation/draw/text.h"
+#include "tools/compare/figures/statistics.h"
+
+namespace headroom::compare {
+
+using draw::plain_number;
+using draw::short_number;
+using draw::shorten;
+
+// What tables and charts show for a figure that is not known.
+inline constexpr const char* kUnknown = "\u2013";
+
+// "7.37", or with the deviation of several values "7.370 ± 0.052": two digits of it, as many decimals of the mean.
+std::string with_deviation(double mean, double deviation);
+
+// "-0.21 [-0.30, -0.12]", with two digits of the interval's half width.
+std::string interval_text(const Interval& interval);
+
+// Three significant digits and "x": "0.376x", "1x", "12.5x".
+std::string ratio_text(double ratio);
+
+// "3 runs", "1 run".
+std::string counted(std::size_t count, std::string_view thing);
+
+// "a", "a and b", "a, b and c".
+std::string enumerated(const std::vector<std::string>& items);
+
+}  // namespace headroom::compare

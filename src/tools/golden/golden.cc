@@ -1,0 +1,149 @@
+#include "golden.h"
+
+#include <algorithm>
+
+#include "case.h"
+#include "headroom/core/error.h"
+#include "foundation/core/machine/system.h"
+#include "headroom/ops/choice.h"
+#include "runners.h"
+
+namespace headroom::golden {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where a person finds some: "; this source tree's are in .../cases". Empty for a program that stands alone.
+std::string shipped_cases() {
+  try {
+    const fs::path folder = fs::path(home_folder()) / "tests" / "golden" / "cases";
+    std::error_code error;
+    return fs::is_directory(folder, error) ? "; this source tree's are in " + folder.string() : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
+  std::vector<fs::path> found;
+  if (paths.empty()) {
+    misuse("golden: PATH is required: a folder of reference cases, or one of their files{}", shipped_cases());
+  }
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    if (fs::is_directory(path, error)) {
+      for (const auto& entry : fs::recursive_directory_iterator(path)) {
+        fs::path data = entry.path();
+        if (data.extension() == ".json" && fs::exists(data.replace_extension(".safetensors"))) {
+          found.push_back(entry.path());
+        }
+      }
+    } else if (fs::exists(path, error)) {
+      fs::path json = path;
+      json.replace_extension(".json");
+      if (path.extension() != ".safetensors" && path != json) {
+        misuse("golden: {}: is no reference case (a .json next to a .safetensors){}", path.string(), shipped_cases());
+      }
+      found.push_back(json);
+    } else {
+      misuse("golden: {}: no such file or folder{}", path.string(), shipped_cases());
+    }
+  }
+  if (found.empty()) {
+    misuse("golden: no reference case (a .json next to a .safetensors) under {}{}", paths[0].string(), shipped_cases());
+  }
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+std::string what_ran() {
+  bool fused = false, reference = false;
+  for (const auto& [op, choices] : ops::choices()) {
+    fused = fused || choices.fused > 0;
+    reference = reference || choices.reference > 0;
+  }
+  return fused && reference ? "mixed" : fused ? "fused" : "reference";
+}
+
+Outcome run_case(const fs::path& json, const Options& options) {
+  Outcome outcome;
+  outcome.name = json.stem().string();
+  outcome.family = json.parent_path().filename().string();
+  outcome.implementation = "-";
+  try {
+    const Case c = read_case(json, options);
+    outcome.name = c.name;
+    outcome.family = c.family;
+    const Runner runner = find_runner(c.family);
+    if (runner == nullptr) {
+      outcome.reason = fmt::format("family {} has no implementation yet", c.family);
+      return outcome;
+    }
+    nn::Context context;
+    context.implementation = options.implementation;
+    ops::forget_choices();
+    for (const Result& result : runner(c, context)) {
+      compare(c, result, outcome);
+    }
+    outcome.implementation = what_ran();
+    outcome.passed = outcome.error <= outcome.limit && !outcome.worst_tensor.empty();
+  } catch (const ops::NoFusedError& problem) {
+    outcome.reason = problem.what();
+    outcome.none_here = !options.device.is_cpu();  // where every operator has a fused version a refusal is a failure
+  } catch (const c10::Error& problem) {
+    outcome.reason = problem.what_without_backtrace();
+  } catch (const std::exception& problem) {
+    outcome.reason = problem.what();
+  }
+  outcome.passed = outcome.passed && outcome.reason.empty();
+  return outcome;
+}
+
+}  // namespace
+
+std::vector<Outcome> run_cases(const std::vector<fs::path>& paths, const Options& options,
+                               const std::function<void(const Outcome&)>& on_case) {
+  std::vector<Outcome> outcomes;
+  for (const fs::path& json : find_cases(paths)) {
+    outcomes.push_back(run_case(json, options));
+    if (on_case) {
+      on_case(outcomes.back());
+    }
+  }
+  return outcomes;
+}
+
+Json outcomes_json(const std::vector<Outcome>& outcomes) {
+  const auto passed = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.passed; });
+  const auto none_here = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.none_here; });
+  Json cases = Json::array();
+  for (const Outcome& o : outcomes) {
+    Json row = {{"case", o.name},
+                {"family", o.family},
+                {"implementation", o.implementation},
+                {"passed", o.passed},
+                {"worst_tensor", o.worst_tensor},
+                {"error", o.error},
+                {"limit", o.limit}};
+    if (!o.reason.empty()) {
+      row["reason"] = o.reason;
+    }
+    cases.push_back(std::move(row));
+  }
+  return {{"passed", passed},
+          {"failed", static_cast<std::int64_t>(outcomes.size()) - passed - none_here},
+          {"none_here", none_here},
+          {"cases", cases}};
+}
+
+std::string outcome_line(const Outcome& o) {
+  const char* verdict = o.passed ? "pass" : o.none_here ? "none" : "FAIL";
+  const std::string head = fmt::format("{} {}/{} ({})", verdict, o.family, o.name, o.implementation);
+  if (!o.reason.empty()) {
+    return fmt::format("{}: {}", head, o.reason);
+  }
+  return fmt::format("{}: {} error {:.2g}, limit {:.2g}", head, o.worst_tensor, o.error, o.limit);
+}
+
+}  // namespace headroom::golden

@@ -1,0 +1,320 @@
+// The cases' options as this library's.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "headroom/core/error.h"
+#include "engine/nn/attention/prior.h"
+#include "headroom/nn/selection.h"
+#include "headroom/ops/head_map_factors.h"
+#include "runners.h"
+
+namespace headroom::golden {
+namespace {
+
+// What this library calls otherwise than the cases.
+std::string own_name(const std::string& name) {
+  return name == "gelu_erf" ? "gelu" : name == "mlp" ? "dense" : name;
+}
+
+// `otherwise` where the key is absent or null.
+template <class Enum>
+Enum value_of(const Json& options, const char* key, Enum otherwise) {
+  if (is_null(options, key)) {
+    return otherwise;
+  }
+  if (options.at(key).is_string()) {
+    if (const auto value = config::value_named<Enum>(own_name(options.at(key).get<std::string>()))) {
+      return *value;
+    }
+  }
+  misuse("options.{}: {} is not known here", key, options.at(key).dump());
+}
+
+// A number that the layers have built in: a case made with another one asks for what they do not compute.
+void require_built_in(const Json& options, const char* key, double built_in) {
+  if (const double asked = number(options, key, built_in); asked != built_in) {
+    misuse("options.{}: is {} in the layer, but {} in the case", key, built_in, asked);
+  }
+}
+
+void set_qk_norm(const Json& options, config::AttentionOptions& o) {
+  o.qk_norm = !is_null(options, "qk_norm");
+  if (o.qk_norm) {
+    const Json& norm = options.at("qk_norm");
+    require_among(norm, "kind", {"rms"});
+    o.qk_norm_epsilon = norm.at("epsilon").get<double>();
+  }
+}
+
+void set_position(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.position = options.contains("position") ? options.at("position").get<std::string>() : "none";
+  if (o.position == "rope") {
+    const Json& rope = options.at("rope");
+    const double channels = rope.at("channels").get<double>();
+    o.rope_fraction = channels / static_cast<double>(c.dim("d_head"));
+    o.rope_base = rope.at("base").get<double>();
+  } else if (o.position == "relative") {
+    o.rope_base = options.at("relative").at("base").get<double>();
+  }
+}
+
+std::vector<std::string> named(const Json& flags, std::initializer_list<const char*> names) {
+  std::vector<std::string> set;
+  for (const char* name : names) {
+    if (flag(flags, name)) {
+      set.emplace_back(name);
+    }
+  }
+  return set;
+}
+
+void set_experts(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.projection = "experts";
+  o.experts = named(options.at("experts"), {"q", "k", "v", "o"});
+  o.n_experts = c.dim("E");
+  o.top_k = c.dim("k");
+  o.shared_selection = flag(options, "shared_selection");
+  o.gate = value_of(options, "gate", config::Gate::sigmoid);
+}
+
+// The coefficients say only which losses are computed; the cases weigh them themselves.
+void set_routing(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.projection = "routed_heads";
+  o.n_experts = c.dim("E");
+  o.n_heads = o.top_k = c.dim("k");
+  o.gate = value_of(options, "gate", config::Gate::softmax_renormalised);
+  o.noisy_routing = !is_null(options, "noise");
+  if (o.noisy_routing && options.value("module", "attention") == "attention") {
+    require_built_in(options.at("noise"), "floor", nn::kNoiseFloor);
+  }
+  if (o.gate == config::Gate::softmax_renormalised) {
+    require_built_in(options, "renormalise_epsilon", nn::kRenormaliseEpsilon);
+  }
+  o.switch_coefficient = o.switch_slots_coefficient = o.cv_coefficient = o.z_coefficient = o.entropy_coefficient = 1.0;
+}
+
+void set_composition(const Case& c, const Json& options, config::AttentionOptions& o) {
+  require_among(options, "base", {"identity", "static"});
+  const bool fixed = options.at("base") == "static";
+  o.compose = named(options.at("compose"), {"pre", "post"});
+  o.compose_low_rank = named(options.at("low_rank"), {"query", "key"});
+  o.compose_gates = named(options.at("gates"), {"query", "key"});
+  const bool dynamic = !o.compose_low_rank.empty() || !o.compose_gates.empty();
+  if (o.compose.empty() || (!dynamic && !fixed)) {
+    return;
+  }
+  o.composition = dynamic ? "dynamic" : "static";
+  o.compose_static = dynamic && fixed;
+  o.compose_skip = !fixed;
+  o.compose_rank = c.dims.contains("R") ? c.dim("R") : 1;
+  o.compose_groups = c.dim("G");
+  o.compose_activation = value_of(options, "activation", config::ComposeActivation::gelu);
+  if (!o.compose_low_rank.empty()) {
+    require_built_in(options, "factor_epsilon", ops::kFactorEpsilon);
+  }
+}
+
+void set_keys(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.keys = value_of(options, "keys", config::Keys::own);
+  o.n_mixtures = c.dim("K_mix");
+  o.prior = value_of(options, "prior", config::Prior::none);
+  o.prior_clamp = flag(options, "prior_clamp");
+  if (o.n_mixtures == 1 && o.keys == config::Keys::own) {
+    o.keys = config::Keys::single;
+  }
+}
+
+void set_mixture(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.score = "gaussian_mixture";
+  set_keys(c, options, o);
+  o.mixture_score = value_of(options, "score", config::MixtureScore::gaussian);
+  o.mixing = value_of(options, "mixing", config::Mixing::sum);
+  o.prior_update = value_of(options, "prior_update", config::PriorUpdate::none);
+  if (o.prior_update == config::PriorUpdate::soft_e) {
+    o.soft_e_pairs = value_of(options.at("soft_e"), "pairs", config::SoftEPairs::valid);
+    require_built_in(options.at("soft_e"), "epsilon", nn::kResponsibilityEpsilon);
+  }
+  o.mixture_epsilon = number(options, "epsilon", 0.0);
+  if (options.contains("coefficients") && options.at("coefficients").is_array()) {
+    for (const Json& coefficient : options.at("coefficients")) {
+      o.mixture_coefficients.push_back(coefficient.get<double>() * std::sqrt(static_cast<double>(o.d_head)));
+    }
+  }
+}
+
+void set_linear(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.score = "linear";
+  set_keys(c, options, o);
+  o.prior_update = config::PriorUpdate::gradient;
+  o.feature_map = value_of(options, "feature_map", config::FeatureMap::elu_plus_one);
+  o.linear_mixing = value_of(options, "mixing_point", config::LinearMixing::after_map);
+  o.normaliser = value_of(options, "normaliser", config::Normaliser::sum);
+  o.normaliser_epsilon = number(options, "epsilon", 0.0);
+  o.score_scale = value_of(options, "score_scale", config::ScoreScale::none);
+  o.output_scale = value_of(options, "output_scale", config::OutputScale::none);
+}
+
+void set_field(const config::Field& field, const Json& value) {
+  std::visit(
+      [&]<class Slot>(const Slot& slot) {
+        if constexpr (std::is_same_v<Slot, config::Choice>) {
+          const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
+          if (std::find(slot.names.begin(), slot.names.end(), name) == slot.names.end()) {
+            misuse("options.{}: {} is not known here", field.key, value.dump());
+          }
+          slot.set(name);
+        } else {
+          *slot = value.get<std::remove_pointer_t<Slot>>();
+        }
+      },
+      field.slot);
+}
+
+// Families whose own switches are keys of [model.attention], under the same names.
+void set_named(const Case& c, const Json& options, config::AttentionOptions& o) {
+  static const std::set<std::string> kShared = {"causal", "window",  "position", "rope",   "scale",
+                                                "bias",   "qk_norm", "padding",  "decode", "objective"};
+  if (c.dims.contains("G")) {
+    o.n_kv_heads = c.dim("G");
+  }
+  config::Fields fields;
+  config::describe(fields, o);
+  for (const auto& [key, value] : options.items()) {
+    if (kShared.contains(key) || value.is_null()) {
+      continue;
+    }
+    const auto field = std::find_if(fields.fields().begin(), fields.fields().end(),
+                                    [&key = key](const config::Field& f) { return f.key == key; });
+    if (field == fields.fields().end()) {
+      misuse("options.{}: is not known here", key);
+    }
+    set_field(*field, value);
+  }
+}
+
+// Widths are dims, and the rotating channels are counted instead of being a share of the head.
+void set_latent(const Case& c, const Json& options, config::AttentionOptions& o) {
+  o.projection = "latent";
+  o.kv_rank = c.dim("R_kv");
+  o.q_rank = c.dim("R_q");
+  o.d_rotary = c.dim("d_rotary");
+  o.d_value = c.dim("d_value");
+  o.rope_fraction = 1.0;
+  if (!is_null(options, "rope")) {
+    require_built_in(options.at("rope"), "channels", static_cast<double>(o.d_rotary));
+  }
+  require_among(options.at("latent_norm"), "kind", {"rms"});
+  o.qk_norm_epsilon = options.at("latent_norm").at("epsilon").get<double>();
+}
+
+using Set = void (*)(const Case&, const Json&, config::AttentionOptions&);
+
+const std::map<std::string, Set>& attention_families() {
+  static const std::map<std::string, Set> kFamilies = {
+      {"dense", nullptr},         {"switchhead", set_experts}, {"moa", set_routing},
+      {"dcmha", set_composition}, {"mgk", set_mixture},        {"linear", set_linear},
+      {"gated", set_named},       {"sink", set_named},         {"mla", set_latent}};
+  return kFamilies;
+}
+
+}  // namespace
+
+bool is_attention_family(const std::string& family) {
+  return attention_families().contains(family);
+}
+
+bool is_null(const Json& options, const char* key) {
+  return !options.contains(key) || options.at(key).is_null();
+}
+
+double number(const Json& options, const char* key, double otherwise) {
+  if (is_null(options, key)) {
+    return otherwise;
+  }
+  if (!options.at(key).is_number()) {
+    misuse("options.{}: must be a number, got {}", key, options.at(key).dump());
+  }
+  return options.at(key).get<double>();
+}
+
+void require_among(const Json& options, const char* key, const std::vector<std::string>& names) {
+  if (!is_null(options, key) &&
+      std::none_of(names.begin(), names.end(), [&](const std::string& name) { return options.at(key) == name; })) {
+    misuse("options.{}: {} is not known here", key, options.at(key).dump());
+  }
+}
+
+bool flag(const Json& options, const char* key) {
+  return options.contains(key) && options.at(key).is_boolean() && options.at(key).get<bool>();
+}
+
+std::int64_t window_of(const Json& options) {
+  return is_null(options, "window") ? 0 : options.at("window").get<std::int64_t>();
+}
+
+nn::AttentionPlace place_of(const Case& c, const Json& options) {
+  nn::AttentionPlace place;
+  place.d_model = c.dim("d_model");
+  place.causal = flag(options, "causal");
+  place.cross = flag(options, "cross");
+  place.window = window_of(options);
+  place.context_length = c.dim("T");
+  place.memory_length = c.dims.contains("M") ? c.dim("M") : 0;
+  if (!is_null(options, "soft_e")) {
+    place.context_length = c.dim("P") - place.memory_length;  // the table may be longer than the sequence
+  }
+  return place;
+}
+
+config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options) {
+  const auto found = attention_families().find(family);
+  if (found == attention_families().end()) {
+    misuse("attention of family {} has no implementation yet", family);
+  }
+  config::AttentionOptions o;
+  o.n_heads = c.dims.contains("H") ? c.dim("H") : 1;
+  o.d_head = c.dim("d_head");
+  o.bias = flag(options, "bias");
+  o.position_bias = flag(options, "position_bias");
+  o.scale = value_of(options, "scale", config::Scale::inv_sqrt);
+  set_qk_norm(options, o);
+  set_position(c, options, o);
+  if (found->second != nullptr) {
+    found->second(c, options, o);
+  }
+  return o;
+}
+
+config::Activation activation_of(const Json& options, const char* key) {
+  return value_of(options, key, config::Activation::relu);
+}
+
+config::MlpOptions mlp_options(const Case& c, const Json& ffn) {
+  config::MlpOptions o;
+  o.kind = value_of(ffn, "kind", config::MlpKind::dense);
+  o.activation = activation_of(ffn, "activation");
+  o.bias = flag(ffn, "bias");
+  if (o.kind == config::MlpKind::experts) {
+    o.d_hidden = c.dim("d_expert");
+    o.n_experts = c.dims.contains("E_ff") ? c.dim("E_ff") : c.dim("E");
+    o.top_k = c.dims.contains("k_ff") ? c.dim("k_ff") : c.dim("k");
+  } else {
+    o.d_hidden = c.dim("d_ff");
+  }
+  return o;
+}
+
+void set_stack(const Case& c, const Json& o, config::ModelOptions& model) {
+  model.n_layers = c.dims.contains("L") ? c.dim("L") : 1;
+  model.d_model = c.dim("d_model");
+  model.arrangement = value_of(o, "arrangement", config::Arrangement::sequential);
+  model.norm = value_of(o.at("norm"), "kind", config::Norm::layer);
+  model.norm_epsilon = o.at("norm").at("epsilon").get<double>();
+  const Json& attention = o.at("attention");
+  model.attention = attention_options(c, attention.at("family").get<std::string>(), attention);
+  model.attention.window = window_of(attention);
+  model.mlp = mlp_options(c, o.at("ffn"));
+}
+
+}  // namespace headroom::golden

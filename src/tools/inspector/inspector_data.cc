@@ -1,0 +1,425 @@
+#include "inspector_data.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <set>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "foundation/core/machine/log.h"
+#include "attribution.h"
+#include "headroom/models/classifier.h"
+#include "headroom/models/language_model.h"
+#include "tools/analyse/layers.h"
+#include "one_after_another.h"
+#include "packing.h"
+#include "predictions.h"
+
+namespace headroom::inspect {
+namespace {
+
+constexpr std::int64_t kThumbnail = 64;         // pixels of a side
+constexpr std::int64_t kLikeliest = 10;         // tokens kept of each prediction
+constexpr std::int64_t kSizesAtOnce = 1 << 24;  // contributions held together
+constexpr double kMapShare = 0.62;              // of the bytes, for maps
+
+// Hands on what a layer's attention showed as soon as it is complete, and forgets it: values of every pair of one layer
+// are held at a time.
+class LayerByLayer : public nn::Observer {
+ public:
+  using OnLayer = std::function<void(std::int64_t layer, const LayerValues& values)>;
+
+  LayerByLayer(std::vector<std::string> names, OnLayer on_layer) : on_layer_(std::move(on_layer)) {
+    for (std::string& name : names) {
+      patterns_.push_back("layer*.attention." + std::move(name));
+    }
+  }
+  bool wants(std::string_view name) const override {
+    return name == "embedding" || nn::matches("layer*.ffn.out", name) ||
+           std::any_of(patterns_.begin(), patterns_.end(),
+                       [&](const std::string& pattern) { return nn::matches(pattern, name); });
+  }
+  at::Tensor observe(std::string_view name, at::Tensor value) override {
+    if (name == "embedding") {
+      embedding = value[0];
+    } else if (name.ends_with(".ffn.out")) {
+      mlp.push_back(value[0]);
+    } else {
+      const std::string_view inside = name.substr(name.find('.') + 1);
+      values_[std::string(inside.substr(inside.find('.') + 1))] = value;
+      if (inside == "attention.out") {
+        on_layer_(layer_++, values_);
+        values_.clear();
+      }
+    }
+    return value;
+  }
+
+  at::Tensor embedding;
+  std::vector<at::Tensor> mlp;  // [T, d] of each layer
+
+ private:
+  std::vector<std::string> patterns_;
+  OnLayer on_layer_;
+  LayerValues values_;
+  std::int64_t layer_ = 0;
+};
+
+// The contributions of one layer to its outputs, the largest of each token and what the others add up to; sizes are
+// shares of the output's length. Fields in the order of the page's reader.
+class Contributions {
+ public:
+  Contributions(const Attribution& a, std::int64_t most) : a_(a) {
+    const at::Tensor out = a.out.to(at::kFloat);
+    length_ = out.norm(2, {-1});
+    const at::Tensor divisor = length_.masked_fill(length_.eq(0.0), 1.0).unsqueeze(1);
+    unit_ = out / divisor;
+    readout_ = inspect::readout(a, unit_ / divisor);
+    bias_ = (a.rest.to(at::kFloat) * unit_).sum(-1) / divisor.squeeze(1);
+    residual_ = residual_of(a);
+    const std::int64_t heads = a.weights.size(0), ways = readout_.size(2), each = a.values.size(2) * ways;
+    const std::int64_t all = heads * a.n_sources() * each;
+    n_ = std::min(most, all);
+    const std::int64_t at_once = std::clamp<std::int64_t>(kSizesAtOnce / all, 1, a.n_queries());
+    for (std::int64_t begin = 0; begin < a.n_queries(); begin += at_once) {
+      add(begin, std::min(at_once, a.n_queries() - begin));
+    }
+  }
+
+  std::int64_t count() const { return n_; }
+  // Of the composed scores, whose terms at each entry's pair of tokens stand last; none without them.
+  std::vector<std::string> score_terms() const { return a_.pre ? a_.pre->names : std::vector<std::string>(); }
+  double worst_residual() const { return residual_.max().item<double>(); }
+  const std::vector<Split>& splits() const { return names_; }
+
+  std::string bytes() const {
+    std::string all;
+    for (const std::vector<at::Tensor>* numbers : {&source_, &head_, &value_expert_, &output_expert_}) {
+      all += small_numbers(at::cat(*numbers));
+    }
+    all += bytes_of(at::cat(size_), at::kHalf);
+    for (const std::vector<at::Tensor>& split : entry_terms_) {
+      all += bytes_of(at::cat(split), at::kHalf);
+    }
+    for (const at::Tensor& numbers : {length_, residual_, bias_, at::cat(others_), at::cat(by_head_)}) {
+      all += bytes_of(numbers, at::kFloat);
+    }
+    for (const std::vector<at::Tensor>& split : total_terms_) {
+      all += bytes_of(at::cat(split), at::kFloat);
+    }
+    if (!score_terms_.empty()) {
+      all += bytes_of(at::cat(score_terms_), at::kHalf);
+    }
+    return all;
+  }
+
+ private:
+  void add(std::int64_t begin, std::int64_t count) {
+    const at::Tensor all = sizes(a_, readout_, begin, count);  // [H, count, S, V, O]
+    const std::int64_t s = all.size(2), v = all.size(3), o = all.size(4);
+    const at::Tensor flat = all.transpose(0, 1).flatten(1);  // [count, H S V O]
+    const at::Tensor index = std::get<1>(flat.abs().topk(n_, -1));
+    const at::Tensor size = flat.gather(1, index);
+    const at::Tensor way = index.remainder(o), value = index.floor_divide(o).remainder(v);
+    const at::Tensor source = index.floor_divide(o * v).remainder(s), head = index.floor_divide(o * v * s);
+    const at::Tensor query = at::arange(begin, begin + count, at::kLong).unsqueeze(1).expand_as(index);
+    source_.push_back(source);
+    head_.push_back(head);
+    value_expert_.push_back(a_.value_expert.index({head, source, value}));
+    output_expert_.push_back(a_.output_expert.index({head, query, way}));
+    size_.push_back(size);
+    others_.push_back(flat.sum(-1) - size.sum(-1));
+    by_head_.push_back(all.sum({2, 3, 4}).t());
+    add_splits(all, {query - begin, head, source, size}, begin, count);
+  }
+
+  struct Chosen {
+    at::Tensor query, head, source, size;  // [count, n]
+  };
+
+  void add_splits(const at::Tensor& all, const Chosen& chosen, std::int64_t begin, std::int64_t count) {
+    const std::vector<Split> splits = split_weights(a_, begin, count);
+    if (splits.empty()) {
+      return;
+    }
+    entry_terms_.resize(splits.size());
+    total_terms_.resize(splits.size());
+    names_.clear();
+    if (const Split scores = split_scores(a_, begin, count); !scores.terms.empty()) {
+      const at::Tensor here =
+          scores.weights.index({at::indexing::Slice(), chosen.head, chosen.query, chosen.source});  // [terms, count, n]
+      score_terms_.push_back(here.permute({1, 2, 0}));
+    }
+    const at::Tensor weights = a_.weights.narrow(1, begin, count);
+    const at::Tensor nothing = weights.eq(0.0);
+    const at::Tensor each = all.sum({3, 4}) / weights.masked_fill(nothing, 1.0);  // size of a weight of 1
+    for (std::size_t i = 0; i < splits.size(); ++i) {
+      const at::Tensor& w = splits[i].weights;  // [terms, H, count, S]
+      const at::Tensor share = w.index({at::indexing::Slice(), chosen.head, chosen.query, chosen.source}) /
+                               weights.index({chosen.head, chosen.query, chosen.source});  // [terms, count, n]
+      entry_terms_[i].push_back((share.nan_to_num(0.0, 0.0, 0.0) * chosen.size).permute({1, 2, 0}));
+      total_terms_[i].push_back((w * each).sum({1, 3}).t());
+      names_.push_back({splits[i].name, splits[i].terms, {}});
+    }
+  }
+
+  const Attribution& a_;
+  std::int64_t n_ = 0;
+  at::Tensor length_, unit_, readout_, bias_, residual_;
+  std::vector<at::Tensor> source_, head_, value_expert_, output_expert_, size_, others_, by_head_, score_terms_;
+  std::vector<std::vector<at::Tensor>> entry_terms_, total_terms_;
+  std::vector<Split> names_;
+};
+
+class Inspector {
+ public:
+  Inspector(const models::Model& model, const at::Tensor& ids, const InspectLimits& limits)
+      : model_(model),
+        classifier_(dynamic_cast<const models::Classifier*>(&model)),
+        options_(model.options()),
+        ids_(ids),
+        limits_(limits) {
+    if (limits.tells) {
+      progress_.emplace("inspecting", options_.n_layers, "layers");
+    }
+  }
+
+  InspectedText run(const nn::Context& context) {
+    const models::LanguageModel* language =
+        classifier_ == nullptr ? &models::as_language_model(model_, "inspect") : nullptr;
+    if (language != nullptr) {
+      predictions_ = predict(*language, ids_, context, kLikeliest);
+    }
+    LayerByLayer observer(attributed_values(options_.attention),
+                          [&](std::int64_t layer, const LayerValues& values) { look(layer, values); });
+    nn::Context inner = context;
+    OneAfterAnother both(context.observer, observer);
+    inner.observer = &both;
+    if (language != nullptr) {
+      models::Memory memory;
+      language->score(ids_.unsqueeze(0), at::full({1, ids_.size(0)}, -1, at::kLong), memory, inner);
+      add_predictions();
+      if (context.observer != nullptr) {
+        add_changes(changes_of_predictions(*language, ids_, context, kLikeliest));
+      }
+      add_logits(observer);
+    } else {
+      models::Batch batch;
+      batch.tensors["tokens"] = ids_.unsqueeze(0);
+      result_.about["classes"] = numbers_of(classifier_->class_logits(batch, inner)[0].to(at::kDouble).softmax(-1));
+    }
+    result_.packed.push_back({"thumbnails", compressed(bytes_of(at::stack(thumbnails_), at::kByte))});
+    describe();
+    return std::move(result_);
+  }
+
+ private:
+  void pack(std::string name, const std::string& bytes) {
+    result_.packed.push_back({std::move(name), compressed(bytes)});
+  }
+
+  // Bytes of one map, and how many contributions of a token fit.
+  std::int64_t map_bytes(std::int64_t n_maps) const {
+    return static_cast<std::int64_t>(kMapShare * static_cast<double>(limits_.bytes)) / (options_.n_layers * n_maps);
+  }
+  std::int64_t contributions() const {
+    constexpr double kOfMaps = 0.55;  // what is left of the rest's bytes after predictions and choices
+    const double bytes = (1.0 - kMapShare) * kOfMaps * static_cast<double>(limits_.bytes);
+    constexpr double kEach = 6.0, kEachTerm = 2.0;  // bytes of one, compressed
+    const double one = kEach + kEachTerm * static_cast<double>(n_terms_);
+    const auto fit = static_cast<std::int64_t>(bytes / (one * static_cast<double>(ids_.size(0) * options_.n_layers)));
+    return std::clamp<std::int64_t>(fit, 4, limits_.most_contributions);
+  }
+
+  void look(std::int64_t layer, const LayerValues& values) {
+    stop_if_interrupted();
+    const std::string scope = fmt::format("layer{}.attention.", layer);
+    const Attribution a = attribute(values, {.options = options_.attention,
+                                             .parameters = model_.parameters(),
+                                             .scope = scope,
+                                             .causal = causal(),
+                                             .window = windows_[static_cast<std::size_t>(layer)]});
+    const bool composed = a.post.has_value();
+    const std::int64_t heads = a.weights.size(0), n_maps = heads * (composed ? 2 : 1);
+    n_heads_ = heads;
+    for (std::int64_t h = 0; h < heads; ++h) {
+      thumbnails_.push_back(thumbnail(a.weights[h], kThumbnail));
+      result_.packed.push_back(
+          {fmt::format("map.{}.{}", layer, h), pack_map(a.weights[h], map_bytes(n_maps), causal())});
+      if (composed) {
+        result_.packed.push_back(
+            {fmt::format("before.{}.{}", layer, h), pack_map(a.probs[h], map_bytes(n_maps), causal())});
+      }
+    }
+    for (const Split& split : split_weights(a, 0, 1)) {
+      n_terms_ += layer == 0 ? std::ssize(split.terms) : 0;
+    }
+    n_terms_ += layer == 0 && a.pre ? std::ssize(a.pre->names) : 0;  // of the scores
+    const Contributions contributions(a, this->contributions());
+    pack(fmt::format("contributions.{}", layer), contributions.bytes());
+    Json splits = Json::array();
+    for (const Split& split : contributions.splits()) {
+      splits.push_back({{"name", split.name}, {"terms", split.terms}});
+    }
+    layers_.push_back({{"contributions", contributions.count()},
+                       {"composed", composed},
+                       {"splits", splits},
+                       {"score_terms", contributions.score_terms()},
+                       {"residual", contributions.worst_residual()},
+                       {"window", windows_[static_cast<std::size_t>(layer)]},
+                       {"choices", pack_choices(layer, values)}});
+    if (progress_) {
+      progress_->update(layer + 1);
+    }
+    if (predictions_.sums) {
+      const std::vector<at::Tensor> directions(predictions_.direction.begin(), predictions_.direction.end());
+      direct_.push_back(direct_logits(a, directions, options_.attention.n_experts));
+    }
+  }
+
+  // Which experts or heads each token takes: index and weight [T, heads, K] of each choice.
+  Json pack_choices(std::int64_t layer, const LayerValues& values) {
+    Json names = Json::array();
+    for (const char* name : {"select", "select_in", "select_out"}) {
+      const auto index = values.find(std::string(name) + ".index"), weight = values.find(std::string(name) + ".weight");
+      if (index == values.end() || weight == values.end()) {
+        continue;
+      }
+      pack(fmt::format("{}.{}", name, layer),
+           small_numbers(index->second) + bytes_of(weight->second.to(at::kFloat), at::kHalf));
+      names.push_back({{"name", name}, {"heads", index->second.size(1)}, {"chosen", index->second.size(2)}});
+    }
+    return names;
+  }
+
+  void add_predictions() {
+    const Predictions& p = predictions_;
+    pack("predictions", bytes_of(p.likeliest, at::kInt) + bytes_of(p.probability, at::kFloat) +
+                            bytes_of(p.next_probability, at::kFloat) + bytes_of(p.next_rank, at::kInt) +
+                            bytes_of(p.entropy, at::kFloat));
+    name_tokens(p.likeliest);
+  }
+
+  // What an observer changed: divergence, and the tokens whose probabilities change most.
+  void add_changes(const PredictionChanges& changes) {
+    pack("changes", bytes_of(changes.divergence, at::kFloat) + bytes_of(changes.token, at::kInt) +
+                        bytes_of(changes.before, at::kFloat) + bytes_of(changes.after, at::kFloat));
+    result_.about["changes"] = changes.token.size(1);
+    name_tokens(changes.token);
+  }
+
+  void name_tokens(const at::Tensor& ids) {
+    const at::Tensor all = ids.flatten().contiguous();
+    std::set<std::int64_t> names(result_.vocabulary.begin(), result_.vocabulary.end());
+    names.insert(all.const_data_ptr<std::int64_t>(), all.const_data_ptr<std::int64_t>() + all.numel());
+    result_.vocabulary.assign(names.begin(), names.end());
+  }
+
+  // For each target [T, 3 + L (H + 2)]: the logit; embedding; constant; then of each layer its heads, its output bias
+  // and its MLP.
+  void add_logits(const LayerByLayer& observer) {
+    if (!predictions_.sums) {
+      return;
+    }
+    std::string bytes;
+    double worst = 0.0;
+    for (std::size_t target = 0; target < Predictions::kTargets; ++target) {
+      const at::Tensor& direction = predictions_.direction[target];
+      const auto along = [&](const at::Tensor& added) { return (added.to(at::kFloat) * direction).sum(-1, true); };
+      std::vector<at::Tensor> columns = {predictions_.logit[target].unsqueeze(1), along(observer.embedding),
+                                         predictions_.constant[target].unsqueeze(1)};
+      for (std::size_t layer = 0; layer < direct_.size(); ++layer) {
+        const DirectLogits& direct = direct_[layer][target];
+        columns.insert(columns.end(), {direct.heads, direct.bias.unsqueeze(1), along(observer.mlp[layer])});
+      }
+      const at::Tensor table = at::cat(columns, 1);
+      const at::Tensor sum = table.slice(1, 1).sum(1);
+      worst = std::max(worst, (sum - table.select(1, 0)).abs().max().item<double>());
+      bytes += bytes_of(table, at::kFloat);
+    }
+    pack("logits", bytes);
+    result_.about["logit_error"] = worst;
+    for (std::size_t layer = 0; layer < direct_.size(); ++layer) {
+      const DirectLogits& one = direct_[layer][0];
+      layers_[layer]["value_experts"] = one.value_experts.size(2);
+      layers_[layer]["output_experts"] = one.output_experts.size(2);
+      if (one.value_experts.size(2) + one.output_experts.size(2) == 0) {
+        continue;
+      }
+      std::string experts;
+      for (const DirectLogits& direct : direct_[layer]) {
+        experts += bytes_of(at::cat({direct.value_experts, direct.output_experts}, 2), at::kHalf);
+      }
+      pack(fmt::format("logit_experts.{}", layer), experts);
+    }
+  }
+
+  void describe() {
+    const config::AttentionOptions& a = options_.attention;
+    Json& about = result_.about;
+    about["layers"] = std::move(layers_);
+    about["heads"] = n_heads_;
+    about["tokens"] = ids_.size(0);
+    about["thumbnail"] = thumbnails_.front().size(0);
+    about["causal"] = causal();
+    about["likeliest"] = classifier_ == nullptr ? predictions_.likeliest.size(1) : 0;
+    about["logits"] = predictions_.sums;
+    about["slots"] = !a.projection->has_fixed_heads();
+    about["pairs"] = a.score->has_scores();  // whether single weights can be switched off
+    about["experts"] = a.n_experts;
+    about["parts"] = {{"projection", a.projection.name()}, {"heads", a.projection->heads_text(a)},
+                      {"score", a.score.name()},           {"composition", a.composition.name()},
+                      {"position", a.position.name()},     {"output gate", a.gate_output.name()}};
+    about["d_model"] = options_.d_model;
+  }
+
+  bool causal() const { return classifier_ == nullptr; }
+
+  const models::Model& model_;
+  const models::Classifier* classifier_;  // null: a language model
+  const config::ModelOptions& options_;
+  at::Tensor ids_;
+  InspectLimits limits_;
+  std::vector<std::int64_t> windows_ = config::layer_windows(options_);
+  Predictions predictions_;
+  InspectedText result_;
+  Json layers_ = Json::array();
+  std::vector<at::Tensor> thumbnails_;
+  std::vector<std::vector<DirectLogits>> direct_;  // by layer, by target
+  std::int64_t n_heads_ = 0, n_terms_ = 0;
+  std::optional<Progress> progress_;
+};
+
+}  // namespace
+
+void require_inspectable(const config::ModelOptions& options) {
+  if (options.kind != config::ModelKind::language_model && options.kind != config::ModelKind::classifier) {
+    misuse("inspect: model.kind: must be language_model or classifier, got {}", config::name_of(options.kind));
+  }
+  if (options.kind == config::ModelKind::classifier && options.paired) {
+    misuse("inspect: model.paired: must be false, the page shows single texts; `headroom analyse` takes pairs");
+  }
+}
+
+InspectedText inspect_text(const models::Model& model, const std::vector<std::int32_t>& ids, const nn::Context& context,
+                           const InspectLimits& limits) {
+  const at::NoGradGuard no_grad;
+  require_inspectable(model.options());
+  const std::int64_t longest = model.options().context_length;
+  if (ids.empty()) {
+    misuse("inspect: the text is empty, and the model needs at least one token");
+  }
+  if (std::ssize(ids) > longest) {
+    misuse("inspect: the text has {} tokens, and the model reads at most {} at once (model.context_length)", ids.size(),
+           longest);
+  }
+  const at::Tensor tokens = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()), at::kLong).to(model.device());
+  return Inspector(model, tokens, limits).run(context);
+}
+
+}  // namespace headroom::inspect

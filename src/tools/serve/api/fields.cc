@@ -1,0 +1,128 @@
+#include "fields.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api_error.h"
+#include "foundation/core/text/nearest.h"
+#include "foundation/core/text/printable.h"
+
+namespace headroom::serve {
+namespace {
+
+SortedJson parsed(std::string_view body) {
+  try {
+    return parse_sorted_json(body, "the request's body", 8);
+  } catch (const MisuseError& error) {
+    throw ApiError(400, "invalid_json", "", error.what());
+  }
+}
+
+std::unique_lock<std::mutex> waits_for_its_turn(std::string_view body) {
+  constexpr std::size_t kLarge = 256 << 10;
+  static std::mutex turn;
+  return body.size() > kLarge ? std::unique_lock(turn) : std::unique_lock<std::mutex>();
+}
+
+}  // namespace
+
+std::string describe(const SortedJson& value) {
+  if (value.is_object()) {
+    return "an object";
+  }
+  if (value.is_array()) {
+    return value.empty() ? "an empty list" : "a list";
+  }
+  constexpr std::size_t kShown = 60;
+  if (value.is_string()) {
+    return printable('"' + value.get_ref<const std::string&>().substr(0, kShown) + '"', kShown);
+  }
+  return printable(value.dump(), kShown);
+}
+
+Fields::Fields(std::string_view body) : alone_(waits_for_its_turn(body)), object_(parsed(body)) {
+  if (!object_.is_object()) {
+    refuse(400, "invalid_value", "", "the request's body must be a JSON object, got {}", describe(object_));
+  }
+}
+
+Fields::Fields(SortedJson object, std::string parent) : parent_(std::move(parent)), object_(std::move(object)) {
+  if (!object_.is_object()) {
+    refuse_field(parent_.substr(0, parent_.size() - 1), "must be a JSON object, got {}", describe(object_));
+  }
+}
+
+const SortedJson* Fields::take(const char* name) {
+  asked_.emplace_back(name);
+  const auto found = object_.find(name);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<std::int64_t> Fields::whole_number(const char* name, std::int64_t low, std::int64_t high) {
+  const SortedJson* value = take(name);
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  const bool fits =
+      value->is_number_integer() &&
+      !(value->is_number_unsigned() && value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX));
+  if (!fits || value->get<std::int64_t>() < low || value->get<std::int64_t>() > high) {
+    refuse_field(path(name), "must be an integer from {} to {}, got {}", low, high, describe(*value));
+  }
+  return value->get<std::int64_t>();
+}
+
+std::optional<double> Fields::number(const char* name, double low, double high) {
+  const SortedJson* value = take(name);
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  if (!value->is_number() || !(value->get<double>() >= low && value->get<double>() <= high)) {
+    refuse_field(path(name), "must be a number from {} to {}, got {}", low, high, describe(*value));
+  }
+  return value->get<double>();
+}
+
+bool Fields::flag(const char* name, bool otherwise) {
+  const SortedJson* value = take(name);
+  if (value == nullptr) {
+    return otherwise;
+  }
+  if (!value->is_boolean()) {
+    refuse_field(path(name), "must be true or false, got {}", describe(*value));
+  }
+  return value->get<bool>();
+}
+
+std::optional<std::string> Fields::text(const char* name) {
+  const SortedJson* value = take(name);
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  if (!value->is_string()) {
+    refuse_field(path(name), "must be text, got {}", describe(*value));
+  }
+  return value->get<std::string>();
+}
+
+void Fields::finish(std::initializer_list<const char*> unsupported) const {
+  for (const auto& item : object_.items()) {
+    const std::string& key = item.key();
+    if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) {
+      continue;
+    }
+    const bool known = std::find(unsupported.begin(), unsupported.end(), key) != unsupported.end();
+    if (known && item.value().is_null()) {
+      continue;
+    }
+    const std::string name = parent_ + printable(key, 60);
+    if (known) {
+      refuse(400, "unsupported_parameter", name, "{}: is not supported by this server", name);
+    }
+    const std::string meant = key.size() > 60 ? "" : nearest(key, asked_);
+    refuse(400, "unknown_parameter", name, "{}: is no field of this request{}", name,
+           meant.empty() ? "" : "; did you mean " + meant + "?");
+  }
+}
+
+}  // namespace headroom::serve

@@ -1,0 +1,253 @@
+#include "choices.h"
+
+#include <algorithm>
+#include <cctype>
+#include <regex>
+
+#include "foundation/core/text/blanks.h"
+#include "headroom/core/error.h"
+#include "foundation/core/text/letters.h"
+#include "rows.h"
+
+namespace headroom::tasks::zero_shot {
+namespace {
+
+// One row with its place, asked for fields that must be there.
+class Row {
+ public:
+  Row(const Json& json, const std::string& where) : json_(json), where_(where) {}
+
+  const std::string& where() const { return where_; }
+  const Json& value(const char* key) const { return value_in(json_, key, where_); }
+  // As it stands, and without blanks around it.
+  std::string raw_text(const char* key) const { return text_in(json_, key, where_); }
+  std::string text(const char* key) const { return std::string(trimmed(raw_text(key))); }
+  // Of a field that may be absent or empty.
+  std::string text_or_nothing(const char* key) const {
+    const auto found = json_.find(key);
+    return found != json_.end() && found->is_string() ? std::string(trimmed(found->get_ref<const std::string&>())) : "";
+  }
+  std::vector<std::string> texts(const char* key) const { return texts_of(value(key), key); }
+  std::vector<std::string> texts_of(const Json& list, const char* key) const {
+    const bool texts = list.is_array() && list.size() >= 2 && std::all_of(list.begin(), list.end(), [](const Json& x) {
+                         return x.is_string() && !trimmed(x.get_ref<const std::string&>()).empty();
+                       });
+    if (!texts) {
+      misuse("{}: field \"{}\" must be a list of two or more texts", where_, key);
+    }
+    return list.get<std::vector<std::string>>();
+  }
+
+  // A place among `n` that is counted from `first`, as a number or its digits.
+  std::size_t place(const char* key, std::size_t n, std::size_t first = 0) const {
+    const Json& found = value(key);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (found == i + first || found == std::to_string(i + first)) {
+        return i;
+      }
+    }
+    misuse("{}: field \"{}\" must be the place of the right choice, {} to {}, got {}", where_, key, first,
+           first + n - 1, to_json_line(found));
+  }
+
+  // A place that is named as in `labels`.
+  std::size_t label(const char* key, const std::vector<std::string>& labels) const {
+    const std::string name = text(key);
+    const auto found = std::find(labels.begin(), labels.end(), name);
+    if (found == labels.end()) {
+      misuse("{}: field \"{}\" must be the right choice's label, {} to {}, got {}", where_, key, labels.front(),
+             labels.back(), to_json_line(name));
+    }
+    return static_cast<std::size_t>(found - labels.begin());
+  }
+
+  Question question(const std::string& context, const std::vector<std::string>& choices, std::size_t gold) const {
+    Question question{.gold = gold, .where = where_};
+    for (const std::string& choice : choices) {
+      question.choices.push_back({context, fmt::format(" {}", trimmed(choice))});
+    }
+    return question;
+  }
+
+ private:
+  const Json& json_;
+  const std::string& where_;
+};
+
+// "A", "B", ...
+std::vector<std::string> letters(std::size_t n, char first) {
+  std::vector<std::string> labels;
+  for (std::size_t i = 0; i < n; ++i) {
+    labels.emplace_back(1, static_cast<char>(first + static_cast<char>(i)));
+  }
+  return labels;
+}
+
+// "Question: ...": what asks for an answer by name gets one by name.
+std::string prompt(std::string text) {
+  text.erase(text.find_last_not_of(kBlanks) + 1);
+  const bool asks = text.starts_with("Question:") || text.starts_with("Passage:") || text.starts_with("Context:");
+  return asks && !text.ends_with("Answer:") ? text + "\nAnswer:" : text;
+}
+
+Question collected(const Row& row) {
+  const std::string query = prompt(row.raw_text("query"));
+  const std::vector<std::string> choices = row.texts("choices");
+  return row.question(query, choices, row.place("gold", choices.size()));
+}
+
+// The choice is of the beginning.
+Question collected_beginnings(const Row& row) {
+  const std::string continuation = fmt::format(" {}", row.text("continuation"));
+  Question question{.where = row.where()};
+  for (const std::string& option : row.texts("context_options")) {
+    question.choices.push_back({std::string(trimmed(option)), continuation});
+  }
+  question.gold = row.place("gold", question.choices.size());
+  return question;
+}
+
+Question piqa(const Row& row) {
+  return row.question(fmt::format("Question: {}\nAnswer:", row.text("goal")), {row.text("sol1"), row.text("sol2")},
+                      row.place("label", 2));
+}
+
+// Its texts are from WikiHow, whose headings are in brackets.
+Question hellaswag(const Row& row) {
+  const auto clean = [](const std::string& text) {
+    static const std::regex kTitle(" ?\\[title\\]"), kMark("\\[.*?\\]"), kBlanks("  +");
+    std::string plain = std::regex_replace(text, kTitle, ". ");
+    plain = std::regex_replace(std::regex_replace(plain, kMark, ""), kBlanks, " ");
+    return std::string(trimmed(plain));
+  };
+  const std::string activity = row.text_or_nothing("activity_label");
+  std::vector<std::string> endings = row.texts("endings");
+  std::transform(endings.begin(), endings.end(), endings.begin(), clean);
+  return row.question(clean(activity.empty() ? row.text("ctx") : fmt::format("{}: {}", activity, row.text("ctx"))),
+                      endings, row.place("label", endings.size()));
+}
+
+Question winogrande(const Row& row) {
+  const std::string sentence = row.text("sentence");
+  const std::size_t gap = sentence.find('_');
+  if (gap == std::string::npos) {
+    misuse("{}: field \"sentence\" must have a gap _ for the two options", row.where());
+  }
+  Question question{.gold = row.place("answer", 2, 1), .where = row.where()};
+  for (const char* option : {"option1", "option2"}) {
+    question.choices.push_back({sentence.substr(0, gap) + row.text(option),
+                                fmt::format(" {}", trimmed(std::string_view(sentence).substr(gap + 1)))});
+  }
+  return question;
+}
+
+Question boolq(const Row& row) {
+  const Json& answer = row.value("answer");
+  if (!answer.is_boolean()) {
+    misuse("{}: field \"answer\" must be true or false, got {}", row.where(), to_json_line(answer));
+  }
+  return row.question(fmt::format("{}\nQuestion: {}?\nAnswer:", row.text("passage"), row.text("question")),
+                      {"no", "yes"}, answer.get<bool>() ? 1 : 0);
+}
+
+Question sciq(const Row& row) {
+  const std::string support = row.text_or_nothing("support");
+  return row.question(
+      fmt::format("{}{}Question: {}\nAnswer:", support, support.empty() ? "" : "\n", row.text("question")),
+      {row.text("distractor1"), row.text("distractor2"), row.text("distractor3"), row.text("correct_answer")}, 3);
+}
+
+// ARC, OpenBookQA and CommonsenseQA: {"text": [...], "label": [...]}.
+Question labelled(const Row& row) {
+  const Json& choices = row.value("choices");
+  const std::vector<std::string> texts = row.texts_of(value_in(choices, "text", row.where()), "choices.text"),
+                                 labels = row.texts_of(value_in(choices, "label", row.where()), "choices.label");
+  if (texts.size() != labels.size()) {
+    misuse("{}: field \"choices\" must have a label for each text, got {} for {}", row.where(), labels.size(),
+           texts.size());
+  }
+  const std::string stem = row.text_or_nothing("question_stem");
+  return row.question(fmt::format("Question: {}\nAnswer:", stem.empty() ? row.text("question") : stem), texts,
+                      row.label("answerKey", labels));
+}
+
+Question race(const Row& row) {
+  const std::vector<std::string> options = row.texts("options");
+  return row.question(fmt::format("Article: {}\n\nQuestion: {}\nAnswer:", row.text("article"), row.text("question")),
+                      options, row.label("answer", letters(options.size(), 'A')));
+}
+
+// "The man broke his toe because", "... therefore".
+Question copa(const Row& row) {
+  std::string premise = row.text("premise");
+  if (premise.ends_with('.')) {
+    premise.pop_back();
+  }
+  const bool cause = row.label("question", {"cause", "effect"}) == 0;
+  std::vector<std::string> choices = {row.text("choice1"), row.text("choice2")};
+  for (std::string& choice : choices) {
+    choice[0] = lower_case(choice[0]);
+  }
+  return row.question(fmt::format("{} {}", premise, cause ? "because" : "therefore"), choices, row.place("label", 2));
+}
+
+Question logiqa(const Row& row) {
+  const std::vector<std::string> options = row.texts("options");
+  const std::string asked = row.text_or_nothing("question");
+  std::string text = fmt::format("Passage: {}\nQuestion: {}\nChoices:\n", row.text("context"),
+                                 asked.empty() ? row.text("query") : asked);
+  const std::vector<std::string> names = letters(options.size(), 'A');
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    text += fmt::format("{}. {}\n", names[i], trimmed(options[i]));
+  }
+  const std::size_t gold = row.text_or_nothing("label").empty() ? row.place("correct_option", options.size())
+                                                                : row.label("label", letters(options.size(), 'a'));
+  return row.question(text + "Answer:", options, gold);
+}
+
+Question siqa(const Row& row) {
+  return row.question(fmt::format("Question: {} {}\nAnswer:", row.text("context"), row.text("question")),
+                      {row.text("answerA"), row.text("answerB"), row.text("answerC")}, row.place("label", 3, 1));
+}
+
+struct Layout {
+  std::vector<const char*> fields;  // that no other layout has together
+  Question (*read)(const Row& row);
+  std::string_view tests;  // whose rows they are
+};
+
+const std::vector<Layout>& layouts() {
+  static const std::vector<Layout> kLayouts = {
+      {{"context_options"}, collected_beginnings, "winograd or winogrande"},
+      {{"goal", "sol1", "sol2"}, piqa, "piqa"},
+      {{"ctx", "endings"}, hellaswag, "hellaswag"},
+      {{"sentence", "option1", "option2"}, winogrande, "winogrande"},
+      {{"passage", "question", "answer"}, boolq, "boolq"},
+      {{"correct_answer", "distractor1"}, sciq, "sciq"},
+      {{"question_stem", "choices", "answerKey"}, labelled, "openbook_qa"},
+      {{"choices", "answerKey"}, labelled, "arc_challenge, arc_easy, commonsense_qa or openbook_qa"},
+      {{"article", "options"}, race, "race"},
+      {{"premise", "choice1"}, copa, "copa"},
+      {{"context", "options"}, logiqa, "logiqa"},
+      {{"answerA", "answerB"}, siqa, "siqa"}};
+  return kLayouts;
+}
+
+}  // namespace
+
+Question read_choice(const Json& json, const std::string& where) {
+  const auto fits = [&](const Layout& layout) {
+    return std::all_of(layout.fields.begin(), layout.fields.end(),
+                       [&](const char* field) { return json.contains(field); });
+  };
+  const auto layout = std::find_if(layouts().begin(), layouts().end(), fits);
+  const Row row(json, where);
+  if (layout == layouts().end()) {
+    return collected(row);
+  }
+  Question question = layout->read(row);
+  question.of = layout->tests;
+  return question;
+}
+
+}  // namespace headroom::tasks::zero_shot

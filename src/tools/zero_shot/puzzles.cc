@@ -1,0 +1,170 @@
+#include "puzzles.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <string_view>
+
+#include "headroom/core/error.h"
+#include "foundation/core/text/number.h"
+#include "rows.h"
+
+namespace headroom::tasks::zero_shot {
+namespace {
+
+constexpr std::size_t kUnscored = 2;  // examples of a row in front of the first answer that counts
+
+struct NamedRow {
+  std::string subset;
+  data::PuzzleRow row;
+  std::string where;
+};
+
+int number_in(const Json& row, const std::string& where) {
+  constexpr std::string_view kPrefix = "task";
+  const std::string id = text_in(row, "task_id", where);
+  const auto number =
+      id.starts_with(kPrefix) ? whole_number(std::string_view(id).substr(kPrefix.size())) : std::nullopt;
+  if (!number || *number >= data::kPuzzleTasks) {
+    misuse("{}: field \"task_id\" must be task0 to task{}, got \"{}\"", where, data::kPuzzleTasks - 1, id);
+  }
+  return static_cast<int>(*number);
+}
+
+std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
+  std::vector<NamedRow> rows;
+  for (const data::Document& document : documents) {
+    for_each_row(document, [&](const Json& row, const std::string& where) {
+      const data::PuzzleTask task = data::puzzle_task(number_in(row, where));
+      rows.push_back({.subset = task.block + "/" + task.pattern,
+                      .row = data::parse_puzzle(text_in(row, "texts", where), where),
+                      .where = where});
+    });
+  }
+  return rows;
+}
+
+// The validation rows of a run on generated data.
+std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
+  if (options.generator != config::Generator::composition) {
+    misuse("evaluate: --task composition needs --data: the run was not trained on data.generator = \"composition\"");
+  }
+  const data::PuzzleRows generated = data::puzzle_rows(options, data::Split::validation);
+  std::vector<NamedRow> rows;
+  for (std::int64_t i = 0; i < generated.rows; ++i) {
+    const data::GeneratedRow row = data::generated_row(generated, i);
+    const data::PuzzleTask task = data::puzzle_task(row.task);
+    const std::string where = fmt::format("generated row {}", i);
+    rows.push_back(
+        {.subset = task.block + "/" + task.pattern, .row = data::parse_puzzle(row.text, where), .where = where});
+  }
+  return rows;
+}
+
+std::vector<NamedRow> rows_of(const ZeroShotRequest& request) {
+  if (request.data.empty()) {
+    return generate_rows(request.run);
+  }
+  std::vector<NamedRow> rows = read_rows(data::read_documents(
+      request.data, [](std::string_view name) { return name.ends_with(".jsonl") || name.ends_with(".json"); }));
+  if (rows.empty()) {
+    misuse("{}: holds no rows", request.data.string());
+  }
+  return rows;
+}
+
+// Adds the answers as one sequence, or one by one where a tokenizer joins one of them to what follows it.
+void add_together(std::span<const Sequence> answers, std::vector<Sequence>& all) {
+  if (answers.empty()) {
+    return;
+  }
+  // Text up to an answer's end has the same tokens as the beginning of the longest of them.
+  Sequence whole = answers.back();
+  whole.scored.clear();
+  for (const Sequence& answer : answers) {
+    const bool begins =
+        std::equal(answer.tokens.begin(), answer.tokens.end(), whole.tokens.begin(),
+                   whole.tokens.begin() + std::min(std::ssize(answer.tokens), std::ssize(whole.tokens)));
+    if (!begins) {
+      all.insert(all.end(), answers.begin(), answers.end());
+      return;
+    }
+    whole.scored.push_back(answer.scored.front());
+  }
+  all.push_back(std::move(whole));
+}
+
+}  // namespace
+
+std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader& reader) {
+  std::vector<Sequence> answers;
+  for (const auto& answer : row.answers) {
+    const std::string_view text = row.text;
+    const std::size_t blank = text.substr(0, answer.begin).ends_with(' ') ? 1 : 0;
+    answers.push_back(to_sequence(reader.tokenizer, text.substr(0, answer.begin - blank),
+                                  text.substr(answer.begin - blank, answer.end - answer.begin + blank), reader.where,
+                                  reader.beginning));
+  }
+  const config::ModelOptions& model = reader.model;
+  const auto beyond = std::find_if(answers.begin(), answers.end(), [&](const Sequence& answer) {
+    return model.memory_length == 0 && std::ssize(answer.tokens) > model.context_length + 1;
+  });
+  std::vector<Sequence> all;
+  add_together({answers.begin(), beyond}, all);
+  std::move(beyond, answers.end(), std::back_inserter(all));
+  return all;
+}
+
+ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
+                                const ZeroShotRequest& request) {
+  if (request.shots != 0 || !request.shots_from.empty()) {
+    misuse("evaluate: {} --task composition, whose rows have their own",
+           request.shots != 0 ? fmt::format("--shots: must be 0, got {}, with", request.shots)
+                              : "--shots-from: cannot be given with");
+  }
+  const std::vector<NamedRow> rows = rows_of(request);
+  std::vector<Sequence> sequences;
+  std::vector<std::size_t> counts;  // sequences of each row
+  for (const NamedRow& row : rows) {
+    std::vector<Sequence> answers = answers_of(
+        row.row,
+        {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .beginning = request.beginning});
+    counts.push_back(answers.size());
+    std::move(answers.begin(), answers.end(), std::back_inserter(sequences));
+  }
+  const Scores scores = score(model, sequences, request.options, "evaluate composition");
+  ZeroShotResult result{.task = request.task,
+                        .begin = request.beginning.kind,
+                        .perplexity = true,
+                        .mean_of_subsets = false,
+                        .truncated = scores.truncated,
+                        .texts = std::ssize(sequences),
+                        .tokens = scores.tokens,
+                        .complete = scores.complete};
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::size_t shots = kUnscored;
+    for (const std::size_t end = next + counts[i]; next < end; ++next) {
+      for (const SpanScore& answer : scores.spans[next]) {
+        const Tally one{.questions = 1,
+                        .right = answer.likeliest,
+                        .log_probability = answer.log_probability,
+                        .tokens = answer.tokens};
+        result.subsets[rows[i].subset] += one;
+        if (request.by_shots) {
+          result.by_shots[shots++] += one;
+        }
+        if (request.items) {
+          result.items.push_back({{"question", rows[i].where},
+                                  {"subset", rows[i].subset},
+                                  {"right", answer.likeliest},
+                                  {"log_probability", answer.log_probability},
+                                  {"tokens", answer.tokens}});
+        }
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace headroom::tasks::zero_shot

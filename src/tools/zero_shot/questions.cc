@@ -1,0 +1,227 @@
+#include "questions.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "choices.h"
+#include "foundation/core/text/blanks.h"
+#include "headroom/core/error.h"
+#include "headroom/core/json.h"
+#include "foundation/core/text/printable.h"
+#include "rows.h"
+
+namespace headroom::tasks::zero_shot {
+namespace {
+
+using data::Document;
+
+// LAMBADA: a passage, of which what follows the last blank is asked for, whatever other white space that has.
+Question passage(std::string_view text, std::string where) {
+  text.remove_suffix(text.size() - text.find_last_not_of(kBlanks) - 1);
+  const std::size_t blank = text.rfind(' ');
+  if (blank == std::string_view::npos || trimmed(text.substr(0, blank)).empty()) {
+    misuse("{}: must be a passage of several words, got \"{}\"", where, trimmed(text));
+  }
+  return {.choices = {{std::string(text.substr(0, blank)), std::string(text.substr(blank))}},
+          .where = std::move(where)};
+}
+
+QuestionSets read_lambada(const std::vector<Document>& documents) {
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
+    if (document.text.starts_with('{')) {
+      for_each_row(document, [&](const Json& row, const std::string& where) {
+        questions.push_back(passage(text_in(row, "text", where), where));
+      });
+      continue;
+    }
+    data::for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
+      if (!trimmed(line).empty()) {
+        questions.push_back(passage(line, fmt::format("{}:{}", document.name, number)));
+      }
+    });
+  }
+  return sets;
+}
+
+QuestionSets read_blimp(const std::vector<Document>& documents) {
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    for_each_row(document, [&](const Json& row, const std::string& where) {
+      const std::string name = row.contains("UID") ? printable(text_in(row, "UID", where)) : document.stem;
+      Question question{.where = where};
+      for (const char* key : {"sentence_good", "sentence_bad"}) {
+        question.choices.push_back({"", text_in(row, key, where)});
+      }
+      sets[name].push_back(std::move(question));
+    });
+  }
+  return sets;
+}
+
+// The Children's Book Test: 20 numbered lines, then "21 <question with XXXXX>\t<answer>\t\t<candidate>|<candidate>...".
+class Story {
+ public:
+  // The question, with the line that ends it.
+  std::optional<Question> add(std::string_view line, const std::string& where) {
+    const std::size_t blank = line.find(' ');
+    const std::string number = fmt::format("{}", ++lines_);
+    if (blank == std::string_view::npos || line.substr(0, blank) != number) {
+      misuse("{}: must begin with the number {} and a blank, as a line of a story", where, number);
+    }
+    line.remove_prefix(blank + 1);
+    constexpr int kQuestion = 21;
+    if (lines_ < kQuestion) {
+      text_ += fmt::format("{}{}", text_.empty() ? "" : " ", trimmed(line));
+      return std::nullopt;
+    }
+    Question asked = question(line, where);
+    text_.clear();
+    lines_ = 0;
+    return asked;
+  }
+  bool begun() const { return lines_ > 0; }
+
+ private:
+  Question question(std::string_view line, const std::string& where) const {
+    constexpr std::string_view kPlace = "XXXXX";
+    constexpr std::size_t kCandidates = 10;
+    std::vector<std::string_view> fields;
+    for (std::size_t tab = 0; tab != std::string_view::npos; line.remove_prefix(tab + 1)) {
+      tab = line.find('\t');
+      fields.push_back(line.substr(0, tab));
+      if (tab == std::string_view::npos) {
+        break;
+      }
+    }
+    const std::string_view sentence = trimmed(fields.front());
+    const std::size_t place = sentence.find(kPlace);
+    if (fields.size() != 4 || place == std::string_view::npos) {
+      misuse("{}: must be a sentence with {}, the answer, nothing, and the candidates, with tabs between", where,
+             kPlace);
+    }
+    const std::string_view answer = trimmed(fields[1]);
+    Question asked{.where = where};
+    const std::string context = fmt::format("{} {}", text_, sentence.substr(0, place));
+    std::set<std::string_view> seen;
+    std::optional<std::size_t> gold;
+    for (std::string_view rest = trimmed(fields[3]); !rest.empty();) {
+      const std::size_t bar = std::min(rest.find('|'), rest.size());
+      const std::string_view candidate = rest.substr(0, bar);
+      rest.remove_prefix(std::min(bar + 1, rest.size()));
+      if (candidate == answer) {
+        gold = asked.choices.size();
+      }
+      if (trimmed(candidate).empty()) {
+        misuse("{}: candidate {} is empty", where, asked.choices.size() + 1);
+      }
+      seen.insert(candidate);
+      asked.choices.push_back(
+          {std::string(trimmed(context)), fmt::format(" {}{}", candidate, sentence.substr(place + kPlace.size()))});
+    }
+    if (asked.choices.size() != kCandidates || seen.size() != kCandidates || !gold) {
+      misuse("{}: must have {} different candidates, the answer \"{}\" among them, got {}", where, kCandidates, answer,
+             fields[3]);
+    }
+    asked.gold = *gold;
+    return asked;
+  }
+
+  std::string text_;
+  int lines_ = 0;
+};
+
+QuestionSets read_cbt(const std::vector<Document>& documents) {
+  const auto is_test = [](const Document& document) { return document.stem.find("_test_") != std::string::npos; };
+  const bool any_test = std::any_of(documents.begin(), documents.end(), is_test);
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    if (any_test && !is_test(document)) {
+      continue;  // the training and validation splits of the same kind of word
+    }
+    std::vector<Question>& questions = sets[document.stem];
+    Story story;
+    data::for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
+      if (trimmed(line).empty() && !story.begun()) {
+        return;
+      }
+      if (auto question = story.add(line, fmt::format("{}:{}", document.name, number))) {
+        questions.push_back(std::move(*question));
+      }
+    });
+    if (story.begun()) {
+      misuse("{}: ends inside a story", document.name);
+    }
+  }
+  return sets;
+}
+
+QuestionSets read_choices(const std::vector<Document>& documents) {
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
+    for_each_row(document,
+                 [&](const Json& row, const std::string& where) { questions.push_back(read_choice(row, where)); });
+  }
+  return sets;
+}
+
+// Targets that follow their inputs, as instructions and answers do; by the names that such collections have.
+QuestionSets read_targets(const std::vector<Document>& documents) {
+  constexpr std::pair<const char*, const char*> kFields[] = {
+      {"inputs", "targets"}, {"input", "target"}, {"prompt", "completion"}, {"instruction", "output"}};
+  QuestionSets sets;
+  for (const Document& document : documents) {
+    std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
+    for_each_row(document, [&](const Json& row, const std::string& where) {
+      const auto* const fields = std::find_if(std::begin(kFields), std::end(kFields), [&](const auto& names) {
+        return row.contains(names.first) && row.contains(names.second);
+      });
+      if (fields == std::end(kFields)) {
+        misuse(
+            "{}: must have the fields \"inputs\" and \"targets\" (or input, target; prompt, completion; "
+            "instruction, output)",
+            where);
+      }
+      const std::string input = text_in(row, fields->first, where);
+      const bool apart = kBlanks.find(input.back()) != std::string_view::npos;
+      questions.push_back(
+          {.choices = {{input, (apart ? "" : " ") + text_in(row, fields->second, where)}}, .where = where});
+    });
+  }
+  return sets;
+}
+
+bool is_json(std::string_view name) {
+  return name.ends_with(".jsonl") || name.ends_with(".json");
+}
+bool is_text(std::string_view name) {
+  return is_json(name) || name.ends_with(".txt");
+}
+
+}  // namespace
+
+const std::vector<Test>& tests() {
+  static const std::vector<Test> kTests = [] {
+    std::vector<Test> all = {{"lambada", Measure::greedy, true, is_text, read_lambada},
+                             {"blimp", Measure::sum, false, is_json, read_blimp},
+                             {"cbt", Measure::per_token, false, is_text, read_cbt},
+                             {"target_loss", Measure::target, true, is_json, read_targets}};
+    for (const char* name : {"boolq", "copa", "piqa", "winograd", "winogrande"}) {
+      all.push_back({name, Measure::choice, true, is_json, read_choices, 2, 2});
+    }
+    for (const char* name :
+         {"arc_challenge", "arc_easy", "commonsense_qa", "hellaswag", "logiqa", "openbook_qa", "race", "sciq"}) {
+      all.push_back({name, Measure::choice, true, is_json, read_choices, 3, 5});
+    }
+    all.push_back({"siqa", Measure::choice, true, is_json, read_choices, 2, 3});
+    return all;
+  }();
+  return kTests;
+}
+
+}  // namespace headroom::tasks::zero_shot

@@ -1,0 +1,257 @@
+#include "training/tasks/language/scoring.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+#include "foundation/core/text/blanks.h"
+#include "headroom/core/error.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "training/tasks/gather.h"
+
+namespace headroom::tasks {
+namespace {
+
+// The sequence's end, as much as a model without memory can read; whether anything was left out.
+bool truncate(Sequence& sequence, std::int64_t context_length) {
+  const std::int64_t out = std::ssize(sequence.tokens) - (context_length + 1);
+  if (out <= 0) {
+    return false;
+  }
+  sequence.tokens.erase(sequence.tokens.begin(), sequence.tokens.begin() + out);
+  for (Span& span : sequence.scored) {
+    span = {.begin = std::max<std::int64_t>(span.begin - out, 1), .end = std::max<std::int64_t>(span.end - out, 1)};
+  }
+  return true;
+}
+
+// Sequences that are read together, the longest first.
+class Group {
+ public:
+  Group(const std::vector<const Sequence*>& sequences, const models::LanguageModel& model)
+      : sequences_(sequences), model_(model), spans_(sequences.size()) {
+    for (std::size_t row = 0; row < sequences.size(); ++row) {
+      spans_[row].resize(sequences[row]->scored.size());
+    }
+  }
+
+  void read(const nn::Context& context) {
+    const std::int64_t chunk = model_.options().context_length, all = length_of(0);
+    models::Memory memory;
+    for (std::int64_t begin = 0; begin < all; begin += chunk) {
+      std::int64_t rows = std::ssize(sequences_);
+      while (length_of(rows - 1) <= begin) {  // those at their end drop out
+        --rows;
+      }
+      memory = memory.narrow(0, rows);
+      read_chunk(begin, std::min(chunk, all - begin), rows, memory, context);
+    }
+  }
+  std::vector<std::vector<SpanScore>> take() { return std::move(spans_); }
+
+ private:
+  std::int64_t length_of(std::int64_t row) const {  // tokens that are read: the last is only predicted
+    return std::ssize(sequences_[static_cast<std::size_t>(row)]->tokens) - 1;
+  }
+
+  void read_chunk(std::int64_t begin, std::int64_t length, std::int64_t rows, models::Memory& memory,
+                  const nn::Context& context) {
+    const at::Tensor inputs = at::zeros({rows, length}, at::kLong), targets = at::full({rows, length}, -1, at::kLong);
+    std::vector<SpanScore*> places;  // of the targets, in row-major order
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const Sequence& sequence = *sequences_[static_cast<std::size_t>(row)];
+      const std::int64_t count = std::min(length, length_of(row) - begin);
+      std::copy_n(sequence.tokens.begin() + begin, count, inputs.data_ptr<std::int64_t>() + row * length);
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (SpanScore* const score = span_at(static_cast<std::size_t>(row), begin + i + 1)) {
+          targets.data_ptr<std::int64_t>()[row * length + i] = sequence.tokens[static_cast<std::size_t>(begin + i + 1)];
+          places.push_back(score);
+        }
+      }
+    }
+    const models::TokenScores scores =
+        model_.score(inputs.to(model_.device()), targets.to(model_.device()), memory, context);
+    const at::Tensor log_probability = scores.log_probability.cpu().contiguous(),
+                     likeliest = scores.likeliest.cpu().contiguous();
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      places[i]->log_probability += log_probability.const_data_ptr<double>()[i];
+      places[i]->likeliest = places[i]->likeliest && likeliest.const_data_ptr<bool>()[i];
+      ++places[i]->tokens;
+    }
+  }
+
+  // The score that the token at `place` counts in.
+  SpanScore* span_at(std::size_t row, std::int64_t place) {
+    const std::vector<Span>& scored = sequences_[row]->scored;
+    const auto found = std::find_if(scored.begin(), scored.end(),
+                                    [&](const Span& span) { return span.begin <= place && place < span.end; });
+    return found == scored.end() ? nullptr : &spans_[row][static_cast<std::size_t>(found - scored.begin())];
+  }
+
+  std::vector<const Sequence*> sequences_;
+  const models::LanguageModel& model_;
+  std::vector<std::vector<SpanScore>> spans_;
+};
+
+// What is in front of the tokens `all` of a text.
+std::vector<std::int32_t> tokens_in_front(const tokenizers::Tokenizer& tokenizer, const Beginning& beginning,
+                                          bool has_context, const std::vector<std::int32_t>& all) {
+  if (beginning.kind == Begin::line_end) {
+    return tokenizers::beginning_of_text(tokenizer);
+  }
+  const std::int32_t mark = beginning.kind == Begin::bos ? beginning.bos : has_context ? -1 : beginning.stand_in;
+  return mark < 0 || all.front() == mark ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{mark};
+}
+
+struct SequenceOrder {
+  bool operator()(const Sequence* a, const Sequence* b) const {
+    const auto less = [](const Span& x, const Span& y) { return std::tie(x.begin, x.end) < std::tie(y.begin, y.end); };
+    return a->tokens != b->tokens ? a->tokens < b->tokens
+                                  : std::lexicographical_compare(a->scored.begin(), a->scored.end(), b->scored.begin(),
+                                                                 b->scored.end(), less);
+  }
+};
+
+// For each sequence the index of the first one that is equal to it. Rounding depends on a row's place in its batch, so
+// equal sequences are scored once and share the scores.
+std::vector<std::size_t> first_equals(const std::vector<Sequence>& sequences) {
+  std::map<const Sequence*, std::size_t, SequenceOrder> seen;
+  std::vector<std::size_t> first(sequences.size());
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    first[i] = seen.try_emplace(&sequences[i], i).first->second;
+  }
+  return first;
+}
+
+// Batches of the sequences that are scored, as indices: of about the same length each.
+std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& sequences,
+                                                 const std::vector<std::size_t>& first, std::int64_t batch_size) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    if (first[i] == i) {
+      order.push_back(i);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return sequences[a].tokens.size() > sequences[b].tokens.size();
+  });
+  const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(batch_size, 1));
+  std::vector<std::vector<std::size_t>> batches;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i % at_once == 0) {
+      batches.emplace_back();
+    }
+    batches.back().push_back(order[i]);
+  }
+  return batches;
+}
+
+// Adds what the other processes read; notes where any was interrupted. Numbers go by their bits: JSON has none that are
+// not finite.
+void join(Scores& scores, Peers& peers) {
+  Json mine = {{"complete", scores.complete}, {"tokens", scores.tokens}, {"spans", Json::array()}};
+  for (std::size_t i = 0; i < scores.spans.size(); ++i) {
+    for (std::size_t span = 0; span < scores.spans[i].size(); ++span) {
+      const SpanScore& one = scores.spans[i][span];
+      mine["spans"].push_back({i, span, std::bit_cast<std::uint64_t>(one.log_probability), one.tokens, one.likeliest});
+    }
+  }
+  scores.tokens = 0;
+  for (const Json& theirs : gather(peers, mine, "evaluate")) {
+    scores.complete = scores.complete && theirs.at("complete").get<bool>();
+    scores.tokens += theirs.at("tokens").get<std::int64_t>();
+    for (const Json& span : theirs.at("spans")) {
+      std::vector<SpanScore>& spans = scores.spans[span[0].get<std::size_t>()];
+      spans.resize(std::max(spans.size(), span[1].get<std::size_t>() + 1));
+      spans[span[1].get<std::size_t>()] = {.log_probability = std::bit_cast<double>(span[2].get<std::uint64_t>()),
+                                           .tokens = span[3].get<std::int64_t>(),
+                                           .likeliest = span[4].get<bool>()};
+    }
+  }
+}
+
+}  // namespace
+
+Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
+                     std::string_view where, const Beginning& beginning) {
+  const std::vector<std::int32_t> before = tokenizer.encode(without_trailing_blanks(context)),
+                                  all = tokenizer.encode(std::string(context) + std::string(continuation));
+  auto first = std::ssize(before);
+  if (all.size() <= before.size()) {
+    first = std::mismatch(before.begin(), before.end(), all.begin(), all.end()).second - all.begin();
+  }
+  if (first == std::ssize(all)) {
+    misuse("{}: \"{}\" has no tokens of its own in tokenizer {}", where, continuation, tokenizer.name());
+  }
+  Sequence sequence{.tokens = tokens_in_front(tokenizer, beginning, !context.empty(), all), .scored = {}};
+  first = std::max<std::ptrdiff_t>(first + std::ssize(sequence.tokens), 1);
+  sequence.tokens.insert(sequence.tokens.end(), all.begin(), all.end());
+  if (first == std::ssize(sequence.tokens)) {
+    misuse("{}: \"{}\" is a single token that nothing precedes: --begin line_end or bos puts something in front of it",
+           where, continuation);
+  }
+  sequence.scored.push_back({.begin = first, .end = std::ssize(sequence.tokens)});
+  return sequence;
+}
+
+Scores score(const models::LanguageModel& model, const std::vector<Sequence>& sequences, const EvaluateOptions& options,
+             std::string_view title) {
+  const at::NoGradGuard no_grad;
+  const config::ModelOptions& o = model.options();
+  std::vector<Sequence> shortened = sequences;
+  Scores scores;
+  if (o.memory_length == 0) {
+    scores.truncated = std::count_if(shortened.begin(), shortened.end(),
+                                     [&](Sequence& sequence) { return truncate(sequence, o.context_length); });
+  }
+  const std::vector<std::size_t> first = first_equals(shortened);
+  const std::vector<std::vector<std::size_t>> batches = batches_of(shortened, first, options.batch_size);
+  std::optional<Progress> progress;
+  if (options.show_progress) {
+    const auto read = std::accumulate(batches.begin(), batches.end(), std::int64_t{0},
+                                      [](std::int64_t n, const auto& batch) { return n + std::ssize(batch); });
+    progress.emplace(std::string(title), read, "text");
+  }
+  nn::Context context = options.context;
+  context.training = false;
+  scores.spans.resize(shortened.size());
+  std::int64_t so_far = 0;
+  for (std::size_t batch = 0; scores.complete && batch < batches.size(); ++batch) {
+    so_far += std::ssize(batches[batch]);
+    if (static_cast<int>(batch % static_cast<std::size_t>(options.peers->size())) != options.peers->rank()) {
+      continue;
+    }
+    std::vector<const Sequence*> now;
+    for (const std::size_t i : batches[batch]) {
+      now.push_back(&shortened[i]);
+      scores.tokens += std::ssize(now.back()->tokens) - 1;
+    }
+    Group group(now, model);
+    group.read(context);
+    std::vector<std::vector<SpanScore>> spans = group.take();
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      scores.spans[batches[batch][i]] = std::move(spans[i]);
+    }
+    scores.complete = !interrupted();
+    if (progress) {
+      progress->update(so_far);
+    }
+  }
+  if (options.peers->size() > 1) {
+    join(scores, *options.peers);
+  }
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    if (first[i] != i) {
+      scores.spans[i] = scores.spans[first[i]];
+    }
+  }
+  return scores;
+}
+
+}  // namespace headroom::tasks

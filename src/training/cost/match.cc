@@ -1,0 +1,136 @@
+#include "match.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+#include "cost.h"
+
+namespace headroom::cost {
+
+using namespace config;
+
+namespace {
+
+// The largest multiple of `step` from `low` on for which `fits` holds, which must hold for `low` and be monotone.
+template <class Fits>
+std::int64_t largest(std::int64_t low, std::int64_t step, Fits fits) {
+  std::int64_t stride = step;
+  while (fits(low + stride)) {
+    low += stride;
+    stride *= 2;
+  }
+  for (; stride >= step; stride /= 2) {
+    if (fits(low + stride)) {
+      low += stride;
+    }
+  }
+  return low;
+}
+
+void require_fit(std::int64_t count, std::int64_t target, const char* key, std::int64_t width, const char* what) {
+  if (count > target) {
+    misuse("match: even with {} = {} there are {} {}, the target has {}", key, width, count, what, target);
+  }
+}
+
+template <class Count>
+void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Count count) {
+  std::int64_t& d_head = model.attention.d_head;
+  const std::int64_t step = model.attention.projection->d_head_step();
+  const std::int64_t least = model.attention.projection->least_d_head(model.attention);
+  const auto fits = [&](std::int64_t width) {
+    d_head = width;
+    return count(model) <= target;
+  };
+  if (!fits(least)) {
+    require_fit(count(model), target, "model.attention.d_head", least, what);
+  }
+  d_head = largest(least, step, fits);
+  while (!model.attention.position->fits_width(model.attention) && d_head > least) {
+    d_head -= step;
+  }
+}
+
+void match_parameters(ModelOptions& model, const ModelOptions& goal) {
+  const std::int64_t target = count_parameters(goal);
+  if (model.mlp.kind == goal.mlp.kind) {
+    model.mlp.d_hidden = goal.mlp.d_hidden;
+  }
+  const std::int64_t step = model.mlp.kind == MlpKind::experts ? 4 : 1;
+  const auto fits = [&model, target](std::int64_t d_hidden) {
+    ModelOptions wider = model;
+    wider.mlp.d_hidden = d_hidden;
+    return count_parameters(wider) <= target;
+  };
+  if (!model.attention.composition->keeps_width() && !model.attention.score->keeps_width()) {
+    widen_heads(model, target, "parameters", count_parameters);
+  } else if (!fits(model.mlp.d_hidden)) {
+    model.mlp.d_hidden = step;
+    require_fit(count_parameters(model), target, "model.mlp.d_hidden", step, "parameters");
+  }
+  model.mlp.d_hidden = largest(model.mlp.d_hidden, step, fits);
+}
+
+std::int64_t attention_macs(const ModelOptions& model) {
+  return paper_cost(model).attention_macs;
+}
+
+void match_macs(ModelOptions& model, const ModelOptions& goal) {
+  AttentionOptions& attention = model.attention;
+  const std::int64_t target = attention_macs(goal);
+  // MACs are about proportional to n_heads x d_head: the same factor for both is the root.
+  const double factor = std::sqrt(static_cast<double>(target) / static_cast<double>(attention_macs(model)));
+  const std::int64_t unit = std::max<std::int64_t>(attention.n_kv_heads, 1);  // heads come in whole groups
+  const std::int64_t groups = std::llround(static_cast<double>(attention.n_heads) * factor / static_cast<double>(unit));
+  attention.projection->set_heads(attention, std::max(attention.n_heads, groups * unit));
+  widen_heads(model, target, "attention MACs", attention_macs);
+}
+
+Candidate describe_candidate(const ModelOptions& model) {
+  const AttentionOptions& attention = model.attention;
+  return {.n_heads = attention.n_heads,
+          .n_experts = attention.n_experts,
+          .top_k = attention.top_k,
+          .d_head = attention.d_head,
+          .d_hidden = model.mlp.d_hidden,
+          .parameters = count_parameters(model),
+          .attention_macs = attention_macs(model)};
+}
+
+std::vector<Candidate> candidates(const ModelOptions& given, const ModelOptions& goal) {
+  std::vector<Candidate> list;
+  for (const AttentionOptions& trial : given.attention.projection->trials(given.attention, goal.attention.n_heads)) {
+    ModelOptions model = given;
+    model.attention = trial;
+    match_parameters(model, goal);
+    list.push_back(describe_candidate(model));
+  }
+  return list;
+}
+
+}  // namespace
+
+MatchResult match(const Config& config, const Config& target, MatchBy by) {
+  if (config.model.kind != target.model.kind) {
+    misuse("match: the config is a {}, the target a {}: only models of one kind can be matched",
+           name_of(config.model.kind), name_of(target.model.kind));
+  }
+  MatchResult result{.config = config, .by = by, .candidates = {}};
+  ModelOptions& model = result.config.model;
+  if (by == MatchBy::parameters) {
+    match_parameters(model, target.model);
+    result.candidates = candidates(config.model, target.model);
+  } else {
+    match_macs(model, target.model);
+  }
+  check(result.config, "match");
+  result.parameters = count_parameters(model);
+  result.target_parameters = count_parameters(target.model);
+  result.attention_macs = attention_macs(model);
+  result.target_attention_macs = attention_macs(target.model);
+  return result;
+}
+
+}  // namespace headroom::cost

@@ -1,0 +1,126 @@
+#include "cost.h"
+#include "model_parts.h"
+
+namespace headroom::cost {
+
+using namespace config;
+
+namespace {
+
+Sizes mlp_matrices(const MlpOptions& mlp, Exact d) {
+  const Exact one = d * mlp.d_hidden;
+  switch (mlp.kind) {
+    case MlpKind::dense:
+      return {one, one};
+    case MlpKind::gated:
+      return {one, one, one};
+    case MlpKind::experts:
+      return {one * mlp.n_experts, one * mlp.n_experts};
+  }
+  misuse("cost: model.mlp.kind has no matrix formula");
+}
+
+Sizes with_bias(Exact in, Exact out, bool bias) {
+  return bias ? Sizes{in * out, out} : Sizes{in * out};
+}
+
+// Biases, or the router.
+Sizes other_mlp_tensors(const MlpOptions& mlp, Exact d) {
+  const Exact hidden = mlp.d_hidden;
+  switch (mlp.kind) {
+    case MlpKind::dense:
+      return mlp.bias ? Sizes{hidden, d} : Sizes();
+    case MlpKind::gated:
+      return mlp.bias ? Sizes{hidden, hidden, d} : Sizes();
+    case MlpKind::experts:
+      return {d * mlp.n_experts};
+  }
+  misuse("cost: model.mlp.kind has no parameter formula");
+}
+
+Sizes embedding_tensors(const ModelOptions& model, Exact d) {
+  if (model.kind == ModelKind::vision) {
+    return with_bias(patch_numbers(model), d, true);
+  }
+  Sizes all = {d * model.vocabulary_size};
+  return model.source_vocabulary_size > 0 ? all + Sizes{d * model.source_vocabulary_size} : all;
+}
+
+Sizes vocabulary_head(const ModelOptions& model, Exact d) {
+  Sizes all(model.tied_embeddings ? 0 : 1, d * model.vocabulary_size);
+  all = all + Sizes(model.head_bias ? 1 : 0, model.vocabulary_size);
+  if (const auto cutoffs = std::ssize(model.adaptive_cutoffs); cutoffs > 0) {
+    all = all + with_bias(d, cutoffs, true);  // one logit a class of rarer tokens
+  }
+  // A masked language model's head begins with a layer of its own.
+  return model.kind == ModelKind::masked_language_model ? all + with_bias(d, d, true) : all;
+}
+
+Sizes class_head(const ModelOptions& model) {
+  const Exact hidden = model.d_head_hidden;
+  if (model.d_head_hidden > 0) {
+    return with_bias(features_of(model), hidden, true) + with_bias(hidden, model.n_classes, model.head_bias);
+  }
+  return with_bias(features_of(model), model.n_classes, model.head_bias);
+}
+
+// Equal groups of tensors.
+struct Group {
+  Exact times = 1;
+  Sizes sizes;
+  bool hidden = false;
+};
+
+std::vector<Group> groups_of(const ModelOptions& model) {
+  const Exact d = model.d_model;
+  const Sizes norm(model.norm == Norm::layer ? 2 : 1, d);
+  std::vector<Group> groups = {
+      {.times = 1, .sizes = embedding_tensors(model, d)},
+      {.times = 1, .sizes = model.has_classes() ? class_head(model) : vocabulary_head(model, d)},
+      {.times = outer_norms(model), .sizes = norm}};
+  const bool learns_positions = model.attention.position->added_vectors() == AddedVectors::learned;
+  for (const Stack& stack : stacks_of(model)) {
+    groups.push_back({.times = learns_positions ? 1 : 0, .sizes = {d * stack.tokens}});
+    groups.push_back({.times = stack.layers * stack.norms, .sizes = norm});
+    groups.push_back({.times = stack.layers, .sizes = mlp_matrices(model.mlp, d), .hidden = true});
+    groups.push_back({.times = stack.layers, .sizes = other_mlp_tensors(model.mlp, d)});
+    for (std::size_t i = 0; i < stack.attentions.size(); ++i) {
+      const AttentionOptions& a = stack.attentions[i];
+      groups.push_back({.times = stack.layers, .sizes = a.projection->matrices(a, d), .hidden = true});
+      groups.push_back({.times = stack.layers, .sizes = other_attention_tensors(a, d, stack.spans[i].sources)});
+    }
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::int64_t count_parameters(const ModelOptions& model) {
+  Exact n = 0;
+  for (const Group& group : groups_of(model)) {
+    n += group.times * sum_of(group.sizes);
+  }
+  return n.value();
+}
+
+std::vector<ParameterTensor> parameter_tensors(const ModelOptions& model) {
+  std::vector<ParameterTensor> all;
+  for (const Group& group : groups_of(model)) {
+    for (std::int64_t i = 0; i < group.times.value(); ++i) {
+      for (const Exact& size : group.sizes) {
+        all.push_back({.numbers = size.value(), .hidden = group.hidden});
+      }
+    }
+  }
+  return all;
+}
+
+std::int64_t count_hidden_matrices(const ModelOptions& model) {
+  Exact n = 0;
+  for (const Group& group : groups_of(model)) {
+    n += group.hidden ? group.times * sum_of(group.sizes) : 0;
+  }
+  return n.value();
+}
+
+}  // namespace headroom::cost

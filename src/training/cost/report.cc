@@ -1,0 +1,298 @@
+#include "report.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "headroom/core/error.h"
+#include "foundation/core/text/text_table.h"
+#include "cache.h"
+#include "cost.h"
+#include "memory.h"
+#include "training/cost/papers/paper.h"
+#include "processes.h"
+
+namespace headroom::cost {
+
+namespace {
+
+using Cells = std::vector<std::string>;
+
+// 47260120 as 47,260,120.
+std::string grouped(std::int64_t count) {
+  std::string digits = fmt::format("{}", count);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) {
+    digits.insert(i - 3, 1, ',');
+  }
+  return digits;
+}
+
+// Small models have a few MiB: three digits that count.
+std::string gibibytes(std::int64_t bytes) {
+  const double number = static_cast<double>(bytes) / (1 << 30);
+  return fmt::format("{:.{}f}", number, number < 0.1 ? 3 : number < 10 ? 2 : number < 100 ? 1 : 0);
+}
+
+struct Costs {
+  std::int64_t parameters = 0;
+  PaperCost paper;
+  ExecutedCost executed;
+  std::int64_t cache = 0;
+  StepMemory memory;
+};
+
+Costs costs_of(const config::Config& config) {
+  return {.parameters = count_parameters(config.model),
+          .paper = paper_cost(config.model),
+          .executed = executed_cost(config.model, config.whole_sequences()),
+          .cache = decoding_cache_numbers(config.model),
+          .memory = step_memory(config)};
+}
+
+}  // namespace
+
+Json cost_json(std::string_view name, const config::Config& config) {
+  const Costs costs = costs_of(config);
+  return {{"name", name},
+          {"parameters", costs.parameters},
+          {"attention_macs", costs.paper.attention_macs},
+          {"attention_memory", costs.paper.attention_memory},
+          {"executed",
+           {{"attention_macs", costs.executed.attention_macs},
+            {"mlp_macs", costs.executed.mlp_macs},
+            {"head_macs", costs.executed.head_macs},
+            {"step_macs", costs.executed.step_macs}}},
+          {"decoding_cache_numbers", costs.cache},
+          {"step_memory",
+           {{"parameters", costs.memory.parameters},
+            {"gradients", costs.memory.gradients},
+            {"moments", costs.memory.moments},
+            {"activations", costs.memory.activations},
+            {"total", costs.memory.total}}}};
+}
+
+std::string cost_table(const std::vector<NamedConfig>& configs) {
+  std::vector<Cells> rows = {
+      {"model", "parameters", "MACs", "floats", "attention", "MLP", "head", "step", "cache", "GiB"}};
+  for (const auto& [name, config] : configs) {
+    const Costs costs = costs_of(config);
+    rows.push_back({name, grouped(costs.parameters), short_count(costs.paper.attention_macs),
+                    short_count(costs.paper.attention_memory), short_count(costs.executed.attention_macs),
+                    short_count(costs.executed.mlp_macs), short_count(costs.executed.head_macs),
+                    short_count(costs.executed.step_macs), short_count(costs.cache), gibibytes(costs.memory.total)});
+  }
+  return text_table(rows, {true}) +
+         "\nMACs, floats: attention as the papers count it, a layer and sequence.\n"
+         "attention, MLP, head: MACs of the whole model for a sequence, forward; of\n"
+         "attention every pair of tokens counts, also those that a mask or a window\n"
+         "hides. step: a training step of train.batch_size sequences, or as many as\n"
+         "train.batch_tokens can hold. cache: numbers kept of a sequence while it is\n"
+         "continued token by token. GiB: what such a step needs at least of memory,\n"
+         "parameters, gradients, optimizer and activations.\n";
+}
+
+Json processes_json(const config::Config& config, const Devices& devices) {
+  Json list = Json::array();
+  for (const std::int64_t processes : devices.processes) {
+    const ProcessesCost cost = processes_cost(config, processes);
+    Json ranks = Json::array();
+    for (const ProcessCost& one : cost.all) {
+      ranks.push_back({{"numbers", one.numbers},
+                       {"memory",
+                        {{"parameters", one.parameters},
+                         {"gradients", one.gradients},
+                         {"moments", one.moments},
+                         {"running_sums", one.running_sums},
+                         {"staging", one.staging},
+                         {"activations", one.activations},
+                         {"total", one.total}}},
+                       {"sent", {{"gradients", one.gradients_sent}, {"parameters", one.parameters_sent}}},
+                       {"received", {{"gradients", one.gradients_received}, {"parameters", one.parameters_received}}}});
+    }
+    list.push_back({{"processes", processes},
+                    {"sums", cost.sums},
+                    {"rounds", cost.rounds},
+                    {"imbalance", cost.imbalance()},
+                    {"of_all_reduce", cost.of_all_reduce()},
+                    {"hiding_bandwidth", cost.hiding_bandwidth(devices.macs_per_second)},
+                    {"macs_per_second", devices.macs_per_second},
+                    {"ranks", std::move(ranks)}});
+  }
+  return list;
+}
+
+namespace {
+
+std::string gibibytes_or_less(std::int64_t bytes) {
+  return bytes == 0 ? "-" : gibibytes(bytes);
+}
+
+// The most that a process sends or receives.
+std::int64_t most_of(const ProcessesCost& cost, std::int64_t ProcessCost::*sent, std::int64_t ProcessCost::*received) {
+  std::int64_t most = 0;
+  for (const ProcessCost& one : cost.all) {
+    most = std::max({most, one.*sent, one.*received});
+  }
+  return most;
+}
+
+}  // namespace
+
+std::string processes_table(const std::vector<NamedConfig>& configs, const Devices& devices) {
+  std::vector<Cells> rows = {{"model", "N", "K", "share", "weights", "grads", "moments", "sums", "staging", "activ.",
+                              "GiB", "gradients", "parameters", "x", "Gbit/s"}};
+  for (const auto& [name, config] : configs) {
+    for (const std::int64_t processes : devices.processes) {
+      const ProcessesCost cost = processes_cost(config, processes);
+      const ProcessCost& one = cost.largest();
+      rows.push_back(
+          {name, grouped(processes), grouped(cost.sums), fmt::format("{:.2f}", cost.imbalance()),
+           gibibytes(one.parameters), gibibytes(one.gradients), gibibytes(one.moments),
+           gibibytes_or_less(one.running_sums), gibibytes_or_less(one.staging), gibibytes(one.activations),
+           gibibytes(one.total),
+           gibibytes_or_less(most_of(cost, &ProcessCost::gradients_sent, &ProcessCost::gradients_received)),
+           gibibytes_or_less(most_of(cost, &ProcessCost::parameters_sent, &ProcessCost::parameters_received)),
+           fmt::format("{:.2f}", cost.of_all_reduce()),
+           fmt::format("{:.1f}", cost.hiding_bandwidth(devices.macs_per_second) * 8e-9)});
+    }
+  }
+  return text_table(rows, {true}) +
+         fmt::format(
+             "\nOf N processes, GiB of the one that needs most. K: sums of gradients a step.\n"
+             "share: the largest process's part of the optimizer's work by the mean. sums,\n"
+             "staging: gradients added up so far, and on their way in. GiB: all of it and\n"
+             "the program. gradients, parameters: the most that a process sends or receives\n"
+             "of them a step; x: both together by an all-reduce of gradients that were\n"
+             "added up in any order. Gbit/s: at which gradients hide behind the backward\n"
+             "passes, each way, on devices of {:.3g} MACs a second.\n",
+             devices.macs_per_second);
+}
+
+Json paper_json(std::string_view paper) {
+  Json rows = Json::array();
+  for (const PaperFigure& figure : paper_figures(paper)) {
+    Json row = {{"row", figure.row},
+                {"quantity", figure.quantity},
+                {"printed", figure.printed},
+                {"agrees", figure.agrees},
+                {"derivable", figure.derivable}};
+    std::visit([&row](auto computed) { row["computed"] = computed; }, figure.computed);
+    if (!figure.reason.empty()) {
+      row["reason"] = figure.reason;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+namespace {
+
+std::string computed_text(const PaperFigure& figure) {
+  if (const double* const value = std::get_if<double>(&figure.computed)) {
+    return figure.printed.ends_with('%') ? fmt::format("{:.3f}%", *value * 100) : fmt::format("{:.3f}", *value);
+  }
+  const std::int64_t number = std::get<std::int64_t>(figure.computed);
+  return number == 0 && !figure.derivable ? "" : grouped(number);
+}
+
+// What there is to say of figures, each sentence once, with the first row that it is about.
+std::string remarks(const std::vector<PaperFigure>& figures) {
+  std::string text;
+  std::vector<std::string> said;
+  for (const PaperFigure& figure : figures) {
+    if (!figure.reason.empty() && std::find(said.begin(), said.end(), figure.reason) == said.end()) {
+      said.push_back(figure.reason);
+      const auto same = [&](const PaperFigure& other) { return other.reason == figure.reason; };
+      const auto more = std::count_if(figures.begin(), figures.end(), same) - 1;
+      text += fmt::format("{}, {}{}: {}{}\n", figure.row, figure.quantity,
+                          more > 0 ? fmt::format(" and {} more", more) : "", figure.derivable ? "" : "not derivable, ",
+                          figure.reason);
+    }
+  }
+  return text.empty() ? "" : "\n" + text;
+}
+
+}  // namespace
+
+std::string paper_table(std::string_view paper) {
+  std::vector<Cells> rows = {{"model", "quantity", "printed", "computed", "agrees"}};
+  const std::vector<PaperFigure> figures = paper_figures(paper);
+  std::size_t agreeing = 0, derivable = 0;
+  for (const PaperFigure& figure : figures) {
+    const std::string quantity = figure.quantity == "attention_macs"     ? "MACs"
+                                 : figure.quantity == "attention_memory" ? "floats"
+                                                                         : figure.quantity;
+    rows.push_back({figure.row, quantity, figure.printed, computed_text(figure),
+                    !figure.derivable ? "not derivable" : (figure.agrees ? "yes" : "NO")});
+    agreeing += figure.agrees ? 1 : 0;
+    derivable += figure.derivable ? 1 : 0;
+  }
+  std::string text = text_table(rows, {true, true}) + remarks(figures);
+  text += fmt::format("\n{} of {} derivable figures agree", agreeing, derivable);
+  if (derivable < figures.size()) {
+    text += fmt::format("; {} are not derivable", figures.size() - derivable);
+  }
+  return text + " (MACs and floats: attention, a layer and sequence).\n";
+}
+
+Json match_json(const MatchResult& result) {
+  Json list = Json::array();
+  for (const Candidate& candidate : result.candidates) {
+    list.push_back({{"n_heads", candidate.n_heads},
+                    {"n_experts", candidate.n_experts},
+                    {"top_k", candidate.top_k},
+                    {"d_head", candidate.d_head},
+                    {"d_hidden", candidate.d_hidden},
+                    {"parameters", candidate.parameters},
+                    {"attention_macs", candidate.attention_macs}});
+  }
+  const bool by_macs = result.by == MatchBy::macs;
+  return {{"config", config::to_toml(result.config)},
+          {"by", by_macs ? "macs" : "parameters"},
+          {"parameters", result.parameters},
+          {"target", by_macs ? result.target_attention_macs : result.target_parameters},
+          {"attention_macs", result.attention_macs},
+          {"target_parameters", result.target_parameters},
+          {"target_attention_macs", result.target_attention_macs},
+          {"candidates", list}};
+}
+
+std::string match_summary(const MatchResult& result) {
+  std::vector<Cells> rows = {{"", "parameters", "attention MACs"},
+                             {"target", grouped(result.target_parameters), grouped(result.target_attention_macs)},
+                             {"matched", grouped(result.parameters), grouped(result.attention_macs)}};
+  std::string text = text_table(rows, {true});
+  if (!result.candidates.empty()) {
+    rows = {{"n_heads", "n_experts", "top_k", "d_head", "d_hidden", "parameters", "attention MACs"}};
+    for (const Candidate& c : result.candidates) {
+      rows.push_back({fmt::format("{}", c.n_heads), fmt::format("{}", c.n_experts), fmt::format("{}", c.top_k),
+                      fmt::format("{}", c.d_head), fmt::format("{}", c.d_hidden), grouped(c.parameters),
+                      grouped(c.attention_macs)});
+    }
+    text += "\nThe papers' order of trials (the first that reaches the target's perplexity is taken):\n" +
+            text_table(rows, {});
+  }
+  return text;
+}
+
+Json recipes_json(const std::vector<Recipe>& recipes) {
+  Json list = Json::array();
+  for (const Recipe& recipe : recipes) {
+    list.push_back({{"name", recipe.name},
+                    {"file", recipe.file.string()},
+                    {"paper", recipe.paper},
+                    {"table", recipe.table},
+                    {"row", recipe.row},
+                    {"about", recipe.about}});
+  }
+  return list;
+}
+
+std::string recipes_table(const std::vector<Recipe>& recipes) {
+  std::vector<Cells> rows = {{"name", "paper", "table", "about"}};
+  for (const Recipe& recipe : recipes) {
+    rows.push_back({recipe.name, recipe.paper, recipe.table, recipe.about});
+  }
+  return text_table(rows, {true, true, true, true});
+}
+
+}  // namespace headroom::cost

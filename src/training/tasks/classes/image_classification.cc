@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "training/tasks/ahead.h"
+#include "class_data.h"
+#include "headroom/core/error.h"
+#include "foundation/core/machine/in_parallel.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/random.h"
+#include "foundation/core/machine/system.h"
+#include "data/images/augmentation.h"
+#include "data/images/pictures.h"
+#include "classification.h"
+#include "mixup.h"
+
+namespace headroom::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ImageExamples : public ClassExamples {
+ public:
+  ImageExamples(std::shared_ptr<const data::Pictures> pictures, const config::Config& config)
+      : pictures_(std::move(pictures)),
+        model_(config.model),
+        changed_(data::picture_options(config.data, config.model.image_channels)),
+        plain_(changed_.unchanged()),
+        mixup_(config.data.mixup),
+        shuffle_buffer_(config.data.shuffle_buffer),
+        skip_bad_(config.data.skip_bad_rows),
+        threads_(static_cast<std::size_t>(decode_threads(config.data))) {}
+
+  std::int64_t size() const override { return pictures_->size(); }
+  std::string identity() const override { return pictures_->identity(); }
+  std::int64_t length(std::int64_t /*i*/) const override { return 0; }
+  data::RunShuffle runs() const override {
+    return shuffle_buffer_ > 0 ? data::RunShuffle{.sizes = pictures_->runs(), .together = shuffle_buffer_}
+                               : data::RunShuffle{};
+  }
+
+  // A picture that cannot be read is left out.
+  models::Batch batch(std::span<const std::int64_t> examples) const override {
+    const at::Tensor images = empty_images(std::ssize(examples));
+    std::vector<std::int32_t> labels(examples.size(), kBad);
+    in_parallel(examples.size(), threads_for(examples.size()), [&](std::size_t row) {
+      if (const auto picture = read(examples[row])) {
+        data::draw_picture(*picture, plain_, model_.image_size, 0, row_of(images, row));
+        labels[row] = pictures_->label(examples[row]);
+      }
+    });
+    std::vector<std::int64_t> good;
+    for (std::int64_t row = 0; row < std::ssize(labels); ++row) {
+      if (labels[static_cast<std::size_t>(row)] != kBad) {
+        good.push_back(row);
+      }
+    }
+    models::Batch batch = labelled_batch(labels, good, model_.patches());
+    batch.tensors["images"] =
+        good.size() == examples.size() ? images : images.index_select(0, at::tensor(at::ArrayRef<std::int64_t>(good)));
+    return batch;
+  }
+
+  // In place of a picture that cannot be read comes the one after it.
+  models::Batch training_batch(const TrainingRows& rows) const override {
+    const at::Tensor images = empty_images(std::ssize(rows.examples));
+    std::vector<std::int32_t> labels(rows.examples.size(), 0);
+    in_parallel(rows.examples.size(), threads_for(rows.examples.size()), [&](std::size_t row) {
+      if (is_needed(rows.needed, row)) {
+        const std::int64_t example = rows.examples[row];
+        const auto [picture, label] = read_or_next(example);
+        data::draw_picture(picture, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
+                           row_of(images, row));
+        labels[row] = label;
+      } else {
+        std::fill_n(row_of(images, row), row_size(), 0.0F);
+      }
+    });
+    std::vector<std::int64_t> all(labels.size());
+    std::iota(all.begin(), all.end(), 0);
+    models::Batch batch = labelled_batch(labels, all, model_.patches());
+    batch.tensors["images"] = images;
+    if (mixup_ > 0.0) {
+      mix_rows(batch, mixing_share(mixup_, mix(rows.seed, "mixup")), threads_);
+    }
+    return batch;
+  }
+
+ private:
+  static constexpr std::int32_t kBad = -1;
+
+  static std::int64_t decode_threads(const config::DataOptions& data) {
+    return data.decode_threads > 0 ? data.decode_threads : own_cores();
+  }
+  // A thread that has less than this to do is not worth its start.
+  std::size_t threads_for(std::size_t rows) const {
+    constexpr std::size_t kRows = 4;
+    return std::min(threads_, (rows + kRows - 1) / kRows);
+  }
+  std::int64_t row_size() const { return model_.image_channels * model_.image_size * model_.image_size; }
+  at::Tensor empty_images(std::int64_t rows) const {
+    return at::empty({rows, model_.image_channels, model_.image_size, model_.image_size}, at::kFloat);
+  }
+  float* row_of(const at::Tensor& images, std::size_t row) const {
+    return images.data_ptr<float>() + static_cast<std::int64_t>(row) * row_size();
+  }
+  // A row that is mixed into the one after it is needed with that one.
+  bool is_needed(const std::vector<bool>& needed, std::size_t row) const {
+    return needed.empty() || needed[row] || (mixup_ > 0.0 && needed[(row + 1) % needed.size()]);
+  }
+
+  // Nothing for a picture that cannot be read, where these are to be left out.
+  std::optional<data::DecodedPicture> read(std::int64_t example) const {
+    try {
+      return pictures_->picture(example);
+    } catch (const MisuseError& error) {
+      if (!skip_bad_) {
+        throw;
+      }
+      if (!warned_.exchange(true)) {
+        log_warning("a picture is left out, as others like it will be without a word: {}", error.what());
+      }
+      return std::nullopt;
+    }
+  }
+  std::pair<data::DecodedPicture, std::int32_t> read_or_next(std::int64_t example) const {
+    constexpr std::int64_t kMostInARow = 1000;
+    for (std::int64_t i = 0; i < kMostInARow; ++i) {
+      const std::int64_t place = (example + i) % size();
+      if (auto picture = read(place)) {
+        return {std::move(*picture), pictures_->label(place)};
+      }
+    }
+    misuse("data.train: {} pictures in a row cannot be read", kMostInARow);
+  }
+
+  std::shared_ptr<const data::Pictures> pictures_;
+  config::ModelOptions model_;
+  data::Picture changed_, plain_;
+  double mixup_;
+  std::int64_t shuffle_buffer_;
+  bool skip_bad_;
+  std::size_t threads_;
+  mutable std::atomic<bool> warned_ = false;
+};
+
+std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files, const config::Config& config,
+                                          std::string_view key) {
+  if (files.empty()) {
+    misuse("{}: names no files: pictures come from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
+           key);
+  }
+  const config::ModelOptions& model = config.model;
+  return std::make_shared<ImageExamples>(data::open_pictures(files, {.size = model.image_size,
+                                                                     .channels = model.image_channels,
+                                                                     .n_classes = model.n_classes,
+                                                                     .classes = config.data.classes,
+                                                                     .label_key = config.data.label_column,
+                                                                     .skip_bad = config.data.skip_bad_rows,
+                                                                     .threads = own_cores()}),
+                                         config);
+}
+
+class ImageClassification : public ClassTask {
+ public:
+  std::string_view name() const override { return "image classification"; }
+  std::string_view protocol() const override {
+    return "accuracy is the fraction of the validation pictures whose likeliest class is the right one, top-5 accuracy "
+           "of those whose right class is among the five likeliest; loss is their mean cross-entropy; validation "
+           "pictures are not augmented";
+  }
+  const std::vector<FigureKind>& figures() const override {
+    static const std::vector<FigureKind> kFigures = [] {
+      std::vector<FigureKind> kinds = class_figures(JudgedBy::accuracy);
+      kinds.push_back(top_five_kind());
+      return kinds;
+    }();
+    return kFigures;
+  }
+  TaskData open(const config::Config& config, const fs::path& /*cache*/) const override {
+    TaskData opened;
+    opened.training = prepared_ahead(train_on(read(config.data.train, config, "data.train"), config));
+    opened.validation = evaluate_on(read(config.data.validation, config, "data.validation"), /*top_five=*/true);
+    return opened;
+  }
+  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
+    const config::Config& config = request.config;
+    return evaluate_on(read(request.files.empty() ? config.data.validation : request.files, config, "data.validation"),
+                       /*top_five=*/true);
+  }
+};
+
+}  // namespace
+
+const Task& image_classification() {
+  static const ImageClassification kTask;
+  return kTask;
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,164 @@
+#include <algorithm>
+
+#include "class_data.h"
+#include "headroom/core/error.h"
+#include "data/text/labelled_text.h"
+#include "data/synthetic/listops.h"
+#include "classification.h"
+
+namespace headroom::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SequenceExamples : public ClassExamples {
+ public:
+  SequenceExamples(data::LabelledSequences set, std::string kind) : set_(std::move(set)), kind_(std::move(kind)) {}
+
+  std::int64_t size() const override { return set_.size(); }
+  std::string identity() const override { return fmt::format("{}, {}", kind_, set_.identity()); }
+  std::int64_t length(std::int64_t i) const override { return set_.length(i); }
+  models::Batch batch(std::span<const std::int64_t> examples) const override {
+    const at::Tensor tokens = padded(set_.first, examples);
+    const bool paired = set_.second.size() > 0;
+    const at::Tensor second = paired ? padded(set_.second, examples) : at::Tensor();
+    models::Batch batch = labelled_batch(set_.labels, examples, tokens.size(1) + (paired ? second.size(1) : 0));
+    batch.tensors["tokens"] = tokens;
+    if (paired) {
+      batch.tensors["second"] = second;
+    }
+    return batch;
+  }
+
+ private:
+  static at::Tensor padded(const data::Sequences& sequences, std::span<const std::int64_t> examples) {
+    std::int64_t longest = 1;
+    for (const std::int64_t i : examples) {
+      longest = std::max(longest, sequences.length(i));
+    }
+    const at::Tensor tokens = at::zeros({std::ssize(examples), longest}, at::kLong);
+    std::int64_t* row = tokens.data_ptr<std::int64_t>();
+    for (const std::int64_t i : examples) {
+      const auto sequence = sequences.at(i);
+      std::copy(sequence.begin(), sequence.end(), row);
+      row += longest;
+    }
+    return tokens;
+  }
+
+  data::LabelledSequences set_;
+  std::string kind_;
+};
+
+// What the model must be for such data.
+void check_model(const config::Config& config) {
+  const config::ModelOptions& model = config.model;
+  const bool listops = is_listops(config.data);
+  const std::int64_t symbols = listops ? data::listops::kVocabulary : config::kByteValues;
+  if (model.vocabulary_size < symbols) {
+    misuse("model.vocabulary_size: must be at least {}, the {}, got {}", symbols,
+           listops ? "symbols of ListOps" : "values of a byte", model.vocabulary_size);
+  }
+  if (model.padding_token != 0) {
+    misuse("model.padding_token: must be 0, which means nothing else in this data, got {}", model.padding_token);
+  }
+  if (listops && (model.paired || model.n_classes < data::listops::kClasses)) {
+    misuse("data.generator: ListOps has single sequences of {} classes, but model.paired = {}, model.n_classes = {}",
+           data::listops::kClasses, model.paired, model.n_classes);
+  }
+  constexpr std::int64_t kLongest[] = {50, 2000};
+  const std::int64_t longest = kLongest[config.data.generator == config::Generator::listops_long ? 1 : 0];
+  if (listops && config.data.train.empty() && model.context_length < longest) {
+    misuse("model.context_length: must be at least {}, the longest expression that data.generator makes, got {}",
+           longest, model.context_length);
+  }
+}
+
+std::shared_ptr<const ClassExamples> examples_of(data::LabelledSequences set, const config::Config& config) {
+  return std::make_shared<SequenceExamples>(std::move(set), is_listops(config.data) ? "ListOps" : "bytes");
+}
+
+data::LabelledSequences read(const std::vector<std::string>& files, const config::Config& config) {
+  const config::ModelOptions& model = config.model;
+  if (is_listops(config.data)) {
+    return data::listops::read(files,
+                               {.most_symbols = model.context_length, .skip_bad_rows = config.data.skip_bad_rows});
+  }
+  return data::read_labelled_text(
+      files, config.data, {.n_classes = model.n_classes, .most_bytes = model.context_length, .paired = model.paired});
+}
+
+// The options, where they say how to make examples.
+const config::DataOptions& generator_of(const config::Config& config) {
+  if (!is_listops(config.data)) {
+    misuse("data.train: names no files: a classifier needs labelled CSV or TSV files, or data.generator");
+  }
+  return config.data;
+}
+
+class SequenceClassification : public ClassTask {
+ public:
+  std::string_view name() const override { return "classification"; }
+  std::string_view protocol() const override {
+    return "accuracy is the fraction of the validation examples whose likeliest class is the right one; loss is their "
+           "mean cross-entropy";
+  }
+
+  TaskData open(const config::Config& config, const fs::path& /*cache*/) const override {
+    check_model(config);
+    const config::DataOptions& data = config.data;
+    if (data.train.empty() != data.validation.empty()) {
+      misuse("{}: must name files, as {} does", data.train.empty() ? "data.train" : "data.validation",
+             data.train.empty() ? "data.validation" : "data.train");
+    }
+    TaskData opened;
+    if (data.train.empty()) {
+      data::listops::Generated made = data::listops::generate(generator_of(config));
+      opened.training = train_on(examples_of(std::move(made.train), config), config);
+      opened.validation = evaluate_on(examples_of(std::move(made.validation), config));
+    } else {
+      opened.training = train_on(examples_of(read(data.train, config), config), config);
+      opened.validation = evaluate_on(examples_of(read(data.validation, config), config));
+    }
+    return opened;
+  }
+
+  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
+    return evaluate_on(examples_of(evaluation_sequences(request), request.config));
+  }
+};
+
+// Accuracies of a few thousand expressions are too much alike, or tied, to tell models or learning rates apart; their
+// losses are not.
+class ListOps : public SequenceClassification {
+ public:
+  const std::vector<FigureKind>& figures() const override {
+    static const std::vector<FigureKind> kFigures = class_figures(JudgedBy::loss);
+    return kFigures;
+  }
+};
+
+}  // namespace
+
+bool is_listops(const config::DataOptions& data) {
+  return data.generator == config::Generator::listops || data.generator == config::Generator::listops_long;
+}
+
+data::LabelledSequences evaluation_sequences(const EvaluationRequest& request) {
+  const config::Config& config = request.config;
+  check_model(config);
+  const std::vector<std::string>& files = request.files.empty() ? config.data.validation : request.files;
+  return files.empty() ? data::listops::generate(generator_of(config), false).validation : read(files, config);
+}
+
+const Task& sequence_classification() {
+  static const SequenceClassification kTask;
+  return kTask;
+}
+
+const Task& listops() {
+  static const ListOps kTask;
+  return kTask;
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,129 @@
+#include "text_data.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "foundation/config/special_tokens.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "data/text/text.h"
+
+namespace headroom::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& tokenizer, std::string_view whose) {
+  if (file.tokenizer_name() != tokenizer.name()) {
+    misuse("{}: was made with tokenizer {}, but {} is {}", file.name(), file.tokenizer_name(), whose, tokenizer.name());
+  }
+}
+
+// What the user must know about the file's bits per byte: they cannot be given, or are those of a normalised text.
+void remark(const data::TokenFile& file) {
+  if (!file.unknown()) {
+    log_warning(
+        "{}: does not say how much of its text the tokenizer lost: bits per byte cannot be given (data prepare, with "
+        "--validation-share for a part of a text)",
+        file.name());
+  } else if (file.decoded_bytes() != file.text_bytes()) {
+    log_info(
+        "{}: bits per byte count the {} bytes that its tokens decode to, not the text's {}: tokenizer {} normalises "
+        "text{}",
+        file.name(), file.decoded_bytes(), file.text_bytes(), file.tokenizer_name(),
+        file.tokenizer_name().starts_with("sentencepiece") ? " (tokenizer.keep_whitespace = true keeps it)" : "");
+  }
+}
+
+// A folder for a file of this lifetime: the cache, which is the user's where it is not named, or, where there is none
+// or nothing can be written there, the system's for temporary files.
+fs::path folder_for_a_while(fs::path cache) {
+  try {
+    cache = cache.empty() ? fs::path(cache_folder()) : cache;
+    make_folder(cache);
+    if (access(cache.c_str(), W_OK) == 0) {
+      remove_leftovers(cache);
+      return cache;
+    }
+  } catch (const Error&) {
+  }
+  return fs::temp_directory_path();
+}
+
+// Removes the file, which a process that has it mapped still reads.
+struct Removal {
+  fs::path file;
+  ~Removal() {
+    std::error_code ignored;
+    fs::remove(file, ignored);
+  }
+};
+
+// Text as tokens, in a file that goes as soon as it is mapped.
+std::shared_ptr<const data::TokenFile> encode(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
+                                              const fs::path& cache, const std::string& name) {
+  const Removal removal{folder_for_a_while(cache) / fmt::format("headroom-evaluate-{}.tokens", getpid())};
+  data::write_token_file(text, tokenizer, removal.file);
+  return std::make_shared<const data::TokenFile>(removal.file, name);
+}
+
+std::shared_ptr<const data::TokenFile> opened(const data::PreparedPart& part) {
+  return std::make_shared<const data::TokenFile>(part.file, part.name, part.tokens);
+}
+
+std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
+  const config::DataOptions& options = request.config.data;
+  const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
+  const bool of_tokens = std::any_of(options.train.begin(), options.train.end(), config::is_token_file);
+  if (files.empty() && (of_tokens || !options.mixture.empty())) {
+    return opened(data::prepare_validation(options, request.tokenizer, folder_for_a_while(request.cache)));
+  }
+  if (std::any_of(files.begin(), files.end(), config::is_token_file)) {
+    if (files.size() > 1) {
+      misuse("evaluate: --data: a prepared token file must be the only file, got {} files", files.size());
+    }
+    return std::make_shared<const data::TokenFile>(files.front());
+  }
+  const data::Content content = data::content_for(request.tokenizer->kind());
+  const std::unique_ptr<tokenizers::TextSource> text = request.files.empty()
+                                                           ? data::open_split(options, data::Split::validation, content)
+                                                           : data::open_text(request.files, options, content);
+  const std::string name =
+      request.files.empty() ? data::corpus_name(options, data::Split::validation) : data::named_together(request.files);
+  return encode(*text, *request.tokenizer, request.cache, name);
+}
+
+}  // namespace
+
+TextData open_text_data(const config::Config& config, const fs::path& cache) {
+  const std::int64_t special = config::special_tokens(config.model.kind);
+  config::TokenizerOptions options = config.tokenizer;
+  options.least_size = config.vocabulary_follows_tokenizer ? 0 : config.model.vocabulary_size - special;
+  const data::PreparedData prepared = data::prepare_data(config.data, options, cache);
+  TextData text{.tokenizer = prepared.tokenizer, .train = {}, .validation = opened(prepared.validation)};
+  const tokenizers::Tokenizer& tokenizer = *text.tokenizer;
+  for (const data::PreparedPart& part : prepared.train) {
+    text.train.push_back(opened(part));
+    check_tokenizer(*text.train.back(), tokenizer, "the run's");
+  }
+  check_tokenizer(*text.validation, tokenizer, "the run's");
+  remark(*text.validation);
+  const std::int64_t size = tokenizer.vocabulary_size() + special;
+  if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
+    misuse("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
+           special == 0 ? "" : fmt::format(" and {} special tokens", special), config.model.vocabulary_size);
+  }
+  return text;
+}
+
+std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request) {
+  std::shared_ptr<const data::TokenFile> tokens = open_tokens(request);
+  check_tokenizer(*tokens, *request.tokenizer, "the checkpoint's");
+  remark(*tokens);
+  return tokens;
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,219 @@
+// How well a model predicts a text.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <span>
+
+#include "training/tasks/add_up.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "data/tokens/hash_name.h"
+#include "headroom/models/language_model.h"
+#include "language_modelling.h"
+#include "text_batch.h"
+#include "text_data.h"
+
+namespace headroom::tasks {
+namespace {
+
+constexpr const char *kTextBytes = "text_bytes", *kUnknownBytes = "unknown_bytes", *kUnknownTokens = "unknown_tokens";
+
+at::Tensor to_tensor(const std::vector<std::int32_t>& ids, std::int64_t rows) {
+  const at::Tensor tensor = at::empty({rows, static_cast<std::int64_t>(ids.size()) / rows}, at::kLong);
+  std::copy(ids.begin(), ids.end(), tensor.data_ptr<std::int64_t>());
+  return tensor;
+}
+
+models::Batch to_batch(const data::EvaluationBatch& batch) {
+  models::Batch made;
+  made.tensors["tokens"] = to_tensor(batch.inputs, batch.batch);
+  made.tensors["targets"] = to_tensor(batch.targets, batch.batch);
+  made.tokens = batch.batch * batch.length;
+  return made;
+}
+
+// What is known of the text itself, over its tokens.
+Sums text_sums(const data::TokenFile& tokens) {
+  const auto over_tokens = [&](std::int64_t n) { return Sum{.sum = static_cast<double>(n), .count = tokens.size()}; };
+  Sums sums = {{kTextBytes, over_tokens(tokens.decoded_bytes())}};
+  if (const std::optional<tokenizers::Unknown>& unknown = tokens.unknown()) {
+    sums[kUnknownBytes] = over_tokens(unknown->bytes);
+    sums[kUnknownTokens] = over_tokens(unknown->tokens);
+  }
+  return sums;
+}
+
+// Windows that overlap: window w ends with prediction min(length + w stride, all).
+class Windows {
+ public:
+  Windows(const data::TokenFile& tokens, std::int64_t context_length, const EvaluateOptions& options)
+      : tokens_(tokens), stride_(options.stride), all_(tokens.size() - 1) {
+    if (stride_ > context_length) {
+      misuse("evaluate: --stride: must be at most model.context_length = {}, got {}", context_length, stride_);
+    }
+    all_ = options.most_tokens > 0 ? std::min(all_, options.most_tokens) : all_;
+    length_ = std::min(context_length, all_);
+  }
+  std::int64_t count() const { return all_ < 1 ? 0 : 1 + (all_ - length_ + stride_ - 1) / stride_; }
+
+  // "tokens" and "targets" [rows, length] of `rows` windows from `first` on; those that do not count are -1.
+  models::Batch batch(std::int64_t first, std::int64_t rows) const {
+    const at::Tensor inputs = at::empty({rows, length_}, at::kLong), targets = at::full({rows, length_}, -1, at::kLong);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(length_ + 1));
+    models::Batch made;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t window = first + row, end = end_of(window);
+      const std::int64_t counted = window == 0 ? length_ : end - end_of(window - 1);
+      tokens_.copy(end - length_, length_ + 1, ids.data());
+      std::copy_n(ids.begin(), length_, inputs.data_ptr<std::int64_t>() + row * length_);
+      std::copy(ids.end() - counted, ids.end(), targets.data_ptr<std::int64_t>() + (row + 1) * length_ - counted);
+      made.targets.push_back(counted);
+    }
+    made.tensors = {{"tokens", inputs}, {"targets", targets}};
+    return made;
+  }
+
+ private:
+  std::int64_t end_of(std::int64_t window) const { return std::min(length_ + window * stride_, all_); }
+
+  const data::TokenFile& tokens_;
+  std::int64_t stride_, all_, length_ = 0;
+};
+
+Evaluation add_up_windows(const models::LanguageModel& model, const data::TokenFile& tokens,
+                          const EvaluateOptions& options) {
+  const config::ModelOptions& o = model.options();
+  if (o.memory_length > 0) {
+    misuse("evaluate: --stride: must be 0 with model.memory_length = {}: memory carries what came before",
+           o.memory_length);
+  }
+  const Windows windows(tokens, o.context_length, options);
+  const std::int64_t at_once = std::max<std::int64_t>(options.batch_size, 1);
+  models::Memory memory;
+  std::int64_t done = 0;
+  const auto next = [&](const nn::Context& context) -> std::optional<Measured> {
+    if (done == windows.count()) {
+      return std::nullopt;
+    }
+    const models::Batch batch = windows.batch(done, std::min(at_once, windows.count() - done));
+    done += batch.rows();
+    const auto measure = [&, batch]() -> Sums {
+      const models::Batch there = batch.to(model.device());
+      // The vocabulary's scores are needed for what counts only.
+      const at::Tensor log_probability =
+          model.score(there.at("tokens"), there.at("targets"), memory, context).log_probability;
+      return sums_of_losses(-log_probability);
+    };
+    return Measured{.sums = measure, .done = done};
+  };
+  return add_up(options, {.unit = "window", .units = windows.count()}, next);
+}
+
+// The file as streams side by side.
+Evaluation add_up_streams(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
+                          const EvaluateOptions& options) {
+  const config::ModelOptions& o = model.options();
+  // A layer's memory depends on the one below it a chunk earlier, and so on down to the embedding.
+  data::EvaluationPass pass(std::move(tokens), {.batch = std::max<std::int64_t>(options.batch_size, 1),
+                                                .length = o.context_length,
+                                                .warming = o.memory_length > 0 ? o.n_layers : 0,
+                                                .most_predictions = options.most_tokens});
+  models::Memory memory;
+  data::EvaluationBatch batch;
+  std::int64_t done = 0;
+  const auto next = [&](const nn::Context& context) -> std::optional<Measured> {
+    if (!pass.next(batch)) {
+      return std::nullopt;
+    }
+    if (batch.starts_afresh) {
+      memory.forget();
+    }
+    memory = memory.narrow(0, batch.batch);
+    return Measured{.sums = [&] { return cross_entropy(model, to_batch(batch), batch.valid, memory, context); },
+                    .done = ++done};
+  };
+  return add_up(options, {.unit = "batch", .units = pass.batches(), .independent = o.memory_length == 0}, next);
+}
+
+}  // namespace
+
+models::Batch to_batch(const data::TokenBatch& batch) {
+  models::Batch made;
+  made.tensors["tokens"] = to_tensor(batch.tokens, batch.batch);
+  made.targets.assign(static_cast<std::size_t>(batch.batch), batch.length);
+  made.tokens = batch.batch * batch.length;
+  made.starts_afresh = batch.starts_afresh;
+  return made;
+}
+
+double text_rows(const data::TokenFile& tokens, const config::Config& config) {
+  const std::int64_t most = config.train.evaluate_tokens,
+                     all = most > 0 ? std::min(most, tokens.size()) : tokens.size();
+  const double chunks = std::ceil(static_cast<double>(all) / static_cast<double>(config.model.context_length));
+  return config.model.memory_length > 0 ? 1.25 * chunks : chunks;
+}
+
+Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
+                         const EvaluateOptions& options) {
+  const config::ModelOptions& o = model.options();
+  if (tokens->vocabulary_size() != o.vocabulary_size) {
+    misuse("{}: holds tokens of {} with {} ids, but the model's vocabulary_size is {}", tokens->name(),
+           tokens->tokenizer_name(), tokens->vocabulary_size(), o.vocabulary_size);
+  }
+  Evaluation result = options.stride > 0
+                          ? add_up_windows(models::as_language_model(model, "evaluate --stride"), *tokens, options)
+                          : add_up_streams(model, tokens, options);
+  if (result.predictions() == 0) {
+    misuse("{}: holds {} tokens, too few to predict one", tokens->name(), tokens->size());
+  }
+  add(result.sums, text_sums(*tokens));
+  return result;
+}
+
+Figures text_figures(const Sums& sums) {
+  Figures figures = loss_and_perplexity(sums);
+  const Sum loss = sum_of(sums, kCrossEntropy), text = sum_of(sums, kTextBytes),
+            unknown_bytes = sum_of(sums, kUnknownBytes), unknown_tokens = sum_of(sums, kUnknownTokens);
+  if (text.count > 0 && unknown_bytes.count == text.count) {  // older files do not say what is unknown
+    const double share = static_cast<double>(loss.count) / static_cast<double>(text.count);
+    // A model that predicts "unknown" has not said which: as if each such byte were then guessed, at log2(256) bits.
+    constexpr double kBitsOfAByte = 8.0;
+    const double spelling = kBitsOfAByte * unknown_bytes.sum * share;
+    figures["bits_per_byte"] = (loss.sum / std::numbers::ln2 + spelling) / (text.sum * share);
+    if (unknown_tokens.sum > 0.0) {
+      figures["unknown_share"] = mean(sums, kUnknownTokens);
+    }
+  }
+  return figures;
+}
+
+std::string content_identity(const data::TokenFile& tokens) {
+  constexpr std::int64_t kAtOnce = std::int64_t{1} << 20;
+  Sha256 hash;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t at = 0; at < tokens.size(); at += std::ssize(ids)) {
+    ids.resize(static_cast<std::size_t>(std::min(kAtOnce, tokens.size() - at)));
+    tokens.copy(at, std::ssize(ids), ids.data());
+    hash.update(std::as_bytes(std::span(ids)));
+  }
+  return fmt::format("{} tokens, {}", tokens.size(), data::hash_name(hash));
+}
+
+std::string data_identity(const data::TokenFile& tokens) {
+  constexpr std::int64_t kStretches = 64, kLength = 16384;
+  const std::int64_t length = std::min(tokens.size(), kLength);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(length));
+  Sha256 hash;
+  std::int64_t hashed = 0;  // stretches of a short file would overlap
+  for (std::int64_t i = 0; i < kStretches && hashed < tokens.size(); ++i) {
+    const std::int64_t spread = (tokens.size() - length) / (kStretches - 1) * i;
+    const std::int64_t begin = tokens.size() <= kStretches * kLength ? hashed : spread;
+    const std::int64_t count = std::min(length, tokens.size() - begin);
+    tokens.copy(begin, count, ids.data());
+    hash.update(std::as_bytes(std::span(ids).first(static_cast<std::size_t>(count))));
+    hashed += count;
+  }
+  return fmt::format("{}, {} tokens, {}", tokens.tokenizer_name(), tokens.size(), data::hash_name(hash));
+}
+
+}  // namespace headroom::tasks

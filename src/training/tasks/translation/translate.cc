@@ -1,0 +1,109 @@
+// Text to text with a trained encoder-decoder.
+#include <algorithm>
+#include <optional>
+
+#include "training/tasks/gather.h"
+#include "headroom/core/error.h"
+#include "headroom/core/json.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "headroom/decode/beam_search.h"
+#include "engine/decode/vocabulary.h"
+#include "translation.h"
+#include "pair_batch.h"
+
+namespace headroom::tasks {
+
+namespace {
+
+// What a tokenizer makes of ids may hold line ends: a translation is one line.
+std::string one_line_of(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+// Puts what the other processes translated in its places. Whether all of them came to the end.
+bool join(const Json& mine, bool complete, Translations& all, Peers& peers) {
+  all.tokens = 0;
+  for (const Json& theirs : gather(peers, {{"complete", complete}, {"sentences", mine}}, "translate")) {
+    complete = complete && theirs.at("complete").get<bool>();
+    for (const Json& sentence : theirs.at("sentences")) {
+      all.texts[sentence[0].get<std::size_t>()] = sentence[1].get<std::string>();
+      all.tokens += sentence[2].get<std::int64_t>();
+    }
+  }
+  return complete;
+}
+
+}  // namespace
+
+Translations translate(const models::EncoderDecoder& model, const tokenizers::Tokenizer& tokenizer,
+                       const std::vector<std::string>& sentences, const TranslateOptions& options) {
+  const config::ModelOptions& o = model.options();
+  const SentenceEnds ends = sentence_ends(tokenizer);
+  decode::require_tokenizer_of(model, tokenizer, "translate");
+  std::vector<Tokens> sources;
+  std::int64_t cut = 0;
+  const auto most = static_cast<std::size_t>(o.context_length - 1);
+  for (const std::string& sentence : sentences) {
+    sources.push_back(tokenizer.for_sources().encode(sentence));
+    cut += sources.back().size() > most ? 1 : 0;
+    sources.back().resize(std::min(sources.back().size(), most));
+  }
+  std::vector<std::size_t> order;  // of about one length together; what is blank stays so
+  for (std::size_t i = 0; i < sentences.size(); ++i) {
+    if (sentences[i].find_first_not_of(" \t\r") != std::string::npos) {
+      order.push_back(i);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
+  std::optional<Progress> progress;
+  if (options.show_progress) {
+    progress.emplace("translate", std::ssize(order), "sentence");
+  }
+  nn::Context context = options.context;
+  context.usage = nullptr;
+  const decode::SearchOptions search{.decoding = options.decoding, .begin_id = ends.begin, .end_id = ends.end};
+  Translations translations{.texts = std::vector<std::string>(sentences.size()), .cut = cut};
+  const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
+  const auto length = [&](std::size_t i) { return sources[order[i]].size(); };
+  Json mine = Json::array();  // sentence, translation
+  bool complete = true;
+  const int n = options.peers->size();
+  int turn = 0;
+  for (std::size_t begin = 0, end = 0; begin < order.size() && complete; begin = end) {
+    end = batch_end(begin, order.size(), limits, length);
+    if (turn++ % n != options.peers->rank()) {
+      continue;
+    }
+    std::vector<Tokens> together;
+    for (std::size_t i = begin; i < end; ++i) {
+      together.push_back(sources[order[i]]);
+    }
+    Sources batch = source_batch(together, ends);
+    batch.tokens = batch.tokens.to(model.device());
+    batch.valid = batch.valid.defined() ? batch.valid.to(model.device()) : batch.valid;
+    const std::vector<decode::Hypothesis> found =
+        decode::beam_search(model, batch.tokens, batch.valid, search, context);
+    for (std::size_t i = begin; i < end; ++i) {
+      const Tokens& tokens = found[i - begin].tokens;
+      translations.texts[order[i]] = one_line_of(tokenizer.decode(tokens));
+      translations.tokens += std::ssize(tokens);
+      if (n > 1) {
+        mine.push_back({order[i], translations.texts[order[i]], tokens.size()});
+      }
+    }
+    if (progress) {
+      progress->update(static_cast<std::int64_t>(end));
+    }
+    complete = !interrupted() || end == order.size();
+  }
+  if (n > 1) {
+    complete = join(mine, complete, translations, *options.peers);
+  }
+  return complete ? translations : Translations();
+}
+
+}  // namespace headroom::tasks

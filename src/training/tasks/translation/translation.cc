@@ -1,0 +1,350 @@
+#include "translation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "training/tasks/add_up.h"
+#include "headroom/core/error.h"
+#include "foundation/core/machine/log.h"
+#include "data/tokens/hash_name.h"
+#include "data/pairs/pair_batches.h"
+#include "engine/decode/vocabulary.h"
+#include "bleu.h"
+#include "chrf.h"
+#include "pair_batch.h"
+
+namespace headroom::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PairTraining : public TrainingData {
+ public:
+  PairTraining(const fs::path& path, const tokenizers::Tokenizer& tokenizer, const config::Config& config)
+      : file_(path),
+        identity_(file_.identity()),
+        ends_(sentence_ends(tokenizer)),
+        label_smoothing_(config.train.label_smoothing),
+        batches_(file_, {.rows = config.train.batch_size,
+                         .multiple = config.train.accumulate,
+                         .tokens = config.train.batch_tokens,
+                         .longest = config.model.context_length,
+                         .seed = static_cast<std::uint64_t>(config.train.seed)}) {
+    if (!file_.remarks().empty()) {
+      log_info("data: {}", file_.remarks());
+    }
+    if (batches_.too_long() > 0) {
+      log_info("data: {} of {} pairs left out, because a side has more than {} tokens (model.context_length less one)",
+               batches_.too_long(), file_.size(), config.model.context_length - 1);
+    }
+  }
+
+  models::Batch next() override {
+    std::vector<Tokens> sources, targets;
+    for (const std::int64_t pair : batches_.next()) {
+      file_.source(pair, sources.emplace_back());
+      file_.target(pair, targets.emplace_back());
+    }
+    models::Batch batch = pair_batch(sources, targets, ends_);
+    batch.label_smoothing = label_smoothing_;
+    return batch;
+  }
+  data::DataPosition position() const override { return batches_.position(); }
+  void seek(data::DataPosition position) override { batches_.seek(position); }
+  const std::string& identity() const override { return identity_; }
+
+ private:
+  data::PairFile file_;
+  std::string identity_;
+  SentenceEnds ends_;
+  double label_smoothing_;
+  data::PairBatches batches_;
+};
+
+struct BleuFigure {
+  const char* name;
+  BleuOptions options;
+};
+constexpr BleuFigure kBleuFigures[] = {{"bleu", {}},
+                                       {"tokenised_bleu", {.tokens = BleuTokens::blanks, .smooth = false}},
+                                       {"compound_bleu", {.tokens = BleuTokens::compounds, .smooth = false}}};
+
+std::string ngrams_of(const char* figure, std::size_t order) {
+  return fmt::format("{}.{}grams", figure, order);
+}
+std::string tokens_of(const char* figure) {
+  return fmt::format("{}.tokens", figure);
+}
+
+// Of the n-grams of each order, those that are right and all; tokens of the translations and of the references.
+Sums to_sums(const char* figure, const BleuCounts& counts) {
+  Sums sums;
+  for (std::size_t n = 0; n < counts.all.size(); ++n) {
+    sums[ngrams_of(figure, n + 1)] = {.sum = static_cast<double>(counts.right[n]), .count = counts.all[n]};
+  }
+  sums[tokens_of(figure)] = {.sum = static_cast<double>(counts.tokens), .count = counts.reference_tokens};
+  return sums;
+}
+
+BleuCounts bleu_counts(const char* figure, const Sums& sums) {
+  BleuCounts counts;
+  for (std::size_t n = 0; n < counts.all.size(); ++n) {
+    const Sum ngrams = sum_of(sums, ngrams_of(figure, n + 1));
+    counts.right[n] = static_cast<std::int64_t>(ngrams.sum);
+    counts.all[n] = ngrams.count;
+  }
+  const Sum tokens = sum_of(sums, tokens_of(figure));
+  counts.tokens = static_cast<std::int64_t>(tokens.sum);
+  counts.reference_tokens = tokens.count;
+  return counts;
+}
+
+std::string chrf_matches(std::size_t order) {
+  return fmt::format("chrf.{}grams", order);
+}
+std::string chrf_wanted(std::size_t order) {
+  return fmt::format("chrf.{}grams_of_references", order);
+}
+
+Sums to_sums(const ChrfCounts& counts) {
+  Sums sums;
+  for (std::size_t n = 0; n < ChrfCounts::kOrders; ++n) {
+    sums[chrf_matches(n + 1)] = {.sum = static_cast<double>(counts.right[n]), .count = counts.all[n]};
+    sums[chrf_wanted(n + 1)] = {.sum = 0.0, .count = counts.reference[n]};
+  }
+  return sums;
+}
+
+ChrfCounts chrf_counts(const Sums& sums) {
+  ChrfCounts counts;
+  for (std::size_t n = 0; n < ChrfCounts::kOrders; ++n) {
+    const Sum matches = sum_of(sums, chrf_matches(n + 1));
+    counts.right[n] = static_cast<std::int64_t>(matches.sum);
+    counts.all[n] = matches.count;
+    counts.reference[n] = sum_of(sums, chrf_wanted(n + 1)).count;
+  }
+  return counts;
+}
+
+class PairEvaluation : public EvaluationData {
+ public:
+  PairEvaluation(std::vector<data::TextPair> pairs, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
+                 const config::DecodingOptions& decoding)
+      : pairs_(std::move(pairs)),
+        tokenizer_(std::move(tokenizer)),
+        decoding_(decoding),
+        ends_(sentence_ends(*tokenizer_)) {
+    for (const data::TextPair& pair : pairs_) {
+      sources_.push_back(tokenizer_->for_sources().encode(pair.source));
+      targets_.push_back(tokenizer_->for_targets().encode(pair.target));
+    }
+  }
+
+  Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
+    const models::EncoderDecoder& translator = models::as_encoder_decoder(model, "translation");
+    decode::require_tokenizer_of(model, *tokenizer_, "translation");
+    const auto start = std::chrono::steady_clock::now();
+    const std::size_t pairs = first_pairs(options.most_tokens);
+    Evaluation result = measure_loss(model, pairs, options);
+    if (result.complete) {
+      measure_translations(translator, pairs, options, result);
+    }
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
+  }
+  double rows(const config::Config& config) const override {
+    constexpr double kSearch = 8.0;  // a sentence is written token by token, for each hypothesis
+    return static_cast<double>(first_pairs(config.train.evaluate_tokens)) *
+           (1.0 + kSearch * static_cast<double>(decoding_.beam));
+  }
+  std::string identity() const override {
+    Sha256 hash;
+    for (const data::TextPair& pair : pairs_) {
+      hash.update(pair.source + "\n" + pair.target + "\n");
+    }
+    return fmt::format("{} pairs, {}", pairs_.size(), data::hash_name(hash));
+  }
+
+ private:
+  // Those that hold so many predictions.
+  std::size_t first_pairs(std::int64_t most_tokens) const {
+    std::size_t count = 0;
+    for (std::int64_t tokens = 0; count < targets_.size() && (most_tokens == 0 || tokens < most_tokens); ++count) {
+      tokens += std::ssize(targets_[count]) + 1;
+    }
+    return count;
+  }
+
+  Evaluation measure_loss(const models::Model& model, std::size_t pairs, const EvaluateOptions& options) const {
+    const std::vector<std::size_t> order = fitting(pairs, model.options().context_length);
+    const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
+    const auto length = [&](std::size_t i) { return longer(order[i]); };
+    std::size_t done = 0;
+    const auto next = [&](const nn::Context& context) -> std::optional<Measured> {
+      if (done == order.size()) {
+        return std::nullopt;
+      }
+      const std::size_t end = batch_end(done, order.size(), limits, length);
+      const auto measure = [&, begin = std::exchange(done, end), end] {
+        std::vector<Tokens> sources, targets;
+        for (std::size_t i = begin; i < end; ++i) {
+          sources.push_back(sources_[order[i]]);
+          targets.push_back(targets_[order[i]]);
+        }
+        const models::Batch batch = pair_batch(sources, targets, ends_);
+        models::Memory none;
+        return cross_entropy(model, batch, batch.n_targets(), none, context);
+      };
+      return Measured{.sums = measure, .done = static_cast<std::int64_t>(done)};
+    };
+    return add_up(options, {.unit = "pair", .units = std::ssize(order)}, next);
+  }
+
+  // The first pairs whose sides fit the context, by length.
+  std::vector<std::size_t> fitting(std::size_t pairs, std::int64_t context_length) const {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < pairs; ++i) {
+      if (static_cast<std::int64_t>(longer(i)) < context_length) {
+        order.push_back(i);
+      }
+    }
+    if (order.empty()) {
+      misuse("translation: none of {} pairs has at most {} tokens a side (model.context_length less one)", pairs,
+             context_length - 1);
+    }
+    if (order.size() < pairs) {
+      log_info(
+          "evaluate: {} of {} pairs have a side of more than {} tokens: they count for no loss, and for BLEU their "
+          "sources are cut",
+          pairs - order.size(), pairs, context_length - 1);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return longer(a) < longer(b); });
+    return order;
+  }
+
+  // Tokens of a pair's longer side.
+  std::size_t longer(std::size_t pair) const { return std::max(sources_[pair].size(), targets_[pair].size()); }
+
+  void measure_translations(const models::EncoderDecoder& model, std::size_t pairs, const EvaluateOptions& options,
+                            Evaluation& result) const {
+    std::vector<std::string> sources, references;
+    for (std::size_t i = 0; i < pairs; ++i) {
+      sources.push_back(pairs_[i].source);
+      references.push_back(pairs_[i].target);
+    }
+    const std::vector<std::string> translations = translate(model, *tokenizer_, sources,
+                                                            {.decoding = decoding_,
+                                                             .batch_size = options.batch_size,
+                                                             .batch_tokens = options.batch_tokens,
+                                                             .context = options.context,
+                                                             .show_progress = options.show_progress,
+                                                             .peers = options.peers})
+                                                      .texts;
+    result.complete = translations.size() == references.size();
+    if (result.complete) {
+      for (const BleuFigure& figure : kBleuFigures) {
+        add(result.sums, to_sums(figure.name, count_bleu(translations, references, figure.options.tokens)));
+      }
+      add(result.sums, to_sums(count_chrf(translations, references)));
+    }
+  }
+
+  std::vector<data::TextPair> pairs_;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
+  config::DecodingOptions decoding_;
+  SentenceEnds ends_;
+  std::vector<Tokens> sources_, targets_;
+};
+
+class Translation : public Task {
+ public:
+  std::string_view name() const override { return "translation"; }
+
+  const std::vector<FigureKind>& figures() const override {
+    static const std::vector<FigureKind> kFigures = {loss_kind("token"),
+                                                     loss_error_kind(),
+                                                     perplexity_kind(Shown::table),
+                                                     {.name = "bleu",
+                                                      .metric = "validation_bleu",
+                                                      .words = "BLEU",
+                                                      .unit = "",
+                                                      .better = Better::higher,
+                                                      .shown = Shown::headline,
+                                                      .decimals = 2},
+                                                     {.name = "tokenised_bleu",
+                                                      .metric = "validation_tokenised_bleu",
+                                                      .words = "tokenised BLEU",
+                                                      .unit = "",
+                                                      .better = Better::higher,
+                                                      .decimals = 2},
+                                                     {.name = "compound_bleu",
+                                                      .metric = "validation_compound_bleu",
+                                                      .words = "tokenised BLEU of split compounds",
+                                                      .unit = "",
+                                                      .better = Better::higher,
+                                                      .decimals = 2},
+                                                     {.name = "chrf",
+                                                      .metric = "validation_chrf",
+                                                      .words = "chrF",
+                                                      .unit = "",
+                                                      .better = Better::higher,
+                                                      .decimals = 2}};
+    return kFigures;
+  }
+
+  std::string_view protocol() const override {
+    return "BLEU (13a tokens, cased) and chrF are sacreBLEU's of the whole validation data, translated by beam search; "
+           "perplexity is exp(cross-entropy a target token) without label smoothing";
+  }
+
+  Figures figures_of(const Sums& sums) const override {
+    Figures figures = loss_and_perplexity(sums);
+    for (const BleuFigure& figure : kBleuFigures) {
+      if (sums.contains(tokens_of(figure.name))) {
+        figures[figure.name] = bleu_of(bleu_counts(figure.name, sums), figure.options).score;
+      }
+    }
+    if (sums.contains(chrf_matches(1))) {
+      figures["chrf"] = chrf_of(chrf_counts(sums));
+    }
+    return figures;
+  }
+
+  TaskData open(const config::Config& config, const fs::path& cache) const override {
+    if (config.data.train.empty()) {
+      misuse("data.train: must name files of sentence pairs: there are none built in");
+    }
+    const data::PreparedPairs prepared =
+        data::prepare_pairs(config.data, config.tokenizer, cache, config.model.source_vocabulary_size);
+    const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
+    if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
+      misuse("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
+             tokenizer.name(), config.model.vocabulary_size);
+    }
+    tokenizers::require_source_vocabulary(tokenizer, config.model.source_vocabulary_size, "translation");
+    TaskData data;
+    data.tokenizer = prepared.tokenizer;
+    data.training = std::make_unique<PairTraining>(prepared.train, tokenizer, config);
+    data.validation =
+        std::make_unique<PairEvaluation>(data::validation_pairs(config.data), prepared.tokenizer, config.decoding);
+    return data;
+  }
+
+  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
+    const config::DataOptions& options = request.config.data;
+    return std::make_unique<PairEvaluation>(request.files.empty()
+                                                ? data::validation_pairs(options)
+                                                : data::read_pairs({.source = request.files, .target = {}}, options),
+                                            request.tokenizer, request.config.decoding);
+  }
+};
+
+}  // namespace
+
+const Task& translation() {
+  static const Translation kTask;
+  return kTask;
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,131 @@
+#include "history.h"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "headroom/core/error.h"
+
+namespace headroom::train {
+namespace {
+
+constexpr const char* kPeakMemoryKey = "peak_memory_bytes";
+
+void add_memory(std::int64_t bytes, Json& line) {
+  if (bytes > 0) {
+    line[kPeakMemoryKey] = bytes;
+  }
+}
+
+double number_at(const Json& line, const char* key) {
+  return line.contains(key) && line.at(key).is_number() ? line.at(key).get<double>() : 0.0;
+}
+
+std::int64_t count_at(const Json& line, const char* key) {
+  return line.contains(key) && line.at(key).is_number_integer() ? line.at(key).get<std::int64_t>() : 0;
+}
+
+std::map<std::string, Balance> experts_of(const Json& line) {
+  std::map<std::string, Balance> experts;
+  if (line.contains("experts") && line.at("experts").is_object()) {
+    for (const auto& [bank, balance] : line.at("experts").items()) {
+      if (balance.is_object() && balance.contains("entropy") && balance.at("entropy").is_number()) {
+        experts[bank] = {.most = number_at(balance, "most"),
+                         .least = number_at(balance, "least"),
+                         .entropy = number_at(balance, "entropy")};
+      }
+    }
+  }
+  return experts;
+}
+
+}  // namespace
+
+std::int64_t History::peak_memory_bytes() const {
+  std::int64_t most = 0;
+  for (const TrainingPoint& point : training) {
+    most = std::max(most, point.peak_memory_bytes);
+  }
+  for (const ValidationPoint& point : validations) {
+    most = std::max(most, point.peak_memory_bytes);
+  }
+  return most;
+}
+
+Json to_json(const TrainingPoint& point) {
+  Json line = {{"step", point.step},
+               {"loss", point.loss},
+               {"tokens", point.tokens},
+               {"tokens_per_second", point.tokens_per_second},
+               {"learning_rate", point.learning_rate},
+               {"gradient_norm", point.gradient_norm},
+               {"seconds", point.seconds}};
+  if (point.regulariser != 0.0) {
+    line["regulariser"] = point.regulariser;
+  }
+  add_memory(point.peak_memory_bytes, line);
+  return line;
+}
+
+Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds) {
+  Json line = {{"step", point.step}};
+  tasks::add_metrics(point.figures, kinds, line);
+  line["tokens"] = point.tokens;
+  line["seconds"] = point.seconds;
+  for (const auto& [bank, balance] : point.experts) {
+    line["experts"][bank] = {{"most", balance.most}, {"least", balance.least}, {"entropy", balance.entropy}};
+  }
+  add_memory(point.peak_memory_bytes, line);
+  return line;
+}
+
+void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, History& history) {
+  if (line.contains("loss") && line.at("loss").is_number()) {
+    history.training.push_back({.step = count_at(line, "step"),
+                                .seconds = number_at(line, "seconds"),
+                                .loss = number_at(line, "loss"),
+                                .regulariser = number_at(line, "regulariser"),
+                                .learning_rate = number_at(line, "learning_rate"),
+                                .gradient_norm = number_at(line, "gradient_norm"),
+                                .tokens = count_at(line, "tokens"),
+                                .tokens_per_second = number_at(line, "tokens_per_second"),
+                                .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
+  }
+  if (line.contains(kinds.front().metric)) {
+    history.validations.push_back({.step = count_at(line, "step"),
+                                   .seconds = number_at(line, "seconds"),
+                                   .figures = tasks::read_metrics(line, kinds),
+                                   .tokens = count_at(line, "tokens"),
+                                   .experts = experts_of(line),
+                                   .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
+  }
+}
+
+std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t last_step) {
+  std::vector<Json> lines;
+  std::ifstream stream(file, std::ios::binary);
+  for (std::string line; std::getline(stream, line);) {
+    try {
+      Json json = parse_json(line, file.string());
+      const bool counts = json.is_object() && json.contains("step") && json["step"].is_number_integer();
+      const std::int64_t step = counts ? json["step"].get<std::int64_t>() : -1;
+      if (step >= 0 && step <= last_step) {
+        lines.push_back(std::move(json));
+      }
+    } catch (const MisuseError&) {
+      // A line torn by a kill or by a full disk: its step is run again.
+    }
+  }
+  return lines;
+}
+
+History read_history(const std::filesystem::path& folder, std::int64_t last_step,
+                     const std::vector<tasks::FigureKind>& kinds) {
+  History history;
+  for (const Json& line : lines_until(folder / "metrics.jsonl", last_step)) {
+    add_line(line, kinds, history);
+  }
+  return history;
+}
+
+}  // namespace headroom::train

@@ -1,0 +1,46 @@
+#include "folder.h"
+
+#include "headroom/core/error.h"
+
+namespace headroom::train {
+
+namespace fs = std::filesystem;
+
+FolderKind kind_of_folder(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / kComparisonFile, error)) {
+    return FolderKind::comparison;
+  }
+  if (fs::exists(folder / kAdviceFile, error)) {
+    return FolderKind::advice;
+  }
+  const bool run = fs::exists(folder / "metrics.jsonl", error) || fs::is_directory(folder / "checkpoints", error);
+  return run ? FolderKind::run : FolderKind::neither;
+}
+
+namespace {
+
+const char* held_by(FolderKind kind) {
+  switch (kind) {
+    case FolderKind::run:
+      return "a run";
+    case FolderKind::comparison:
+      return "a comparison";
+    case FolderKind::advice:
+      return "advice";
+    case FolderKind::neither:
+      break;
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+void refuse_others(const fs::path& folder, FolderKind wanted, std::string_view what) {
+  const FolderKind there = kind_of_folder(folder);
+  if (there != FolderKind::neither && there != wanted) {
+    misuse("{}: holds {}: choose another folder for {}", folder.string(), held_by(there), what);
+  }
+}
+
+}  // namespace headroom::train

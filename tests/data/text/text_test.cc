@@ -1,0 +1,303 @@
+#include "data/text/text.h"
+
+#include "foundation/core/text/utf8.h"
+#include "support.h"
+
+namespace headroom::data {
+namespace text_test {
+
+class TextTest : public FolderTest {};
+
+std::string refusal(const std::string& path) {
+  return misuse_of([&] { text_of({path}); });
+}
+
+// Lines of all lengths, some of several bytes a character.
+std::string sample_text(std::size_t size) {
+  Random random(7);
+  std::string text;
+  while (text.size() < size) {
+    text += random_unicode(random, random.below(60)) + std::string(random.below(100), 'x') + "\n";
+  }
+  return text;
+}
+
+TEST_F(TextTest, GivesTheFileBackInBlocksThatEndAtLineEnds) {
+  const std::string text = sample_text(3 << 20) + "the end, without a line end";
+  const auto source = open_text({write("a.txt", text)}, {});
+  const std::vector<std::string> blocks = blocks_of(*source);
+  EXPECT_GT(blocks.size(), 8U);
+  for (std::size_t i = 0; i + 1 < blocks.size(); ++i) {
+    EXPECT_EQ(blocks[i].back(), '\n');
+    EXPECT_LE(blocks[i].size(), std::size_t{256} << 10);
+  }
+  EXPECT_EQ(text_of(*source), text);  // once more, after rewind()
+  EXPECT_EQ(source->bytes_read(), std::ssize(text));
+  EXPECT_EQ(source->bytes_total(), std::ssize(text));
+  EXPECT_EQ(blocks_of(*source), blocks);
+}
+
+TEST_F(TextTest, AByteOrderMarkIsNotText) {
+  const std::string mark(kByteOrderMark), text = "one\ntwo " + mark + "\n";
+  EXPECT_EQ(text_of(*open_text({write("a.txt", mark + text), write("b.txt", mark + "three\n")}, {})), text + "three\n");
+  EXPECT_EQ(text_of(*open_text({write("a.jsonl", mark + "{\"text\": \"one\"}\n")}, {})), "one");
+  EXPECT_HAS(refusal(write("mark.txt", mark)), "mark.txt: is empty");
+}
+
+TEST_F(TextTest, BadJsonLinesAreLeftOutWhereThatIsWished) {
+  const std::string lines =
+      "{\"text\": \"one\"}\n{\"text\": \"lone \\ud800 surrogate\"}\nno JSON\n{\"other\": 1}\n{\"text\": 7}\n"
+      "{\"text\": \"two\"}\n";
+  const std::string file = write("a.jsonl", lines);
+  EXPECT_HAS(refusal(file), "a.jsonl:2: not valid JSON");
+  const auto source = open_text({file}, {.skip_bad_rows = true});
+  EXPECT_EQ(text_of(*source), "one\ntwo");
+  EXPECT_EQ(text_of(*source), "one\ntwo") << "and so whenever it is read";
+  EXPECT_NE(source->fingerprint(), open_text({file}, {})->fingerprint());
+  EXPECT_HAS(misuse_of([&] { text_of(*open_text({write("b.jsonl", "{}\n")}, {.skip_bad_rows = true})); }),
+             "b.jsonl: holds no text");
+}
+
+// Half a character at either end, as where a file was cut in two, and bytes that no UTF-8 has.
+TEST_F(TextTest, BytesNeedNoEncoding) {
+  std::string bytes = "\x82\xac one\n\xff\xfe\n";
+  bytes += std::string(std::size_t{5} << 20, '\x80') + "\xe2\x82";
+  const std::string file = write("part.txt", bytes);
+  EXPECT_HAS(refusal(file), "part.txt: is not valid UTF-8 from byte 0 on");
+  const auto source = open_text({file}, {}, Content::bytes);
+  EXPECT_TRUE(text_of(*source) == bytes);
+  EXPECT_TRUE(text_of(*source) == bytes);
+  const std::string zero = write("zero.txt", std::string("a\0b", 3));
+  EXPECT_HAS(misuse_of([&] { text_of(*open_text({zero}, {}, Content::bytes)); }),
+             "is not text but binary: byte 1 is 0");
+  EXPECT_EQ(content_for(config::TokenizerKind::bytes), Content::bytes);
+  EXPECT_EQ(content_for(config::TokenizerKind::bpe), Content::utf8);
+}
+
+TEST_F(TextTest, ALongLineComesInPiecesCutBetweenCharacters) {
+  std::string line;
+  while (line.size() < (std::size_t{9} << 20)) {
+    line += "\xf0\x9f\x98\x80\xe2\x82\xac";  // 7 bytes, so that no power of two falls between characters
+  }
+  const std::string text = "first\n" + line + "\nlast\n";
+  const auto source = open_text({write("long.txt", text)}, {});
+  const std::vector<std::string> blocks = blocks_of(*source);
+  std::string all;
+  for (const std::string& block : blocks) {
+    EXPECT_TRUE(is_utf8(block));
+    EXPECT_LE(block.size(), (std::size_t{4} << 20) + (std::size_t{256} << 10));
+    all += block;
+  }
+  EXPECT_EQ(blocks.front(), "first\n");
+  EXPECT_EQ(all, text);
+}
+
+TEST_F(TextTest, NoLineSpansTwoFiles) {
+  write("a.txt", "one");
+  write("b.txt", "two\n");
+  write("c.txt", "three");
+  EXPECT_EQ(text_of({at("*.txt")}), "one\ntwo\nthree");
+  EXPECT_EQ(text_of({at("c.txt"), at("a.txt")}), "three\none");
+}
+
+TEST_F(TextTest, PatternsMatchInOrderOfNames) {
+  for (const char* name : {"b1.txt", "a2.txt", "a1.txt", "x.md", ".hidden.txt", "sub/a3.txt"}) {
+    write(name, std::string(name) + "\n");
+  }
+  EXPECT_EQ(text_of({at("*.txt")}), "a1.txt\na2.txt\nb1.txt\n");
+  EXPECT_EQ(text_of({at("b?.txt"), at("a*")}), "b1.txt\na1.txt\na2.txt\n");
+  EXPECT_EQ(text_of({at("sub/*")}), "sub/a3.txt\n");
+  write("odd*name", "star\n");
+  EXPECT_EQ(text_of({at("odd*name")}), "star\n");
+  EXPECT_HAS(refusal(at("*.csv")), "*.csv: no file matches");
+  EXPECT_HAS(refusal(at("nowhere/*.txt")), "no file matches");
+  EXPECT_HAS(refusal(at("none.txt")), "none.txt: does not exist");
+  EXPECT_HAS(refusal(at("sub")), "is a folder");
+}
+
+TEST_F(TextTest, RefusesWhatIsNoText) {
+  EXPECT_HAS(refusal(write("empty.txt", "")), "empty.txt: is empty");
+  EXPECT_HAS(refusal(write("binary.txt", std::string("abc\0d", 5))), "binary.txt: is not text but binary: byte 3");
+  EXPECT_HAS(refusal(write("latin.txt", "caf\xe9 au lait")), "latin.txt: is not valid UTF-8 from byte 3 on");
+  EXPECT_HAS(refusal(write("cut.txt", "euro \xe2\x82")), "cut.txt: is not valid UTF-8 from byte 5 on");
+  const std::string ahead(1000001, 'a');  // far after the first stretch
+  EXPECT_HAS(refusal(write("late.txt", ahead + "\xed\xa0\x80")), "from byte 1000001 on");
+  EXPECT_HAS(refusal(write("zero.txt", ahead + std::string(1, '\0'))), "byte 1000001 is 0");
+}
+
+TEST_F(TextTest, ACharacterMayLieAcrossAnyBoundary) {
+  for (const std::size_t shift : {0, 1, 2, 3}) {
+    std::string text(shift, 'a');
+    while (text.size() < (std::size_t{200} << 10)) {
+      text += "\xf0\x9f\x98\x80";
+    }
+    EXPECT_EQ(text_of({write("a.txt", text)}), text);
+    EXPECT_EQ(text_of({write("a.txt.gz", gzip(text))}), text);
+  }
+}
+
+TEST_F(TextTest, FingerprintFollowsTheFiles) {
+  const std::string a = write("a.txt", "one\n"), b = write("b.txt", "two\n");
+  const auto print = [](const std::vector<std::string>& files, const config::DataOptions& options = {}) {
+    return open_text(files, options)->fingerprint();
+  };
+  const std::string before = print({a, b});
+  EXPECT_EQ(print({a, b}), before);
+  EXPECT_NE(print({b, a}), before);
+  EXPECT_NE(print({a}), before);
+  EXPECT_NE(print({a, b}, {.separator = "\n\n"}), before);
+  std::filesystem::last_write_time(b, std::filesystem::last_write_time(b) + std::chrono::seconds(5));
+  EXPECT_NE(print({a, b}), before);
+}
+
+TEST_F(TextTest, APartThatIsNotGivenIsNamed) {
+  const std::string file = write("a.txt", "one\n");
+  EXPECT_HAS(misuse_of([&] { open_split({.train = {file}, .validation_share = 0.0}, Split::validation); }),
+             "data.validation: must name");
+  EXPECT_HAS(misuse_of([&] { open_split({.validation = {file}}, Split::train); }), "data.train: must name");
+}
+
+TEST_F(TextTest, TheLastLinesAreHeldOut) {
+  const auto parts_of = [&](const std::string& text, double share) {
+    const config::DataOptions data{.train = {write("whole.txt", text)}, .validation_share = share};
+    const auto train = open_split(data, Split::train), validation = open_split(data, Split::validation);
+    const std::string first = text_of(*train), last = text_of(*validation);
+    EXPECT_EQ(first + last, text);
+    EXPECT_EQ(text_of(*train), first);  // once more, after rewind()
+    EXPECT_EQ(text_of(*validation), last);
+    EXPECT_NE(train->fingerprint(), validation->fingerprint());
+    return last;
+  };
+  EXPECT_EQ(parts_of("one\ntwo\nthree\nfour\n", 0.3), "four\n");
+  EXPECT_EQ(parts_of("one\ntwo\nthree\nfour\n", 0.4), "four\n");
+  EXPECT_EQ(parts_of("one\ntwo\nthree\nfour", 0.6), "three\nfour");
+  EXPECT_EQ(parts_of("one\ntwo\n", 1e-9), "two\n");
+  EXPECT_EQ(parts_of("one\ntwo\n", 0.999), "two\n");
+  EXPECT_EQ(parts_of("one\n" + std::string(600, 'x') + "\n", 0.1), std::string(600, 'x') + "\n");
+  const std::string text = sample_text(3 << 20);
+  const std::string held = parts_of(text, 0.25);
+  EXPECT_NEAR(static_cast<double>(held.size()), 0.25 * static_cast<double>(text.size()), 400.0);
+  EXPECT_EQ(text[text.size() - held.size() - 1], '\n');
+  EXPECT_HAS(misuse_of([&] { parts_of("a single line\n", 0.5); }), "whole.txt has a single line, of which none");
+}
+
+struct Packing {
+  std::string name, ending;
+  std::string (*pack)(std::string_view text);
+};
+const Packing kPackings[] = {{"gzip", ".gz", gzip}, {"zstd", ".zst", [](std::string_view text) { return zstd(text); }}};
+
+TEST_F(TextTest, ReadsPackedFilesOfAnyName) {
+  const std::string text = sample_text(1 << 20);
+  for (const auto& [name, ending, pack] : kPackings) {
+    EXPECT_EQ(text_of({write("a.txt" + ending, pack(text))}), text);
+    EXPECT_EQ(text_of({write("a.txt", pack(text))}), text) << name;
+    EXPECT_EQ(text_of({write("members" + ending, pack("one\n") + pack("") + pack("two\n") + pack(text))}),
+              "one\ntwo\n" + text);
+  }
+}
+
+TEST_F(TextTest, RefusesDamagedPackedFiles) {
+  for (const auto& [name, ending, pack] : kPackings) {
+    const std::string packed = pack("some text that is long enough to be packed, packed, packed\n");
+    EXPECT_HAS(refusal(write("plain" + ending, "not packed")), "plain" + ending + ": must be " + name);
+    EXPECT_HAS(refusal(write("nothing" + ending, pack(""))), "nothing" + ending + ": is empty");
+    EXPECT_HAS(refusal(write("behind" + ending, packed + "garbage")), fmt::format(" byte {}", packed.size()));
+    EXPECT_HAS(refusal(write("zeros" + ending, packed + std::string(512, '\0'))), "holds bytes after the end");
+    std::string wrong_sum = packed;
+    wrong_sum[packed.size() - (name == "gzip" ? 6 : 2)] ^= 1;
+    EXPECT_HAS(refusal(write("sum" + ending, wrong_sum)), "is damaged");
+  }
+}
+
+// Never silently short: whatever is missing, down to the checksum's last byte, is an error.
+TEST_F(TextTest, PackedFilesTruncatedAnywhereAreRefused) {
+  std::string text;
+  Random random(3);
+  for (int i = 0; i < 12; ++i) {
+    text += random_unicode(random, 5) + " and more of the same\n";
+  }
+  for (const auto& [name, ending, pack] : kPackings) {
+    const std::string packed = pack(text);
+    const std::string twice = pack("first member\n") + packed;
+    for (std::size_t size = 0; size < packed.size(); ++size) {
+      EXPECT_HAS(refusal(write("cut.txt" + ending, packed.substr(0, size))), "cut.txt" + ending + ": ");
+    }
+    for (std::size_t size = twice.size() - packed.size() + 1; size < twice.size(); ++size) {
+      EXPECT_HAS(refusal(write("second.txt" + ending, twice.substr(0, size))), "second.txt" + ending + ": ");
+    }
+    EXPECT_EQ(text_of({write("whole.txt" + ending, twice)}), "first member\n" + text);
+  }
+}
+
+TEST_F(TextTest, DamagedPackedFilesNeverGiveWrongText) {
+  const std::string text = sample_text(5000);
+  Random random(4);
+  for (const auto& [name, ending, pack] : kPackings) {
+    const std::string packed = pack(text);
+    for (int round = 0; round < 300; ++round) {
+      std::string damaged = packed;
+      damaged[random.below(damaged.size())] ^= static_cast<char>(1 << random.below(8));
+      const std::string path = write("damaged.txt" + ending, damaged);
+      try {
+        EXPECT_EQ(text_of({path}), text);  // a header field that nobody reads
+      } catch (const MisuseError& error) {
+        EXPECT_HAS(std::string(error.what()), "damaged.txt" + ending);
+      }
+    }
+  }
+}
+
+TEST_F(TextTest, ZstdThatAsksForTooMuchMemoryIsRefused) {
+  EXPECT_HAS(refusal(write("long.zst", zstd("a few words", 28))), "takes more than 128 MiB of memory");
+  EXPECT_EQ(text_of({write("ultra.zst", zstd("a few words", 27))}), "a few words");
+}
+
+TEST_F(TextTest, JoinsTheDocumentsOfJsonLines) {
+  const std::string lines =
+      "{\"text\": \"one\\ntwo\", \"id\": 1}\n\n{\"text\": \"\"}\n{\"id\": 2, \"text\": "
+      "\"\\u00e9\\ud83d\\ude00\"}\r\n{\"text\":\"last\"}";
+  EXPECT_EQ(text_of({write("a.jsonl", lines)}), "one\ntwo\n\xc3\xa9\xf0\x9f\x98\x80\nlast");
+  EXPECT_EQ(text_of({write("a.jsonl.gz", gzip(lines))}, {.separator = "<|end|>"}),
+            "one\ntwo<|end|>\xc3\xa9\xf0\x9f\x98\x80<|end|>last");
+  EXPECT_EQ(text_of({write("a.jsonl.zst", zstd(lines))}, {.separator = "<|end|>"}),
+            "one\ntwo<|end|>\xc3\xa9\xf0\x9f\x98\x80<|end|>last");
+  EXPECT_EQ(text_of({write("a.json", "{\"body\": \"x\"}\n")}, {.json_field = "body"}), "x");
+  EXPECT_EQ(text_of({at("a.json"), write("b.txt", "plain\n"), at("a.json")}, {.json_field = "body"}), "x\nplain\n\nx");
+}
+
+TEST_F(TextTest, NamesTheLineOfBadJson) {
+  const auto bad = [&](const std::string& line) {
+    return refusal(write("bad.jsonl", "{\"text\": \"good\"}\n\n" + line + "\n"));
+  };
+  for (const char* line : {"{\"text\": \"good\"", "{\"text\": \"a\"} x", "{\"text\": \"\\ud800\"}", "not json",
+                           "{\"text\": \"a\", \"text\": \"b\"}"}) {
+    EXPECT_HAS(bad(line), "bad.jsonl:3");
+  }
+  EXPECT_HAS(bad("[1]"), "bad.jsonl:3: must be a JSON object, got array");
+  EXPECT_HAS(bad("{\"body\": \"a\"}"), "bad.jsonl:3: has no field \"text\" (data.json_field)");
+  EXPECT_HAS(bad("{\"text\": 3}"), "bad.jsonl:3: field \"text\" (data.json_field) must be a string, got number");
+  EXPECT_HAS(bad("{\"text\": \"\xff\"}"), "is not valid UTF-8 from byte");
+  EXPECT_HAS(refusal(write("none.jsonl", "\n\n{\"text\": \"\"}\n")), "none.jsonl: holds no text");
+}
+
+TEST_F(TextTest, DocumentsLargerThanABlock) {
+  std::string lines, expected;
+  Random random(5);
+  for (int i = 0; i < 6; ++i) {
+    std::string document(random.below(900000) + 1, 'a' + static_cast<char>(i));
+    for (std::size_t at = random.below(5000); at < document.size(); at += random.below(300000) + 1) {
+      document[at] = '\n';
+    }
+    std::string escaped;
+    for (const char c : document) {
+      c == '\n' ? escaped += "\\n" : escaped += c;
+    }
+    lines += "{\"text\": \"" + escaped + "\"}\n";
+    expected += (i > 0 ? "\n" : "") + document;
+  }
+  EXPECT_EQ(text_of({write("large.jsonl", lines)}), expected);
+}
+
+}  // namespace text_test
+}  // namespace headroom::data

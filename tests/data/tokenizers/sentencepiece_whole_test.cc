@@ -1,0 +1,212 @@
+// SentencePiece models from elsewhere: the ids of SentencePiece itself, which is given each text as a whole.
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include "data/text/support.h"
+#include "headroom/core/files.h"
+#include "foundation/core/text/utf8.h"
+#include "data/tokens/token_file.h"
+#include "data/tokenizers/sentencepiece/sentencepiece_model.h"
+
+namespace headroom::tokenizers {
+namespace sentencepiece_whole_test {
+
+using config::TokenizerKind;
+using Ids = std::vector<std::int32_t>;
+
+class Corpus : public sentencepiece::SentenceIterator {
+ public:
+  bool done() const override { return at_ >= 400; }
+  void Next() override { ++at_; }
+  const std::string& value() const override {
+    static const std::string kLines[] = {"The head attends to every token of the room.", "It was 1984, and it's late;",
+                                         "  a line with   blanks in it", "\xc3\xa9t\xc3\xa9 d\xc3\xa9j\xc3\xa0 vu"};
+    return kLines[at_ % std::size(kLines)];
+  }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::size_t at_ = 0;
+};
+
+using Settings = std::unordered_map<std::string, std::string>;
+
+// As LLaMA's, SentencePiece's defaults, T5's kind, and without the dummy blank.
+const std::pair<const char*, Settings> kModels[] = {
+    {"llama",
+     {{"model_type", "bpe"},
+      {"vocab_size", "340"},
+      {"byte_fallback", "true"},
+      {"normalization_rule_name", "identity"},
+      {"remove_extra_whitespaces", "false"},
+      {"allow_whitespace_only_pieces", "true"}}},
+    {"defaults", {{"model_type", "bpe"}, {"vocab_size", "70"}}},
+    {"unigram", {{"model_type", "unigram"}, {"vocab_size", "310"}, {"byte_fallback", "true"}}},
+    {"plain",
+     {{"model_type", "bpe"},
+      {"vocab_size", "70"},
+      {"normalization_rule_name", "identity"},
+      {"remove_extra_whitespaces", "false"},
+      {"add_dummy_prefix", "false"}}},
+    {"suffix", {{"model_type", "bpe"}, {"vocab_size", "70"}, {"treat_whitespace_as_suffix", "true"}}}};
+
+std::string trained(Settings settings) {
+  settings.insert({{"minloglevel", "2"}, {"hard_vocab_limit", "false"}});
+  Corpus corpus;
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &corpus, &model);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return model;
+}
+
+const std::string_view kHostile[] = {"",
+                                     "\n",
+                                     "\n\n",
+                                     " ",
+                                     "   \n  ",
+                                     "line\nend",
+                                     "line\n end\n",
+                                     "a\r\nb",
+                                     "\ttabs\t\t",
+                                     "\xe2\x96\x81",
+                                     "\xe2\x96\x81 \xe2\x96\x81x\xe2\x96\x81\n\xe2\x96\x81",
+                                     "a \xe2\x96\x81 b",
+                                     "<s>The</s><unk><0x0A>",
+                                     "nul \xc2\x85 next line \xe2\x80\xa8 and \xe2\x80\xa9",
+                                     "\xef\xbb\xbf"
+                                     "mark of order",
+                                     "\xe3\x80\x80wide\xe3\x80\x80",
+                                     "\xc2\xa0\xc2\xa0kept together",
+                                     "e\xcc\x81\xcc\x82 \xef\xac\x81ne \xc2\xbd \xc2\xa8 x",
+                                     "\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e \xf0\x9f\x98\x80",
+                                     "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab",
+                                     "\xe2\x80\x8bzero\xe2\x80\x8b",
+                                     "\x01\x1f\x7f",
+                                     "The head attends to every token of the room.\nIt was 1984, and it's late;\n"};
+
+class WholeTexts : public FolderTest, public testing::WithParamInterface<std::pair<const char*, Settings>> {
+ protected:
+  void SetUp() override {
+    const std::string model = trained(GetParam().second);
+    ASSERT_TRUE(theirs_.LoadFromSerializedProto(model).ok());
+    file_ = write("a.model", model);
+    ours_ = load_tokenizer(file_);
+  }
+  Ids expected(std::string_view text) const {
+    std::vector<int> ids;
+    EXPECT_TRUE(theirs_.Encode(text, &ids).ok());
+    return {ids.begin(), ids.end()};
+  }
+
+  std::string file_;
+  sentencepiece::SentencePieceProcessor theirs_;
+  std::unique_ptr<Tokenizer> ours_;
+};
+
+TEST_P(WholeTexts, HaveTheIdsOfThePackage) {
+  for (const std::string_view text : kHostile) {
+    EXPECT_EQ(ours_->encode(text), expected(text)) << text;
+  }
+  Random random(3);
+  for (int round = 0; round < 500; ++round) {
+    std::string text = random_unicode(random, random.below(20));
+    for (std::uint64_t i = random.below(20); i > 0; --i) {
+      constexpr std::string_view kPieces[] = {" ", "  ", "\n", "\t", "\xe2\x96\x81", "the", " head", "1", "e\xcc\x81"};
+      text += kPieces[random.below(std::size(kPieces))];
+    }
+    ASSERT_EQ(ours_->encode(text), expected(text)) << text;
+    const Ids ids = expected(text);
+    std::string theirs;
+    ASSERT_TRUE(theirs_.Decode(std::vector<int>(ids.begin(), ids.end()), &theirs).ok());
+    EXPECT_EQ(ours_->decode(ids), theirs);
+  }
+}
+
+TEST_P(WholeTexts, HaveThemAtAnyLengthAndInTokenFiles) {
+  Random random(4);
+  std::string text;
+  while (text.size() < 700000) {
+    constexpr std::string_view kPieces[] = {" the", " head",     "\n",           "  ",  " room", "s it", " a b",
+                                            ".",    " \xc3\xa9", "\xe2\x96\x81", " 12", " x y",  "\n\n"};
+    text += kPieces[random.below(std::size(kPieces))];
+  }
+  text += "\n";
+  const Ids whole = expected(text);
+  EXPECT_EQ(ours_->encode(text), whole);
+  const std::string name = write("text.txt", text);
+  data::write_token_file(*data::open_text({name}, {}), *ours_, at("text.tokens"), 2);
+  const data::TokenFile tokens(at("text.tokens"));
+  EXPECT_EQ(tokens.text_bytes(), std::ssize(text));
+  Ids stored(static_cast<std::size_t>(tokens.size()));
+  tokens.copy(0, tokens.size(), stored.data());
+  EXPECT_TRUE(stored == whole);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, WholeTexts, testing::ValuesIn(kModels),
+                         [](const auto& one) { return std::string(one.param.first); });
+
+class SentencePieceFiles : public FolderTest {
+ protected:
+  std::string model_ = trained(kModels[0].second);
+};
+
+TEST_F(SentencePieceFiles, SayHowLinesAreEncoded) {
+  const auto whole = load_tokenizer(write("a.model", model_));
+  const auto by_line = restore_tokenizer(TokenizerKind::sentencepiece, model_, "an earlier checkpoint");
+  EXPECT_EQ(whole->vocabulary_size(), by_line->vocabulary_size());
+  EXPECT_NE(whole->encode("line\nend"), by_line->encode("line\nend"));
+  EXPECT_NE(whole->name(), by_line->name()) << "the same name would mean the same ids";
+  EXPECT_FALSE(encodes_by_line(*whole));
+  EXPECT_TRUE(encodes_by_line(*by_line));
+  // Line by line: what earlier versions made of the model.
+  Ids lines = by_line->encode("line");
+  lines.push_back(by_line->id_of("<0x0A>"));
+  for (const std::int32_t id : by_line->encode("end")) {
+    lines.push_back(id);
+  }
+  EXPECT_EQ(by_line->encode("line\nend"), lines);
+  for (const Tokenizer* tokenizer : {whole.get(), by_line.get()}) {
+    save_tokenizer(*tokenizer, at("saved"));
+    EXPECT_EQ(load_tokenizer(at("saved"))->name(), tokenizer->name());
+    EXPECT_EQ(to_sentencepiece_model(*tokenizer), model_) << "the file is as it was";
+  }
+  EXPECT_EQ(load_tokenizer_by_line(at("a.model"))->name(), by_line->name());
+}
+
+TEST_F(SentencePieceFiles, OfTokenizersTrainedHereKeepTheirIds) {
+  const std::string text = "a line\nan end\na line of the end\n";
+  const auto own = train_tokenizer({.vocabulary_size = 272}, *data::open_text({write("t.txt", text)}, {}));
+  const auto again = load_tokenizer(write("tokenizer.model", to_sentencepiece_model(*own)));
+  EXPECT_EQ(again->name(), own->name());
+  EXPECT_EQ(again->encode("line\n end"), own->encode("line\n end"));
+}
+
+TEST_F(SentencePieceFiles, OfTheirTokenFilesWholeLinesAreHeldOut) {
+  const auto tokenizer = load_tokenizer(write("a.model", model_));
+  ASSERT_NE(tokenizer->encode("\n").size(), 1U) << "a blank before it, which it has at the beginning alone";
+  std::string text;
+  for (int line = 0; line < 40; ++line) {
+    text += fmt::format("the head {}\n", line);
+  }
+  data::write_token_file(*data::open_text({write("text.txt", text)}, {}), *tokenizer, at("text.tokens"));
+  const data::PreparedData prepared =
+      data::prepare_data({.train = {at("text.tokens")}, .validation_share = 0.2}, {}, folder_ / "cache");
+  const data::TokenFile file(at("text.tokens"));
+  Ids ids(static_cast<std::size_t>(file.size()));
+  file.copy(0, file.size(), ids.data());
+  const auto fifth = static_cast<std::int64_t>(0.2 * static_cast<double>(file.size()));
+  ASSERT_NE(ids.at(static_cast<std::size_t>(file.size() - fifth - 1)), tokenizer->line_end_id());
+  EXPECT_EQ(ids.at(static_cast<std::size_t>(prepared.train.front().tokens - 1)), tokenizer->line_end_id());
+}
+
+TEST_F(SentencePieceFiles, AreFoundInFolders) {
+  write("tokenizer.model", model_);
+  EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);
+  write("tokenizer.json", "{}");  // of the same tokenizer, for other programs
+  EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);
+  write("tokenizer.model", "IQ== 0\nIg== 1\n");  // another format of that name
+  EXPECT_HAS(misuse_of([&] { load_tokenizer(folder_); }), "tokenizer.json");
+}
+
+}  // namespace sentencepiece_whole_test
+}  // namespace headroom::tokenizers

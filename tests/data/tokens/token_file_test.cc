@@ -1,0 +1,246 @@
+#include "data/tokens/token_file.h"
+
+#include <numeric>
+
+#include "headroom/core/files.h"
+#include "foundation/core/machine/system.h"
+#include "data/text/support.h"
+#include "token_files.h"
+
+namespace headroom::data {
+namespace token_file_test {
+
+namespace fs = std::filesystem;
+using config::TokenizerKind;
+
+TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
+  const std::string text = "a b c\nb c\nc\n";
+  const auto tokenizer = write_words(text, "a.tokens");
+  const TokenFile file(at("a.tokens"));
+  EXPECT_EQ(ids_of(file), tokenizer->encode(text));
+  EXPECT_EQ(file.size(), 9);
+  EXPECT_EQ(file.text_bytes(), std::ssize(text));
+  EXPECT_EQ(file.vocabulary_size(), 5);
+  EXPECT_EQ(file.tokenizer_name(), tokenizer->name());
+  EXPECT_EQ(file.tokenizer()->serialised(), tokenizer->serialised());
+  EXPECT_EQ(tokenizers::load_tokenizer(at("a.tokens"))->name(),
+            tokenizer->name());  // a token file is a tokenizer's file too
+  EXPECT_EQ(SafetensorsFile(at("a.tokens")).at("tokens").dtype, DType::u16);
+  Ids middle(3);
+  file.copy(2, 3, middle.data());
+  const Ids all = ids_of(file);
+  EXPECT_TRUE(std::equal(middle.begin(), middle.end(), all.begin() + 2));
+  EXPECT_THROW(file.copy(7, 3, middle.data()), Error);
+  EXPECT_THROW(file.copy(-1, 1, middle.data()), Error);
+  EXPECT_THROW(file.copy(INT64_MAX, INT64_MAX, middle.data()), Error);
+}
+
+// A byte that is still an id of the vocabulary: nothing but the checksum knows.
+TEST_F(TokenFileTest, DamageShows) {
+  write_words("a a a b b c\n", "a.tokens");
+  std::string bytes = read_bytes(at("a.tokens"));
+  const std::size_t tokens = bytes.rfind(std::string("\3\0\3\0\4\0", 6));
+  ASSERT_NE(tokens, std::string::npos);
+  TokenFile(at("a.tokens")).verify();
+  bytes[tokens] = '\2';
+  const std::string damaged = write("damaged.tokens", bytes);
+  EXPECT_HAS(misuse_of([&] { TokenFile(damaged).verify(); }),
+             "damaged.tokens: is damaged: the checksum of its tokens is");
+  EXPECT_HAS(misuse_of([&] { join_token_files({at("a.tokens"), damaged}, at("joined.tokens")); }), "is damaged");
+  EXPECT_HAS(misuse_of([&] { prepare_data({.train = {damaged}, .validation = {at("a.tokens")}}, {}, at("cache")); }),
+             "damaged.tokens: is damaged");
+}
+
+TEST_F(TokenFileTest, SaysWhatTheTokenizerLost) {
+  const auto words = write_words("a b c\n", "known.tokens");
+  write_token_file(*open_text({write("other.txt", "a bee c\nsea\n")}, {}), *words, at("other.tokens"));
+  const TokenFile known(at("known.tokens")), other(at("other.tokens"), "other.txt");
+  EXPECT_EQ(known.unknown()->tokens, 0);
+  EXPECT_EQ(other.unknown()->tokens, 2);
+  EXPECT_EQ(other.unknown()->bytes, 6);
+  EXPECT_EQ(other.name(), "other.txt");
+  EXPECT_EQ(known.name(), at("known.tokens"));
+  join_token_files({at("known.tokens"), at("other.tokens"), at("other.tokens")}, at("joined.tokens"));
+  EXPECT_EQ(TokenFile(at("joined.tokens")).unknown()->bytes, 12);
+
+  // A file of an earlier version: words may be lost, and nobody counted.
+  const SafetensorsFile stored(at("other.tokens"));
+  SafetensorsWriter writer;
+  for (const auto& [name, tensor] : stored.tensors()) {
+    writer.add(name, tensor.dtype, tensor.shape, tensor.data);
+  }
+  for (const auto& [key, value] : stored.metadata()) {
+    if (!key.starts_with("unknown_") && key != "decoded_bytes") {
+      writer.set_metadata(key, value);
+    }
+  }
+  writer.write(at("earlier.tokens"));
+  EXPECT_FALSE(TokenFile(at("earlier.tokens")).unknown());
+  join_token_files({at("known.tokens"), at("earlier.tokens")}, at("joined.tokens"));
+  EXPECT_FALSE(TokenFile(at("joined.tokens")).unknown());
+}
+
+TEST_F(TokenFileTest, ALargeVocabularyTakesFourBytes) {
+  std::string text;
+  for (int i = 0; i < 70000; ++i) {
+    text += fmt::format("w{}\n", i);
+  }
+  const auto tokenizer = write_words(text, "large.tokens");
+  const TokenFile file(at("large.tokens"));
+  EXPECT_EQ(SafetensorsFile(at("large.tokens")).at("tokens").dtype, DType::i32);
+  EXPECT_EQ(file.vocabulary_size(), 70002);
+  EXPECT_EQ(ids_of(file), tokenizer->encode(text));
+}
+
+TEST_F(TokenFileTest, ThreadsChangeNothing) {
+  std::string text;
+  Random random(1);
+  while (text.size() < (std::size_t{8} << 20)) {
+    text += fmt::format("{} ", random.below(90));
+    text += random.below(15) == 0 ? "\n" : "";
+  }
+  const auto tokenizer = write_words(text, "one.tokens", 1);
+  write_words(text, "three.tokens", 3);
+  write_words(text, "forty.tokens", 40);
+  const std::string one = read_bytes(at("one.tokens"));
+  EXPECT_TRUE(one == read_bytes(at("three.tokens")));
+  EXPECT_TRUE(one == read_bytes(at("forty.tokens")));
+  EXPECT_TRUE(ids_of(TokenFile(at("one.tokens"))) == tokenizer->encode(text));
+}
+
+TEST_F(TokenFileTest, NothingIsLeftOfAFailure) {
+  const auto words = write_words("a b\n", "a.tokens");
+  const auto bytes = tokenizers::restore_tokenizer(TokenizerKind::bytes, "ab", "test");
+  const std::string late = std::string(3000000, 'a') + "z";
+  EXPECT_HAS(misuse_of([&] { write_token_file(*open_text({write("late.txt", late)}, {}), *bytes, at("late.tokens")); }),
+             "the byte 0x7a");
+  EXPECT_HAS(misuse_of([&] {
+               write_token_file(*open_text({write("bad.txt", late + "\xff")}, {}), *words, at("late.tokens"));
+             }),
+             "bad.txt: is not valid UTF-8");
+  EXPECT_HAS(
+      misuse_of([&] { write_token_file(*open_text({write("blank.txt", "   ")}, {}), *words, at("late.tokens")); }),
+      "late.tokens: not written: the text gives no token");
+  EXPECT_FALSE(fs::exists(at("late.tokens")));
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    EXPECT_EQ(entry.path().filename().string().find("tmp"), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(TokenFileTest, TruncatedAnywhereIsRefused) {
+  write_words("a b c\nb c\nc\n", "a.tokens");
+  const std::string whole = read_bytes(at("a.tokens"));
+  const std::size_t header = whole.find_last_not_of(' ', 60000) + 1;  // empty room follows it
+  for (std::size_t size = 0; size<whole.size(); size += size> header + 8 && size < 65500 ? 997 : 1) {
+    write("cut.tokens", std::string_view(whole).substr(0, size));
+    ASSERT_HAS(refusal("cut.tokens"), "cut.tokens");
+  }
+  write("longer.tokens", whole + "x");
+  EXPECT_HAS(refusal("longer.tokens"), "longer.tokens");
+}
+
+TEST_F(TokenFileTest, DamagedFilesNeverGiveIdsOutsideTheVocabulary) {
+  write_words("a b c\nb c\nc\n", "a.tokens");
+  const std::string whole = read_bytes(at("a.tokens"));
+  const std::size_t header = whole.find_last_not_of(' ', 60000) + 1;
+  Random random(2);
+  int refused = 0;
+  for (int round = 0; round < 700; ++round) {
+    std::string damaged = whole;
+    for (std::uint64_t i = 1 + random.below(3); i > 0; --i) {
+      const std::size_t tail = whole.size() - 65536;
+      const std::size_t place = random.below(3) == 0 ? 65536 + random.below(tail) : random.below(header);
+      damaged[place] = static_cast<char>(random.below(2) == 0 ? random.below(256) : '0' + random.below(10));
+    }
+    write("damaged.tokens", damaged);
+    try {
+      const TokenFile file(at("damaged.tokens"));
+      for (const std::int32_t id : ids_of(file)) {
+        ASSERT_TRUE(id >= 0 && id < file.vocabulary_size());
+      }
+      file.tokenizer();
+    } catch (const MisuseError& error) {
+      ++refused;
+      ASSERT_HAS(std::string(error.what()), "damaged.tokens");
+    }
+  }
+  EXPECT_GT(refused, 450);
+}
+
+TEST_F(TokenFileTest, RefusesOtherFormatsAndLyingMetadata) {
+  const Ids ids = {1, 2, 3};
+  const auto written = [&](const std::string& key, const char* value) {
+    SafetensorsWriter writer;
+    writer.add("tokens", DType::i32, {3}, std::as_bytes(std::span(ids)));
+    writer.add("tokenizer", DType::u8, {0}, {});
+    for (const auto& [name, text] : token_metadata(256)) {
+      if (name != key || value != nullptr) {
+        writer.set_metadata(name, name == key ? value : text);
+      }
+    }
+    writer.write(at("lying.tokens"));
+    return refusal("lying.tokens");
+  };
+  EXPECT_HAS(written("format", "headroom.tokens.2"), "is no token file: its format is \"headroom.tokens.2\"");
+  for (const char* key : {"format", "tokenizer_kind", "tokenizer_name", "vocabulary_size", "text_bytes"}) {
+    EXPECT_HAS(written(key, nullptr), "lying.tokens");
+  }
+  for (const char* number : {"", "-1", "0", "1e3", " 5", "5 ", "99999999999999999999", "2147483648"}) {
+    EXPECT_HAS(written("vocabulary_size", number), "metadata \"vocabulary_size\" must be a number");
+  }
+  EXPECT_HAS(written("text_bytes", "-5"), "metadata \"text_bytes\"");
+  EXPECT_HAS(written("vocabulary_size", "3"), "an id among tokens 0 to 2 is not below its vocabulary_size 3");
+  EXPECT_HAS(written("vocabulary_size", "300"), "its tokenizer bytes-256-e3b0c442 has 256 ids, but the file says 300");
+  EXPECT_HAS(written("tokenizer_name", "bytes-256-00000000"), "but the file says bytes-256-00000000");
+  EXPECT_HAS(written("tokenizer_kind", "syllables"), "tokenizer_kind \"syllables\" is none");
+
+  const auto of_type = [&](DType dtype, std::vector<std::int64_t> shape, std::size_t bytes) {
+    const std::vector<std::byte> zeros(bytes);
+    SafetensorsWriter writer;
+    writer.add("tokens", dtype, std::move(shape), zeros);
+    writer.add("tokenizer", DType::u8, {0}, {});
+    for (const auto& [name, text] : token_metadata(256)) {
+      writer.set_metadata(name, text);
+    }
+    writer.write(at("typed.tokens"));
+    return refusal("typed.tokens");
+  };
+  EXPECT_HAS(of_type(DType::f32, {3}, 12), "must be U16 or I32 with one axis");
+  EXPECT_HAS(of_type(DType::i64, {3}, 24), "must be U16 or I32");
+  EXPECT_HAS(of_type(DType::u16, {3, 1}, 6), "with one axis");
+  EXPECT_HAS(of_type(DType::u16, {0}, 0), "typed.tokens: holds no tokens");
+  write_tokens(at("negative.tokens"), {5, -1}, 1000);
+  EXPECT_HAS(misuse_of([&] { ids_of(TokenFile(at("negative.tokens"))); }), "negative.tokens: is damaged");
+}
+
+// A file far larger than what is read of it costs only what is read.
+TEST_F(TokenFileTest, AHugeFileIsReadWhereItIsAsked) {
+  constexpr std::int64_t kTokens = std::int64_t{1} << 30;  // 2 GiB, nearly all of them a hole in the file
+  std::string metadata;
+  for (const auto& [key, value] : token_metadata(256)) {
+    metadata += fmt::format("{}\"{}\":\"{}\"", metadata.empty() ? "" : ",", key, value);
+  }
+  const std::string header = fmt::format(
+      "{{\"__metadata__\":{{{}}},\"tokenizer\":{{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}},"
+      "\"tokens\":{{\"dtype\":\"U16\",\"shape\":[{}],\"data_offsets\":[0,{}]}}}}",
+      metadata, kTokens, 2 * kTokens);
+  std::uint64_t length = header.size();
+  std::string front(reinterpret_cast<const char*>(&length), sizeof length);
+  const std::string path = write("huge.tokens", front + header);
+  fs::resize_file(path, front.size() + header.size() + 2 * kTokens);
+  std::fstream(path, std::ios::binary | std::ios::in | std::ios::out).seekp(-2, std::ios::end).write("\x2a\0", 2);
+
+  const std::int64_t before = resident_memory_bytes();
+  const TokenFile file(path);
+  EXPECT_EQ(file.size(), kTokens);
+  Ids ids(1000);
+  for (const std::int64_t begin : {std::int64_t{0}, kTokens / 2, kTokens - 1000}) {
+    file.copy(begin, 1000, ids.data());
+  }
+  EXPECT_EQ(ids[999], 42);
+  EXPECT_EQ(std::accumulate(ids.begin(), ids.end(), 0), 42);
+  EXPECT_LT(resident_memory_bytes() - before, std::int64_t{16} << 20);
+}
+
+}  // namespace token_file_test
+}  // namespace headroom::data

@@ -1,0 +1,192 @@
+#include "headroom/decode/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "engine/decode/sample.h"
+#include "headroom/core/error.h"
+#include "foundation/core/text/utf8.h"
+#include "headroom/decode/text_stream.h"
+#include "engine/store/tiny.h"
+
+namespace headroom::decode {
+namespace generate_test {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+models::LanguageModel tiny_model() {
+  return models::LanguageModel(tiny::config().model, 5);
+}
+
+TEST(Generate, GreedyTakesTheLikeliestAfterAllBefore) {
+  const models::LanguageModel model = tiny_model();
+  const auto tokenizer = tiny::bytes_tokenizer();
+  std::vector<std::int32_t> ids = tokenizer->encode("head");
+  std::vector<std::int32_t> expected;
+  // Chunk by chunk from the beginning for every token: slow and by definition.
+  for (int i = 0; i < 20; ++i) {
+    const at::NoGradGuard no_grad;
+    models::Memory memory;
+    at::Tensor logits;
+    for (std::size_t begin = 0; begin < ids.size(); begin += 8) {
+      const std::vector<std::int64_t> chunk(ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                                            ids.begin() + static_cast<std::ptrdiff_t>(std::min(begin + 8, ids.size())));
+      logits = model.logits(at::tensor(at::ArrayRef<std::int64_t>(chunk)).unsqueeze(0), memory, {});
+    }
+    ids.push_back(static_cast<std::int32_t>(logits[0][logits.size(1) - 1].argmax().item<std::int64_t>()));
+    expected.push_back(ids.back());
+  }
+  const Generation result = generate(model, *tokenizer, "head", {.tokens = 20, .temperature = 0.0});
+  EXPECT_EQ(result.tokens, 20);
+  EXPECT_EQ(result.text, repair_utf8(tokenizer->decode(expected)));
+  EXPECT_EQ(generate(model, *tokenizer, "head", {.tokens = 20, .top_k = 1}).text, result.text);
+}
+
+TEST(Generate, ASeedFixesTheText) {
+  const models::LanguageModel model = tiny_model();
+  const auto tokenizer = tiny::bytes_tokenizer();
+  const auto with_seed = [&](std::uint64_t seed) {
+    return generate(model, *tokenizer, "head", {.tokens = 30, .seed = seed}).text;
+  };
+  EXPECT_EQ(with_seed(3), with_seed(3));
+  EXPECT_NE(with_seed(3), with_seed(4));
+}
+
+TEST(Generate, StreamsWhatItReturns) {
+  const models::LanguageModel model = tiny_model();
+  std::string streamed;
+  GenerateOptions options{.tokens = 64};
+  options.on_text = [&](std::string_view text) {
+    EXPECT_TRUE(is_utf8(text));
+    streamed += text;
+  };
+  const Generation result = generate(model, *tiny::bytes_tokenizer(), "", options);
+  EXPECT_EQ(streamed, result.text);
+  EXPECT_TRUE(is_utf8(result.text));
+  EXPECT_FALSE(result.text.empty());
+  EXPECT_GT(result.tokens_per_second, 0.0);
+}
+
+TEST(Generate, NothingToAdd) {
+  const Generation result = generate(tiny_model(), *tiny::bytes_tokenizer(), "head", {.tokens = 0});
+  EXPECT_EQ(result.text, "");
+  EXPECT_EQ(result.tokens, 0);
+}
+
+TEST(Generate, RefusesBadOptions) {
+  const models::LanguageModel model = tiny_model();
+  const auto tokenizer = tiny::bytes_tokenizer();
+  const std::vector<GenerateOptions> bad = {{.tokens = -1}, {.temperature = -0.1}, {.temperature = kNan}, {.top_k = -1},
+                                            {.top_p = 0.0}, {.top_p = 1.5},        {.top_p = kNan}};
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    EXPECT_THROW(generate(model, *tokenizer, "head", bad[i]), MisuseError) << i;
+  }
+  EXPECT_THROW(generate(model, *tokenizer, "he\xff", {}), MisuseError);
+  config::ModelOptions other = tiny::config().model;
+  other.vocabulary_size = 300;
+  EXPECT_THROW(generate(models::LanguageModel(other, 1), *tokenizer, "head", {}), MisuseError);
+}
+
+// How often each id is drawn in 4,000.
+std::map<std::int32_t, int> draws(const std::vector<float>& logits, const SampleOptions& options) {
+  Random random(9);
+  std::map<std::int32_t, int> count;
+  for (int i = 0; i < 4000; ++i) {
+    ++count[sample(logits, options, random)];
+  }
+  return count;
+}
+
+const std::vector<float> kLogits = {std::log(0.1F), std::log(0.4F), std::log(0.2F), std::log(0.3F)};
+
+TEST(Sample, FollowsTheProbabilities) {
+  std::map<std::int32_t, int> count = draws(kLogits, {});
+  EXPECT_NEAR(count[0], 400, 80);  // four standard deviations are 76
+  EXPECT_NEAR(count[1], 1600, 124);
+  EXPECT_NEAR(count[2], 800, 102);
+  count = draws(kLogits, {.temperature = 0.5});  // squares: 0.01, 0.16, 0.04, 0.09 of 0.3
+  EXPECT_NEAR(count[1], 2133, 126);
+  EXPECT_NEAR(count[0], 133, 46);
+}
+
+TEST(Sample, CutsTheTail) {
+  const auto ids = [](const std::map<std::int32_t, int>& count) {
+    std::set<std::int32_t> set;
+    for (const auto& [id, n] : count) {
+      set.insert(id);
+    }
+    return set;
+  };
+  EXPECT_EQ(ids(draws(kLogits, {.top_k = 2})), (std::set<std::int32_t>{1, 3}));
+  EXPECT_EQ(ids(draws(kLogits, {.top_k = 99})), (std::set<std::int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(ids(draws(kLogits, {.top_p = 0.3})), (std::set<std::int32_t>{1}));
+  EXPECT_EQ(ids(draws(kLogits, {.top_p = 0.6})), (std::set<std::int32_t>{1, 3}));
+  EXPECT_EQ(ids(draws(kLogits, {.top_p = 0.8})), (std::set<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(ids(draws(kLogits, {.top_k = 3, .top_p = 0.99})), (std::set<std::int32_t>{1, 2, 3}));
+}
+
+TEST(Sample, OfEqualsGreedyTakesTheFirst) {
+  Random random(1);
+  EXPECT_EQ(sample(std::vector<float>{1.0F, 2.0F, 2.0F, 0.0F}, {.temperature = 0.0}, random), 1);
+}
+
+TEST(Sample, SurvivesExtremes) {
+  Random random(1);
+  EXPECT_EQ(sample(std::vector<float>{-3e38F, 3e38F, 0.0F}, {.temperature = 1e-3}, random), 1);
+  EXPECT_THROW(sample(std::vector<float>{0.0F, NAN}, {}, random), Error);
+  EXPECT_THROW(sample(std::vector<float>{0.0F, INFINITY}, {.temperature = 0.0}, random), Error);
+}
+
+TEST(TextStream, HoldsABrokenCodePointBack) {
+  const auto tokenizer = tiny::bytes_tokenizer();
+  TextStream stream(*tokenizer, tokenizer->encode("x"));
+  std::vector<std::string> pieces;
+  const std::string text = "a\u00e9\u20ac\U0001f600z";
+  for (const std::int32_t id : tokenizer->encode(text)) {
+    if (std::string piece = stream.push(id); !piece.empty()) {
+      pieces.push_back(piece);
+    }
+  }
+  EXPECT_EQ(pieces, (std::vector<std::string>{"a", "\u00e9", "\u20ac", "\U0001f600", "z"}));
+  EXPECT_EQ(stream.finish(), "");
+}
+
+TEST(TextStream, SpellsSubwordsAsTheWholeTextDoes) {
+  const tiny::Folder folder;
+  write_text_file(folder / "text.txt", tiny::text(20000) + "caf\u00e9 \u20ac\n");
+  for (const bool keep_whitespace : {false, true}) {
+    const auto source = data::open_text({(folder / "text.txt").string()}, {});
+    const auto tokenizer = tokenizers::train_tokenizer(
+        {.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 300, .keep_whitespace = keep_whitespace},
+        *source);
+    const std::string prompt = "the head", rest = " attends to\u20ac every caf\u00e9 token \U0001f600 twice";
+    const std::vector<std::int32_t> before = tokenizer->encode(prompt), all = tokenizer->encode(prompt + rest);
+    ASSERT_TRUE(std::equal(before.begin(), before.end(), all.begin())) << "the prompt's tokens begin the whole's";
+    TextStream stream(*tokenizer, before);
+    std::string out;
+    for (std::size_t i = before.size(); i < all.size(); ++i) {
+      out += stream.push(all[i]);
+    }
+    out += stream.finish();
+    EXPECT_EQ(prompt + out, tokenizer->decode(all)) << keep_whitespace;
+  }
+}
+
+TEST(TextStream, ReplacesWhatNeverBecomesText) {
+  const auto tokenizer = tiny::bytes_tokenizer();
+  TextStream stream(*tokenizer, {});
+  std::string out;
+  for (const char byte : std::string("a\xff\xe2\x82z\xf0\x9f")) {
+    const std::vector<std::int32_t> ids = {static_cast<unsigned char>(byte)};
+    out += stream.push(ids[0]);
+  }
+  out += stream.finish();
+  EXPECT_TRUE(is_utf8(out));
+  EXPECT_EQ(out, "a\ufffd\ufffd\ufffdz\ufffd\ufffd");
+}
+
+}  // namespace generate_test
+}  // namespace headroom::decode

@@ -1,0 +1,58 @@
+#include "engine/models/block.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+namespace headroom::models {
+namespace block_test {
+
+constexpr std::int64_t kRows = 3, kTokens = 5, kWidth = 16;
+
+// A block without an attention to speak of, half of whose MLP's output is dropped.
+struct Half {
+  nn::Parameters parameters;
+  std::unique_ptr<Block> block;
+
+  explicit Half(double inside) {
+    config::ModelOptions o;
+    o.d_model = kWidth;
+    o.dropout = 0.5;
+    o.attention.n_heads = 2;
+    o.attention.d_head = 4;
+    o.mlp.d_hidden = 24;
+    o.mlp.dropout = inside;
+    block = std::make_unique<Block>(
+        o, nn::AttentionPlace{.d_model = kWidth, .context_length = kTokens},
+        nn::Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kDouble));
+    const at::NoGradGuard no_grad;
+    parameters.at("attention.w_o").zero_();
+  }
+
+  // What the MLP adds to `h`.
+  at::Tensor added(const at::Tensor& h, bool training) const {
+    nn::Context context;
+    context.training = training;
+    context.random = nn::Randomness{.seed = 3, .rows = kRows};
+    const at::NoGradGuard no_grad;
+    return (*block)(BlockInput{.h = h}, context) - h;
+  }
+};
+
+// Each number of the output is left out or doubled, unless something was dropped before it was computed.
+TEST(Block, TheMlpsHiddenLayerHasADropoutOfItsOwn) {
+  const at::Tensor h =
+      at::randn({kRows, kTokens, kWidth}, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{2}), at::kDouble);
+  const auto doubled_or_dropped = [&](const Half& half) {
+    const at::Tensor y = half.added(h, false), dropped = half.added(h, true);
+    const at::Tensor as_whole = (dropped - 2.0 * y).abs().lt(1e-12).logical_or(dropped.abs().lt(1e-12));
+    EXPECT_GT(dropped.abs().lt(1e-12).sum().item<std::int64_t>(), 0);
+    return as_whole.to(at::kDouble).mean().item<double>();
+  };
+  EXPECT_EQ(doubled_or_dropped(Half(0.0)), 1.0);
+  EXPECT_LT(doubled_or_dropped(Half(0.5)), 0.7);
+  EXPECT_TRUE(Half(-1.0).added(h, true).equal(Half(0.5).added(h, true)));  // not given: model.dropout
+  EXPECT_FALSE(Half(0.1).added(h, true).equal(Half(0.5).added(h, true)));
+}
+
+}  // namespace block_test
+}  // namespace headroom::models

@@ -1,0 +1,214 @@
+// Sequences side by side: what each gets is what it gets alone, whichever others come and go.
+#include "headroom/models/decoding.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "decode.h"
+#include "headroom/core/error.h"
+#include "headroom/models/language_model.h"
+#include "language_models.h"
+#include "engine/ops/gradients.h"
+
+namespace headroom::models {
+namespace decoding_test {
+
+using testing::relative_error;
+
+using Tokens = std::vector<std::int64_t>;
+
+Tokens random_tokens(std::int64_t n, std::int64_t vocabulary) {
+  const at::Tensor drawn = at::randint(vocabulary, {n}, at::kLong);
+  return {drawn.const_data_ptr<std::int64_t>(), drawn.const_data_ptr<std::int64_t>() + n};
+}
+
+// A sequence, and how many of its tokens each call reads.
+struct Sequence {
+  Tokens tokens;
+  std::vector<std::int64_t> pieces;
+  std::int64_t joins = 0;  // at this call of the others
+};
+
+// The logits [V] after each piece, of `sequences` decoded together; the order of rows changes from call to call.
+std::vector<std::vector<at::Tensor>> decode_all(const LanguageModel& model, const std::vector<Sequence>& sequences,
+                                                const nn::Context& context) {
+  std::vector<DecodeState> states(sequences.size(), model.start_decoding());
+  std::vector<std::vector<at::Tensor>> logits(sequences.size());
+  std::vector<std::int64_t> read(sequences.size(), 0);
+  for (std::int64_t call = 0;; ++call) {
+    std::vector<DecodeRow> rows;
+    std::vector<std::size_t> who;
+    bool left = false;
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      const std::size_t which = (i + static_cast<std::size_t>(call)) % sequences.size();
+      const Sequence& s = sequences[which];
+      const std::size_t piece = logits[which].size();
+      left = left || piece < s.pieces.size();
+      if (call < s.joins || piece == s.pieces.size()) {
+        continue;
+      }
+      const std::int64_t n = s.pieces[piece];
+      rows.push_back({&states[which],
+                      std::span(s.tokens).subspan(static_cast<std::size_t>(read[which]), static_cast<std::size_t>(n))});
+      who.push_back(which);
+      read[which] += n;
+    }
+    if (!left) {
+      return logits;
+    }
+    if (rows.empty()) {
+      continue;
+    }
+    const at::Tensor all = model.decode(rows, context);
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      logits[who[row]].push_back(all[static_cast<std::int64_t>(row)].clone());
+    }
+  }
+}
+
+// Sequences of other lengths, that begin and end at other times, read several tokens now and then, and fill chunks.
+std::vector<Sequence> company(std::int64_t count, std::int64_t vocabulary) {
+  std::vector<Sequence> all;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Sequence s;
+    s.joins = i % 3;
+    s.pieces = {1 + i * 5 % 11};
+    for (std::int64_t step = 0; step < 14 - i; ++step) {
+      s.pieces.push_back(step % 6 == i % 6 && i % 2 == 1 ? 3 : 1);
+    }
+    s.tokens = random_tokens(std::accumulate(s.pieces.begin(), s.pieces.end(), std::int64_t{0}), vocabulary);
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+// Wide enough for vectors of numbers, with some left over.
+config::ModelOptions wider(config::ModelOptions o) {
+  o.vocabulary_size = 301;
+  o.d_model = 132;
+  o.attention.d_head = 66;
+  o.mlp.d_hidden = 275;
+  return o;
+}
+
+TEST(Decoding, ASequenceIsWhatItIsAloneBitForBit) {
+  for (auto [name, options] : testing::language_models()) {
+    options = wider(options);
+    const LanguageModel model(options, 3);
+    for (const bool half : {false, true}) {
+      nn::Context context;
+      if (half) {
+        context.compute_dtype = at::kBFloat16;
+      }
+      at::manual_seed(5);
+      const std::vector<Sequence> all = company(8, options.vocabulary_size);
+      std::vector<std::vector<at::Tensor>> alone;
+      for (const Sequence& s : all) {
+        alone.push_back(decode_all(model, {s}, context)[0]);
+      }
+      for (const std::size_t others : {1U, 2U, 7U}) {
+        const auto together =
+            decode_all(model, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(others) + 1}, context);
+        for (std::size_t i = 0; i <= others; ++i) {
+          ASSERT_EQ(together[i].size(), alone[i].size());
+          for (std::size_t piece = 0; piece < alone[i].size(); ++piece) {
+            ASSERT_TRUE(together[i][piece].equal(alone[i][piece]))
+                << name << (half ? ", bfloat16" : "") << ": sequence " << i << " of " << others + 1 << ", piece "
+                << piece << ", off by " << (together[i][piece] - alone[i][piece]).abs().max().item<double>();
+          }
+        }
+      }
+    }
+  }
+}
+
+// Going back leaves what the shorter pieces left, or nothing is touched; a row's logits after each token are those of
+// reading them one after another, and reading without asking is reading.
+TEST(Decoding, GoingBackIsNotHavingRead) {
+  for (const auto& [name, options] : testing::language_models()) {
+    const LanguageModel model(options, 3);
+    const Tokens tokens = random_tokens(30, options.vocabulary_size);
+    const auto piece = [&](std::size_t begin, std::size_t n) { return std::span(tokens).subspan(begin, n); };
+    std::size_t went_back = 0;
+    for (std::size_t read = 3; read <= 27; read += 3) {
+      DecodeState state = model.start_decoding(), shorter = model.start_decoding();
+      for (std::size_t at = 0; at < read; at += 3) {
+        model.read({&state, piece(at, 3)}, {});
+        if (at + 3 < read) {
+          model.decode_each({&shorter, piece(at, 3)}, {});
+        }
+      }
+      const DecodeState before = state;
+      const bool back = state.rewind(3);
+      DecodeState& same = back ? shorter : state;
+      DecodeState got = back ? state : before;
+      went_back += back ? 1 : 0;
+      for (std::size_t at = read - 3; at + 3 <= 30; at += 3) {
+        const at::Tensor each = model.decode_each({&same, piece(at, 3)}, {});
+        const DecodeRow row{&got, piece(at, 3)};
+        EXPECT_TRUE(each[2].equal(model.decode({&row, 1}, {})[0])) << name << ", back from " << read << " at " << at;
+      }
+    }
+    EXPECT_EQ(went_back > 0, options.attention.score != "linear" || options.memory_length > 0) << name;
+  }
+}
+
+// Copies share what they hold and part from there: each is a sequence that was read from its beginning.
+TEST(Decoding, CopiesGoTheirOwnWays) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : testing::language_models()) {
+    at::manual_seed(6);
+    const LanguageModel model(options, 3, at::kDouble);
+    at::Tensor written = at::randint(options.vocabulary_size, {2, 3}, at::kLong);
+    std::vector<DecodeState> states(2, model.start_decoding());
+    testing::decode(model, written, states);
+    const std::vector<Tokens> orders = {{0, 0, 1}, {2, 1, 0, 0}, {3, 3, 1}, {0, 1, 2},
+                                        {2, 0},    {1, 1},       {0, 1},    {1, 0, 0}};
+    for (int round = 0; round < 2; ++round) {
+      for (const Tokens& rows : orders) {
+        if (static_cast<std::size_t>(*std::max_element(rows.begin(), rows.end())) >= states.size()) {
+          continue;
+        }
+        states = chosen_states(states, rows);
+        const at::Tensor next = at::randint(options.vocabulary_size, {std::ssize(rows), 1}, at::kLong);
+        written = at::cat({written.index_select(0, at::tensor(rows, at::kLong)), next}, 1);
+        const at::Tensor step = testing::decode(model, next, states);
+        std::vector<DecodeState> afresh(rows.size(), model.start_decoding());
+        const at::Tensor expected = testing::decode(model, written, afresh);
+        ASSERT_LE(relative_error(step, expected), 1e-11) << name << " after " << written.size(1);
+      }
+    }
+  }
+}
+
+TEST(Decoding, ACopySharesUntilOneReadsOn) {
+  const LanguageModel model(testing::tiny_model(), 3);
+  std::vector<DecodeState> states(1, model.start_decoding());
+  const at::Tensor tokens = at::tensor({3, 1, 4}, at::kLong).unsqueeze(0);
+  testing::decode(model, tokens, states);
+  const DecodeState kept = states[0];
+  const at::Tensor one = at::full({1, 1}, 5, at::kLong);
+  const at::Tensor first = testing::decode(model, one, states);
+  std::vector<DecodeState> again(1, kept);
+  EXPECT_TRUE(testing::decode(model, one, again).equal(first));
+  EXPECT_EQ(kept.position, 3);
+  EXPECT_EQ(states[0].position, 4);
+}
+
+TEST(Decoding, BadRowsAreRefused) {
+  const LanguageModel model(testing::tiny_model(), 3);
+  DecodeState state = model.start_decoding();
+  const Tokens one = {1}, none;
+  const std::vector<DecodeRow> twice = {{&state, one}, {&state, one}}, empty = {{&state, none}};
+  EXPECT_THROW(model.decode(twice, {}), Error);
+  EXPECT_THROW(model.decode(empty, {}), Error);
+  EXPECT_THROW(model.decode({}, {}), Error);
+  std::vector<DecodeState> states(2, state);
+  EXPECT_THROW(decode_rows(at::zeros({3, 1}, at::kLong), states), Error);
+  EXPECT_EQ(state.position, 0);
+}
+
+}  // namespace decoding_test
+}  // namespace headroom::models

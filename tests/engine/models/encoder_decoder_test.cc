@@ -1,0 +1,372 @@
+#include "headroom/models/encoder_decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "decode.h"
+#include "gradients_reach.h"
+#include "headroom/core/error.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+#include "tiny.h"
+
+namespace headroom::models {
+namespace encoder_decoder_test {
+
+using config::ModelOptions;
+using testing::decode;
+using testing::relative_error;
+
+ModelOptions tiny() {
+  ModelOptions o = testing::tiny_model(config::ModelKind::encoder_decoder);
+  o.n_decoder_layers = 3;
+  o.norm_position = config::NormPosition::post;
+  o.tied_embeddings = true;
+  o.head_bias = false;
+  o.attention.position = "sinusoidal";
+  return o;
+}
+
+std::vector<std::pair<std::string, ModelOptions>> kinds() {
+  std::vector<std::pair<std::string, ModelOptions>> all;
+  ModelOptions o = tiny();
+  all.emplace_back("post, tied", o);
+  o.attention.projection = "routed_heads";
+  o.attention.gate = config::Gate::softmax_renormalised;
+  all.emplace_back("moa", o);
+  o.attention.position = "relative";
+  o.attention.position_bias = true;
+  o.norm_position = config::NormPosition::pre;
+  all.emplace_back("moa, relative, pre", o);
+  o = tiny();
+  o.attention.score = "gaussian_mixture";
+  o.attention.bias = true;
+  all.emplace_back("mixture", o);
+  o.attention.keys = config::Keys::shifted;
+  o.attention.prior = config::Prior::head_position;
+  o.attention.position = "learned";
+  o.norm_position = config::NormPosition::pre;
+  o.tied_embeddings = false;
+  o.head_bias = true;
+  all.emplace_back("shifted mixture, learned, pre, own head", o);
+  o = tiny();
+  o.attention.projection = "experts";
+  o.attention.experts = {"q", "k", "v", "o"};
+  o.attention.shared_selection = true;
+  o.attention.position = "rope";
+  o.attention.window = 3;
+  o.attention.window_pattern = "1:1";
+  o.mlp.kind = config::MlpKind::experts;
+  all.emplace_back("switchall, rope, windows", o);
+  o = tiny();
+  o.attention.composition = "dynamic";
+  o.arrangement = config::Arrangement::parallel;
+  o.norm_position = config::NormPosition::pre;
+  all.emplace_back("composed, parallel", o);
+  o = tiny();
+  o.attention.score = "linear";
+  o.source_vocabulary_size = 31;
+  all.emplace_back("linear, vocabularies apart", o);
+  o = tiny();
+  o.attention.projection = "latent";
+  o.attention.kv_rank = 5;
+  o.attention.position = "rope";
+  o.attention.gate_output = "element";
+  o.attention.sink = true;
+  all.emplace_back("latent, gated, sink", o);
+  return all;
+}
+
+at::Tensor random_tokens(std::int64_t batch, std::int64_t n) {
+  return at::randint(23, {batch, n}, at::kLong);
+}
+
+at::Tensor first_of(std::int64_t n, at::IntArrayRef counts) {
+  const at::Tensor valid = at::zeros({static_cast<std::int64_t>(counts.size()), n}, at::kBool);
+  for (std::size_t row = 0; row < counts.size(); ++row) {
+    valid[static_cast<std::int64_t>(row)].narrow(0, 0, counts[row]).fill_(true);
+  }
+  return valid;
+}
+
+TEST(EncoderDecoder, PaddingAndOtherRowsChangeNothing) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(1);
+    const EncoderDecoder model(options, 3, at::kDouble);
+    const SequencePair alone{.source = random_tokens(1, 5), .target = random_tokens(1, 6)};
+    const SequencePair beside{.source = random_tokens(2, 7),
+                              .valid_source = first_of(7, {5, 7}),
+                              .target = random_tokens(2, 8),
+                              .valid_target = first_of(8, {6, 8})};
+    beside.source[0].narrow(0, 0, 5).copy_(alone.source[0]);
+    beside.target[0].narrow(0, 0, 6).copy_(alone.target[0]);
+    const at::Tensor expected = model.logits(alone, {});
+    EXPECT_LE(relative_error(model.logits(beside, {}).narrow(0, 0, 1).narrow(1, 0, 6), expected), 1e-12) << name;
+    // Every source token counts.
+    for (std::int64_t i = 0; i < 5; ++i) {
+      SequencePair changed = alone;
+      changed.source = alone.source.clone();
+      changed.source[0][i] = (changed.source[0][i] + 1) % 23;
+      EXPECT_GT(relative_error(model.logits(changed, {}), expected), 1e-6) << name << " source token " << i;
+    }
+  }
+}
+
+TEST(EncoderDecoder, TheDecoderDoesNotSeeTheFuture) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(2);
+    const EncoderDecoder model(options, 3, at::kDouble);
+    const SequencePair pair{.source = random_tokens(2, 7), .target = random_tokens(2, 8)};
+    SequencePair changed = pair;
+    changed.target = pair.target.clone();
+    changed.target.narrow(1, 5, 3).add_(1).remainder_(23);
+    const at::Tensor before = model.logits(pair, {}), after = model.logits(changed, {});
+    EXPECT_LE(relative_error(after.narrow(1, 0, 5), before.narrow(1, 0, 5)), 1e-13) << name;
+    EXPECT_GT(relative_error(after.select(1, 5), before.select(1, 5)), 1e-6) << name;
+  }
+}
+
+TEST(EncoderDecoder, DecodingStepByStepEqualsTheFullPass) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(3);
+    const EncoderDecoder model(options, 3, at::kDouble);
+    const SequencePair pair{
+        .source = random_tokens(2, 7), .valid_source = first_of(7, {4, 7}), .target = random_tokens(2, 8)};
+    const at::Tensor whole = model.logits(pair, {});
+    auto states = model.start_decoding(pair.source, pair.valid_source, {});
+    EXPECT_LE(relative_error(decode(model, pair.target.narrow(1, 0, 3), states), whole.select(1, 2)), 1e-11) << name;
+    for (std::int64_t i = 3; i < 8; ++i) {
+      const at::Tensor step = decode(model, pair.target.narrow(1, i, 1), states);
+      EXPECT_LE(relative_error(step, whole.select(1, i)), 1e-11) << name << " token " << i;
+    }
+    EXPECT_THROW(decode(model, pair.target.narrow(1, 0, 1), states), Error) << name;  // the context is full
+  }
+}
+
+// Rows that change places, come twice or go away: each goes on as the sequence that it then is.
+TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
+  const at::NoGradGuard no_grad;
+  auto all = kinds();
+  ModelOptions linear = tiny();
+  linear.attention.score = "linear";
+  all.emplace_back("linear", linear);
+  ModelOptions slides = tiny();
+  slides.attention.window = 3;
+  all.emplace_back("window", slides);
+  for (const auto& [name, options] : all) {
+    at::manual_seed(3);
+    const EncoderDecoder model(options, 3, at::kDouble);
+    const at::Tensor source = random_tokens(2, 7), valid = first_of(7, {4, 7});
+    auto states = model.start_decoding(source, valid, {});
+    at::Tensor from = at::arange(2), written = random_tokens(2, 2);
+    decode(model, written, states);
+    for (const std::vector<std::int64_t>& rows :
+         {std::vector<std::int64_t>{0, 0, 1, 1}, {1, 0, 2, 3}, {1, 1, 3, 2}, {3, 2}, {0}}) {
+      const at::Tensor order = at::tensor(rows, at::kLong);
+      states = chosen_states(states, rows);
+      from = from.index_select(0, order);
+      written = at::cat({written.index_select(0, order), random_tokens(std::ssize(rows), 1)}, 1);
+      const at::Tensor step = decode(model, written.narrow(1, written.size(1) - 1, 1), states);
+      const at::Tensor whole = model.logits(
+          {.source = source.index_select(0, from), .valid_source = valid.index_select(0, from), .target = written}, {});
+      EXPECT_LE(relative_error(step, whole.select(1, written.size(1) - 1)), 1e-11) << name << " " << written.size(1);
+    }
+  }
+}
+
+// Translations of sources of other lengths, one of which is written already: bit for bit what each is alone.
+TEST(EncoderDecoder, ATranslationIsWhatItIsAlone) {
+  for (auto [name, options] : kinds()) {
+    options.d_model = 132;
+    options.attention.d_head = 66;
+    options.mlp.d_hidden = 275;
+    const EncoderDecoder model(options, 3);
+    for (const bool half : {false, true}) {
+      nn::Context context;
+      if (half) {
+        context.compute_dtype = at::kBFloat16;
+      }
+      at::manual_seed(3);
+      const at::Tensor source = random_tokens(5, 7), valid = first_of(7, {4, 7, 1, 7, 6}), target = random_tokens(5, 7);
+      auto together = model.start_decoding(source, valid, context);
+      std::vector<std::vector<DecodeState>> alone;
+      for (std::int64_t row = 0; row < 5; ++row) {
+        alone.push_back(model.start_decoding(source.narrow(0, row, 1), valid.narrow(0, row, 1), context));
+      }
+      std::vector<DecodeState> first = {together[0]};
+      decode(model, target.narrow(0, 0, 1).narrow(1, 0, 2), first, context);
+      decode(model, target.narrow(0, 0, 1).narrow(1, 0, 2), alone[0], context);
+      together[0] = first[0];
+      for (std::int64_t t = 2; t < 7; ++t) {
+        const at::Tensor now = target.narrow(1, t, 1), logits = decode(model, now, together, context);
+        for (std::int64_t row = 0; row < 5; ++row) {
+          const at::Tensor expected =
+              decode(model, now.narrow(0, row, 1), alone[static_cast<std::size_t>(row)], context);
+          ASSERT_TRUE(logits.narrow(0, row, 1).equal(expected)) << name << (half ? ", bfloat16" : "") << " row " << row;
+        }
+      }
+    }
+  }
+}
+
+TEST(EncoderDecoder, LossIsTheSmoothedCrossEntropyOfItsLogits) {
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(4);
+    EncoderDecoder model(options, 3, at::kDouble);
+    const SequencePair pair{.source = random_tokens(2, 7),
+                            .valid_source = first_of(7, {4, 7}),
+                            .target = random_tokens(2, 8),
+                            .valid_target = first_of(8, {8, 5})};
+    const at::Tensor next = random_tokens(2, 8).masked_fill(pair.valid_target.logical_not(), -1);
+    const at::Tensor logits = model.logits(pair, {}).reshape({16, -1});
+    for (const double smoothing : {0.0, 0.1}) {
+      const at::Tensor expected =
+          at::cross_entropy_loss(logits, next.reshape({-1}), {}, at::Reduction::Mean, -1, smoothing);
+      const Loss loss = model.loss(pair, next, smoothing, {});
+      EXPECT_NEAR(loss.cross_entropy.item<double>(), expected.item<double>(), 1e-11) << name << " " << smoothing;
+      const bool balances =
+          options.mlp.kind == config::MlpKind::experts || options.attention.projection == "routed_heads";
+      ASSERT_EQ(loss.regulariser.defined(), balances) << name;
+      model.parameters().zero_grad();
+      loss.total().backward();
+      testing::expect_gradients(model.parameters(), name, {"b_k"});
+    }
+  }
+}
+
+TEST(EncoderDecoder, SmoothingHasTheGradientOfTheWholeSum) {
+  EncoderDecoder model(kinds()[4].second, 3, at::kDouble);
+  at::manual_seed(5);
+  const SequencePair pair{.source = random_tokens(2, 7), .target = random_tokens(2, 8)};
+  const at::Tensor next = random_tokens(2, 8);
+  model.loss(pair, next, 0.3, {}).total().backward();
+  std::vector<at::Tensor> got;
+  for (const nn::Parameter& p : model.parameters().all()) {
+    got.push_back(p.tensor.grad().clone());
+  }
+  model.parameters().zero_grad();
+  at::cross_entropy_loss(model.logits(pair, {}).reshape({16, -1}), next.reshape({-1}), {}, at::Reduction::Mean, -100,
+                         0.3)
+      .backward();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const nn::Parameter& p = model.parameters().all()[i];
+    EXPECT_LE(at::norm(got[i] - p.tensor.grad()).item<double>(), 1e-11 * (1.0 + at::norm(got[i]).item<double>()))
+        << p.name;
+  }
+}
+
+TEST(EncoderDecoder, AllThreeAttentionsOfRoutedHeadsAreBalanced) {
+  ModelOptions options = kinds()[1].second;
+  options.initialisation = config::Initialisation::glorot;  // MoA's routers begin even
+  const EncoderDecoder model(options, 3, at::kDouble);
+  at::manual_seed(6);
+  std::map<std::string, at::Tensor> losses;
+  nn::ExpertUsage usage;
+  nn::Context context;
+  context.losses = &losses;
+  context.usage = &usage;
+  const SequencePair pair{
+      .source = random_tokens(2, 7), .target = random_tokens(2, 8), .valid_target = first_of(8, {8, 5})};
+  model.loss(pair, random_tokens(2, 8), 0.0, context);
+  // Routers begin even, so that each layer's loss is 1: two encoder layers, and two routers in three decoder layers.
+  EXPECT_NEAR(losses.at("switch").item<double>(), 8.0, 1e-12);
+  ASSERT_EQ(usage.size(), 8U);
+  EXPECT_EQ(usage.at("encoder.layer1.attention.select").sum().item<std::int64_t>(), 2 * 14);
+  EXPECT_EQ(usage.at("decoder.layer2.attention.select").sum().item<std::int64_t>(), 2 * 13);  // padding goes nowhere
+  EXPECT_EQ(usage.at("decoder.layer2.cross.select").sum().item<std::int64_t>(), 2 * 13);
+}
+
+TEST(EncoderDecoder, SoftPriorsCountTokensOfBothSequencesOnly) {
+  for (const config::Prior prior : {config::Prior::head, config::Prior::head_position}) {
+    ModelOptions o = tiny();
+    o.attention.score = "gaussian_mixture";
+    o.attention.prior = prior;
+    o.attention.prior_update = config::PriorUpdate::soft_e;
+    at::manual_seed(8);
+    const SequencePair alone{.source = random_tokens(1, 3), .target = random_tokens(1, 6)};  // more queries than keys
+    const at::Tensor one = at::zeros({1, 1}, at::kLong), two = at::zeros({1, 2}, at::kLong);
+    const SequencePair padded{.source = at::cat({alone.source, two}, 1),
+                              .valid_source = first_of(5, {3}),
+                              .target = at::cat({alone.target, one}, 1),
+                              .valid_target = first_of(7, {6})};
+    const auto priors_after = [&](const SequencePair& pair) {
+      const EncoderDecoder model(o, 3, at::kDouble);
+      nn::BufferUpdates updates;
+      nn::Context training;
+      training.training = true;
+      training.updates = &updates;
+      model.logits(pair, training);
+      nn::apply(updates);
+      std::map<std::string, at::Tensor> priors;
+      for (const nn::Parameter& p : model.parameters().stored()) {
+        if (p.name.ends_with("prior")) {
+          priors[p.name] = p.tensor.clone();
+        }
+      }
+      return priors;
+    };
+    const auto expected = priors_after(alone), got = priors_after(padded);
+    ASSERT_EQ(expected.size(), 2U + 2U * 3U);
+    for (const auto& [name, value] : expected) {
+      EXPECT_LE(relative_error(got.at(name), value), 1e-6) << name;  // the mean's epsilon
+      EXPECT_GT((value - 0.5).abs().max().item<double>(), 1e-6) << name;
+    }
+  }
+}
+
+TEST(EncoderDecoder, OneEmbeddingServesBothSidesAndTheOutput) {
+  EncoderDecoder tied(tiny(), 3);
+  EXPECT_EQ(tied.parameters().at("embed").sizes(), (at::IntArrayRef{23, 12}));
+  EXPECT_THROW(tied.parameters().at("head.w"), Error);
+  EncoderDecoder learned(kinds()[4].second, 3);
+  EXPECT_EQ(learned.parameters().at("encoder.position").size(0), 8);
+  EXPECT_EQ(learned.parameters().at("decoder.position").size(0), 8);
+  EXPECT_EQ(learned.parameters().at("decoder.layer2.cross.w_v").size(0), 12);
+  EXPECT_EQ(learned.parameters().at("decoder.layer2.norm_cross.scale").size(0), 12);
+}
+
+TEST(EncoderDecoder, Bfloat16ProductsStayNearFloat) {
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(7);
+    const EncoderDecoder model(options, 3);
+    const SequencePair pair{.source = random_tokens(2, 7), .target = random_tokens(2, 8)};
+    const at::Tensor next = random_tokens(2, 8);
+    nn::Context half;
+    half.compute_dtype = at::kBFloat16;
+    const double exact = model.loss(pair, next, 0.1, {}).cross_entropy.item<double>();
+    // Products of 8 bits after five layers, on a loss of about 3.
+    EXPECT_NEAR(model.loss(pair, next, 0.1, half).cross_entropy.item<double>(), exact, 0.1) << name;
+  }
+}
+
+TEST(EncoderDecoder, BadInputIsRefused) {
+  const EncoderDecoder model(tiny(), 1);
+  const at::Tensor two = random_tokens(2, 8), next = random_tokens(2, 8);
+  const SequencePair pair{.source = two, .target = two};
+  const auto with = [&](auto change) {
+    SequencePair changed = pair;
+    change(changed);
+    return changed;
+  };
+  EXPECT_THROW(model.logits(with([](SequencePair& p) { p.source = random_tokens(2, 9); }), {}), Error);
+  EXPECT_THROW(model.logits(with([](SequencePair& p) { p.target = random_tokens(2, 9); }), {}), Error);
+  EXPECT_THROW(model.logits(with([](SequencePair& p) { p.target = random_tokens(3, 8); }), {}), Error);
+  EXPECT_THROW(model.logits(with([](SequencePair& p) { p.valid_source = at::ones({2, 7}, at::kBool); }), {}), Error);
+  EXPECT_THROW(model.logits(with([](SequencePair& p) { p.valid_target = at::ones({2, 8}); }), {}), Error);
+  EXPECT_THROW(model.loss(pair, random_tokens(2, 7), 0.0, {}), Error);
+  EXPECT_THROW(model.loss(pair, next, 1.0, {}), Error);
+  EXPECT_THROW(model.loss(pair, next, -0.1, {}), Error);
+  auto states = model.start_decoding(two, {}, {});
+  EXPECT_THROW(decode(model, at::empty({2, 0}, at::kLong), states), Error);
+  EXPECT_THROW(decode(model, random_tokens(3, 1), states), Error);
+  ModelOptions other = tiny();
+  other.kind = config::ModelKind::language_model;
+  EXPECT_THROW(EncoderDecoder(other, 1), MisuseError);
+}
+
+}  // namespace encoder_decoder_test
+}  // namespace headroom::models

@@ -1,0 +1,167 @@
+#include "headroom/models/language_model.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "decode.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "training/cost/cache.h"
+#include "language_models.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+#include "tiny.h"
+
+namespace headroom::models {
+namespace language_model_test {
+
+using config::ModelOptions;
+using testing::decode;
+using testing::language_models;
+using testing::relative_error;
+
+bool has_balance_loss(const ModelOptions& o) {
+  return o.mlp.kind == config::MlpKind::experts || o.attention.projection == "routed_heads";
+}
+
+at::Tensor random_tokens(std::int64_t batch, std::int64_t n, std::int64_t vocabulary) {
+  return at::randint(vocabulary, {batch, n}, at::kLong);
+}
+
+TEST(LanguageModel, LossIsTheMeanCrossEntropyOfItsLogits) {
+  for (const auto& [name, options] : language_models()) {
+    at::manual_seed(1);
+    const LanguageModel model(options, 3, at::kDouble);
+    Memory a, b;
+    for (int chunk = 0; chunk < 3; ++chunk) {
+      const at::Tensor tokens = random_tokens(2, 9, options.vocabulary_size);
+      const at::Tensor logits = model.logits(tokens.narrow(1, 0, 8), a, {});
+      const at::Tensor expected =
+          at::cross_entropy_loss(logits.reshape({16, -1}), tokens.narrow(1, 1, 8).reshape({-1}));
+      const Loss loss = model.loss(tokens, b, {});
+      EXPECT_NEAR(loss.cross_entropy.item<double>(), expected.item<double>(), 1e-12) << name;
+      EXPECT_EQ(loss.regulariser.defined(), has_balance_loss(options)) << name;
+    }
+  }
+}
+
+TEST(LanguageModel, DecodingEqualsChunksWithCarriedMemory) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : language_models()) {
+    at::manual_seed(2);
+    const LanguageModel model(options, 3, at::kDouble);
+    const bool carries = options.memory_length > 0;
+    const std::int64_t n = carries ? 24 : 8;  // without memory, chunks know nothing of each other
+    const at::Tensor tokens = random_tokens(2, n, options.vocabulary_size);
+    Memory memory;
+    std::vector<at::Tensor> chunks;
+    for (std::int64_t begin = 0; begin < n; begin += 8) {
+      chunks.push_back(model.logits(tokens.narrow(1, begin, 8), memory, {}));
+    }
+    const at::Tensor whole = at::cat(chunks, 1);
+    std::vector<DecodeState> states(2, model.start_decoding());
+    EXPECT_LE(relative_error(decode(model, tokens.narrow(1, 0, 3), states), whole.select(1, 2)), 1e-11) << name;
+    for (std::int64_t i = 3; i < n; ++i) {
+      const at::Tensor step = decode(model, tokens.narrow(1, i, 1), states);
+      EXPECT_LE(relative_error(step, whole.select(1, i)), 1e-11) << name << " token " << i;
+    }
+  }
+}
+
+TEST(LanguageModel, TheCacheHoldsWhatCostSays) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : language_models()) {
+    const LanguageModel model(options, 3);
+    std::vector<DecodeState> states(2, model.start_decoding());
+    decode(model, random_tokens(2, 3, options.vocabulary_size), states);
+    EXPECT_EQ(states[1].cache_numbers(), cost::decoding_cache_numbers(options)) << name;
+  }
+}
+
+TEST(LanguageModel, AFullContextWithoutMemorySlides) {
+  const at::NoGradGuard no_grad;
+  const LanguageModel model(testing::three_experts(), 3, at::kDouble);
+  const at::Tensor tokens = random_tokens(1, 9, 23);
+  std::vector<DecodeState> state(1, model.start_decoding());
+  const at::Tensor after_nine = decode(model, tokens, state);
+  Memory none;
+  // The ninth token follows the last half of the full context.
+  const at::Tensor expected = model.logits(tokens.narrow(1, 4, 5), none, {}).select(1, 4);
+  EXPECT_LE(relative_error(after_nine, expected), 1e-12);
+}
+
+TEST(LanguageModel, TheFutureAndOtherRowsChangeNothing) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : language_models()) {
+    at::manual_seed(4);
+    const LanguageModel model(options, 3, at::kDouble);
+    const at::Tensor tokens = random_tokens(2, 8, options.vocabulary_size);
+    at::Tensor changed = tokens.clone();
+    changed.narrow(1, 5, 3).random_(options.vocabulary_size);
+    changed[1].random_(options.vocabulary_size);
+    Memory a, b;
+    const at::Tensor before = model.logits(tokens, a, {})[0].narrow(0, 0, 5);
+    EXPECT_LE(relative_error(model.logits(changed, b, {})[0].narrow(0, 0, 5), before), 1e-13) << name;
+  }
+}
+
+TEST(LanguageModel, MemoryReachesExactlyOneChunkBack) {
+  const at::NoGradGuard no_grad;
+  ModelOptions options = language_models()[4].second;
+  options.n_layers = 1;
+  const LanguageModel model(options, 3, at::kDouble);
+  const at::Tensor chunks = random_tokens(1, 24, 23);
+  const auto last = [&](std::int64_t first_chunk) {
+    Memory memory;
+    at::Tensor logits;
+    for (std::int64_t c = first_chunk; c < 3; ++c) {
+      logits = model.logits(chunks.narrow(1, 8 * c, 8), memory, {});
+    }
+    return logits;
+  };
+  EXPECT_LE(relative_error(last(0), last(1)), 1e-14);  // one layer sees one chunk back
+  EXPECT_GE(relative_error(last(1), last(2)), 1e-6);   // and does see it
+}
+
+TEST(LanguageModel, ASeedFixesEveryParameter) {
+  const LanguageModel a(testing::three_experts(), 5), b(testing::three_experts(), 5), c(testing::three_experts(), 6);
+  bool differs = false;
+  for (std::size_t i = 0; i < a.parameters().all().size(); ++i) {
+    EXPECT_TRUE(at::equal(a.parameters().all()[i].tensor, b.parameters().all()[i].tensor));
+    differs = differs || !at::equal(a.parameters().all()[i].tensor, c.parameters().all()[i].tensor);
+  }
+  EXPECT_TRUE(differs);
+}
+
+TEST(LanguageModel, Bfloat16ProductsStayNearFloat) {
+  for (const auto& [name, options] : language_models()) {
+    at::manual_seed(6);
+    const LanguageModel model(options, 3);
+    const at::Tensor tokens = random_tokens(2, 9, options.vocabulary_size);
+    Memory a, b;
+    nn::Context half;
+    half.compute_dtype = at::kBFloat16;
+    const Loss exact = model.loss(tokens, a, {}), rounded = model.loss(tokens, b, half);
+    // Logits of size ~1 after two layers of 8-bit products: a few times 2^-8.
+    EXPECT_NEAR(rounded.cross_entropy.item<float>(), exact.cross_entropy.item<float>(), 0.05) << name;
+    rounded.total().backward();
+    for (const nn::Parameter& p : model.parameters().all()) {
+      ASSERT_TRUE(p.tensor.grad().defined()) << name << " " << p.name;
+      EXPECT_EQ(p.tensor.grad().scalar_type(), at::kFloat);
+      EXPECT_TRUE(p.tensor.grad().isfinite().all().item<bool>()) << name << " " << p.name;
+    }
+  }
+}
+
+TEST(LanguageModel, TooLongAChunkAndMissingKindsAreRefused) {
+  const LanguageModel model(testing::three_experts(), 1);
+  Memory memory;
+  EXPECT_THROW(model.logits(random_tokens(1, 9, 23), memory, {}), Error);
+  ModelOptions other = testing::three_experts();
+  other.kind = config::ModelKind::vision;
+  EXPECT_THROW(LanguageModel(other, 1), MisuseError);
+}
+
+}  // namespace language_model_test
+}  // namespace headroom::models

@@ -1,0 +1,139 @@
+#include "headroom/models/masked_language_model.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "gradients_reach.h"
+#include "headroom/core/error.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+#include "tiny.h"
+
+namespace headroom::models {
+namespace masked_language_model_test {
+
+using config::ModelOptions;
+using testing::relative_error;
+
+ModelOptions tiny() {
+  ModelOptions o = testing::tiny_model(config::ModelKind::masked_language_model);
+  o.norm_position = config::NormPosition::post;
+  o.tied_embeddings = true;
+  o.attention.position = "learned";
+  return o;
+}
+
+std::vector<std::pair<std::string, ModelOptions>> kinds() {
+  std::vector<std::pair<std::string, ModelOptions>> all;
+  ModelOptions o = tiny();
+  all.emplace_back("dense", o);
+  o.attention.projection = "routed_heads";
+  o.attention.gate = config::Gate::softmax_renormalised;
+  o.attention.bias = true;
+  all.emplace_back("moa", o);
+  o = tiny();
+  o.attention.projection = "experts";
+  o.attention.position = "relative";
+  o.mlp.kind = config::MlpKind::experts;
+  o.norm_position = config::NormPosition::pre;
+  o.tied_embeddings = false;
+  all.emplace_back("switchall", o);
+  o = tiny();
+  o.attention.score = "gaussian_mixture";
+  o.attention.composition = "dynamic";
+  o.attention.position = "rope";
+  all.emplace_back("composed mixture", o);
+  return all;
+}
+
+TEST(MaskedLanguageModel, PaddingAndOtherRowsChangeNothing) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(1);
+    const MaskedLanguageModel model(options, 3, at::kDouble);
+    const at::Tensor tokens = at::randint(23, {1, 5}, at::kLong);
+    const at::Tensor padded = at::randint(23, {2, 8}, at::kLong);
+    padded[0].narrow(0, 0, 5).copy_(tokens[0]);
+    const at::Tensor valid = at::ones({2, 8}, at::kBool);
+    valid[0].narrow(0, 5, 3).fill_(false);
+    const at::Tensor alone = model.logits(tokens, {}, {})[0], beside = model.logits(padded, valid, {})[0];
+    EXPECT_LE(relative_error(beside.narrow(0, 0, 5), alone), 1e-12) << name;
+    // Both ways: what comes later is seen.
+    tokens[0][4] = (tokens[0][4] + 1) % 23;
+    EXPECT_GT(relative_error(model.logits(tokens, {}, {})[0][0], alone[0]), 1e-6) << name;
+  }
+}
+
+TEST(MaskedLanguageModel, LossCountsHiddenPlacesOnly) {
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(2);
+    MaskedLanguageModel model(options, 3, at::kDouble);
+    const at::Tensor tokens = at::randint(23, {3, 8}, at::kLong);
+    const at::Tensor valid = at::ones({3, 8}, at::kBool);
+    valid[1].narrow(0, 6, 2).fill_(false);
+    const at::Tensor targets = at::randint(23, {3, 8}, at::kLong).masked_fill(at::rand({3, 8}).gt(0.5), -1);
+    targets[1].narrow(0, 6, 2).fill_(-1);
+    const at::Tensor logits = model.logits(tokens, valid, {});
+    const at::Tensor expected = at::cross_entropy_loss(logits.reshape({24, -1}), targets.reshape({-1}), {},
+                                                       at::Reduction::Mean, /*ignore_index=*/-1);
+    const Loss loss = model.loss(tokens, valid, targets, {});
+    EXPECT_NEAR(loss.cross_entropy.item<double>(), expected.item<double>(), 1e-12) << name;
+    const bool balances = name == "moa" || name == "switchall";
+    ASSERT_EQ(loss.regulariser.defined(), balances) << name;
+    loss.total().backward();
+    // The softmax does not see a bias that all keys share; learned positions of rare words may be small, but are there.
+    testing::expect_gradients(model.parameters(), name, {"b_k"});
+    const Loss nothing = model.loss(tokens, valid, at::full({3, 8}, -1, at::kLong), {});
+    EXPECT_EQ(nothing.cross_entropy.item<double>(), 0.0) << name;
+  }
+}
+
+TEST(MaskedLanguageModel, BalanceLossesCarryTheirCoefficients) {
+  ModelOptions options = kinds()[1].second;
+  options.initialisation = config::Initialisation::glorot;  // MoA's routers begin even
+  options.attention.switch_coefficient = 0.5;
+  options.attention.z_coefficient = 0.25;
+  const MaskedLanguageModel model(options, 3, at::kDouble);
+  at::manual_seed(3);
+  std::map<std::string, at::Tensor> losses;
+  nn::Context context;
+  context.losses = &losses;
+  const at::Tensor tokens = at::randint(23, {2, 8}, at::kLong);
+  const Loss loss = model.loss(tokens, {}, tokens, context);
+  ASSERT_EQ(losses.size(), 2U);
+  EXPECT_NEAR(loss.regulariser.item<double>(),
+              0.5 * losses.at("switch").item<double>() + 0.25 * losses.at("z").item<double>(), 1e-14);
+  // Routers begin even: E sum_e (1/E) F_e = 1 a layer, and logsumexp of E zeros.
+  EXPECT_NEAR(losses.at("switch").item<double>(), 2.0, 1e-12);
+  EXPECT_NEAR(losses.at("z").item<double>(), 2.0 * std::pow(std::log(4.0), 2), 1e-12);
+}
+
+TEST(MaskedLanguageModel, Bfloat16ProductsStayNearFloat) {
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(4);
+    const MaskedLanguageModel model(options, 3);
+    const at::Tensor tokens = at::randint(23, {2, 8}, at::kLong);
+    nn::Context half;
+    half.compute_dtype = at::kBFloat16;
+    const float exact = model.loss(tokens, {}, tokens, {}).cross_entropy.item<float>();
+    EXPECT_NEAR(model.loss(tokens, {}, tokens, half).cross_entropy.item<float>(), exact, 0.05) << name;
+  }
+}
+
+TEST(MaskedLanguageModel, BadInputIsRefused) {
+  const MaskedLanguageModel model(tiny(), 1);
+  const at::Tensor tokens = at::ones({2, 8}, at::kLong);
+  EXPECT_THROW(model.logits(at::ones({1, 9}, at::kLong), {}, {}), Error);
+  EXPECT_THROW(model.logits(at::ones({8}, at::kLong), {}, {}), Error);
+  EXPECT_THROW(model.logits(at::ones({1, 8}), {}, {}), Error);
+  EXPECT_THROW(model.logits(tokens, at::ones({2, 7}, at::kBool), {}), Error);
+  EXPECT_THROW(model.logits(tokens, at::ones({2, 8}), {}), Error);
+  EXPECT_THROW(model.loss(tokens, {}, at::ones({2, 7}, at::kLong), {}), Error);
+  ModelOptions other = tiny();
+  other.kind = config::ModelKind::language_model;
+  EXPECT_THROW(MaskedLanguageModel(other, 1), MisuseError);
+}
+
+}  // namespace masked_language_model_test
+}  // namespace headroom::models

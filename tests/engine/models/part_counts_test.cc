@@ -1,0 +1,71 @@
+// Parameters, hidden matrices and the numbers that decoding keeps, as cost counts them for every part, are those of
+// built models.
+#include <gtest/gtest.h>
+
+#include "decode.h"
+#include "training/cost/cache.h"
+#include "training/cost/cost.h"
+#include "headroom/models/language_model.h"
+#include "engine/nn/combinations.h"
+#include "one_thread.h"
+
+namespace headroom::models {
+namespace part_counts_test {
+
+using testing::Choice;
+
+void expect_counts(config::ModelOptions m, const std::string& name) {
+  m.n_layers = 1;
+  const at::NoGradGuard no_grad;
+  const LanguageModel model(m, 1, at::kFloat);
+  std::int64_t hidden = 0;
+  for (const nn::Parameter& parameter : model.parameters().all()) {
+    hidden += parameter.hidden ? parameter.tensor.numel() : 0;
+  }
+  EXPECT_EQ(cost::count_parameters(m), model.parameters().count()) << name;
+  EXPECT_EQ(cost::count_hidden_matrices(m), hidden) << name;
+  std::vector<DecodeState> states = {model.start_decoding()};
+  testing::decode(model, at::zeros({1, 1}, at::kLong), states, {});
+  EXPECT_EQ(cost::decoding_cache_numbers(m), states[0].cache_numbers()) << name;
+}
+
+int count_all(const std::vector<std::vector<Choice>>& axes) {
+  int legal = 0;
+  std::vector<std::size_t> at(axes.size(), 0);
+  for (bool more = true; more;) {
+    config::ModelOptions m = testing::small_model();
+    std::string name;
+    for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+      axes[axis][at[axis]].set(m);
+      name += fmt::format("{}{}", name.empty() ? "" : " / ", axes[axis][at[axis]].name);
+    }
+    if (m.kind == config::ModelKind::language_model && testing::refusal(m).empty()) {
+      for (const bool bias : {false, true}) {
+        m.attention.bias = bias;
+        if (testing::refusal(m).empty()) {
+          ++legal;
+          expect_counts(m, name + (bias ? " / bias" : ""));
+        }
+      }
+    }
+    more = false;
+    for (std::size_t axis = 0; axis < axes.size() && !more; ++axis) {
+      more = ++at[axis] < axes[axis].size();
+      at[axis] = more ? at[axis] : 0;
+    }
+  }
+  return legal;
+}
+
+TEST(PartCounts, AreThoseOfBuiltModels) {
+  EXPECT_GT(count_all({testing::projections(), testing::scores(), testing::compositions(), testing::masks(),
+                       testing::positions()}),
+            1000);
+}
+
+TEST(PartCounts, WithOutputGates) {
+  EXPECT_GE(count_all({testing::gated_projections(), testing::masks()}), 6);
+}
+
+}  // namespace part_counts_test
+}  // namespace headroom::models

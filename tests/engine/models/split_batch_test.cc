@@ -1,0 +1,129 @@
+// A batch in parts is the batch: random numbers by place, and buffers that change once after all parts.
+#include <gtest/gtest.h>
+
+#include "headroom/models/classifier.h"
+#include "headroom/models/language_model.h"
+#include "engine/ops/gradients.h"
+
+namespace headroom::models {
+namespace split_batch_test {
+
+using testing::relative_error;
+
+config::ModelOptions with_all_noise() {
+  config::ModelOptions o;
+  o.vocabulary_size = 23;
+  o.n_layers = 2;
+  o.d_model = 12;
+  o.context_length = 6;
+  o.dropout = 0.2;
+  o.attention.n_heads = 2;
+  o.attention.d_head = 6;
+  o.attention.n_experts = 4;
+  o.attention.top_k = 2;
+  o.mlp.d_hidden = 16;
+  return o;
+}
+
+std::vector<std::pair<std::string, config::ModelOptions>> kinds() {
+  std::vector<std::pair<std::string, config::ModelOptions>> all;
+  config::ModelOptions o = with_all_noise();
+  all.emplace_back("dropout", o);
+  o.mlp.activation = config::Activation::relu;
+  o.attention.projection = "experts";
+  o.attention.expert_dropout = 0.3;
+  o.memory_length = 6;
+  all.emplace_back("expert dropout", o);
+  o.mlp.kind = config::MlpKind::experts;
+  o.mlp.n_experts = 4;
+  o.mlp.top_k = 2;
+  o.mlp.d_hidden = 8;
+  o.mlp.expert_dropout = 0.3;
+  o.mlp.entropy_coefficient = 0.0;  // of a whole batch, not of its parts
+  all.emplace_back("expert dropout in the MLP", o);
+  o = with_all_noise();
+  o.attention.projection = "routed_heads";
+  o.attention.noisy_routing = true;
+  o.attention.expert_dropout = 0.2;
+  o.attention.switch_coefficient = 0.0;
+  o.attention.z_coefficient = 0.0;
+  all.emplace_back("noisy routing", o);
+  o = with_all_noise();
+  o.attention.score = "gaussian_mixture";
+  o.attention.prior = config::Prior::head_position;
+  o.attention.prior_update = config::PriorUpdate::soft_e;
+  all.emplace_back("soft-E priors", o);
+  return all;
+}
+
+struct Outcome {
+  double loss = 0.0;
+  std::vector<std::pair<std::string, at::Tensor>> after;  // gradients, then buffers
+};
+
+// Two chunks of 8 rows in `parts`, the second with the first one's memory.
+Outcome run(const config::ModelOptions& options, std::int64_t parts, std::uint64_t seed = 11) {
+  LanguageModel model(options, 3, at::kDouble);
+  at::manual_seed(5);
+  const at::Tensor tokens = at::randint(options.vocabulary_size, {8, 13}, at::kLong);
+  const std::int64_t rows = 8 / parts;
+  Outcome outcome;
+  std::vector<Memory> memories(static_cast<std::size_t>(parts));
+  for (std::int64_t step = 0; step < 2; ++step) {
+    nn::BufferUpdates updates;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      nn::Context context;
+      context.training = true;
+      context.updates = &updates;
+      context.random = {.seed = seed + static_cast<std::uint64_t>(step), .first_row = part * rows, .rows = rows};
+      const at::Tensor mine = tokens.narrow(0, part * rows, rows).narrow(1, step * 6, 7);
+      const Loss loss = model.loss(mine, memories[static_cast<std::size_t>(part)], context);
+      (loss.total() / static_cast<double>(parts)).backward();
+      outcome.loss += loss.total().item<double>() / static_cast<double>(parts);
+    }
+    nn::apply(updates);
+  }
+  for (const nn::Parameter& p : model.parameters().stored()) {
+    const bool learned = p.tensor.requires_grad();
+    outcome.after.emplace_back(p.name, learned ? p.tensor.grad() : p.tensor);
+  }
+  return outcome;
+}
+
+TEST(SplitBatch, PartsGiveTheLossGradientsAndBuffersOfTheWhole) {
+  for (const auto& [name, options] : kinds()) {
+    const Outcome whole = run(options, 1), another = run(options, 1, 12);
+    EXPECT_GT(std::abs(whole.loss - another.loss), 1e-3) << name << ": the random numbers make no difference";
+    for (const std::int64_t parts : {2, 4, 8}) {
+      const Outcome split = run(options, parts);
+      EXPECT_NEAR(split.loss, whole.loss, 1e-12) << name;
+      for (std::size_t i = 0; i < whole.after.size(); ++i) {
+        const at::Tensor &expected = whole.after[i].second, &got = split.after[i].second;
+        ASSERT_EQ(got.defined(), expected.defined()) << name << ": " << whole.after[i].first;
+        if (expected.defined() && expected.abs().max().item<double>() > 1e-12) {
+          EXPECT_LE(relative_error(got, expected), 1e-10) << name << ": " << whole.after[i].first;
+        }
+      }
+    }
+  }
+}
+
+TEST(SplitBatch, APairsSequencesDropDifferentPlaces) {
+  config::ModelOptions o = with_all_noise();
+  o.kind = config::ModelKind::classifier;
+  o.n_classes = 2;
+  o.paired = true;
+  o.attention.position = "learned";
+  Classifier model(o, 3);
+  const at::NoGradGuard no_grad;
+  model.parameters().at("head.w_down").narrow(0, 0, 3 * o.d_model).zero_();  // what is left sees a - b alone
+  const at::Tensor tokens = at::randint(1, o.vocabulary_size, {4, 6}, at::kLong);
+  nn::Context context;
+  context.random = {.seed = 1, .rows = 4};
+  const at::Tensor same = model.logits(tokens, tokens, context);
+  context.training = true;
+  EXPECT_GT(relative_error(model.logits(tokens, tokens, context), same), 1e-3);
+}
+
+}  // namespace split_batch_test
+}  // namespace headroom::models

@@ -1,0 +1,156 @@
+#include "headroom/models/vision_transformer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "gradients_reach.h"
+#include "headroom/core/error.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+#include "tiny.h"
+
+namespace headroom::models {
+namespace vision_transformer_test {
+
+using config::ModelOptions;
+using testing::relative_error;
+
+ModelOptions tiny() {
+  ModelOptions o = testing::tiny_model(config::ModelKind::vision);
+  o.image_size = 6;
+  o.patch_size = 2;
+  o.image_channels = 3;
+  o.context_length = 9;
+  o.n_classes = 5;
+  o.d_head_hidden = 7;
+  o.attention.position = "sinusoidal";
+  return o;
+}
+
+std::vector<std::pair<std::string, ModelOptions>> kinds() {
+  std::vector<std::pair<std::string, ModelOptions>> all;
+  ModelOptions o = tiny();
+  all.emplace_back("vit", o);
+  o.attention.composition = "dynamic";
+  o.attention.compose_static = true;
+  o.attention.bias = true;
+  all.emplace_back("dcvit", o);
+  o = tiny();
+  o.attention.projection = "routed_heads";
+  o.attention.position = "learned";
+  o.d_head_hidden = 0;
+  o.head_bias = false;
+  all.emplace_back("moa learned", o);
+  o = tiny();
+  o.attention.score = "gaussian_mixture";
+  o.attention.position = "relative";
+  o.norm_position = config::NormPosition::post;
+  all.emplace_back("mixture post", o);
+  return all;
+}
+
+// The head begins at 0: gives it something to say.
+void wake_head(VisionTransformer& model) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor w = model.parameters().at("head.w_down");
+  w.copy_(at::randn(w.sizes(), w.options()));
+}
+
+TEST(VisionTransformer, ANewModelSaysNothing) {
+  const VisionTransformer model(tiny(), 1);
+  EXPECT_EQ(model.logits(at::randn({2, 3, 6, 6}), {}).abs().max().item<float>(), 0.0F);
+}
+
+TEST(VisionTransformer, ReadsPatchesRowByRow) {
+  const at::NoGradGuard no_grad;
+  ModelOptions o = tiny();
+  o.n_layers = 0;  // the embedding alone
+  o.d_head_hidden = 0;
+  VisionTransformer model(o, 1, at::kDouble);
+  wake_head(model);
+  const nn::Parameters& p = model.parameters();
+  const at::Tensor images = at::randn({2, 3, 6, 6}, at::kDouble);
+  // The same as a convolution whose kernel is a patch.
+  const at::Tensor kernel = p.at("patch.w").t().view({12, 3, 2, 2});
+  at::Tensor h = at::conv2d(images, kernel, at::Tensor(), /*stride=*/2).flatten(2).transpose(1, 2);
+  h = h + grid_sinusoids(3, 12, 10000.0, at::kDouble);
+  const at::Tensor expected = at::layer_norm(h, {12}).mean(1).mm(p.at("head.w_down"));
+  EXPECT_LE(relative_error(model.logits(images, {}), expected), 1e-12);
+}
+
+TEST(VisionTransformer, GridPositionsAreSinesOfColumnAndRow) {
+  const at::Tensor p = grid_sinusoids(3, 12, 10000.0, at::kDouble);
+  ASSERT_EQ(p.sizes(), (at::IntArrayRef{9, 12}));
+  for (const double row : {0.0, 1.0, 2.0}) {
+    for (const double column : {0.0, 1.0, 2.0}) {
+      const at::Tensor here = p[static_cast<std::int64_t>(3 * row + column)];
+      const double frequency[] = {1.0, 1e-2, 1e-4};
+      for (int c = 0; c < 3; ++c) {
+        EXPECT_NEAR(here[c].item<double>(), std::sin(column * frequency[c]), 1e-14);
+        EXPECT_NEAR(here[3 + c].item<double>(), std::cos(column * frequency[c]), 1e-14);
+        EXPECT_NEAR(here[6 + c].item<double>(), std::sin(row * frequency[c]), 1e-14);
+        EXPECT_NEAR(here[9 + c].item<double>(), std::cos(row * frequency[c]), 1e-14);
+      }
+    }
+  }
+  EXPECT_THROW(grid_sinusoids(3, 10, 10000.0, at::kDouble), MisuseError);
+}
+
+TEST(VisionTransformer, EveryPatchCountsAndOtherPicturesDoNot) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(1);
+    VisionTransformer model(options, 3, at::kDouble);
+    wake_head(model);
+    const at::Tensor images = at::randn({2, 3, 6, 6}, at::kDouble);
+    const at::Tensor before = model.logits(images, {});
+    EXPECT_LE(relative_error(model.logits(images.narrow(0, 0, 1), {}), before.narrow(0, 0, 1)), 1e-12) << name;
+    for (std::int64_t patch = 0; patch < 9; ++patch) {
+      at::Tensor changed = images.clone();
+      changed[0][2][patch / 3 * 2][patch % 3 * 2 + 1] += 1.0;
+      const at::Tensor after = model.logits(changed, {});
+      EXPECT_GT(relative_error(after[0], before[0]), 1e-6) << name << " patch " << patch;
+      EXPECT_LE(relative_error(after[1], before[1]), 1e-13) << name;
+    }
+  }
+}
+
+TEST(VisionTransformer, TheHiddenLayerOfTheHeadIsBounded) {
+  const at::NoGradGuard no_grad;
+  VisionTransformer model(tiny(), 1);
+  model.parameters().at("head.w_down").fill_(1.0);
+  model.parameters().at("head.w_up").fill_(0.0);
+  model.parameters().at("head.b_up").fill_(0.5);
+  EXPECT_NEAR(model.logits(at::randn({1, 3, 6, 6}), {})[0][0].item<float>(), 7.0 * std::tanh(0.5), 1e-5);
+}
+
+TEST(VisionTransformer, GradientsReachEveryParameter) {
+  for (const auto& [name, options] : kinds()) {
+    at::manual_seed(2);
+    VisionTransformer model(options, 3, at::kDouble);
+    wake_head(model);
+    const at::Tensor logits = model.logits(at::randn({4, 3, 6, 6}, at::kDouble), {});
+    at::cross_entropy_loss(logits, at::tensor({0, 3, 1, 4}, at::kLong)).backward();
+    testing::expect_gradients(model.parameters(), name, {"b_k"});
+  }
+}
+
+TEST(VisionTransformer, BadInputIsRefused) {
+  const VisionTransformer model(tiny(), 1);
+  EXPECT_THROW(model.logits(at::ones({3, 6, 6}), {}), Error);
+  EXPECT_THROW(model.logits(at::ones({1, 1, 6, 6}), {}), Error);
+  EXPECT_THROW(model.logits(at::ones({1, 3, 8, 8}), {}), Error);
+  ModelOptions other = tiny();
+  other.patch_size = 4;
+  EXPECT_THROW(VisionTransformer(other, 1), MisuseError);
+  other = tiny();
+  other.d_model = 10;
+  EXPECT_THROW(VisionTransformer(other, 1), MisuseError);
+  other.kind = config::ModelKind::classifier;
+  EXPECT_THROW(VisionTransformer(other, 1), MisuseError);
+}
+
+}  // namespace vision_transformer_test
+}  // namespace headroom::models

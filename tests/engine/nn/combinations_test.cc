@@ -1,0 +1,322 @@
+// Every combination of projection, score, composition, position and mask either works, or is refused with a sentence;
+// docs/combinations.md says which.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "combinations.h"
+#include "headroom/core/error.h"
+#include "headroom/nn/attention.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+#include "row_caches.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+namespace headroom::nn {
+namespace combinations_test {
+
+using testing::Choice;
+using testing::relative_error;
+
+struct Layer {
+  Parameters parameters;
+  config::ModelOptions model;
+  bool causal;
+  Attention attention;
+
+  explicit Layer(const config::ModelOptions& m)
+      : model(m),
+        causal(m.kind == config::ModelKind::language_model),
+        attention(m.attention,
+                  {.d_model = m.d_model,
+                   .n_layers = 1,
+                   .causal = causal,
+                   .window = m.attention.window,
+                   .context_length = m.context_length,
+                   .memory_length = m.memory_length},
+                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), at::kDouble)) {
+    // Some parameters start at 0 (routers, biases u and v) or nearly (factors): every term shall count.
+    const at::NoGradGuard no_grad;
+    const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
+    for (const Parameter& p : parameters.all()) {
+      if (p.name != "prior") {
+        p.tensor.add_(
+            at::empty(p.tensor.sizes(), p.tensor.options().requires_grad(false)).normal_(0.0, 0.4, generator));
+      }
+    }
+  }
+
+  std::int64_t n_source() const { return model.memory_length + model.context_length; }
+
+  // The last context_length rows of `all` [B, S, d] as queries.
+  at::Tensor run(const at::Tensor& all, std::optional<at::Tensor> valid = std::nullopt) const {
+    const std::int64_t t = model.context_length, s = all.size(1);
+    AttentionInput input;
+    input.x = s == t ? all : all.narrow(1, s - t, t);
+    input.source = all;
+    input.valid_keys = std::move(valid);
+    return attention(input, Context());
+  }
+};
+
+at::Tensor tokens(const Layer& layer) {
+  at::manual_seed(11);
+  return at::randn({2, layer.n_source(), layer.model.d_model}, at::kDouble);
+}
+
+// The derivative along one random direction of all parameters and inputs, against a central difference.
+void expect_gradient(Layer& layer, const std::string& name) {
+  at::Tensor x = tokens(layer);
+  x.requires_grad_(true);
+  std::vector<at::Tensor> leaves = {x}, direction;
+  for (const Parameter& p : layer.parameters.all()) {
+    leaves.push_back(p.tensor);
+  }
+  const auto objective = [&] {
+    const at::Tensor y = layer.run(x);
+    return (y * at::cos(at::arange(y.numel(), at::kDouble)).view(y.sizes())).sum();
+  };
+  const auto gradients = torch::autograd::grad({objective()}, leaves, {}, false, false, /*allow_unused=*/true);
+  const at::NoGradGuard no_grad;
+  double along = 0.0;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    direction.push_back(at::randn_like(leaves[i]));
+    along += gradients[i].defined() ? (gradients[i] * direction[i]).sum().item<double>() : 0.0;
+  }
+  constexpr double kStep = 1e-6;
+  const auto moved = [&](double step) {
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      leaves[i].add_(direction[i], step);
+    }
+    const double value = objective().item<double>();
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      leaves[i].sub_(direction[i], step);
+    }
+    return value;
+  };
+  const double difference = (moved(kStep) - moved(-kStep)) / (2.0 * kStep);
+  // The difference's own error is third derivatives (up to 1e9 here: scores of 50 pass exp) times step^2 / 6, and
+  // rounding / step.
+  EXPECT_NEAR(along, difference, 1e-6 * std::max(1.0, std::abs(difference))) << name;
+}
+
+void expect_decoding(const Layer& layer, const std::string& name) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor all = tokens(layer), whole = layer.run(all);
+  RowCaches caches(layer.attention, all.size(0));
+  std::vector<at::Tensor> rows;
+  for (std::int64_t at = 0; at < all.size(1);) {
+    const std::int64_t n = at == 0 ? 2 : at == 2 ? 3 : 1;  // several tokens at once, then one by one
+    rows.push_back(caches.read(layer.attention, all.narrow(1, at, std::min(n, all.size(1) - at))));
+    at += n;
+  }
+  const at::Tensor stepped = at::cat(rows, 1);
+  const std::int64_t t = whole.size(1);
+  EXPECT_LE(relative_error(stepped.narrow(1, stepped.size(1) - t, t), whole), 1e-10) << name << ": decoding";
+}
+
+// What follows padding, and what comes later, changes nothing.
+void expect_blindness(const Layer& layer, const std::string& name) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor all = tokens(layer);
+  const std::int64_t s = all.size(1), t = layer.model.context_length;
+  const at::Tensor valid = at::ones({2, s}, at::kBool);
+  valid.select(1, s - t + 1).fill_(false);
+  at::Tensor changed = all.clone();
+  changed.select(1, s - t + 1).normal_();
+  const auto others = [&](const at::Tensor& y) { return at::cat({y.narrow(1, 0, 1), y.narrow(1, 2, t - 2)}, 1); };
+  EXPECT_LE(relative_error(others(layer.run(changed, valid)), others(layer.run(all, valid))), 1e-12)
+      << name << ": padding";
+  EXPECT_GT(relative_error(others(layer.run(changed)), others(layer.run(all))), 1e-6) << name << ": without padding";
+  if (layer.causal) {
+    at::Tensor later = all.clone();
+    later.select(1, s - 1).normal_();
+    EXPECT_LE(relative_error(layer.run(later).narrow(1, 0, t - 1), layer.run(all).narrow(1, 0, t - 1)), 1e-12)
+        << name << ": causality";
+  }
+}
+
+// Names whose `text` is the same, joined, each with that text; in order.
+std::vector<std::pair<std::string, std::string>> merged(const std::vector<Choice>& choices,
+                                                        const std::function<std::string(const std::string&)>& text) {
+  std::vector<std::pair<std::string, std::string>> groups;
+  for (const Choice& choice : choices) {
+    const std::string own = text(choice.name);
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.second == own; });
+    if (same == groups.end()) {
+      groups.emplace_back(choice.name, own);
+    } else {
+      same->first += fmt::format("; {}", choice.name);
+    }
+  }
+  return groups;
+}
+
+// Sentences numbered as they turn up, and the table of cells.
+class Page {
+ public:
+  std::string note(const std::string& sentence) {
+    const auto [found, fresh] = numbers_.emplace(sentence, sentences_.size() + 1);
+    if (fresh) {
+      sentences_.push_back(sentence);
+    }
+    return std::to_string(found->second);
+  }
+  void set(const std::string& key, const std::string& cell) { cells_[key] = cell; }
+
+  std::string text() const {
+    std::ostringstream page;
+    page << "# Which parts combine\n\n"
+            "An attention layer is projection x score x composition x position x mask. Every \"yes\" below was built "
+            "and\n"
+            "checked in float64: its gradient against finite differences, decoding step by step against the whole, "
+            "that\n"
+            "padding and later tokens change nothing. A number refers to the sentence that refuses the combination\n"
+            "when a config is read. The page is written by the test that does the checking\n"
+            "(`HEADROOM_WRITE_DOCS=1`, program `nn_test`). \"both ways\" is the attention of encoders, without a "
+            "causal\n"
+            "mask.\n";
+    for (const auto& [projections, table] : merged(testing::projections(), [&](auto p) { return tables(p); })) {
+      page << "\n## Projection: " << projections << table;
+    }
+    page << "\n## Output gates\n\nWith dot products, rotary positions and every mask.\n\n" << gates();
+    page << "\n## Why not\n";
+    for (std::size_t i = 0; i < sentences_.size(); ++i) {
+      page << i + 1 << ". " << sentences_[i] << "\n";
+    }
+    return page.str();
+  }
+
+ private:
+  std::string gates() const {
+    std::string head = "| projection |", rule = "|---|", rows;
+    for (const Choice& gate : testing::output_gates()) {
+      head += fmt::format(" {} |", gate.name);
+      rule += "---|";
+    }
+    const auto row = [&](const std::string& projection) {
+      std::string cells;
+      for (const Choice& gate : testing::output_gates()) {
+        cells += fmt::format(" {} |", cells_.at(projection + " / " + gate.name));
+      }
+      return cells;
+    };
+    for (const auto& [projections, cells] : merged(testing::projections(), row)) {
+      rows += fmt::format("| {} |{}\n", projections, cells);
+    }
+    return head + "\n" + rule + "\n" + rows;
+  }
+
+  std::string tables(const std::string& projection) const {
+    std::string all;
+    for (const auto& [scores, table] :
+         merged(testing::scores(), [&](auto s) { return by_composition(projection + "/" + s); })) {
+      all += "\n\nScore: " + scores + "\n" + table;
+    }
+    return all + "\n";
+  }
+
+  std::string by_composition(const std::string& key) const {
+    std::string head = "\n| composition | mask |", rule = "|---|---|", rows;
+    for (const Choice& position : testing::positions()) {
+      head += fmt::format(" {} |", position.name);
+      rule += "---|";
+    }
+    for (const auto& [compositions, block] :
+         merged(testing::compositions(), [&](auto c) { return by_mask(key + "/" + c); })) {
+      std::istringstream lines(block);
+      for (std::string line; std::getline(lines, line);) {
+        rows += "\n| " + compositions + " " + line;
+      }
+    }
+    return head + "\n" + rule + rows;
+  }
+
+  std::string by_mask(const std::string& key) const {
+    std::string lines;
+    for (const auto& [masks, cells] : merged(testing::masks(), [&](auto m) { return row(key + "/" + m); })) {
+      lines += "| " + masks + " |" + cells + "\n";
+    }
+    return lines;
+  }
+
+  std::string row(const std::string& key) const {
+    std::string cells;
+    for (const Choice& position : testing::positions()) {
+      cells += " " + cells_.at(key + "/" + position.name) + " |";
+    }
+    return cells;
+  }
+
+  std::map<std::string, std::size_t> numbers_;
+  std::vector<std::string> sentences_;
+  std::map<std::string, std::string> cells_;  // "dense/dot/none/causal/rope" -> "yes"
+};
+
+std::string check_combination(const config::ModelOptions& model, const std::string& name, Page& page) {
+  if (const std::string why = testing::refusal(model); !why.empty()) {
+    return page.note(why);
+  }
+  Layer layer(model);
+  expect_gradient(layer, name);
+  expect_blindness(layer, name);
+  if (layer.causal) {
+    expect_decoding(layer, name);
+  }
+  return "yes";
+}
+
+void check_all(Page& page) {
+  for (const Choice& projection : testing::projections()) {
+    for (const Choice& score : testing::scores()) {
+      for (const Choice& composition : testing::compositions()) {
+        for (const Choice& mask : testing::masks()) {
+          for (const Choice& position : testing::positions()) {
+            config::ModelOptions model = testing::small_model();
+            std::string key;
+            for (const Choice* choice : {&projection, &score, &composition, &mask, &position}) {
+              choice->set(model);
+              key = key.empty() ? choice->name : fmt::format("{}/{}", key, choice->name);
+            }
+            page.set(key, check_combination(model, key, page));
+          }
+        }
+      }
+    }
+  }
+}
+
+void check_gates(Page& page) {
+  for (const Choice& projection : testing::gated_projections()) {
+    for (const Choice& mask : testing::masks()) {
+      config::ModelOptions model = testing::small_model();
+      projection.set(model);
+      mask.set(model);
+      page.set(projection.name, check_combination(model, projection.name + " / " + mask.name, page));
+    }
+  }
+}
+
+TEST(Combinations, EachWorksOrIsRefusedWithASentence) {
+  Page page;
+  check_all(page);
+  check_gates(page);
+  const std::string file = std::string(HEADROOM_SOURCE_DIR) + "/docs/combinations.md";
+  if (std::getenv("HEADROOM_WRITE_DOCS") != nullptr) {
+    std::ofstream(file) << page.text();
+  }
+  std::ifstream stored(file);
+  std::stringstream content;
+  content << stored.rdbuf();
+  EXPECT_TRUE(content.str() == page.text())
+      << file << " is not what this test finds: HEADROOM_WRITE_DOCS=1 writes it anew";
+}
+
+}  // namespace combinations_test
+}  // namespace headroom::nn

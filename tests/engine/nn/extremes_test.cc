@@ -1,0 +1,119 @@
+// What every kind of layer gives at the edges: huge scores, nothing visible, one token, no valid token at all.
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "combinations.h"
+#include "headroom/core/error.h"
+#include "headroom/nn/attention.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+
+namespace headroom::nn {
+namespace extremes_test {
+
+using testing::Choice;
+
+// Every legal projection x score x composition, and every output gate, without positions, for encoders.
+std::vector<std::pair<std::string, config::ModelOptions>> layers() {
+  std::vector<std::pair<std::string, config::ModelOptions>> all;
+  for (const Choice& projection : testing::projections()) {
+    for (const Choice& score : testing::scores()) {
+      for (const Choice& composition : testing::compositions()) {
+        config::ModelOptions m = testing::small_model();
+        m.kind = config::ModelKind::classifier;
+        m.n_classes = 2;
+        m.attention.position = "none";
+        m.attention.n_mixtures = 7;  // more components than tokens
+        for (const Choice* choice : {&projection, &score, &composition}) {
+          choice->set(m);
+        }
+        if (testing::refusal(m).empty()) {
+          all.emplace_back(projection.name + " / " + score.name + " / " + composition.name, m);
+        }
+      }
+    }
+  }
+  for (const Choice& projection : testing::gated_projections()) {
+    config::ModelOptions m = testing::small_model();
+    m.kind = config::ModelKind::classifier;
+    m.n_classes = 2;
+    m.attention.position = "none";
+    projection.set(m);
+    if (testing::refusal(m).empty()) {
+      all.emplace_back(projection.name, m);
+    }
+  }
+  return all;
+}
+
+struct Outcome {
+  at::Tensor y;
+  std::vector<at::Tensor> gradients;
+};
+
+Outcome run(const config::ModelOptions& m, const at::Tensor& x, const std::optional<at::Tensor>& valid, double factor) {
+  Parameters parameters;
+  const Attention attention(
+      m.attention, {.d_model = m.d_model, .causal = false, .context_length = m.context_length},
+      Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), x.options()));
+  std::vector<at::Tensor> leaves = {x.detach().clone().requires_grad_(true)};
+  {
+    const at::NoGradGuard no_grad;
+    for (const Parameter& p : parameters.all()) {
+      if (p.name == "w_q" || p.name == "w_k") {
+        p.tensor.mul_(factor);
+      }
+      leaves.push_back(p.tensor);
+    }
+  }
+  std::map<std::string, at::Tensor> losses;
+  Context context;
+  context.losses = &losses;
+  Outcome result;
+  result.y = attention({.x = leaves[0], .valid_keys = valid, .valid_queries = valid}, context);
+  at::Tensor objective = result.y.square().sum();
+  for (const auto& [name, loss] : losses) {
+    objective = objective + loss;
+  }
+  result.gradients = torch::autograd::grad({objective}, leaves, {}, false, false, /*allow_unused=*/true);
+  return result;
+}
+
+void expect_finite(const Outcome& r, const std::string& what) {
+  EXPECT_TRUE(at::isfinite(r.y).all().item<bool>()) << what;
+  for (std::size_t i = 0; i < r.gradients.size(); ++i) {
+    if (r.gradients[i].defined()) {
+      EXPECT_TRUE(at::isfinite(r.gradients[i]).all().item<bool>()) << what << ": gradient " << i;
+    }
+  }
+}
+
+TEST(Extremes, HugeScoresStayFinite) {
+  for (const auto& [name, m] : layers()) {
+    at::manual_seed(1);
+    expect_finite(run(m, at::randn({2, 4, m.d_model}), std::nullopt, 1e2), name);  // products up to 1e4 and more
+  }
+}
+
+TEST(Extremes, NothingVisibleGivesZeroBeforeTheOutputProjection) {
+  for (const auto& [name, m] : layers()) {
+    at::manual_seed(2);
+    const at::Tensor valid = at::zeros({2, 4}, at::kBool);
+    valid[0].fill_(true);  // the second sequence is all padding
+    const Outcome r = run(m, at::randn({2, 4, m.d_model}), valid, 1.0);
+    expect_finite(r, name);
+    EXPECT_EQ(r.y[1].abs().max().item<double>(), 0.0) << name;
+    const Outcome none = run(m, at::randn({2, 4, m.d_model}), at::zeros({2, 4}, at::kBool), 1.0);
+    expect_finite(none, name);
+    EXPECT_EQ(none.y.abs().max().item<double>(), 0.0) << name;
+  }
+}
+
+TEST(Extremes, OneTokenIsASequence) {
+  for (const auto& [name, m] : layers()) {
+    at::manual_seed(3);
+    expect_finite(run(m, at::randn({1, 1, m.d_model}), std::nullopt, 1.0), name);
+  }
+}
+
+}  // namespace extremes_test
+}  // namespace headroom::nn

@@ -1,0 +1,215 @@
+// Multi-head latent attention against its equation, and what decoding does of it. Gradients, padding and what it
+// combines with are checked with every other projection's (combinations_test.cc).
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/record_function.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+#include "headroom/nn/attention.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+#include "row_caches.h"
+
+namespace headroom::nn {
+namespace latent_heads_test {
+
+using testing::relative_error;
+
+constexpr std::int64_t kWidth = 10, kHeads = 3, kHead = 7, kRotary = 4, kValue = 5, kRank = 6, kQueryRank = 8,
+                       kMemory = 4, kTokens = 5;
+constexpr double kBase = 100.0;
+
+config::AttentionOptions options(std::int64_t q_rank) {
+  config::AttentionOptions o;
+  o.projection = "latent";
+  o.n_heads = kHeads;
+  o.d_head = kHead;
+  o.d_rotary = kRotary;
+  o.d_value = kValue;
+  o.kv_rank = kRank;
+  o.q_rank = q_rank;
+  o.rope_base = kBase;
+  return o;
+}
+
+struct Layer {
+  Parameters parameters;
+  Attention attention;
+
+  Layer(const config::AttentionOptions& o, std::int64_t d_model, at::ScalarType type, std::int64_t window = 0,
+        std::int64_t context = kTokens)
+      : attention(
+            o, {.d_model = d_model, .window = window, .context_length = context, .memory_length = kMemory},
+            Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5}), at::TensorOptions(type))) {
+    const at::NoGradGuard no_grad;  // gains begin at 1, which would hide mistakes
+    at::manual_seed(4);
+    for (const Parameter& p : parameters.all()) {
+      p.tensor.add_(at::randn(p.tensor.sizes(), at::kDouble).to(type), 0.3);
+    }
+  }
+};
+
+at::Tensor tokens(std::int64_t n, std::int64_t d_model, at::ScalarType type) {
+  at::manual_seed(7);
+  return at::randn({2, n, d_model}, at::kDouble).to(type);
+}
+
+at::Tensor whole(const Layer& layer, const at::Tensor& all, std::int64_t n = kTokens, const Context& context = {}) {
+  return layer.attention({.x = all.narrow(1, all.size(1) - n, n), .source = all}, context);
+}
+
+// One token after the other, `first` of them at once.
+at::Tensor decoded(const Layer& layer, const at::Tensor& all, std::int64_t first, RowCaches& cache) {
+  std::vector<at::Tensor> rows;
+  for (std::int64_t at = 0; at < all.size(1);) {
+    const std::int64_t n = at == 0 ? first : 1;
+    rows.push_back(cache.read(layer.attention, all.narrow(1, at, n)));
+    at += n;
+  }
+  return at::cat(rows, 1);
+}
+
+at::Tensor rms(const at::Tensor& x, const at::Tensor& gain) {
+  return x / (x.square().mean(-1, true) + 1e-6).sqrt() * gain;
+}
+
+// Channels (c, c + p/2) of one vector at a position turn by position * base^(-2c/p).
+at::Tensor turned(const at::Tensor& x, std::int64_t position) {
+  at::Tensor y = x.clone();
+  for (std::int64_t c = 0; c < kRotary / 2; ++c) {
+    const double angle = static_cast<double>(position) * std::pow(kBase, -2.0 * static_cast<double>(c) / kRotary);
+    const double a = x[c].item<double>(), b = x[c + kRotary / 2].item<double>();
+    y[c] = a * std::cos(angle) - b * std::sin(angle);
+    y[c + kRotary / 2] = b * std::cos(angle) + a * std::sin(angle);
+  }
+  return y;
+}
+
+at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool compressed) {
+  const auto w = [&](const char* name) { return layer.parameters.at(name); };
+  const at::Tensor latent = rms(all.matmul(w("w_kv_down")), w("kv_norm")), shared = all.matmul(w("w_k_rotary"));
+  const at::Tensor from = compressed ? rms(all.matmul(w("w_q_down")), w("q_down_norm")) : all;
+  const at::Tensor q = at::einsum("bsd,dhe->bhse", {from, w("w_q")});
+  const at::Tensor k = at::einsum("bsr,rhn->bhsn", {latent, w("w_k")});
+  const at::Tensor v = at::einsum("bsr,rhw->bhsw", {latent, w("w_v")});
+  const at::Tensor o = at::zeros({2, kHeads, kTokens, kValue}, at::kDouble);
+  for (std::int64_t b = 0; b < 2; ++b) {
+    for (std::int64_t h = 0; h < kHeads; ++h) {
+      for (std::int64_t i = 0; i < kTokens; ++i) {
+        const std::int64_t at = kMemory + i;
+        const at::Tensor score = at::empty({at + 1}, at::kDouble);
+        for (std::int64_t j = 0; j <= at; ++j) {
+          score[j] = turned(q[b][h][at], at).dot(at::cat({turned(shared[b][j], j), k[b][h][j]}));
+        }
+        o[b][h][i] = (score / std::sqrt(static_cast<double>(kHead))).softmax(0).matmul(v[b][h].narrow(0, 0, at + 1));
+      }
+    }
+  }
+  return at::einsum("bhtw,hwd->btd", {o, w("w_o")});
+}
+
+TEST(LatentHeads, AreTheirEquation) {
+  const at::NoGradGuard no_grad;
+  for (const std::int64_t q_rank : {std::int64_t{0}, kQueryRank}) {
+    const Layer layer(options(q_rank), kWidth, at::kDouble);
+    const at::Tensor all = tokens(kMemory + kTokens, kWidth, at::kDouble);
+    EXPECT_LE(relative_error(whole(layer, all), written_out(layer, all, q_rank > 0)), 1e-13) << q_rank;
+  }
+}
+
+TEST(LatentHeads, FusedEqualsTheReferenceWithAllGradients) {
+  const Layer layer(options(kQueryRank), kWidth, at::kFloat);
+  std::vector<at::Tensor> leaves = {tokens(kMemory + kTokens, kWidth, at::kFloat)};
+  const auto run = [&](Implementation implementation) {
+    Context context;
+    context.implementation = implementation;
+    return testing::evaluate([&](const std::vector<at::Tensor>& x) { return whole(layer, x[0], kTokens, context); },
+                             leaves);
+  };
+  testing::expect_close(run(Implementation::fused), run(Implementation::reference), 1e-5, "latent");
+}
+
+// Prompts of several lengths, which make the heads' keys or meet the latents, then steps, which meet the latents.
+TEST(LatentHeads, DecodingEqualsTheWhole) {
+  const at::NoGradGuard no_grad;
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    for (const std::int64_t window : {0, 4}) {
+      for (const std::int64_t first : {1, 2, 5}) {
+        const Layer layer(options(kQueryRank), kWidth, type, window);
+        const at::Tensor all = tokens(kMemory + kTokens, kWidth, type);
+        RowCaches cache(layer.attention, all.size(0));
+        const at::Tensor rows = decoded(layer, all, first, cache).narrow(1, kMemory, kTokens);
+        EXPECT_LE(relative_error(rows, whole(layer, all)), type == at::kDouble ? 1e-13 : 1e-5) << window << first;
+        EXPECT_EQ(cache.numbers(), (window > 0 ? window : kMemory + kTokens) * (kRank + kRotary));
+      }
+    }
+  }
+}
+
+std::int64_t counted = 0;
+
+std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& call) {
+  const std::string name = call.name();
+  if (name == "aten::mm" || name == "aten::bmm") {
+    counted += call.inputs()[0].toTensor().numel() * call.inputs()[1].toTensor().size(-1);
+  }
+  return nullptr;
+}
+
+// d r_q + r_q H e + d (r + p) + H r (n + w) + S H (2 r + p) + H w d.
+TEST(LatentHeads, AStepNeverMakesTheHeadsKeys) {
+  const at::NoGradGuard no_grad;
+  const Layer layer(options(kQueryRank), kWidth, at::kDouble);
+  const at::Tensor all = tokens(kMemory + kTokens, kWidth, at::kDouble);
+  RowCaches cache(layer.attention, all.size(0));
+  decoded(layer, all.narrow(1, 0, 8), 7, cache);
+  counted = 0;
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count_product).needsInputs(true));
+  cache.read(layer.attention, all.narrow(1, 8, 1));
+  at::removeCallback(handle);
+  const std::int64_t rest = kHead - kRotary, keys = 9;
+  const std::int64_t expected = kWidth * kQueryRank + kQueryRank * kHeads * kHead + kWidth * (kRank + kRotary) +
+                                kHeads * kRank * (rest + kValue) + keys * kHeads * (2 * kRank + kRotary) +
+                                kHeads * kValue * kWidth;
+  EXPECT_EQ(counted, 2 * expected);  // of two sequences
+}
+
+// Widths of DeepSeek-V3: 576 numbers a token and layer, 187.1M parameters.
+TEST(LatentHeads, OfDeepSeekV3) {
+  config::AttentionOptions o;
+  o.projection = "latent";
+  o.n_heads = 128;
+  o.d_head = 192;
+  o.d_rotary = 64;
+  o.d_value = 128;
+  o.kv_rank = 512;
+  o.q_rank = 1536;
+  EXPECT_EQ(o.projection->cache_numbers(o).value(), 576);
+  EXPECT_EQ(sum_of(o.projection->matrices(o, 7168) + o.projection->other_tensors(o, 7168)).value(), 187'107'328);
+  o.n_heads = 2;  // as many numbers, whatever the number of heads
+  const at::NoGradGuard no_grad;
+  const Layer layer(o, 32, at::kFloat);
+  const at::Tensor all = tokens(kMemory + kTokens, 32, at::kFloat);
+  RowCaches cache(layer.attention, all.size(0));
+  // Latents of 512 numbers: scores are sums of 576 products.
+  EXPECT_LE(relative_error(decoded(layer, all, 3, cache).narrow(1, kMemory, kTokens), whole(layer, all)), 1e-4);
+  EXPECT_EQ(cache.numbers(), (kMemory + kTokens) * 576);
+}
+
+TEST(LatentHeads, OtherValuesThanKeysAreRefused) {
+  Parameters parameters;
+  config::AttentionOptions o = options(0);
+  o.position = "none";
+  const Attention attention(
+      o, {.d_model = kWidth, .causal = false, .cross = true},
+      Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+  const at::Tensor x = at::randn({1, 3, kWidth});
+  EXPECT_EQ(attention({.x = x, .source = x}, {}).sizes(), x.sizes());
+  EXPECT_THROW(attention({.x = x, .source = x, .source_value = x + 1.0}, {}), Error);
+}
+
+}  // namespace latent_heads_test
+}  // namespace headroom::nn

@@ -1,0 +1,94 @@
+#include "headroom/nn/mlp.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+
+namespace headroom::nn {
+namespace mlp_test {
+
+using config::MlpKind;
+using config::MlpOptions;
+
+struct Layer {
+  Parameters parameters;
+  std::unique_ptr<Mlp> mlp;
+  Layer(const MlpOptions& o, std::int64_t width, at::ScalarType type = at::kDouble) {
+    mlp = make_mlp(
+        o, {.d_model = width, .n_layers = 3},
+        Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::TensorOptions(type)));
+  }
+};
+
+MlpOptions options(MlpKind kind) {
+  MlpOptions o;
+  o.kind = kind;
+  o.d_hidden = 7;
+  o.n_experts = 5;
+  o.top_k = 2;
+  o.activation = config::Activation::relu;
+  return o;
+}
+
+TEST(Mlp, DenseIsTwoProducts) {
+  Layer layer(options(MlpKind::dense), 4);
+  const at::Tensor x = at::randn({2, 3, 4}, at::kDouble);
+  const auto& p = layer.parameters;
+  const at::Tensor expected = (x.matmul(p.at("w_up")) + p.at("b_up")).relu().matmul(p.at("w_down")) + p.at("b_down");
+  EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, Context()), expected), 1e-14);
+}
+
+TEST(Mlp, GatedMultipliesTwoProducts) {
+  MlpOptions o = options(MlpKind::gated);
+  o.activation = config::Activation::silu;
+  o.bias = false;
+  Layer layer(o, 4);
+  const at::Tensor x = at::randn({2, 3, 4}, at::kDouble);
+  const auto& p = layer.parameters;
+  const at::Tensor gate = x.matmul(p.at("w_gate"));
+  const at::Tensor expected = (gate * gate.sigmoid() * x.matmul(p.at("w_up"))).matmul(p.at("w_down"));
+  EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, Context()), expected), 1e-14);
+  EXPECT_EQ(p.all().size(), 3U);
+}
+
+TEST(Mlp, ExpertsAreASumOverTheChosen) {
+  Layer layer(options(MlpKind::experts), 4);
+  const auto& p = layer.parameters;
+  const at::Tensor x = at::randn({1, 6, 4}, at::kDouble);
+  std::map<std::string, at::Tensor> losses;
+  Context context;
+  context.losses = &losses;
+  const at::Tensor y = (*layer.mlp)(x, 0.0, context)[0];
+  const at::Tensor score = x[0].matmul(p.at("select"));
+  const at::Tensor chosen = std::get<1>(score.topk(2, -1));
+  at::Tensor expected = at::zeros({6, 4}, at::kDouble);
+  for (std::int64_t n = 0; n < 6; ++n) {
+    for (std::int64_t k = 0; k < 2; ++k) {
+      const std::int64_t e = chosen[n][k].item<std::int64_t>();
+      expected[n] += score[n][e].sigmoid() * x[0][n].matmul(p.at("w_up")[e]).relu().matmul(p.at("w_down")[e]);
+    }
+  }
+  EXPECT_LE(testing::relative_error(y, expected), 1e-13);
+  const at::Tensor mean = score.softmax(-1).mean(0);
+  EXPECT_NEAR(losses.at("entropy").item<double>(), (mean * mean.log()).sum().item<double>(), 1e-12);
+}
+
+TEST(Mlp, SelectionColumnsBeginEquallyLong) {
+  Layer layer(options(MlpKind::experts), 64);
+  const at::Tensor lengths = layer.parameters.at("select").norm(2, at::IntArrayRef{0});
+  EXPECT_LE((lengths.max() - lengths.min()).item<double>(), 1e-12);
+}
+
+TEST(Mlp, ExpertDropoutTakesWeightAway) {
+  MlpOptions o = options(MlpKind::experts);
+  o.expert_dropout = 1.0 - 1e-12;  // all dropped
+  Layer layer(o, 4);
+  Context context;
+  context.training = true;
+  context.random = {.seed = 1};
+  EXPECT_EQ((*layer.mlp)(at::randn({1, 3, 4}, at::kDouble), 0.0, context).abs().max().item<double>(), 0.0);
+}
+
+}  // namespace mlp_test
+}  // namespace headroom::nn

@@ -1,0 +1,130 @@
+// Gated attention against its equation, on projections of every kind: the same layer without a gate gives the heads'
+// results. Gradients, decoding, padding and costs are checked with every other part's (combinations_test.cc).
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include "combinations.h"
+#include "headroom/nn/attention.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+
+namespace headroom::nn {
+namespace output_gate_test {
+
+using testing::relative_error;
+
+struct Layer {
+  Parameters parameters;
+  Attention attention;
+
+  Layer(const config::ModelOptions& m, at::ScalarType type)
+      : attention(m.attention, {.d_model = m.d_model, .context_length = m.context_length},
+                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5}), type)) {
+    const at::NoGradGuard no_grad;  // biases begin at zero, which would hide mistakes
+    at::manual_seed(4);
+    for (const Parameter& p : parameters.all()) {
+      p.tensor.add_(at::randn(p.tensor.sizes(), at::kDouble).to(type), 0.5);
+    }
+  }
+};
+
+std::map<std::string, at::Tensor> trace_of(const Layer& layer, const at::Tensor& x, at::Tensor* y) {
+  Recorder recorder({"*", "*.*"});
+  Context context;
+  context.observer = &recorder;
+  *y = layer.attention({.x = x}, context);
+  return {recorder.values.begin(), recorder.values.end()};
+}
+
+// [B, T, H, 1 or w], token by token.
+at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, const at::Tensor& x,
+                       const std::map<std::string, at::Tensor>& trace) {
+  const std::int64_t n = x.size(1), gates = o.gate_output == "head" ? 1 : o.value_width();
+  at::Tensor w = layer.parameters.at("w_gate");
+  const at::Tensor b =
+      o.bias ? layer.parameters.at("b_gate").view({-1, gates}) : at::zeros({w.size(1), 1}, w.options());
+  const bool chosen = o.projection == "routed_heads";
+  w = chosen ? w : w.view({x.size(2), o.n_heads, gates}).transpose(0, 1);  // [X, d, c]
+  at::Tensor gate = at::empty({x.size(0), n, o.n_heads, gates}, x.options());
+  for (std::int64_t s = 0; s < x.size(0); ++s) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t h = 0; h < o.n_heads; ++h) {
+        const std::int64_t head =
+            chosen ? trace.at("select.index").view({x.size(0), n, -1})[s][i][h].item<std::int64_t>() : h;
+        gate[s][i][h] = (x[s][i].matmul(w[head]) + b[head]).sigmoid();
+      }
+    }
+  }
+  return gate;
+}
+
+TEST(OutputGate, MultipliesTheHeadsResults) {
+  const at::NoGradGuard no_grad;
+  for (const testing::Choice& projection : testing::projections()) {
+    for (const std::string gate : {"head", "element"}) {
+      config::ModelOptions m = testing::small_model();
+      projection.set(m);
+      m.attention.gate_output = gate;
+      m.attention.bias = true;
+      m.attention.bias = testing::refusal(m).empty();  // there are projections without
+      const std::string name = projection.name + " / " + gate;
+      ASSERT_EQ(testing::refusal(m), "") << name;
+      const Layer layer(m, at::kDouble);
+      at::manual_seed(3);
+      const at::Tensor x = at::randn({2, 5, m.d_model}, at::kDouble);
+      at::Tensor y;
+      const auto trace = trace_of(layer, x, &y);
+      at::Tensor expected = trace.at("value_sum").transpose(1, 2) * written_out(layer, m.attention, x, trace);
+      if (m.attention.projection == "gated_heads") {  // the gates of whole heads come on top
+        const at::Tensor weights =
+            at::zeros_like(trace.at("select.score")).scatter(-1, trace.at("select.index"), trace.at("select.weight"));
+        expected = expected * weights.view({2, 5, m.attention.n_heads, 1});
+      }
+      EXPECT_LE(relative_error(trace.at("o").transpose(1, 2), expected), 1e-14) << name;
+      if (m.attention.projection == "dense") {
+        const at::Tensor out = at::einsum("bthe,hed->btd", {expected, layer.parameters.at("w_o")});
+        EXPECT_LE(relative_error(y, out + layer.parameters.at("b_o")), 1e-13) << name;
+      }
+    }
+  }
+}
+
+TEST(OutputGate, FusedEqualsTheReferenceWithAllGradients) {
+  for (const testing::Choice& projection : testing::gated_projections()) {
+    config::ModelOptions m = testing::small_model();
+    projection.set(m);
+    const Layer layer(m, at::kFloat);
+    at::manual_seed(3);
+    const std::vector<at::Tensor> x = {at::randn({2, 5, m.d_model})};
+    const auto run = [&](Implementation implementation) {
+      return testing::evaluate(
+          [&](const std::vector<at::Tensor>& in) {
+            Context context;
+            context.implementation = implementation;
+            return layer.attention({.x = in[0]}, context);
+          },
+          x);
+    };
+    testing::expect_close(run(Implementation::fused), run(Implementation::reference), 2e-5, projection.name);
+  }
+}
+
+// Weights that decide nothing: half of each head's result is left.
+TEST(OutputGate, OfNothingIsAHalf) {
+  const at::NoGradGuard no_grad;
+  config::ModelOptions m = testing::small_model();
+  const at::Tensor x = at::randn({1, 4, m.d_model});
+  const Layer plain(m, at::kFloat);
+  for (const std::string gate : {"head", "element"}) {
+    m.attention.gate_output = gate;
+    const Layer layer(m, at::kFloat);
+    for (const Parameter& p : plain.parameters.all()) {
+      layer.parameters.at(p.name).copy_(p.tensor);
+    }
+    layer.parameters.at("w_gate").zero_();
+    EXPECT_LE(relative_error(layer.attention({.x = x}, {}) * 2.0, plain.attention({.x = x}, {})), 1e-6);
+  }
+}
+
+}  // namespace output_gate_test
+}  // namespace headroom::nn

@@ -1,0 +1,141 @@
+// Routed and gated heads, and the losses that balance a router.
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "headroom/nn/attention.h"
+#include "engine/nn/attention/routing_losses.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+
+namespace headroom::nn {
+namespace routing_test {
+
+using config::AttentionOptions;
+using testing::relative_error;
+
+TEST(RoutingLosses, AreTheirDefinitions) {
+  // Three tokens, two experts, one chosen: expert 0 twice; the last token is padding.
+  const at::Tensor prob = at::tensor({0.75, 0.25, 0.5, 0.5, 0.0, 0.0}, at::kDouble).view({3, 2});
+  // P = (1.25, 0.75) / 2, F = (2, 0) / 2.
+  EXPECT_NEAR(switch_loss(prob, at::tensor({2, 0}, at::kLong)).item<double>(), 2 * 0.625, 1e-15);
+  // Two sequences of two tokens, two slots: slot 0 saw experts {1} and {0, 2}, slot 1 {0, 2} and {1}.
+  const at::Tensor index = at::tensor({1, 0, 1, 2, 0, 1, 2, 1}, at::kLong).view({4, 2});
+  EXPECT_TRUE(at::equal(slot_counts(index, 2, 3), at::tensor({3.0, 3.0, 0.0}, at::kDouble)));
+  // n1 = (0.25, 0.75): mean 0.5, unbiased variance 0.125.
+  const at::Tensor weights = at::tensor({0.5, 0.0, 0.0, 1.5}, at::kDouble).view({2, 2});
+  EXPECT_NEAR(cv_loss(weights).item<double>(), 0.125 / (0.25 + 1e-10), 1e-14);
+  EXPECT_EQ(cv_loss(at::ones({4, 1}, at::kDouble)).item<double>(), 0.0);
+  const at::Tensor even = at::zeros({2, 4}, at::kDouble);
+  EXPECT_NEAR(z_loss(even).item<double>(), std::pow(std::log(4.0), 2), 1e-14);
+  EXPECT_NEAR(entropy_loss(even).item<double>(), -std::log(4.0), 1e-14);
+  // Nothing but padding: no shares, no NaN.
+  EXPECT_EQ(switch_loss(at::zeros({2, 2}, at::kDouble), at::zeros({2}, at::kLong)).item<double>(), 0.0);
+}
+
+struct Layer {
+  Parameters parameters;
+  Attention attention;
+  explicit Layer(const AttentionOptions& o, bool causal = true)
+      : attention(o, {.d_model = 6, .causal = causal, .context_length = 5},
+                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kDouble)) {
+    const at::NoGradGuard no_grad;
+    at::manual_seed(7);
+    for (const Parameter& p : parameters.all()) {
+      p.tensor.normal_();
+    }
+  }
+};
+
+AttentionOptions routed(std::int64_t k) {
+  AttentionOptions o;
+  o.projection = "routed_heads";
+  o.gate = config::Gate::softmax_renormalised;
+  o.n_heads = o.top_k = k;
+  o.n_experts = 4;
+  o.d_head = 3;
+  o.position = "none";
+  return o;
+}
+
+TEST(RoutedHeads, PaddedQueriesAreRoutedNowhere) {
+  Layer layer(routed(2));
+  ExpertUsage usage;
+  std::map<std::string, at::Tensor> losses;
+  Context context;
+  context.usage = &usage;
+  context.losses = &losses;
+  AttentionInput input;
+  input.x = at::randn({2, 5, 6}, at::kDouble);
+  input.valid_queries = at::arange(10).view({2, 5}).lt(7);
+  const at::Tensor y = layer.attention(input, context);
+  EXPECT_EQ(y[1].narrow(0, 2, 3).abs().max().item<double>(), 0.0);
+  EXPECT_GT(y[1].narrow(0, 0, 2).abs().min().item<double>(), 0.0);
+  EXPECT_EQ(usage.at("select").sum().item<std::int64_t>(), 7 * 2);
+  input.valid_queries = at::zeros({2, 5}, at::kBool);
+  losses.clear();
+  EXPECT_EQ(layer.attention(input, context).abs().max().item<double>(), 0.0);
+  EXPECT_EQ(losses.at("switch").item<double>(), 0.0);
+  EXPECT_TRUE(std::isfinite(losses.at("z").item<double>()));
+}
+
+TEST(RoutedHeads, AllHeadsWithEqualGatesAreMultiQueryAttention) {
+  // Every head is chosen with weight 1/4: the mean of four heads that share keys and values.
+  AttentionOptions o = routed(4), plain = routed(4);
+  plain.projection = "dense";
+  plain.n_kv_heads = 1;
+  Layer layer(o), dense(plain);
+  const at::NoGradGuard no_grad;
+  layer.parameters.at("select").zero_();
+  dense.parameters.at("w_q").copy_(layer.parameters.at("w_q").permute({1, 0, 2}));
+  dense.parameters.at("w_k").copy_(layer.parameters.at("w_k").unsqueeze(1));
+  dense.parameters.at("w_v").copy_(layer.parameters.at("w_v").unsqueeze(1));
+  dense.parameters.at("w_o").copy_(layer.parameters.at("w_o"));
+  const at::Tensor x = at::randn({2, 5, 6}, at::kDouble);
+  EXPECT_LE(relative_error(layer.attention({.x = x}, {}) * 4.0 * (1 + 1e-6), dense.attention({.x = x}, {})), 1e-12);
+}
+
+TEST(RoutedHeads, NoiseIsDrawnWhileTrainingOnly) {
+  AttentionOptions o = routed(2);
+  o.noisy_routing = true;
+  Layer layer(o);
+  const at::Tensor x = at::randn({2, 5, 6}, at::kDouble);
+  Context context;
+  const at::Tensor still = layer.attention({.x = x}, context);
+  EXPECT_TRUE(at::equal(layer.attention({.x = x}, context), still));
+  context.training = true;
+  EXPECT_THROW(layer.attention({.x = x}, context), Error);
+  context.random = {.seed = 5};
+  EXPECT_GT(relative_error(layer.attention({.x = x}, context), still), 1e-6);
+}
+
+TEST(GatedHeads, AreTheDenseHeadsTimesTheirGates) {
+  AttentionOptions o;
+  o.n_heads = 3;
+  o.d_head = 4;
+  o.top_k = 2;
+  o.projection = "gated_heads";
+  o.position = "none";
+  Layer gated(o);
+  o.projection = "dense";
+  Layer dense(o);
+  const at::NoGradGuard no_grad;
+  for (const Parameter& p : dense.parameters.all()) {
+    p.tensor.copy_(gated.parameters.at(p.name));
+  }
+  const at::Tensor x = at::randn({2, 5, 6}, at::kDouble), w_o = dense.parameters.at("w_o").clone();
+  const at::Tensor score = x.matmul(gated.parameters.at("select"));
+  const at::Tensor best = std::get<0>(score.topk(2, -1)).narrow(-1, 1, 1);
+  const at::Tensor gate = score.sigmoid() * score.ge(best).to(at::kDouble);  // [B, T, H]
+  at::Tensor expected = at::zeros_like(x);
+  for (std::int64_t h = 0; h < 3; ++h) {
+    dense.parameters.at("w_o").zero_();
+    dense.parameters.at("w_o")[h].copy_(w_o[h]);
+    expected += dense.attention({.x = x}, {}) * gate.select(2, h).unsqueeze(2);
+  }
+  EXPECT_LE(relative_error(gated.attention({.x = x}, {}), expected), 1e-13);
+}
+
+}  // namespace routing_test
+}  // namespace headroom::nn

@@ -1,0 +1,118 @@
+// Sigmoid attention against its equation written out. Gradients, decoding, padding and what it combines with are
+// checked with every other score's (combinations_test.cc).
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/core/error.h"
+#include "headroom/nn/attention.h"
+#include "one_thread.h"
+#include "engine/ops/gradients.h"
+
+namespace headroom::nn {
+namespace sigmoid_score_test {
+
+using testing::relative_error;
+
+constexpr std::int64_t kWidth = 6, kHeads = 4, kGroups = 2, kHead = 3, kMemory = 4, kTokens = 5, kWindow = 6;
+
+struct Layer {
+  Parameters parameters;
+  Attention attention;
+
+  explicit Layer(bool causal, double scale)
+      : attention(options(), place(causal),
+                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5}), at::kDouble)) {
+    const at::NoGradGuard no_grad;
+    parameters.at("scale").fill_(scale);
+  }
+
+  static config::AttentionOptions options() {
+    config::AttentionOptions o;
+    o.score = "sigmoid";
+    o.n_heads = kHeads;
+    o.n_kv_heads = kGroups;
+    o.d_head = kHead;
+    o.position = "none";
+    o.scale = config::Scale::learned;
+    return o;
+  }
+  static AttentionPlace place(bool causal) {
+    return {.d_model = kWidth,
+            .causal = causal,
+            .window = causal ? kWindow : 0,
+            .context_length = kTokens,
+            .memory_length = kMemory};
+  }
+};
+
+// o_i = sum over visible j of sigmoid(scale q_i . k_j - log n_i) v_j, then the output projection.
+at::Tensor written_out(const Layer& layer, const at::Tensor& all, const at::Tensor& valid, bool causal, double scale) {
+  const at::Tensor q = at::einsum("bsd,dhe->bhse", {all, layer.parameters.at("w_q")});
+  const at::Tensor k = at::einsum("bsd,dge->bgse", {all, layer.parameters.at("w_k")});
+  const at::Tensor v = at::einsum("bsd,dge->bgse", {all, layer.parameters.at("w_v")});
+  const at::Tensor o = at::zeros({all.size(0), kHeads, kTokens, kHead}, at::kDouble);
+  for (std::int64_t b = 0; b < all.size(0); ++b) {
+    for (std::int64_t h = 0; h < kHeads; ++h) {
+      for (std::int64_t i = 0; i < kTokens; ++i) {
+        const std::int64_t at = kMemory + i, group = h / (kHeads / kGroups);
+        std::vector<std::int64_t> seen;
+        for (std::int64_t j = causal ? std::max<std::int64_t>(0, at - kWindow + 1) : 0;
+             j < (causal ? at + 1 : kMemory + kTokens); ++j) {
+          if (valid[b][j].item<bool>()) {
+            seen.push_back(j);
+          }
+        }
+        for (const std::int64_t j : seen) {
+          const double s = scale * q[b][h][at].dot(k[b][group][j]).item<double>();
+          const double weight = 1.0 / (1.0 + static_cast<double>(seen.size()) * std::exp(-s));
+          o[b][h][i] += v[b][group][j] * weight;
+        }
+      }
+    }
+  }
+  return at::einsum("bhte,hed->btd", {o, layer.parameters.at("w_o")});
+}
+
+TEST(SigmoidScore, IsItsEquation) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(7);
+  const at::Tensor all = at::randn({2, kMemory + kTokens, kWidth}, at::kDouble);
+  const at::Tensor valid = at::ones({2, kMemory + kTokens}, at::kBool);
+  valid[1].narrow(0, kMemory - 1, 3).fill_(false);
+  for (const bool causal : {true, false}) {
+    const double scale = 2.5;
+    const Layer layer(causal, scale);
+    const AttentionInput input{.x = all.narrow(1, kMemory, kTokens), .source = all, .valid_keys = valid};
+    EXPECT_LE(relative_error(layer.attention(input, {}), written_out(layer, all, valid, causal, scale)), 1e-13)
+        << causal;
+  }
+}
+
+// With all scores 0 the weights of n keys are 1 / (n + 1) each: half of a lone key's value, nearly all of many alike.
+TEST(SigmoidScore, WeighsByTheKeysThatAQuerySees) {
+  const at::NoGradGuard no_grad;
+  const Layer layer(true, 0.0);
+  const at::Tensor x = at::ones({1, kTokens, kWidth}, at::kDouble);
+  Recorder recorder({"probs"});
+  Context context;
+  context.observer = &recorder;
+  layer.attention({.x = x}, context);
+  for (std::int64_t i = 0; i < kTokens; ++i) {
+    const at::Tensor p = recorder.at("probs")[0][0][i];
+    EXPECT_NEAR(p[0].item<double>(), 1.0 / static_cast<double>(i + 2), 1e-15);
+    EXPECT_NEAR(p.sum().item<double>(), static_cast<double>(i + 1) / static_cast<double>(i + 2), 1e-15);
+  }
+}
+
+TEST(SigmoidScore, HasTheReferenceOnly) {
+  const Layer layer(true, 1.0);
+  Context context;
+  context.implementation = Implementation::fused;
+  EXPECT_THROW(layer.attention({.x = at::ones({1, kTokens, kWidth}, at::kDouble)}, context), MisuseError);
+}
+
+}  // namespace sigmoid_score_test
+}  // namespace headroom::nn

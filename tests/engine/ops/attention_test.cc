@@ -1,0 +1,132 @@
+#include "headroom/ops/attention.h"
+
+#include <limits>
+
+#include "gradients.h"
+#include "headroom/core/error.h"
+#include "engine/ops/attention/cases.h"
+
+namespace headroom::ops {
+namespace attention_test {
+
+using testing::evaluate;
+using testing::relative_error;
+
+// The definition, one number at a time.
+at::Tensor by_hand(const AttentionCase& s, const AttentionInputs& in) {
+  at::Tensor o = at::zeros({s.b, s.h, s.t, s.d_value()}, at::kDouble);
+  for (std::int64_t b = 0; b < s.b; ++b) {
+    for (std::int64_t h = 0; h < s.h; ++h) {
+      const std::int64_t g = h / (s.h / s.g);
+      for (std::int64_t i = 0; i < s.t; ++i) {
+        const std::int64_t here = s.s - s.t + i;
+        at::Tensor score = at::full({s.s}, -std::numeric_limits<double>::infinity(), at::kDouble);
+        for (std::int64_t j = 0; j < s.s; ++j) {
+          if (s.causal && (j > here || (s.window > 0 && here - j >= s.window))) {
+            continue;
+          }
+          score[j] = in.q[b][h][i].dot(in.k[b][g][j]);
+          if (s.relative) {
+            score[j] += (*in.q_position)[b][h][i].dot((*in.r)[h][j - here + s.s - 1]);
+          }
+        }
+        o[b][h][i] = (score * in.scale).softmax(0).matmul(in.v[b][g]);
+      }
+    }
+  }
+  return o;
+}
+
+TEST(Attention, ReferenceIsTheDefinition) {
+  int compared = 0;
+  for (const AttentionCase& s : attention_cases(Role::tested)) {
+    if (!s.composed && !s.mixture && !s.sink && s.padding == AttentionCase::none && s.t * s.s <= 100) {
+      at::manual_seed(1);
+      const AttentionInputs in = s.inputs({at::kDouble});
+      EXPECT_LE(relative_error(attention_reference(in), by_hand(s, in)), 1e-13) << s.name();
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 20);
+}
+
+TEST(Attention, ThreadsDoNotChangeTheResult) {
+  std::vector<AttentionCase> all = {{2, 4, 2, 130, 170, 9, true, 0, AttentionCase::none, true},
+                                    {2, 4, 2, 3, 170, 9, true, 0, AttentionCase::none, true}};
+  AttentionCase heads{1, 4, 4, 150, 150, 8};  // several blocks of rows, dealt out to several parts
+  for (const AttentionCase& kind : attention_cases(Role::sequence)) {
+    if (kind.h == 8) {
+      heads.relative = kind.relative;
+      heads.composed = kind.composed;
+      heads.mixture = kind.mixture;
+      heads.w = kind.w;
+      heads.sink = kind.sink;
+      all.push_back(heads);
+    }
+  }
+  for (const AttentionCase& s : all) {
+    at::manual_seed(6);
+    const Problem problem = s.problem({});
+    testing::expect_threads_change_nothing([&](const auto& x) { return problem.run(x, Implementation::fused); },
+                                           problem.leaves, s.name());
+  }
+}
+
+TEST(Attention, RowsWithoutAVisibleKeyGiveZeroAndNoGradient) {
+  at::manual_seed(4);
+  const AttentionCase s{2, 2, 2, 4, 4, 3, false};
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    AttentionInputs in = s.inputs({type});
+    in.mask.valid_keys = at::ones({2, 4}, at::kBool);
+    (*in.mask.valid_keys)[1].zero_();
+    const auto result = evaluate([&](const auto& x) { return attention(with_leaves(in, x)); }, leaves_of(in));
+    EXPECT_EQ(result.value[1].abs().max().item<double>(), 0.0);
+    for (const at::Tensor& gradient : result.gradients) {
+      EXPECT_TRUE(gradient.isfinite().all().item<bool>());
+      EXPECT_EQ(gradient[1].abs().max().item<double>(), 0.0);
+    }
+  }
+}
+
+TEST(Attention, WithoutAnyKeyGivesZeroAndNoGradient) {
+  at::manual_seed(5);
+  for (const std::int64_t queries : {3, 8, 70}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+      const Problem problem = AttentionCase{1, 2, 2, queries, 0, 16, false}.problem({type});
+      const auto result =
+          evaluate([&](const auto& x) { return problem.run(x, Implementation::automatic); }, problem.leaves);
+      EXPECT_EQ(result.value.abs().max().item<double>(), 0.0) << queries << type;
+      EXPECT_EQ(result.gradients[0].abs().max().item<double>(), 0.0) << queries << type;
+    }
+  }
+}
+
+TEST(Attention, ExtremeScoresStayFinite) {
+  AttentionInputs in = AttentionCase{1, 1, 1, 3, 3, 2}.inputs({});
+  in.q = in.q * 1e4;
+  EXPECT_TRUE(attention(in).isfinite().all().item<bool>());
+}
+
+TEST(Attention, RefusesWhatDoesNotFit) {
+  const at::Tensor q = at::ones({1, 2, 4, 3}), k = at::ones({1, 2, 3, 3});
+  EXPECT_THROW(attention({.q = q, .k = k, .v = k}), Error);  // causal with fewer keys than queries
+  EXPECT_THROW(attention({.q = q, .k = at::ones({1, 3, 4, 3}), .v = at::ones({1, 3, 4, 3})}), Error);
+  AttentionInputs half{.q = q, .k = q, .v = q};
+  half.q_position = q;
+  EXPECT_THROW(attention(half), Error);
+}
+
+TEST(Attention, WhatIsNotFusedSaysWhy) {
+  at::manual_seed(4);
+  AttentionInputs in{.q = at::randn({1, 2, 4, 3}), .k = at::randn({1, 2, 4, 3}), .v = at::randn({1, 2, 4, 3})};
+  in.mixture = Mixture{.more_keys = {at::randn({1, 2, 4, 3})}};
+  in.mixture->coefficient = at::rand({2}).requires_grad_(true);
+  EXPECT_THROW(attention(in, Implementation::fused), MisuseError);
+  in.mixture.reset();
+  in.pre = HeadMap{.n_groups = 1, .skip = true, .fixed = at::randn({1, 2, 2}), .query = {}, .key = {}};
+  in.post = HeadMap{.n_groups = 2, .skip = true, .fixed = at::randn({2, 1, 1}), .query = {}, .key = {}};
+  EXPECT_THROW(attention(in, Implementation::fused), MisuseError);
+}
+
+}  // namespace attention_test
+}  // namespace headroom::ops

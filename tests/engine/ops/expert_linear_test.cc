@@ -1,0 +1,68 @@
+#include "headroom/ops/expert_linear.h"
+
+#include "gradients.h"
+#include "headroom/core/error.h"
+#include "engine/ops/expert_linear/cases.h"
+
+namespace headroom::ops {
+namespace expert_linear_test {
+
+using testing::evaluate;
+using testing::expect_close;
+
+TEST(ExpertLinear, ReferenceEqualsOneProductPerTokenInDouble) {
+  at::manual_seed(3);
+  const ExpertLinearCase s{9, 2, 2, 3, 5, 4, true};
+  const ExpertLinearInputs in = s.inputs({at::kDouble});
+  at::Tensor expected = at::zeros({s.n, s.heads, s.d_out}, at::kDouble);
+  for (std::int64_t n = 0; n < s.n; ++n) {
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      for (std::int64_t k = 0; k < s.choices; ++k) {
+        const at::Tensor matrix = in.bank[in.index[n][h][k].item<std::int64_t>()];
+        expected[n][h] += (*in.weight)[n][h][k] * in.input[n][h].matmul(matrix);
+      }
+    }
+  }
+  EXPECT_LE(testing::relative_error(expert_linear(in), expected), 1e-14);
+}
+
+TEST(ExpertLinear, EveryTokenOnOneExpertAndEmptyExperts) {
+  at::manual_seed(4);
+  const ExpertLinearCase s{40, 2, 1, 5, 12, 9, false, true};
+  ExpertLinearInputs in = s.inputs({});
+  in.index = at::full({s.n, s.heads, 1}, 3) + (at::arange(s.heads) * s.experts).view({1, s.heads, 1});
+  const auto run = [&](Implementation implementation) {
+    return evaluate(
+        [&](const auto& x) {
+          return expert_linear(
+              {.input = x[0], .bank = x[1], .index = in.index, .weight = x[2], .sum_heads = s.sum_heads},
+              implementation);
+        },
+        {in.input, in.bank, *in.weight});
+  };
+  const auto fused = run(Implementation::fused);
+  expect_close(fused, run(Implementation::reference), s.precisions()[0].bound, "one expert");
+  EXPECT_EQ(fused.gradients[1][0].abs().sum().item<float>(), 0.0F);
+}
+
+TEST(ExpertLinear, ThreadsDoNotChangeTheResult) {
+  at::manual_seed(5);
+  const Problem problem = ExpertLinearCase{301, 2, 2, 4, 24, 16, true, true}.problem({});
+  testing::expect_threads_change_nothing([&](const auto& x) { return problem.run(x, Implementation::fused); },
+                                         problem.leaves, "experts");
+}
+
+TEST(ExpertLinear, RefusesWhatDoesNotFit) {
+  const at::Tensor index = at::zeros({2, 1, 1}, at::kLong);
+  EXPECT_THROW(expert_linear({.input = at::ones({3, 4}), .bank = at::ones({1, 4, 2}), .index = index}), Error);
+  EXPECT_THROW(expert_linear({.input = at::ones({2, 4}), .bank = at::ones({1, 5, 2}), .index = index}), Error);
+  EXPECT_THROW(expert_linear({.input = at::ones({2, 4}), .bank = at::ones({1, 4, 2}), .index = index + 1}), Error);
+  EXPECT_THROW(expert_linear({.input = at::ones({2, 0}), .bank = at::ones({1, 0, 2}), .index = index}), Error);
+  EXPECT_THROW(
+      expert_linear({.input = at::ones({2, 4}, at::kDouble), .bank = at::ones({1, 4, 2}, at::kDouble), .index = index},
+                    Implementation::fused),
+      MisuseError);
+}
+
+}  // namespace expert_linear_test
+}  // namespace headroom::ops

@@ -1,0 +1,316 @@
+#include "headroom/store/huggingface.h"
+
+#include <gtest/gtest.h>
+
+#include "headroom/config/config.h"
+#include "headroom/core/json.h"
+#include "headroom/core/safetensors.h"
+#include "headroom/models/language_model.h"
+#include "headroom/store/open_model.h"
+#include "headroom/store/run_folder.h"
+#include "engine/store/stored_tensor.h"
+#include "tiny.h"
+
+namespace headroom::store {
+namespace huggingface_test {
+
+namespace fs = std::filesystem;
+
+// Models that transformers made, with its logits (make.py there).
+const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "store" / "huggingface";
+const fs::path kTokenizer = kModels / "tokenizer.json";
+constexpr const char* kNames[] = {"gpt2",    "gpt_neox", "gpt_neox_sequential", "llama", "llama_biases",
+                                  "mistral", "qwen2"};
+
+class Huggingface : public testing::TestWithParam<const char*> {};
+
+at::Tensor tensor_of(const fs::path& path, const std::string& name) {
+  const auto file = std::make_shared<const SafetensorsFile>(path);
+  return view_of(file, name, file->at(name)).clone();
+}
+
+at::Tensor logits_of(const Checkpoint& checkpoint, const at::Tensor& tokens) {
+  const c10::InferenceMode no_graph;
+  const auto model = build_model(checkpoint);
+  models::Memory memory;
+  return models::as_language_model(*model, "test").logits(tokens, memory, nn::Context());
+}
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
+  const Imported imported = import_huggingface(kModels / GetParam(), kTokenizer);
+  EXPECT_TRUE(std::string(GetParam()).starts_with(imported.kind));
+  const at::Tensor tokens = tensor_of(kModels / GetParam() / "expected.safetensors", "tokens");
+  const at::Tensor expected = tensor_of(kModels / GetParam() / "expected.safetensors", "logits");
+  EXPECT_GT(expected.std().item<double>(), 0.3);
+  EXPECT_LT(difference(logits_of(imported.checkpoint, tokens), expected), 1e-5);
+
+  // As a checkpoint file.
+  const tiny::Folder folder;
+  save_checkpoint(imported.checkpoint, folder / "model.safetensors");
+  const Checkpoint read = read_checkpoint(folder / "model.safetensors");
+  EXPECT_TRUE(read.verified);
+  EXPECT_EQ(read.tokenizer->name(), imported.checkpoint.tokenizer->name());
+  EXPECT_LT(difference(logits_of(read, tokens), expected), 1e-5);
+
+  // And back again.
+  const std::string kind = export_huggingface(imported.checkpoint, folder / "back", "test");
+  EXPECT_EQ(kind, imported.kind == "qwen2" ? "llama" : imported.kind);
+  const Imported again = import_huggingface(folder / "back");
+  EXPECT_EQ(config::to_toml(again.checkpoint.config), config::to_toml(imported.checkpoint.config));
+  EXPECT_EQ(again.checkpoint.tensors.size(), imported.checkpoint.tensors.size());
+  for (const auto& [name, tensor] : imported.checkpoint.tensors) {
+    EXPECT_TRUE(again.checkpoint.tensors.at(name).equal(tensor)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Huggingface, testing::ValuesIn(kNames),
+                         [](const auto& one) { return std::string(one.param); });
+
+// A copy of a model's folder whose config.json and tensors a test changes.
+class HuggingfaceFolder : public testing::Test {
+ protected:
+  void copy(const std::string& name) {
+    path_ = folder_ / "model";
+    fs::remove_all(path_);
+    fs::copy(kModels / name, path_);
+  }
+  void set(const std::string& pointer, const std::string& value) {
+    Json json = parse_json(read_text_file(path_ / "config.json"), "config.json");
+    json[Json::json_pointer(pointer)] = Json::parse(value);
+    write_text_file(path_ / "config.json", json.dump());
+  }
+  // The tensors, each changed, taken out (undefined) or added, in `files` shards (1: a single file).
+  template <class Change>
+  void rewrite(Change&& change, std::size_t files = 1) {
+    std::map<std::string, at::Tensor> tensors;
+    {
+      const auto file = std::make_shared<const SafetensorsFile>(path_ / "model.safetensors");
+      for (const auto& [name, stored] : file->tensors()) {
+        tensors[name] = view_of(file, name, stored).clone();
+      }
+    }
+    change(tensors);
+    fs::remove(path_ / "model.safetensors");
+    std::vector<SafetensorsWriter> writers(files);
+    Json map = Json::object();
+    std::size_t next = 0;
+    for (auto& [name, tensor] : tensors) {
+      tensor = tensor.contiguous();
+      const std::size_t file = next++ % files;
+      writers[file].add(name, stored_type(tensor.scalar_type(), name), tensor.sizes().vec(), bytes_of(tensor));
+      map[name] = shard(file);
+    }
+    for (std::size_t file = 0; file < files; ++file) {
+      writers[file].write(path_ / (files == 1 ? "model.safetensors" : shard(file)));
+    }
+    if (files > 1) {
+      write_text_file(path_ / "model.safetensors.index.json", Json{{"weight_map", map}}.dump());
+    }
+  }
+  static std::string shard(std::size_t file) { return fmt::format("model-{}.safetensors", file); }
+  std::string refusal() const {
+    try {
+      import_huggingface(path_, kTokenizer);
+    } catch (const MisuseError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  Checkpoint read() const { return import_huggingface(path_, kTokenizer).checkpoint; }
+
+  tiny::Folder folder_;
+  fs::path path_;
+};
+
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST_F(HuggingfaceFolder, OtherTypesAndShardsAreRead) {
+  const Checkpoint whole = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kDouble}) {
+    copy("llama");
+    rewrite(
+        [&](auto& tensors) {
+          for (auto& [name, tensor] : tensors) {
+            tensor = tensor.to(type);
+          }
+        },
+        3);
+    for (const auto& [name, tensor] : read().tensors) {
+      EXPECT_EQ(tensor.scalar_type(), at::kFloat);
+      EXPECT_TRUE(tensor.equal(whole.tensors.at(name).to(type).to(at::kFloat))) << name;
+    }
+  }
+}
+
+TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
+  const Checkpoint whole = import_huggingface(kModels / "gpt2", kTokenizer).checkpoint;
+  copy("gpt2");
+  rewrite([](auto& tensors) {
+    std::map<std::string, at::Tensor> base;  // as a base model is saved, with its masks
+    for (const auto& [name, tensor] : tensors) {
+      base[name.substr(std::string_view("transformer.").size())] = tensor;
+    }
+    base["h.0.attn.bias"] = at::ones({1, 1, 4, 4});
+    base["lm_head.weight"] = base.at("wte.weight");
+    tensors = base;
+  });
+  for (const auto& [name, tensor] : read().tensors) {
+    EXPECT_TRUE(tensor.equal(whole.tensors.at(name))) << name;
+  }
+  rewrite([](auto& tensors) { tensors["lm_head.weight"] = tensors["lm_head.weight"] + 1; });
+  EXPECT_SAYS(refusal(), "tensor \"lm_head.weight\" is not the embedding, but config.json says tie_word_embeddings");
+
+  copy("llama");
+  set("/rope_theta", "700.0");
+  set("/rope_parameters", "null");
+  set("/rope_scaling", "null");
+  EXPECT_EQ(read().config.model.attention.rope_base, 700.0);
+}
+
+TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
+  const struct {
+    const char *model, *pointer, *value, *says;
+  } all[] = {{"gpt2", "/model_type", R"("bert")", "model_type must be one of gpt2, gpt_neox, llama, mistral, qwen2"},
+             {"gpt2", "/scale_attn_weights", "false", "scale_attn_weights has no equivalent"},
+             {"gpt2", "/scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx has no equivalent"},
+             {"gpt2", "/add_cross_attention", "true", "add_cross_attention has no equivalent"},
+             {"gpt2", "/activation_function", R"("mish")", "activation_function must be an activation that has"},
+             {"gpt2", "/n_head", "5", "n_head must divide n_embd = 16, got 5"},
+             {"gpt2", "/n_head", "0", "n_head must be a whole number from 1"},
+             {"gpt2", "/n_embd", "1e30", "n_embd must be a whole number from 1"},
+             {"gpt2", "/n_layer", "3", "has no tensor \"transformer.h.2.ln_1.weight\""},
+             {"gpt2", "/n_layer", "1", "tensor \"transformer.h.1.attn.c_attn.bias\" has no equivalent"},
+             {"gpt2", "/n_layer", "16777216", "asks for 16777216 layers, but"},
+             {"gpt2", "/n_inner", "25", "has the shape [16, 24], but config.json asks for [16, 25]"},
+             {"gpt2", "/n_inner", "-3", "n_inner must be a whole number"},
+             {"gpt2", "/vocab_size", R"("many")", "vocab_size must be a whole number"},
+             {"gpt2", "/layer_norm_epsilon", "[]", "layer_norm_epsilon must be a number"},
+             {"gpt2", "/tie_word_embeddings", "1", "tie_word_embeddings must be true or false"},
+             {"gpt2", "/tie_word_embeddings", "false", "has no tensor \"lm_head.weight\""},
+             {"gpt2", "/quantization_config", "{}", "quantization_config has no equivalent"},
+             {"gpt_neox", "/rope_parameters/rope_type", R"("linear")",
+              "config.json: rope_parameters.rope_type has no equivalent, got \"linear\""},
+             {"gpt_neox", "/rope_parameters/partial_rotary_factor", "0.1", "rope_fraction"},
+             {"gpt_neox", "/rope_parameters/partial_rotary_factor", "1.5",
+              "rope_parameters.partial_rotary_factor must be above 0 and at most 1, got 1.5"},
+             {"llama", "/rope_parameters/rope_theta", "0.5", "rope_parameters.rope_theta must be above 1, got 0.5"},
+             {"gpt_neox", "/rope_parameters", "7", "rope_parameters must be a JSON object"},
+             {"llama", "/rope_scaling", R"({"rope_type":"llama3","factor":8.0})", "rope_scaling.rope_type has no"},
+             {"llama", "/rope_scaling", R"({"type":"dynamic"})", "rope_scaling.type has no equivalent"},
+             {"llama", "/sliding_window", "8", "sliding_window has no equivalent"},
+             {"llama", "/num_key_value_heads", "3", "n_kv_heads"},
+             {"qwen2", "/use_sliding_window", "true", "use_sliding_window has no equivalent"}};
+  for (const auto& one : all) {
+    copy(one.model);
+    set(one.pointer, one.value);
+    EXPECT_SAYS(refusal(), one.says);
+  }
+}
+
+TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
+  copy("gpt2");
+  rewrite([](auto& tensors) { tensors["score.weight"] = at::ones({2, 2}); });
+  EXPECT_SAYS(refusal(), "tensor \"score.weight\" has no equivalent");
+  rewrite([](auto& tensors) {
+    tensors.erase("score.weight");
+    tensors["transformer.ln_f.bias"] = at::ones({16}, at::kInt);
+  });
+  EXPECT_SAYS(refusal(), "tensor \"transformer.ln_f.bias\" has type I32, but must be");
+
+  copy("gpt2");
+  rewrite([](auto&) {}, 2);
+  const std::string good = read_text_file(path_ / "model.safetensors.index.json");
+  for (const char* name : {"../model-0.safetensors", "/etc/passwd", "..", ""}) {
+    Json index = parse_json(good, "index");
+    index["weight_map"]["transformer.wte.weight"] = name;
+    write_text_file(path_ / "model.safetensors.index.json", index.dump());
+    EXPECT_SAYS(refusal(), "must be the name of one in this folder");
+  }
+  Json index = parse_json(good, "index");
+  index["weight_map"]["other"] = "model-0.safetensors";
+  write_text_file(path_ / "model.safetensors.index.json", index.dump());
+  EXPECT_SAYS(refusal(), "weight_map: model-0.safetensors has no tensor \"other\"");
+  write_text_file(path_ / "model.safetensors.index.json", "{}");
+  EXPECT_SAYS(refusal(), "must hold an object weight_map");
+  fs::remove(path_ / "model.safetensors.index.json");
+  EXPECT_SAYS(refusal(), "holds neither model.safetensors nor model.safetensors.index.json");
+  fs::remove(path_ / "config.json");
+  EXPECT_SAYS(refusal(), "config.json");
+
+  copy("gpt2");
+  set("/vocab_size", "39");
+  rewrite(
+      [](auto& tensors) { tensors["transformer.wte.weight"] = tensors["transformer.wte.weight"].narrow(0, 0, 39); });
+  EXPECT_SAYS(refusal(), "has 40 tokens, but vocab_size is 39");
+
+  copy("gpt2");
+  rewrite([](auto& tensors) { tensors["transformer.ln_f.bias"][0] = INFINITY; });
+  EXPECT_SAYS(refusal(), "model.safetensors: tensor \"transformer.ln_f.bias\" holds numbers that are not finite");
+}
+
+TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
+  const auto says = [&](const std::function<void(config::ModelOptions&)>& change) {
+    Checkpoint checkpoint = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
+    change(checkpoint.config.model);
+    try {
+      export_huggingface(checkpoint, folder_ / "out", "run");
+    } catch (const MisuseError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_SAYS(says([](auto& o) { o.attention.projection = "experts"; }), "run: model.attention.projection: no model");
+  EXPECT_SAYS(says([](auto& o) { o.head_bias = true; }), "model.head_bias");
+  EXPECT_SAYS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
+  EXPECT_SAYS(says([](auto& o) { o.attention.rope_fraction = 0.5; }),
+              "gpt2 by model.attention.position, gpt_neox by model.norm, llama by model.attention.rope_fraction");
+  Checkpoint more = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
+  more.tensors["model.layer0.attention.w_more"] = at::zeros({1});
+  EXPECT_THROW(export_huggingface(more, folder_ / "out", "run"), MisuseError);
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(HuggingfaceFolder, ExportReplacesItsOwnAlone) {
+  const Checkpoint checkpoint = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
+  const fs::path own = folder_ / "own";
+  export_huggingface(checkpoint, own, "run");
+  export_huggingface(checkpoint, own, "run");
+  copy("llama");
+  EXPECT_THROW(export_huggingface(checkpoint, path_, "run"), MisuseError);
+  fs::remove(own / "model.safetensors");
+  EXPECT_THROW(export_huggingface(checkpoint, own, "run"), MisuseError) << "a config that belongs to other weights";
+}
+
+// Biases that a kind always has are written as zeros where the model has none.
+TEST_F(HuggingfaceFolder, ExportFillsBiasesWithZeros) {
+  config::Config config = tiny::config();
+  config::ModelOptions& o = config.model;
+  o.memory_length = 0;
+  o.head_bias = false;
+  o.attention = {};
+  o.attention.n_heads = 2;
+  o.attention.d_head = 8;
+  o.mlp.bias = false;
+  for (const char* position : {"learned", "rope"}) {
+    o.attention.position = position;
+    Checkpoint checkpoint;
+    checkpoint.config = config;
+    checkpoint.tokenizer = tiny::bytes_tokenizer();
+    const models::LanguageModel model(o, 1, at::TensorOptions(at::kFloat));
+    for (const nn::Parameter& parameter : model.parameters().stored()) {
+      checkpoint.tensors["model." + parameter.name] = parameter.tensor.detach();
+    }
+    export_huggingface(checkpoint, folder_ / position, "run");
+    const Imported again = import_huggingface(folder_ / position);
+    EXPECT_EQ(again.checkpoint.tokenizer->encode("a b"), (std::vector<std::int32_t>{'a', ' ', 'b'}));
+    const at::Tensor tokens = at::arange(8).reshape({1, 8}) + 90;
+    EXPECT_LT(difference(logits_of(again.checkpoint, tokens), logits_of(checkpoint, tokens)), 1e-5);
+  }
+}
+
+}  // namespace huggingface_test
+}  // namespace headroom::store

@@ -1,0 +1,252 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "complaint.h"
+#include "headroom/config/config.h"
+#include "foundation/config/unread.h"
+
+namespace headroom::config {
+namespace load_test {
+
+namespace fs = std::filesystem;
+
+// A home with two recipes, and the current folder next to them.
+class LoadConfig : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "headroom_test_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    before_ = fs::current_path();
+    put("recipes/demo/small.toml", "[model]\nn_layers = 2\n");
+    put("recipes/demo/large.toml", "[model]\nn_layers = 20\n");
+    put("recipes/notes.txt", "no recipe");
+    fs::create_directories(folder_ / "here");
+    fs::current_path(folder_ / "here");
+    ::setenv("HEADROOM_HOME", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    ::unsetenv("HEADROOM_HOME");
+    fs::current_path(before_);
+    fs::remove_all(folder_);
+  }
+  void put(const std::string& name, std::string_view text) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  fs::path folder_, before_;
+};
+
+TEST_F(LoadConfig, FindsFilesAndRecipes) {
+  put("here/mine.toml", "[model]\nn_layers = 3\n");
+  EXPECT_EQ(load_config("mine.toml").model.n_layers, 3);
+  EXPECT_EQ(load_config("demo/small").model.n_layers, 2);
+  EXPECT_EQ(load_config((folder_ / "recipes/demo/large.toml").string()).model.n_layers, 20);
+  EXPECT_EQ(recipe_names(), (std::vector<std::string>{"demo/large", "demo/small"}));
+}
+
+TEST_F(LoadConfig, AFileGoesBeforeARecipe) {
+  put("here/demo/small", "[model]\nn_layers = 5\n");
+  EXPECT_EQ(load_config("demo/small").model.n_layers, 5);
+}
+
+TEST_F(LoadConfig, OverridesComeInOrderAndBeforeTheCheck) {
+  EXPECT_EQ(load_config("demo/small", {"model.n_layers=7", "model.n_layers=8"}).model.n_layers, 8);
+  EXPECT_EQ(complaint_of([&] { load_config("demo/small", {"train.warmup_steps=5000"}); }),
+            "--set: train.warmup_steps: must be at most steps = 1000, got 5000");
+  EXPECT_EQ(load_config("demo/small", {"train.warmup_steps=5000", "train.steps=6000"}).train.warmup_steps, 5000);
+}
+
+TEST_F(LoadConfig, NamesThePlaceOfAKeyThatDoesNotFit) {
+  put("here/base.toml", "[model]\nmemory_length = 4\n");
+  put("here/mine.toml", "base = \"base.toml\"\n[train]\nbatch_size = 10\n\naccumulate = 4\n");
+  const auto complaint = [](const std::vector<std::string>& overrides) {
+    return complaint_of([&] { load_config("mine.toml", overrides); });
+  };
+  EXPECT_EQ(complaint({}), "base.toml:2: model.memory_length: must be 0 or context_length = 128, got 4");
+  EXPECT_EQ(complaint({"model.memory_length=0"}), "mine.toml:5: train.accumulate: must divide batch_size = 10, got 4");
+  EXPECT_EQ(complaint({"model.memory_length=0", "train.accumulate=3"}),
+            "--set: train.accumulate: must divide batch_size = 10, got 3");
+  EXPECT_EQ(complaint({"model.memory_length=0", "train.accumulate=5", "model.kind=vision"}).substr(0, 11),
+            "mine.toml: ");
+}
+
+TEST_F(LoadConfig, FewerStepsCutTheWarmUp) {
+  put("here/mine.toml", "[train]\nsteps = 500\nwarmup_steps = 100\n");
+  EXPECT_EQ(load_config("mine.toml", {"train.steps=50"}).train.warmup_steps, 50);
+  EXPECT_EQ(load_config("mine.toml", {"train.steps=200"}).train.warmup_steps, 100);
+  EXPECT_EQ(complaint_of([] {
+              load_config("mine.toml", {"train.steps=50", "train.warmup_steps=60"});
+            }),
+            "--set: train.warmup_steps: must be at most steps = 50, got 60");
+}
+
+TEST_F(LoadConfig, NamesTheFileAndLine) {
+  put("here/bad.toml", "[model]\nn_layer = 3\n");
+  EXPECT_EQ(complaint_of([] { load_config("bad.toml"); }),
+            "bad.toml:2: model.n_layer: unknown key, did you mean n_layers?");
+}
+
+TEST_F(LoadConfig, SaysWhatWasMeant) {
+  const auto complaint = [](const std::string& name) { return complaint_of([&] { load_config(name); }); };
+  EXPECT_EQ(complaint("demo/smal"), "demo/smal: is neither a file nor a recipe's name, did you mean demo/small?");
+  EXPECT_EQ(complaint("large"), "large: is neither a file nor a recipe's name, did you mean demo/large?");
+  EXPECT_EQ(complaint("recipes/demo/large.toml"),
+            "recipes/demo/large.toml: is neither a file nor a recipe's name, did you mean demo/large?");
+  EXPECT_EQ(complaint("elsewhere.toml"), "elsewhere.toml: is neither a file nor a recipe's name");
+  EXPECT_EQ(complaint(folder_.string()), folder_.string() + ": is a folder, neither a TOML file nor a recipe's name");
+  EXPECT_EQ(complaint("../demo/small"),
+            "../demo/small: is neither a file nor a recipe's name, did you mean demo/small?");
+  ::setenv("HEADROOM_HOME", "/nowhere", 1);
+  EXPECT_EQ(complaint("demo/small"), "demo/small: is neither a file nor a recipe's name");
+}
+
+TEST_F(LoadConfig, InheritsAndOverrides) {
+  put("here/dense.toml", "[model]\nn_layers = 3\nd_model = 96\n[train]\nsteps = 7\n");
+  put("here/runs/sparse.toml", "base = \"../dense.toml\"\n[model]\nn_layers = 5\n[model.attention]\nn_heads = 2\n");
+  const Config config = load_config("runs/sparse.toml", {"train.seed=9"});
+  EXPECT_EQ(config.model.n_layers, 5);
+  EXPECT_EQ(config.model.d_model, 96);
+  EXPECT_EQ(config.model.attention.n_heads, 2);
+  EXPECT_EQ(config.train.steps, 7);
+  const std::string text = to_toml(config, /*sources=*/true);
+  EXPECT_NE(text.find("\nn_layers = 5  # runs/sparse.toml:3\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nd_model = 96  # runs/../dense.toml:3\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nseed = 9  # --set\n"), std::string::npos) << text;
+  EXPECT_EQ(to_toml(parse_config(text, "again")), to_toml(config));
+  put("here/of_recipe.toml", "base = \"demo/large\"\n[train]\nsteps = 8\n");
+  EXPECT_EQ(load_config("of_recipe.toml").model.n_layers, 20);
+}
+
+TEST_F(LoadConfig, RefusesAWrongBase) {
+  put("here/a.toml", "base = \"b.toml\"\n");
+  put("here/b.toml", "base = \"c/../a.toml\"\n");
+  fs::create_directories(folder_ / "here/c");
+  EXPECT_EQ(complaint_of([] { load_config("a.toml"); }),
+            "a.toml: base: the files inherit from each other: a.toml -> b.toml -> a.toml");
+  put("here/itself.toml", "base = \"itself.toml\"\n");
+  EXPECT_EQ(complaint_of([] { load_config("itself.toml"); }),
+            "itself.toml: base: the files inherit from each other: itself.toml -> itself.toml");
+  put("here/lost.toml", "\nbase = \"demo/smal\"\n");
+  EXPECT_EQ(complaint_of([] { load_config("lost.toml"); }),
+            "lost.toml:2: base: demo/smal: is neither a file nor a recipe's name, did you mean demo/small?");
+  put("here/number.toml", "base = 3\n");
+  EXPECT_EQ(complaint_of([] { load_config("number.toml"); }),
+            "number.toml:1: base: must be a TOML file or a recipe's name, got 3");
+  put("here/wrong.toml", "[model]\nn_layers = 0\n");
+  put("here/of_wrong.toml", "base = \"wrong.toml\"\n");
+  EXPECT_EQ(complaint_of([] { load_config("of_wrong.toml"); }),
+            "wrong.toml:2: model.n_layers: must be an integer from 1 to 65536, got 0");
+}
+
+TEST_F(LoadConfig, NamesOfFilesAreRelativeToTheFile) {
+  put("here/runs/mine.toml",
+      "[data]\ntrain = [\"a/*.txt\", \"/b.txt\"]\nvalidation = [\"../v.txt\"]\n"
+      "[tokenizer]\nmodel = \"t.model\"\n");
+  const std::string here = fs::current_path().string();
+  Config config = load_config("runs/mine.toml");
+  EXPECT_EQ(config.data.train, (std::vector<std::string>{here + "/runs/a/*.txt", "/b.txt"}));
+  EXPECT_EQ(config.data.validation, std::vector<std::string>{here + "/v.txt"});
+  EXPECT_EQ(config.tokenizer.model, here + "/runs/t.model");
+  config = load_config("runs/mine.toml", {"data.validation=[\"w.txt\"]"});
+  EXPECT_EQ(config.data.validation, std::vector<std::string>{here + "/w.txt"});
+  put("here/other/of_mine.toml", "base = \"../runs/mine.toml\"\n[data]\nvalidation = [\"x.txt\"]\n");
+  config = load_config("other/of_mine.toml");
+  EXPECT_EQ(config.data.train.front(), here + "/runs/a/*.txt");
+  EXPECT_EQ(config.data.validation, std::vector<std::string>{here + "/other/x.txt"});
+  put("recipes/demo/with_data.toml", "[data]\ntrain = [\"mnist/x\"]\nvalidation = [\"mnist/y\"]\n");
+  EXPECT_EQ(load_config("demo/with_data").data.train, std::vector<std::string>{here + "/mnist/x"});
+}
+
+TEST_F(LoadConfig, KnowsWhatDataARecipeIsFor) {
+  put("recipes/demo/of_a_paper.toml",
+      "# paper: X\n# Set data.train and data.validation to the files of C4; without them another.\n[model]\nn_layers = "
+      "2\n");
+  EXPECT_EQ(load_config("demo/of_a_paper").made_for, "the files of C4");
+  EXPECT_EQ(load_config("demo/small").made_for, "");
+}
+
+TEST_F(LoadConfig, ChangesReadBackOnTopOfTheirBase) {
+  const auto read_back = [&](const std::string& base, const std::vector<std::string>& sets) {
+    const Config changed = load_config(base, sets);
+    put("elsewhere/changed.toml", changes_to_toml(changed, load_config(base), base));
+    return std::pair(to_toml(load_config((folder_ / "elsewhere/changed.toml").string())), to_toml(changed));
+  };
+  put("here/mine.toml", "[tokenizer]\nvocabulary_size = 600\n[train]\nsteps = 500\n");
+  const std::string mine = (folder_ / "here/mine.toml").string();
+  for (const std::string& base : {mine, std::string("demo/small")}) {
+    for (const std::vector<std::string>& sets : {std::vector<std::string>{},
+                                                 {"model.attention.d_head=12", "data.train=[\"a \\\"b\\\".txt\"]"},
+                                                 {"train.steps=7"},
+                                                 {"tokenizer.vocabulary_size=700"}}) {
+      const auto [read, changed] = read_back(base, sets);
+      EXPECT_EQ(read, changed) << base;
+    }
+  }
+  EXPECT_TRUE(load_config(mine, {"tokenizer.vocabulary_size=700"}).vocabulary_follows_tokenizer);
+  EXPECT_EQ(changes_to_toml(load_config("demo/small", {"model.attention.d_head=12"}), load_config("demo/small"),
+                            "demo/small"),
+            "base = \"demo/small\"\n\n[model.attention]\nd_head = 12  # was 32\n");
+  put("elsewhere/changed.toml",
+      changes_to_toml(load_config(mine, {"tokenizer.vocabulary_size=700"}), load_config(mine), mine));
+  EXPECT_TRUE(load_config((folder_ / "elsewhere/changed.toml").string()).vocabulary_follows_tokenizer)
+      << "the tokenizer's size still decides";
+}
+
+TEST_F(LoadConfig, RefusesAFileThatIsNoConfig) {
+  put("here/huge.toml", std::string(2 << 20, '#'));
+  EXPECT_EQ(complaint_of([] { load_config("huge.toml"); }),
+            "huge.toml: too large for a text file: at most 1048576 bytes are read");
+  put("here/book.txt", "Call me Ishmael.\nSome years ago\n");
+  put("here/long.txt", std::string(2 << 20, '#'));
+  put("here/model.safetensors", "\x08\0\0");
+  const std::string wanted =
+      "; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train = ";
+  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).starts_with("book.txt:1: not valid TOML: "));
+  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).ends_with(wanted + "[\"book.txt\"]"));
+  EXPECT_TRUE(complaint_of([] { load_config("long.txt"); }).ends_with(wanted + "[\"long.txt\"]"));
+  EXPECT_EQ(complaint_of([] { load_config("model.safetensors"); }),
+            "model.safetensors: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)");
+}
+
+TEST(Recipes, AllLoadAndReadBack) {
+  ::setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
+  const std::vector<std::string> names = recipe_names();
+  EXPECT_GT(names.size(), 40u);
+  for (const std::string& name : names) {
+    const Config config = load_config(name);
+    EXPECT_EQ(to_toml(parse_config(to_toml(config), name)), to_toml(config)) << name;
+    EXPECT_EQ(unread_keys(config), std::vector<std::string>()) << name;
+  }
+  ::unsetenv("HEADROOM_HOME");
+}
+
+// A forgotten `projection = "experts"` would train a dense model without a word.
+TEST_F(LoadConfig, KeysThatNothingReadsAreNamed) {
+  put("here/mine.toml",
+      "[model.attention]\nn_heads = 2\nn_experts = 7\nposition = \"none\"\n"
+      "[model.mlp]\ntop_k = 3\n");
+  const std::vector<std::string> said = unread_keys(load_config("mine.toml"));
+  ASSERT_EQ(said.size(), 2);
+  EXPECT_TRUE(said.back().ends_with("mine.toml:6: model.mlp.top_k = 3 has no effect with kind = \"dense\""))
+      << said.back();
+  EXPECT_TRUE(
+      said.front().ends_with("mine.toml:3: model.attention.n_experts = 7 has no effect with projection = \"dense\""))
+      << said.front();
+  EXPECT_EQ(unread_keys(load_config("mine.toml", {"model.attention.projection=experts"})).size(), 1);
+
+  // What a file inherits for another answer than its own is put aside on purpose.
+  put("here/experts.toml", "[model.attention]\nprojection = \"experts\"\nn_experts = 7\n");
+  put("here/dense.toml", "base = \"experts.toml\"\n[model.attention]\nprojection = \"dense\"\n");
+  EXPECT_TRUE(unread_keys(load_config("dense.toml")).empty());
+  const std::vector<std::string> asked = unread_keys(load_config("dense.toml", {"model.attention.top_k=3"}));
+  ASSERT_EQ(asked.size(), 1);
+  EXPECT_EQ(asked.front(), "--set: model.attention.top_k = 3 has no effect with projection = \"dense\"");
+}
+
+}  // namespace load_test
+}  // namespace headroom::config

@@ -1,0 +1,167 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "headroom/config/config.h"
+#include "foundation/core/random.h"
+
+namespace headroom::config {
+namespace write_test {
+
+std::string read_back(const Config& config) {
+  return to_toml(parse_config(to_toml(config), "copy"));
+}
+
+TEST(ToToml, IsPleasantToRead) {
+  const std::string text = to_toml(Config());
+  EXPECT_TRUE(text.starts_with("[model]\nkind = \"language_model\"\nvocabulary_size = 8000\n")) << text;
+  EXPECT_NE(text.find("\n\n[model.attention]\nn_heads = 8\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nexperts = [\"v\", \"o\"]\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nrope_base = 10000.0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nseparator = \"\\n\"\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nprecision = \"auto\"\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n\n[train]\nsteps = 1000\n"), std::string::npos) << text;
+}
+
+TEST(ToToml, KeepsEveryDigit) {
+  Config config;
+  for (const double number : {0.1, 1.0 / 3.0, 1e-300, 1e22, 123456789.123456789, 5e-324, 1.7976931348623157e308, 2.0}) {
+    config.train.weight_decay = number;
+    EXPECT_EQ(parse_config(to_toml(config), "copy").train.weight_decay, number);
+  }
+}
+
+TEST(ToToml, KeepsEveryCharacter) {
+  Config config;
+  std::string all;
+  for (char c = 0; c < 127; ++c) {
+    all += c;
+  }
+  all += "\x7f ä 漢 \xf0\x9f\x98\x80 \"\"\" ''' \\";
+  config.data.separator = all;
+  config.data.train = {all, "", "a,b", "]"};
+  const Config copy = parse_config(to_toml(config), "copy");
+  EXPECT_EQ(copy.data.separator, all);
+  EXPECT_EQ(copy.data.train, config.data.train);
+}
+
+// Any value that a field may have.
+struct Randomiser {
+  Random& random;
+  const Field& field;
+
+  double number() const {
+    const double low = std::isfinite(field.range.low) ? field.range.low : -1e6;
+    const double high = std::isfinite(field.range.high) ? field.range.high : low + 1e6;
+    const double x = low + (high - low) * (0.001 + 0.998 * random.uniform());
+    return random.below(2) == 0 ? x : low + (high - low) * 0.5 * random.uniform() + 1e-9;
+  }
+  std::string text() const {
+    static const std::string kPieces[] = {"a", "\"", "\\", "\n", "ä", "漢", " ", "=", "[", "#", "'", "\t", "\x01", "."};
+    std::string text;
+    for (std::uint64_t n = random.below(8); n > 0; --n) {
+      text += kPieces[random.below(std::size(kPieces))];
+    }
+    return text;
+  }
+  void operator()(bool* slot) const { *slot = random.below(2) == 0; }
+  void operator()(std::int64_t* slot) const { *slot = static_cast<std::int64_t>(std::ceil(number())); }
+  void operator()(double* slot) const { *slot = number(); }
+  void operator()(std::string* slot) const { *slot = text(); }
+  void operator()(std::vector<std::int64_t>* slot) const {
+    slot->assign(random.below(4), 0);
+    for (std::int64_t& x : *slot) {
+      x = static_cast<std::int64_t>(std::ceil(number()));
+    }
+  }
+  void operator()(std::vector<double>* slot) const {
+    slot->assign(random.below(4), 0);
+    for (double& x : *slot) {
+      x = number();
+    }
+  }
+  void operator()(std::vector<std::string>* slot) const {
+    slot->assign(random.below(4), "");
+    for (std::string& x : *slot) {
+      x = field.choices.empty() ? text() : field.choices[random.below(field.choices.size())];
+    }
+  }
+  void operator()(const Choice& choice) const { choice.set(choice.names[random.below(choice.names.size())]); }
+};
+
+void randomise(Random& random, const std::vector<Field>& fields, const std::vector<Fields::Table>& tables) {
+  for (const Field& field : fields) {
+    std::visit(Randomiser{random, field}, field.slot);
+  }
+  for (const Fields::Table& table : tables) {
+    randomise(random, table.fields, table.tables);
+  }
+}
+
+TEST(ToToml, RandomConfigsReadBackExactly) {
+  Random random(11);
+  for (int i = 0; i < 500; ++i) {
+    Config config;
+    Fields fields;
+    describe(fields, config);
+    randomise(random, fields.fields(), fields.tables());
+    EXPECT_EQ(read_back(config), to_toml(config));
+    EXPECT_EQ(flatten(parse_config(to_toml(config), "copy")), flatten(config));
+  }
+}
+
+void each_field(const std::string& path, const std::vector<Field>& fields, const std::vector<Fields::Table>& tables,
+                const std::function<void(const std::string&, const Field&)>& visit) {
+  for (const Field& field : fields) {
+    visit(path + field.key, field);
+  }
+  for (const Fields::Table& table : tables) {
+    EXPECT_FALSE(table.about.empty()) << table.key;
+    each_field(path + table.key + ".", table.fields, table.tables, visit);
+  }
+}
+
+TEST(Help, ExplainsEveryKeyWithItsDefaultAndChoices) {
+  Config config;
+  Fields fields;
+  describe(fields, config);
+  const std::string help = help_text();
+  int n_fields = 0;
+  each_field("", fields.fields(), fields.tables(), [&](const std::string& dotted, const Field& field) {
+    ++n_fields;
+    EXPECT_GT(field.about.size(), 10u) << dotted;
+    EXPECT_EQ(field.about.find('\n'), std::string::npos) << dotted;
+    EXPECT_NE(help.find("\n  " + field.key + " = "), std::string::npos) << dotted;
+    if (const Choice* const choice = std::get_if<Choice>(&field.slot)) {
+      for (const std::string& name : choice->names) {
+        EXPECT_NE(help.find(name), std::string::npos) << dotted << " " << name;
+      }
+    }
+  });
+  EXPECT_GT(n_fields, 70);
+  EXPECT_NE(help.find("\n[model.attention]  "), std::string::npos);
+  EXPECT_NE(help.find("\n  n_layers = 4                      blocks of attention and MLP (1 to 65536)\n"),
+            std::string::npos)
+      << help;
+  EXPECT_NE(help.find("(layer | rms)"), std::string::npos);
+  for (std::size_t begin = 0, end = 0; begin < help.size(); begin = end + 1) {
+    end = help.find('\n', begin);
+    EXPECT_LE(end - begin, 100u) << help.substr(begin, end - begin);
+  }
+}
+
+TEST(Help, NeedsNoWiderNumbersThanDoublesHold) {
+  Config config;
+  Fields fields;
+  describe(fields, config);
+  each_field("", fields.fields(), fields.tables(), [&](const std::string& dotted, const Field& field) {
+    if (std::holds_alternative<std::int64_t*>(field.slot)) {
+      EXPECT_LE(field.range.high, 9007199254740992.0) << dotted;
+      EXPECT_GE(field.range.low, 0) << dotted;
+    }
+  });
+}
+
+}  // namespace write_test
+}  // namespace headroom::config

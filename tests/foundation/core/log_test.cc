@@ -1,0 +1,293 @@
+#include "foundation/core/machine/log.h"
+
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "foundation/core/machine/progress_text.h"
+#include "foundation/core/machine/terminal.h"
+
+namespace headroom {
+namespace log_test {
+
+using detail::progress_bar;
+using detail::progress_line;
+using detail::ProgressState;
+
+TEST(Format, Durations) {
+  EXPECT_EQ(format_duration(0.31), "0.3 s");
+  EXPECT_EQ(format_duration(9.96), "10 s");
+  EXPECT_EQ(format_duration(45), "45 s");
+  EXPECT_EQ(format_duration(59.7), "1 min 00 s");
+  EXPECT_EQ(format_duration(200), "3 min 20 s");
+  EXPECT_EQ(format_duration(7500), "2 h 05 min");
+  EXPECT_EQ(format_duration(200'000), "2 d 07 h");
+  EXPECT_EQ(format_duration(-1), "?");
+  EXPECT_EQ(format_duration(std::numeric_limits<double>::infinity()), "?");
+}
+
+TEST(Format, Counts) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(512), "512");
+  EXPECT_EQ(format_count(3.25), "3.2");
+  EXPECT_EQ(format_count(47'312), "47.3 k");
+  EXPECT_EQ(format_count(999'970), "1.0 M");
+  EXPECT_EQ(format_count(170.4e6), "170.4 M");
+  EXPECT_EQ(format_count(5.4e9), "5.4 G");
+  EXPECT_EQ(format_count(-1500), "-1.5 k");
+  EXPECT_EQ(format_count(std::numeric_limits<double>::quiet_NaN()), "nan");
+}
+
+TEST(Format, WhatIsRoundedToZeroHasNoSign) {
+  EXPECT_EQ(format_decimal(-0.004, 2), "0.00");
+  EXPECT_EQ(format_decimal(-0.0, 0), "0");
+  EXPECT_EQ(format_decimal(-0.006, 2), "-0.01");
+  EXPECT_EQ(format_decimal(-10.0, 1), "-10.0");
+}
+
+TEST(Format, Bytes) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(12.3 * 1024 * 1024), "12.3 MiB");
+  EXPECT_EQ(format_bytes(1024.0 * 1024 * 1024 - 1), "1.0 GiB");
+}
+
+ProgressState state() {
+  return {.what = "train", .unit = "steps", .note = "loss 3.214", .total = 1000, .done = 312, .seconds = 97.5};
+}
+
+TEST(ProgressText, BarHasAllWhenThereIsRoom) {
+  EXPECT_EQ(progress_bar(state(), 100, true),
+            "train  █████████░░░░░░░░░░░░░░░░░░░░░  312/1000 steps  3.2 steps/s  3 min 35 s left  loss 3.214");
+  EXPECT_EQ(progress_bar(state(), 100, false),
+            "train  #########---------------------  312/1000 steps  3.2 steps/s  3 min 35 s left  loss 3.214");
+}
+
+TEST(ProgressText, BarFitsAnyWidth) {
+  for (std::size_t columns = 1; columns < 120; ++columns) {
+    const std::string bar = progress_bar(state(), columns, true);
+    EXPECT_LE(detail::display_width(bar), columns);
+  }
+  EXPECT_EQ(progress_bar(state(), 50, true), "train  312/1000 steps  3.2 steps/s  loss 3.214");
+  ProgressState noted = state();
+  noted.note = "loss 3.214, 12.3 k tokens/s, 210 GFLOP/s (63% of the machine's)";
+  EXPECT_EQ(progress_bar(noted, 80, true),
+            "train  312/1000 steps  3.2 steps/s  3 min 35 s left  loss 3.214, 12.3 k tokens/s");
+  EXPECT_EQ(progress_bar(state(), 21, true), "train  312/1000 steps");
+  EXPECT_EQ(progress_bar(state(), 8, true), "train  3");
+}
+
+TEST(ProgressText, BarIsFullAtTheEndAndNeverFuller) {
+  ProgressState s = state();
+  s.done = 1000;
+  s.last = true;
+  EXPECT_EQ(progress_bar(s, 70, true), "train  ████████  1000/1000 steps  10.3 steps/s  1 min 38 s  loss 3.214");
+  s.done = 5000;
+  EXPECT_EQ(progress_bar(s, 70, true), "train  ████████  5000/1000 steps  51.3 steps/s  1 min 38 s  loss 3.214");
+}
+
+TEST(ProgressText, UnknownTotalHasNoBar) {
+  ProgressState s = state();
+  s.total = 0;
+  EXPECT_EQ(progress_bar(s, 100, true), "train  312 steps  3.2 steps/s  loss 3.214");
+  EXPECT_EQ(progress_line(s), "train: 312 steps, 3.2 steps/s, loss 3.214");
+}
+
+TEST(ProgressText, Lines) {
+  ProgressState s = state();
+  EXPECT_EQ(progress_line(s), "train: 312/1000 steps, 3.2 steps/s, 3 min 35 s left, loss 3.214");
+  s.done = 1000;
+  s.last = true;
+  EXPECT_EQ(progress_line(s), "train: 1000/1000 steps in 1 min 38 s, 10.3 steps/s, loss 3.214");
+}
+
+TEST(ProgressText, RateLeavesOutWhatWasDoneBefore) {
+  ProgressState s = state();
+  s.started_at = 300;
+  s.seconds = 6;
+  EXPECT_EQ(progress_line(s), "train: 312/1000 steps, 2 steps/s, 5 min 44 s left, loss 3.214");
+  s.started_at = 312;
+  EXPECT_EQ(progress_line(s), "train: 312/1000 steps, loss 3.214");
+}
+
+TEST(ProgressText, SlowUnitsAndLargeCounts) {
+  ProgressState s = state();
+  s.done = 2;
+  s.seconds = 60;
+  EXPECT_EQ(progress_line(s), "train: 2/1000 steps, 30 s a step, 8 h 19 min left, loss 3.214");
+  s = {.what = "encode", .unit = "tokens", .note = "", .total = 40'000'000, .done = 10'000'000, .seconds = 10};
+  EXPECT_EQ(progress_line(s), "encode: 10.0 M/40.0 M tokens, 1.0 M tokens/s, 30 s left");
+}
+
+TEST(Terminal, CountsColumnsNotBytes) {
+  EXPECT_EQ(detail::display_width("█░ä"), 3u);
+  EXPECT_EQ(detail::first_columns("█░ä", 2), "█░");
+  EXPECT_EQ(detail::first_columns("ab", 5), "ab");
+}
+
+// What a child process writes to stderr, which is a terminal of that many columns or a pipe (0).
+std::string written_by(const std::function<void()>& work, unsigned short columns) {
+  int reader = -1, pipe_ends[2] = {-1, -1};
+  const struct winsize size = {24, columns, 0, 0};
+  const bool terminal = columns > 0;
+  if (!terminal && ::pipe(pipe_ends) != 0) {
+    return "no pipe";
+  }
+  const pid_t child = terminal ? ::forkpty(&reader, nullptr, nullptr, &size) : ::fork();
+  if (child == 0) {
+    ::setenv("TERM", "xterm", 1);
+    ::setenv("LC_ALL", "C.UTF-8", 1);
+    if (!terminal) {
+      ::dup2(pipe_ends[1], STDERR_FILENO);
+    }
+    work();
+    std::_Exit(0);
+  }
+  if (!terminal) {
+    ::close(pipe_ends[1]);
+    reader = pipe_ends[0];
+  }
+  std::string text;
+  char block[4096];
+  for (ssize_t count = 0; (count = ::read(reader, block, sizeof block)) > 0;) {
+    text.append(block, static_cast<std::size_t>(count));
+  }
+  ::close(reader);
+  ::waitpid(child, nullptr, 0);
+  return text;
+}
+
+void pause_for_redraw() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(120));
+}
+
+TEST(ProgressTest, DrawsOnATerminalAndEndsTheLine) {
+  const std::string text = written_by(
+      [] {
+        Progress progress("train", 10, "steps");
+        pause_for_redraw();
+        progress.update(5, "loss 1.5");
+        progress.update(6, "loss 1.4");  // too soon to be drawn
+        log_info("a line between");
+        progress.update(10, "loss 1.0");
+      },
+      100);
+  const std::size_t bar = text.find("\r\x1b[Ktrain  ███████████████░░░░░░░░░░░░░░░  5/10 steps");
+  const std::size_t line = text.find("\r\x1b[Ka line between\r\n\r\x1b[Ktrain  ");
+  EXPECT_TRUE(text.starts_with("\r\x1b[Ktrain  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  0/10 steps\r")) << text;
+  ASSERT_NE(bar, std::string::npos) << text;
+  ASSERT_NE(line, std::string::npos) << text;
+  EXPECT_LT(bar, line);
+  EXPECT_NE(text.find("10/10 steps", line), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("loss 1.0\r\n")) << text;
+}
+
+TEST(ProgressTest, AnInnerOneLeavesNoTrace) {
+  const std::string text = written_by(
+      [] {
+        Progress outer("train", 10, "steps");
+        outer.update(5);
+        {
+          Progress inner("evaluate", 4, "batches");
+          pause_for_redraw();
+          inner.update(2);
+          outer.update(6);  // not drawn while the inner one is
+        }
+        outer.update(7);
+      },
+      100);
+  EXPECT_NE(text.find("2/4 batches"), std::string::npos) << text;
+  EXPECT_EQ(text.find("4/4 batches"), std::string::npos) << text;
+  EXPECT_EQ(text.find("6/10"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+}
+
+TEST(ProgressTest, AnErrorBeforeTheFirstUnitLeavesNoTrace) {
+  const auto failing = [](std::int64_t done) {
+    return [done] {
+      try {
+        Progress progress("train", 10, "steps");
+        progress.start_at(3);
+        if (done > 3) {
+          progress.update(done);
+        }
+        throw std::runtime_error("at once");
+      } catch (const std::runtime_error&) {
+      }
+    };
+  };
+  const std::string at_once = written_by(failing(3), 100), later = written_by(failing(4), 100);
+  EXPECT_TRUE(at_once.ends_with("\r\x1b[K")) << at_once;
+  EXPECT_EQ(at_once.find('\n'), std::string::npos) << at_once;
+  EXPECT_NE(later.find("4/10 steps"), std::string::npos) << later;
+  EXPECT_EQ(written_by(failing(3), 0), "");
+}
+
+TEST(ProgressTest, WritesPlainLinesElsewhere) {
+  const std::string text = written_by(
+      [] {
+        Progress progress("train", 10, "steps");
+        for (int i = 1; i <= 10; ++i) {
+          progress.update(i, "loss 1.0");
+        }
+        log_info("a line between");
+      },
+      0);
+  EXPECT_TRUE(text.starts_with("a line between\ntrain: 10/10 steps in ")) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
+TEST(ProgressTest, LinesFromOtherThreadsStayWhole) {
+  const std::string text = written_by(
+      [] {
+        Progress progress("train", 1000, "steps");
+        std::thread other([] {
+          for (int i = 0; i < 200; ++i) {
+            log_info("line {} end", i);
+          }
+        });
+        for (int i = 0; i < 1000; ++i) {
+          progress.update(i);
+        }
+        other.join();
+      },
+      80);
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_NE(text.find(fmt::format("\r\x1b[Kline {} end\r\n", i)), std::string::npos) << i;
+  }
+}
+
+TEST(Log, LevelsHideLines) {
+  const auto all = [] {
+    log_line(LogLevel::debug, "debug");
+    log_info("info");
+    log_warning("{}", "careful");
+    Progress progress("work", 2, "steps");
+    progress.update(2);
+  };
+  const auto at = [&all](LogLevel level) {
+    return written_by(
+        [&all, level] {
+          set_log_level(level);
+          all();
+        },
+        0);
+  };
+  EXPECT_EQ(at(LogLevel::quiet), "");
+  EXPECT_EQ(at(LogLevel::warning), "warning: careful\n");
+  EXPECT_TRUE(at(LogLevel::info).starts_with("info\nwarning: careful\nwork: 2/2 steps")) << at(LogLevel::info);
+  EXPECT_TRUE(at(LogLevel::debug).starts_with("debug\ninfo\n"));
+}
+
+}  // namespace log_test
+}  // namespace headroom

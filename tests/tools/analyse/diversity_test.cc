@@ -1,0 +1,119 @@
+#include "tools/analyse/diversity.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "small_model.h"
+
+namespace headroom::inspect {
+namespace diversity_test {
+
+std::vector<Circuit> random_circuits(std::int64_t n, bool equal) {
+  std::vector<Circuit> heads;
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{2});
+  for (std::int64_t h = 0; h < n; ++h) {
+    if (equal && h > 0) {
+      heads.push_back({.left = {heads[0].left[0] * 2.0}, .right = heads[0].right});
+      continue;
+    }
+    heads.push_back(
+        {.left = {at::randn({10, 3}, generator, at::kDouble)}, .right = {at::randn({10, 3}, generator, at::kDouble)}});
+  }
+  return heads;
+}
+
+TEST(Diversity, EqualHeadsHaveNone) {
+  EXPECT_NEAR(diversity(random_circuits(4, /*equal=*/true)), 0.0, 1e-9);
+  // Side by side they have the components of one of them.
+  EXPECT_NEAR(captured_variance(random_circuits(4, true))[2].item<double>(), 1.0, 1e-9);
+}
+
+TEST(Diversity, HeadsThatShareNothingHaveAll) {
+  std::vector<Circuit> heads;
+  for (std::int64_t h = 0; h < 3; ++h) {
+    const at::Tensor own = at::eye(9, at::kDouble).narrow(1, 3 * h, 3);
+    heads.push_back({.left = {own}, .right = {own}});
+  }
+  EXPECT_NEAR(diversity(heads), 1.0, 1e-9);
+  // All nine directions count alike.
+  const at::Tensor even = at::arange(1, 10, at::kDouble) / 9.0;
+  EXPECT_TRUE(at::allclose(captured_variance(heads), even));
+  EXPECT_TRUE(std::isnan(diversity({heads[0]})));
+}
+
+// Against the matrices written out, experts among them.
+TEST(Diversity, IsThatOfTheMatrices) {
+  std::vector<Circuit> heads = random_circuits(3, /*equal=*/false);
+  heads[1].right.push_back(heads[0].right[0].roll(1, 0));
+  std::vector<at::Tensor> matrices;
+  for (const Circuit& head : heads) {
+    for (const at::Tensor& r : head.right) {
+      matrices.push_back(head.left[0].mm(r.t()));
+    }
+  }
+  const at::Tensor squares = at::linalg_svdvals(at::cat(matrices, 1)).square();
+  EXPECT_TRUE(at::allclose(captured_variance(heads), squares.cumsum(0) / squares.sum(), 1e-8, 1e-10));
+  std::vector<at::Tensor> vectors;
+  for (const at::Tensor& matrix : matrices) {
+    vectors.push_back(matrix.flatten() / matrix.norm());
+  }
+  const at::Tensor spread = at::linalg_svdvals(at::stack(vectors)).square();
+  const double first = (spread[0] / spread.sum()).item<double>();
+  EXPECT_NEAR(diversity(heads), (1.0 - first) / (1.0 - 0.25), 1e-8);
+}
+
+// A model's heads: W_Q W_K^T and W_V W_O of its parameters.
+TEST(Diversity, TakesTheParametersOfALayer) {
+  for (const std::string projection : {"dense", "experts"}) {
+    config::ModelOptions o = small::small_options();
+    o.attention.projection = projection;
+    const store::OpenedModel opened = small::small_model(o);
+    const Findings found = small::found(opened, "diversity", "");
+    const Reader reader(opened);
+    const auto parameter = [&](const std::string& name) {
+      return reader.parameter("layer1.attention." + name).to(at::kDouble);
+    };
+    std::vector<at::Tensor> qk, ov;
+    for (std::int64_t h = 0; h < 2; ++h) {
+      qk.push_back(parameter("w_q").select(1, h).mm(parameter("w_k").select(1, h).t()));
+      if (projection == "dense") {
+        ov.push_back(parameter("w_v").select(1, h).mm(parameter("w_o")[h]));
+        continue;
+      }
+      for (std::int64_t in = 0; in < 4; ++in) {
+        for (std::int64_t out = 0; out < 4; ++out) {
+          ov.push_back(parameter("w_v")[h][in].mm(parameter("w_o")[h][out]));
+        }
+      }
+    }
+    for (const auto& [name, matrices] : {std::pair("qk", qk), std::pair("ov", ov)}) {
+      const at::Tensor squares = at::linalg_svdvals(at::cat(matrices, 1)).square();
+      EXPECT_TRUE(at::allclose(found.tensors.at(std::string("layer1.attention.") + name),
+                               squares.cumsum(0) / squares.sum(), 1e-8, 1e-8))
+          << projection << " " << name;
+    }
+  }
+}
+
+TEST(Diversity, EqualHeadsOfAModel) {
+  for (const std::string projection : {"dense", "latent"}) {
+    config::ModelOptions o = small::small_options();
+    o.attention.projection = projection;
+    const store::OpenedModel opened = small::small_model(o);
+    for (const nn::Parameter& p : opened.model->parameters().all()) {
+      const bool heads = p.name.ends_with("w_q") || p.name.ends_with("w_k") || p.name.ends_with("w_v");
+      if (heads) {
+        p.tensor.select(1, 1).copy_(p.tensor.select(1, 0));
+      } else if (p.name.ends_with("w_o")) {
+        p.tensor[1].copy_(p.tensor[0]);
+      }
+    }
+    const Findings found = small::found(opened, "diversity", "");
+    EXPECT_NEAR(found.figures.at("mean").at("qk").at("diversity").get<double>(), 0.0, 1e-6) << projection;
+    EXPECT_NEAR(found.figures.at("mean").at("ov").at("diversity").get<double>(), 0.0, 1e-6) << projection;
+  }
+}
+
+}  // namespace diversity_test
+}  // namespace headroom::inspect

@@ -1,0 +1,138 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tools/analyse/vocabulary.h"
+#include "small_model.h"
+#include "engine/store/tiny.h"
+
+namespace headroom::inspect {
+namespace experts_test {
+
+using small::found;
+using small::small_model;
+using small::small_options;
+
+config::ModelOptions switching() {
+  config::ModelOptions o = small_options();
+  o.attention.projection = "experts";
+  o.mlp.kind = config::MlpKind::experts;
+  return o;
+}
+
+// Loads, by counting what an observer sees of each chunk, one after the other.
+TEST(Experts, AreCountedAsTheyAreChosen) {
+  const store::OpenedModel opened = small_model(switching());
+  const std::string text = tiny::text(70);
+  const Findings experts = found(opened, "experts", text);
+  std::map<std::string, at::Tensor> counts;
+  for (std::size_t begin = 0; begin < text.size(); begin += 12) {
+    for (const auto& [name, value] : small::recorded(opened, text.substr(begin, 12)).values) {
+      if (name.ends_with(".index")) {
+        at::Tensor& sum = counts[name.substr(0, name.size() - 6)];
+        sum = sum.defined() ? sum : at::zeros({value.size(1), 4}, at::kLong);
+        for (std::int64_t h = 0; h < value.size(1); ++h) {
+          sum[h] += at::bincount(value.select(1, h).reshape({-1}), {}, 4);
+        }
+      }
+    }
+  }
+  ASSERT_EQ(counts.size(), 6U);
+  for (const auto& [name, count] : counts) {
+    EXPECT_TRUE(experts.tensors.at(name + ".count").equal(count)) << name;
+    const at::Tensor share = count[0].to(at::kDouble) / count[0].sum();
+    double entropy = 0.0;
+    for (std::int64_t e = 0; e < 4; ++e) {
+      const double p = share[e].item<double>();
+      entropy -= p > 0.0 ? p * std::log(p) / std::log(4.0) : 0.0;
+      EXPECT_NEAR(experts.figures.at(name).at("experts")[static_cast<std::size_t>(e)].at("share").get<double>(), p,
+                  1e-12);
+    }
+    EXPECT_NEAR(experts.figures.at(name).at("entropy")[0].get<double>(), entropy, 1e-12) << name;
+  }
+}
+
+// With memory the source has its tokens as well, which were counted with their own chunk.
+TEST(Experts, MemoryIsNotCountedTwice) {
+  config::ModelOptions o = switching();
+  o.memory_length = 12;
+  const std::string text = tiny::text(60);
+  const Findings experts = found(small_model(o), "experts", text);
+  EXPECT_EQ(experts.tensors.at("layer0.attention.select_in.count").sum().item<std::int64_t>(), 60 * 2 * 2);
+  EXPECT_EQ(experts.tensors.at("layer1.attention.select_out.count").sum().item<std::int64_t>(), 60 * 2 * 2);
+}
+
+// Both texts of a pair go through one encoder, and both count.
+TEST(Experts, PairsAreCountedBoth) {
+  config::ModelOptions o = small::small_options(config::ModelKind::classifier);
+  o.attention.projection = "experts";
+  o.paired = true;
+  const Findings experts = found(small_model(o), "experts", "one text\tother\nx\tyz");
+  EXPECT_EQ(experts.tensors.at("layer0.attention.select_in.count").sum().item<std::int64_t>(), (8 + 5 + 1 + 2) * 2 * 2);
+  EXPECT_EQ(experts.figures.at("layer0.attention.select_in").at("experts")[0].contains("kinds"), true);
+}
+
+// A hand-made router: the letter a goes to the first expert, everything else to the second. Of the tokens inside words
+// two thirds are a's, so the word of a's has log2(1 / (2 / 3)) with the first expert, the other log2(3) with the
+// second.
+TEST(Experts, PmiOfAHandMadeRouter) {
+  config::ModelOptions o = switching();
+  o.mlp.kind = config::MlpKind::dense;
+  o.n_layers = 1;
+  o.context_length = 150;
+  o.attention.n_heads = 1;
+  o.attention.n_experts = 2;
+  o.attention.top_k = 1;
+  store::OpenedModel opened = small_model(o);
+  const at::Tensor direction = at::tensor({1., -1., 1., -1., 1., -1., 1., -1., 1., -1., 1., -1.}).to(at::kFloat);
+  const Reader reader(opened);
+  reader.parameter("embed").copy_(-direction.expand({260, 12}));
+  reader.parameter("embed").select(0, 'a').copy_(direction);
+  reader.parameter("layer0.norm_1.scale").fill_(1.0);
+  reader.parameter("layer0.norm_1.bias").fill_(0.0);
+  const at::Tensor router = reader.parameter("layer0.attention.select_in");  // [d, 1, 2]
+  router.select(2, 0).copy_(direction.unsqueeze(1));
+  router.select(2, 1).copy_(-direction.unsqueeze(1));
+  std::string text;
+  for (int i = 0; i < 30; ++i) {
+    text += "aa b ";
+  }
+  const Findings experts = found(opened, "experts", text);
+  const Json& both = experts.figures.at("layer0.attention.select_in").at("experts");
+  ASSERT_EQ(both[0].at("words_by_pmi").size(), 1U);
+  EXPECT_EQ(both[0].at("words_by_pmi")[0].at("word"), "aa");
+  EXPECT_NEAR(both[0].at("words_by_pmi")[0].at("pmi").get<double>(), std::log2(88.0 / 58.0), 1e-9);
+  EXPECT_EQ(both[1].at("words_by_pmi")[0].at("word"), "b");
+  EXPECT_NEAR(both[1].at("words_by_pmi")[0].at("pmi").get<double>(), std::log2(88.0 / 30.0), 1e-9);
+  EXPECT_EQ(both[0].at("tokens")[0].at("token"), "a");
+  EXPECT_EQ(both[0].at("tokens")[0].at("share"), 1.0);
+  EXPECT_EQ(both[1].at("tokens")[0].at("token"), " ") << "the most frequent token is not the most telling";
+  EXPECT_NEAR(both[0].at("share").get<double>(), 0.4, 1e-9);
+  EXPECT_EQ(both[0].at("kinds").at("lower case"), 1.0);
+}
+
+TEST(Vocabulary, WordsAreWhatBlanksSeparate) {
+  const store::OpenedModel opened = small_model(small_options());
+  Vocabulary vocabulary{Reader(opened)};
+  const std::string text = "x one, (two) one .. thr";
+  std::vector<std::int64_t> ids(text.begin(), text.end());
+  const Vocabulary::Numbers numbers = vocabulary.number(at::tensor(ids, at::kLong).unsqueeze(0), Side::source);
+  ASSERT_EQ(vocabulary.words().size(), 2);
+  EXPECT_EQ(vocabulary.words().text(0), "one");
+  EXPECT_EQ(vocabulary.words().text(1), "two");
+  const std::vector<std::int64_t> expected = {-1, -1, 0, 0, 0,  0,  -1, 1,  1,  1,  1, 1,
+                                              -1, 0,  0, 0, -1, -1, -1, -1, -1, -1, -1};
+  EXPECT_EQ(numbers.word, expected) << "words that the ends may have cut are none";
+}
+
+TEST(Vocabulary, TokensAreOfAKind) {
+  const std::vector<std::pair<std::string, std::string_view>> expected = {
+      {" ", "blank"},          {"\n", "blank"},       {" 12", "number"},  {",", "punctuation"},
+      {" The", "capitalised"}, {"ing", "lower case"}, {"\u00e9", "other"}};
+  for (const auto& [token, kind] : expected) {
+    EXPECT_EQ(kTokenKinds[static_cast<std::size_t>(token_kind(token))], kind) << token;
+  }
+}
+
+}  // namespace experts_test
+}  // namespace headroom::inspect

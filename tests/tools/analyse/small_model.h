@@ -1,0 +1,82 @@
+// A model of bytes, small enough to compare whole, and what it reads.
+#pragma once
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+
+#include <memory>
+#include <string>
+
+#include "foundation/core/machine/log.h"
+#include "tools/analyse/analyse.h"
+#include "headroom/store/open_model.h"
+#include "engine/models/tiny.h"
+#include "one_thread.h"
+
+namespace headroom::inspect::small {
+
+inline const bool kQuiet = (set_log_level(LogLevel::warning), true);  // nobody waits for these
+
+inline config::ModelOptions small_options(config::ModelKind kind = config::ModelKind::language_model) {
+  config::ModelOptions o = headroom::testing::tiny_model(kind);
+  o.vocabulary_size = 260;  // bytes, and a masked model's special tokens
+  o.context_length = 12;
+  o.attention.position = "none";
+  o.n_classes = o.has_classes() ? 3 : 0;
+  return o;
+}
+
+// Two layers of two heads of 8, with room for experts.
+inline config::ModelOptions two_layers(std::int64_t vocabulary, std::int64_t context) {
+  config::ModelOptions o;
+  o.vocabulary_size = vocabulary;
+  o.n_layers = 2;
+  o.d_model = 16;
+  o.context_length = context;
+  o.attention.n_heads = 2;
+  o.attention.d_head = 8;
+  o.attention.n_experts = 3;
+  o.attention.top_k = 2;
+  o.mlp.d_hidden = 24;
+  return o;
+}
+
+// The model of a seed, every parameter moved so that all terms count.
+inline store::OpenedModel small_model(const config::ModelOptions& options, double noise = 0.3) {
+  store::OpenedModel opened;
+  opened.name = "small";
+  opened.checkpoint.config.model = options;
+  if (!options.has_classes()) {  // their checkpoints hold none
+    opened.checkpoint.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "test");
+  }
+  opened.model = models::make_model(options, 7);
+  const at::NoGradGuard no_grad;
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
+  for (const nn::Parameter& p : opened.model->parameters().all()) {
+    p.tensor.requires_grad_(false);
+    if (p.name.find("prior") == std::string::npos) {
+      p.tensor.add_(at::randn(p.tensor.sizes(), generator, p.tensor.options()) * noise);
+    }
+  }
+  return opened;
+}
+
+// What the analysis finds in a text.
+inline Findings found(const store::OpenedModel& opened, const std::string& what, const std::string& text) {
+  Analysed all = analyse(opened, {.what = {what}, .text = {.text = text, .data = {}}, .command = "test"});
+  return std::move(all.analyses.front().second);
+}
+
+// What an observer sees of the text's first tokens.
+inline nn::Recorder recorded(const store::OpenedModel& opened, const std::string& text) {
+  const Reader reader(opened);
+  const std::vector<std::int32_t> ids = reader.tokenizer().encode(text);
+  Reading reading;
+  reading.tokens = at::tensor(ids, at::kInt).to(at::kLong).unsqueeze(0);
+  nn::Recorder recorder({"*.*.*", "*.*.*.*", "*.*"});
+  models::Memory none;
+  reader.read(reading, none, recorder);
+  return recorder;
+}
+
+}  // namespace headroom::inspect::small

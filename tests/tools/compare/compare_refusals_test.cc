@@ -1,0 +1,267 @@
+// What is no comparison, or no longer one.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "compare_fixture.h"
+#include "tools/compare/run/runs.h"
+#include "folder_test.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+
+namespace headroom::compare {
+namespace compare_refusals_test {
+
+namespace fs = std::filesystem;
+class CompareRefusals : public compare_fixture::CompareTest {};
+
+TEST_F(CompareRefusals, RefusesWhatCannotBeTuned) {
+  const std::vector<std::pair<Variation, std::string>> cases = {
+      {{"train.seed", {"1", "2"}}, "--seeds"},
+      {{"train.learning_rte", {"1"}}, "train.learning_rate"},
+      {{"train.learning_rate", {"1", "fast"}}, "train.learning_rate"},
+      {{"train.learning_rate", {"1e-3", "0.001"}}, "named twice"},
+      {{"model.attention.n_heads", {"4", "0"}}, "model.attention.n_heads"},
+      {{"train.evaluate_tokens", {"4", "0"}}, "cannot be compared"},
+  };
+  for (const auto& [variation, says] : cases) {
+    CompareRequest r = request();
+    r.tune = {variation};
+    EXPECT_HAS(misuse_of([&] { compare(r); }), says);
+    r.tune = {{"train.clip_norm", {"1"}}, {"train.clip_norm", {"2"}}};
+    EXPECT_THROW(compare(r), MisuseError);
+    r.tune.clear();
+    r.seeds = 0;
+    EXPECT_THROW(compare(r), MisuseError);
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(CompareRefusals, RefusesAFolderOfOtherRuns) {
+  CompareRequest r = request();
+  r.configs[1].config.train.steps = 2;
+  r.configs[0].config.train.steps = 2;
+  compare(r);
+  r.configs[1].config.train.learning_rate = 0.5;
+  fs::remove(folder_ / "out" / "four" / "result.json");
+  EXPECT_HAS(misuse_of([&] { compare(r); }), "train.learning_rate is 0.001 there, 0.5 here");
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json")) << "found out before anything was trained";
+}
+
+// A record may grow; what it would lose is named, and nothing is changed.
+TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
+  CompareRequest r = request();
+  r.configs.push_back(config("two", 2));
+  for (NamedConfig& named : r.configs) {
+    named.config.train.steps = 1;
+  }
+  r.seeds = 2;
+  compare(r);
+  const std::string record = read_text_file(r.out / "comparison.json"), page = read_text_file(r.out / "report.html");
+  const auto refusal = [](const CompareRequest& asked) { return misuse_of([&] { compare(asked); }); };
+  CompareRequest fewer = r;
+  fewer.configs.pop_back();
+  EXPECT_EQ(refusal(fewer), "compare: --out: " + r.out.string() +
+                                " holds a comparison, which also has two: its record and page would be lost; name that "
+                                "too, or choose another folder (headroom report makes its page again)");
+  fewer = r;
+  fewer.seeds = 1;
+  EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1: ");
+  CompareRequest other = r;
+  other.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
+  EXPECT_HAS(refusal(other), "where no key was tuned, not train.learning_rate: ");
+  EXPECT_EQ(read_text_file(r.out / "comparison.json"), record);
+  EXPECT_EQ(read_text_file(r.out / "report.html"), page);
+
+  r.configs.insert(r.configs.begin(), config("eight", 8));
+  r.configs[0].config.train.steps = 1;
+  EXPECT_EQ(compare(r).runs.size(), 4u) << "it grows";
+}
+
+TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
+  SweepRequest r;
+  r.config = config("base", 4);
+  r.config.config.train.steps = 1;
+  r.vary = {{"train.learning_rate", {"0.001", "0.01"}}};
+  r.out = folder_ / "sweep";
+  r.cache = folder_ / "cache";
+  sweep(r);
+  const auto refusal = [](const SweepRequest& asked) { return misuse_of([&] { sweep(asked); }); };
+  SweepRequest other = r;
+  other.vary = {{"train.clip_norm", {"1", "2"}}};
+  EXPECT_HAS(refusal(other), "where train.learning_rate was varied, not train.clip_norm: ");
+  other.vary = {{"train.learning_rate", {"0.01"}}};
+  EXPECT_HAS(refusal(other), "which also has train.learning_rate = 0.001: ");
+  other.vary = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};
+  EXPECT_EQ(sweep(other).runs.size(), 3u);
+}
+
+// A study that was stopped before its first run, or one that is damaged, is no loss.
+TEST_F(CompareRefusals, WhatWasOnlyPlannedMayBeReplaced) {
+  CompareRequest r = request();
+  for (NamedConfig& named : r.configs) {
+    named.config.train.steps = 1;
+  }
+  compare(r);
+  fs::remove_all(r.out / "one");
+  r.configs.pop_back();
+  EXPECT_EQ(compare(r).runs.size(), 1u);
+}
+
+TEST_F(CompareRefusals, RefusesADamagedRecord) {
+  SweepRequest r;
+  r.config = config("base", 4);
+  r.config.config.train.steps = 1;
+  r.vary = {{"train.learning_rate", {"0.001", "0.01"}}};
+  r.out = folder_ / "sweep";
+  r.cache = folder_ / "cache";
+  sweep(r);
+  const fs::path file = r.out / "comparison.json";
+  const std::string whole = read_text_file(file);
+  for (const auto& [was, is] : std::vector<std::pair<std::string, std::string>>{
+           {"\"seeds\":1", "\"seeds\":-1"},
+           {"\"seeds\":1", "\"seeds\":1e300"},
+           {"\"seeds\":1", "\"seeds\":99999999999999999999"},
+           {"\"values\":[[\"train.learning_rate\",\"0.001\"]]", "\"values\":[]"},
+           {"\"values\":[[\"train.learning_rate\",\"0.001\"]]", "\"values\":[[\"train.steps\",\"0.001\"]]"},
+           {"\"values\":[[\"train.learning_rate\",\"0.001\"]]", "\"values\":[[\"train.learning_rate\",\"3\"]]"},
+           {"\"variations\":{\"train.learning_rate\":[\"0.001\",\"0.01\"]}", "\"variations\":{}"},
+           {"\"name\":\"learning_rate 0.01\"", "\"name\":\"learning_rate 0.001\""},
+           {"\"folder\":\"train", "\"folder\":\"../train"}}) {
+    const std::size_t at = whole.find(was);
+    ASSERT_NE(at, std::string::npos) << was << " in " << whole;
+    std::ofstream(file, std::ios::trunc) << std::string(whole).replace(at, was.size(), is);
+    EXPECT_THROW(report(r.out), MisuseError) << is;
+  }
+  std::ofstream(file, std::ios::trunc) << whole;
+  EXPECT_EQ(report(r.out).runs.size(), 2u);
+  const fs::path run = r.out / "train.learning_rate=0.001", config = run / "config.toml";
+  const std::string toml = read_text_file(config);
+  std::ofstream(config, std::ios::trunc) << "[model]\nn_layers = 0\n";
+  EXPECT_THROW(report(r.out), MisuseError);
+  std::ofstream(config, std::ios::trunc) << toml << "\n";
+  std::ofstream(run / "metrics.jsonl", std::ios::app) << std::string(100000, '[') << "\n{\"step\": -3, \"loss\": 1}\n";
+  EXPECT_EQ(report(run).runs[0].result().steps, 1);
+}
+
+TEST_F(CompareRefusals, AllIsCheckedBeforeTheFirstStep) {
+  const auto refusal = [](const CompareRequest& r) { return misuse_of([&] { compare(r); }); };
+  CompareRequest r = request();
+  r.configs[1].config.train.device = "cuda:99";
+  EXPECT_HAS(refusal(r), "cuda:99");
+  r = request();
+  r.configs[1].config.train.batch_size = 1 << 24;
+  r.configs[1].config.model.context_length = 1 << 20;
+  EXPECT_HAS(refusal(r), "of memory");
+  r = request();
+  r.prompts = {"good", "bad \xff"};
+  EXPECT_HAS(refusal(r), "--prompt: must be valid UTF-8");
+  r = request();
+  r.configs[1].config.train.sample_every = 2;
+  r.configs[1].config.train.sample_prompt = "\xff";
+  EXPECT_HAS(refusal(r), "train.sample_prompt: must be valid UTF-8");
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(CompareRefusals, ARunsFolderIsNoneOfAComparison) {
+  CompareRequest r = request();
+  r.configs.resize(1);
+  r.configs[0].config.train.steps = 1;
+  compare(r);
+  EXPECT_THROW(train::train({.config = r.configs[0].config, .out = r.out, .resume = true, .cache = r.cache}),
+               MisuseError);
+  r.out /= "four";
+  EXPECT_THROW(compare(r), MisuseError);
+}
+
+TEST_F(CompareRefusals, OnlyRunsOfTheSameSettingsCount) {
+  CompareRequest r = request();
+  r.seeds = 2;
+  r.configs.resize(1);
+  r.configs[0].config.train.steps = 1;
+  compare(r);
+  EXPECT_EQ(report(r.out).runs[0].trained.size(), 2u);
+  const fs::path config = r.out / "four" / "seed_2" / "config.toml";
+  std::string text = read_text_file(config);
+  text.replace(text.find("seed = 2"), 8, "seed = 3");
+  std::ofstream(config, std::ios::trunc) << text;
+  EXPECT_EQ(report(r.out).runs[0].trained.size(), 1u);
+  EXPECT_THROW(compare(r), MisuseError);
+}
+
+TEST_F(CompareRefusals, DataIsLookedAtBeforeTheFirstStep) {
+  CompareRequest r = request();
+  r.configs[1].config.data.train = {(folder_ / "missing.txt").string()};
+  EXPECT_THROW(compare(r), MisuseError);
+  EXPECT_FALSE(fs::exists(folder_ / "out/four"));
+}
+
+// What decides is the data, not the key that names it.
+TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
+  const std::string text = read_text_file(folder_ / "train.txt");
+  std::ofstream(folder_ / "copy.txt") << text;
+  std::ofstream(folder_ / "other.txt") << text << "a line more at its end\n";
+  const auto of = [&](const char* train, config::TokenizerKind kind, bool held_out) {
+    CompareRequest r = request();
+    for (NamedConfig& named : r.configs) {
+      named.config.train.steps = 1;
+      named.config.tokenizer.kind = kind;
+      named.config.tokenizer.vocabulary_size = kind == config::TokenizerKind::words ? 0 : 256;
+      named.config.vocabulary_follows_tokenizer = true;
+      if (held_out) {
+        named.config.data.validation.clear();
+      }
+    }
+    r.configs[1].config.data.train = {(folder_ / train).string()};
+    return r;
+  };
+  const auto refusal = [](const CompareRequest& r) { return misuse_of([&] { compare(r); }); };
+  constexpr auto kBytes = config::TokenizerKind::bytes, kWords = config::TokenizerKind::words;
+  const std::string held_out = refusal(of("other.txt", kBytes, true));
+  EXPECT_TRUE(held_out.starts_with("compare: four and one have different validation data (")) << held_out;
+  const std::string words = refusal(of("other.txt", kWords, false));
+  EXPECT_TRUE(words.starts_with("compare: four and one have different tokenizers (words-")) << words;
+  EXPECT_FALSE(fs::exists(folder_ / "out/four")) << "before anything is trained";
+  SweepRequest s{.config = config("base", 4)};
+  s.config.config.data.validation.clear();
+  s.vary = {{"data.train",
+             {"[\"" + (folder_ / "train.txt").string() + "\"]", "[\"" + (folder_ / "other.txt").string() + "\"]"}}};
+  s.out = folder_ / "sweep";
+  s.cache = folder_ / "cache";
+  EXPECT_HAS(misuse_of([&] { sweep(s); }), "have different validation data");
+
+  compare(of("copy.txt", kWords, true));              // the same under another name
+  CompareRequest r = of("other.txt", kBytes, false);  // trained on other text, measured on the same
+  r.out = folder_ / "out2";
+  EXPECT_EQ(compare(r).runs.size(), 2U);
+}
+
+TEST_F(CompareRefusals, ASweepsErrorsAreItsOwn) {
+  SweepRequest r;
+  r.config = config("base", 4);
+  r.vary = {{"train.evaluate_tokens", {"0", "4"}}};
+  r.out = folder_ / "sweep";
+  EXPECT_TRUE(misuse_of([&] { sweep(r); }).starts_with("sweep: "));
+}
+
+TEST_F(CompareRefusals, RefusesADamagedResult) {
+  CompareRequest r = request();
+  r.configs.resize(1);
+  r.configs[0].config.train.steps = 1;
+  compare(r);
+  const fs::path file = folder_ / "out" / "four" / "result.json";
+  const std::string whole = read_text_file(file);
+  std::vector<std::string> damaged = {"", "{", "[]", "{}", "{\"steps\": \"many\"}"};
+  for (const char* key : {"steps", "seconds", "peak_memory_bytes", "parameters", "validation"}) {
+    Json json = Json::parse(whole);
+    json[key] = -1;
+    damaged.push_back(json.dump());
+  }
+  for (const std::string& text : damaged) {
+    std::ofstream(file, std::ios::trunc) << text;
+    EXPECT_THROW(compare(r), MisuseError) << text;
+  }
+}
+
+}  // namespace compare_refusals_test
+}  // namespace headroom::compare

@@ -1,0 +1,280 @@
+#include "tools/compare/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "compare_fixture.h"
+#include "tools/compare/run/runs.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "foundation/core/machine/system.h"
+#include "data/tokens/token_file.h"
+
+namespace headroom::compare {
+namespace compare_test {
+
+namespace fs = std::filesystem;
+using CompareTest = compare_fixture::CompareTest;
+
+TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
+  const CompareResult result = compare(request());
+  ASSERT_EQ(result.runs.size(), 2u);
+  EXPECT_FALSE(result.interrupted);
+  ASSERT_EQ(result.notes.size(), 1u) << "only that 900 bytes of validation data are few";
+  EXPECT_NE(result.notes[0].find("a standard error of 0."), std::string::npos) << result.notes[0];
+  EXPECT_NE(result.notes[0].find("The validation data is small: the loss "), std::string::npos) << result.notes[0];
+  for (const ComparedRun& run : result.runs) {
+    EXPECT_EQ(run.result().steps, 6);
+    EXPECT_EQ(run.result().validation.size(), 3u);
+    EXPECT_GT(run.headline(), 1.0);
+    EXPECT_GT(run.result().peak_memory_bytes, 0);
+    EXPECT_GT(run.attention_macs, 0);
+    EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "result.json"));
+    ASSERT_EQ(run.samples.size(), 1u);
+  }
+  EXPECT_EQ(result.prompts.front(), "line 0 says 0 & <b>\nline 1 says ") << "the beginning of the validation data";
+  const std::string page = read_text_file(result.report);
+  EXPECT_NE(page.find("line 0 says 0 &amp; &lt;b&gt;"), std::string::npos);
+  EXPECT_NE(page.find("headroom compare four.toml one.toml"), std::string::npos);
+
+  const Json json = to_json(result);
+  for (const char* key :
+       {"name", "steps", "train_loss", "validation_loss", "tokens_per_second", "seconds", "peak_memory_bytes",
+        "parameters", "parameters_sha256", "attention_macs", "attention_memory"}) {
+    EXPECT_TRUE(json.at("runs").at(1).contains(key)) << key;
+  }
+  EXPECT_TRUE(json.at("runs").at(0).at("executed").contains("step_macs"));
+}
+
+TEST_F(CompareTest, KeepsFinishedRunsAndResumesTheOther) {
+  const CompareResult whole = compare(request());
+  const fs::path one = folder_ / "out" / "one";
+  const std::string kept = read_text_file(folder_ / "out" / "four" / "result.json");
+  const std::string metrics = read_text_file(one / "metrics.jsonl");
+  // As a kill after step 2 leaves it.
+  fs::remove(one / "result.json");
+  fs::remove(one / "checkpoints" / "step_4.safetensors");
+  fs::remove(one / "checkpoints" / "step_6.safetensors");
+  fs::remove(folder_ / "out" / "report.html");
+
+  const CompareResult again = compare(request());
+  EXPECT_TRUE(fs::exists(again.report));
+  EXPECT_EQ(read_text_file(folder_ / "out" / "four" / "result.json"), kept);
+  EXPECT_EQ(again.runs[0].result().seconds, whole.runs[0].result().seconds);
+  EXPECT_EQ(again.runs[1].result().parameters_sha256, whole.runs[1].result().parameters_sha256);
+  EXPECT_EQ(again.runs[1].result().validation.size(), 3u);
+  // Its first line holds a measured time, which training afresh would have changed.
+  const std::string first_line = metrics.substr(0, metrics.find('\n') + 1);
+  EXPECT_EQ(read_text_file(one / "metrics.jsonl").substr(0, first_line.size()), first_line);
+}
+
+TEST_F(CompareTest, InterruptedByCtrlCGoesOnLater) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const CompareRequest r = request();
+        data::prepare_data(r.configs[0].config.data, r.configs[0].config.tokenizer, r.cache);
+        catch_interrupts();
+        std::raise(SIGINT);
+        const CompareResult result = compare(r);
+        std::_Exit(result.interrupted && result.report.empty() && result.runs.size() == 1 ? 77 : 1);
+      },
+      ::testing::ExitedWithCode(77), "");
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json"));
+  EXPECT_EQ(compare(request()).runs.size(), 2u);
+}
+
+TEST_F(CompareTest, EverySeedIsARunAndMoreOfThemUseWhatIsThere) {
+  CompareRequest r = request();
+  const CompareResult one = compare(r);
+  const std::string kept = read_text_file(folder_ / "out" / "four" / "result.json");
+  r.seeds = 3;
+  const CompareResult three = compare(r);
+  EXPECT_EQ(read_text_file(folder_ / "out" / "four" / "result.json"), kept);
+  ASSERT_EQ(three.runs.size(), 2u);
+  for (const ComparedRun& run : three.runs) {
+    ASSERT_EQ(run.trained.size(), 3u);
+    EXPECT_EQ(run.trained[1].seed, 2);
+    EXPECT_NE(run.trained[0].result.parameters_sha256, run.trained[1].result.parameters_sha256);
+    EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "seed_3" / "result.json"));
+    const std::vector<double> losses = run.over_seeds("loss");
+    EXPECT_DOUBLE_EQ(run.headline(), (std::exp(losses[0]) + std::exp(losses[1]) + std::exp(losses[2])) / 3.0);
+  }
+  EXPECT_EQ(folder_config(folder_ / "out" / "one" / "seed_2").train.seed, 2);
+  EXPECT_EQ(three.runs[0].result().parameters_sha256, one.runs[0].result().parameters_sha256);
+
+  const Json json = to_json(three).at("runs");
+  ASSERT_EQ(json.at(1).at("seeds").size(), 3u);
+  for (const char* key : {"seed", "validation_loss", "train_loss", "parameters_sha256", "seconds"}) {
+    EXPECT_TRUE(json.at(1).at("seeds").at(2).contains(key)) << key;
+  }
+  EXPECT_EQ(json.at(1).at("validation_loss"), json.at(1).at("seeds").at(0).at("validation_loss"));
+  double sum = 0.0;
+  for (const Json& seed : json.at(1).at("seeds")) {
+    sum += seed.at("validation_loss").get<double>();
+  }
+  EXPECT_NEAR(json.at(1).at("validation_loss_mean").get<double>(), sum / 3.0, 1e-12);
+  EXPECT_GT(json.at(1).at("validation_loss_std").get<double>(), 0.0);
+  EXPECT_GT(json.at(1).at("perplexity_std").get<double>(), 0.0);
+  const Json& difference = json.at(1).at("difference");
+  EXPECT_NEAR(difference.at("mean").get<double>(), sum / 3.0 - json.at(0).at("validation_loss_mean").get<double>(),
+              1e-12);
+  EXPECT_LT(difference.at("low").get<double>(), difference.at("high").get<double>());
+  EXPECT_TRUE(json.at(0).at("difference").is_null());
+  EXPECT_TRUE(to_json(one).at("runs").at(1).at("difference").is_null());
+  EXPECT_NE(to_json_line(to_json(one)).find("\"validation_loss_std\":null"), std::string::npos);
+  EXPECT_NE(to_json(three).at("conclusion").get<std::string>().find("3 seeds"), std::string::npos);
+}
+
+TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
+  CompareRequest r = request();
+  r.seeds = 2;
+  r.tune = {{"train.learning_rate", {"1e-6", "0.01"}}};
+  const CompareResult two = compare(r);
+  for (const ComparedRun& run : two.runs) {
+    EXPECT_EQ(run.values, (Values{{"train.learning_rate", "0.01"}})) << "one that hardly learns in six steps lost";
+    ASSERT_EQ(run.tried.size(), 2u);
+    EXPECT_TRUE(run.tried[1].chosen && !run.tried[0].chosen);
+    EXPECT_GT(run.tried[0].headline, run.tried[1].headline);
+    EXPECT_EQ(run.config.train.learning_rate, 0.01);
+    EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "train.learning_rate=0.01" / "seed_2" / "result.json"));
+    EXPECT_FALSE(fs::exists(folder_ / "out" / run.name / "train.learning_rate=1e-06" / "seed_2"));
+  }
+  ASSERT_EQ(two.notes.size(), 2u) << "no remark on differing learning rates, one on the edge for both models";
+  EXPECT_EQ(two.notes[1],
+            "The best train.learning_rate, 0.01, is the largest of those tried: a better one may lie beyond.");
+  const std::string page = read_text_file(two.report);
+  EXPECT_NE(page.find("learning_rate 1e-06"), std::string::npos);
+  EXPECT_NE(render_table(two).find("learning_rate 0.01: "), std::string::npos) << render_table(two);
+  const Json json = to_json(two).at("runs").at(0);
+  EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
+  EXPECT_EQ(json.at("tried").at(1).at("chosen"), true);
+
+  // A value that lies between: only its runs are new.
+  const std::string kept = two.runs[0].trained[1].result.parameters_sha256;
+  const auto written = fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json");
+  r.tune[0].values = {"1e-6", "0.01", "1e-5"};
+  EXPECT_EQ(compare(r).runs[0].trained[1].result.parameters_sha256, kept);
+  EXPECT_EQ(fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json"), written);
+}
+
+TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
+  CompareRequest r = request();
+  r.configs.resize(1);
+  r.tune = {{"train.learning_rate", {"1e30", "0.001"}}};
+  for (int again = 0; again < 2; ++again) {
+    const CompareResult result = compare(r);
+    EXPECT_EQ(result.runs[0].values[0].second, "0.001");
+    EXPECT_TRUE(std::isnan(result.runs[0].tried[0].headline));
+    EXPECT_NE(render_table(result).find("learning_rate 1e+30: diverged"), std::string::npos);
+  }
+  r.tune[0].values = {"1e30", "9e29"};
+  r.out = folder_ / "wild";
+  EXPECT_NE(compare(r).failure.find("four: diverged with the best of the values tried: "), std::string::npos);
+  r.tune.clear();
+  r.out = folder_ / "half";
+  r.configs[0].config.train.learning_rate = 1e30;
+  r.configs.push_back(config("one", 1));
+  const CompareResult half = compare(r);
+  EXPECT_TRUE(half.failure.starts_with("four: ")) << half.failure;
+  EXPECT_TRUE(fs::exists(half.report)) << "the others are trained and shown all the same";
+  EXPECT_NE(render_table(half).find("diverged"), std::string::npos) << render_table(half);
+  EXPECT_EQ(half.runs[0].samples.size(), 0u);
+  EXPECT_EQ(half.runs[1].samples.size(), 1u);
+}
+
+TEST_F(CompareTest, ReportMakesThePageAgainWithoutTraining) {
+  CompareRequest r = request();
+  r.seeds = 2;
+  r.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
+  const CompareResult made = compare(r);
+  const Json before = to_json(made);
+  fs::remove(made.report);
+  fs::rename(folder_ / "out", folder_ / "moved");
+  fs::remove(folder_ / "train.txt");
+  const CompareResult again = report(folder_ / "moved");
+  EXPECT_EQ(again.report, folder_ / "moved" / "report.html");
+  EXPECT_EQ(again.conclusion, made.conclusion);
+  EXPECT_EQ(again.notes, made.notes);
+  Json json = to_json(again);
+  json["report"] = before.at("report");
+  EXPECT_EQ(json, before);
+  const std::string page = read_text_file(again.report);
+  EXPECT_NE(page.find(r.command), std::string::npos);
+  EXPECT_NE(page.find("Training and validation loss"), std::string::npos);
+}
+
+TEST_F(CompareTest, ReportShowsWhatHasFinished) {
+  compare(request());
+  fs::remove(folder_ / "out" / "one" / "result.json");
+  const CompareResult result = report(folder_ / "out");
+  ASSERT_EQ(result.runs.size(), 1u);
+  ASSERT_EQ(result.notes.size(), 2u);
+  EXPECT_EQ(result.notes[1], "Not finished yet: one.");
+  fs::remove(folder_ / "out" / "four" / "result.json");
+  EXPECT_THROW(report(folder_ / "out"), MisuseError);
+  for (const char* text : {"", "{}", "[1]", "{\"format\": \"headroom.comparison.1\", \"kind\": 3}"}) {
+    std::ofstream(folder_ / "out" / "comparison.json", std::ios::trunc) << text;
+    EXPECT_THROW(report(folder_ / "out"), MisuseError) << text;
+  }
+}
+
+TEST_F(CompareTest, ReportOfATrainingRun) {
+  compare(request());
+  const CompareResult result = report(folder_ / "out" / "four");
+  EXPECT_EQ(result.runs.at(0).result().steps, 6);
+  EXPECT_EQ(result.runs[0].result().validation.size(), 3u);
+  EXPECT_GT(result.runs[0].result().parameters, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "out" / "four" / "report.html"));
+  EXPECT_THROW(report(folder_ / "nowhere"), MisuseError);
+  EXPECT_THROW(report(folder_), MisuseError);
+}
+
+TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
+  SweepRequest r;
+  r.config = config("base", 4);
+  r.vary = {{"train.learning_rate", {"1e-6", "1e30", "0.01"}}, {"model.attention.n_heads", {"4", "2"}}};
+  r.out = folder_ / "sweep";
+  r.cache = folder_ / "cache";
+  const CompareResult result = sweep(r);
+  ASSERT_EQ(result.runs.size(), 6u);
+  EXPECT_EQ(result.runs[0].values[0].second, "0.01");
+  EXPECT_TRUE(std::isnan(result.runs[5].headline()));
+  EXPECT_EQ(result.runs[5].values[0].second, "1e+30");
+  EXPECT_TRUE(fs::exists(folder_ / "sweep" / "model.attention.n_heads=2,train.learning_rate=0.01" / "result.json"));
+  const std::string table = render_table(result);
+  EXPECT_NE(table.find("diverged"), std::string::npos) << table;
+  EXPECT_EQ(table.find("model"), std::string::npos) << "values are names enough: " << table;
+  const Json json = to_json(result).at("runs").at(0);
+  EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
+  const auto edge = std::find_if(result.notes.begin(), result.notes.end(), [](const std::string& note) {
+    return note.starts_with("The best model.attention.n_heads");
+  });
+  EXPECT_NE(edge, result.notes.end());
+
+  const auto written = fs::last_write_time(result.runs[1].folder / "result.json");
+  r.seeds = 2;
+  EXPECT_EQ(sweep(r).runs[0].trained.size(), 2u);
+  EXPECT_EQ(fs::last_write_time(result.runs[1].folder / "result.json"), written);
+  EXPECT_EQ(to_json(report(r.out)).at("conclusion"), to_json(sweep(r)).at("conclusion"));
+  r.vary.clear();
+  EXPECT_THROW(sweep(r), MisuseError);
+}
+
+TEST(LoadConfigs, NamesAreFileNames) {
+  setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
+  const std::vector<NamedConfig> configs = load_configs(
+      {"demo/dense_h2", HEADROOM_SOURCE_DIR "/recipes/demo/dense_h8.toml", "demo/switchhead_h2"}, {"train.steps=103"});
+  ASSERT_EQ(configs.size(), 3u);
+  EXPECT_EQ(configs[0].name, "dense_h2");
+  EXPECT_EQ(configs[1].name, "dense_h8");
+  EXPECT_EQ(configs[2].config.train.steps, 103);
+  const std::vector<NamedConfig> same =
+      load_configs({"demo/dense_h2", HEADROOM_SOURCE_DIR "/recipes/demo/dense_h2.toml"});
+  EXPECT_EQ(same[0].name, "demo.dense_h2");
+}
+
+}  // namespace compare_test
+}  // namespace headroom::compare

@@ -1,0 +1,275 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <regex>
+
+#include "example.h"
+#include "tools/compare/compare.h"
+
+namespace headroom::compare {
+namespace html_test {
+
+using testing::example_run;
+using testing::example_seeds;
+
+CompareResult example() {
+  CompareResult result;
+  result.title = "Title";
+  result.command = "headroom compare a b";
+  result.runs = {example_run("a", 7.0), example_run("b", 8.0, 400)};
+  result.prompts = {"once upon"};
+  result.runs[0].samples = {" a time"};
+  result.runs[1].samples = {" a prompt"};
+  result.notes = {"train.seed differs: 1 (a) and 2 (b)."};
+  result.conclusion = conclude(result.runs);
+  return result;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++n;
+  }
+  return n;
+}
+
+// Every element that is opened is closed, in order.
+void expect_well_formed(const std::string& html) {
+  std::vector<std::string> open;
+  const std::regex tag("<(/?)([a-zA-Z0-9]+)([^>]*)>");
+  for (std::sregex_iterator i(html.begin(), html.end(), tag), end; i != end; ++i) {
+    const std::string name = (*i)[2], rest = (*i)[3];
+    if (name == "meta" || name == "br" || (!rest.empty() && rest.back() == '/')) {
+      continue;
+    }
+    if ((*i)[1].length() == 0) {
+      open.push_back(name);
+    } else {
+      ASSERT_FALSE(open.empty()) << name;
+      ASSERT_EQ(open.back(), name);
+      open.pop_back();
+    }
+  }
+  EXPECT_TRUE(open.empty()) << open.back();
+}
+
+TEST(Report, ShowsEverythingThatWasCompared) {
+  const CompareResult result = example();
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  for (const std::string& part :
+       {result.conclusion.at(0), result.conclusion.at(1), result.conclusion.at(2), result.command,
+        std::string("train.seed differs"), std::string("once upon"), std::string(" a prompt"),
+        std::string("a CPU, 2 threads, fp32"), std::string("prefers-color-scheme: dark")}) {
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(count(html, "<svg class='chart'"), 2u) << "two curves; the same MACs of a step";
+  EXPECT_EQ(count(html, "<details>"), 1u) << "the first one's whole config";
+  EXPECT_NE(html.find("d_model = 256"), std::string::npos) << "the resolved config";
+}
+
+TEST(Report, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
+  CompareResult result = example();
+  result.runs = {example_seeds("a", {7.0, 7.2}), example_seeds("b", {8.0, 8.1}, 400)};
+  result.variations = {{"train.learning_rate", {"0.001", "1e+30"}}};
+  for (ComparedRun& run : result.runs) {
+    run.values = {{"train.learning_rate", "0.001"}};
+    run.tried = {{{{"train.learning_rate", "0.001"}}, 7.0, true},
+                 {{{"train.learning_rate", "1e+30"}}, std::nan(""), false}};
+  }
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(count(html, "<svg class='chart'"), 3u) << "two curves, the differences";
+  EXPECT_EQ(count(html, "class='band s1'"), 2u);
+  EXPECT_EQ(count(html, "class='reach s1'"), 1u);
+  EXPECT_NE(html.find("7.10 \u00b1 0.14"), std::string::npos);
+  EXPECT_NE(html.find("<td class='name'>learning_rate 1e+30</td><td>diverged</td><td>diverged</td>"), std::string::npos)
+      << "a line a combination, a column a model";
+  EXPECT_EQ(html.find("one run a model"), std::string::npos);
+  EXPECT_NE(html.find("1 and 2: of parameters"), std::string::npos);
+}
+
+TEST(Report, ShowsLossesExpertsAndQualityAgainstCost) {
+  CompareResult result = example();
+  for (ComparedRun& run : result.runs) {
+    run.trained[0].history.training = {{.step = 10, .loss = 3.0}, {.step = 100, .loss = 2.0}};
+  }
+  result.runs[1].executed["step_macs"] = 9000;
+  result.runs[1].trained[0].history.validation = {
+      {.step = 20, .experts = {{"a", {.entropy = 0.9}}, {"b", {.entropy = 0.5}}}},
+      {.step = 100, .experts = {{"a", {.entropy = 0.8}}, {"b", {.entropy = 0.0}}}}};
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(count(html, "<svg class='chart'"), 5u) << "two curves, losses, experts, a scatter";
+  EXPECT_EQ(count(html, "class='faint s"), 2u);
+  EXPECT_NE(html.find("Use of experts"), std::string::npos);
+  EXPECT_NE(html.find("Quality against cost"), std::string::npos);
+}
+
+TEST(Report, ShowsInWhatConfigurationsDiffer) {
+  CompareResult result = example();
+  result.runs[1].config.model.attention.n_heads = 3;
+  const std::string html = render_report(result);
+  EXPECT_NE(html.find("<td class='name'>model.attention.n_heads</td><td>8</td><td>3</td>"), std::string::npos);
+  EXPECT_EQ(html.find("<td class='name'>model.d_model</td>"), std::string::npos);
+  EXPECT_NE(html.find("headroom 0."), std::string::npos) << "version";
+  EXPECT_TRUE(std::regex_search(html, std::regex("made 20[0-9][0-9]-[0-9-]+ [0-9:]+ UTC by headroom"))) << "date";
+}
+
+TEST(Report, OfASweepShowsWhatEachKeyDoes) {
+  CompareResult result = example();
+  result.kind = Kind::sweep;
+  result.variations = {{"train.learning_rate", {"1e-2", "0.001"}}, {"train.schedule", {"cosine"}}};
+  result.runs[0].values = {{"train.learning_rate", "0.001"}, {"train.schedule", "cosine"}};
+  result.runs[1].values = {{"train.learning_rate", "1e-2"}, {"train.schedule", "cosine"}};
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(count(html, "against train."), 1u) << "a key with one value shows nothing";
+  EXPECT_LT(html.find(">0.001</text>"), html.find(">1e-2</text>")) << "numbers in their order";
+  EXPECT_NE(html.find("<th scope='col' class='text'><br>learning_rate</th>"), std::string::npos);
+}
+
+TEST(Report, NeedsNoNetworkAndNoScript) {
+  const std::string html = render_report(example());
+  for (const char* part : {"http:", "https:", "<script", "<link", "@import", "url(", "src="}) {
+    EXPECT_EQ(html.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(Report, MarksTheBestOfAColumn) {
+  const std::string html = render_report(example());
+  EXPECT_NE(html.find("<td class='best'>7.00</td>"), std::string::npos);
+  EXPECT_EQ(html.find("<td class='best'>1.500</td>"), std::string::npos) << "equal bits per byte are nobody's best";
+}
+
+std::string costs_in(const std::string& html) {
+  const std::size_t begin = html.find("<h2>Costs</h2>");
+  return html.substr(begin, html.find("<h2>", begin + 1) - begin);
+}
+
+TEST(Report, ShowsCostsAsOneTableOfBars) {
+  CompareResult result = example();
+  result.runs[1].trained[0].result.peak_memory_bytes = 0;
+  const std::string costs = costs_in(render_report(result));
+  EXPECT_EQ(count(costs, "<table>"), 1u);
+  EXPECT_EQ(count(costs, "<th scope='col'>"), 3u)
+      << "names, attention MACs and peak memory: the rest is alike: " << costs;
+  EXPECT_NE(costs.find("<td class='cost least'>400 <small>0.4x</small><svg class='small-bar'"), std::string::npos)
+      << costs;
+  EXPECT_NE(costs.find("width='40.0'"), std::string::npos) << "a bar of that share";
+  EXPECT_NE(costs.find("<td class='cost'>\u2013<svg"), std::string::npos) << "what is not known";
+  EXPECT_NE(costs.find("The same for all: attention memory (500), MACs of a training step (3.00 k)"), std::string::npos)
+      << costs;
+}
+
+// What the costs' table holds is not in the first one as well, which then fits a page.
+TEST(Report, HasNoMoreColumnsThanFitAPage) {
+  CompareResult result = example();
+  result.runs = {example_seeds("a", {7.0, 7.2}), example_seeds("b", {8.0, 8.1}, 400)};
+  result.variations = {{"train.learning_rate", {"0.001", "0.002"}}};
+  for (ComparedRun& run : result.runs) {
+    run.values = {{"train.learning_rate", "0.001"}};
+  }
+  const std::string html = render_report(result);
+  const std::string head = html.substr(html.find("<thead>"), html.find("</thead>") - html.find("<thead>"));
+  EXPECT_EQ(count(head, "<th "), 7u) << head;
+  EXPECT_EQ(head.find("MACs"), std::string::npos) << head;
+}
+
+CompareResult single() {
+  CompareResult result = example();
+  result.kind = Kind::run;
+  result.runs.resize(1);
+  result.notes.clear();
+  result.prompts.clear();
+  result.runs[0].trained[0].history.training = {
+      {.step = 10, .loss = 3.0, .learning_rate = 1e-3, .gradient_norm = 2.0},
+      {.step = 100, .loss = 2.0, .learning_rate = 5e-4, .gradient_norm = 0.5}};
+  result.conclusion = conclude(result.runs);
+  return result;
+}
+
+TEST(Report, OfASingleRunShowsWhatItsOptimizerDid) {
+  const std::string html = render_report(single());
+  expect_well_formed(html);
+  EXPECT_EQ(count(html, "<svg class='chart'"), 5u) << "two curves, losses, learning rate, gradient norm";
+  EXPECT_NE(html.find("<figcaption>Learning rate"), std::string::npos);
+  EXPECT_NE(html.find("<figcaption>Gradient norm"), std::string::npos);
+  EXPECT_NE(html.find("<dt>peak memory</dt><dd>300.0 MiB</dd>"), std::string::npos);
+}
+
+TEST(Report, OfASingleRunComparesItWithNothing) {
+  const std::string html = render_report(single());
+  for (const char* part : {"best of its column", "class='best'", "class='small-bar'", ">relative", "<h2>Costs</h2>"}) {
+    EXPECT_EQ(html.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(Report, LoadsItselfAgainWhileItIsWatched) {
+  CompareResult result = single();
+  EXPECT_EQ(render_report(result).find("http-equiv"), std::string::npos);
+  result.refresh_seconds = 5;
+  EXPECT_NE(render_report(result).find("<meta http-equiv='refresh' content='5'>"), std::string::npos);
+}
+
+TEST(Report, DrawsLossesAsMeansOverTheSeeds) {
+  CompareResult result = example();
+  result.runs = {example_seeds("a", {7.0, 9.0}), example_seeds("b", {7.5, 7.5})};
+  for (ComparedRun& run : result.runs) {
+    for (TrainedRun& seed : run.trained) {
+      seed.history.training = {{.step = 10, .loss = 3.0}, {.step = 100, .loss = 2.0}};
+    }
+  }
+  const std::string html = render_report(result);
+  const std::size_t begin = html.find("<figcaption>Training and validation loss");
+  const std::string losses = html.substr(begin, html.find("</figure>", begin) - begin);
+  const double a = (std::log(7.0) + std::log(9.0)) / 2.0 + std::exp(-100.0 / 30.0);
+  EXPECT_NE(losses.find(fmt::format(">a: {:.2f}</text>", a)), std::string::npos)
+      << "the label stands where the mean is, as in the other charts: " << losses;
+}
+
+TEST(Report, MarksNothingOfARunThatDiverged) {
+  CompareResult result = example();
+  TrainedRun& wild = result.runs[1].trained[0];
+  wild.diverged = "the loss is nan";
+  wild.result = {};
+  const std::string html = render_report(result);
+  const std::size_t row = html.find("b</td>");
+  const std::string cells = html.substr(row, html.find("</tr>", row) - row);
+  EXPECT_NE(cells.find("diverged"), std::string::npos) << cells;
+  EXPECT_NE(costs_in(html).find("<td class='cost'>\u2013<svg"), std::string::npos) << costs_in(html);
+  EXPECT_EQ(cells.find("class='best'"), std::string::npos) << cells;
+}
+
+TEST(Report, CannotBeBrokenByTextFromOutside) {
+  CompareResult result = example();
+  const std::string evil = "</pre><script>alert('x')</script>\"'\xff\x01";
+  result.title = result.command = evil;
+  result.conclusion = {evil};
+  result.prompts = {evil};
+  result.notes = {evil};
+  for (ComparedRun& run : result.runs) {
+    run.name = run.trained[0].machine = evil;
+    run.samples = {evil};
+    run.config.tokenizer.model = evil;
+  }
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(html.find("<script"), std::string::npos);
+  EXPECT_EQ(html.find('\xff'), std::string::npos);
+  EXPECT_EQ(html.find('\x01'), std::string::npos);
+}
+
+TEST(Report, StandsOneRunWithoutHistoryOrSample) {
+  CompareResult result = example();
+  result.runs.resize(1);
+  result.runs[0].trained[0].result.validation.clear();
+  result.prompts.clear();
+  const std::string html = render_report(result);
+  expect_well_formed(html);
+  EXPECT_EQ(html.find("Sample text"), std::string::npos);
+  EXPECT_EQ(html.find("class='best'"), std::string::npos);
+}
+
+}  // namespace html_test
+}  // namespace headroom::compare

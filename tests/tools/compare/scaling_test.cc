@@ -1,0 +1,259 @@
+#include "tools/compare/figures/scaling.h"
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "compare_fixture.h"
+#include "example.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "training/cost/cost.h"
+
+namespace headroom::compare {
+namespace scaling_test {
+
+constexpr double kFlops[] = {1e12, 4e12, 3e13};
+
+// Sizes on the line `coefficient` (`factor` C)^-`exponent`: with factor 2 a family needs half the compute.
+ScaledFamily family_on(const PowerLaw& law, double factor, std::size_t seeds = 1) {
+  ScaledFamily family{.name = fmt::format("times_{}", factor)};
+  for (const double flops : kFlops) {
+    const double loss = law.loss(factor * flops);
+    family.models.push_back(
+        {.name = fmt::format("{}", flops), .flops = flops, .losses = std::vector<double>(seeds, loss)});
+  }
+  return family;
+}
+
+constexpr PowerLaw kLaw{.coefficient = 20.0, .exponent = 0.05};
+
+TEST(PowerLaw, IsFittedExactlyToPointsOnALine) {
+  const PowerLaw law = fit_power_law({1e12, 2e12, 5e13}, {kLaw.loss(1e12), kLaw.loss(2e12), kLaw.loss(5e13)});
+  EXPECT_NEAR(law.exponent, 0.05, 1e-12);
+  EXPECT_NEAR(law.coefficient, 20.0, 1e-8);
+  EXPECT_NEAR(law.flops(law.loss(3e12)), 3e12, 1.0);
+}
+
+// By hand: x = ln(1, e, e^2), y = ln(e^2, e, e): slope -1/2, mean 4/3.
+TEST(PowerLaw, IsTheLeastSquaresOfLogarithms) {
+  const double e = std::exp(1.0);
+  const PowerLaw law = fit_power_law({1.0, e, e * e}, {e * e, e, e});
+  EXPECT_NEAR(law.exponent, 0.5, 1e-12);
+  EXPECT_NEAR(law.coefficient, std::exp(4.0 / 3.0 + 0.5), 1e-12);
+}
+
+TEST(Scaling, FindsAKnownGap) {
+  const Scaling scaling = fit_families({family_on(kLaw, 1.0), family_on(kLaw, 1.87)});
+  EXPECT_FALSE(scaling[0].saving) << "the first is what the other is compared with";
+  const Saving& saving = scaling[1].saving.value();
+  EXPECT_NEAR(saving.ratio, 1.87, 1e-9);
+  EXPECT_FALSE(saving.low) << "one seed";
+  EXPECT_FALSE(saving.extrapolated);
+  EXPECT_NEAR(saving.loss, std::sqrt(kLaw.loss(1.87e12) * kLaw.loss(3e13)), 1e-9) << "the middle of what both reach";
+  EXPECT_NEAR(scaling[1].residual, 0.0, 1e-12);
+  for (const ScaledModel& model : scaling[1].models) {
+    EXPECT_NEAR(model.saving.value().ratio, 1.87, 1e-9) << model.name;
+    EXPECT_EQ(model.saving->extrapolated, model.flops == 3e13) << "the first family does not reach the last one's loss";
+  }
+}
+
+TEST(Scaling, OfLinesThatAreNotParallelItIsTheGapAtTheLossNamed) {
+  const PowerLaw steeper{.coefficient = 40.0, .exponent = 0.08};
+  const Scaling scaling = fit_families({family_on(kLaw, 1.0), family_on(steeper, 1.0)});
+  const Saving& saving = scaling[1].saving.value();
+  EXPECT_NEAR(saving.ratio, kLaw.flops(saving.loss) / steeper.flops(saving.loss), 1e-6 * saving.ratio);
+  EXPECT_NEAR(scaling[1].models[0].saving->ratio, kLaw.flops(steeper.loss(1e12)) / 1e12, 1e-6);
+}
+
+TEST(Scaling, SaysWhenNoLossIsReachedByBoth) {
+  const Scaling scaling = fit_families({family_on(kLaw, 1.0), family_on(kLaw, 100.0)});
+  EXPECT_TRUE(scaling[1].saving.value().extrapolated);
+  EXPECT_NEAR(scaling[1].saving->ratio, 100.0, 1e-7);
+  EXPECT_NE(conclude_scaling(scaling).at(0).find("extrapolated"), std::string::npos);
+}
+
+TEST(Scaling, SaysHowFarModelsAreFromTheirLine) {
+  ScaledFamily bent = family_on(kLaw, 1.0);
+  bent.models[1].losses[0] *= 1.03;
+  const Scaling scaling = fit_families({family_on(kLaw, 1.0), bent});
+  EXPECT_GT(scaling[1].residual, 0.015);
+  EXPECT_LT(scaling[1].residual, 0.025);
+}
+
+TEST(Scaling, WhatCannotBeFittedHasASentence) {
+  ScaledFamily lost = family_on(kLaw, 2.0), rising = family_on(kLaw, 2.0, 2);
+  lost.models[0].losses[0] = std::nan("");
+  lost.models[2].losses[0] = INFINITY;
+  rising.models[2].losses[1] = 30.0;  // in one seed alone
+  const Scaling scaling = fit_families({family_on(kLaw, 1.0, 2), lost, rising});
+  EXPECT_EQ(scaling[1].models.size(), 1u);
+  EXPECT_FALSE(scaling[1].saving);
+  EXPECT_NE(scaling[1].unfitted.find("fewer than two"), std::string::npos) << scaling[1].unfitted;
+  EXPECT_FALSE(scaling[2].saving);
+  EXPECT_NE(scaling[2].unfitted.find("does not fall"), std::string::npos) << scaling[2].unfitted;
+  EXPECT_TRUE(scaling[1].models[0].saving) << "the first family's line is there";
+  const Scaling none = fit_families({lost, family_on(kLaw, 1.0)});
+  EXPECT_FALSE(none[1].saving) << "nothing to be compared with";
+  EXPECT_FALSE(none[1].models[0].saving);
+}
+
+// Two seeds whose ratios are 1.5 and 2: the mean of their logarithms, 12.706 standard errors to each side.
+TEST(Scaling, IntervalIsThatOfTheSeedsLogarithms) {
+  ScaledFamily first = family_on(kLaw, 1.0, 2), other = family_on(kLaw, 1.5, 2);
+  for (std::size_t i = 0; i < other.models.size(); ++i) {
+    other.models[i].losses[1] = kLaw.loss(2.0 * kFlops[i]);
+  }
+  const Saving saving = fit_families({first, other})[1].saving.value();
+  const double middle = std::log(3.0) / 2.0, half = std::log(2.0 / 1.5) / 2.0;
+  EXPECT_NEAR(saving.ratio, std::exp(middle), 1e-9);
+  EXPECT_NEAR(std::log(saving.low.value()), middle - 12.7062047 * half, 1e-6);
+  EXPECT_NEAR(std::log(saving.high.value()), middle + 12.7062047 * half, 1e-6);
+  EXPECT_FALSE(saving.excludes_one());
+}
+
+// Losses that scatter by 0.2% from seed to seed, as small models' do: 95 of 100 intervals hold the true ratio.
+TEST(Scaling, IntervalCoversTheTruthAsOftenAsItSays) {
+  constexpr int kTrials = 4000;
+  constexpr double kTrue = 1.4;
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> noise(0.0, 0.002);
+  for (const std::size_t seeds : {std::size_t{2}, std::size_t{3}, std::size_t{5}}) {
+    int covered = 0, significant = 0;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      Scaling families = {family_on(kLaw, 1.0, seeds), family_on(kLaw, kTrue, seeds)};
+      for (ScaledFamily& family : families) {
+        for (ScaledModel& model : family.models) {
+          for (double& loss : model.losses) {
+            loss *= std::exp(noise(random));
+          }
+        }
+      }
+      const Saving saving = fit_families(std::move(families))[1].saving.value();
+      covered += *saving.low < kTrue && kTrue < *saving.high ? 1 : 0;
+      significant += saving.excludes_one() ? 1 : 0;
+    }
+    const double share = static_cast<double>(covered) / kTrials;
+    EXPECT_NEAR(share, 0.95, 0.012) << seeds << " seeds";  // 3.5 standard errors of a share of 4,000
+    if (seeds == 5) {
+      EXPECT_GT(significant, kTrials * 9 / 10) << "and it is narrow enough to find the gap";
+    }
+  }
+}
+
+std::vector<ComparedRun> example_families() {
+  std::vector<ComparedRun> runs;
+  for (const auto& [family, factor] : {std::pair("dense", 1.0), std::pair("a<b", 2.0)}) {
+    for (const std::int64_t steps : {100, 300, 1000}) {
+      ComparedRun run = testing::example_seeds(fmt::format("{}_{}", family, steps), {7.0, 7.1, 7.2});
+      run.family = family;
+      run.config.train.steps = steps;
+      const double flops = cost::training_flops(run.config).value();
+      for (std::size_t seed = 0; seed < run.trained.size(); ++seed) {
+        run.trained[seed].result.validation.back().figures["loss"] =
+            PowerLaw{.coefficient = 30.0 + static_cast<double>(seed), .exponent = 0.07}.loss(factor * flops);
+      }
+      runs.push_back(std::move(run));
+    }
+  }
+  return runs;
+}
+
+TEST(Scaling, IsShownInWordsTableJsonAndOnThePage) {
+  CompareResult result = testing::example_result(example_families());
+  result.scaling = scaling_of(result.runs);
+  ASSERT_EQ(result.scaling.size(), 2u);
+  EXPECT_EQ(result.scaling[1].models[2].flops, cost::training_flops(result.runs[5].config).value());
+  EXPECT_NEAR(result.scaling[1].saving.value().ratio, 2.0, 1e-9);
+  EXPECT_NEAR(result.scaling[1].saving->low.value(), 2.0, 1e-9) << "all seeds agree";
+  result.conclusion = conclude_scaling(result.scaling);
+  const std::string words = fmt::format("{}", fmt::join(result.conclusion, "\n"));
+  EXPECT_NE(words.find("dense needs 2.00 [2.00, 2.00] times the compute of a<b"), std::string::npos) << words;
+  EXPECT_NE(words.find("a<b_1000, extrapolated"), std::string::npos) << words;
+  EXPECT_NE(words.find("3 seeds"), std::string::npos) << words;
+  const std::string table = render_scaling(result);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 7) << table;
+  EXPECT_NE(table.find("dense needs"), std::string::npos);
+  const Json json = to_json(result);
+  const Json& family = json.at("scaling").at(1);
+  EXPECT_EQ(family.at("family"), "a<b");
+  EXPECT_NEAR(family.at("saving").at("ratio").get<double>(), 2.0, 1e-9);
+  EXPECT_EQ(family.at("models").size(), 3u);
+  EXPECT_TRUE(json.at("scaling").at(0).at("saving").is_null());
+  const std::string html = render_report(result);
+  EXPECT_NE(html.find("<h2>Scaling</h2>"), std::string::npos);
+  EXPECT_EQ(html.find("a<b"), std::string::npos) << "names are text";
+  EXPECT_NE(html.find("class='reach s1'"), std::string::npos) << "the gap";
+  EXPECT_EQ(render_scaling(testing::example_result({})), "");
+  EXPECT_FALSE(to_json(testing::example_result({testing::example_run("a", 7.0)})).contains("scaling"));
+}
+
+std::string refusal(const std::vector<NamedConfig>& configs) {
+  try {
+    check_families(configs);
+    return "";
+  } catch (const MisuseError& error) {
+    return error.what();
+  }
+}
+
+NamedConfig sized(const std::string& name, const std::string& family, std::int64_t steps) {
+  NamedConfig named{.name = name, .config = {}, .family = family};
+  named.config.train.steps = steps;
+  return named;
+}
+
+TEST(Families, ThatNoLineCanBeFittedToAreRefused) {
+  EXPECT_EQ(refusal({sized("a", "", 1), sized("b", "", 1)}), "") << "no families";
+  EXPECT_EQ(refusal({sized("a", "x", 1), sized("b", "x", 2), sized("c", "y", 1), sized("d", "y", 2)}), "");
+  EXPECT_NE(refusal({sized("a", "x", 1), sized("b", "x", 2)}).find("another family"), std::string::npos);
+  EXPECT_NE(refusal({sized("a", "x", 1), sized("b", "x", 2), sized("c", "y", 3)}).find("at least two amounts"),
+            std::string::npos);
+  EXPECT_NE(refusal({sized("a", "x", 1), sized("b", "x", 1), sized("c", "y", 1), sized("d", "y", 2)}).find("got 1"),
+            std::string::npos);
+  NamedConfig sentences = sized("a", "x", 1);
+  sentences.config.model.kind = config::ModelKind::encoder_decoder;
+  EXPECT_NE(refusal({sentences}).find("not counted"), std::string::npos);
+}
+
+TEST(Families, AreReadFromTheCommandLine) {
+  const std::vector<NamedConfig> configs =
+      load_families({"dense=zoo/dense,demo/dense_h2", "mine=zoo/moa"}, {"train.steps=3"});
+  ASSERT_EQ(configs.size(), 3u);
+  EXPECT_EQ(configs[1].name, "dense_h2");
+  EXPECT_EQ(configs[1].family, "dense");
+  EXPECT_EQ(configs[2].family, "mine");
+  EXPECT_EQ(configs[2].config.train.steps, 3);
+  for (const char* text : {"dense", "=zoo/dense", "dense=", "dense=zoo/dense,", "dense=,zoo/dense"}) {
+    EXPECT_THROW(load_families({text}), MisuseError) << text;
+  }
+  EXPECT_THROW(load_families({"a=zoo/dense", "a=zoo/moa"}), MisuseError) << "one name, two families";
+}
+
+using ScalingRun = compare_fixture::CompareTest;
+
+TEST_F(ScalingRun, FamiliesAreKeptInTheFolder) {
+  CompareRequest r = request();
+  r.configs = {config("four", 4), config("four_more", 4), config("one", 1), config("one_more", 1)};
+  for (NamedConfig& named : r.configs) {
+    named.family = named.config.model.attention.n_heads == 4 ? "many" : "few";
+    named.config.train.steps = named.name.ends_with("more") ? 12 : 4;
+    named.config.train.learning_rate = 1e-2;
+  }
+  const CompareResult result = compare(r);
+  ASSERT_EQ(result.scaling.size(), 2u);
+  EXPECT_EQ(result.scaling[0].name, "many");
+  EXPECT_EQ(result.scaling[1].models.size(), 2u);
+  EXPECT_TRUE(result.scaling[1].saving) << result.scaling[1].unfitted;
+  for (const std::string& note : result.notes) {
+    EXPECT_EQ(note.find("not of one size"), std::string::npos) << "they are meant not to be";
+  }
+  EXPECT_EQ(to_json(report(r.out)).at("scaling"), to_json(result).at("scaling"));
+  r.configs.pop_back();
+  EXPECT_THROW(compare(r), MisuseError) << "a family of one size";
+}
+
+}  // namespace scaling_test
+}  // namespace headroom::compare

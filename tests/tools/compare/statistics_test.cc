@@ -1,0 +1,86 @@
+#include "tools/compare/figures/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "headroom/core/error.h"
+
+namespace headroom::compare {
+namespace statistics_test {
+
+TEST(Statistics, MeanAndDeviation) {
+  EXPECT_EQ(mean({2, 4, 9}), 5.0);
+  EXPECT_DOUBLE_EQ(sample_deviation({2, 4, 9}), std::sqrt(13.0));
+  EXPECT_TRUE(std::isnan(mean({})));
+  EXPECT_TRUE(std::isnan(sample_deviation({3})));
+  EXPECT_EQ(sample_deviation({3, 3, 3}), 0.0);
+}
+
+// The values that every table of the distribution prints.
+TEST(Student, QuantilesAreThoseOfTheTables) {
+  struct Known {
+    double probability;
+    int degrees;
+    double t;
+  };
+  for (const Known& known : {Known{0.975, 1, 12.7062047},
+                             {0.975, 2, 4.3026527},
+                             {0.975, 3, 3.1824463},
+                             {0.975, 4, 2.7764451},
+                             {0.975, 5, 2.5705818},
+                             {0.975, 9, 2.2621572},
+                             {0.975, 10, 2.2281389},
+                             {0.975, 30, 2.0422725},
+                             {0.975, 100, 1.9839715},
+                             {0.95, 7, 1.8945786},
+                             {0.995, 2, 9.9248432},
+                             {0.9995, 1, 636.6192488},
+                             {0.9, 1, 3.0776835},
+                             {0.75, 12, 0.6954829},
+                             {0.5, 4, 0.0}}) {
+    EXPECT_NEAR(student_quantile(known.probability, known.degrees), known.t, 2e-7 * std::max(1.0, known.t))
+        << known.probability << " with " << known.degrees;
+    EXPECT_NEAR(student_quantile(1.0 - known.probability, known.degrees), -known.t, 2e-6 * std::max(1.0, known.t));
+  }
+}
+
+TEST(Student, ProbabilityIsTheQuantilesInverse) {
+  EXPECT_DOUBLE_EQ(student_probability(0.0, 3), 0.5);
+  EXPECT_NEAR(student_probability(1.0, 1), 0.75, 1e-15) << "Cauchy's distribution";
+  EXPECT_NEAR(student_probability(2.0, 2), 0.5 + 1.0 / std::sqrt(6.0), 1e-15) << "t / (2 sqrt(2 + t^2))";
+  for (int degrees = 1; degrees < 40; ++degrees) {
+    EXPECT_NEAR(student_probability(student_quantile(0.83, degrees), degrees), 0.83, 1e-12) << degrees;
+    EXPECT_NEAR(student_probability(-1.7, degrees) + student_probability(1.7, degrees), 1.0, 1e-14);
+  }
+  EXPECT_NEAR(student_quantile(0.975, 100000), 1.9599640, 1e-4) << "the normal distribution's";
+}
+
+TEST(Student, RefusesWhatHasNoMeaning) {
+  EXPECT_THROW(student_probability(1.0, 0), Error);
+  for (const double probability : {0.0, 1.0, -1.0, std::nan("")}) {
+    EXPECT_THROW(student_quantile(probability, 2), Error) << probability;
+  }
+}
+
+// Differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, t(2) = 4.3026527.
+TEST(PairedDifference, IsTheMeanWithItsInterval) {
+  const auto difference = paired_difference({7.1, 7.3, 7.5}, {7.0, 7.0, 7.3});
+  ASSERT_TRUE(difference.has_value());
+  const double reach = 4.3026527 * 0.1 / std::sqrt(3.0);
+  EXPECT_NEAR(difference->mean, 0.2, 1e-12);
+  EXPECT_NEAR(difference->low, 0.2 - reach, 1e-7);
+  EXPECT_NEAR(difference->high, 0.2 + reach, 1e-7);
+  EXPECT_FALSE(difference->excludes_zero());
+  EXPECT_TRUE(paired_difference({1.0, 1.1, 1.0}, {7.0, 7.1, 7.0})->excludes_zero());
+}
+
+TEST(PairedDifference, TakesWhatThereIs) {
+  EXPECT_FALSE(paired_difference({7.0}, {6.0}).has_value());
+  EXPECT_FALSE(paired_difference({}, {}).has_value());
+  EXPECT_FALSE(paired_difference({7.0, std::nan("")}, {6.0, 5.0}).has_value());
+  EXPECT_EQ(paired_difference({7.0, 8.0, 100.0}, {6.0, 7.5})->mean, 0.75) << "pairs alone count";
+}
+
+}  // namespace statistics_test
+}  // namespace headroom::compare

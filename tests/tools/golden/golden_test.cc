@@ -1,0 +1,119 @@
+#include "tools/golden/golden.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/safetensors.h"
+
+namespace headroom::golden {
+namespace golden_test {
+
+namespace fs = std::filesystem;
+
+// A dense layer of one head and one channel on one token: out = x w_v w_o, whatever q and k are.
+struct OneNumber {
+  fs::path folder = fs::temp_directory_path() / fmt::format("headroom_golden_{}", ::getpid());
+  OneNumber() { fs::create_directories(folder / "dense"); }
+  ~OneNumber() { fs::remove_all(folder); }
+
+  // `more` options in place of the case's or beside them.
+  void write(float expected, const std::string& family = "dense", const Json& more = Json::object()) const {
+    const std::map<std::string, float> values = {
+        {"in.x", 3.0F},           {"param.w_q", 0.5F},      {"param.w_k", 0.25F},      {"param.w_v", 2.0F},
+        {"param.w_o", -1.0F},     {"out", expected},        {"grad_out", 1.0F},        {"grad.in.x", -2.0F},
+        {"grad.param.w_q", 0.0F}, {"grad.param.w_k", 0.0F}, {"grad.param.w_v", -3.0F}, {"grad.param.w_o", 6.0F}};
+    SafetensorsWriter writer;
+    for (const auto& [name, value] : values) {
+      writer.add(name, DType::f32, {1, 1, 1}, std::as_bytes(std::span(&value, 1)));
+    }
+    writer.write(folder / "dense" / "one.safetensors");
+    Json meaning = {{"format", 1},
+                    {"case", "one"},
+                    {"family", family},
+                    {"dims", {{"B", 1}, {"T", 1}, {"d_model", 1}, {"H", 1}, {"d_head", 1}}},
+                    {"options",
+                     {{"causal", true},
+                      {"position", "none"},
+                      {"scale", "inv_sqrt"},
+                      {"objective", {{"out", 1.0}, {"loss", 0.0}, {"aux", 0.0}}}}},
+                    {"tolerance", {{"out", 1e-5}, {"grad", 2e-5}, {"grad_floor", 0.1}}}};
+    meaning["options"].update(more);
+    write_text_file(folder / "dense" / "one.json", meaning.dump());
+  }
+};
+
+TEST(Golden, PassesWhatIsRightInEveryImplementation) {
+  const OneNumber one;
+  one.write(-6.0F);
+  for (const auto& [implementation, name] :
+       {std::pair{Implementation::reference, "reference"}, {Implementation::fused, "fused"}}) {
+    const auto outcomes = run_cases({one.folder}, {.implementation = implementation});
+    ASSERT_EQ(outcomes.size(), 1U);
+    EXPECT_TRUE(outcomes[0].passed) << outcome_line(outcomes[0]);
+    EXPECT_EQ(outcomes[0].implementation, name);
+  }
+  EXPECT_TRUE(run_cases({one.folder / "dense" / "one.json"}, {.dtype = at::kDouble})[0].passed);
+  EXPECT_EQ(outcomes_json(run_cases({one.folder}, {})).at("passed"), 1);
+}
+
+TEST(Golden, FailsWhatIsWrongAndNamesTheTensor) {
+  const OneNumber one;
+  one.write(-6.001F);
+  const auto outcomes = run_cases({one.folder}, {});
+  EXPECT_FALSE(outcomes[0].passed);
+  EXPECT_EQ(outcomes[0].worst_tensor, "out");
+  EXPECT_GT(outcomes[0].error, outcomes[0].limit);
+  EXPECT_EQ(outcomes_json(outcomes).at("failed"), 1);
+}
+
+TEST(Golden, FusedIsRefusedWithItsReasonInDouble) {
+  const OneNumber one;
+  one.write(-6.0F);
+  const auto outcomes = run_cases({one.folder}, {.implementation = Implementation::fused, .dtype = at::kDouble});
+  EXPECT_FALSE(outcomes[0].passed);
+  EXPECT_NE(outcomes[0].reason.find("float64"), std::string::npos) << outcomes[0].reason;
+}
+
+// What the layers do not compute is refused, not passed over.
+TEST(Golden, WhatACaseAsksForIsComputedOrRefused) {
+  const OneNumber one;
+  const auto reason = [&](const std::string& family, const Json& more) {
+    one.write(-6.0F, family, more);
+    const Outcome outcome = run_cases({one.folder}, {})[0];
+    EXPECT_FALSE(outcome.passed) << more.dump();
+    return outcome.reason;
+  };
+  EXPECT_EQ(reason("dense", {{"scale", "sqrt"}}), "options.scale: \"sqrt\" is not known here");
+  EXPECT_EQ(reason("dense", {{"scale", 2}}), "options.scale: 2 is not known here");
+  EXPECT_EQ(reason("dense", {{"qk_norm", {{"kind", "layer"}, {"epsilon", 1e-6}}}}),
+            "options.kind: \"layer\" is not known here");
+  EXPECT_NE(reason("dense", {{"qk_norm", {{"kind", "rms"}, {"epsilon", 1e-6}}}}).find("q_norm"), std::string::npos);
+  EXPECT_EQ(reason("dense", {{"padding", {{"keys", true}, {"queries", "none"}}}}),
+            "options.queries: \"none\" is not known here");
+  const Json composed = {{"base", "identity"},      {"compose", {{"pre", true}}}, {"low_rank", {{"query", true}}},
+                         {"gates", Json::object()}, {"activation", "gelu_erf"},   {"factor_epsilon", 1e-5}};
+  Json other = composed;
+  other["base"] = "mean";
+  EXPECT_EQ(reason("dcmha", other), "options.base: \"mean\" is not known here");
+}
+
+TEST(Golden, AnUnknownFamilyFailsAndBadFilesDoNotStopTheRest) {
+  const OneNumber one;
+  one.write(-6.0F, "unheard_of");
+  EXPECT_NE(run_cases({one.folder}, {})[0].reason.find("unheard_of"), std::string::npos);
+  write_text_file(one.folder / "dense" / "one.json", "{");
+  EXPECT_FALSE(run_cases({one.folder}, {})[0].passed);
+  one.write(-6.0F);
+  fs::resize_file(one.folder / "dense" / "one.safetensors", 100);
+  EXPECT_FALSE(run_cases({one.folder}, {})[0].passed);
+  EXPECT_THROW(run_cases({one.folder / "nowhere"}, {}), MisuseError);
+  fs::remove_all(one.folder / "dense");
+  EXPECT_THROW(run_cases({one.folder}, {}), MisuseError);
+}
+
+}  // namespace golden_test
+}  // namespace headroom::golden

@@ -1,0 +1,223 @@
+// Contributions add up to an attention layer's output, whatever it is made of, and each is what the output lacks
+// without it.
+#include "tools/inspector/attribution.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/nn/attention.h"
+#include "engine/nn/combinations.h"
+#include "one_thread.h"
+
+namespace headroom::inspect {
+namespace attribution_test {
+
+struct AttributedLayer {
+  config::ModelOptions model;
+  nn::Parameters parameters;
+  bool causal;
+  at::ScalarType type;
+  nn::Attention attention;
+
+  explicit AttributedLayer(const config::ModelOptions& m, at::ScalarType with = at::kDouble)
+      : model(m),
+        causal(m.kind == config::ModelKind::language_model),
+        type(with),
+        attention(m.attention,
+                  {.d_model = m.d_model,
+                   .n_layers = 1,
+                   .causal = causal,
+                   .window = m.attention.window,
+                   .context_length = m.context_length,
+                   .memory_length = m.memory_length},
+                  nn::Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), with)) {
+    const at::NoGradGuard no_grad;
+    const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
+    for (const nn::Parameter& p : parameters.all()) {  // some start at 0: every term shall count
+      if (p.name != "prior") {
+        p.tensor.add_(at::randn(p.tensor.sizes(), generator, p.tensor.options().requires_grad(false)) * 0.4);
+      }
+    }
+  }
+
+  at::Tensor run(nn::Observer& observer) const {
+    const at::NoGradGuard no_grad;
+    const at::Tensor all =
+        at::randn({1, model.memory_length + model.context_length, model.d_model},
+                  at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5}), at::TensorOptions(type));
+    nn::AttentionInput input;
+    input.source = all;
+    input.x = model.memory_length == 0 ? all : all.narrow(1, model.memory_length, model.context_length);
+    nn::Context context;
+    context.observer = &observer;
+    return attention(input, context)[0];
+  }
+
+  Attribution attributed() const {
+    nn::Recorder recorder(attributed_values(model.attention));
+    run(recorder);
+    return attribute(recorder.values, {.options = model.attention,
+                                       .parameters = parameters,
+                                       .scope = "",
+                                       .causal = causal,
+                                       .window = model.attention.window});
+  }
+};
+
+// Changes one value.
+struct SwitchOff : nn::Observer {
+  std::string name;
+  std::function<at::Tensor(at::Tensor)> change;
+  SwitchOff(std::string of, std::function<at::Tensor(at::Tensor)> by) : name(std::move(of)), change(std::move(by)) {}
+  bool wants(std::string_view wanted) const override { return wanted == name; }
+  at::Tensor observe(std::string_view, at::Tensor value) override { return change(value.clone()); }
+};
+
+using Visit = std::function<void(const std::string&, const config::ModelOptions&)>;
+
+void for_products(const std::vector<std::vector<testing::Choice>>& axes, const Visit& visit) {
+  std::size_t all = 1;
+  for (const std::vector<testing::Choice>& axis : axes) {
+    all *= axis.size();
+  }
+  for (std::size_t number = 0; number < all; ++number) {
+    config::ModelOptions m = testing::small_model();
+    std::string name;
+    std::size_t rest = number;
+    for (const std::vector<testing::Choice>& axis : axes) {
+      const testing::Choice& choice = axis[rest % axis.size()];
+      rest /= axis.size();
+      choice.set(m);
+      name += choice.name + ", ";
+    }
+    if (testing::refusal(m).empty()) {
+      visit(name, m);
+    }
+  }
+}
+
+// Output gates change what is in front of them alone: with one, everything else is as it is by default.
+void for_each_combination(const Visit& visit) {
+  for_products(
+      {testing::projections(), testing::scores(), testing::compositions(), testing::positions(), testing::masks()},
+      visit);
+  for_products({testing::gated_projections(), testing::compositions(), testing::masks()}, visit);
+}
+
+at::Tensor unit_of(const Attribution& a) {
+  return a.out / a.out.norm(2, {-1}, true);
+}
+
+double largest(const at::Tensor& t) {
+  return t.abs().max().item<double>();
+}
+
+TEST(Attribution, ContributionsAddUpToTheOutputOfEveryCombinationOfParts) {
+  std::int64_t n = 0;
+  for_each_combination([&](const std::string& name, const config::ModelOptions& m) {
+    ++n;
+    const Attribution a = AttributedLayer(m).attributed();
+    EXPECT_LE(largest(residual_of(a)), 1e-12) << name;
+    const at::Tensor unit = unit_of(a), sum = sizes(a, readout(a, unit), 0, a.n_queries()).sum({0, 2, 3, 4});
+    const at::Tensor expected = a.out.norm(2, {-1}) - (a.rest * unit).sum(-1);
+    EXPECT_LE(largest(sum - expected), 1e-11 * largest(a.out)) << name;
+    for (const Split& split : split_weights(a, 1, a.n_queries() - 1)) {
+      EXPECT_EQ(split.weights.size(0), std::ssize(split.terms)) << name;
+      const at::Tensor whole = a.weights.narrow(1, 1, a.n_queries() - 1);
+      EXPECT_LE(largest(split.weights.sum(0) - whole), 1e-12 * (1.0 + largest(split.weights)))
+          << name << ": " << split.name;
+    }
+  });
+  EXPECT_GT(n, 500);
+}
+
+TEST(Attribution, InFloat32TheErrorIsRounding) {
+  std::int64_t n = 0;
+  for_each_combination([&](const std::string& name, const config::ModelOptions& m) {
+    if (n++ % 7 == 0) {
+      EXPECT_LE(largest(residual_of(AttributedLayer(m, at::kFloat).attributed())), 1e-5) << name;
+    }
+  });
+}
+
+// Without one weight, one chosen value expert or one chosen output expert the output lacks its contributions.
+TEST(Attribution, AContributionIsWhatTheOutputLacksWithoutIt) {
+  std::int64_t edges = 0, experts = 0, seen = 0;
+  for_each_combination([&](const std::string& name, const config::ModelOptions& m) {
+    if (m.memory_length > 0 || !m.attention.score->has_scores() || seen++ % 3 != 0) {
+      return;
+    }
+    const AttributedLayer layer(m);
+    const Attribution a = layer.attributed();
+    const at::Tensor unit = unit_of(a), all = sizes(a, readout(a, unit), 0, a.n_queries());
+    const auto expect_lacking = [&](SwitchOff off, const at::Tensor& size, const std::string& what) {
+      const at::Tensor lacks = ((a.out - layer.run(off)) * unit).sum(-1);
+      EXPECT_LE(largest(lacks - size), 1e-11 * (1.0 + largest(a.out))) << name << ": " << what;
+    };
+    const std::int64_t i = a.n_queries() - 1, j = i - 1, h = all.size(0) - 1;
+    at::Tensor edge = at::zeros({a.n_queries()}, all.options());
+    edge[i] = all[h][i][j].sum();
+    expect_lacking({"probs_composed", [&](at::Tensor p) { return p[0][h][i].index_fill_(0, at::tensor(j), 0.0), p; }},
+                   edge, "edge");
+    ++edges;
+    if (m.attention.has_experts('v') && !m.attention.has_experts('k') && !m.attention.shared_selection) {
+      expect_lacking({"select_in.weight", [&](at::Tensor w) { return w[j][h][0].zero_(), w; }},
+                     all[h].select(1, j).select(1, 0).sum(-1), "value expert");
+      ++experts;
+    }
+    if (m.attention.has_experts('o') && !m.attention.has_experts('q') && !m.attention.shared_selection) {
+      at::Tensor lost = at::zeros({a.n_queries()}, all.options());
+      lost[i] = all[h][i].select(-1, 1).sum();
+      expect_lacking({"select_out.weight", [&](at::Tensor w) { return w[i][h][1].zero_(), w; }}, lost, "output expert");
+      ++experts;
+    }
+  });
+  EXPECT_GT(edges, 100);
+  EXPECT_GT(experts, 20);
+}
+
+// The terms before the softmax: their scores add up to the layer's, and the first term's weights are its own softmax.
+TEST(Attribution, TermsBeforeTheSoftmaxAreThoseOfTheComposedScores) {
+  config::ModelOptions m = testing::small_model();
+  m.attention.composition = "dynamic";
+  m.attention.compose_static = true;
+  const AttributedLayer layer(m);
+  nn::Recorder recorder({"scores", "scores_composed", "probs"});
+  layer.run(recorder);
+  const Attribution a = layer.attributed();
+  const std::int64_t t = a.n_queries();
+  const Split scores = split_scores(a, 0, t);
+  EXPECT_EQ(scores.terms, (std::vector<std::string>{"own", "fixed map", "query, low rank", "query, gate",
+                                                    "key, low rank", "key, gate"}));
+  EXPECT_LE(largest(scores.weights.sum(0) - recorder.at("scores_composed")[0]), 1e-12);
+  EXPECT_TRUE(scores.weights[0].equal(recorder.at("scores")[0]));
+  const std::vector<Split> splits = split_weights(a, 0, t);
+  ASSERT_EQ(splits.size(), 2U);
+  EXPECT_EQ(splits[0].name, "before the softmax");
+  Attribution plain = a;
+  plain.post.reset();
+  const at::Tensor future = at::ones({t, t}, at::kBool).triu(1);
+  const at::Tensor own = recorder.at("scores")[0].masked_fill(future, -INFINITY).softmax(-1);
+  EXPECT_LE(largest(split_weights(plain, 0, t)[0].weights[0] - own), 1e-12);
+}
+
+TEST(Attribution, AMissingValueIsNamed) {
+  const AttributedLayer layer(testing::small_model());
+  nn::Recorder recorder({"out", "probs"});
+  layer.run(recorder);
+  try {
+    attribute(recorder.values, {.options = layer.model.attention, .parameters = layer.parameters, .scope = ""});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "attribution: v was not observed");
+  }
+}
+
+}  // namespace attribution_test
+}  // namespace headroom::inspect

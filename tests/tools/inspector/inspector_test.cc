@@ -1,0 +1,387 @@
+// The numbers that the inspector's page is given, read back by their described layout, against the model's own.
+#include "tools/inspector/inspector_data.h"
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "headroom/core/error.h"
+#include "tools/inspector/attribution.h"
+#include "tools/inspector/inspector_page.h"
+#include "headroom/models/classifier.h"
+#include "headroom/models/language_model.h"
+#include "one_thread.h"
+#include "tools/analyse/small_model.h"
+
+namespace headroom::inspect {
+namespace inspector_test {
+
+std::string inflated(const std::string& packed) {
+  std::string bytes(1 << 24, '\0');
+  uLongf size = bytes.size();
+  EXPECT_EQ(uncompress(reinterpret_cast<Bytef*>(bytes.data()), &size, reinterpret_cast<const Bytef*>(packed.data()),
+                       packed.size()),
+            Z_OK);
+  bytes.resize(size);
+  return bytes;
+}
+
+// Takes fields one after the other.
+struct Fields {
+  std::string bytes;
+  std::size_t at = 0;
+
+  at::Tensor take(at::ScalarType type, const std::vector<std::int64_t>& shape) {
+    at::Tensor numbers = at::empty(shape, type);
+    const std::size_t size = numbers.nbytes();
+    EXPECT_LE(at + size, bytes.size());
+    std::memcpy(numbers.mutable_data_ptr(), bytes.data() + at, size);
+    at += size;
+    return numbers.is_floating_point() ? numbers.to(at::kDouble) : numbers.to(at::kLong);
+  }
+  std::int64_t number() { return take(at::kInt, {1}).item<std::int64_t>(); }
+  bool ended() const { return at == bytes.size(); }
+};
+
+// As the page reads a map.
+at::Tensor unpacked_map(const std::string& packed, std::int64_t t, bool causal = true) {
+  const std::int64_t after = causal ? 0 : t;
+  Fields fields{inflated(packed)};
+  std::int64_t levels = fields.number();
+  const at::Tensor scale = fields.take(at::kFloat, {t, 1});
+  at::Tensor map = at::zeros({t, t}, at::kDouble);
+  const auto value = [](const at::Tensor& n, std::int64_t of) {
+    const at::Tensor root = n.to(at::kDouble) / static_cast<double>(of);
+    return root * root.abs();
+  };
+  if (levels > 0) {
+    const at::Tensor seen = at::ones({t, t}, at::kBool).tril(after);
+    const auto count = seen.sum().item<std::int64_t>();
+    at::Tensor n;
+    if (levels > 127) {
+      n = fields.take(at::kByte, {count});
+      n = n + fields.take(at::kChar, {count}) * 256;
+    } else {
+      n = fields.take(at::kChar, {count});
+    }
+    map = map.masked_scatter(seen, value(n, levels)) * scale;
+  } else {
+    const std::int64_t k = fields.number();
+    std::vector<std::int64_t> counts;
+    std::int64_t all = 0;
+    for (std::int64_t i = 0; i < t; ++i) {
+      counts.push_back(std::min(k, causal ? i + 1 : t));
+      all += counts.back();
+    }
+    const at::Tensor steps = fields.take(at::kShort, {all});
+    const at::Tensor peaks = value(fields.take(at::kChar, {all}), 127);
+    const std::int64_t side = fields.number(), squares = (t + side - 1) / side;
+    const at::Tensor most = fields.take(at::kFloat, {1});
+    const at::Tensor means = value(fields.take(at::kChar, {squares, squares}), 127) * most;
+    map = means.repeat_interleave(side, 0).repeat_interleave(side, 1).narrow(0, 0, t).narrow(1, 0, t).tril(after);
+    for (std::int64_t i = 0, at = 0; i < t; ++i) {
+      for (std::int64_t c = 0, j = 0; c < counts[static_cast<std::size_t>(i)]; ++c, ++at) {
+        j += steps[at].item<std::int64_t>();
+        map[i][j] = peaks[at] * scale[i][0];
+      }
+    }
+  }
+  EXPECT_TRUE(fields.ended());
+  return map;
+}
+
+at::Tensor some_map(std::int64_t t, bool with_signs) {
+  at::manual_seed(7);
+  const at::Tensor future = at::ones({t, t}, at::kBool).triu(1);
+  at::Tensor map = (at::randn({t, t}, at::kFloat) * 2.0).masked_fill(future, -INFINITY).softmax(-1);
+  return with_signs ? map * at::randn({t, t}, at::kFloat).sign() : map;
+}
+
+TEST(InspectorMaps, AreReadBackAsExactlyAsTheirLevelsSay) {
+  for (const bool with_signs : {false, true}) {
+    const at::Tensor map = some_map(70, with_signs), scale = map.abs().amax(1, true);
+    for (const std::int64_t bytes : {100'000, 2'300, 1'900}) {
+      const std::string packed = pack_map(map, bytes);
+      const auto levels = static_cast<double>(Fields{inflated(packed)}.number());
+      ASSERT_GT(levels, 0.0);
+      EXPECT_LE(std::ssize(packed), bytes);
+      EXPECT_EQ(levels == 32767.0, bytes == 100'000);
+      // Half a step of the root, where its square is steepest.
+      const at::Tensor error = (unpacked_map(packed, 70) - map).abs() / scale;
+      EXPECT_LE(error.max().item<double>(), 1.001 * (1.0 + 0.25 / levels) / levels) << levels;
+    }
+  }
+}
+
+TEST(InspectorMaps, LongOnesKeepTheLargestOfEachRowAndTheMeansOfTheOthers) {
+  constexpr std::int64_t kT = 200, kBytes = 4'000;
+  const at::Tensor map = some_map(kT, false);
+  const std::string packed = pack_map(map, kBytes);
+  Fields fields{inflated(packed)};
+  ASSERT_EQ(fields.number(), 0);
+  EXPECT_LE(std::ssize(packed), kBytes * 3 / 2);
+  fields.take(at::kFloat, {kT});
+  const std::int64_t k = fields.number();
+  ASSERT_GE(k, 5);
+  const at::Tensor back = unpacked_map(packed, kT);
+  const auto [largest, places] = map.narrow(0, 20, kT - 20).topk(k, -1);
+  const at::Tensor step = map.amax(1, true).narrow(0, 20, kT - 20) / 126.0;
+  EXPECT_LE(((back.narrow(0, 20, kT - 20).gather(1, places) - largest).abs() / step).max().item<double>(), 1.0);
+  // A square without the diagonal: what is not among the largest has one value, its mean.
+  const at::Tensor square = back.narrow(0, 160, 16).narrow(1, 32, 16), own = map.narrow(0, 160, 16).narrow(1, 32, 16);
+  const at::Tensor rest = square.eq(std::get<0>(square.flatten().mode()));
+  EXPECT_GT(rest.sum().item<std::int64_t>(), 200);
+  const double mean = own.masked_select(rest).mean().item<double>();
+  EXPECT_NEAR(square.masked_select(rest)[0].item<double>(), mean, 0.05 * mean);
+  EXPECT_LE(std::ssize(pack_map(at::zeros({kT, kT}), 400)), 400);
+}
+
+// Of a classifier's maps, whose queries see later tokens too.
+TEST(InspectorMaps, HoldWhatComesLaterToo) {
+  constexpr std::int64_t kT = 70;
+  at::manual_seed(7);
+  const at::Tensor map = (at::randn({kT, kT}, at::kFloat) * 2.0).softmax(-1);
+  EXPECT_LE((unpacked_map(pack_map(map, 100'000, false), kT, false) - map).abs().max().item<double>(), 1e-4);
+  const std::string packed = pack_map(map, 1'500, false);
+  ASSERT_EQ(Fields{inflated(packed)}.number(), 0) << "only the largest";
+  const auto [largest, places] = map.topk(3, -1);
+  const at::Tensor error = (unpacked_map(packed, kT, false).gather(1, places) - largest).abs() / map.amax(1, true);
+  EXPECT_LE(error.max().item<double>(), 1.0 / 126.0);
+}
+
+std::vector<std::int32_t> inspected_ids() {
+  std::vector<std::int32_t> ids;
+  for (std::int32_t i = 0; i < 24; ++i) {
+    ids.push_back((7 * i + i * i) % 40);
+  }
+  return ids;
+}
+
+std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
+  std::vector<std::pair<std::string, config::ModelOptions>> all;
+  const auto add = [&](const char* name, const auto& set) {
+    config::ModelOptions o = small::two_layers(40, 24);
+    set(o);
+    all.emplace_back(name, o);
+  };
+  add("dense", [](auto& o) { o.norm = config::Norm::layer; });
+  add("experts", [](auto& o) {
+    o.attention.projection = "experts";
+    o.attention.bias = true;
+  });
+  add("routed heads", [](auto& o) { o.attention.projection = "routed_heads"; });
+  add("composed", [](auto& o) {
+    o.attention.composition = "dynamic";
+    o.tied_embeddings = true;
+  });
+  add("mixture", [](auto& o) { o.attention.score = "gaussian_mixture"; });
+  add("linear", [](auto& o) { o.attention.score = "linear"; });
+  add("norms after", [](auto& o) { o.norm_position = config::NormPosition::post; });
+  add("window", [](auto& o) { o.attention.window = 5; });
+  return all;
+}
+
+Fields field(const InspectedText& text, const std::string& name) {
+  const auto found =
+      std::find_if(text.packed.begin(), text.packed.end(), [&](const Packed& p) { return p.name == name; });
+  if (found == text.packed.end()) {
+    fail("{} is not there", name);
+  }
+  return {inflated(found->bytes)};
+}
+
+TEST(Inspector, ContributionsAddUpAndLogitsAreTheModels) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, options] : inspected_models()) {
+    const models::LanguageModel model(options, 5);
+    const std::vector<std::int32_t> ids = inspected_ids();
+    const std::int64_t t = std::ssize(ids);
+    const InspectedText text = inspect_text(model, ids, {});
+    const std::int64_t heads = text.about["heads"];
+    for (std::int64_t l = 0; l < 2; ++l) {
+      const Json& layer = text.about["layers"][static_cast<std::size_t>(l)];
+      const std::int64_t n = layer["contributions"];
+      Fields fields = field(text, fmt::format("contributions.{}", l));
+      const at::Tensor source = fields.take(at::kShort, {t, n});
+      fields.take(at::kShort, {3, t, n});
+      const at::Tensor size = fields.take(at::kHalf, {t, n});
+      for (const Json& split : layer["splits"]) {
+        const at::Tensor terms = fields.take(at::kHalf, {t, n, std::ssize(split["terms"])});
+        EXPECT_LE((terms.sum(-1) - size).abs().max().item<double>(), 5e-3 * (1.0 + terms.abs().max().item<double>()))
+            << name;
+      }
+      EXPECT_TRUE(source.le(at::arange(t).unsqueeze(1)).logical_or(size.eq(0.0)).all().item<bool>()) << name;
+      const at::Tensor length = fields.take(at::kFloat, {t}), residual = fields.take(at::kFloat, {t});
+      const at::Tensor bias = fields.take(at::kFloat, {t}), others = fields.take(at::kFloat, {t});
+      const at::Tensor by_head = fields.take(at::kFloat, {t, heads});
+      EXPECT_GT(length.min().item<double>(), 0.0) << name;
+      EXPECT_LE(residual.max().item<double>(), 1e-5) << name;
+      EXPECT_LE((size.sum(-1) + others + bias - 1.0).abs().max().item<double>(), 1e-2) << name;
+      EXPECT_LE((by_head.sum(-1) + bias - 1.0).abs().max().item<double>(), 1e-4) << name;
+      for (const Json& split : layer["splits"]) {
+        const at::Tensor totals = fields.take(at::kFloat, {t, std::ssize(split["terms"])});
+        EXPECT_LE((totals.sum(-1) - by_head.sum(-1)).abs().max().item<double>(), 1e-3) << name;
+      }
+      const std::int64_t n_scores = std::ssize(layer["score_terms"]);
+      EXPECT_EQ(n_scores > 0, name == "composed");
+      if (n_scores > 0) {
+        const at::Tensor scores = fields.take(at::kHalf, {t, n, n_scores});
+        EXPECT_GT(scores.abs().max().item<double>(), 0.0);
+      }
+      EXPECT_TRUE(fields.ended()) << name;
+    }
+    models::Memory memory;
+    const at::Tensor tokens = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0);
+    const at::Tensor logits = model.logits(tokens, memory, {})[0].to(at::kDouble);
+    const std::int64_t k = text.about["likeliest"];
+    Fields predictions = field(text, "predictions");
+    const at::Tensor likeliest = predictions.take(at::kInt, {t, k}), p = predictions.take(at::kFloat, {t, k});
+    EXPECT_LE((p - logits.softmax(-1).gather(1, likeliest)).abs().max().item<double>(), 1e-5) << name;
+    EXPECT_TRUE(likeliest.select(1, 0).equal(logits.argmax(-1))) << name;
+    EXPECT_EQ(text.about["logits"], name != "norms after");
+    if (text.about["logits"]) {
+      const std::int64_t width = 3 + 2 * (heads + 2);
+      const at::Tensor table = field(text, "logits").take(at::kFloat, {2, t, width});
+      const at::Tensor next = at::cat({tokens[0].slice(0, 1), likeliest[t - 1].slice(0, 0, 1)});
+      EXPECT_LE((table[0].select(1, 0) - logits.gather(1, next.unsqueeze(1)).squeeze(1)).abs().max().item<double>(),
+                1e-4)
+          << name;
+      EXPECT_LE((table.slice(2, 1).sum(-1) - table.select(2, 0)).abs().max().item<double>(), 1e-4) << name;
+      EXPECT_LE(text.about["logit_error"].get<double>(), 1e-4);
+    }
+  }
+}
+
+// A classifier: weights of all pairs, contributions that add up, and its classes in the place of next tokens.
+TEST(Inspector, ClassifiersShowTheirClasses) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, of] : inspected_models()) {
+    config::ModelOptions options = of;
+    if (options.attention.window > 0) {
+      continue;
+    }
+    options.kind = config::ModelKind::classifier;
+    options.n_classes = 3;
+    options.tied_embeddings = false;
+    SCOPED_TRACE(name);
+    const models::Classifier model(options, 5);
+    const std::vector<std::int32_t> ids = inspected_ids();
+    const std::int64_t t = std::ssize(ids);
+    const InspectedText text = inspect_text(model, ids, {});
+    models::Batch batch;
+    batch.tensors["tokens"] = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0);
+    nn::Recorder recorder({"layer*.attention.probs", "layer*.attention.probs_composed"});
+    nn::Context context;
+    context.observer = &recorder;
+    const at::Tensor classes = model.class_logits(batch, context)[0].softmax(-1);
+    for (std::int64_t c = 0; c < 3; ++c) {
+      EXPECT_NEAR(text.about["classes"][static_cast<std::size_t>(c)].get<double>(), classes[c].item<double>(), 1e-5);
+    }
+    EXPECT_FALSE(text.about["causal"].get<bool>());
+    EXPECT_FALSE(text.about["logits"].get<bool>());
+    for (const Packed& packed : text.packed) {
+      EXPECT_TRUE(packed.name != "predictions" && packed.name != "logits") << packed.name;
+    }
+    for (std::int64_t l = 0; l < 2; ++l) {
+      const std::string layer = fmt::format("layer{}.attention.", l);
+      const bool composed = recorder.values.contains(layer + "probs_composed");
+      const at::Tensor weights = recorder.at(layer + (composed ? "probs_composed" : "probs"))[0];
+      for (std::int64_t h = 0; h < weights.size(0); ++h) {
+        const auto& packed = std::find_if(text.packed.begin(), text.packed.end(), [&](const Packed& p) {
+                               return p.name == fmt::format("map.{}.{}", l, h);
+                             })->bytes;
+        EXPECT_LE((unpacked_map(packed, t, false) - weights[h]).abs().max().item<double>(), 1e-3);
+      }
+      EXPECT_LE(text.about["layers"][static_cast<std::size_t>(l)]["residual"].get<double>(), 1e-5);
+    }
+  }
+  config::ModelOptions pairs = small::two_layers(40, 24);
+  pairs.kind = config::ModelKind::classifier;
+  pairs.n_classes = 3;
+  pairs.paired = true;
+  EXPECT_THROW(inspect_text(models::Classifier(pairs, 5), inspected_ids(), {}), MisuseError);
+}
+
+// The page's largest contribution is the largest of all.
+TEST(Inspector, TheLargestContributionsComeFirst) {
+  const at::NoGradGuard no_grad;
+  config::ModelOptions options = small::two_layers(40, 24);
+  options.attention.projection = "experts";
+  const models::LanguageModel model(options, 5);
+  nn::Recorder recorder([&] {
+    std::vector<std::string> names = attributed_values(options.attention);
+    for (std::string& name : names) {
+      name.insert(0, "layer1.attention.");
+    }
+    return names;
+  }());
+  nn::Context context;
+  context.observer = &recorder;
+  models::Memory memory;
+  const std::vector<std::int32_t> ids = inspected_ids();
+  model.logits(at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0), memory, context);
+  LayerValues values;
+  for (const auto& [name, value] : recorder.values) {
+    values[name.substr(std::string("layer1.attention.").size())] = value;
+  }
+  const Attribution a =
+      attribute(values, {.options = options.attention, .parameters = model.parameters(), .scope = "layer1.attention."});
+  const at::Tensor length = a.out.norm(2, {-1}, true);
+  const at::Tensor all = sizes(a, readout(a, a.out / length / length), 0, 24).transpose(0, 1).flatten(1);
+  const InspectedText text = inspect_text(model, ids, {}, {.most_contributions = 5});
+  Fields fields = field(text, "contributions.1");
+  fields.take(at::kShort, {4, 24, 5});
+  const at::Tensor size = fields.take(at::kHalf, {24, 5});
+  const at::Tensor largest = all.gather(1, std::get<1>(all.abs().topk(5, -1)));
+  EXPECT_LE((size - largest).abs().max().item<double>(), 1e-3);
+}
+
+TEST(Inspector, BadTextsAreRefused) {
+  const models::LanguageModel model(small::two_layers(40, 24), 5);
+  const auto refusal = [&](const std::vector<std::int32_t>& ids) -> std::string {
+    try {
+      inspect_text(model, ids, {});
+    } catch (const MisuseError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(refusal({}), "inspect: the text is empty, and the model needs at least one token");
+  EXPECT_EQ(refusal(std::vector<std::int32_t>(25, 1)),
+            "inspect: the text has 25 tokens, and the model reads at most 24 at once (model.context_length)");
+  EXPECT_EQ(refusal({3}), "");
+}
+
+TEST(InspectorPage, HoldsEverythingAndNothingEndsItEarly) {
+  config::TokenizerOptions bytes;
+  bytes.kind = config::TokenizerKind::bytes;
+  const auto tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "test");
+  config::ModelOptions options = small::two_layers(40, 24);
+  options.vocabulary_size = 256;
+  const models::LanguageModel model(options, 5);
+  const std::vector<std::int32_t> ids = tokenizer->encode("a</script>\xc3\xa4");
+  InspectedPage page{"a <b>", ids, *tokenizer, {}};
+  page.views.push_back({"run</script>", 3, inspect_text(model, ids, {})});
+  const std::string html = render_inspector(page);
+  const auto count = [&](std::string_view what) {
+    std::int64_t n = 0;
+    for (std::size_t at = html.find(what); at != std::string::npos; at = html.find(what, at + 1)) {
+      ++n;
+    }
+    return n;
+  };
+  EXPECT_EQ(count("<script"), count("</script>"));
+  EXPECT_EQ(count("<script type=\"application/octet-stream\""), std::ssize(page.views[0].text.packed));
+  EXPECT_NE(html.find("<title>a &lt;b&gt;</title>"), std::string::npos);
+  EXPECT_NE(html.find("\\u003c/script>"), std::string::npos);
+  EXPECT_EQ(html.find("{{"), std::string::npos);
+  EXPECT_EQ(count("http:") + count("https:"), 0);
+  EXPECT_EQ(token_text(*tokenizer, 'a', 0xc3), "<c3>");
+  EXPECT_EQ(token_text(*tokenizer, 'a', 'b'), "b");
+}
+
+}  // namespace inspector_test
+}  // namespace headroom::inspect

@@ -1,0 +1,72 @@
+#include "tools/serve/engine/choice.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/store/tiny.h"
+
+namespace headroom::serve {
+namespace choice_test {
+
+struct Written {
+  std::string text, finish_reason;
+  std::vector<std::int64_t> ids, offsets;
+};
+
+void add(const Piece& piece, Written& written) {
+  EXPECT_EQ(written.finish_reason, "");
+  written.text += piece.text;
+  written.finish_reason = piece.finish_reason;
+  for (const ShownToken& token : piece.tokens) {
+    written.ids.push_back(token.event.id);
+    written.offsets.push_back(token.offset);
+  }
+}
+
+// What becomes of the bytes of a text as tokens.
+Written write(const std::string& text, ChoiceOptions options) {
+  const auto tokenizer = tiny::bytes_tokenizer();
+  options.tokenizer = tokenizer.get();
+  Choice choice(std::move(options));
+  Written written;
+  for (const char byte : text) {
+    decode::TokenEvent event;
+    event.id = static_cast<unsigned char>(byte);
+    add(choice.take(event), written);
+    if (!written.finish_reason.empty()) {
+      return written;
+    }
+  }
+  add(choice.finish(), written);
+  return written;
+}
+
+TEST(Choice, ShowsEachTokenOnceWithItsPlaceInCharacters) {
+  const Written written = write("a\u20acb", {.details = true});
+  EXPECT_EQ(written.text, "a\u20acb");
+  EXPECT_EQ(written.finish_reason, "length");
+  EXPECT_EQ(written.ids, (std::vector<std::int64_t>{'a', 0xe2, 0x82, 0xac, 'b'}));
+  EXPECT_EQ(written.offsets, (std::vector<std::int64_t>{0, 1, 1, 1, 2}));
+  EXPECT_TRUE(write("a", {.details = false}).ids.empty());
+}
+
+TEST(Choice, ATextThatIsStoppedShowsTheTokensOfWhatIsLeft) {
+  const Written written = write("abcdef", {.stop = {"de"}, .details = true});
+  EXPECT_EQ(written.text, "abc");
+  EXPECT_EQ(written.finish_reason, "stop");
+  EXPECT_EQ(written.ids, (std::vector<std::int64_t>{'a', 'b', 'c'}));
+  EXPECT_EQ(write("abcd", {.stop = {"de"}, .details = true}).ids.size(), 4U);
+}
+
+TEST(Choice, TheTokenThatEndsAnAnswerIsNoPartOfIt) {
+  const Written written = write("ab.c", {.end_id = '.', .details = true});
+  EXPECT_EQ(written.text, "ab");
+  EXPECT_EQ(written.finish_reason, "stop");
+  EXPECT_EQ(written.ids.size(), 2U);
+}
+
+TEST(Choice, WhatIsLeftOfACharacterIsReplacedByteByByte) {
+  EXPECT_EQ(write("a\xe2\x82", {}).text, "a\ufffd\ufffd");
+}
+
+}  // namespace choice_test
+}  // namespace headroom::serve

@@ -1,0 +1,81 @@
+#include <gtest/gtest.h>
+
+#include "foundation/core/scratch_folder.h"
+#include "tools/serve/serve.h"
+#include "tools/serve/http/api_key.h"
+#include "tools/serve/http/host_name.h"
+#include "tools/serve/http/listening_socket.h"
+#include "tools/serve/engine/metrics.h"
+
+namespace headroom::serve {
+namespace server_parts_test {
+
+using ServerFiles = ScratchFolder;
+
+TEST(Names, AreLastPartsUnlessTheyWouldBeTheSame) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(names_of({"runs/first", "runs/second/", "x/step_5.safetensors", "/y"}),
+            (Texts{"first", "second", "step_5", "y"}));
+  EXPECT_EQ(names_of({"a/run", "b/run", "c/other"}), (Texts{"a/run", "b/run", "other"}));
+  EXPECT_NE(names_of({"."}), Texts{"."});
+  EXPECT_THROW(names_of({"a", "b", "a"}), MisuseError);
+}
+
+TEST_F(ServerFiles, AKeyAdmitsItselfAlone) {
+  const ApiKey key(put("key", "abcdefghijklmnop+/=\r\n"));
+  EXPECT_TRUE(key.admits("Bearer abcdefghijklmnop+/="));
+  for (const char* wrong :
+       {"", "Bearer", "Bearer ", "abcdefghijklmnop+/=", "bearer abcdefghijklmnop+/=", "Bearer abcdefghijklmnop+/",
+        "Bearer abcdefghijklmnop+/==", "Bearer  abcdefghijklmnop+/="}) {
+    EXPECT_FALSE(key.admits(wrong)) << wrong;
+  }
+  for (const std::filesystem::path& none :
+       {put("short", "abc"), put("blank", "abcdefghijklmnop qrst"), folder_, folder_ / "none"}) {
+    EXPECT_THROW(ApiKey{none}, MisuseError) << none;
+  }
+}
+
+TEST(HostName, IsAnAddressOrThisMachines) {
+  for (const char* own : {"127.0.0.1:8080", "127.0.0.1", "[::1]:8080", "localhost", "LOCALHOST:1", "a.localhost:80",
+                          "192.0.2.7:8080", "Box.example:8080"}) {
+    EXPECT_TRUE(is_own_name(own, "box.example")) << own;
+  }
+  for (const char* foreign : {"", ":8080", "evil.example", "evil.example:8080", "127.0.0.1.evil.example",
+                              "localhost.evil.example", "notlocalhost", "[::1", "[evil.example]", "127.1:8080"}) {
+    EXPECT_FALSE(is_own_name(foreign, "box.example")) << foreign;
+  }
+}
+
+TEST(Metrics, CountInBuckets) {
+  Metrics metrics;
+  metrics.first_token(0.03);
+  metrics.first_token(1e9);
+  metrics.answered("/v1/completions", 200);
+  metrics.set_counts("a\"b\\c\nd", {.steps = 7});
+  const std::string page = metrics.page();
+  for (const char* line : {"headroom_time_to_first_token_seconds_bucket{le=\"0.025\"} 0\n",
+                           "headroom_time_to_first_token_seconds_bucket{le=\"0.05\"} 1\n",
+                           "headroom_time_to_first_token_seconds_bucket{le=\"600\"} 1\n",
+                           "headroom_time_to_first_token_seconds_bucket{le=\"+Inf\"} 2\n",
+                           "headroom_time_to_first_token_seconds_count 2\n",
+                           "headroom_http_requests_total{route=\"/v1/completions\",status=\"200\"} 1\n",
+                           "headroom_steps_total{model=\"a\\\"b\\\\c\\nd\"} 7\n"}) {
+    EXPECT_NE(page.find(line), std::string::npos) << line << page;
+  }
+}
+
+TEST(ListeningSocket, SaysWhoReachesIt) {
+  const ListeningSocket here = listen_on("127.0.0.1", 0), everywhere = listen_on("0.0.0.0", 0);
+  EXPECT_TRUE(here.loopback && here.port > 0);
+  EXPECT_FALSE(everywhere.loopback);
+  EXPECT_THROW(listen_on("127.0.0.1", here.port), MisuseError);
+  close_socket(here.descriptor);
+  const ListeningSocket again = listen_on("127.0.0.1", here.port);
+  EXPECT_EQ(again.port, here.port);
+  close_socket(again.descriptor);
+  close_socket(everywhere.descriptor);
+  EXPECT_EQ(url_of("::1", 80), "http://[::1]:80");
+}
+
+}  // namespace server_parts_test
+}  // namespace headroom::serve

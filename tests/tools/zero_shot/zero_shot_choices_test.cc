@@ -1,0 +1,115 @@
+// Multiple-choice rows as their authors published them.
+#include <gtest/gtest.h>
+
+#include "headroom/core/error.h"
+#include "tools/zero_shot/choices.h"
+
+namespace headroom::tasks::zero_shot {
+namespace choices_test {
+
+struct Case {
+  const char* name;
+  const char* row;
+  std::vector<std::pair<std::string, std::string>> choices;
+  std::size_t gold;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> kCases = {
+      {"piqa",
+       R"({"goal": "boil water", "sol1": "heat it", "sol2": "cool it", "label": 0})",
+       {{"Question: boil water\nAnswer:", " heat it"}, {"Question: boil water\nAnswer:", " cool it"}},
+       0},
+      {"hellaswag",
+       R"({"activity_label": "Skiing", "ctx": "[header] How to ski [title] Dress", "endings": ["warmly [step] .", "thin"],
+           "label": "1"})",
+       {{"Skiing: How to ski. Dress", " warmly ."}, {"Skiing: How to ski. Dress", " thin"}},
+       1},
+      {"winogrande",
+       R"({"sentence": "Ann paid Bea since _ was owed.", "option1": "Ann", "option2": "Bea", "answer": "2"})",
+       {{"Ann paid Bea since Ann", " was owed."}, {"Ann paid Bea since Bea", " was owed."}},
+       1},
+      {"boolq",
+       R"({"passage": "Ice floats.", "question": "does ice float", "answer": true})",
+       {{"Ice floats.\nQuestion: does ice float?\nAnswer:", " no"},
+        {"Ice floats.\nQuestion: does ice float?\nAnswer:", " yes"}},
+       1},
+      {"sciq",
+       R"({"support": "", "question": "q?", "distractor1": "a", "distractor2": "b", "distractor3": "c",
+           "correct_answer": "d"})",
+       {{"Question: q?\nAnswer:", " a"},
+        {"Question: q?\nAnswer:", " b"},
+        {"Question: q?\nAnswer:", " c"},
+        {"Question: q?\nAnswer:", " d"}},
+       3},
+      {"arc",
+       R"({"question": "q?", "choices": {"text": ["x", "y"], "label": ["1", "2"]}, "answerKey": "2"})",
+       {{"Question: q?\nAnswer:", " x"}, {"Question: q?\nAnswer:", " y"}},
+       1},
+      {"openbook_qa",
+       R"({"question_stem": "stem", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "A"})",
+       {{"Question: stem\nAnswer:", " x"}, {"Question: stem\nAnswer:", " y"}},
+       0},
+      {"race",
+       R"({"article": "t", "question": "q?", "options": ["x", "y", "z"], "answer": "C"})",
+       {{"Article: t\n\nQuestion: q?\nAnswer:", " x"},
+        {"Article: t\n\nQuestion: q?\nAnswer:", " y"},
+        {"Article: t\n\nQuestion: q?\nAnswer:", " z"}},
+       2},
+      {"copa",
+       R"({"premise": "He fell.", "question": "cause", "choice1": "It was icy.", "choice2": "He ate.", "label": 0})",
+       {{"He fell because", " it was icy."}, {"He fell because", " he ate."}},
+       0},
+      {"logiqa",
+       R"({"context": "c", "query": "q?", "options": ["x", "y"], "correct_option": 1})",
+       {{"Passage: c\nQuestion: q?\nChoices:\nA. x\nB. y\nAnswer:", " x"},
+        {"Passage: c\nQuestion: q?\nChoices:\nA. x\nB. y\nAnswer:", " y"}},
+       1},
+      {"siqa",
+       R"({"context": "c.", "question": "q?", "answerA": "x", "answerB": "y", "answerC": "z", "label": "3"})",
+       {{"Question: c. q?\nAnswer:", " x"}, {"Question: c. q?\nAnswer:", " y"}, {"Question: c. q?\nAnswer:", " z"}},
+       2}};
+  return kCases;
+}
+
+TEST(Choices, RowsOfTheAuthorsAreRead) {
+  for (const Case& each : cases()) {
+    const Question question = read_choice(parse_json(each.row, each.name), "f:1");
+    ASSERT_EQ(question.choices.size(), each.choices.size()) << each.name;
+    for (std::size_t i = 0; i < each.choices.size(); ++i) {
+      EXPECT_EQ(question.choices[i].context, each.choices[i].first) << each.name;
+      EXPECT_EQ(question.choices[i].continuation, each.choices[i].second) << each.name;
+    }
+    EXPECT_EQ(question.gold, each.gold) << each.name;
+    EXPECT_EQ(question.where, "f:1");
+  }
+}
+
+std::string complaint(const char* row) {
+  try {
+    read_choice(parse_json(row, "row"), "f:7");
+  } catch (const MisuseError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Choices, WrongRowsAreNamed) {
+  EXPECT_EQ(complaint(R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 2})"),
+            "f:7: field \"label\" must be the place of the right choice, 0 to 1, got 2");
+  EXPECT_EQ(complaint(R"({"goal": "g", "sol1": "a", "sol2": "b", "label": ""})"),
+            "f:7: field \"label\" must be the place of the right choice, 0 to 1, got \"\"");
+  EXPECT_EQ(complaint(R"({"sentence": "no gap", "option1": "a", "option2": "b", "answer": "1"})"),
+            "f:7: field \"sentence\" must have a gap _ for the two options");
+  EXPECT_EQ(complaint(R"({"passage": "p", "question": "q", "answer": "yes"})"),
+            "f:7: field \"answer\" must be true or false, got \"yes\"");
+  EXPECT_EQ(complaint(R"({"question": "q", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "C"})"),
+            "f:7: field \"answerKey\" must be the right choice's label, A to B, got \"C\"");
+  EXPECT_EQ(
+      complaint(R"({"question": "q", "choices": {"text": ["x", "y"], "label": ["A", "B", "C"]}, "answerKey": "A"})"),
+      "f:7: field \"choices\" must have a label for each text, got 3 for 2");
+  EXPECT_EQ(complaint(R"({"something": "else"})"), "f:7: has no field \"query\"");
+}
+
+}  // namespace choices_test
+}  // namespace headroom::tasks::zero_shot

@@ -1,0 +1,105 @@
+// Every legal combination of projection, score, keys, composition, position and mask has its costs.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "headroom/config/attention_part.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "training/cost/cache.h"
+#include "training/cost/cost.h"
+
+namespace headroom::cost {
+namespace combinations_test {
+
+using namespace config;
+
+template <class Enum, class Visit>
+void each(Enum& slot, Visit visit) {
+  const Enum before = slot;
+  for (const auto& [value, name] : Names<Enum>::kNames) {
+    slot = value;
+    visit();
+  }
+  slot = before;
+}
+
+template <class Part, class Visit>
+void each(PartName<Part>& slot, Visit visit) {
+  const PartName<Part> before = slot;
+  for (const Part* part : all_parts<Part>()) {
+    slot = part->name();
+    visit();
+  }
+  slot = before;
+}
+
+// Calls `visit` with every model that the checks let through.
+int each_model(const std::function<void(const ModelOptions&)>& visit) {
+  ModelOptions m;
+  AttentionOptions& a = m.attention;
+  m.vocabulary_size = 11;
+  m.d_model = 8;
+  m.context_length = 6;
+  a.d_head = 4;
+  a.n_heads = a.top_k = 2;
+  int legal = 0;
+  const auto reach = [&] {
+    try {
+      check(m, "x");
+    } catch (const MisuseError&) {
+      return;
+    }
+    ++legal;
+    visit(m);
+  };
+  const auto masks = [&] {
+    for (const bool bias : {false, true}) {
+      for (const std::int64_t memory : {0, 6}) {
+        for (const std::int64_t window : {0, 3}) {
+          a.bias = bias;
+          a.position_bias = bias && a.position == "relative";
+          m.memory_length = memory;
+          a.window = window;
+          reach();
+        }
+      }
+    }
+  };
+  each(a.projection, [&] {
+    each(a.score,
+         [&] { each(a.keys, [&] { each(a.prior, [&] { each(a.composition, [&] { each(a.position, masks); }); }); }); });
+  });
+  return legal;
+}
+
+TEST(Combinations, AllHaveCosts) {
+  const int legal = each_model([](const ModelOptions& m) {
+    EXPECT_GT(count_parameters(m), 0);
+    const PaperCost paper = paper_cost(m);
+    EXPECT_GT(paper.attention_macs, 0);
+    EXPECT_GT(paper.attention_memory, 0);
+    EXPECT_GT(executed_cost(m, 2).attention_macs, 0);
+    EXPECT_GT(decoding_cache_numbers(m), 0);
+  });
+  EXPECT_GT(legal, 1000);
+}
+
+// What the parts cost must not depend on how they are combined: an expert bank adds the same to every score.
+TEST(Combinations, PartsAddUp) {
+  each_model([](const ModelOptions& m) {
+    if (m.attention.projection != "dense") {
+      return;
+    }
+    ModelOptions experts = m;
+    experts.attention.projection = "experts";  // v and o, 4 experts, 2 chosen
+    const std::int64_t layers = 4, source = 6 + m.memory_length, bank = 2 * 8 * 4, selection = 8 * 4 * 2;
+    EXPECT_EQ(count_parameters(experts) - count_parameters(m), layers * 2 * (3 * bank + selection));
+    EXPECT_EQ(executed_cost(experts, 1).attention_macs - executed_cost(m, 1).attention_macs,
+              layers * (6 + source) * (bank + selection));
+    EXPECT_EQ(decoding_cache_numbers(experts), decoding_cache_numbers(m));
+  });
+}
+
+}  // namespace combinations_test
+}  // namespace headroom::cost

@@ -1,0 +1,219 @@
+// The printed tables, figure by figure.
+#include "training/cost/papers/paper.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "headroom/core/error.h"
+#include "training/cost/cost.h"
+#include "recipes.h"
+
+namespace headroom::cost {
+namespace paper_test {
+
+// Worked out by hand from the formulas; next to them the SwitchHead draft's Tables 2, 3 and 5 print these rounded.
+const std::map<std::string, std::pair<std::int64_t, std::int64_t>> kExact = {
+    {"Transformer-XL 47M H=10", {453'427'200, 3'461'120}},
+    {"Transformer-XL 47M H=2", {453'427'200, 1'363'968}},
+    {"SwitchHead 47M H=2 k=2", {170'364'928, 762'880}},
+    {"SwitchHead 47M H=2 k=3", {202'506'240, 762'880}},
+    {"MoA 47M n=2", {140'097'536, 709'632}},
+    {"MoA 47M n=4", {223'451'136, 1'324'032}},
+    {"MoA 47M n=6", {306'804'736, 1'938'432}},
+    {"MoA 47M n=8", {390'158'336, 2'552'832}},
+    {"Transformer-XL 262M H=16", {5'368'709'120, 20'971'520}},
+    {"Transformer-XL 262M H=2", {5'368'709'120, 6'291'456}},
+    {"SwitchHead 262M H=2 E=8 k=4", {1'955'627'008, 2'924'544}},
+    {"SwitchHead 262M H=4 E=4 k=2", {2'358'116'352, 5'578'752}},
+    {"MoA 262M n=2", {1'065'648'128, 2'703'360}},
+    {"MoA 262M n=4", {1'669'922'816, 5'095'424}},
+    {"MoA 262M n=8", {2'878'472'192, 9'879'552}},
+    {"MoA 262M n=12", {4'087'021'568, 14'663'680}},
+    {"Transformer-XL Enwik8 41M H=8", {1'610'612'736, 10'485'760}},
+    {"Transformer-XL Enwik8 41M H=2", {1'610'612'736, 4'194'304}},
+    {"SwitchHead Enwik8 41M H=2", {709'296'128, 2'793'472}},
+    {"Transformer RoPE 45M H=10", {560'906'240, 6'082'560}},
+    {"Transformer RoPE 45M H=2", {560'906'240, 1'888'256}},
+    {"SwitchHead RoPE 45M H=2", {285'618'176, 1'315'840}},
+    {"Transformer RoPE 244M H=16", {6'442'450'944, 37'748'736}},
+    {"Transformer RoPE 244M H=2", {6'442'450'944, 8'388'608}},
+    {"SwitchHead RoPE 243M H=4 (C=2)", {4'212'719'616, 18'432'000}},
+};
+
+class Paper : public testing::Test {
+ protected:
+  void SetUp() override { setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1); }
+};
+
+TEST_F(Paper, EverySwitchHeadFigureIsReproducedExactly) {
+  const std::vector<PaperFigure> figures = paper_figures("switchhead");
+  ASSERT_EQ(figures.size(), 2 * kExact.size());
+  for (const PaperFigure& figure : figures) {
+    ASSERT_TRUE(kExact.contains(figure.row)) << figure.row;
+    const auto& [macs, memory] = kExact.at(figure.row);
+    EXPECT_EQ(std::get<std::int64_t>(figure.computed), figure.quantity == "attention_macs" ? macs : memory)
+        << figure.row;
+    EXPECT_TRUE(figure.agrees) << figure.row << " is not " << figure.printed;
+  }
+}
+
+// The rotary row of 4.2G MACs counts the memory that only this one of the rotary models had.
+TEST_F(Paper, LargeRotarySwitchHeadIsPrintedWithItsMemory) {
+  config::ModelOptions model = recipe("switchhead/wt103_243m_rope").model;
+  EXPECT_EQ(paper_cost(model).attention_macs, 4'212'719'616);
+  EXPECT_TRUE(rounds_to(paper_cost(model).attention_macs, "4.2G"));
+  model.memory_length = 0;
+  EXPECT_EQ(paper_cost(model).attention_macs, 3'365'470'208);
+}
+
+// The figures that the papers print and our counts do not give, each with a reason.
+const std::map<std::string, std::vector<std::string>> kDisagree = {
+    {"moa", {"En-De (D) 8k32e128d parameters", "En-De (E) 8k32e256d macs", "Admin 60L-12L macs"}},
+    {"dcmha", {"Table 8: ViT-M/16 relative_size"}},
+    {"mgk", {"MGK, H/2 heads, N^2H(3D-0.5) + NHD(4Dx+HD-4), N=256 Dx=128 D=16 H=8 operations"}},
+};
+
+TEST_F(Paper, EveryDerivableFigureAgreesOrSaysWhyNot) {
+  const std::map<std::string, std::pair<int, int>> counts = {{"moa", {0, 0}}, {"dcmha", {0, 0}}, {"mgk", {0, 0}}};
+  for (const auto& [paper, unused] : counts) {
+    std::vector<std::string> disagree;
+    for (const PaperFigure& figure : paper_figures(paper)) {
+      EXPECT_FALSE(figure.printed.empty()) << figure.row;
+      if (!figure.derivable) {
+        EXPECT_FALSE(figure.agrees || figure.reason.empty()) << figure.row;
+      } else if (!figure.agrees) {
+        EXPECT_FALSE(figure.reason.empty()) << figure.row << " " << figure.quantity;
+        disagree.push_back(figure.row + " " + figure.quantity);
+      }
+    }
+    EXPECT_EQ(disagree, kDisagree.at(paper)) << paper;
+  }
+  EXPECT_THROW(paper_figures("attention"), MisuseError);
+}
+
+TEST(PaperCost, ExpertsInKeysAndQueries) {
+  config::ModelOptions m;
+  m.d_model = 10;
+  m.context_length = 5;
+  m.memory_length = 5;
+  m.attention.n_heads = 2;
+  m.attention.d_head = 3;
+  m.attention.position = "none";
+  m.attention.projection = "experts";
+  m.attention.n_experts = 7;
+  m.attention.top_k = 4;
+  // 2CT^2He = 600; a projection dHeT = 300, with experts 4 times that and HkTe = 120; a selection EdTC = 700.
+  const auto macs = [&m](std::vector<std::string> experts) {
+    m.attention.experts = std::move(experts);
+    return paper_cost(m).attention_macs;
+  };
+  EXPECT_EQ(macs({"q"}), 600 + 3 * 300 + 4 * 300 + 120 + 700);
+  EXPECT_EQ(macs({"q", "o"}), 600 + 2 * 300 + 2 * (4 * 300 + 120) + 700);
+  EXPECT_EQ(macs({"q", "k"}), 600 + 2 * 300 + 2 * (4 * 300 + 120) + 2 * 700);
+  EXPECT_EQ(macs({"q", "k", "v"}), 600 + 300 + 3 * (4 * 300 + 120) + 2 * 700);
+  EXPECT_EQ(macs({"q", "k", "v", "o"}), 600 + 4 * (4 * 300 + 120) + 2 * 700);
+  EXPECT_EQ(paper_cost(m).attention_memory, 2 * 2 * 2 * 25 + 4 * 2 * 3 * 5 + 2 * 7 * 5 * 2);
+  m.attention.position = "relative";
+  EXPECT_EQ(macs({"q"}), 600 + 3 * 300 + 4 * 300 + 120 + 700 + 2 * 2 * 10 * 5 * 3);
+  // No experts at all: a dense layer, whose position term has the factor C.
+  EXPECT_EQ(macs({}), 600 + 4 * 300 + 2 * 2 * 2 * 5 * 3 * 10);
+}
+
+TEST(PaperCost, GroupedKeysAndValues) {
+  config::ModelOptions m;
+  m.d_model = 10;
+  m.context_length = 5;
+  m.attention.n_heads = 4;
+  m.attention.n_kv_heads = 2;
+  m.attention.d_head = 3;
+  EXPECT_EQ(paper_cost(m).attention_macs, 2 * (4 + 2) * 5 * 10 * 3 + 2 * 25 * 4 * 3);
+  EXPECT_EQ(paper_cost(m).attention_memory, 2 * (4 + 2) * 5 * 3 + 2 * 25 * 4);
+}
+
+// d = 10, T = S = 5, H = 4, e = 3.
+config::ModelOptions tiny() {
+  config::ModelOptions m;
+  m.d_model = 10;
+  m.context_length = 5;
+  m.attention.n_heads = 4;
+  m.attention.d_head = 3;
+  m.attention.position = "none";
+  return m;
+}
+
+void expect_extra(const config::ModelOptions& model, std::int64_t macs, std::int64_t memory) {
+  const PaperCost cost = paper_cost(model), base = paper_cost(tiny());
+  EXPECT_EQ(cost.attention_macs - base.attention_macs, macs);
+  EXPECT_EQ(cost.attention_memory - base.attention_memory, memory);
+}
+
+TEST(PaperCost, MixturesScoreEveryKey) {
+  config::ModelOptions m = tiny();
+  m.attention.score = "gaussian_mixture";
+  m.attention.n_mixtures = 3;
+  const std::int64_t key = 4 * 5 * 3, matrix = 4 * 25;
+  expect_extra(m, 2 * (key * 10 + matrix * 3), 2 * (key + matrix));
+  m.attention.keys = config::Keys::shifted;
+  expect_extra(m, 2 * (matrix * 3), 2 * (key + matrix));
+  m.attention.keys = config::Keys::single;
+  expect_extra(m, 0, 0);
+}
+
+TEST(PaperCost, LinearAttentionHasNoMatrices) {
+  config::ModelOptions m = tiny();
+  m.attention.score = "linear";
+  m.attention.keys = config::Keys::single;
+  expect_extra(m, (5 + 5) * 4 * 9 - 2 * 25 * 4 * 3, (5 + 5) * 4 * 3 + 4 * 9 - 2 * 25 * 4);
+}
+
+TEST(PaperCost, Composition) {
+  config::ModelOptions m = tiny();
+  m.attention.compose_groups = 2;
+  m.attention.composition = "static";
+  expect_extra(m, 2 * (25 * 4 * 2), 2 * (25 * 4));
+  m.attention.composition = "dynamic";
+  m.attention.compose_low_rank = {"key"};
+  m.attention.compose_gates = {"query"};
+  const std::int64_t hidden = 2 * 2 * 2, factors = 2 * 2 * 4;
+  expect_extra(m, 2 * (2 * 2 * 25 * 4 + 5 * (10 * hidden * 2 + hidden * factors) + 5 * 10 * 4),
+               2 * (25 * 4 + 25 * 2 * 2 + 5 * (hidden * 2 + factors) + 5 * 4));
+}
+
+TEST(PaperCost, GatedHeads) {
+  config::ModelOptions m = tiny();
+  m.attention.projection = "gated_heads";
+  expect_extra(m, 4 * 10 * 5 + 4 * 5 * 3, 4 * 5);
+}
+
+TEST(Rounding, PrintedFigures) {
+  EXPECT_TRUE(rounds_to(453'427'200, "453.4M"));
+  EXPECT_FALSE(rounds_to(453'427'200, "453.5M"));
+  EXPECT_FALSE(rounds_to(453'427'200, "453.4G"));
+  EXPECT_TRUE(rounds_to(5'368'709'120, "5.4G"));
+  EXPECT_TRUE(rounds_to(5'368'709'120, "5G"));
+  EXPECT_TRUE(rounds_to(5'368'709'120, "5.37G"));
+  EXPECT_TRUE(rounds_to(20'971'520, "21.0M"));
+  EXPECT_FALSE(rounds_to(20'949'999, "21.0M"));
+  EXPECT_TRUE(rounds_to(20'950'000, "21.0M"));
+  EXPECT_TRUE(rounds_to(999'960'000, "1.0G"));
+  EXPECT_TRUE(rounds_to(42, "42"));
+  for (const char* nonsense : {"", "M", ".5M", "5.M", "5.4Q", "-5M", "5,4M", "5.4.1M", "0.1234567G"}) {
+    EXPECT_THROW(rounds_to(1, nonsense), MisuseError) << nonsense;
+  }
+}
+
+TEST(Rounding, ShortCounts) {
+  EXPECT_EQ(short_count(0), "0");
+  EXPECT_EQ(short_count(999), "999");
+  EXPECT_EQ(short_count(1'000), "1.0K");
+  EXPECT_EQ(short_count(170'364'928), "170.4M");
+  EXPECT_EQ(short_count(999'949'999), "999.9M");
+  EXPECT_EQ(short_count(999'950'000), "1.0G");
+  EXPECT_EQ(short_count(5'368'709'120'000), "5.4T");
+}
+
+}  // namespace paper_test
+}  // namespace headroom::cost

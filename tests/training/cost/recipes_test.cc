@@ -1,0 +1,402 @@
+// Every shipped recipe loads, says which row it reproduces, and has the size that the row has.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "headroom/core/error.h"
+#include "training/cost/cost.h"
+#include "training/cost/papers/paper.h"
+#include "training/cost/recipe_list.h"
+#include "training/cost/report.h"
+#include "recipes.h"
+
+namespace headroom::cost {
+namespace recipes_test {
+
+namespace fs = std::filesystem;
+
+const std::string kFolder = std::string(HEADROOM_SOURCE_DIR) + "/recipes";
+
+// Exact sizes of the papers' models. Those with relative positions and one scale a layer (Transformer-XL) are
+// printed with an unused scalar a layer more: `unused` of them are taken off here.
+struct Size {
+  std::int64_t parameters, unused = 0;
+};
+const std::map<std::string, Size> kSizes = {
+    {"switchhead/wt103_47m_dense_h10", {47'260'136, 16}},
+    {"switchhead/wt103_47m_dense_h2", {47'260'136, 16}},
+    {"switchhead/wt103_47m", {47'247'416}},
+    {"switchhead/c4_47m", {47'247'416}},
+    {"switchhead/wt103_262m_dense_h16", {262'479'968, 18}},
+    {"switchhead/c4_262m_dense_h4", {262'479'968, 18}},
+    {"switchhead/wt103_262m_dense_h2", {262'479'968, 18}},
+    {"switchhead/c4_262m", {262'370'744}},
+    {"switchhead/wt103_262m", {262'480'598}},
+    {"switchhead/enwik8_41m_dense_h8", {41'234'721, 12}},
+    {"switchhead/enwik8_41m_dense_h2", {41'234'721, 12}},
+    {"switchhead/enwik8_41m", {41'161'389}},
+    {"switchhead/wt103_45m_rope_dense_h10", {44'544'264}},
+    {"switchhead/wt103_45m_rope_dense_h2", {44'544'264}},
+    {"switchhead/wt103_45m_rope", {44'505'336}},
+    {"switchhead/wt103_244m_rope_dense_h16", {243'568'700}},
+    {"switchhead/wt103_244m_rope_dense_h2", {243'568'700}},
+    {"switchhead/wt103_243m_rope", {243'347'984}},
+    {"switchhead/wt103_47m_switchall", {46'891'128}},
+    {"switchhead/c4_47m_switchall", {46'891'128}},
+    {"switchhead/wt103_259m_switchall", {259'475'264}},
+    {"switchhead/wt103_272m_switchall", {272'451'392}},
+    {"switchhead/wt103_47m_moa_h2", {47'260'328}},
+    {"switchhead/wt103_47m_moa_h4", {47'260'328}},
+    {"switchhead/wt103_47m_moa_h6", {47'260'328}},
+    {"switchhead/wt103_47m_moa_h8", {47'260'328}},
+    {"switchhead/wt103_262m_moa_h2", {262'443'662}},  // width found by match, not printed
+    {"switchhead/wt103_262m_moa_h4", {262'443'662}},
+    {"switchhead/wt103_262m_moa_h8", {262'443'662}},
+    {"switchhead/wt103_262m_moa_h12", {262'443'662}},
+    {"switchhead/wt103_47m_moa_h2_softmax", {47'260'328}},
+    {"switchhead/wt103_47m_moa_h4_softmax", {47'260'328}},
+    {"switchhead/wt103_47m_moa_h6_softmax", {47'260'328}},
+    {"switchhead/wt103_47m_moa_h8_softmax", {47'260'328}},
+    {"switchhead/wt103_262m_moa_h2_softmax", {262'443'662}},
+    {"switchhead/wt103_262m_moa_h4_softmax", {262'443'662}},
+    {"switchhead/wt103_262m_moa_h8_softmax", {262'443'662}},
+    {"switchhead/wt103_262m_moa_h12_softmax", {262'443'662}},
+    {"switchhead/wt103_47m_gated_heads", {47'247'304}},  // found by match, as in the recipe's words
+    {"switchhead/c4_47m_gated_heads", {47'247'304}},
+    {"switchhead/c4_63m_macs", {63'081'400}},
+    {"switchhead/c4_376m_macs", {376'206'776}},
+    {"switchhead/c4_54m_rope_macs", {54'380'152}},
+    {"switchhead/c4_307m_rope_macs", {307'048'976}},  // widths found by match, as those of the next four
+    {"switchhead/c4_47m_shared", {47'247'496}},
+    {"switchhead/c4_262m_shared", {262'479'950}},
+    {"switchhead/listops_six_layers_dense_h8", {893'706}},
+    {"switchhead/listops_six_layers_dense_h2", {893'706}},
+    {"switchhead/listops_six_layers_h2", {892'188}},
+    {"switchhead/c4_45m_rope_dense_h10", {44'544'264}},
+    {"switchhead/c4_45m_rope_dense_h2", {44'544'264}},
+    {"switchhead/c4_45m_rope", {44'505'336}},
+    {"switchhead/c4_244m_rope_dense_h16", {243'568'700}},
+    {"switchhead/c4_244m_rope_dense_h2", {243'568'700}},
+    {"switchhead/c4_243m_rope", {243'347'984}},
+    {"switchhead/c4_272m_switchall", {272'451'392}},
+    {"switchhead/table1_none", {47'260'136, 16}},
+    {"switchhead/table1_v", {47'247'176}},
+    {"switchhead/table1_k", {47'247'176}},
+    {"switchhead/table1_q", {47'247'176}},
+    {"switchhead/table1_o", {47'247'176}},
+    {"switchhead/table1_vo", {47'247'416}},
+    {"switchhead/table1_vq", {47'247'416}},
+    {"switchhead/table1_ko", {47'247'416}},
+    {"switchhead/table1_kq", {47'247'416}},
+    {"switchhead/table1_vk", {47'181'496}},
+    {"switchhead/table1_qo", {47'181'496}},
+    {"switchhead/table1_vko", {47'234'792}},
+    {"switchhead/table1_vqo", {47'234'792}},
+    {"switchhead/table1_kqo", {47'234'792}},
+    {"switchhead/table1_vkq", {47'234'792}},
+    {"switchhead/table1_vkqo", {47'247'096}},
+};
+
+TEST(Recipes, EveryOneLoadsAndNamesItsRow) {
+  for (const Recipe& listed : list_recipes(kFolder)) {
+    EXPECT_NO_THROW(cost_json(listed.name, recipe(listed.name))) << listed.name;
+    EXPECT_FALSE(listed.paper.empty() || listed.about.empty()) << listed.name << " lacks # paper: or # about:";
+    // The models of the demo, the zoo and the small runs are our own.
+    const bool of_a_table = !listed.name.starts_with("demo/") && !listed.name.starts_with("zoo/") &&
+                            !listed.name.starts_with("small/") && !listed.name.starts_with("scale/");
+    EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty()))
+        << listed.name << " lacks # table: or # row:";
+  }
+}
+
+TEST(Recipes, SwitchHeadModelsHaveThePapersSizes) {
+  std::size_t seen = 0;
+  for (const Recipe& listed : list_recipes(kFolder)) {
+    if (listed.name.starts_with("switchhead/")) {
+      ASSERT_TRUE(kSizes.contains(listed.name)) << listed.name << " has no size to compare with";
+      const auto& [parameters, unused] = kSizes.at(listed.name);
+      EXPECT_EQ(count_parameters(recipe(listed.name).model), parameters - unused) << listed.name;
+      ++seen;
+    }
+  }
+  EXPECT_EQ(seen, kSizes.size());
+}
+
+// The other papers print rounded sizes.
+const std::map<std::string, const char*> kRounded = {
+    {"moa/wmt14_ende_8k8e128d", "65M"},
+    {"moa/wmt14_ende_8k8e256d", "87M"},
+    {"moa/wmt14_ende_8k16e256d", "125M"},
+    {"moa/wmt14_ende_8k32e64d", "83M"},
+    {"moa/wmt14_ende_8k32e128d", "122.3M"},  // printed as 123M
+    {"moa/wmt14_ende_8k32e256d", "200M"},
+    {"moa/wmt14_ende_4k32e256d", "200M"},
+    {"moa/wmt14_ende_16k32e256d", "200M"},
+    {"moa/wmt14_enfr_8k8e128d", "69M"},
+    {"moa/wmt14_enfr_16k32e256d", "204M"},
+    {"moa/wmt14_enfr_big_dense", "222M"},  // of Ott et al.
+    {"moa/wikitext103_mlm_dense", "51.34M"},
+    {"moa/wikitext103_mlm_8k8e128d", "52.45M"},
+    {"moa/wikitext103_mlm_8k8e256d", "61.89M"},
+    {"moa/wikitext103_mlm_8k16e256d", "78.75M"},
+    {"moa/wikitext103_mlm_8k32e256d", "112.47M"},
+    {"moa/wikitext103_mlm_8k64e256d", "179.91M"},
+    {"dcmha/405m_dcformer_pp", "419.5M"},
+    {"dcmha/834m_dcformer_pp", "852.5M"},
+    {"dcmha/1b4_dcformer_pp", "1472.1M"},
+    {"dcmha/2b8_dcformer_pp", "2849.6M"},
+    {"dcmha/6b9_dcformer_pp", "6974.0M"},
+    {"dcmha/2b8_dcpythia", "2829.5M"},
+    {"dcmha/6b9_dcpythia", "6941.9M"},
+    {"dcmha/6b9_dcformer_pp_local_3_1", "6974.0M"},
+    {"dcmha/6b9_dcformer_pp_local_7_1", "6974.0M"},
+    {"dcmha/vit_s16", "22M"},
+    {"dcmha/vit_m16", "39M"},
+    {"mgk/wt103_small_softmax_h8", "44.02M"},
+    {"mgk/wt103_small_mgk_h8", "44.35M"},
+    {"mgk/wt103_small_mgk_h4", "43.66M"},
+    {"mgk/wt103_medium_softmax_h8", "89.83M"},
+};
+
+TEST(Recipes, ModelsOfTheOtherPapersHaveTheirSizes) {
+  for (const auto& [name, printed] : kRounded) {
+    const std::int64_t parameters = count_parameters(recipe(name).model);
+    EXPECT_TRUE(rounds_to(parameters, printed)) << name << ": " << parameters << " is not " << printed;
+  }
+}
+
+// Sizes that no table prints, by the shapes of their matrices.
+TEST(Recipes, ModelsWithoutAPrintedSizeHaveThatOfTheirShapes) {
+  const auto parameters = [](const char* name) { return count_parameters(recipe(name).model); };
+  // Pythia's own table has those outside its two embeddings.
+  for (const auto& [name, d, rest] :
+       {std::tuple("dcmha/2b8_pythia", 2560, 2'517'652'480), std::tuple("dcmha/6b9_pythia", 4096, 6'444'163'072),
+        std::tuple("dcmha/12b_pythia", 5120, 11'327'027'200)}) {
+    EXPECT_EQ(parameters(name) - 2LL * 50257 * d, rest) << name;
+  }
+  // A layer's maps (R = 2), and the scales of its normalised queries and keys.
+  const auto composition = [](std::int64_t d, std::int64_t h, std::int64_t e) {
+    return 8 * d * h * 2 + 16 * h * h * 4 + 4 * d * h + 2 * e;
+  };
+  EXPECT_EQ(parameters("dcmha/12b_dcpythia") - parameters("dcmha/12b_pythia"), 36 * composition(5120, 40, 128));
+  EXPECT_EQ(parameters("dcmha/6b9_dcpythia_local_1_1") - parameters("dcmha/6b9_pythia"),
+            32 * composition(4096, 32, 128));
+  for (const char* half :
+       {"dcmha/6b9_dcformer_pp_query_wise_local_1_1", "dcmha/6b9_dcformer_pp_query_wise_local_3_1"}) {
+    EXPECT_EQ(2 * (parameters(half) - parameters("dcmha/6b9_transformer_pp")),
+              parameters("dcmha/6b9_dcformer_pp") - parameters("dcmha/6b9_transformer_pp"))
+        << half;
+  }
+  // 18 modules of 2 (E + 1) D d + E d, as for the widths that the paper prints.
+  EXPECT_EQ(parameters("moa/wmt14_ende_16k32e512d") - parameters("moa/wmt14_ende_16k32e256d"), 18 * 2 * 33 * 256 * 512);
+  // V d, then 6 layers of 4 d^2 and 6 of 8 d^2 with an MLP, and the norms' two vectors.
+  const auto dense = [](std::int64_t v, std::int64_t d, std::int64_t f) {
+    return v * d + 18 * 4 * d * d + 12 * (2 * d * f + f + d) + 30 * 2 * d;
+  };
+  EXPECT_EQ(parameters("moa/wmt14_ende_base_dense"), dense(37'000, 512, 2048));
+  EXPECT_EQ(parameters("moa/wmt14_enfr_base_dense"), dense(44'512, 512, 2048));
+  EXPECT_EQ(parameters("moa/wmt14_ende_big_dense"), dense(37'000, 1024, 4096));
+  EXPECT_EQ(parameters("moa/wmt14_enfr_big_dense"), dense(44'512, 1024, 4096));
+  // Hard-E has no priors; soft-E's are a state.
+  for (const std::string task : {"listops", "text", "retrieval"}) {
+    for (const std::string keys : {"mgk", "smgk"}) {
+      const std::string of = "mgk/lra_" + task + "_" + keys;
+      for (const char* way : {"_hard_e_h1", "_soft_e_h1"}) {
+        EXPECT_EQ(parameters((of + "_h1").c_str()) - parameters((of + way).c_str()), 2 * 2) << of << way;
+      }
+    }
+  }
+  // A head more: queries, two keys (or one and two shifts), values, with biases; outputs; a prior for each component.
+  const std::int64_t d = 64, e = 32, column = d * e + e;
+  for (const auto& [kind, head] : {std::pair<std::string, std::int64_t>("mgk", 4 * column + d * e + 2),
+                                   {"mlk", 4 * column + d * e + 2},
+                                   {"smgk", 3 * column + 2 * e + d * e + 2},
+                                   {"smlk", 3 * column + 2 * e + d * e + 2}}) {
+    EXPECT_EQ(parameters(("mgk/lra_retrieval_" + kind + "_h6").c_str()) -
+                  parameters(("mgk/lra_retrieval_" + kind + "_h4").c_str()),
+              2 * 2 * head)
+        << kind;
+  }
+  EXPECT_EQ(parameters("mgk/lra_retrieval_mlk_h2") - parameters("mgk/lra_retrieval_mlk_h1"),
+            2 * (4 * column + d * e + 2));
+}
+
+// What the paper's accounting makes of the models that its tables name without a cost.
+TEST(Recipes, SwitchHeadModelsOnC4CostWhatTheirRuleSays) {
+  const auto macs = [](const char* name) { return paper_cost(recipe(name).model).attention_macs; };
+  const auto memory = [](const char* name) { return paper_cost(recipe(name).model).attention_memory; };
+  for (const char* like :
+       {"45m_rope", "45m_rope_dense_h2", "45m_rope_dense_h10", "244m_rope_dense_h2", "244m_rope_dense_h16"}) {
+    const std::string c4 = std::string("switchhead/c4_") + like, wikitext = std::string("switchhead/wt103_") + like;
+    EXPECT_EQ(macs(c4.c_str()), macs(wikitext.c_str())) << like;
+    EXPECT_EQ(memory(c4.c_str()), memory(wikitext.c_str())) << like;
+  }
+  EXPECT_EQ(macs("switchhead/c4_243m_rope"), 3'365'470'208);
+  EXPECT_EQ(macs("switchhead/c4_307m_rope_macs"), 6'252'560'384);
+  EXPECT_EQ(macs("switchhead/c4_47m_shared"), 201'451'520);
+  EXPECT_EQ(macs("switchhead/c4_262m_shared"), 2'437'840'896);
+  // The k experts of values and outputs, counted as everywhere: k (d + 1) H e T each.
+  const std::int64_t d = 1024, t = 512, heads = 4, e = 128;
+  EXPECT_EQ(macs("switchhead/wt103_272m_switchall") - macs("switchhead/c4_272m_switchall"),
+            2 * 2 * (d + 1) * heads * e * t);
+}
+
+// What the rows of one table vary leaves everything else alone.
+TEST(Recipes, RowsOfATableDifferInWhatTheyCompare) {
+  const auto extra = [](const char* name) {
+    return count_parameters(recipe(name).model) - count_parameters(recipe("dcmha/405m_transformer_pp").model);
+  };
+  const std::int64_t layers = 24, d = 1024, h = 16;
+  const auto low_rank = [&](std::int64_t rank) {
+    return 2 * rank * h * d + 4 * rank * rank * h * h;
+  };  // a side, a stage
+  EXPECT_EQ(extra("dcmha/table9_static"), layers * 2 * h * h);
+  EXPECT_EQ(extra("dcmha/table9_projection"), layers * 4 * low_rank(2));
+  EXPECT_EQ(extra("dcmha/table9_gate"), layers * 4 * d * h);
+  EXPECT_EQ(extra("dcmha/table9_all"), layers * (4 * (low_rank(2) + d * h) + 2 * h * h));
+  for (const char* half : {"query_wise", "key_wise", "pre", "post"}) {
+    EXPECT_EQ(extra((std::string("dcmha/table9_") + half).c_str()), layers * 2 * (low_rank(2) + d * h)) << half;
+  }
+  EXPECT_EQ(extra("dcmha/table9_rank1"), layers * 4 * (low_rank(1) + d * h));
+  EXPECT_EQ(extra("dcmha/table9_rank4"), layers * 4 * (low_rank(4) + d * h));
+  EXPECT_EQ(extra("dcmha/table9_rank2"), extra("dcmha/405m_dcformer_pp"));
+}
+
+// Those of a folder whose names have `part` in them, at least one.
+std::map<std::string, config::Config> recipes_with(const std::string& folder, const std::string& part) {
+  std::map<std::string, config::Config> found;
+  for (const Recipe& listed : list_recipes(kFolder)) {
+    if (listed.name.starts_with(folder + "/") && listed.name.find(part) != std::string::npos) {
+      found.emplace(listed.name, recipe(listed.name));
+    }
+  }
+  EXPECT_FALSE(found.empty()) << folder << " " << part;
+  return found;
+}
+
+// 002, table 7: the names say which losses have which coefficients, and the others none.
+TEST(Recipes, LossesOfRoutedHeadsAreTheirRowsAlone) {
+  const auto rows = recipes_with("moa", "table7_");
+  EXPECT_EQ(rows.size(), 13U);
+  for (const auto& [name, config] : rows) {
+    const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+    const config::AttentionOptions& a = config.model.attention;
+    EXPECT_EQ(a.switch_coefficient, has("_a01") ? 0.01 : 0.0) << name;
+    EXPECT_EQ(a.z_coefficient, has("_z001") ? 0.001 : has("_z01") ? 0.01 : 0.0) << name;
+    EXPECT_EQ(a.switch_slots_coefficient + a.cv_coefficient + a.entropy_coefficient, 0.0) << name;
+  }
+  for (const auto& [name, config] : recipes_with("switchhead", "_moa_")) {
+    const bool softmax = name.ends_with("_softmax");
+    const config::AttentionOptions& a = config.model.attention;
+    EXPECT_EQ(a.gate, softmax ? config::Gate::softmax : config::Gate::sigmoid) << name;
+    EXPECT_EQ(a.switch_coefficient, 0.0) << name;
+    EXPECT_EQ(a.switch_slots_coefficient, softmax ? 0.01 : 0.0) << name;
+    EXPECT_EQ(a.z_coefficient, softmax ? 0.001 : 0.0) << name;
+  }
+}
+
+// 002, table 6. Sizes of the training sets: pairs, and tokens of the longer side with its end.
+TEST(Recipes, TranslationIsTrainedOnSoManyTokensAndEpochs) {
+  const auto expect_epochs = [](const std::string& name, double tokens_of_an_epoch, std::int64_t epochs) {
+    const config::TrainOptions t = recipe(name).train;
+    EXPECT_EQ(t.keep_checkpoints, 10) << name;
+    const double steps = tokens_of_an_epoch / static_cast<double>(t.batch_tokens);
+    EXPECT_NEAR(static_cast<double>(t.checkpoint_every), steps, 0.03 * steps) << name;
+    EXPECT_EQ(t.steps, epochs * t.checkpoint_every) << name;
+  };
+  for (const char* part : {"wmt14_", "table7_"}) {
+    for (const auto& [name, config] : recipes_with("moa", part)) {
+      const bool big = name.find("16k32e") != std::string::npos || name.find("big") != std::string::npos;
+      const bool french = name.find("enfr") != std::string::npos;
+      EXPECT_EQ(config.train.accumulate, big ? 64 : 32) << name;
+      EXPECT_EQ(config.train.batch_tokens, big ? 4096 * 64 : 8092 * 32) << name;
+      expect_epochs(name, french ? 36e6 * 39 : 4.5e6 * 32, french && !big ? 50 : 100);
+    }
+  }
+  for (const auto& [name, config] : recipes_with("mgk", "iwslt14_")) {
+    EXPECT_EQ(config.train.batch_tokens, 4096) << name;
+  }
+  // Nothing but tokens bounds a batch: the shortest pair is a token and its end.
+  for (const char* folder : {"moa", "mgk"}) {
+    for (const auto& [name, config] : recipes_with(folder, "")) {
+      EXPECT_GE(2 * config.train.batch_size, config.train.batch_tokens) << name;
+    }
+  }
+}
+
+// 002, table 6 (Dropout, DropATT, DropFFD) and appendix C.
+TEST(Recipes, MixturesOfHeadsHaveTheirPapersDropoutsAndEpsilon) {
+  const auto expect = [](const std::string& name, double everywhere, double attention, double hidden) {
+    const config::Config config = recipe(name);
+    EXPECT_EQ(config.model.dropout, everywhere) << name;
+    EXPECT_EQ(config.model.attention.dropout, attention) << name;
+    EXPECT_EQ(config.model.hidden_dropout(), hidden) << name;
+    EXPECT_EQ(config.train.epsilon, 1e-9) << name;
+  };
+  for (const auto& [name, config] : recipes_with("moa", "")) {
+    if (name.find("_enfr_") != std::string::npos) {
+      expect(name, 0.1, name.ends_with("_16k32e256d") || name.ends_with("_big_dense") ? 0.1 : 0.0, 0.1);
+    } else if (name.find("_mlm_") != std::string::npos) {
+      expect(name, 0.1, 0.0, 0.0);
+    } else {
+      expect(name, 0.2, 0.2, 0.1);  // the dense baselines as well
+    }
+  }
+}
+
+// SwitchHead's rule is for its own models; the others' start as their papers' code has it.
+TEST(Recipes, ModelsStartAsTheirPapersDo) {
+  using config::Initialisation;
+  const auto expect = [](const char* folder, const char* part, Initialisation rule) {
+    for (const auto& [name, config] : recipes_with(folder, part)) {
+      EXPECT_EQ(config.model.initialisation, rule) << name;
+    }
+  };
+  expect("switchhead", "", Initialisation::scaled);
+  expect("moa", "", Initialisation::glorot);
+  expect("mgk", "iwslt14_", Initialisation::glorot);
+  expect("mgk", "wt103_", Initialisation::normal);
+  expect("mgk", "lra_", Initialisation::torch);
+  expect("mgk", "table5_", Initialisation::torch);
+  for (const auto& [name, config] : recipes_with("dcmha", "")) {
+    const bool pictures = config.model.kind == config::ModelKind::vision;
+    const bool pythia = name.find("pythia") != std::string::npos;
+    EXPECT_EQ(config.model.initialisation, pictures ? Initialisation::glorot
+                                           : pythia ? Initialisation::pythia
+                                                    : Initialisation::normal)
+        << name;
+  }
+  for (const char* part : {"lra_", "table5_"}) {
+    for (const auto& [name, config] : recipes_with("mgk", part)) {
+      EXPECT_EQ(config.model.embedding_std, 0.02) << name;
+    }
+  }
+}
+
+TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
+  const fs::path folder = fs::path(testing::TempDir()) / "headroom_recipe_list";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "b");
+  std::ofstream(folder / "b" / "one.toml") << "# paper: P\r\n# table: 3\n#\n# row: R=1, k=2\n# about: A\n\n# row: no\n";
+  std::ofstream(folder / "a.toml") << "[model]\n# paper: no\n";
+  std::ofstream(folder / "notes.txt") << "# paper: no\n";
+  const std::vector<Recipe> recipes = list_recipes(folder);
+  ASSERT_EQ(recipes.size(), 2u);
+  EXPECT_EQ(recipes[0].name, "a");
+  EXPECT_EQ(recipes[0].paper, "");
+  EXPECT_EQ(recipes[1].name, "b/one");
+  EXPECT_EQ(recipes[1].file, folder / "b" / "one.toml");
+  EXPECT_EQ(recipes[1].paper, "P");
+  EXPECT_EQ(recipes[1].table, "3");
+  EXPECT_EQ(recipes[1].row, "R=1, k=2");
+  EXPECT_EQ(recipes[1].about, "A");
+  fs::remove_all(folder);
+  EXPECT_THROW(list_recipes(folder), MisuseError);
+}
+
+}  // namespace recipes_test
+}  // namespace headroom::cost

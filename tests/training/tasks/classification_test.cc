@@ -1,0 +1,162 @@
+// Classification of sequences: expressions of ListOps, and texts.
+#include <gtest/gtest.h>
+
+#include "data/synthetic/listops.h"
+#include "headroom/models/class_model.h"
+#include "training/tasks/classes/classification.h"
+#include "small_classes.h"
+#include "engine/store/tiny.h"
+
+namespace headroom::tasks {
+namespace classification_test {
+
+using namespace small_classes;
+
+// Every attention whose results could depend on what stands beyond a sequence's end.
+std::vector<config::ModelOptions> models_to_pad() {
+  std::vector<config::ModelOptions> models(7, listops_config().model);
+  models[1].attention.score = "gaussian_mixture";
+  models[1].attention.projection = "dense";
+  models[2].attention.projection = "dense";
+  models[2].attention.position = "relative";
+  models[3].attention.projection = "dense";
+  models[3].attention.composition = "dynamic";
+  models[4].attention.projection = "dense";
+  models[4].attention.score = "linear";
+  models[5] = models[1];
+  models[5].attention.position = "relative";
+  models[6].attention.projection = "routed_heads";
+  return models;
+}
+
+TEST(Classification, PaddingNeverChangesAResult) {
+  const at::NoGradGuard no_grad;
+  const tiny::Folder folder;
+  config::Config config = listops_config();
+  const TaskData data = sequence_classification().open(config, folder.path());
+  models::Batch batch = data.training->next();
+  const at::Tensor tokens = batch.at("tokens");
+  ASSERT_LT(tokens.size(1), 50);
+  for (const config::ModelOptions& options : models_to_pad()) {
+    const auto model = models::make_model(options, 5, at::kDouble);
+    const auto& chooser = dynamic_cast<const models::ClassModel&>(*model);
+    const at::Tensor logits = chooser.class_logits(batch, {});
+    models::Batch padded = batch;
+    padded.tensors["tokens"] = at::constant_pad_nd(tokens, {0, 50 - tokens.size(1)}, 0);
+    EXPECT_LE((chooser.class_logits(padded, {}) - logits).abs().max().item<double>(), 1e-12);
+    for (std::int64_t row = 0; row < batch.rows(); ++row) {
+      const std::int64_t length = tokens[row].ne(0).sum().item<std::int64_t>();
+      models::Batch alone = batch.narrow(row, 1);
+      alone.tensors["tokens"] = tokens.narrow(0, row, 1).narrow(1, 0, length);
+      EXPECT_LE((chooser.class_logits(alone, {})[0] - logits[row]).abs().max().item<double>(), 1e-12);
+    }
+  }
+}
+
+TEST(Classification, EvaluationIsTheMeanOverExamplesInAnyBatches) {
+  const tiny::Folder folder;
+  const config::Config config = listops_config();
+  const auto model = models::make_model(config.model, 5);
+  const TaskData data = sequence_classification().open(config, folder.path());
+  const Evaluation alone = data.validation->evaluate(*model, {.batch_size = 1});
+  EXPECT_EQ(alone.predictions(), 70);
+  // By definition.
+  const at::NoGradGuard no_grad;
+  const data::listops::Generated made = data::listops::generate(config.data);
+  double loss = 0.0, right = 0.0;
+  for (std::int64_t i = 0; i < 70; ++i) {
+    const auto symbols = made.validation.first.at(i);
+    const std::vector<std::int64_t> ids(symbols.begin(), symbols.end());
+    models::Batch one;
+    one.tensors["tokens"] = at::tensor(at::ArrayRef<std::int64_t>(ids), at::kLong).unsqueeze(0);
+    const at::Tensor logp =
+        dynamic_cast<const models::ClassModel&>(*model).class_logits(one, {})[0].to(at::kDouble).log_softmax(0);
+    const std::int32_t label = made.validation.labels[static_cast<std::size_t>(i)];
+    loss -= logp[label].item<double>() / 70.0;
+    right += logp.argmax().item<std::int64_t>() == label ? 1.0 / 70.0 : 0.0;
+  }
+  EXPECT_NEAR(figures_of(alone).at("loss"), loss, 1e-5);
+  EXPECT_NEAR(figures_of(alone).at("accuracy"), right, 1e-12);
+  for (const std::int64_t batch : {7, 64, 1000}) {
+    const Evaluation result = data.validation->evaluate(*model, {.batch_size = batch});
+    EXPECT_NEAR(figures_of(result).at("loss"), loss, 1e-5) << batch;
+    EXPECT_NEAR(figures_of(result).at("accuracy"), right, 1e-12) << batch;
+  }
+  EXPECT_EQ(data.validation->evaluate(*model, {.batch_size = 8, .most_tokens = 30}).predictions(), 30);
+}
+
+TEST(Classification, GoesOnFromAnyPosition) {
+  expect_exact_positions(sequence_classification(), listops_config(), 80);
+}
+
+TEST(Classification, ReadsTextsAndPairsOfThem) {
+  const tiny::Folder folder;
+  config::Config config = listops_config();
+  config.data = {};
+  config.model.vocabulary_size = config.tokenizer.vocabulary_size = 256;
+  config.model.n_classes = 2;
+  config.model.paired = true;
+  write_text_file(folder / "pairs.tsv", "label\ttext\ttext2\n1\tone\tanother one\n0\ttwo\tthree\n");
+  config.data.train = config.data.validation = {(folder / "pairs.tsv").string()};
+  config.train.batch_size = 2;
+  const models::Batch batch = sequence_classification().open(config, folder.path()).training->next();
+  EXPECT_EQ(batch.at("tokens").sizes(), (at::IntArrayRef{2, 3}));
+  EXPECT_EQ(batch.at("second").sizes(), (at::IntArrayRef{2, 11}));
+  EXPECT_EQ(batch.tokens, 2 * (3 + 11));
+  const std::int64_t one = batch.at("label")[0].item<std::int64_t>() == 1 ? 0 : 1;
+  EXPECT_EQ(batch.at("tokens")[one][0].item<std::int64_t>(), 'o');
+  EXPECT_EQ(batch.at("second")[1 - one][5].item<std::int64_t>(), 0) << "padding";
+}
+
+TEST(Classification, EvaluatesAFile) {
+  const tiny::Folder folder;
+  const config::Config config = listops_config();
+  write_text_file(folder / "some.tsv", "3\t[MAX 3 1 ]\n0\t0\n");
+  const auto model = models::make_model(config.model, 5);
+  const auto data = sequence_classification().open_evaluation(
+      {.config = config, .tokenizer = nullptr, .files = {(folder / "some.tsv").string()}, .cache = folder.path()});
+  EXPECT_EQ(data->evaluate(*model, {}).predictions(), 2);
+  const auto own = sequence_classification().open_evaluation(
+      {.config = config, .tokenizer = nullptr, .files = {}, .cache = folder.path()});
+  const TaskData opened = sequence_classification().open(config, folder.path());
+  EXPECT_EQ(figures_of(own->evaluate(*model, {})), figures_of(opened.validation->evaluate(*model, {})));
+}
+
+// Accuracies of a few hundred expressions are alike where losses are not.
+TEST(Classification, ModelsOfListOpsAreComparedByTheLoss) {
+  const Task& task = task_for(listops_config(), "test");
+  EXPECT_EQ(headline(task.figures()).name, "loss");
+  EXPECT_EQ(task.figures().front().name, "loss");
+  EXPECT_EQ(shown_in_tables(task.figures()).size(), 2U);
+  config::Config texts = listops_config();
+  texts.data.generator = config::Generator::none;
+  EXPECT_EQ(headline(task_for(texts, "test").figures()).name, "accuracy");
+}
+
+TEST(Classification, NamesWhatDoesNotFit) {
+  config::Config config = listops_config();
+  config.model.vocabulary_size = 12;
+  EXPECT_HAS(refusal(config), "model.vocabulary_size: must be at least 16");
+  config = listops_config();
+  config.model.context_length = 20;
+  EXPECT_HAS(refusal(config), "model.context_length: must be at least 50");
+  config = listops_config();
+  config.model.padding_token = 3;
+  EXPECT_HAS(refusal(config), "model.padding_token");
+  config = listops_config();
+  config.model.n_classes = 2;
+  EXPECT_HAS(refusal(config), "10 classes");
+  config = listops_config();
+  config.data.train = {"there.tsv"};
+  EXPECT_HAS(refusal(config), "data.validation: must name files");
+  config = listops_config();
+  config.data = {};
+  config.model.vocabulary_size = 256;
+  EXPECT_HAS(refusal(config), "data.train: names no files");
+  config = listops_config();
+  config.train.batch_size = 1000;
+  EXPECT_HAS(refusal(config), "too few for a batch of train.batch_size = 1000");
+}
+
+}  // namespace classification_test
+}  // namespace headroom::tasks

@@ -1,0 +1,279 @@
+#include "training/tasks/language/language_modelling.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <numbers>
+#include <set>
+
+#include "headroom/core/error.h"
+#include "headroom/models/language_model.h"
+#include "engine/store/tiny.h"
+
+namespace headroom::tasks {
+namespace language_modelling_test {
+
+Figures figures_of(const Evaluation& evaluation) {
+  return language_modelling().figures_of(evaluation.sums);
+}
+
+struct Sum {
+  double cross_entropy = 0.0;
+  std::int64_t tokens = 0;
+};
+
+// One stream, token by token as the definition says it: chunks of T with the memory of the chunk before.
+Sum by_definition(const models::LanguageModel& model, const std::vector<std::int32_t>& ids) {
+  const at::NoGradGuard no_grad;
+  const std::int64_t length = model.options().context_length;
+  const auto last = static_cast<std::int64_t>(ids.size()) - 1;
+  const at::Tensor all = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt).to(at::kLong);
+  models::Memory memory;
+  Sum sum;
+  for (std::int64_t begin = 0; begin < last; begin += length) {
+    const std::int64_t count = std::min(length, last - begin);
+    const at::Tensor logits = model.logits(all.narrow(0, begin, count).unsqueeze(0), memory, {});
+    const at::Tensor logp = logits.to(at::kDouble).log_softmax(-1)[0];
+    for (std::int64_t t = 0; t < count; ++t) {
+      sum.cross_entropy -= logp[t][ids[static_cast<std::size_t>(begin + t + 1)]].item<double>();
+      ++sum.tokens;
+    }
+  }
+  return sum;
+}
+
+TEST(EvaluateText, IsTheMeanCrossEntropyOfOneStream) {
+  const tiny::Folder folder;
+  const std::string text = tiny::text(203);  // not a multiple of the context length
+  const auto tokens = tiny::token_file(folder, "text", text);
+  const models::LanguageModel model(tiny::config().model, 5);
+  const Sum expected = by_definition(model, tiny::bytes_tokenizer()->encode(text));
+
+  const Evaluation result = evaluate_text(model, tokens, {.batch_size = 1});
+  const double loss = expected.cross_entropy / static_cast<double>(expected.tokens);
+  EXPECT_TRUE(result.complete);
+  EXPECT_EQ(result.predictions(), 202);
+  EXPECT_EQ(result.predictions(), expected.tokens);
+  EXPECT_NEAR(figures_of(result).at("loss"), loss, 1e-5);
+  EXPECT_NEAR(figures_of(result).at("perplexity"), std::exp(loss), 1e-2);
+  EXPECT_NEAR(figures_of(result).at("bits_per_byte"), loss / std::numbers::ln2, 1e-5) << "a byte a token";
+}
+
+// The text is one stream, however many are read side by side.
+TEST(EvaluateText, DoesNotDependOnTheBatchSize) {
+  const tiny::Folder folder;
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(1003));
+  for (const std::int64_t memory : {0, 8}) {
+    config::ModelOptions options = tiny::config().model;
+    options.memory_length = memory;
+    const models::LanguageModel model(options, 5);
+    const Evaluation alone = evaluate_text(model, tokens, {.batch_size = 1});
+    EXPECT_EQ(alone.predictions(), 1002);
+    for (const std::int64_t batch : {2, 3, 7, 64, 5000}) {
+      const Evaluation result = evaluate_text(model, tokens, {.batch_size = batch});
+      EXPECT_EQ(result.predictions(), 1002) << batch;
+      // Sums of float32 losses of a few thousand predictions, in another order.
+      EXPECT_NEAR(figures_of(result).at("loss"), figures_of(alone).at("loss"), 1e-5)
+          << batch << " with memory " << memory;
+      EXPECT_NEAR(figures_of(result).at("bits_per_byte"), figures_of(result).at("loss") / std::numbers::ln2, 1e-6);
+    }
+  }
+}
+
+TEST(EvaluateText, ReadsTheBeginningWhereThatIsEnough) {
+  const tiny::Folder folder;
+  const std::string text = tiny::text(1003);
+  const auto all = tiny::token_file(folder, "all", text),
+             beginning = tiny::token_file(folder, "part", text.substr(0, 301));
+  const models::LanguageModel model(tiny::config().model, 5);
+  const Evaluation part = evaluate_text(model, all, {.batch_size = 4, .most_tokens = 300});
+  EXPECT_EQ(part.predictions(), 300);
+  EXPECT_NEAR(figures_of(part).at("loss"), figures_of(evaluate_text(model, beginning, {})).at("loss"), 1e-5);
+}
+
+// The model is asked to expect an unknown word, no more: what that leaves open counts as if guessed byte by byte.
+TEST(EvaluateText, BitsPerByteCountUnknownWords) {
+  const tiny::Folder folder;
+  const auto words = tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\nhead\n", "test");
+  std::string text;
+  for (int i = 0; i < 10; ++i) {
+    text += "head room doors\n";
+  }
+  std::ofstream(folder / "text.txt") << text;
+  data::write_token_file(*data::open_text({(folder / "text.txt").string()}, {}), *words, folder / "text.tokens");
+  const auto tokens = std::make_shared<const data::TokenFile>(folder / "text.tokens");
+  ASSERT_EQ(tokens->size(), 40);
+  config::ModelOptions options = tiny::config().model;
+  options.vocabulary_size = 4;
+  const Evaluation result = evaluate_text(models::LanguageModel(options, 5), tokens, {});
+  EXPECT_DOUBLE_EQ(figures_of(result).at("unknown_share"), 0.25);
+  const double share = 39.0 / 40.0, spelling = 8.0 * 5.0 * 10.0 * share;
+  const double bits = figures_of(result).at("loss") * 39.0 / std::numbers::ln2 + spelling;
+  EXPECT_NEAR(figures_of(result).at("bits_per_byte"), bits / (static_cast<double>(text.size()) * share), 1e-6);
+  EXPECT_GT(figures_of(result).at("bits_per_byte"), 40.0 / 16.0);
+}
+
+// White space that a tokenizer drops is not predicted, so its bytes do not count either.
+TEST(EvaluateText, BitsPerByteCountOnlyBytesThatArePredicted) {
+  const tiny::Folder folder;
+  std::string text, plain;
+  for (int i = 0; i < 60; ++i) {
+    text += fmt::format("{}room  of {}\n", std::string(static_cast<std::size_t>(4 * (i % 3)), ' '), "heads");
+    plain += "room of heads\n";
+  }
+  std::ofstream(folder / "text.txt") << text;
+  std::ofstream(folder / "plain.txt") << plain;
+  for (const config::TokenizerOptions& options :
+       {config::TokenizerOptions{.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 275},
+        config::TokenizerOptions{.kind = config::TokenizerKind::words, .vocabulary_size = 0}}) {
+    const auto source = data::open_text({(folder / "text.txt").string()}, {});
+    const auto tokenizer = tokenizers::train_tokenizer(options, *source);
+    const auto tokens_of = [&](const char* name) {
+      data::write_token_file(*data::open_text({(folder / name).string()}, {}), *tokenizer, folder / "text.tokens");
+      return std::make_shared<const data::TokenFile>(folder / "text.tokens", name);
+    };
+    const auto tokens = tokens_of("text.txt");
+    EXPECT_EQ(tokens->text_bytes(), std::ssize(text));
+    EXPECT_EQ(tokens->decoded_bytes(), std::ssize(plain));
+    config::ModelOptions model_options = tiny::config().model;
+    model_options.vocabulary_size = tokenizer->vocabulary_size();
+    const models::LanguageModel model(model_options, 5);
+    const double indented = figures_of(evaluate_text(model, tokens, {})).at("bits_per_byte");
+    EXPECT_EQ(indented, figures_of(evaluate_text(model, tokens_of("plain.txt"), {})).at("bits_per_byte"));
+  }
+}
+
+TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
+  const at::NoGradGuard no_grad;
+  const tiny::Folder folder;
+  const std::string text = tiny::text(61);
+  const auto tokens = tiny::token_file(folder, "text", text);
+  config::ModelOptions options = tiny::config().model;
+  options.memory_length = 0;
+  const models::LanguageModel model(options, 5);
+  const std::vector<std::int32_t> ids = tiny::bytes_tokenizer()->encode(text);
+  const at::Tensor all = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt).to(at::kLong).unsqueeze(0);
+  const std::int64_t length = options.context_length, last = std::ssize(ids) - 1;
+  for (const std::int64_t stride : {1, 3, 8}) {
+    double sum = 0.0;
+    for (std::int64_t place = 1; place <= last; ++place) {
+      // The window that predicts it: the first, or the one that ends with its stretch of `stride` predictions.
+      const std::int64_t over = std::max<std::int64_t>(0, place - length);
+      const std::int64_t end = std::min(length + (over + stride - 1) / stride * stride, last);
+      models::Memory memory;
+      const at::Tensor logits = model.logits(all.narrow(1, end - length, length), memory, {})[0];
+      sum -= logits.to(at::kDouble)
+                 .log_softmax(-1)[place - 1 - (end - length)][all[0][place].item<std::int64_t>()]
+                 .item<double>();
+    }
+    for (const std::int64_t batch : {1, 5, 100}) {
+      const Evaluation result = evaluate_text(model, tokens, {.batch_size = batch, .stride = stride});
+      EXPECT_EQ(result.predictions(), last);
+      EXPECT_NEAR(figures_of(result).at("loss"), sum / static_cast<double>(last), 1e-5)
+          << stride << ", batch " << batch;
+    }
+  }
+  const Evaluation part = evaluate_text(model, tokens, {.batch_size = 4, .most_tokens = 20, .stride = 1});
+  EXPECT_EQ(part.predictions(), 20);
+  EXPECT_THROW(evaluate_text(model, tokens, {.stride = 9}), MisuseError);
+  options.memory_length = 8;
+  EXPECT_THROW(evaluate_text(models::LanguageModel(options, 5), tokens, {.stride = 1}), MisuseError);
+}
+
+TEST(EvaluateText, LeavesDropoutOut) {
+  const tiny::Folder folder;
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(300));
+  const models::LanguageModel model(tiny::config().model, 5);
+  EvaluateOptions options;
+  options.context.training = true;  // without random numbers a dropout would fail
+  EXPECT_EQ(figures_of(evaluate_text(model, tokens, options)), figures_of(evaluate_text(model, tokens, {})));
+}
+
+TEST(EvaluateText, RefusesAnotherVocabulary) {
+  const tiny::Folder folder;
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(300));
+  config::ModelOptions options = tiny::config().model;
+  options.vocabulary_size = 300;
+  const models::LanguageModel model(options, 5);
+  EXPECT_THROW(evaluate_text(model, tokens, {}), MisuseError);
+}
+
+TEST(EvaluateText, RefusesAFileTooShortToPredictAnything) {
+  const tiny::Folder folder;
+  const models::LanguageModel model(tiny::config().model, 5);
+  EXPECT_THROW(evaluate_text(model, tiny::token_file(folder, "text", "a"), {.batch_size = 1}), MisuseError);
+}
+
+TEST(DataIdentity, TellsAChangedCorpus) {
+  const tiny::Folder folder;
+  const std::string text = tiny::text(5000);
+  const std::string identity = data_identity(*tiny::token_file(folder, "a", text));
+  EXPECT_EQ(data_identity(*tiny::token_file(folder, "b", text)), identity) << "the place does not matter";
+  for (const std::size_t at : {std::size_t{0}, std::size_t{2500}, text.size() - 2}) {
+    std::string changed = text;
+    changed[at] = '#';
+    EXPECT_NE(data_identity(*tiny::token_file(folder, "c", changed)), identity) << at;
+  }
+  const auto longer = tiny::token_file(folder, "d", text + text);
+  EXPECT_NE(data_identity(*longer), identity);
+}
+
+TEST(DataIdentity, SeesAllOverALongFile) {
+  const tiny::Folder folder;
+  const std::string text = tiny::text(std::size_t{3} << 20);
+  const std::string identity = data_identity(*tiny::token_file(folder, "a", text));
+  // Another half: some of the 64 stretches must lie there.
+  const std::string other = text.substr(0, text.size() / 2) + tiny::text(text.size() - text.size() / 2, 2);
+  ASSERT_EQ(other.size(), text.size());
+  EXPECT_NE(data_identity(*tiny::token_file(folder, "b", other)), identity);
+}
+
+TEST(LanguageModelling, EvaluatesOnlyTokensOfTheModelsTokenizer) {
+  const tiny::Folder folder;
+  const config::Config config = tiny::config();
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(500));
+  EvaluationRequest request{.config = config,
+                            .tokenizer = tiny::bytes_tokenizer(),
+                            .files = {tokens->path().string()},
+                            .cache = folder / "cache"};
+  EXPECT_FALSE(language_modelling().open_evaluation(request)->beginning().empty());
+  request.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\n", "test");
+  try {
+    language_modelling().open_evaluation(request);
+    ADD_FAILURE() << "those are another tokenizer's tokens";
+  } catch (const MisuseError& error) {
+    const std::string why = error.what();
+    EXPECT_NE(why.find(tokens->tokenizer_name()), std::string::npos) << why;
+    EXPECT_NE(why.find(request.tokenizer->name()), std::string::npos) << why;
+  }
+}
+
+TEST(Figures, KeepTheirKeysInMetrics) {
+  const std::vector<FigureKind>& kinds = language_modelling().figures();
+  Json line;
+  add_metrics({{"loss", 2.0}, {"perplexity", 7.5}}, kinds, line);
+  EXPECT_EQ(line["validation_loss"], 2.0);
+  EXPECT_EQ(line["validation_perplexity"], 7.5);
+  EXPECT_TRUE(line["bits_per_byte"].is_null()) << "not measured is not 0";
+  const Figures read = read_metrics(line, kinds);
+  EXPECT_EQ(read, (Figures{{"loss", 2.0}, {"perplexity", 7.5}}));
+  EXPECT_EQ(describe(read, kinds), "loss 2.0000, perplexity 7.500");
+  EXPECT_EQ(headline(kinds).name, "perplexity");
+  EXPECT_TRUE(std::isnan(figure(read, "bits_per_byte")));
+}
+
+TEST(TaskFor, EveryKindOfModelHasATaskOfItsOwn) {
+  std::set<std::string_view> names;
+  for (const auto& [kind, name] : config::Names<config::ModelKind>::kNames) {
+    config::Config config;
+    config.model.kind = kind;
+    EXPECT_TRUE(names.insert(task_for(config, "train").name()).second) << name;
+  }
+  config::Config generated;
+  generated.data.generator = config::Generator::composition;
+  EXPECT_EQ(task_for(generated, "train").name(), "composition");
+}
+
+}  // namespace language_modelling_test
+}  // namespace headroom::tasks

@@ -1,0 +1,92 @@
+// What tests of classification share: small data sets, and what holds for every task that chooses a class.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "folder_test.h"
+#include "data/synthetic/listops.h"
+#include "training/tasks/classes/classification.h"
+#include "engine/store/tiny.h"
+
+namespace headroom::tasks::small_classes {
+
+inline Figures figures_of(const Evaluation& evaluation) {
+  return sequence_classification().figures_of(evaluation.sums);
+}
+
+// A few hundred short expressions and a model that has every dropout on.
+inline config::Config listops_config() {
+  config::Config config = tiny::config();
+  config.model.kind = config::ModelKind::classifier;
+  config.model.vocabulary_size = data::listops::kVocabulary;
+  config.model.context_length = 50;
+  config.model.memory_length = 0;
+  config.model.n_classes = 10;
+  config.model.d_head_hidden = 12;
+  config.model.attention.position = "learned";
+  config.tokenizer.vocabulary_size = data::listops::kVocabulary;
+  config.data.generator = config::Generator::listops;
+  config.data.generated_train = 300;
+  config.data.generated_validation = 70;
+  return config;
+}
+
+inline config::Config pictures_config(const tiny::Folder& folder) {
+  config::Config config = tiny::config();
+  config.model.kind = config::ModelKind::vision;
+  config.model.image_size = 4;
+  config.model.patch_size = 2;
+  config.model.image_channels = 1;
+  config.model.context_length = 4;
+  config.model.memory_length = 0;
+  config.model.n_classes = 3;
+  config.model.attention.position = "sinusoidal";
+  config.data.augment_shift = 1;
+  config.data.augment_flip = true;
+  std::string images("\0\0\x08\x03\0\0\0\x28\0\0\0\x04\0\0\0\x04", 16), labels("\0\0\x08\x01\0\0\0\x28", 8);
+  Random random(1);
+  for (int i = 0; i < 40; ++i) {
+    const auto label = static_cast<char>(random.below(3));
+    labels += label;
+    for (int pixel = 0; pixel < 16; ++pixel) {
+      images += static_cast<char>(random.below(50) + (pixel / 4 == label ? 150 : 0));
+    }
+  }
+  write_text_file(folder / "images", images);
+  write_text_file(folder / "labels", labels);
+  config.data.train = config.data.validation = {(folder / "images").string(), (folder / "labels").string()};
+  return config;
+}
+
+inline bool same(const models::Batch& a, const models::Batch& b) {
+  return a.tensors.size() == b.tensors.size() &&
+         std::all_of(a.tensors.begin(), a.tensors.end(),
+                     [&](const auto& entry) { return at::equal(entry.second, b.at(entry.first)); });
+}
+
+// `steps` crosses the end of an epoch.
+inline void expect_exact_positions(const Task& task, const config::Config& config, int steps) {
+  const tiny::Folder folder;
+  const TaskData whole = task.open(config, folder.path()), part = task.open(config, folder.path());
+  EXPECT_EQ(whole.training->identity(), part.training->identity());
+  EXPECT_EQ(whole.tokenizer, nullptr);
+  for (int i = 0; i < steps; ++i) {
+    const data::DataPosition position = whole.training->position();
+    const models::Batch expected = whole.training->next();
+    EXPECT_EQ(expected.n_targets(), config.train.batch_size);
+    if (i % 3 == 0) {
+      part.training->seek(position);
+      EXPECT_TRUE(same(part.training->next(), expected)) << i;
+    }
+  }
+}
+
+// What opening the data is refused with.
+inline std::string refusal(const config::Config& config) {
+  return misuse_of([&] { task_for(config, "train").open(config, "."); });
+}
+
+}  // namespace headroom::tasks::small_classes

@@ -1,0 +1,255 @@
+#include "training/tasks/translation/translation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "folder_test.h"
+#include "headroom/core/error.h"
+#include "headroom/decode/beam_search.h"
+#include "training/tasks/translation/bleu.h"
+#include "engine/store/tiny.h"
+#include "training/tasks/translation/pair_batch.h"
+
+namespace headroom::tasks {
+namespace translation_test {
+
+Figures figures_of(const Evaluation& evaluation) {
+  return translation().figures_of(evaluation.sums);
+}
+
+namespace fs = std::filesystem;
+
+// Pairs of which the target is the source's words in another language.
+std::string pairs_of_words(int n, std::uint64_t seed) {
+  constexpr std::pair<const char*, const char*> kWords[] = {{"eins", "one"}, {"zwei", "two"},  {"drei", "three"},
+                                                            {"rot", "red"},  {"blau", "blue"}, {"Haus", "house"}};
+  Random random(seed);
+  std::string text;
+  for (int i = 0; i < n; ++i) {
+    std::string source, target;
+    for (std::uint64_t words = 1 + random.below(6); words > 0; --words) {
+      const auto& [german, english] = kWords[random.below(std::size(kWords))];
+      source += std::string(source.empty() ? "" : " ") + german;
+      target += std::string(target.empty() ? "" : " ") + english;
+    }
+    text += source + "\t" + target + "\n";
+  }
+  return text;
+}
+
+class TranslationTest : public ::testing::Test {
+ protected:
+  TranslationTest() {
+    write_text_file(folder_ / "train.tsv", pairs_of_words(300, 1));
+    write_text_file(folder_ / "validation.tsv", pairs_of_words(40, 2) + "eins " + std::string(200, 'x') + "\tone\n");
+    config_.model.kind = config::ModelKind::encoder_decoder;
+    config_.model.vocabulary_size = 280;
+    config_.model.n_layers = 1;
+    config_.model.d_model = 24;
+    config_.model.context_length = 48;
+    config_.model.attention.n_heads = 2;
+    config_.model.attention.d_head = 12;
+    config_.model.attention.position = "sinusoidal";
+    config_.model.mlp.d_hidden = 48;
+    config_.tokenizer.vocabulary_size = 280;
+    config_.data.train = {(folder_ / "train.tsv").string()};
+    config_.data.validation = {(folder_ / "validation.tsv").string()};
+    config_.train.batch_size = 8;
+    config_.train.label_smoothing = 0.1;
+  }
+  TaskData open() const { return translation().open(config_, folder_ / "cache"); }
+
+  tiny::Folder folder_;
+  config::Config config_;
+};
+
+TEST_F(TranslationTest, BatchesAreWhatTheModelReads) {
+  config_.train.batch_tokens = 60;
+  const TaskData data = open();
+  const std::int64_t begin = data.tokenizer->begin_id(), end = data.tokenizer->end_id();
+  const models::EncoderDecoder model(config_.model, 1);
+  for (int i = 0; i < 50; ++i) {
+    const models::Batch batch = data.training->next();
+    const at::Tensor source = batch.at("source"), target = batch.at("target"), next = batch.at("next");
+    EXPECT_LE(std::max(source.numel(), target.numel()), 60);
+    EXPECT_LE(batch.rows(), 8);
+    EXPECT_EQ(batch.label_smoothing, 0.1);
+    EXPECT_TRUE(target.select(1, 0).eq(begin).all().item<bool>());
+    const at::Tensor counted = next.ge(0);
+    EXPECT_EQ(counted.sum().item<std::int64_t>(), batch.n_targets());
+    EXPECT_TRUE(next.eq(end).sum(1).eq(1).all().item<bool>());
+    EXPECT_TRUE(
+        at::equal(next.narrow(1, 0, next.size(1) - 1).masked_select(next.narrow(1, 1, next.size(1) - 1).ge(0)),
+                  target.narrow(1, 1, next.size(1) - 1).masked_select(next.narrow(1, 1, next.size(1) - 1).ge(0))));
+    if (const at::Tensor valid = batch.find("valid_target"); valid.defined()) {
+      EXPECT_TRUE(at::equal(valid, counted));
+    }
+    const at::Tensor valid = batch.find("valid_source");
+    const std::int64_t read = valid.defined() ? valid.sum().item<std::int64_t>() : source.numel();
+    EXPECT_EQ(batch.tokens, read + batch.n_targets());
+    models::Memory none;
+    EXPECT_TRUE(std::isfinite(model.loss(batch, none, {}).cross_entropy.item<double>()));
+  }
+}
+
+TEST_F(TranslationTest, TheLossIsTheMeanOverTargetTokensWhateverTheBatch) {
+  const TaskData data = open();
+  const models::EncoderDecoder model(config_.model, 1, at::kDouble);
+  const Evaluation one = data.validation->evaluate(model, {.batch_size = 1});
+  const auto pairs = data::read_pairs({.source = config_.data.validation, .target = {}}, config_.data);
+  ASSERT_EQ(pairs.size(), 41U);  // the last is too long
+  double sum = 0.0;
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i + 1 < pairs.size(); ++i) {
+    std::vector<std::int64_t> source, target = {data.tokenizer->begin_id()};
+    for (const std::int32_t id : data.tokenizer->encode(pairs[i].source)) {
+      source.push_back(id);
+    }
+    source.push_back(data.tokenizer->end_id());
+    for (const std::int32_t id : data.tokenizer->encode(pairs[i].target)) {
+      target.push_back(id);
+    }
+    std::vector<std::int64_t> next(target.begin() + 1, target.end());
+    next.push_back(data.tokenizer->end_id());
+    const at::Tensor logits =
+        model.logits({.source = at::tensor(source).unsqueeze(0), .target = at::tensor(target).unsqueeze(0)}, {});
+    sum += at::cross_entropy_loss(logits[0], at::tensor(next), {}, at::Reduction::Sum).item<double>();
+    tokens += std::ssize(next);
+  }
+  EXPECT_EQ(one.predictions(), tokens);
+  EXPECT_NEAR(figures_of(one).at("loss"), sum / static_cast<double>(tokens), 1e-9);
+  EXPECT_NEAR(figures_of(one).at("perplexity"), std::exp(figures_of(one).at("loss")), 1e-9);
+  const Evaluation many = data.validation->evaluate(model, {.batch_size = 16});
+  EXPECT_NEAR(figures_of(many).at("loss"), figures_of(one).at("loss"), 1e-9);
+  EXPECT_EQ(figures_of(many).at("bleu"), figures_of(one).at("bleu"));
+  EXPECT_EQ(many.predictions(), one.predictions());
+  const Evaluation fitted = data.validation->evaluate(model, {.batch_size = 1 << 20, .batch_tokens = 90});
+  EXPECT_NEAR(figures_of(fitted).at("loss"), figures_of(one).at("loss"), 1e-9);
+  EXPECT_EQ(figures_of(fitted).at("bleu"), figures_of(one).at("bleu"));
+  const Evaluation part = data.validation->evaluate(model, {.batch_size = 16, .most_tokens = 20});
+  EXPECT_GE(part.predictions(), 20);
+  EXPECT_LT(part.predictions(), 40);
+}
+
+TEST_F(TranslationTest, SidesMayHaveAVocabularyEach) {
+  config_.model.source_vocabulary_size = 285;
+  config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 278;
+  const TaskData data = open();
+  const tokenizers::Tokenizer &sources = data.tokenizer->for_sources(), &targets = data.tokenizer->for_targets();
+  EXPECT_EQ(sources.vocabulary_size(), 285);
+  EXPECT_EQ(targets.vocabulary_size(), 278);
+  EXPECT_LT(sources.encode("eins zwei drei").size(), targets.encode("eins zwei drei").size());
+  EXPECT_GT(sources.encode("one two three").size(), targets.encode("one two three").size());
+  const models::EncoderDecoder model(config_.model, 1);
+  EXPECT_EQ(model.parameters().at("encoder.embed").sizes(), at::IntArrayRef({285, 24}));
+  EXPECT_EQ(model.parameters().at("embed").sizes(), at::IntArrayRef({278, 24}));
+  const auto text_of = [](const tokenizers::Tokenizer& tokenizer, const at::Tensor& row) {
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < row.numel(); ++i) {
+      ids.push_back(static_cast<std::int32_t>(row[i].item<std::int64_t>()));
+    }
+    return tokenizer.decode(ids);
+  };
+  const std::string pairs = read_text_file(folder_ / "train.tsv");
+  for (int i = 0; i < 5; ++i) {
+    const models::Batch batch = data.training->next();
+    for (std::int64_t row = 0; row < batch.rows(); ++row) {
+      const std::string pair =
+          text_of(sources, batch.at("source")[row]) + "\t" + text_of(targets, batch.at("target")[row]);
+      EXPECT_HAS(pairs, pair + "\n");
+    }
+  }
+  EXPECT_TRUE(std::isfinite(figures_of(data.validation->evaluate(model, {.batch_size = 8})).at("bleu")));
+  config_.model.source_vocabulary_size = 0;
+  const models::EncoderDecoder sharing(config_.model, 1);
+  EXPECT_HAS(misuse_of([&] { data.validation->evaluate(sharing, {}); }),
+             "has 285 ids for sources alone, but model.source_vocabulary_size is 0");
+}
+
+// Lengths 2, 2, 3, 5, 9 and an end each.
+TEST(PairBatch, HoldsSoManyRowsAndTokensAndAlwaysOne) {
+  const std::vector<std::size_t> lengths = {2, 2, 3, 5, 9};
+  const auto ends_of = [&](const BatchLimits& limits) {
+    std::vector<std::size_t> ends;
+    for (std::size_t begin = 0; begin < lengths.size(); begin = ends.back()) {
+      ends.push_back(batch_end(begin, lengths.size(), limits, [&](std::size_t i) { return lengths[i]; }));
+    }
+    return ends;
+  };
+  using Ends = std::vector<std::size_t>;
+  EXPECT_EQ(ends_of({.rows = 2}), (Ends{2, 4, 5}));
+  EXPECT_EQ(ends_of({.rows = 100, .tokens = 12}), (Ends{3, 4, 5}));
+  EXPECT_EQ(ends_of({.rows = 100, .tokens = 11}), (Ends{2, 3, 4, 5}));
+  EXPECT_EQ(ends_of({.rows = 100, .tokens = 3}), (Ends{1, 2, 3, 4, 5}));
+  EXPECT_EQ(ends_of({.rows = 100}), (Ends{5}));
+  EXPECT_EQ(ends_of({.rows = 0}), (Ends{1, 2, 3, 4, 5}));
+}
+
+TEST_F(TranslationTest, BleuIsThatOfItsTranslations) {
+  const TaskData data = open();
+  const models::EncoderDecoder model(config_.model, 2, at::kDouble);
+  const auto pairs = data::read_pairs({.source = config_.data.validation, .target = {}}, config_.data);
+  std::vector<std::string> sources, references;
+  for (const data::TextPair& pair : pairs) {
+    sources.push_back(pair.source);
+    references.push_back(pair.target);
+  }
+  const Translations all =
+      translate(model, *data.tokenizer, sources, {.decoding = config_.decoding, .batch_size = 7, .context = {}});
+  const std::vector<std::string>& translations = all.texts;
+  ASSERT_EQ(translations.size(), sources.size());
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Translations one =
+        translate(model, *data.tokenizer, {sources[i]}, {.decoding = config_.decoding, .context = {}});
+    EXPECT_EQ(one.texts, std::vector<std::string>{translations[i]});
+    tokens += one.tokens;
+  }
+  EXPECT_EQ(all.tokens, tokens);
+  EXPECT_GT(tokens, std::ssize(sources));
+  const Evaluation result = data.validation->evaluate(model, {});
+  EXPECT_EQ(figures_of(result).at("bleu"), corpus_bleu(translations, references).score);
+  EXPECT_EQ(headline(translation().figures()).name, "bleu");
+}
+
+TEST_F(TranslationTest, PositionsContinueTheData) {
+  const TaskData whole = open();
+  for (int i = 0; i < 70; ++i) {
+    whole.training->next();
+  }
+  const TaskData resumed = open();
+  resumed.training->seek(whole.training->position());
+  EXPECT_EQ(resumed.training->identity(), whole.training->identity());
+  for (int i = 0; i < 50; ++i) {
+    const models::Batch expected = whole.training->next(), got = resumed.training->next();
+    ASSERT_EQ(got.tensors.size(), expected.tensors.size());
+    for (const auto& [name, tensor] : expected.tensors) {
+      EXPECT_TRUE(at::equal(got.at(name), tensor)) << name;
+    }
+  }
+}
+
+TEST_F(TranslationTest, WhatDoesNotFitIsRefused) {
+  const auto complaint = [&] {
+    try {
+      open();
+    } catch (const MisuseError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(complaint(), "no error");
+  config_.model.vocabulary_size = 281;
+  EXPECT_NE(complaint().find("model.vocabulary_size: must be 280"), std::string::npos);
+  config_.tokenizer.kind = config::TokenizerKind::words;
+  config_.tokenizer.vocabulary_size = 0;
+  config_.vocabulary_follows_tokenizer = true;
+  EXPECT_NE(complaint().find("must have symbols that begin and end a sentence"), std::string::npos);
+  config_.data.train.clear();
+  EXPECT_NE(complaint().find("data.train"), std::string::npos);
+}
+
+}  // namespace translation_test
+}  // namespace headroom::tasks

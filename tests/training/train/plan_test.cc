@@ -1,0 +1,118 @@
+#include "training/train/loop/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "training/tasks/classes/classification.h"
+#include "training/tasks/language/language_modelling.h"
+#include "engine/store/tiny.h"
+
+namespace headroom::train {
+namespace plan_test {
+
+config::Config config_with(const std::function<void(config::TrainOptions&)>& change) {
+  config::Config config = tiny::config();
+  config.train.steps = 10;
+  change(config.train);
+  return config;
+}
+
+TEST(Plan, DoesWhatTheOptionsAskForAtTheirSteps) {
+  const Plan plan(config_with([](config::TrainOptions& o) {
+                    o.log_every = 4;
+                    o.evaluate_every = 3;
+                    o.checkpoint_every = 5;
+                    o.sample_every = 0;
+                  }),
+                  tasks::language_modelling().figures());
+  std::vector<std::int64_t> logged, validated, saved;
+  for (std::int64_t step = 0; step <= 10; ++step) {
+    EXPECT_EQ(plan.finished(step), step == 10);
+    EXPECT_FALSE(plan.samples(step)) << "0: never";
+    if (step > 0 && plan.logs(step)) {
+      logged.push_back(step);
+    }
+    if (plan.validates(step, {})) {
+      validated.push_back(step);
+    }
+    if (plan.saves(step)) {
+      saved.push_back(step);
+    }
+  }
+  EXPECT_EQ(logged, (std::vector<std::int64_t>{4, 8, 10}));
+  EXPECT_EQ(validated, (std::vector<std::int64_t>{3, 6, 9, 10}));
+  EXPECT_EQ(saved, (std::vector<std::int64_t>{5, 10}));
+  EXPECT_FALSE(plan.validates(6, {.validations = {{.step = 3}, {.step = 6}}})) << "before it was killed";
+  EXPECT_TRUE(plan.validates(9, {.validations = {{.step = 3}, {.step = 6}}}));
+}
+
+TEST(Plan, KeepsTheBestOfThisRun) {
+  const auto keep = [](config::TrainOptions& o) { o.keep_best = true; };
+  const Plan text(config_with(keep), tasks::language_modelling().figures()),
+      classes(config_with(keep), tasks::sequence_classification().figures()),
+      none(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
+  const tasks::Figures worse = {{"perplexity", 9.0}, {"accuracy", 0.2}},
+                       same = {{"perplexity", 8.0}, {"accuracy", 0.3}},
+                       better = {{"perplexity", 7.0}, {"accuracy", 0.4}};
+  History history{.validations = {{.step = 2, .figures = {{"perplexity", 8.0}, {"accuracy", 0.3}}},
+                                  {.step = 4, .figures = {{"perplexity", 8.5}, {"accuracy", 0.25}}}}};
+  EXPECT_TRUE(text.keeps_as_best(worse, history)) << "none is kept yet";
+  history.best_step = 2;
+  for (const Plan* plan : {&text, &classes}) {
+    EXPECT_FALSE(plan->keeps_as_best(worse, history));
+    EXPECT_FALSE(plan->keeps_as_best(same, history));
+    EXPECT_TRUE(plan->keeps_as_best(better, history));
+  }
+  EXPECT_FALSE(none.keeps_as_best(better, history));
+  history.best_step = 6;
+  EXPECT_TRUE(text.keeps_as_best(worse, history)) << "it was of steps that this run went on from before";
+}
+
+TEST(Plan, SaysWhatDiverged) {
+  const Plan plan(tiny::config(), tasks::language_modelling().figures());
+  EXPECT_EQ(Plan::diverged(StepOutcome{.loss = 1.0}), "");
+  EXPECT_EQ(Plan::diverged(StepOutcome{.loss = NAN, .gradient_norm = INFINITY}),
+            "the loss is nan and the gradient norm inf");
+  EXPECT_EQ(plan.diverged(tasks::Figures{{"loss", 1.0}}), "");
+  EXPECT_EQ(plan.diverged(tasks::Figures{{"loss", INFINITY}}), "the validation loss is inf");
+}
+
+TEST(Plan, AFinishedRunHasFiniteFigures) {
+  const Plan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
+  EXPECT_EQ(plan.failed({}), "");
+  EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 4.0}, {"perplexity", 54.6}}}}}), "");
+  const std::string why = "the validation perplexity is inf after the last step, 10";
+  EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 900.0}, {"perplexity", INFINITY}}}}}), why);
+  EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 900.0}}}}}), why) << "as files keep it";
+}
+
+TEST(Plan, AdvisesWhatCanBeDone) {
+  config::TrainOptions options;
+  EXPECT_EQ(advice(options), "a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm");
+  options.clip_norm = 0.0;
+  EXPECT_EQ(advice(options),
+            "a lower train.learning_rate, more train.warmup_steps or train.clip_norm = 0.25 (it is 0, which clips "
+            "nothing)");
+  EXPECT_NE(remark_on(5.6, 8.3, 5.5, options).find("train.clip_norm = 0.25"), std::string::npos);
+}
+
+TEST(Plan, SavesOnceItIsKnownHowOften) {
+  Plan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
+  EXPECT_FALSE(plan.saves(5));
+  plan.save_every(5);
+  EXPECT_TRUE(plan.saves(5));
+  EXPECT_FALSE(plan.saves(6));
+}
+
+TEST(Remark, ALossThatRoseALittleIsNoDivergence) {
+  const double guessing = 5.5;
+  EXPECT_EQ(remark_on(3.0, 3.6, guessing), "");
+  EXPECT_EQ(remark_on(5.6, 5.2, guessing), "");
+  EXPECT_NE(remark_on(5.6, 6.0, guessing).find("learnt nothing yet"), std::string::npos);
+  EXPECT_NE(remark_on(40.0, 20.0, guessing).find("learnt nothing yet"), std::string::npos) << "it is getting better";
+  EXPECT_NE(remark_on(5.6, 8.3, guessing).find("diverged"), std::string::npos);
+}
+
+}  // namespace plan_test
+}  // namespace headroom::train

@@ -1,0 +1,157 @@
+#include "training/train/loop/state.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "headroom/core/error.h"
+#include "headroom/models/language_model.h"
+#include "headroom/store/run_folder.h"
+#include "engine/store/tiny.h"
+#include "training/train/loop/resume.h"
+
+namespace headroom::train {
+namespace state_test {
+
+std::string reason(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const MisuseError& error) {
+    return error.what();
+  }
+  return "no MisuseError";
+}
+
+struct Saved {
+  Saved() : config(tiny::config()), model(config.model, 1), state(fresh_state(model.parameters())) {
+    state.step = 41;
+    state.position = {.epoch = 2, .step = 5};
+    state.tokens = 1312;
+    state.seconds = 1.0 / 3.0;
+    state.steady_tokens = 1216;
+    state.steady_seconds = 0.1;
+    state.interval = {.steps = 3, .tokens = 96, .seconds = 0.07, .loss = 17.1, .regulariser = -1e-300};
+    for (std::size_t i = 0; i < state.moments.m.size(); ++i) {
+      state.moments.m[i].fill_(static_cast<double>(i) + 0.1);
+      state.moments.v[i].fill_(static_cast<double>(i) + 0.2);
+    }
+    state.memory.layers = {at::full({4, 8, 16}, 0.3), at::full({4, 8, 16}, 0.4)};
+  }
+  store::Checkpoint checkpoint() const {
+    return to_checkpoint(state, {model, config, tiny::bytes_tokenizer(), "these tokens"});
+  }
+  config::Config config;
+  models::LanguageModel model;
+  TrainState state;
+};
+
+TEST(TrainState, SurvivesAFile) {
+  const tiny::Folder folder;
+  const Saved saved;
+  const auto path = store::write_checkpoint(saved.checkpoint(), folder.path(), 1);
+  const TrainState read = from_checkpoint(store::read_checkpoint(path), saved.model, path.string());
+  EXPECT_EQ(read.step, 41);
+  EXPECT_EQ(read.position, saved.state.position);
+  EXPECT_EQ(read.tokens, saved.state.tokens);
+  EXPECT_EQ(read.seconds, saved.state.seconds);
+  EXPECT_EQ(read.steady_tokens, saved.state.steady_tokens);
+  EXPECT_EQ(read.steady_seconds, saved.state.steady_seconds);
+  EXPECT_EQ(read.interval.steps, 3);
+  EXPECT_EQ(read.interval.tokens, 96);
+  EXPECT_EQ(read.interval.seconds, 0.07);
+  EXPECT_EQ(read.interval.loss, 17.1);
+  EXPECT_EQ(read.interval.regulariser, -1e-300);
+  for (std::size_t i = 0; i < read.moments.m.size(); ++i) {
+    EXPECT_TRUE(at::equal(read.moments.m[i], saved.state.moments.m[i]));
+    EXPECT_TRUE(at::equal(read.moments.v[i], saved.state.moments.v[i]));
+  }
+  ASSERT_EQ(read.memory.layers.size(), 2U);
+  EXPECT_TRUE(at::equal(read.memory.layers[1], saved.state.memory.layers[1]));
+}
+
+TEST(TrainState, OfMuonHasNoSquaresForMatrices) {
+  config::Config config = tiny::config();
+  config.train.optimizer = config::Optimizer::muon;
+  const models::LanguageModel model(config.model, 1);
+  TrainState state = fresh_state(model.parameters(), config.train.optimizer);
+  state.moments.m[0].fill_(0.5);
+  store::Checkpoint checkpoint = to_checkpoint(state, {model, config, tiny::bytes_tokenizer(), "these tokens"});
+  EXPECT_TRUE(checkpoint.tensors.contains("optimizer.m.layer0.attention.w_v"));
+  EXPECT_FALSE(checkpoint.tensors.contains("optimizer.v.layer0.attention.w_v"));
+  EXPECT_TRUE(checkpoint.tensors.contains("optimizer.v.embed"));
+  const TrainState read = from_checkpoint(checkpoint, model, "file");
+  for (std::size_t i = 0; i < read.moments.m.size(); ++i) {
+    EXPECT_TRUE(at::equal(read.moments.m[i], state.moments.m[i]));
+    EXPECT_EQ(read.moments.v[i].defined(), state.moments.v[i].defined());
+  }
+  checkpoint.tensors.erase("optimizer.v.embed");
+  EXPECT_NE(reason([&] { from_checkpoint(checkpoint, model, "file"); }).find("optimizer.v.embed"), std::string::npos);
+}
+
+TEST(TrainState, RefusesACheckpointThatLacksIt) {
+  const Saved saved;
+  const auto why = [&](const std::function<void(store::Checkpoint&)>& change) {
+    store::Checkpoint checkpoint = saved.checkpoint();
+    change(checkpoint);
+    return reason([&] { from_checkpoint(checkpoint, saved.model, "file"); });
+  };
+  using Change = store::Checkpoint;
+  EXPECT_EQ(why([](Change&) {}), "no MisuseError");
+  EXPECT_NE(why([](Change& c) { c.metadata.clear(); }).find("train_state"), std::string::npos);
+  EXPECT_NE(why([](Change& c) { c.metadata["train_state"] = "[1]"; }).find("epoch"), std::string::npos);
+  EXPECT_NE(why([](Change& c) { c.metadata["train_state"] = "{\"epoch\": -1}"; }).find("epoch"), std::string::npos);
+  EXPECT_NE(why([](Change& c) { c.metadata["train_state"] = "{\"epoch\": \"x\"}"; }).find("epoch"), std::string::npos);
+  EXPECT_NE(why([](Change& c) { c.tensors.erase("optimizer.v.head.b"); }).find("optimizer.v.head.b"),
+            std::string::npos);
+  EXPECT_NE(why([](Change& c) { c.tensors["optimizer.m.head.b"] = at::zeros({7}); }).find("[7]"), std::string::npos);
+  EXPECT_NE(why([](Change& c) { c.tensors.erase("memory.layer1"); }).find("memory.layer1"), std::string::npos);
+  EXPECT_NE(why([](Change& c) {
+              c.tensors["memory.layer1"] = at::zeros({4, 9, 16});
+            }).find("memory.layer1"),
+            std::string::npos);
+}
+
+TEST(Resume, KeepsToItsData) {
+  store::Checkpoint checkpoint = Saved().checkpoint();
+  EXPECT_EQ(reason([&] { check_data(checkpoint, "these tokens", "run"); }), "no MisuseError");
+  EXPECT_NE(reason([&] { check_data(checkpoint, "those tokens", "run"); }).find("other data"), std::string::npos);
+}
+
+TEST(Resume, TellsWhichKeysMayChange) {
+  const Saved saved;
+  const Past past{"run/step_41.safetensors", saved.checkpoint()};
+  const auto why = [&](const std::string& assignment) {
+    config::Config config = saved.config;
+    config.train.steps = 100;
+    config::set_key(config, assignment);
+    return reason([&] { check_resumable(past, config); });
+  };
+  for (const char* fine : {"train.steps=41", "train.learning_rate=0.5", "train.threads=2", "train.clip_norm=1",
+                           "train.precision=\"bf16\"", "train.checkpoint_every=7"}) {
+    EXPECT_EQ(why(fine), "no MisuseError") << fine;
+  }
+  for (const std::string key : {"model.d_model", "model.dropout", "model.attention.d_head", "train.batch_size",
+                                "train.seed", "train.optimizer"}) {
+    const std::string refused = why(key + "=" +
+                                    (key == "model.dropout"     ? "0.5"
+                                     : key == "train.optimizer" ? "\"muon\""
+                                                                : "12"));
+    EXPECT_NE(refused.find(key), std::string::npos) << refused;
+  }
+  EXPECT_NE(why("train.steps=40").find("train.steps"), std::string::npos);
+}
+
+TEST(ParametersHash, DependsOnNamesAndBytes) {
+  nn::Parameters a, b, c, d;
+  a.add("x", at::ones({2}));
+  b.add("x", at::ones({2}));
+  c.add("y", at::ones({2}));
+  d.add("x", at::full({2}, 1.0000001));
+  EXPECT_EQ(parameters_sha256(a).size(), 64U);
+  EXPECT_EQ(parameters_sha256(a), parameters_sha256(b));
+  EXPECT_NE(parameters_sha256(a), parameters_sha256(c));
+  EXPECT_NE(parameters_sha256(a), parameters_sha256(d));
+}
+
+}  // namespace state_test
+}  // namespace headroom::train

@@ -1,0 +1,227 @@
+#include "training/train/loop/step.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "headroom/models/compute.h"
+#include "headroom/models/language_model.h"
+#include "headroom/ops/choice.h"
+#include "headroom/ops/muon.h"
+#include "engine/nn/combinations.h"
+#include "engine/store/tiny.h"
+
+namespace headroom::train {
+namespace step_test {
+
+at::Tensor random_tokens(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
+  Random random(seed);
+  at::Tensor tokens = at::empty({rows, columns}, at::kLong);
+  for (std::int64_t i = 0; i < tokens.numel(); ++i) {
+    tokens.data_ptr<std::int64_t>()[i] = static_cast<std::int64_t>(random.below(256));
+  }
+  return tokens;
+}
+
+models::Batch batch_of(const at::Tensor& tokens) {
+  models::Batch batch;
+  batch.tensors["tokens"] = tokens;
+  batch.targets.assign(static_cast<std::size_t>(tokens.size(0)), tokens.size(1) - 1);
+  return batch;
+}
+
+config::Config without_dropout() {
+  config::Config config = tiny::config();
+  config.model.dropout = 0.0;
+  config.model.attention.expert_dropout = 0.0;
+  return config;
+}
+
+// A model and its state, trained for `steps` on batches that depend on the step.
+struct Trained {
+  Trained(const config::Config& config, std::int64_t steps, const nn::Context& context = {})
+      : model(config.model, 3), state(fresh_state(model.parameters(), config.train.optimizer)) {
+    for (std::int64_t step = 0; step < steps; ++step) {
+      last = train_step(model, batch_of(random_tokens(4, 9, static_cast<std::uint64_t>(step))), state, config.train,
+                        context);
+    }
+  }
+  models::LanguageModel model;
+  TrainState state;
+  StepOutcome last;
+};
+
+double largest_difference(const models::LanguageModel& a, const models::LanguageModel& b) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < a.parameters().all().size(); ++i) {
+    const at::Tensor difference = a.parameters().all()[i].tensor - b.parameters().all()[i].tensor;
+    largest = std::max(largest, difference.abs().max().item<double>());
+  }
+  return largest;
+}
+
+// Whatever a layer is made of, its gradients lie in memory as its parameters do.
+TEST(Step, EveryPartIsForTheFusedOptimizer) {
+  for (const auto* choices :
+       {&testing::projections(), &testing::scores(), &testing::compositions(), &testing::positions()}) {
+    for (const testing::Choice& choice : *choices) {
+      config::Config config = tiny::config();
+      config.model = testing::small_model();
+      config.model.vocabulary_size = 256;
+      config.model.context_length = 8;
+      choice.set(config.model);
+      ASSERT_EQ(testing::refusal(config.model), "") << choice.name;
+      for (const auto precision : {config::Precision::fp32, config::Precision::bf16}) {
+        config.train.precision = precision;
+        ops::forget_choices();
+        EXPECT_TRUE(Trained(config, 1, models::make_context(config.train, at::kCPU)).last.finite()) << choice.name;
+        const ops::Choices made = ops::choices().at("adamw");
+        EXPECT_TRUE(made.fused == 1 && made.reference == 0) << choice.name << ": " << made.refusal;
+      }
+    }
+  }
+}
+
+TEST(Step, MicroBatchesGiveTheSameStep) {
+  config::Config config = tiny::config();  // dropout and all: what is dropped depends on the row alone
+  // Plain descent direction magnified by Adam would hide nothing: its first steps are +-learning_rate whatever the
+  // gradient, so a large epsilon makes the update follow the gradient's size.
+  config.train.epsilon = 1.0;
+  config.train.clip_norm = 0.0;
+  const Trained whole(config, 3);
+  for (const std::int64_t parts : {2, 4}) {
+    config.train.accumulate = parts;
+    const Trained split(config, 3);
+    EXPECT_NEAR(split.last.loss, whole.last.loss, 1e-5);
+    EXPECT_NEAR(split.last.gradient_norm, whole.last.gradient_norm, 1e-4 * whole.last.gradient_norm);
+    EXPECT_LT(largest_difference(whole.model, split.model), 1e-6);
+    ASSERT_EQ(split.state.memory.layers.size(), 2U);
+    for (std::size_t layer = 0; layer < 2; ++layer) {
+      EXPECT_EQ(split.state.memory.layers[layer].size(0), 4);
+      EXPECT_TRUE(at::allclose(split.state.memory.layers[layer], whole.state.memory.layers[layer], 1e-4, 1e-5));
+    }
+  }
+  config.train.accumulate = 1;
+  EXPECT_GT(largest_difference(whole.model, models::LanguageModel(config.model, 3)), 1e-4) << "nothing was trained";
+}
+
+TEST(Step, MemoryIsCarriedToTheNext) {
+  config::Config config = without_dropout();
+  config.train.learning_rate = 0.0;
+  const models::LanguageModel model(config.model, 3);
+  Trained trained(config, 1);
+  const at::Tensor tokens = random_tokens(4, 9, 77);
+  models::Memory memory = trained.state.memory, nothing;
+  const double with = model.loss(tokens, memory, {}).cross_entropy.item<double>();
+  const double without = model.loss(tokens, nothing, {}).cross_entropy.item<double>();
+  const double step = train_step(trained.model, batch_of(tokens), trained.state, config.train, {}).loss;
+  EXPECT_NEAR(step, with, 1e-5);
+  EXPECT_GT(std::abs(with - without), 1e-4) << "memory makes no difference here";
+}
+
+TEST(Step, ClippingBoundsTheGradient) {
+  config::Config config = without_dropout();
+  config.train.epsilon = 1e6;  // the update is learning_rate * m / epsilon: proportional to the gradient
+  config.train.clip_norm = 0.0;
+  const Trained free(config, 1);
+  config.train.clip_norm = free.last.gradient_norm / 4.0;
+  const Trained clipped(config, 1);
+  EXPECT_DOUBLE_EQ(clipped.last.gradient_norm, free.last.gradient_norm) << "the norm is that before clipping";
+  for (std::size_t i = 0; i < free.state.moments.m.size(); ++i) {
+    EXPECT_TRUE(at::allclose(clipped.state.moments.m[i] * 4.0, free.state.moments.m[i], 1e-4, 1e-9));
+  }
+  config.train.clip_norm = free.last.gradient_norm * 4.0;
+  EXPECT_EQ(largest_difference(Trained(config, 1).model, free.model), 0.0) << "below the limit nothing changes";
+}
+
+TEST(Step, MuonMovesTheLayersMatricesAndAdamWTheRest) {
+  config::Config config = without_dropout();
+  config.train.clip_norm = 0.0;
+  const Trained adamw(config, 1);
+  config.train.optimizer = config::Optimizer::muon;
+  config.train.muon_learning_rate = 2.0 * config.train.learning_rate;
+  const Trained muon(config, 1);
+  const models::LanguageModel before(config.model, 3);
+  for (std::size_t i = 0; i < muon.state.moments.m.size(); ++i) {
+    const nn::Parameter& parameter = muon.model.parameters().all()[i];
+    if (!parameter.hidden) {
+      EXPECT_TRUE(at::equal(parameter.tensor, adamw.model.parameters().all()[i].tensor)) << parameter.name;
+      continue;
+    }
+    EXPECT_FALSE(muon.state.moments.v[i].defined()) << parameter.name;
+    // The first step's update has the gradient's direction; m is a twentieth of that.
+    const auto sizes = parameter.tensor.sizes();
+    const std::int64_t columns =
+        c10::multiply_integers(sizes.begin() + parameter.hidden->batch + parameter.hidden->rows, sizes.end());
+    const std::int64_t batch = c10::multiply_integers(sizes.begin(), sizes.begin() + parameter.hidden->batch);
+    const at::Tensor update = ops::orthogonal((muon.state.moments.m[i] * 20.0).view({batch, -1, columns}));
+    const double longer = static_cast<double>(std::max(update.size(1), update.size(2)));
+    const at::Tensor moved = before.parameters().all()[i].tensor.detach() -
+                             update.view(sizes) * (config.train.muon_learning_rate * 0.2 * std::sqrt(longer));
+    EXPECT_TRUE(at::allclose(parameter.tensor, moved, 1e-4, 1e-6)) << parameter.name;
+  }
+}
+
+TEST(Step, TheSeedFixesEverything) {
+  config::Config config = tiny::config();
+  const Trained a(config, 3);
+  EXPECT_EQ(largest_difference(a.model, Trained(config, 3).model), 0.0);
+  config.train.seed = 2;
+  EXPECT_GT(largest_difference(a.model, Trained(config, 3).model), 0.0) << "another seed, other dropout";
+}
+
+TEST(Step, DropoutDiffersFromStepToStep) {
+  config::Config config = tiny::config();
+  config.train.learning_rate = 0.0;
+  Trained trained(config, 0);
+  const at::Tensor tokens = random_tokens(4, 9, 1);
+  const double first = train_step(trained.model, batch_of(tokens), trained.state, config.train, {}).loss;
+  trained.state.memory.forget();
+  EXPECT_NE(train_step(trained.model, batch_of(tokens), trained.state, config.train, {}).loss, first);
+}
+
+TEST(Step, LeavesEverythingAloneWhenTheLossIsNotFinite) {
+  const config::Config config = without_dropout();
+  Trained trained(config, 2);
+  const Trained same(config, 2);
+  {
+    const at::NoGradGuard no_grad;
+    trained.model.parameters().at("embed").fill_(NAN);
+    same.model.parameters().at("embed").fill_(NAN);
+  }
+  const StepOutcome outcome =
+      train_step(trained.model, batch_of(random_tokens(4, 9, 9)), trained.state, config.train, {});
+  EXPECT_FALSE(outcome.finite());
+  EXPECT_EQ(trained.state.step, 2);
+  for (std::size_t i = 0; i < trained.state.moments.m.size(); ++i) {
+    EXPECT_TRUE(at::equal(trained.state.moments.m[i], same.state.moments.m[i]));
+    EXPECT_TRUE(at::equal(trained.state.moments.v[i], same.state.moments.v[i]));
+  }
+}
+
+TEST(Step, Bf16ProductsTrainFp32Parameters) {
+  const config::Config config = without_dropout();
+  const auto losses = [&](config::Precision precision) {
+    Trained trained(config, 0);
+    config::TrainOptions how = config.train;
+    how.precision = precision;
+    const nn::Context context = models::make_context(how, at::kCPU);
+    std::vector<double> all;
+    for (int i = 0; i < 30; ++i) {
+      trained.state.memory.forget();
+      all.push_back(
+          train_step(trained.model, batch_of(random_tokens(4, 9, 1)), trained.state, config.train, context).loss);
+    }
+    for (const nn::Parameter& parameter : trained.model.parameters().all()) {
+      EXPECT_EQ(parameter.tensor.scalar_type(), at::kFloat) << parameter.name;
+    }
+    return all;
+  };
+  const std::vector<double> full = losses(config::Precision::fp32), half = losses(config::Precision::bf16);
+  EXPECT_NE(full.front(), half.front()) << "nothing was rounded";
+  EXPECT_NEAR(full.front(), half.front(), 0.02);
+  EXPECT_LT(half.back(), 0.8 * half.front()) << "one batch is memorised";
+}
+
+}  // namespace step_test
+}  // namespace headroom::train

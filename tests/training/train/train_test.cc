@@ -1,0 +1,407 @@
+#include "training/train/loop/train.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "headroom/core/error.h"
+#include "headroom/core/json.h"
+#include "headroom/store/checkpoint.h"
+#include "headroom/store/open_model.h"
+#include "headroom/store/run_folder.h"
+#include "training/tasks/language/language_modelling.h"
+#include "engine/store/tiny.h"
+
+namespace headroom::train {
+namespace train_test {
+
+namespace fs = std::filesystem;
+
+// A folder with a little text, and runs in it.
+class Train : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_text_file(folder_ / "train.txt", tiny::text(1500));  // 46 steps an epoch
+    write_text_file(folder_ / "validation.txt", tiny::text(400, 2));
+    config_ = tiny::config();
+    config_.data.train = {(folder_ / "train.txt").string()};
+    config_.data.validation = {(folder_ / "validation.txt").string()};
+  }
+  TrainRequest request(const std::string& name, bool resume = false) const {
+    return {.config = config_, .out = folder_ / name, .resume = resume, .cache = folder_ / "cache"};
+  }
+  std::vector<Json> metrics(const std::string& name) const {
+    std::vector<Json> lines;
+    std::ifstream file(folder_ / name / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      lines.push_back(parse_json(line, "metrics"));
+    }
+    return lines;
+  }
+  // From each of these checkpoints of "whole" on, a run is the same bit for bit.
+  void expect_resumes(const TrainResult& whole, std::initializer_list<std::int64_t> steps) const {
+    for (const std::int64_t step : steps) {
+      const std::string name = fmt::format("from{}", step);
+      fs::create_directories(folder_ / name / "checkpoints");
+      fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
+               folder_ / name / "checkpoints");
+      const TrainResult rest = train(request(name, true));
+      EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
+      EXPECT_EQ(rest.figures(), whole.figures()) << step;
+    }
+  }
+  std::string refusal(const TrainRequest& request) const {
+    try {
+      train(request);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no Error";
+  }
+  tiny::Folder folder_;
+  config::Config config_;
+};
+
+TEST_F(Train, LearnsAndWritesItsFolder) {
+  config_.train.steps = 150;
+  config_.train.log_every = 10;
+  config_.train.evaluate_every = 50;
+  config_.train.checkpoint_every = 60;
+  const TrainResult result = train(request("run"));
+  EXPECT_EQ(result.steps, 150);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_LT(result.train_loss, 3.0) << "5.5 is chance";
+  EXPECT_LT(result.figures().at("loss"), 3.0);
+  EXPECT_GT(result.tokens_per_second, 0.0);
+  EXPECT_GT(result.seconds, 0.0);
+  EXPECT_GT(result.peak_memory_bytes, 0);
+
+  const std::vector<Json> lines = metrics("run");
+  ASSERT_EQ(lines.size(), 15U + 3U);
+  for (const char* key : {"step", "loss", "tokens", "tokens_per_second", "learning_rate", "gradient_norm", "seconds"}) {
+    EXPECT_TRUE(lines[0].contains(key)) << key;
+  }
+  EXPECT_EQ(lines[0]["step"], 10);
+  EXPECT_EQ(lines[0]["tokens"], 10 * 4 * 8);
+  EXPECT_GT(lines[0]["loss"].get<double>(), 2.0 * result.train_loss * 0.7);
+  EXPECT_EQ(lines[5]["step"], 50);
+  EXPECT_TRUE(lines[5].contains("validation_loss")) << lines[5];
+  EXPECT_GT(lines[5]["experts"].size(), 0U);
+  ASSERT_EQ(result.validation.size(), 3U);
+  EXPECT_EQ(result.validation[1].step, 100);
+  EXPECT_EQ(result.validation.back().figures.size(), 4U) << "loss and its error, perplexity, bits per byte";
+
+  EXPECT_EQ(fs::path(store::find_checkpoint(folder_ / "run")).filename(), "step_150.safetensors");
+  const store::Checkpoint checkpoint = store::read_checkpoint(store::find_checkpoint(folder_ / "run"));
+  EXPECT_EQ(config::to_toml(checkpoint.config), read_text_file(folder_ / "run" / "config.toml"));
+  const auto model = store::build_model(checkpoint);
+  EXPECT_EQ(model->parameters().count(), result.parameters);
+  const auto validation = tiny::token_file(folder_, "check", tiny::text(400, 2));
+  const tasks::Evaluation again = tasks::evaluate_text(*model, validation, {.batch_size = 4});
+  EXPECT_NEAR(tasks::mean(again.sums, tasks::kCrossEntropy), result.figures().at("loss"), 1e-9);
+}
+
+TEST_F(Train, ResumedFromAnyStepIsTheSameRun) {
+  config_.train.steps = 50;  // beyond the end of the first epoch
+  config_.train.checkpoint_every = 7;
+  config_.train.keep_checkpoints = 100;
+  config_.train.log_every = 4;
+  const TrainResult whole = train(request("whole"));
+  const std::vector<Json> expected = metrics("whole");
+  for (const std::int64_t step : {7, 14, 42, 49, 50}) {
+    const std::string name = fmt::format("from{}", step);
+    fs::create_directories(folder_ / name / "checkpoints");
+    fs::copy(folder_ / "whole" / "metrics.jsonl", folder_ / name);  // with lines of later steps
+    fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
+             folder_ / name / "checkpoints");
+    const TrainResult rest = train(request(name, true));
+    EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
+    EXPECT_EQ(rest.figures(), whole.figures()) << step;
+    EXPECT_EQ(rest.train_loss, whole.train_loss) << step;
+    const std::vector<Json> lines = metrics(name);
+    ASSERT_EQ(lines.size(), expected.size()) << step;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_EQ(lines[i]["step"], expected[i]["step"]);
+      EXPECT_EQ(lines[i].value("loss", 0.0), expected[i].value("loss", 0.0));
+      EXPECT_EQ(lines[i].contains("validation_loss"), expected[i].contains("validation_loss"));
+    }
+  }
+}
+
+TEST_F(Train, MaskedLanguageModelsResumeToo) {
+  config_.model.kind = config::ModelKind::masked_language_model;
+  config_.model.vocabulary_size = 258;
+  config_.model.memory_length = 0;
+  config_.model.context_length = 24;
+  config_.train.steps = 40;  // beyond the end of the first epoch
+  config_.train.checkpoint_every = 13;
+  config_.train.keep_checkpoints = 100;
+  const TrainResult whole = train(request("whole"));
+  EXPECT_LT(whole.figures().at("loss"), 5.0) << "5.5 is chance";
+  expect_resumes(whole, {13, 26});
+}
+
+TEST_F(Train, ChunksResumeToo) {
+  config_.data.batching = config::Batching::chunks;
+  config_.model.memory_length = 0;
+  config_.train.accumulate = 2;
+  config_.train.steps = 46;
+  config_.train.checkpoint_every = 20;
+  config_.train.keep_checkpoints = 9;
+  const TrainResult whole = train(request("whole"));
+  fs::create_directories(folder_ / "part" / "checkpoints");
+  fs::copy(folder_ / "whole" / "checkpoints" / "step_40.safetensors", folder_ / "part" / "checkpoints");
+  EXPECT_EQ(train(request("part", true)).parameters_sha256, whole.parameters_sha256);
+}
+
+TEST_F(Train, MuonLearnsAndResumesToo) {
+  config_.train.optimizer = config::Optimizer::muon;
+  config_.train.muon_learning_rate = 2e-2;
+  config_.train.weight_decay = 0.01;
+  config_.train.steps = 60;
+  config_.train.checkpoint_every = 25;
+  config_.train.keep_checkpoints = 9;
+  const TrainResult whole = train(request("whole"));
+  EXPECT_LT(whole.figures().at("loss"), 4.0) << "5.5 is chance";
+  expect_resumes(whole, {25, 50});
+}
+
+TEST_F(Train, ClassifiersResumeToo) {
+  config_.data = {};
+  config_.data.generator = config::Generator::listops;
+  config_.data.generated_train = 90;  // 22 steps an epoch
+  config_.data.generated_validation = 40;
+  config_.model.kind = config::ModelKind::classifier;
+  config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 16;
+  config_.model.context_length = 50;
+  config_.model.memory_length = 0;
+  config_.model.n_classes = 10;
+  config_.model.attention.position = "learned";
+  config_.train.steps = 30;
+  config_.train.accumulate = 2;
+  config_.train.checkpoint_every = 12;
+  config_.train.keep_checkpoints = 9;
+  const TrainResult whole = train(request("whole"));
+  EXPECT_GT(whole.figures().at("accuracy"), 0.0);
+  expect_resumes(whole, {12, 24});
+  config_.data.generator_seed = 2;
+  config_.train.steps = 40;
+  EXPECT_NE(refusal(request("whole", true)).find("other data"), std::string::npos);
+}
+
+TEST_F(Train, EverySourceOfRandomnessHasTheSeed) {
+  const std::string first = train(request("a")).parameters_sha256;
+  EXPECT_EQ(train(request("b")).parameters_sha256, first);
+  config_.train.seed = 2;
+  EXPECT_NE(train(request("c")).parameters_sha256, first);
+}
+
+TEST_F(Train, GoesOnWithMoreSteps) {
+  train(request("run"));
+  config_.train.steps = 12;
+  config_.train.schedule = config::Schedule::constant;
+  EXPECT_EQ(train(request("run", true)).steps, 12);
+  std::set<std::int64_t> steps;
+  for (const Json& line : metrics("run")) {
+    if (line.contains("loss")) {
+      EXPECT_TRUE(steps.insert(line["step"].get<std::int64_t>()).second) << line;
+    }
+  }
+  EXPECT_EQ(steps.size(), 12U);
+  EXPECT_NE(read_text_file(folder_ / "run" / "config.toml").find("steps = 12"), std::string::npos);
+}
+
+TEST_F(Train, LeavesNoFolderWhereNothingBegan) {
+  config_.data.train = {(folder_ / "nowhere.txt").string()};
+  EXPECT_NE(refusal(request("new")).find("nowhere.txt"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+  fs::create_directory(folder_ / "mine");
+  EXPECT_NE(refusal(request("mine")).find("nowhere.txt"), std::string::npos);
+  EXPECT_TRUE(fs::exists(folder_ / "mine")) << "somebody else's";
+}
+
+TEST_F(Train, APromptThatCannotBeContinuedBeginsNothing) {
+  config_.train.sample_every = 1;
+  config_.train.sample_prompt = "\xff";
+  EXPECT_NE(refusal(request("new")).find("train.sample_prompt: must be valid UTF-8"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
+TEST_F(Train, DamagedMetricsDoNotMatter) {
+  config_.train.steps = 2;
+  train(request("run"));
+  std::ofstream(folder_ / "run" / "metrics.jsonl", std::ios::app)
+      << R"({"step": 1, "validation_loss": "x", "seconds": "y"})" << '\n'
+      << R"({"step": 1, "loss": []})"
+      << "\n{\n";
+  config_.train.steps = 4;
+  EXPECT_EQ(train(request("run", true)).steps, 4);
+}
+
+TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
+  train(request("run"));
+  const std::string before = read_text_file(folder_ / "run" / "metrics.jsonl");
+  EXPECT_NE(refusal(request("run")).find("already holds a run"), std::string::npos);
+  config_.model.attention.n_experts = 4;
+  EXPECT_NE(refusal(request("run", true)).find("model.attention.n_experts"), std::string::npos);
+  config_ = tiny::config();
+  config_.data.train = {(folder_ / "validation.txt").string()};
+  config_.data.validation = {(folder_ / "validation.txt").string()};
+  config_.train.steps = 20;
+  EXPECT_NE(refusal(request("run", true)).find("other data"), std::string::npos);
+  {
+    const FolderLock lock(folder_ / "run");
+    EXPECT_NE(refusal(request("run", true)).find("run"), std::string::npos);
+  }
+  EXPECT_EQ(read_text_file(folder_ / "run" / "metrics.jsonl"), before) << "nothing was touched";
+}
+
+TEST_F(Train, ClearsAwayWhatAKillLeft) {
+  config_.train.checkpoint_every = 4;
+  train(request("run"));
+  const fs::path torn = folder_ / "run" / "checkpoints" / "step_9.safetensors.tmp-123";
+  write_text_file(torn, "half");
+  write_text_file(folder_ / "run" / "checkpoints" / "step_8.safetensors", "torn");
+  EXPECT_EQ(train(request("run", true)).steps, 8) << "continues from step 4";
+  EXPECT_FALSE(fs::exists(torn));
+  EXPECT_NO_THROW(store::read_checkpoint(folder_ / "run" / "checkpoints" / "step_8.safetensors"));
+}
+
+// A batch that takes long in comparison with a checkpoint of the model.
+void make_slow(config::Config& config) {
+  config.model.context_length = 128;
+  config.model.memory_length = 0;
+  config.train.batch_size = 8;
+}
+
+TEST_F(Train, DecidesItselfHowOftenItIsProtected) {
+  write_text_file(folder_ / "train.txt", tiny::text(9000));
+  write_text_file(folder_ / "validation.txt", tiny::text(40, 2));
+  make_slow(config_);
+  config_.train.steps = 200;
+  config_.train.keep_checkpoints = 1000;
+  config_.train.log_every = 200;
+  const TrainResult result = train(request("run"));
+  const std::string file = (folder_ / "run" / "config.toml").string();
+  const config::Config written = config::parse_config(read_text_file(file), file);
+  EXPECT_EQ(written.train.evaluate_every, 10) << "a twentieth: this validation is short";
+  EXPECT_EQ(result.validation.size(), 20U);
+  EXPECT_GE(written.train.checkpoint_every, 0) << "decided, from how long a step took";
+  EXPECT_TRUE(written.train.checkpoint_every == 0 || written.train.checkpoint_every >= 20);
+  const store::Checkpoint last = store::read_checkpoint(store::find_checkpoint(folder_ / "run"));
+  EXPECT_EQ(last.config.train.checkpoint_every, written.train.checkpoint_every);
+  EXPECT_EQ(last.config.train.evaluate_every, 10);
+
+  // Nothing that is learnt depends on it, and 0 still means at the end only.
+  config_.train.evaluate_every = config_.train.checkpoint_every = 0;
+  const TrainResult bare = train(request("bare"));
+  EXPECT_EQ(bare.parameters_sha256, result.parameters_sha256);
+  EXPECT_EQ(bare.validation.size(), 1U);
+  EXPECT_EQ(bare.figures(), result.figures());
+}
+
+TEST_F(Train, GoesOnWithWhatItDecided) {
+  config_.train.steps = 8;
+  config_.train.checkpoint_every = 3;
+  config_.train.evaluate_every = 2;
+  train(request("run"));
+  fs::remove(folder_ / "run" / "checkpoints" / "step_8.safetensors");
+  config_.train.checkpoint_every = config_.train.evaluate_every = config::kAutomatic;
+  EXPECT_EQ(train(request("run", /*resume=*/true)).validation.size(), 4U);
+  const auto written = [&] {
+    const std::string file = (folder_ / "run" / "config.toml").string();
+    return config::parse_config(read_text_file(file), file).train;
+  };
+  EXPECT_EQ(written().checkpoint_every, 3);
+  EXPECT_EQ(written().evaluate_every, 2);
+  // With more steps it decides anew: what was often enough then may be nothing now.
+  config_.train.steps = 11;
+  train(request("run", /*resume=*/true));
+  EXPECT_EQ(written().evaluate_every, 0);
+  EXPECT_EQ(written().checkpoint_every, 0);
+}
+
+// The loss is a thousand or so, which is finite: its perplexity is not.
+TEST_F(Train, AFinalFigureThatIsNotFiniteIsAFailedRun) {
+  config_.train.learning_rate = 100.0;
+  config_.train.warmup_steps = 0;
+  config_.train.schedule = config::Schedule::constant;
+  config_.train.steps = 4;
+  config_.train.clip_norm = 0.0;
+  for (const bool resumed : {false, true}) {
+    const std::string why = refusal(request("run", resumed));
+    EXPECT_NE(why.find("the validation perplexity is inf after the last step, 4: the run has failed; try a lower "
+                       "train.learning_rate"),
+              std::string::npos)
+        << why;
+    EXPECT_NE(why.find("train.clip_norm = 0.25"), std::string::npos) << why;
+    EXPECT_EQ(metrics("run").back()["step"], 4) << "it is in the record all the same";
+  }
+}
+
+TEST_F(Train, StopsWhenTheLossIsNotFinite) {
+  config_.train.learning_rate = 1e30;
+  config_.train.clip_norm = 0.0;
+  config_.train.checkpoint_every = 1;
+  const std::string why = refusal(request("run"));
+  EXPECT_NE(why.find("step 2"), std::string::npos) << why;
+  EXPECT_NE(why.find("step_1.safetensors"), std::string::npos) << why;
+  EXPECT_NE(why.find("train.learning_rate"), std::string::npos) << why;
+  EXPECT_EQ(why.find("smaller train.clip_norm"), std::string::npos) << why;
+}
+
+TEST_F(Train, NeverSavesParametersThatAreNotFinite) {
+  config_.train.learning_rate = 1e300;  // beyond fp32: the first step makes them infinite
+  config_.train.checkpoint_every = 1;
+  const std::string why = refusal(request("run"));
+  EXPECT_NE(why.find("not finite"), std::string::npos) << why;
+  EXPECT_NE(why.find("train.learning_rate"), std::string::npos) << why;
+  EXPECT_FALSE(store::has_checkpoints(folder_ / "run"));
+}
+
+TEST_F(Train, GoesOnWhereverItIsAskedTo) {
+  config_.train.steps = 2;
+  train(request("run"));
+  config_.train.steps = 4;
+  config_.train.device = "cpu";  // was "auto"
+  EXPECT_EQ(train(request("run", /*resume=*/true)).steps, 4);
+  config_.train.device = "cuda:999";
+  config_.train.steps = 6;
+  EXPECT_NE(refusal(request("run", /*resume=*/true)).find("device cuda:999"), std::string::npos);
+}
+
+// Nobody said how many words there are: as many as the training text has.
+TEST_F(Train, AVocabularyThatWasNotGivenIsTheTokenizers) {
+  config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
+  config_.model.vocabulary_size = 8000;
+  EXPECT_NE(refusal(request("given")).find("vocabulary_size: must be "), std::string::npos);
+  config_.vocabulary_follows_tokenizer = true;
+  config_.train.steps = 2;
+  train(request("run"));
+  const std::string file = (folder_ / "run" / "config.toml").string();
+  const config::Config written = config::parse_config(read_text_file(file), file);
+  EXPECT_LT(written.model.vocabulary_size, 50);
+  EXPECT_FALSE(written.vocabulary_follows_tokenizer);
+  config_.train.steps = 4;
+  EXPECT_EQ(train(request("run", /*resume=*/true)).steps, 4);
+}
+
+TEST_F(Train, NamesWhatIsWrongWithTheData) {
+  config_.model.vocabulary_size = 300;
+  EXPECT_NE(refusal(request("a")).find("vocabulary_size"), std::string::npos);
+  config_ = tiny::config();
+  config_.data.train = {(folder_ / "absent.txt").string()};
+  config_.data.validation = {(folder_ / "validation.txt").string()};
+  EXPECT_NE(refusal(request("b")).find("absent.txt"), std::string::npos);
+  write_text_file(folder_ / "short.txt", "too short");
+  config_.data.train = {(folder_ / "short.txt").string()};
+  EXPECT_NE(refusal(request("c")).find("context_length"), std::string::npos);
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_FALSE(fs::exists(folder_ / name / "config.toml")) << "a refused run leaves the folder free";
+  }
+}
+
+}  // namespace train_test
+}  // namespace headroom::train

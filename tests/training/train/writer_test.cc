@@ -1,0 +1,113 @@
+#include "training/train/record/writer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "headroom/core/error.h"
+#include "engine/store/tiny.h"
+#include "training/train/loop/balance.h"
+#include "training/train/record/metrics.h"
+#include "training/train/record/tensorboard.h"
+
+namespace headroom::train {
+namespace writer_test {
+
+std::vector<Json> lines_of(const std::filesystem::path& path) {
+  std::vector<Json> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    lines.push_back(parse_json(line, path.string()));
+  }
+  return lines;
+}
+
+TEST(MetricsLog, DiscardsWhatComesAfterTheResumedStep) {
+  const tiny::Folder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  {
+    MetricsLog log(path, 0);
+    for (int step = 1; step <= 5; ++step) {
+      log.append({{"step", step}, {"loss", 1.0 / step}});
+    }
+  }
+  std::ofstream(path, std::ios::app) << "{\"step\": 6, \"lo";  // torn by a kill
+  {
+    MetricsLog log(path, 3);
+    const std::vector<Json> kept = lines_of(path);
+    ASSERT_EQ(kept.size(), 3U);
+    EXPECT_EQ(kept[2]["loss"].get<double>(), 1.0 / 3.0) << "doubles survive exactly";
+    log.append({{"step", 4}, {"loss", 0.5}});
+    log.sync();
+  }
+  const std::vector<Json> lines = lines_of(path);
+  ASSERT_EQ(lines.size(), 4U);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i]["step"], i + 1);
+  }
+  EXPECT_EQ(lines[3]["loss"], 0.5);
+  MetricsLog(path, 0);
+  EXPECT_TRUE(lines_of(path).empty());
+}
+
+TEST(MetricsLog, NamesTheFileThatCannotBeWritten) {
+  const tiny::Folder folder;
+  try {
+    MetricsLog(folder / "absent" / "metrics.jsonl", 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("metrics.jsonl"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Events, ChecksumIsCastagnolis) {
+  // The published check value of CRC-32C is 0xe3069283; TFRecord rotates it right by 15 and adds 0xa282ead8.
+  EXPECT_EQ(masked_crc32c("123456789"), (0xe3069283U >> 15 | 0xe3069283U << 17) + 0xa282ead8U);
+}
+
+TEST(Events, RecordsFrameTheirMessages) {
+  const tiny::Folder folder;
+  {
+    EventWriter writer(folder.path(), 1);
+    writer.write(300, std::vector<Scalar>{{"a/b", 0.5}, {"bad", std::nan("")}});
+  }
+  const auto entry = std::filesystem::directory_iterator(folder.path())->path();
+  EXPECT_TRUE(entry.filename().string().starts_with("events.out.tfevents.")) << entry;
+  const std::string file = read_text_file(entry);
+  std::vector<std::string> messages;
+  for (std::size_t at = 0; at < file.size();) {
+    ASSERT_LE(at + 12, file.size());
+    std::uint64_t length = 0;
+    std::uint32_t length_crc = 0, crc = 0;
+    std::memcpy(&length, file.data() + at, 8);
+    std::memcpy(&length_crc, file.data() + at + 8, 4);
+    ASSERT_EQ(length_crc, masked_crc32c(std::string_view(file).substr(at, 8)));
+    messages.push_back(file.substr(at + 12, length));
+    ASSERT_EQ(messages.back().size(), length);
+    std::memcpy(&crc, file.data() + at + 12 + length, 4);
+    EXPECT_EQ(crc, masked_crc32c(messages.back()));
+    at += 12 + length + 4;
+  }
+  ASSERT_EQ(messages.size(), 3U);
+  EXPECT_NE(messages[0].find("brain.Event:2"), std::string::npos);
+  // wall time (9 bytes), step 300 as varint, summary { value { tag "a/b", simple_value 0.5f } }
+  EXPECT_EQ(messages[2].substr(9), std::string("\x10\xac\x02\x2a\x0c\x0a\x0a\x0a\x03"
+                                               "a/b\x15\x00\x00\x00\x3f",
+                                               17));
+}
+
+TEST(Balance, OfExperts) {
+  const Balance even = balance_of(at::full({4}, 5, at::kLong));
+  EXPECT_DOUBLE_EQ(even.most, 0.25);
+  EXPECT_DOUBLE_EQ(even.least, 0.25);
+  EXPECT_DOUBLE_EQ(even.entropy, 1.0);
+  const Balance one = balance_of(at::tensor({0, 7, 0}, at::kLong));
+  EXPECT_DOUBLE_EQ(one.most, 1.0);
+  EXPECT_DOUBLE_EQ(one.least, 0.0);
+  EXPECT_DOUBLE_EQ(one.entropy, 0.0);
+  EXPECT_NEAR(balance_of(at::tensor({1, 3}, at::kLong)).entropy, 0.8112781244591328, 1e-12);
+}
+
+}  // namespace writer_test
+}  // namespace headroom::train
