@@ -42,7 +42,7 @@ usage: ./run.sh COMMAND
   wheel [TORCH...]  the Python package as wheels for people without a compiler, in dist/: for the torch of .env/, or
                     for each TORCH (2.12 2.11)
   format [--check]  clang-format over the sources; --check only says what is not in form
-  lint [FILE...]    clang-tidy over FILEs of the repository, or over the floors without torch
+  lint [FILE...]    clang-tidy over FILEs of the repository, or over the rooms without torch
 
 Environment: HEADROOM_TORCH   pip's requirement for torch, with options if need be (torch==2.13.0)
              HEADROOM_CACHE   prepared data (.cache/headroom in the repository)
@@ -202,7 +202,7 @@ over_sources() {
   (cd "$here" && git ls-files -z --cached --others --exclude-standard -- "${patterns[@]}" | xargs -0 "$@")
 }
 
-# clang-tidy over the files given; without any, over the floors without torch, several files at once as they are compiled,
+# clang-tidy over the files given; without any, over the rooms without torch, several files at once as they are compiled,
 # which takes a fifth of the time but leaves out what looks at single files.
 lint() {
   local options=(--quiet -p "$build" --extra-arg=-Wno-unknown-warning-option)

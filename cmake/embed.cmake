@@ -1,12 +1,10 @@
-# headroom_embed(target namespace file...): files of src/<floor>/inspector/ as constants of the target, kInspectorHtml of
-# inspector.html: std::string_view in a header's extern declaration (src/<floor>/inspector/embedded.h).
-function(headroom_embed target namespace)
+# headroom_embed(target namespace folder file...): files of the folder as constants of the target, kInspectorHtml of
+# inspector.html: std::string_view in a header's extern declaration (embedded.h in the same folder).
+function(headroom_embed target namespace folder)
   if(HEADROOM_SYNTAX_ONLY)
     return()  # a made file makes its target's files wait for the libraries below, which are not linked then
   endif()
-  string(REPLACE "headroom_" "" floor ${target})
-  set(folder "${CMAKE_SOURCE_DIR}/src/${floor}/inspector")
-  list(TRANSFORM ARGN PREPEND "${folder}/" OUTPUT_VARIABLE files)
+  list(TRANSFORM ARGN PREPEND "${CMAKE_SOURCE_DIR}/${folder}/" OUTPUT_VARIABLE files)
   set(out "${CMAKE_BINARY_DIR}/${target}_embedded.cc")
   add_custom_command(OUTPUT "${out}"
                      COMMAND ${CMAKE_COMMAND} "-DFILES=${files}" "-DNAMESPACE=${namespace}" "-DOUT=${out}"

@@ -1,4 +1,4 @@
-# `cmake --install`: every floor as a library, the public headers, and a CMake package: find_package(headroom) gives
+# `cmake --install`: every room as a library, the public headers, and a CMake package: find_package(headroom) gives
 # headroom::core, headroom::ops, headroom::models, ...
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)

@@ -1,10 +1,10 @@
-# The Python package headroom_torch: src/python and the floors below it in one library that exports nothing (its
+# The Python package headroom_torch: src/python and the rooms below it in one library that exports nothing (its
 # operators register themselves when it is loaded) and needs nothing but torch, the C++ runtime and SentencePiece, which is
 # only packaged as a shared library: wheels for others carry it (python/wheel/make.py). build/<preset>/python
 # is the package as a wheel holds it, for PYTHONPATH.
 set(HEADROOM_PACKAGE "${CMAKE_BINARY_DIR}/python/headroom_torch")
 
-headroom_map_floor(python yes "layers, models and checkpoints as operators, of which the package in `python/headroom_torch/` consists" store)
+headroom_map_room(python yes "layers, models and checkpoints as operators, of which the package in `python/headroom_torch/` consists" store)
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/python/*.cc")
 add_library(headroom_python OBJECT ${sources})
 target_include_directories(headroom_python PRIVATE "${CMAKE_SOURCE_DIR}/src")

@@ -25,7 +25,7 @@ endif()
 target_compile_options(headroom::torch INTERFACE ${OpenMP_CXX_FLAGS})
 target_link_libraries(headroom::torch INTERFACE ${torch_openmp})
 
-# The fmt inside torch's include folder, which would shadow the system's anyway; the floor core has its functions
+# The fmt inside torch's include folder, which would shadow the system's anyway; the room core has its functions
 # (src/foundation/core/fmt.cc).
 add_library(headroom::fmt INTERFACE IMPORTED)
 target_include_directories(headroom::fmt INTERFACE "${HEADROOM_TORCH_DIR}/include")

@@ -1,8 +1,6 @@
 #include "puzzles.h"
 
-#include <algorithm>
 #include <iterator>
-#include <span>
 #include <string_view>
 
 #include "headroom/core/error.h"
@@ -73,47 +71,7 @@ std::vector<NamedRow> rows_of(const ZeroShotRequest& request) {
   return rows;
 }
 
-// Adds the answers as one sequence, or one by one where a tokenizer joins one of them to what follows it.
-void add_together(std::span<const Sequence> answers, std::vector<Sequence>& all) {
-  if (answers.empty()) {
-    return;
-  }
-  // Text up to an answer's end has the same tokens as the beginning of the longest of them.
-  Sequence whole = answers.back();
-  whole.scored.clear();
-  for (const Sequence& answer : answers) {
-    const bool begins =
-        std::equal(answer.tokens.begin(), answer.tokens.end(), whole.tokens.begin(),
-                   whole.tokens.begin() + std::min(std::ssize(answer.tokens), std::ssize(whole.tokens)));
-    if (!begins) {
-      all.insert(all.end(), answers.begin(), answers.end());
-      return;
-    }
-    whole.scored.push_back(answer.scored.front());
-  }
-  all.push_back(std::move(whole));
-}
-
 }  // namespace
-
-std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader& reader) {
-  std::vector<Sequence> answers;
-  for (const auto& answer : row.answers) {
-    const std::string_view text = row.text;
-    const std::size_t blank = text.substr(0, answer.begin).ends_with(' ') ? 1 : 0;
-    answers.push_back(to_sequence(reader.tokenizer, text.substr(0, answer.begin - blank),
-                                  text.substr(answer.begin - blank, answer.end - answer.begin + blank), reader.where,
-                                  reader.beginning));
-  }
-  const config::ModelOptions& model = reader.model;
-  const auto beyond = std::find_if(answers.begin(), answers.end(), [&](const Sequence& answer) {
-    return model.memory_length == 0 && std::ssize(answer.tokens) > model.context_length + 1;
-  });
-  std::vector<Sequence> all;
-  add_together({answers.begin(), beyond}, all);
-  std::move(beyond, answers.end(), std::back_inserter(all));
-  return all;
-}
 
 ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                 const ZeroShotRequest& request) {

@@ -3,16 +3,38 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <span>
+#include <string_view>
 
 #include "headroom/core/error.h"
 #include "data/tokens/hash_name.h"
 #include "data/synthetic/puzzles.h"
 #include "language_modelling.h"
-#include "tools/zero_shot/puzzles.h"
 
 namespace headroom::tasks {
 namespace {
+
+// Adds the answers as one sequence, or one by one where a tokenizer joins one of them to what follows it.
+void add_together(std::span<const Sequence> answers, std::vector<Sequence>& all) {
+  if (answers.empty()) {
+    return;
+  }
+  // Text up to an answer's end has the same tokens as the beginning of the longest of them.
+  Sequence whole = answers.back();
+  whole.scored.clear();
+  for (const Sequence& answer : answers) {
+    const bool begins =
+        std::equal(answer.tokens.begin(), answer.tokens.end(), whole.tokens.begin(),
+                   whole.tokens.begin() + std::min(std::ssize(answer.tokens), std::ssize(whole.tokens)));
+    if (!begins) {
+      all.insert(all.end(), answers.begin(), answers.end());
+      return;
+    }
+    whole.scored.push_back(answer.scored.front());
+  }
+  all.push_back(std::move(whole));
+}
 
 // The validation rows of a run whose answers its model is asked for.
 class AnswerRows {
@@ -22,7 +44,7 @@ class AnswerRows {
     const data::PuzzleRows generated = data::puzzle_rows(config.data, data::Split::validation);
     for (std::int64_t i = 0; i < std::min(generated.rows, kMostRows); ++i) {
       const std::string where = fmt::format("generated row {}", i);
-      rows_.push_back(zero_shot::answers_of(data::parse_puzzle(data::generated_row(generated, i).text, where),
+      rows_.push_back(answers_of(data::parse_puzzle(data::generated_row(generated, i).text, where),
                                             {.tokenizer = tokenizer, .model = config.model, .where = where}));
     }
   }
@@ -168,6 +190,25 @@ class Puzzles : public Task {
 };
 
 }  // namespace
+
+std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader& reader) {
+  std::vector<Sequence> answers;
+  for (const auto& answer : row.answers) {
+    const std::string_view text = row.text;
+    const std::size_t blank = text.substr(0, answer.begin).ends_with(' ') ? 1 : 0;
+    answers.push_back(to_sequence(reader.tokenizer, text.substr(0, answer.begin - blank),
+                                  text.substr(answer.begin - blank, answer.end - answer.begin + blank), reader.where,
+                                  reader.beginning));
+  }
+  const config::ModelOptions& model = reader.model;
+  const auto beyond = std::find_if(answers.begin(), answers.end(), [&](const Sequence& answer) {
+    return model.memory_length == 0 && std::ssize(answer.tokens) > model.context_length + 1;
+  });
+  std::vector<Sequence> all;
+  add_together({answers.begin(), beyond}, all);
+  std::move(beyond, answers.end(), std::back_inserter(all));
+  return all;
+}
 
 const Task& puzzles() {
   static const Puzzles kTask;

@@ -1,9 +1,27 @@
-// Language modelling on DCFormer's puzzles (data/puzzles.h; named "composition" by users), judged by their answers.
+// Language modelling on DCFormer's puzzles (data/synthetic/puzzles.h; named "composition" by users), judged by their answers.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "data/synthetic/puzzles.h"
+#include "headroom/config/config.h"
+#include "headroom/tokenizers/tokenizer.h"
+#include "scoring.h"
 #include "training/tasks/task.h"
 
 namespace headroom::tasks {
+
+struct AnswersReader {
+  const tokenizers::Tokenizer& tokenizer;
+  const config::ModelOptions& model;
+  std::string where;  // errors begin with it
+  Beginning beginning = {};
+};
+
+// The row's answers, to be scored in their order: in one sequence as far as the model's context reaches, a sequence
+// each beyond that, so that each has all the context that there is room for.
+std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader& reader);
 
 // Trains and reads its validation text as language_modelling() does, with the same figures; besides, "accuracy": the
 // share of the answers that greedy decoding would write, each after all that precedes it in its row, and

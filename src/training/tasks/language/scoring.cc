@@ -1,4 +1,4 @@
-#include "training/tasks/language/scoring.h"
+#include "scoring.h"
 
 #include <ATen/core/grad_mode.h>
 

@@ -1,6 +1,6 @@
-# Holds the table of the floors in ${DOCUMENT} against ${MAP}, which configuring the build writes (cmake/floor.cmake).
+# Holds the table of the rooms in ${DOCUMENT} against ${MAP}, which configuring the build writes (cmake/room.cmake).
 # HEADROOM_WRITE_DOCS=1 in the environment puts the map there instead.
-set(head "| floor | holds | calls | torch |\n|---|---|---|---|\n")
+set(head "| room | holds | calls | torch |\n|---|---|---|---|\n")
 file(READ "${MAP}" map)
 file(READ "${DOCUMENT}" document)
 string(FIND "${document}" "${head}" begin)
@@ -22,6 +22,6 @@ if("$ENV{HEADROOM_WRITE_DOCS}")
   file(WRITE "${DOCUMENT}" "${before}${map}${after}")
   message(STATUS "${DOCUMENT}: written")
 else()
-  message(FATAL_ERROR "${DOCUMENT}: its table of the floors is not that of the build, which is\n${head}${map}"
-                      "HEADROOM_WRITE_DOCS=1 ctest -R documents/floors writes it")
+  message(FATAL_ERROR "${DOCUMENT}: its table of the rooms is not that of the build, which is\n${head}${map}"
+                      "HEADROOM_WRITE_DOCS=1 ctest -R documents/rooms writes it")
 endif()

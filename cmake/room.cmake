@@ -1,9 +1,10 @@
-# headroom_floor(name [TORCH] [LIGHT] [FLOORS floor...] [LINK lib...] [PRIVATE lib...]
-#                [TESTED_WITH floor-or-library...] [ABOUT text])
-# One shared library a floor from src/<name>/, headers under include/headroom/<name>/, and one test program from
-# tests/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to a higher floor into a link error. LIGHT floors call what
-# computes and have no long loops of their own: less optimisation saves a third of their compiling. ABOUT: what it holds,
-# for the map of the floors.
+# headroom_wing(name about): the rooms that follow are in src/<name>/.
+# headroom_room(name [TORCH] [LIGHT] [FOLDERS folder...] [ROOMS room...] [LINK lib...] [PRIVATE lib...]
+#               [TESTED_WITH room-or-library...] [ABOUT text])
+# One shared library a room from src/<wing>/<name>/ (or from FOLDERS of the wing), public headers under
+# include/headroom/<name>/, and one test program from tests/<wing>/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to
+# a higher room into a link error. LIGHT rooms have no hot loops of their own: less optimisation saves a third of their
+# compile time. ABOUT: the room's line in the map of CONTRIBUTING.md.
 
 add_library(headroom_flags INTERFACE)
 target_include_directories(headroom_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
@@ -61,8 +62,8 @@ endif()
 
 set(headroom_light_flags $<$<CONFIG:Release>:-O1>)
 
-# One precompiled header for the floors that see tensors and one for their tests. It must be compiled as they are, or its
-# optimisation would be theirs: a release's floors that are not LIGHT go without.
+# One precompiled header for the rooms that see tensors and one for their tests. It must be compiled as they are, or its
+# optimisation would be theirs: a release's rooms that are not LIGHT go without.
 set(headroom_precompiled_headers <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
 if(HEADROOM_SYNTAX_ONLY)
   set(headroom_precompiled_headers <ATen/ATen.h>)
@@ -110,26 +111,35 @@ function(headroom_without_torch target)
   endif()
 endfunction()
 
-# The map of the floors, highest first, as the table in CONTRIBUTING.md: a line for each headroom_floor().
-set(headroom_map "${CMAKE_BINARY_DIR}/floors.md")
+# The map of the rooms, highest first, as the table in CONTRIBUTING.md: a line for each headroom_room().
+set(headroom_map "${CMAKE_BINARY_DIR}/rooms.md")
 file(WRITE "${headroom_map}" "")
-function(headroom_map_floor name torch about)
+function(headroom_map_room name torch about)
   file(READ "${headroom_map}" lower)
   set(below ${ARGN})
   list(TRANSFORM below REPLACE "(.+)" "`\\1`")
   list(JOIN below ", " below)
-  file(WRITE "${headroom_map}" "| `${name}` | ${about} | ${below} | ${torch} |\n${lower}")
+  file(WRITE "${headroom_map}" "| `${headroom_wing}/${name}` | ${about} | ${below} | ${torch} |\n${lower}")
 endfunction()
 
-function(headroom_floor name)
-  cmake_parse_arguments(PARSE_ARGV 1 FLOOR "TORCH;LIGHT" "ABOUT" "FLOORS;LINK;PRIVATE;TESTED_WITH")
-  if(FLOOR_TORCH)
+macro(headroom_wing name about)
+  set(headroom_wing ${name})
+endmacro()
+
+function(headroom_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 ROOM "TORCH;LIGHT" "ABOUT" "FOLDERS;ROOMS;LINK;PRIVATE;TESTED_WITH")
+  if(ROOM_TORCH)
     set(torch yes)
   else()
     set(torch no)
   endif()
-  headroom_map_floor(${name} ${torch} "${FLOOR_ABOUT}" ${FLOOR_FLOORS})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cc")
+  headroom_map_room(${name} ${torch} "${ROOM_ABOUT}" ${ROOM_ROOMS})
+  if(NOT ROOM_FOLDERS)
+    set(ROOM_FOLDERS ${name})
+  endif()
+  list(TRANSFORM ROOM_FOLDERS PREPEND "${CMAKE_SOURCE_DIR}/src/${headroom_wing}/" OUTPUT_VARIABLE globs)
+  list(TRANSFORM globs APPEND "/*.cc")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${globs})
   if(NOT sources)
     file(WRITE "${CMAKE_BINARY_DIR}/empty.cc" "")
     set(sources "${CMAKE_BINARY_DIR}/empty.cc")
@@ -138,18 +148,18 @@ function(headroom_floor name)
   set_target_properties(headroom_${name} PROPERTIES DEFINE_SYMBOL "")
   target_link_options(headroom_${name} PRIVATE $<$<PLATFORM_ID:Linux>:-Wl,--no-undefined>)
   target_include_directories(headroom_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
-  list(TRANSFORM FLOOR_FLOORS PREPEND headroom_)
-  list(TRANSFORM FLOOR_TESTED_WITH PREPEND headroom_ REGEX "^[a-z]+$")  # but for libraries
-  target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom::fmt ${FLOOR_FLOORS} ${FLOOR_LINK}
-                        PRIVATE ${FLOOR_PRIVATE})
-  if(FLOOR_LIGHT)
+  list(TRANSFORM ROOM_ROOMS PREPEND headroom_)
+  list(TRANSFORM ROOM_TESTED_WITH PREPEND headroom_ REGEX "^[a-z_]+$")  # but for libraries
+  target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom::fmt ${ROOM_ROOMS} ${ROOM_LINK}
+                        PRIVATE ${ROOM_PRIVATE})
+  if(ROOM_LIGHT)
     target_compile_options(headroom_${name} PRIVATE ${headroom_light_flags})
   endif()
-  if(NOT FLOOR_TORCH)
+  if(NOT ROOM_TORCH)
     headroom_without_torch(headroom_${name})
   else()
     target_link_libraries(headroom_${name} PUBLIC headroom::torch)
-    if(FLOOR_LIGHT OR NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+    if(ROOM_LIGHT OR NOT CMAKE_BUILD_TYPE STREQUAL "Release")
       headroom_precompiled(headroom_${name} headroom_torch_pch)
     endif()
   endif()
@@ -157,24 +167,26 @@ function(headroom_floor name)
   headroom_install(headroom_${name} ${name})
 
   if(HEADROOM_TESTS)
-    file(GLOB_RECURSE tests CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${name}/*_test.cc")
+    list(TRANSFORM ROOM_FOLDERS PREPEND "${CMAKE_SOURCE_DIR}/tests/${headroom_wing}/" OUTPUT_VARIABLE globs)
+    list(TRANSFORM globs APPEND "/*_test.cc")
+    file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${globs})
     if(tests)
       add_executable(${name}_test ${tests})
       target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/tests" "${CMAKE_SOURCE_DIR}/src")
       target_compile_definitions(${name}_test PRIVATE HEADROOM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-      target_link_libraries(${name}_test PRIVATE headroom_${name} ${FLOOR_TESTED_WITH} GTest::gtest_main ${FLOOR_PRIVATE}
+      target_link_libraries(${name}_test PRIVATE headroom_${name} ${ROOM_TESTED_WITH} GTest::gtest_main ${ROOM_PRIVATE}
                             $<$<BOOL:${HEADROOM_SANITIZE}>:headroom_coverage>)
-      if(FLOOR_TORCH)
+      if(ROOM_TORCH)
         headroom_precompiled(${name}_test headroom_test_pch)
       endif()
       target_compile_options(${name}_test PRIVATE ${headroom_test_flags})
       headroom_unity(${name}_test)
       add_test(NAME ${name} COMMAND ${name}_test)
       set_tests_properties(${name} PROPERTIES TIMEOUT ${headroom_test_timeout})
-      if(FLOOR_TORCH)
+      if(ROOM_TORCH)
         set_tests_properties(${name} PROPERTIES COST 150)  # the long ones begin first
       endif()
-      if(HEADROOM_SANITIZE AND FLOOR_TORCH)
+      if(HEADROOM_SANITIZE AND ROOM_TORCH)
         # torch itself is not instrumented: it keeps what it has until the end, and its containers are without marks.
         set_tests_properties(${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0")
       endif()
