@@ -45,12 +45,12 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The message of the MisuseError that `action` must throw.
+// The message of the UserError that `action` must throw.
 template <class Action>
-std::string misuse_of(Action&& action) {
+std::string user_error_of(Action&& action) {
   try {
     action();
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     EXPECT_EQ(std::string_view(error.what()).find('\n'), std::string_view::npos) << error.what();
     return error.what();
   } catch (const std::exception& error) {

@@ -42,21 +42,21 @@ Opened read_checkpoint(const std::string& run_or_checkpoint) {
           tokenizer};
 }
 
-// The tokenizer's part of a config; throws MisuseError where it does not go with the model.
+// The tokenizer's part of a config; throws UserError where it does not go with the model.
 void check_tokenizer(const tokenizers::Tokenizer* tokenizer, config::Config& config) {
   const config::ModelOptions& model = config.model;
   if (model.has_classes()) {
     if (tokenizer != nullptr) {
-      misuse("save_checkpoint: a model that chooses a class takes no tokenizer");
+      user_error("save_checkpoint: a model that chooses a class takes no tokenizer");
     }
     return;
   }
   if (tokenizer == nullptr) {
-    misuse("save_checkpoint: tokenizer must be given: the model came without one");
+    user_error("save_checkpoint: tokenizer must be given: the model came without one");
   }
   const std::int64_t special = config::special_tokens(model.kind), known = tokenizer->vocabulary_size() + special;
   if (known != model.vocabulary_size) {
-    misuse("save_checkpoint: tokenizer must have the {} tokens of the model's vocabulary_size, got {} with {}",
+    user_error("save_checkpoint: tokenizer must have the {} tokens of the model's vocabulary_size, got {} with {}",
            model.vocabulary_size - special, tokenizer->name(), tokenizer->vocabulary_size());
   }
   tokenizers::require_source_vocabulary(*tokenizer, model.source_vocabulary_size, "save_checkpoint");
@@ -106,7 +106,7 @@ std::string convert(const std::string& source, const std::string& target, const 
     return imported.kind;
   }
   if (!tokenizer.empty()) {
-    misuse("convert: tokenizer: belongs to a folder with a config.json, but {} has none", source);
+    user_error("convert: tokenizer: belongs to a folder with a config.json, but {} has none", source);
   }
   const fs::path file = store::find_checkpoint(source);
   return store::export_huggingface(store::read_checkpoint(file), target, file.string());

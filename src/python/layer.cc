@@ -49,7 +49,7 @@ Layer parse(const std::string& text) {
     layer.model = apply({}, json.at("settings").get<std::vector<std::string>>(), "layer").model;
     return layer;
   } catch (const Json::exception&) {
-    misuse("layer: must be a description that describe_layer() made, got {}", text);
+    user_error("layer: must be a description that describe_layer() made, got {}", text);
   }
 }
 
@@ -58,7 +58,7 @@ Layer parse(const std::string& text) {
 nn::AttentionPlace Layer::place() const {
   const std::vector<std::int64_t> windows = config::layer_windows(model);
   if (index < 0 || index >= std::ssize(windows)) {
-    misuse("{}: layer must be in [0, n_layers={}), got {}", kind, windows.size(), index);
+    user_error("{}: layer must be in [0, n_layers={}), got {}", kind, windows.size(), index);
   }
   return {.d_model = model.d_model,
           .n_layers = model.n_layers,

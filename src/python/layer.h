@@ -23,11 +23,11 @@ struct Layer {
   config::ModelOptions built() const;
 };
 
-// What describe_layer() made, parsed once. Throws MisuseError for anything else.
+// What describe_layer() made, parsed once. Throws UserError for anything else.
 const Layer& layer_of(const std::string& text);
 
 // A layer's string: the options of a TOML file or recipe (`source`; "": the defaults) with `settings`
-// ("model.n_layers=2") on top, checked as those of a TOML file are. `layer` has the rest. Throws MisuseError, beginning
+// ("model.n_layers=2") on top, checked as those of a TOML file are. `layer` has the rest. Throws UserError, beginning
 // with `origin`.
 std::string describe_layer(Layer layer, const std::string& source, const std::vector<std::string>& settings,
                            const std::string& origin);

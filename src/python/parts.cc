@@ -202,7 +202,7 @@ const Part& part_of(const Layer& layer) {
   const auto* found =
       std::find_if(std::begin(kParts), std::end(kParts), [&](const Part& part) { return layer.kind == part.kind; });
   if (found == std::end(kParts)) {
-    misuse("layer: no kind is called \"{}\"", layer.kind);
+    user_error("layer: no kind is called \"{}\"", layer.kind);
   }
   return *found;
 }

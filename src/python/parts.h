@@ -31,7 +31,7 @@ struct Part {
                                  const nn::Context& context);
 };
 
-// Throws MisuseError for an unknown kind.
+// Throws UserError for an unknown kind.
 const Part& part_of(const Layer& layer);
 
 }  // namespace headroom::python

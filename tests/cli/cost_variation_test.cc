@@ -54,7 +54,7 @@ TEST(CostVariation, RefusesWhatDoesNotSuit) {
   const auto refused = [](const std::string& text) {
     try {
       varied(two_models(), config::parse_variation(text, "cost: --vary"));
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return std::string(error.what());
     }
     return std::string();

@@ -166,7 +166,7 @@ TEST_F(PapersPage, HasEveryTableAndFigure) {
       EXPECT_TRUE(items.contains(fmt::format("Figure {}", i))) << name << " lacks Figure " << i;
     }
   }
-  EXPECT_THROW(cost::papers_named("attention"), MisuseError);
+  EXPECT_THROW(cost::papers_named("attention"), UserError);
 }
 
 // "3, Figure 2" as {"Table 3", "Figure 2"}.

@@ -6,7 +6,7 @@
 //   const Registration<MyScore> kMyScore;
 // Symbols: T queries, S = M + T sources with M tokens of memory, C = S / T, d d_model, H n_heads, G key/value heads as
 // computed, e d_head, w the width of a value, E n_experts, k top_k, n_sel selection matrices, R keys at a position.
-// Every count is exact, and throws MisuseError where it does not fit 63 bits.
+// Every count is exact, and throws UserError where it does not fit 63 bits.
 #pragma once
 
 #include <cstdint>
@@ -123,7 +123,7 @@ class ScorePart : public AttentionPart {
   // queries.
   virtual bool is_bilinear() const = 0;
   // Whether the keys share one whole, a softmax: a weight then depends on all of a query's scores.
-  virtual bool shares_a_whole() const = 0;
+  virtual bool is_normalised() const = 0;
 
   virtual Sizes tensors(const AttentionOptions& options, Exact sources) const = 0;      // sources: of the whole context
   virtual Exact products(const AttentionOptions& options, const Span& span) const = 0;  // with keys and with values

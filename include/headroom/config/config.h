@@ -39,7 +39,7 @@ struct Config {
 
 void describe(Fields& fields, Config& config);
 
-// Every error below is a MisuseError of one line that names the key, the value, what was expected, the file and
+// Every error below is a UserError of one line that names the key, the value, what was expected, the file and
 // line it is on and, for an unknown key, the nearest known one.
 
 // TOML text; `origin` names it in messages. Keys that are absent keep their defaults, but for vocabulary sizes: of

@@ -72,7 +72,7 @@ struct ModelOptions {
   double hidden_dropout() const { return mlp.dropout < 0.0 ? dropout : mlp.dropout; }
   bool scales_embeddings() const { return scaled_embeddings || kind == ModelKind::encoder_decoder; }
   bool reads_tokens() const { return kind != ModelKind::vision; }  // of a vocabulary, rather than pictures
-  // vision: patches of a picture, context_length. Throws MisuseError unless has_whole_patches().
+  // vision: patches of a picture, context_length. Throws UserError unless has_whole_patches().
   bool has_whole_patches() const { return patch_size > 0 && image_size >= patch_size && image_size % patch_size == 0; }
   std::int64_t patches() const;
   // Whether tokens choose: experts or heads of attention, or experts of the MLP.

@@ -12,7 +12,7 @@ namespace headroom::config {
 template <class Part>
 class PartName {
  public:
-  // As TOML spells it. Throws MisuseError when no part is called that.
+  // As TOML spells it. Throws UserError when no part is called that.
   PartName(std::string_view name);                                         // NOLINT: a part is set by its name
   PartName(const char* name) : PartName(std::string_view(name)) {}         // NOLINT
   PartName(const std::string& name) : PartName(std::string_view(name)) {}  // NOLINT

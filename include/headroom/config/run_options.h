@@ -121,13 +121,13 @@ bool is_token_file(std::string_view name);
 
 // Every optimizer remembers the running mean of a parameter's gradients; whether it does that of their squares as well.
 // `hidden`: the parameter is a matrix from hidden vectors to hidden vectors.
-constexpr bool keeps_squares(Optimizer optimizer, bool hidden) {
+constexpr bool has_second_moment(Optimizer optimizer, bool hidden) {
   return optimizer != Optimizer::muon || !hidden;
 }
 
 // Whether an optimizer moves each number of such a parameter by what is known of that number alone: then parts of it
 // can be moved apart.
-constexpr bool by_number(Optimizer optimizer, bool hidden) {
+constexpr bool is_elementwise(Optimizer optimizer, bool hidden) {
   return optimizer != Optimizer::muon || !hidden;
 }
 

@@ -16,7 +16,7 @@ class Error : public std::runtime_error {
 };
 
 // What the user asked for or handed in is not usable (bad option, bad config, bad file): exit status 2.
-class MisuseError : public Error {
+class UserError : public Error {
  public:
   using Error::Error;
 };
@@ -46,8 +46,8 @@ template <class... Args>
 }
 
 template <class... Args>
-[[noreturn]] void misuse(fmt::format_string<Args...> format, Args&&... args) {
-  throw MisuseError(detail::message(format, fmt::make_format_args(args...)));
+[[noreturn]] void user_error(fmt::format_string<Args...> format, Args&&... args) {
+  throw UserError(detail::message(format, fmt::make_format_args(args...)));
 }
 
 }  // namespace headroom

@@ -24,7 +24,7 @@ class Exact {
   Exact& operator+=(Exact other) { return *this = *this + other; }
 
  private:
-  [[noreturn]] static Exact overflow() { misuse("cost: the model is so large that its counts do not fit 63 bits"); }
+  [[noreturn]] static Exact overflow() { user_error("cost: the model is so large that its counts do not fit 63 bits"); }
   std::int64_t value_;
 };
 

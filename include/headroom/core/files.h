@@ -14,7 +14,7 @@
 namespace headroom {
 
 // A file mapped read-only into memory; empty files map to an empty span.
-// Throws MisuseError naming the path when it is missing, a folder or unreadable.
+// Throws UserError naming the path when it is missing, a folder or unreadable.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -74,13 +74,13 @@ void fill(const std::filesystem::path& file, const std::vector<Range>& ranges);
 // without one, for all. The folder need not exist.
 void remove_leftovers(const std::filesystem::path& folder, std::string_view target = {});
 
-// Whole text file of at most `limit` bytes. Throws MisuseError naming the path.
+// Whole text file of at most `limit` bytes. Throws UserError naming the path.
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit = std::size_t{64} << 20);
 
 // Replaces `path` by `text` at once (AtomicFile).
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
-// Throws MisuseError, `what` first, where no file of this name can be made: its folder is not there or may not be
+// Throws UserError, `what` first, where no file of this name can be made: its folder is not there or may not be
 // written to. For long work, before it begins.
 void require_room_for(const std::filesystem::path& path, std::string_view what);
 
@@ -90,9 +90,9 @@ void make_folder(const std::filesystem::path& path);
 // Holds `<folder>/.lock` while alive, so that two processes never write the same run. The lock goes with the
 // process, however it ends. A folder that it had to make goes with it when nothing came into it. Throws InUseError
 // naming the folder and the process that holds it.
-class InUseError : public MisuseError {
+class InUseError : public UserError {
  public:
-  using MisuseError::MisuseError;
+  using UserError::UserError;
 };
 
 class FolderLock {

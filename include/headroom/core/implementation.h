@@ -6,7 +6,7 @@
 
 namespace headroom {
 
-// automatic: fused where it applies, else the reference. fused: throws MisuseError with the reason where it does not.
+// automatic: fused where it applies, else the reference. fused: throws UserError with the reason where it does not.
 enum class Implementation { automatic, reference, fused };
 
 constexpr std::pair<Implementation, std::string_view> kImplementationNames[] = {

@@ -11,7 +11,7 @@ namespace headroom {
 
 using Json = nlohmann::ordered_json;
 
-// Parses `text` as one JSON document in valid UTF-8. Throws MisuseError "<origin>: ..." for syntax errors
+// Parses `text` as one JSON document in valid UTF-8. Throws UserError "<origin>: ..." for syntax errors
 // (with the byte), nesting deeper than `max_depth`, or a key that occurs twice in one object.
 Json parse_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
 

@@ -28,7 +28,7 @@ struct StoredTensor {
 
 // A file mapped into memory. Opening checks everything that the header claims against the file's size: header
 // length, JSON (depth, duplicate keys), dtypes, shapes (overflow), offsets (order, overlap, gaps, end).
-// A file that lies is a MisuseError that names it; nothing larger than the header is ever allocated.
+// A file that lies is a UserError that names it; nothing larger than the header is ever allocated.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -37,7 +37,7 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   bool contains(const std::string& name) const { return tensors_.contains(name); }
-  // Throws MisuseError naming the file and what it lacks.
+  // Throws UserError naming the file and what it lacks.
   const StoredTensor& at(const std::string& name) const;
   const std::string& metadata_at(const std::string& key) const;
 

@@ -92,13 +92,13 @@ class Engine {
   using OnToken = std::function<bool(const TokenEvent&)>;  // false: enough
   using OnFinish = std::function<void(const Ending&)>;     // once, the last that is heard of a request
 
-  // `model` must outlive the engine. Throws MisuseError for options out of range.
+  // `model` must outlive the engine. Throws UserError for options out of range.
   Engine(const models::LanguageModel& model, EngineOptions options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Waits for a place; first come, first served. Throws MisuseError where an option is out of range, the prompt is
+  // Waits for a place; first come, first served. Throws UserError where an option is out of range, the prompt is
   // empty or holds an id that the model does not know.
   Handle add(Request request, OnToken on_token, OnFinish on_finish);
   // The request ends: at once, or, when a callback says so, with the step. One that has ended already is left alone.

@@ -28,11 +28,11 @@ struct Generation {
   std::int64_t cache_numbers = 0;  // kept of the text while it was continued
 };
 
-// Throws MisuseError where no model can continue the prompt: it is not UTF-8, or holds what this tokenizer has no ids
+// Throws UserError where no model can continue the prompt: it is not UTF-8, or holds what this tokenizer has no ids
 // for. The message begins with `what`.
 void check_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view prompt, std::string_view what);
 
-// Throws MisuseError when check_prompt() does, an option is out of range or the tokenizer is not the model's. An
+// Throws UserError when check_prompt() does, an option is out of range or the tokenizer is not the model's. An
 // empty prompt starts from the tokenizer's encoding of a line end.
 Generation generate(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
                     const GenerateOptions& options);

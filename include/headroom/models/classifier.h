@@ -18,7 +18,7 @@ namespace headroom::models {
 // [a, b, a * b, a - b].
 class Classifier : public ClassModel {
  public:
-  // `seed` fixes every parameter. Throws MisuseError for another kind of model.
+  // `seed` fixes every parameter. Throws UserError for another kind of model.
   Classifier(const config::ModelOptions& options, const nn::Beginning& beginning);
   Classifier(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
       : Classifier(options, nn::Beginning(seed, tensor_options)) {}

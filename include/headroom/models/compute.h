@@ -16,7 +16,7 @@ namespace headroom::models {
 std::vector<at::Device> devices();
 
 // The device that train.device or --device names: "auto" is the first GPU where there is one, else the CPU. Throws
-// MisuseError where torch has no such device.
+// UserError where torch has no such device.
 at::Device resolve(const std::string& device);
 
 // `automatic` becomes bf16 where it multiplies faster than fp32 (on a GPU, or a CPU with AMX or AVX-512 BF16

@@ -2,7 +2,7 @@
 //
 // A row is a sequence of its own length, position and chunk; rows come, go, change places and are copied between calls.
 // Rows of one token share their products, and each gets the logits that it gets alone, bit for bit, on the CPU, unless
-// the context wants rows_together. A row of more tokens is read by itself: it has rows enough for the products of whole
+// the context wants batched. A row of more tokens is read by itself: it has rows enough for the products of whole
 // sequences.
 #pragma once
 

@@ -30,7 +30,7 @@ struct SequencePair {
 // positions are a table each, relative ones for self-attention only. Windows limit the decoder's self-attention.
 class EncoderDecoder : public Model {
  public:
-  // `seed` fixes every parameter. Throws MisuseError for another kind of model.
+  // `seed` fixes every parameter. Throws UserError for another kind of model.
   EncoderDecoder(const config::ModelOptions& options, const nn::Beginning& beginning);
   EncoderDecoder(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
       : EncoderDecoder(options, nn::Beginning(seed, tensor_options)) {}
@@ -68,7 +68,7 @@ class EncoderDecoder : public Model {
   std::unique_ptr<Parts> parts_;
 };
 
-// The model as an encoder-decoder; throws MisuseError, beginning with `what` ("generate"), for another kind.
+// The model as an encoder-decoder; throws UserError, beginning with `what` ("generate"), for another kind.
 const EncoderDecoder& as_encoder_decoder(const Model& model, std::string_view what);
 
 }  // namespace headroom::models

@@ -24,7 +24,7 @@ struct TokenScores {
 // Its memory holds the inputs of each layer during the previous chunk, [B, M, d].
 class LanguageModel : public Model {
  public:
-  // Builds and initialises; `seed` fixes every parameter. Throws MisuseError for options without an implementation.
+  // Builds and initialises; `seed` fixes every parameter. Throws UserError for options without an implementation.
   LanguageModel(const config::ModelOptions& options, const nn::Beginning& beginning);
   LanguageModel(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
       : LanguageModel(options, nn::Beginning(seed, tensor_options)) {}
@@ -65,7 +65,7 @@ class LanguageModel : public Model {
   std::unique_ptr<Parts> parts_;
 };
 
-// The language model that `model` is. Throws MisuseError, beginning with `what` ("generate"), when it is of another
+// The language model that `model` is. Throws UserError, beginning with `what` ("generate"), when it is of another
 // kind.
 const LanguageModel& as_language_model(const Model& model, std::string_view what);
 

@@ -17,7 +17,7 @@ namespace headroom::models {
 // activation, norm, scores of the vocabulary. Which tokens are hidden, and by what, is the caller's to choose.
 class MaskedLanguageModel : public Model {
  public:
-  // `seed` fixes every parameter. Throws MisuseError for another kind of model.
+  // `seed` fixes every parameter. Throws UserError for another kind of model.
   MaskedLanguageModel(const config::ModelOptions& options, const nn::Beginning& beginning);
   MaskedLanguageModel(const config::ModelOptions& options, std::uint64_t seed,
                       at::TensorOptions tensor_options = at::kFloat)

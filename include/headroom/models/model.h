@@ -63,7 +63,7 @@ class Model {
   at::Device device() const { return parameters().all().front().tensor.device(); }
 };
 
-// The kind that the options name; `seed` fixes every parameter. Throws MisuseError for options without an
+// The kind that the options name; `seed` fixes every parameter. Throws UserError for options without an
 // implementation.
 std::unique_ptr<Model> make_model(const config::ModelOptions& options, const nn::Beginning& beginning);
 std::unique_ptr<Model> make_model(const config::ModelOptions& options, std::uint64_t seed,

@@ -17,7 +17,7 @@ namespace headroom::models {
 // over patches; with d_head_hidden tanh(x W + b); a head initialised to 0.
 class VisionTransformer : public ClassModel {
  public:
-  // `seed` fixes every parameter. Throws MisuseError for another kind of model, patches that do not fill the picture,
+  // `seed` fixes every parameter. Throws UserError for another kind of model, patches that do not fill the picture,
   // and fixed positions with a d_model that 4 does not divide.
   VisionTransformer(const config::ModelOptions& options, const nn::Beginning& beginning);
   VisionTransformer(const config::ModelOptions& options, std::uint64_t seed,

@@ -33,10 +33,10 @@ struct Context {
   // Matrix products run in this type; norms, softmax, residuals and losses stay in the parameters' type.
   std::optional<at::ScalarType> compute_dtype;
   // Decoding: rows are sequences, and each is computed as it would be alone, bit for bit (on the CPU).
-  bool rows_apart = false;
+  bool batch_invariant = false;
   // Decoding several sequences at once: products of all rows together instead, which are faster for many rows, while
   // rounding depends on how many there are.
-  bool rows_together = false;
+  bool batched = false;
   std::string scope;  // in front of the names below: "layer3.attention."
   // Balance losses before their coefficients, by kind ("entropy"), summed over layers; filled when set.
   std::map<std::string, at::Tensor>* losses = nullptr;

@@ -55,7 +55,7 @@ at::Tensor drop_weights(const at::Tensor& weights, double p, const Context& cont
 // Shows the observer the values of every pair that it wants; empty where it wants none.
 ops::Visit pair_values(const Context& context);
 // in's attention; by the reference where a value of every pair is wanted, by the observer or by `visit`, or weights are
-// dropped. Throws MisuseError where the observer wants one or they are dropped and the context asks for the fused
+// dropped. Throws UserError where the observer wants one or they are dropped and the context asks for the fused
 // operators.
 at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, const Context& context,
                          const ops::Visit& visit = {});

@@ -12,9 +12,9 @@
 namespace headroom::ops {
 
 // Fused was asked for, and no fused version takes what was handed in here.
-class NoFusedError : public MisuseError {
+class NoFusedError : public UserError {
  public:
-  using MisuseError::MisuseError;
+  using UserError::UserError;
 };
 
 // reference or fused, never automatic. `refusal` is why no fused version applies, empty when one does; `backend` is the
@@ -22,7 +22,7 @@ class NoFusedError : public MisuseError {
 Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
                       const std::string& backend = "");
 
-// By its name; throws MisuseError for another.
+// By its name; throws UserError for another.
 Implementation implementation_named(std::string_view name);
 
 struct Choices {

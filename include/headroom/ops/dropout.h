@@ -19,7 +19,7 @@ struct DropoutOptions {
 };
 
 // x of any shape; differentiable. The fused version takes float32 and bfloat16 on the CPU; elsewhere `automatic` takes
-// the reference, which drops the same elements, and `fused` throws MisuseError. Throws Error for p outside [0, 1).
+// the reference, which drops the same elements, and `fused` throws UserError. Throws Error for p outside [0, 1).
 at::Tensor dropout(const at::Tensor& x, const DropoutOptions& options,
                    Implementation implementation = Implementation::automatic);
 

@@ -23,7 +23,7 @@ struct ExpertLinearInputs {
 };
 
 // Differentiable in input, bank and weight; the result has the input's dtype. The fused version runs on CPU
-// tensors; elsewhere `automatic` takes the reference and `fused` throws MisuseError. Throws Error on shapes that do not
+// tensors; elsewhere `automatic` takes the reference and `fused` throws UserError. Throws Error on shapes that do not
 // fit.
 at::Tensor expert_linear(const ExpertLinearInputs& inputs, Implementation implementation = Implementation::automatic);
 

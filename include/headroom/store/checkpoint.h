@@ -18,7 +18,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "headroom/core/peers.h"
+#include "headroom/core/process_group.h"
 #include "headroom/models/model.h"
 #include "headroom/tokenizers/tokenizer.h"
 
@@ -52,7 +52,7 @@ class NotFiniteError : public Error {
 // Of several processes all call it. Each writes those tensors into the file that it holds; the others, of the meta
 // device there, are only shapes to it, and other processes must hold them, or the pieces that it does not hold. What
 // one cannot write, all throw.
-void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file, Peers& peers = alone());
+void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file, ProcessGroup& peers = alone());
 
 // What of a file is checked: all but its tensors' contents, or these as well.
 enum class Check { shapes, contents };
@@ -60,7 +60,7 @@ enum class Check { shapes, contents };
 // Checks everything against the embedded config: the tokenizer, and name, type and shape of every parameter; then the
 // bytes of every tensor against the checksums that they were written with, if there are any (older files have none,
 // which is said in a remark). Nothing larger than the file is allocated. The tensors are views of the mapped file: read
-// them, never write to them. Throws MisuseError naming the file and what is wrong.
+// them, never write to them. Throws UserError naming the file and what is wrong.
 Checkpoint read_checkpoint(const std::filesystem::path& file, Check check = Check::contents);
 
 // The step of a checkpoint file, its tensors unread; none where there is no such file or it has none.

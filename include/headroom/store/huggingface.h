@@ -18,13 +18,13 @@ struct Imported {
 // and tokenizer.model or tokenizer.json (or vocab.json with merges.txt), or another `tokenizer` file, as
 // tokenizers::load_tokenizer() reads it. What its files say of special tokens is kept (special_tokens.h), unless the
 // folder was exported from here and its model trained here. Every number of the file becomes one of the checkpoint: its
-// logits are those of the same model elsewhere. The model may know more tokens than its tokenizer. Throws MisuseError
+// logits are those of the same model elsewhere. The model may know more tokens than its tokenizer. Throws UserError
 // naming the file and the setting or tensor that has no equivalent here.
 Imported import_huggingface(const std::filesystem::path& folder, const std::filesystem::path& tokenizer = {});
 
 // Writes config.json, model.safetensors (F32) and tokenizer files into `folder`, each aside and renamed, and returns
 // the model_type: gpt2 for learned positions, gpt_neox for rotary ones with layer norms, llama (mistral with windows)
-// for rotary ones with RMS norms and gated MLPs. Throws MisuseError naming `origin` and the option that none of these
+// for rotary ones with RMS norms and gated MLPs. Throws UserError naming `origin` and the option that none of these
 // has.
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                const std::string& origin);

@@ -40,7 +40,7 @@ struct OpenedModel {
 };
 
 // The model of a run folder or a checkpoint file; from now on the process computes with its threads. The one way for
-// every command that evaluates a model, writes with it or looks into it. Throws MisuseError naming the file or option.
+// every command that evaluates a model, writes with it or looks into it. Throws UserError naming the file or option.
 OpenedModel open_model(const std::string& run_or_checkpoint, const OpenOptions& options);
 
 }  // namespace headroom::store

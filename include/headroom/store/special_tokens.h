@@ -21,7 +21,7 @@ struct SpecialTokens {
   std::int32_t id(const char* key, const tokenizers::Tokenizer& tokenizer) const;
 };
 
-// Of a Hugging Face folder, whose config.json has been read. Throws MisuseError naming the file and the key that is of
+// Of a Hugging Face folder, whose config.json has been read. Throws UserError naming the file and the key that is of
 // another type than it should be.
 SpecialTokens read_special_tokens(const std::filesystem::path& folder, const SortedJson& config,
                                   const tokenizers::Tokenizer& tokenizer);

@@ -9,7 +9,7 @@ namespace headroom::tokenizers {
 // A sequence of text blocks, each valid UTF-8 (unless the source is of bytes) that ends at a line end (or at the end of
 // the text), a few hundred kilobytes at most unless one line is longer; a line of more than four megabytes comes in
 // pieces cut between characters. The blocks of the same files are the same every time. Bad input (missing, empty,
-// binary, not UTF-8, truncated gzip, malformed JSON line) is a MisuseError naming the file and the byte or line.
+// binary, not UTF-8, truncated gzip, malformed JSON line) is a UserError naming the file and the byte or line.
 //
 // A file that does not end with a line end gets one when another follows, so that no line spans two files.
 class TextSource {

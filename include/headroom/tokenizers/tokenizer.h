@@ -53,7 +53,7 @@ class Tokenizer {
 
   virtual config::TokenizerKind kind() const = 0;
   virtual std::int64_t vocabulary_size() const = 0;  // ids are 0 .. vocabulary_size-1
-  // Appends the ids of a piece of text. bytes, bpe: throws MisuseError for a byte value that the vocabulary lacks,
+  // Appends the ids of a piece of text. bytes, bpe: throws UserError for a byte value that the vocabulary lacks,
   // without an id to spare; bpe: for text that is not UTF-8.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   // The last cut in `text`, which ends at a line end and which more may follow: its end where lines are encoded one by
@@ -67,7 +67,7 @@ class Tokenizer {
   virtual std::int64_t decoded_bytes(std::string_view text, std::span<const std::int32_t> /*ids*/) const {
     return std::ssize(text);
   }
-  // Throws MisuseError for an id outside the vocabulary.
+  // Throws UserError for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
   // What begins and ends a sentence that is translated: SentencePiece's <s> and </s>, which no text gives. -1: there is
   // none.
@@ -101,7 +101,7 @@ class Tokenizer {
 
 // Trains on `text` (rewound and read once, never held whole: SentencePiece sees a bounded sample of its lines, spread
 // evenly over the text and the same every time; words and bpe count every word). The same text and options give the
-// same tokenizer. Throws MisuseError naming tokenizer.vocabulary_size when the text is empty or cannot give so many
+// same tokenizer. Throws UserError naming tokenizer.vocabulary_size when the text is empty or cannot give so many
 // pieces; bytes take at most 256.
 std::unique_ptr<Tokenizer> train_tokenizer(const config::TokenizerOptions& options, TextSource& text);
 
@@ -113,20 +113,20 @@ std::vector<std::int32_t> beginning_of_text(const Tokenizer& tokenizer);
 std::string text_after(const Tokenizer& tokenizer, std::span<const std::int32_t> before, std::int32_t id);
 
 // The tokenizer of translations, `targets`, with that of their sources: kept, named and restored as one. Throws
-// MisuseError where a side is such a pair itself.
+// UserError where a side is such a pair itself.
 std::shared_ptr<const Tokenizer> two_tokenizers(std::shared_ptr<const Tokenizer> sources,
                                                 std::shared_ptr<const Tokenizer> targets);
-// Throws MisuseError, beginning with `what`, unless the tokenizer has as many ids for sources alone as such a model
+// Throws UserError, beginning with `what`, unless the tokenizer has as many ids for sources alone as such a model
 // knows: `source_vocabulary_size` of model options, 0 where it shares one vocabulary.
 void require_source_vocabulary(const Tokenizer& tokenizer, std::int64_t source_vocabulary_size, std::string_view what);
 
-// From Tokenizer::serialised(), which may come from a hostile file: throws MisuseError naming `origin`.
+// From Tokenizer::serialised(), which may come from a hostile file: throws UserError naming `origin`.
 std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::string serialised,
                                              std::string_view origin);
 
 // A file holding a tokenizer, as save_tokenizer() writes it, a SentencePiece .model, a vocabulary of words (.txt, a
 // word a line), a tokenizer.json, a vocab.json (encoder.json) with merges.txt (vocab.bpe) next to it, or the folder of
-// the latter two or of a tokenizer.model, .gz or not. Throws MisuseError.
+// the latter two or of a tokenizer.model, .gz or not. Throws UserError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 // The same with a SentencePiece model line by line, as all were read before: for runs that began so.
 std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path);
@@ -151,7 +151,7 @@ std::string to_tokenizer_json(const Tokenizer& tokenizer, const SpecialNames& sp
 std::string to_sentencepiece_model(const Tokenizer& tokenizer);
 
 // The tokenizer inside a safetensors file (a tokenizer's, a token file or a checkpoint): metadata tokenizer_kind and
-// tokenizer_name, tensor "tokenizer" (U8). Throws MisuseError naming the file, also when its name does not fit it.
+// tokenizer_name, tensor "tokenizer" (U8). Throws UserError naming the file, also when its name does not fit it.
 std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file);
 
 }  // namespace headroom::tokenizers

@@ -45,11 +45,11 @@ int run(const Bench& command, const EngineRequest& request) {
   }
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      misuse("bench: {}: no such benchmark; there are {}", name, fmt::join(known, ", "));
+      user_error("bench: {}: no such benchmark; there are {}", name, fmt::join(known, ", "));
     }
   }
   if (!configs.empty() && names != std::vector<std::string>{"profile"} && !takes_configs(names)) {
-    misuse("bench: --config: is of `bench profile`, `generation` or `evaluate` alone, got {}",
+    user_error("bench: --config: is of `bench profile`, `generation` or `evaluate` alone, got {}",
            names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(names, ", ")));
   }
   for (const std::string& config : configs) {

@@ -105,7 +105,7 @@ std::filesystem::path parent_of(const std::string& path) {
 void require_replaceable(const std::string& out, const char* command) {
   const std::filesystem::path folder = parent_of(out);
   if (folder.filename() == "checkpoints" && store::has_checkpoints(folder.parent_path())) {
-    misuse("{}: --out: {} is in the folder of a run's checkpoints: choose another", command, printable(out));
+    user_error("{}: --out: {} is in the folder of a run's checkpoints: choose another", command, printable(out));
   }
   require_room_for(out, fmt::format("{}: --out", command));
   if (!std::filesystem::exists(out)) {
@@ -115,10 +115,10 @@ void require_replaceable(const std::string& out, const char* command) {
   try {
     resumable = is_resumable(SafetensorsFile{out});
   } catch (const Error&) {
-    misuse("{}: --out: {} is there and is no checkpoint: choose another name", command, printable(out));
+    user_error("{}: --out: {} is there and is no checkpoint: choose another name", command, printable(out));
   }
   if (resumable) {
-    misuse("{}: --out: {} is a checkpoint that training can continue from: choose another name", command,
+    user_error("{}: --out: {} is a checkpoint that training can continue from: choose another name", command,
            printable(out));
   }
 }
@@ -157,7 +157,7 @@ int run(const Import& command, const EngineRequest& request) {
   require_replaceable(command.out, "import");
   if (std::error_code unknown; std::filesystem::exists(command.out) &&
                                std::filesystem::equivalent(parent_of(command.out), command.folder, unknown)) {
-    misuse("import: --out: {} is in the folder that is read: choose another", printable(command.out));
+    user_error("import: --out: {} is in the folder that is read: choose another", printable(command.out));
   }
   const store::Imported imported = store::import_huggingface(command.folder, command.tokenizer);
   store::save_checkpoint(imported.checkpoint, command.out);

@@ -13,7 +13,7 @@ namespace headroom::cli {
 namespace {
 
 int print(const compare::CompareResult& result, const Output& output) {
-  if (!parallel::world().leads()) {
+  if (!parallel::default_group().leads()) {
     return result.interrupted ? kInterrupted : 0;
   }
   output.document(compare::to_json(result));
@@ -52,7 +52,7 @@ int run(const Compare& command, const EngineRequest& request) {
   job.prompts = command.prompts;
   job.sample_tokens = command.sample_tokens;
   job.command = request.command_line;
-  job.world = &parallel::world();
+  job.world = &parallel::default_group();
   return print(compare::compare(job), request.output);
 }
 
@@ -67,7 +67,7 @@ int run(const Sweep& command, const EngineRequest& request) {
   job.out = command.out;
   job.cache = cache_folder();
   job.command = request.command_line;
-  job.world = &parallel::world();
+  job.world = &parallel::default_group();
   return print(compare::sweep(job), request.output);
 }
 

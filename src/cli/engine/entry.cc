@@ -4,7 +4,7 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
-#include "together.h"
+#include "distributed.h"
 
 namespace headroom::cli {
 

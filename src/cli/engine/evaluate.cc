@@ -8,7 +8,7 @@
 #include "foundation/core/text/printable.h"
 #include "foundation/core/machine/system.h"
 #include "data/text/text.h"
-#include "training/parallel/world.h"
+#include "training/parallel/gloo_group.h"
 #include "headroom/store/special_tokens.h"
 #include "training/tasks/task.h"
 #include "tools/zero_shot/zero_shot.h"
@@ -37,7 +37,7 @@ tasks::Beginning beginning_of(const std::string& wished, const store::Checkpoint
     beginning.kind = wished == name ? begin : beginning.kind;
   }
   if (beginning.kind == tasks::Begin::bos && beginning.bos < 0) {
-    misuse("evaluate: --begin: must be none or line_end: tokenizer {} has no bos token", tokenizer.name());
+    user_error("evaluate: --begin: must be none or line_end: tokenizer {} has no bos token", tokenizer.name());
   }
   return beginning;
 }
@@ -58,7 +58,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
     require_room_for_like(command.items, "evaluate: --items", "{\"question\":", "holds no items: choose another name");
   }
   if (command.data.size() != 1 && !generated) {
-    misuse("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
+    user_error("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
            command.data.size());
   }
   const store::OpenedModel opened = open_model({.choice = command.model, .options = {}}, request);
@@ -78,12 +78,12 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                                  .options = {.batch_size = command.batch_size,
                                              .context = opened.context,
                                              .show_progress = true,
-                                             .peers = &parallel::world()}});
+                                             .peers = &parallel::default_group()}});
   if (!result.complete) {
     log_info("interrupted");
     return kInterrupted;
   }
-  if (!parallel::world().leads()) {
+  if (!parallel::default_group().leads()) {
     return 0;
   }
   if (!command.items.empty()) {
@@ -105,12 +105,12 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
 // Options that say how data is read or measured otherwise.
 void refuse_beside_a_test(const Evaluate& command) {
   if (command.stride > 0) {
-    misuse("evaluate: --stride: must be 0 with --task");
+    user_error("evaluate: --stride: must be 0 with --task");
   }
   for (const auto& [name, given] :
        {std::pair("--target", !command.target.empty()), std::pair("--skip-bad-rows", command.skip_bad_rows)}) {
     if (given) {
-      misuse("evaluate: {}: cannot be given with --task {}", name, printable(command.task));
+      user_error("evaluate: {}: cannot be given with --task {}", name, printable(command.task));
     }
   }
 }
@@ -127,7 +127,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
         std::pair("--by-shots", command.by_shots), std::pair("--begin", !command.begin.empty()),
         std::pair("--items", !command.items.empty())}) {
     if (given) {
-      misuse("evaluate: {} needs --task", name);
+      user_error("evaluate: {} needs --task", name);
     }
   }
   store::OpenedModel opened =
@@ -141,7 +141,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
   std::vector<std::string> files = command.data;
   if (!command.target.empty()) {
     if (files.empty()) {
-      misuse("evaluate: --target names translations of --data, which must be given too");
+      user_error("evaluate: --target names translations of --data, which must be given too");
     }
     checkpoint.config.data.validation = std::exchange(files, {});
     checkpoint.config.data.validation_target = command.target;
@@ -153,14 +153,14 @@ int run(const Evaluate& command, const EngineRequest& request) {
                                  .stride = command.stride,
                                  .context = opened.context,
                                  .show_progress = true,
-                                 .peers = &parallel::world()};
+                                 .peers = &parallel::default_group()};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {
     log_info("interrupted after {} predictions", result.predictions());
     return kInterrupted;
   }
-  if (!parallel::world().leads()) {
+  if (!parallel::default_group().leads()) {
     return 0;
   }
   const tasks::Figures figures = task.figures_of(result.sums);

@@ -50,7 +50,7 @@ int continue_text(const Generate& command, const store::OpenedModel& opened, con
 
 int translate_text(const Generate& command, const store::OpenedModel& opened, const Output& output) {
   if (!is_utf8(command.prompt)) {
-    misuse("generate: the prompt must be valid UTF-8");
+    user_error("generate: the prompt must be valid UTF-8");
   }
   std::vector<std::string> sentences;
   std::istringstream lines(command.prompt);

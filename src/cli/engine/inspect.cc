@@ -26,7 +26,7 @@ std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::O
   if (!command.text.empty()) {
     std::error_code unknown;  // such as a name that is too long
     if (!std::filesystem::exists(command.text, unknown)) {
-      misuse("inspect: --text: must name a file, and there is no {}", printable(command.text));
+      user_error("inspect: --text: must name a file, and there is no {}", printable(command.text));
     }
     std::string text = read_text_file(command.text, kLongestInspected);
     if (classifies) {  // its texts are lines
@@ -35,11 +35,11 @@ std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::O
     std::vector<std::int32_t> ids;
     try {
       tokenizer.encode(text, ids);
-    } catch (const MisuseError& error) {
-      misuse("inspect: {}: {}", printable(command.text), error.what());
+    } catch (const UserError& error) {
+      user_error("inspect: {}: {}", printable(command.text), error.what());
     }
     if (ids.empty()) {
-      misuse("inspect: {}: has no text", printable(command.text));
+      user_error("inspect: {}: has no text", printable(command.text));
     }
     return ids;
   }
@@ -86,7 +86,7 @@ int run(const Inspect& command, const EngineRequest& request) {
       tokenizer = own;
       ids = text_to_inspect(command, opened, *tokenizer);
     } else if (tokenizer->name() != own->name()) {
-      misuse("inspect: {} and {} have different tokenizers ({} and {}): what they read cannot be put side by side",
+      user_error("inspect: {} and {} have different tokenizers ({} and {}): what they read cannot be put side by side",
              printable(choices.front().run), printable(name), tokenizer->name(), own->name());
     }
     views.push_back(

@@ -19,7 +19,7 @@ void require_room_for_like(const std::string& path, std::string_view option, std
   std::string there(begins.size(), '\0');
   std::ifstream(path).read(there.data(), static_cast<std::streamsize>(there.size()));
   if (there != begins) {
-    misuse("{}: {} is there and {}", option, printable(path), not_its_like);
+    user_error("{}: {} is there and {}", option, printable(path), not_its_like);
   }
 }
 

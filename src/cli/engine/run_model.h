@@ -24,7 +24,7 @@ struct Opening {
   bool writes = false;                         // as store::OpenOptions has it
 };
 
-// The model, with the choice's settings of decoding in its config, and the request's threads. Throws MisuseError, also
+// The model, with the choice's settings of decoding in its config, and the request's threads. Throws UserError, also
 // where one of the options, or of decoding's, is given and the model is of another kind; Error for parameters that are
 // not finite.
 store::OpenedModel open_model(const Opening& opening, const EngineRequest& request);

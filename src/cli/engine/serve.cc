@@ -5,7 +5,7 @@
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "training/parallel/world.h"
+#include "training/parallel/gloo_group.h"
 #include "run_model.h"
 
 namespace headroom::cli {
@@ -32,7 +32,7 @@ store::OpenedModel open_newest(const ModelChoice& choice, const EngineRequest& r
   for (int tried = 1;; ++tried) {
     try {
       return open_model({.choice = choice, .options = {}, .writes = true}, request);
-    } catch (const MisuseError&) {
+    } catch (const UserError&) {
       if (tried == kTries) {
         throw;
       }

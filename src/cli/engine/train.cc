@@ -17,11 +17,11 @@ int run(const Train& command, const EngineRequest& request) {
                           .out = out,
                           .resume = command.resume,
                           .cache = cache_folder(),
-                          .world = &parallel::world()};
+                          .world = &parallel::default_group()};
   catch_interrupts();
   const train::TrainResult result = train::train(job);
 
-  if (!parallel::world().leads()) {
+  if (!parallel::default_group().leads()) {
     return result.interrupted ? kInterrupted : 0;
   }
   const tasks::Task& task = tasks::task_for(job.config, "train");

@@ -27,10 +27,10 @@ void add_compare(Program& program) {
       "  headroom compare --family dense=a.toml,b.toml --family mine=c.toml,d.toml --out runs/sizes",
       [&program, options] {
         if (options->configs.empty() && options->families.empty()) {
-          misuse("compare: either CONFIG or --family is required (headroom compare --help)");
+          user_error("compare: either CONFIG or --family is required (headroom compare --help)");
         }
         if (!options->configs.empty() && !options->families.empty()) {
-          misuse("compare: CONFIG ({}) and --family cannot both be given: each model is one of a family, or none is",
+          user_error("compare: CONFIG ({}) and --family cannot both be given: each model is one of a family, or none is",
                  options->configs.front());
         }
         return program.engine(*options);

@@ -273,7 +273,7 @@ std::string completion_script(const std::vector<CommandText>& commands, const st
   if (shell == "fish") {
     return for_fish(commands, keys);
   }
-  misuse("completion: must be for bash, zsh or fish, got {}", shell);
+  user_error("completion: must be for bash, zsh or fish, got {}", shell);
 }
 
 }  // namespace headroom::cli

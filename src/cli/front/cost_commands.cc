@@ -43,10 +43,10 @@ config::Config load_with_start(const std::string& name, const std::vector<std::s
 
 int run_cost(const CostOptions& options, const Output& output) {
   if (options.configs.empty() && options.paper.empty()) {
-    misuse("cost: either CONFIG or --paper is required (headroom cost --help)");
+    user_error("cost: either CONFIG or --paper is required (headroom cost --help)");
   }
   if (!options.configs.empty() && !options.paper.empty()) {
-    misuse("cost: CONFIG ({}) and --paper {} cannot both be given: --paper has models of its own",
+    user_error("cost: CONFIG ({}) and --paper {} cannot both be given: --paper has models of its own",
            options.configs.front(), options.paper);
   }
   if (!options.paper.empty()) {
@@ -55,13 +55,13 @@ int run_cost(const CostOptions& options, const Output& output) {
     return 0;
   }
   if (!(options.devices.macs_per_second > 0.0)) {
-    misuse("cost: --rate: must be above 0, got {}", options.devices.macs_per_second);
+    user_error("cost: --rate: must be above 0, got {}", options.devices.macs_per_second);
   }
   if (options.vary.empty() && !options.plot.empty()) {
-    misuse("cost: --plot {}: draws what --vary varies, which is missing", options.plot);
+    user_error("cost: --plot {}: draws what --vary varies, which is missing", options.plot);
   }
   if (!options.plot.empty() && !options.plot.ends_with(".svg")) {
-    misuse("cost: --plot: must name an .svg file, got {}", printable(options.plot));
+    user_error("cost: --plot: must name an .svg file, got {}", printable(options.plot));
   }
   std::vector<cost::NamedConfig> configs;
   for (const std::string& name : options.configs) {

@@ -9,7 +9,7 @@
 
 namespace headroom::cli {
 
-// Every config with every value: named "dense_h8 n_heads=4". Throws MisuseError where a value does not suit a config.
+// Every config with every value: named "dense_h8 n_heads=4". Throws UserError where a value does not suit a config.
 std::vector<cost::NamedConfig> varied(const std::vector<cost::NamedConfig>& configs,
                                       const config::Variation& variation);
 

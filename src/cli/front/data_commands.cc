@@ -41,7 +41,7 @@ void require_replaceable(const std::string& out, const char* command, const char
     alike = false;
   }
   if (!alike) {
-    misuse("{}: --out: {} is there and is no {}: choose another name", command, printable(out), kind);
+    user_error("{}: --out: {} is there and is no {}: choose another name", command, printable(out), kind);
   }
 }
 
@@ -91,9 +91,9 @@ template <class Work>
 int with_options_named(std::string_view command, Work&& work) {
   try {
     return work();
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     const std::string text = about_options(error.what());
-    throw MisuseError(text.starts_with("--") ? fmt::format("{}: {}", command, text) : text);
+    throw UserError(text.starts_with("--") ? fmt::format("{}: {}", command, text) : text);
   }
 }
 
@@ -107,16 +107,16 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
   command.options.vocabulary_size = command.vocabulary_size.value_or(pieces ? 8000 : command.kind == "bytes" ? 256 : 0);
   const bool as_json = command.out.ends_with(".json");
   if (as_json && command.options.kind != config::TokenizerKind::bpe) {
-    misuse("tokenizer train: --out: a tokenizer.json holds a tokenizer of --kind bpe, not {}", command.kind);
+    user_error("tokenizer train: --out: a tokenizer.json holds a tokenizer of --kind bpe, not {}", command.kind);
   }
   if (command.options.kind == config::TokenizerKind::bytes && command.options.vocabulary_size > config::kByteValues) {
-    misuse("tokenizer train: --vocabulary-size: must be at most {} with --kind bytes, got {}", config::kByteValues,
+    user_error("tokenizer train: --vocabulary-size: must be at most {} with --kind bytes, got {}", config::kByteValues,
            command.options.vocabulary_size);
   }
   for (const std::filesystem::path& file : data::expand_patterns(command.input.files)) {
     std::error_code ignored;
     if (std::filesystem::equivalent(file, command.out, ignored)) {
-      misuse("tokenizer train: --out: {} is one of the texts to read: choose another name", printable(command.out));
+      user_error("tokenizer train: --out: {} is one of the texts to read: choose another name", printable(command.out));
     }
   }
   require_replaceable(command.out, "tokenizer train", "tokenizer", [&] { tokenizers::load_tokenizer(command.out); });
@@ -193,7 +193,7 @@ void add_tokenizer_encode(Program& program, CLI::App& group) {
   CLI::App& command = program.add(
       group, "encode", "Text to ids.", "headroom tokenizer encode book.tokenizer \"It was\"", [&program, options] {
         if (!is_utf8(options->text)) {
-          misuse("tokenizer encode: TEXT must be valid UTF-8, got \"{}\"", printable(options->text));
+          user_error("tokenizer encode: TEXT must be valid UTF-8, got \"{}\"", printable(options->text));
         }
         const auto tokenizer = options->tokenizer.open();
         const std::vector<std::int32_t> ids = tokenizer->encode(options->text);
@@ -267,11 +267,11 @@ Json describe_tokens(const std::string& out, const Output& output) {
 
 int run_prepare(const Prepare& command, const Output& output) {
   if (!config::is_token_file(command.out)) {
-    misuse("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
+    user_error("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
   }
   const bool splits = command.validation_share > 0.0;
   if (splits && command.input.files.empty()) {
-    misuse("data prepare: --validation-share: needs FILE: {}", "the built-in corpus has a validation split of its own");
+    user_error("data prepare: --validation-share: needs FILE: {}", "the built-in corpus has a validation split of its own");
   }
   require_token_file(command.out);
   if (splits) {

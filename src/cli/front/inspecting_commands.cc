@@ -20,7 +20,7 @@ void add_analyse(Program& program) {
                   "  headroom analyse runs/dense runs/mine --data held_out.txt --what maps,experts --out runs/both",
                   [&program, options] {
                     if (!options->text.empty() && !options->data.empty()) {
-                      misuse("analyse: --text and --data cannot both be given: each is what the models read");
+                      user_error("analyse: --text and --data cannot both be given: each is what the models read");
                     }
                     return program.engine(*options);
                   });

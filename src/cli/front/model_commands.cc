@@ -49,7 +49,7 @@ void add_evaluate(Program& program) {
       "blimp.tar.gz",
       [&program, options] {
         if (options->data.empty() && !options->more.empty()) {
-          misuse("evaluate: {}: files to evaluate on follow --data", options->more.front());
+          user_error("evaluate: {}: files to evaluate on follow --data", options->more.front());
         }
         options->data.insert(options->data.end(), options->more.begin(), options->more.end());
         return program.engine<Evaluate>(*options);

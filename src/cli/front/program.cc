@@ -185,7 +185,7 @@ int Program::dispatch(int argc, const char* const* argv) {
     Output(false).text(std::string(version.what()) + "\n");
     return kDone;
   } catch (const CLI::ParseError& error) {
-    return complain(describe_misuse(app_, error), kMisused);
+    return complain(describe_user_error(app_, error), kMisused);
   }
   set_log_level(quiet_ ? LogLevel::quiet : verbose_ ? LogLevel::debug : LogLevel::info);
   command_line_ = quoted(argc, argv);
@@ -217,7 +217,7 @@ int Program::run(int argc, const char* const* argv) {
     return kDone;
   } catch (const EndedError& ended) {
     return ended.status;
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return complain(error.what(), kMisused);
   } catch (const InterruptedError& error) {
     return complain(error.what(), kInterrupted);

@@ -87,7 +87,7 @@ CLI::Validator not_empty();
 const CLI::App& innermost(const CLI::App& root);
 
 // What is wrong with the command line, in one line: "train: unknown option --resum; did you mean --resume?"
-std::string describe_misuse(const CLI::App& root, const CLI::ParseError& error);
+std::string describe_user_error(const CLI::App& root, const CLI::ParseError& error);
 
 // One line for stderr: line ends become blanks, and what a terminal would act on is spelled out (core/printable.h).
 std::string one_line(std::string_view text);

@@ -19,7 +19,7 @@ void add_train(Program& program) {
                       return 0;
                     }
                     if (options->config.empty()) {
-                      misuse("train: CONFIG is required (headroom train --help)");
+                      user_error("train: CONFIG is required (headroom train --help)");
                     }
                     return program.engine<Train>(*options);
                   });

@@ -10,7 +10,7 @@ namespace {
 
 std::vector<double> each_channel(const std::vector<double>& given, std::int64_t channels, std::string_view key) {
   if (given.size() > 1 && std::ssize(given) != channels) {
-    misuse("data.{}: must be one number or model.image_channels = {}, got {}", key, channels, given.size());
+    user_error("data.{}: must be one number or model.image_channels = {}, got {}", key, channels, given.size());
   }
   const std::size_t n = given.size() > 1 ? 1 : static_cast<std::size_t>(channels);
   constexpr double kMiddle = 0.5;

@@ -23,7 +23,7 @@ struct Picture {
 };
 
 // As data.pixel_mean and its like say, for so many channels: one value is for all of them, none is 0.5. Throws
-// MisuseError for another number of values.
+// UserError for another number of values.
 Picture picture_options(const config::DataOptions& options, std::int64_t channels);
 
 // Channel c of `out`, [channels, side, side], becomes (pixel / 255 - mean[c]) / deviation[c].

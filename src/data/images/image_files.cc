@@ -30,20 +30,20 @@ class Pieces {
       have += got;
     }
     if (have > 0 && have < out.size()) {
-      misuse("{}: ends at byte {} in the middle of {}", path_, read_ + have, what);
+      user_error("{}: ends at byte {} in the middle of {}", path_, read_ + have, what);
     }
     read_ += have;
     return have > 0 || out.empty();
   }
   void must_fill(std::span<std::uint8_t> out, std::string_view what) {
     if (!fill(out, what)) {
-      misuse("{}: ends at byte {}, where {} must follow", path_, read_, what);
+      user_error("{}: ends at byte {}, where {} must follow", path_, read_, what);
     }
   }
   void must_end(std::string_view after) {
     std::uint8_t more = 0;
     if (fill(std::span(&more, 1), "")) {
-      misuse("{}: holds more bytes after {}, from byte {} on", path_, after, read_ - 1);
+      user_error("{}: holds more bytes after {}, from byte {} on", path_, after, read_ - 1);
     }
   }
   std::uint32_t number(std::string_view what) {  // big-endian
@@ -65,14 +65,14 @@ class Pieces {
 
 void check_label(const std::string& path, std::int64_t i, std::uint8_t label, const ImageReading& reading) {
   if (label >= reading.n_classes) {
-    misuse("{}: label {} of the pictures' number {} must be below model.n_classes = {}", path, label, i + 1,
+    user_error("{}: label {} of the pictures' number {} must be below model.n_classes = {}", path, label, i + 1,
            reading.n_classes);
   }
 }
 
 void check_size(const std::string& path, const ImageReading& reading, std::array<std::int64_t, 3> has) {
   if (has[0] != reading.channels || has[1] != reading.size || has[2] != reading.size) {
-    misuse("{}: its pictures have {} channels, {} x {}, but model.image_channels = {} and model.image_size = {}", path,
+    user_error("{}: its pictures have {} channels, {} x {}, but model.image_channels = {} and model.image_size = {}", path,
            has[0], has[1], has[2], reading.channels, reading.size);
   }
 }
@@ -97,18 +97,18 @@ std::optional<fs::path> labels_next_to(const fs::path& pictures) {
 void read_idx(const fs::path& pictures, const fs::path& labels, const ImageReading& reading, ImageSet& set) {
   Pieces image_file(pictures), label_file(labels);
   if (const std::uint32_t magic = image_file.number("an idx file's first number"); magic != kIdxPictures) {
-    misuse("{}: must be an idx file of pictures, beginning with 0x{:08x}, got 0x{:08x}", pictures.string(),
+    user_error("{}: must be an idx file of pictures, beginning with 0x{:08x}, got 0x{:08x}", pictures.string(),
            kIdxPictures, magic);
   }
   if (const std::uint32_t magic = label_file.number("an idx file's first number"); magic != kIdxLabels) {
-    misuse("{}: must be an idx file of labels, beginning with 0x{:08x}, got 0x{:08x}", labels.string(), kIdxLabels,
+    user_error("{}: must be an idx file of labels, beginning with 0x{:08x}, got 0x{:08x}", labels.string(), kIdxLabels,
            magic);
   }
   const std::int64_t count = image_file.number("the number of pictures"), height = image_file.number("their height"),
                      width = image_file.number("their width"), n_labels = label_file.number("the number of labels");
   check_size(pictures.string(), reading, {1, height, width});
   if (count != n_labels) {
-    misuse("{}: holds {} labels, but {} holds {} pictures", labels.string(), n_labels, pictures.string(), count);
+    user_error("{}: holds {} labels, but {} holds {} pictures", labels.string(), n_labels, pictures.string(), count);
   }
   std::vector<std::uint8_t> picture(static_cast<std::size_t>(height * width));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -153,10 +153,10 @@ void read_files(const std::vector<fs::path>& paths, const ImageReading& reading,
       labels = labels_next_to(paths[i]);
     }
     if (std::error_code ignored; !labels && !fs::exists(paths[i], ignored)) {
-      misuse("{}: no such file", paths[i].string());
+      user_error("{}: no such file", paths[i].string());
     }
     if (!labels) {
-      misuse("{}: has no labels: name their idx file after it, or call them ...images-idx3... and ...labels-idx1...",
+      user_error("{}: has no labels: name their idx file after it, or call them ...images-idx3... and ...labels-idx1...",
              paths[i].string());
     }
     read_idx(paths[i], *labels, reading, set);
@@ -170,7 +170,7 @@ ImageSet read_images(const std::vector<fs::path>& files, const ImageReading& rea
   ImageSet set(reading.size, reading.channels);
   read_files(files, reading, set);
   if (set.size() == 0) {
-    misuse("{}: holds no pictures", files.empty() ? "" : files.front().string());
+    user_error("{}: holds no pictures", files.empty() ? "" : files.front().string());
   }
   return set;
 }

@@ -2,7 +2,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "data/tokens/hash_name.h"
+#include "data/tokens/dataset_id.h"
 
 namespace headroom::data {
 
@@ -35,7 +35,7 @@ std::string ImageSet::identity() const {
   Sha256 hash;
   hash.update(std::as_bytes(std::span(pixels_)));
   hash.update(std::as_bytes(std::span(labels_)));
-  return fmt::format("{} pictures, {}", size(), hash_name(hash));
+  return fmt::format("{} pictures, {}", size(), dataset_id(hash));
 }
 
 }  // namespace headroom::data

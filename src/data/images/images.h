@@ -37,7 +37,7 @@ class ImageSet : public Pictures {
 //           of "train-images-idx3-ubyte" are in "train-labels-idx1-ubyte" next to it (also with a dot before "idx"),
 //           unless the file named after it holds labels.
 //   .bin    CIFAR's binary files: a label (with 20 or 100 classes a coarse and a fine one), then 3 planes of 32 x 32.
-// Throws MisuseError naming the file, and what was found and expected: another format, pictures of another size, a
+// Throws UserError naming the file, and what was found and expected: another format, pictures of another size, a
 // file that is shorter or longer than it says, other numbers of pictures and labels, labels out of range. Allocates
 // for what is there, not for what a file says.
 ImageSet read_images(const std::vector<std::filesystem::path>& files, const ImageReading& reading);

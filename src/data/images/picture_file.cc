@@ -24,7 +24,7 @@ constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
 
 void check_pixels(const std::string& origin, std::int64_t width, std::int64_t height) {
   if (width < 1 || height < 1 || width > kMostPixels / height) {
-    misuse("{}: a picture may have up to {} pixels, got {} x {}", origin, kMostPixels, width, height);
+    user_error("{}: a picture may have up to {} pixels, got {} x {}", origin, kMostPixels, width, height);
   }
 }
 
@@ -33,7 +33,7 @@ DecodedPicture read_png(const std::string& origin, std::string_view bytes, std::
   image.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> release(&image, png_image_free);
   if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0) {
-    misuse("{}: is a damaged PNG file: {}", origin, image.message);
+    user_error("{}: is a damaged PNG file: {}", origin, image.message);
   }
   check_pixels(origin, image.width, image.height);
   image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
@@ -42,7 +42,7 @@ DecodedPicture read_png(const std::string& origin, std::string_view bytes, std::
   const png_color black{};
   png_image_finish_read(&image, &black, picture.pixels.data(), 0, nullptr);
   if (PNG_IMAGE_FAILED(image)) {
-    misuse("{}: is a damaged PNG file: {}", origin, image.message);
+    user_error("{}: is a damaged PNG file: {}", origin, image.message);
   }
   return picture;
 }
@@ -117,7 +117,7 @@ class Jpeg {
     return true;
   }
   [[noreturn]] void refuse() const {
-    misuse("{}: is a damaged JPEG file, or one of a kind that cannot be read: {}", origin_, errors_.message.data());
+    user_error("{}: is a damaged JPEG file, or one of a kind that cannot be read: {}", origin_, errors_.message.data());
   }
 
   const std::string& origin_;
@@ -143,7 +143,7 @@ DecodedPicture decode_picture(const std::string& origin, std::string_view bytes,
     check_pixels(origin, header->width, header->height);
     return read_pnm(origin, bytes, *header, channels);
   }
-  misuse("{}: is neither a PNG, a JPEG nor a PNM file", origin);
+  user_error("{}: is neither a PNG, a JPEG nor a PNM file", origin);
 }
 
 DecodedPicture read_picture(const std::filesystem::path& path, std::int64_t channels) {

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 6> kPictureEndings = {"jpg", "jpeg", "png
 bool is_picture_ending(std::string_view ending);
 
 // By what the bytes begin with. `channels` 1: shades of grey, 3: red, green, blue; transparency is laid on black.
-// Throws MisuseError beginning with `origin`: neither PNG, JPEG nor PNM (P5 and P6, up to 255), damaged or cut off,
+// Throws UserError beginning with `origin`: neither PNG, JPEG nor PNM (P5 and P6, up to 255), damaged or cut off,
 // more than 2^26 pixels (before any are allocated).
 DecodedPicture decode_picture(const std::string& origin, std::string_view bytes, std::int64_t channels);
 

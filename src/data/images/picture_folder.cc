@@ -11,7 +11,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "foundation/core/machine/system.h"
-#include "data/tokens/hash_name.h"
+#include "data/tokens/dataset_id.h"
 
 namespace headroom::data {
 namespace {
@@ -31,7 +31,7 @@ std::vector<std::string> entries(const fs::path& folder, bool folders) {
     }
   }
   if (error) {
-    misuse("{}: cannot be listed: {}", folder.string(), error.message());
+    user_error("{}: cannot be listed: {}", folder.string(), error.message());
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -44,13 +44,13 @@ class PictureFolder : public Pictures {
     const std::vector<std::string> folders = entries(folder_, /*folders=*/true);
     const std::vector<std::string>& names = reading.classes.empty() ? folders : reading.classes;
     if (std::ssize(names) != reading.n_classes) {
-      misuse("{}: {} names {} classes, but model.n_classes = {}", folder_.string(),
+      user_error("{}: {} names {} classes, but model.n_classes = {}", folder_.string(),
              reading.classes.empty() ? "a folder for each class" : "data.classes", names.size(), reading.n_classes);
     }
     for (const std::string& name : folders) {
       const auto label = std::find(names.begin(), names.end(), name);
       if (label == names.end()) {
-        misuse("{}: its name must be one of the {} of data.classes", (folder_ / name).string(), names.size());
+        user_error("{}: its name must be one of the {} of data.classes", (folder_ / name).string(), names.size());
       }
       add(name, static_cast<std::int32_t>(label - names.begin()));
     }
@@ -65,7 +65,7 @@ class PictureFolder : public Pictures {
       std::error_code ignored;
       hash.update(fmt::format("{}/{}/{}/", class_of(i).label, name(i), fs::file_size(path(i), ignored)));
     }
-    return fmt::format("{} pictures, {}", size(), hash_name(hash));
+    return fmt::format("{} pictures, {}", size(), dataset_id(hash));
   }
 
  private:
@@ -79,7 +79,7 @@ class PictureFolder : public Pictures {
   void add(const std::string& name, std::int32_t label) {
     for (const std::string& file : entries(folder_ / name, /*folders=*/false)) {
       if (!skip_bad_ && !is_picture_ending(std::string_view(file).substr(file.rfind('.') + 1))) {
-        misuse("{}: is no picture by its name, which must end in .{}", (folder_ / name / file).string(),
+        user_error("{}: is no picture by its name, which must end in .{}", (folder_ / name / file).string(),
                fmt::join(kPictureEndings, ", ."));
       }
       names_ += file;

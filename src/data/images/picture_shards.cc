@@ -13,7 +13,7 @@
 #include "foundation/core/machine/in_parallel.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "data/tokens/hash_name.h"
+#include "data/tokens/dataset_id.h"
 
 namespace headroom::data {
 namespace {
@@ -30,7 +30,7 @@ class PictureShards : public Pictures {
       ends_.push_back(std::ssize(places_));
       sums.update(index.sum);
     }
-    identity_ = fmt::format("{} pictures in {} shards, {}", places_.size(), paths_.size(), hash_name(sums));
+    identity_ = fmt::format("{} pictures in {} shards, {}", places_.size(), paths_.size(), dataset_id(sums));
   }
 
   std::int64_t size() const override { return std::ssize(places_); }
@@ -78,7 +78,7 @@ void warn_of_bad(const std::vector<fs::path>& shards, const std::vector<ShardInd
 
 std::unique_ptr<const Pictures> open_picture_shards(const std::vector<fs::path>& shards, const ImageReading& reading) {
   if (!reading.classes.empty() && std::ssize(reading.classes) != reading.n_classes) {
-    misuse("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes, reading.classes.size());
+    user_error("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes, reading.classes.size());
   }
   constexpr std::size_t kMany = 16;
   std::optional<Progress> progress;

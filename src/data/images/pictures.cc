@@ -60,14 +60,14 @@ class JoinedPictures : public Pictures {
 bool is_shard(const fs::path& path) {
   const bool packed = unpacked_name(path) != path && unpacked_name(path).extension() == ".tar";
   if (packed || path.extension() == ".tgz") {
-    misuse("{}: is packed: pictures are read from any place of a shard, which must be a plain .tar", path.string());
+    user_error("{}: is packed: pictures are read from any place of a shard, which must be a plain .tar", path.string());
   }
   return path.extension() == ".tar";
 }
 
 void check_channels(const std::string& name, const ImageReading& reading) {
   if (reading.channels != 1 && reading.channels != 3) {
-    misuse("{}: its pictures are read with model.image_channels = 1 or 3, not {}", name, reading.channels);
+    user_error("{}: its pictures are read with model.image_channels = 1 or 3, not {}", name, reading.channels);
   }
 }
 
@@ -103,7 +103,7 @@ std::shared_ptr<const Pictures> open_pictures(const std::vector<std::string>& pa
     set = std::make_shared<JoinedPictures>(std::move(sets));
   }
   if (set->size() == 0) {
-    misuse("{}: holds no pictures", patterns.empty() ? "" : patterns.front());
+    user_error("{}: holds no pictures", patterns.empty() ? "" : patterns.front());
   }
   return set;
 }

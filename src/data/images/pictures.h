@@ -31,7 +31,7 @@ class Pictures {
   virtual ~Pictures() = default;
   virtual std::int64_t size() const = 0;
   virtual std::int32_t label(std::int64_t i) const = 0;
-  // Any number of threads may ask at once. Throws MisuseError naming the file where it cannot be read or decoded.
+  // Any number of threads may ask at once. Throws UserError naming the file where it cannot be read or decoded.
   virtual DecodedPicture picture(std::int64_t i) const = 0;
   // How many pictures in a row lie next to each other on a disk, file by file; empty: it does not matter.
   virtual std::vector<std::int64_t> runs() const { return {}; }
@@ -47,7 +47,7 @@ class Pictures {
 //            A label is a number from 0 or, with reading.classes, one of these names. Other members of a sample are
 //            left out.
 //   others   idx and CIFAR files (images.h), which are held in memory.
-// Held are 16 bytes a picture in shards, and its name and 8 bytes in folders. Throws MisuseError naming the file and
+// Held are 16 bytes a picture in shards, and its name and 8 bytes in folders. Throws UserError naming the file and
 // what was found and expected: a damaged archive, links in it, members that are not there or larger than 64 MiB,
 // samples without picture or label, labels out of range, no pictures at all.
 std::shared_ptr<const Pictures> open_pictures(const std::vector<std::string>& patterns, const ImageReading& reading);

@@ -28,14 +28,14 @@ std::optional<PnmHeader> pnm_header(const std::string& origin, std::string_view 
     const std::size_t end = std::min(bytes.find_first_of(kBetween, at), bytes.size());
     const auto read = whole_number(bytes.substr(at, end - at));
     if (!read || end == bytes.size()) {
-      misuse("{}: is a damaged PNM file: its header has no width, height and highest value", origin);
+      user_error("{}: is a damaged PNM file: its header has no width, height and highest value", origin);
     }
     *number = *read;
     at = end;
   }
   header.pixels = at + 1;
   if (header.highest < 1 || header.highest > kHighestByte) {
-    misuse("{}: is a PNM file with values up to {}, which must be from 1 to {}", origin, header.highest, kHighestByte);
+    user_error("{}: is a PNM file with values up to {}, which must be from 1 to {}", origin, header.highest, kHighestByte);
   }
   return header;
 }
@@ -46,13 +46,13 @@ DecodedPicture read_pnm(const std::string& origin, std::string_view bytes, const
              needed = pixels * static_cast<std::size_t>(header.channels);
   bytes.remove_prefix(header.pixels);
   if (bytes.size() < needed) {
-    misuse("{}: is a damaged PNM file: {} bytes of pixels must follow its header, got {}", origin, needed,
+    user_error("{}: is a damaged PNM file: {} bytes of pixels must follow its header, got {}", origin, needed,
            bytes.size());
   }
   const auto value = [&](std::size_t i) {
     const std::int64_t byte = static_cast<unsigned char>(bytes[i]);
     if (byte > header.highest) {
-      misuse("{}: is a damaged PNM file: a value of {}, above its highest, {}", origin, byte, header.highest);
+      user_error("{}: is a damaged PNM file: a value of {}, above its highest, {}", origin, byte, header.highest);
     }
     return static_cast<int>((byte * kHighestByte + header.highest / 2) / header.highest);
   };

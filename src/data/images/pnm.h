@@ -14,11 +14,11 @@ struct PnmHeader {
   std::size_t pixels = 0;  // where they begin
 };
 
-// Nothing where the bytes begin with neither P5 nor P6 and a blank. Throws MisuseError beginning with `origin` for
+// Nothing where the bytes begin with neither P5 nor P6 and a blank. Throws UserError beginning with `origin` for
 // numbers that are none, and pixels of more than a byte.
 std::optional<PnmHeader> pnm_header(const std::string& origin, std::string_view bytes);
 
-// The pixels, from 0 to 255, as `channels` each. Throws MisuseError where they are fewer or brighter than the header
+// The pixels, from 0 to 255, as `channels` each. Throws UserError where they are fewer or brighter than the header
 // says.
 DecodedPicture read_pnm(const std::string& origin, std::string_view bytes, const PnmHeader& header,
                         std::int64_t channels);

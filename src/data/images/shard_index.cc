@@ -46,14 +46,14 @@ std::string pax_path(const std::string& archive, std::string_view lines) {
     const std::size_t blank = std::min(lines.find(' '), lines.size());
     const auto length = whole_number(lines.substr(0, blank));
     if (!length || *length <= std::ssize(lines.substr(0, blank)) || *length > std::ssize(lines)) {
-      misuse("{}: is a damaged tar archive: a pax header whose lines have no lengths", archive);
+      user_error("{}: is a damaged tar archive: a pax header whose lines have no lengths", archive);
     }
     const std::string_view line = lines.substr(blank + 1, static_cast<std::size_t>(*length) - blank - 1);
     constexpr std::string_view kPath = "path=", kSize = "size=";
     if (line.starts_with(kPath)) {
       path = trimmed(line.substr(kPath.size()));
     } else if (line.starts_with(kSize)) {
-      misuse("{}: has a member of 8 GiB or more, which is no picture", archive);
+      user_error("{}: has a member of 8 GiB or more, which is no picture", archive);
     }
     lines.remove_prefix(static_cast<std::size_t>(*length));
   }
@@ -67,7 +67,7 @@ class Indexer {
   ShardIndex run() {
     while (const std::optional<TarMember> member = next()) {
       if (member->size > file_.size() - std::min(at_, file_.size())) {
-        misuse("{}: is truncated: {} has {} bytes from byte {} on, but the archive ends at byte {}", file_.name(),
+        user_error("{}: is truncated: {} has {} bytes from byte {} on, but the archive ends at byte {}", file_.name(),
                member->name, member->size, at_, file_.size());
       }
       take(*member);
@@ -81,7 +81,7 @@ class Indexer {
  private:
   std::optional<TarMember> next() {
     if (at_ + kTarBlock > file_.size()) {
-      misuse("{}: is truncated: the archive ends at byte {} without an end mark", file_.name(), file_.size());
+      user_error("{}: is truncated: the archive ends at byte {} without an end mark", file_.name(), file_.size());
     }
     TarHeader header;
     file_.read(at_, header);
@@ -109,13 +109,13 @@ class Indexer {
         long_name_.clear();
         break;
       default:
-        misuse("{}: {} is a link, or another kind of member that holds no bytes of its own", file_.name(), member.name);
+        user_error("{}: {} is a link, or another kind of member that holds no bytes of its own", file_.name(), member.name);
     }
   }
 
   std::string name_bytes(const TarMember& member) const {
     if (member.size > kLongestName) {
-      misuse("{}: the header of the member at byte {} has {} bytes, more than {}", file_.name(), at_, member.size,
+      user_error("{}: the header of the member at byte {} has {} bytes, more than {}", file_.name(), at_, member.size,
              kLongestName);
     }
     return file_.read(at_, member.size);
@@ -138,7 +138,7 @@ class Indexer {
       place = &sample_.labels[static_cast<std::size_t>(label - kLabels.begin())];
     }
     if (place != nullptr && *place) {
-      misuse("{}: {}: the sample has a second {}", file_.name(), path, place == &sample_.picture ? "picture" : "label");
+      user_error("{}: {}: the sample has a second {}", file_.name(), path, place == &sample_.picture ? "picture" : "label");
     }
     if (place != nullptr) {
       *place = extent;
@@ -153,17 +153,17 @@ class Indexer {
     }
     try {
       if (!sample.picture || label == sample.labels.end()) {
-        misuse("{}: sample {} has no {}", file_.name(), sample.name,
+        user_error("{}: sample {} has no {}", file_.name(), sample.name,
                sample.picture ? "label: a member .cls, .json or .txt" : "picture: a member .jpg, .jpeg, .png or .ppm");
       }
       if (sample.picture->size > kLargestPicture) {
-        misuse("{}: the picture of sample {} has {} bytes, more than {} MiB", file_.name(), sample.name,
+        user_error("{}: the picture of sample {} has {} bytes, more than {} MiB", file_.name(), sample.name,
                sample.picture->size, kLargestPicture >> 20);
       }
       index_.places.push_back({.begin = sample.picture->begin,
                                .size = static_cast<std::uint32_t>(sample.picture->size),
                                .label = label_of(sample, **label, label - sample.labels.begin())});
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       if (!reading_.skip_bad) {
         throw;
       }
@@ -175,7 +175,7 @@ class Indexer {
     const std::string origin =
         fmt::format("{}: {}.{}", file_.name(), sample.name, kLabels[static_cast<std::size_t>(kind)]);
     if (extent.size > kLargestLabel) {
-      misuse("{}: a label may have {} bytes, got {}", origin, kLargestLabel, extent.size);
+      user_error("{}: a label may have {} bytes, got {}", origin, kLargestLabel, extent.size);
     }
     const std::string text = file_.read(extent.begin, extent.size);
     return class_of(origin, kLabels[static_cast<std::size_t>(kind)] == "json" ? json_label(origin, text)
@@ -186,7 +186,7 @@ class Indexer {
     const Json json = parse_json(text, origin);
     const auto found = json.is_object() ? json.find(reading_.label_key) : json.end();
     if (!json.is_object() || found == json.end() || !(found->is_number_integer() || found->is_string())) {
-      misuse("{}: must be an object with a number or a text as its \"{}\" (data.label_column)", origin,
+      user_error("{}: must be an object with a number or a text as its \"{}\" (data.label_column)", origin,
              reading_.label_key);
     }
     return found->is_string() ? found->get<std::string>() : found->dump();
@@ -197,13 +197,13 @@ class Indexer {
     if (!classes.empty()) {
       const auto found = std::find(classes.begin(), classes.end(), label);
       if (found == classes.end()) {
-        misuse("{}: the label must be one of the {} of data.classes, got \"{}\"", origin, classes.size(), label);
+        user_error("{}: the label must be one of the {} of data.classes, got \"{}\"", origin, classes.size(), label);
       }
       return static_cast<std::int32_t>(found - classes.begin());
     }
     const auto number = whole_number(label);
     if (!number || *number >= reading_.n_classes) {
-      misuse("{}: the label (names need data.classes) must be a number from 0 to {}, got \"{}\"", origin,
+      user_error("{}: the label (names need data.classes) must be a number from 0 to {}, got \"{}\"", origin,
              reading_.n_classes - 1, label);
     }
     return static_cast<std::int32_t>(*number);
@@ -224,7 +224,7 @@ PlacedReader::PlacedReader(const std::filesystem::path& path)
     : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
   struct stat about {};
   if (descriptor_ < 0 || ::fstat(descriptor_, &about) != 0) {
-    misuse("{}: cannot be read: {}", name_, std::strerror(errno));
+    user_error("{}: cannot be read: {}", name_, std::strerror(errno));
   }
   size_ = S_ISREG(about.st_mode) ? static_cast<std::uint64_t>(about.st_size) : 0;
 }
@@ -242,7 +242,7 @@ void PlacedReader::read(std::uint64_t at, std::span<char> out) const {
       continue;
     }
     if (got <= 0) {
-      misuse("{}: cannot be read at byte {}: {}", name_, at, got < 0 ? std::strerror(errno) : "the file ends there");
+      user_error("{}: cannot be read at byte {}: {}", name_, at, got < 0 ? std::strerror(errno) : "the file ends there");
     }
     out = out.subspan(static_cast<std::size_t>(got));
     at += static_cast<std::uint64_t>(got);

@@ -14,13 +14,13 @@ namespace headroom::data {
 // A file of which any piece may be read by any number of threads at once.
 class PlacedReader {
  public:
-  explicit PlacedReader(const std::filesystem::path& path);  // throws MisuseError where it cannot be opened
+  explicit PlacedReader(const std::filesystem::path& path);  // throws UserError where it cannot be opened
   ~PlacedReader();
   PlacedReader(const PlacedReader&) = delete;
   PlacedReader& operator=(const PlacedReader&) = delete;
 
   std::uint64_t size() const { return size_; }
-  void read(std::uint64_t at, std::span<char> out) const;  // throws MisuseError where it ends before
+  void read(std::uint64_t at, std::span<char> out) const;  // throws UserError where it ends before
   std::string read(std::uint64_t at, std::uint64_t size) const;
   const std::string& name() const { return name_; }
 
@@ -43,7 +43,7 @@ struct ShardIndex {
   std::string complaint;  // about the first of them
 };
 
-// Throws MisuseError as open_pictures() says; samples without picture or label are left out with reading.skip_bad.
+// Throws UserError as open_pictures() says; samples without picture or label are left out with reading.skip_bad.
 ShardIndex index_shard(const std::filesystem::path& path, const ImageReading& reading);
 
 }  // namespace headroom::data

@@ -45,14 +45,14 @@ struct PairBatchOptions {
 // it is computed when it is asked for.
 class PairBatches {
  public:
-  // Throws MisuseError naming the file's identity when it holds less than one batch.
+  // Throws UserError naming the file's identity when it holds less than one batch.
   PairBatches(const PairFile& file, const PairBatchOptions& options);
 
   std::vector<std::int64_t> next();  // pairs of the file; endless
   std::int64_t per_epoch() const { return static_cast<std::int64_t>(cuts_.size()) - 1; }
   std::int64_t too_long() const { return too_long_; }  // pairs left out
   DataPosition position() const { return position_; }
-  void seek(DataPosition position);  // throws MisuseError when out of range
+  void seek(DataPosition position);  // throws UserError when out of range
 
  private:
   std::vector<std::int64_t> order_;   // pairs by length, then by place in the file

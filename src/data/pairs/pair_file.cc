@@ -3,13 +3,13 @@
 #include <span>
 
 #include "training_pairs.h"
-#include "data/text/kept.h"
+#include "data/text/token_cache.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/number.h"
 #include "foundation/core/machine/system.h"
-#include "data/tokens/hash_name.h"
+#include "data/tokens/dataset_id.h"
 #include "pairs.h"
 
 namespace headroom::data {
@@ -72,7 +72,7 @@ class PairTokens {
     writer.set_metadata("format", kPairFormat);
     writer.set_metadata("vocabulary_size", std::to_string(tokenizer.for_targets().vocabulary_size()));
     writer.set_metadata("source_vocabulary_size", std::to_string(tokenizer.for_sources().vocabulary_size()));
-    writer.set_metadata("hash", hash_name(hash));
+    writer.set_metadata("hash", dataset_id(hash));
     writer.set_metadata("remarks", remarks);
     writer.write(path);
   }
@@ -103,7 +103,7 @@ void write_pairs(TrainingPairs& pairs, const tokenizers::Tokenizer& tokenizer, c
     }
   }
   if (tokens.sides() == 0) {
-    misuse("data.train: holds no pair to train on: {}", pairs.remarks());
+    user_error("data.train: holds no pair to train on: {}", pairs.remarks());
   }
   tokens.write(tokenizer, pairs.remarks(), path);
 }
@@ -138,13 +138,13 @@ std::shared_ptr<const tokenizers::Tokenizer> source_tokenizer(TrainingPairs& pai
   options.vocabulary_size = vocabulary_size;
   try {
     return train_side(pairs, kSourceSide, options, cache_folder);
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     constexpr std::string_view kSize = "tokenizer.vocabulary_size";
     std::string text = error.what();
     if (const std::size_t at = text.find(kSize); at != std::string::npos) {
       text.replace(at, kSize.size(), "model.source_vocabulary_size");
     }
-    throw MisuseError(text);
+    throw UserError(text);
   }
 }
 
@@ -169,7 +169,7 @@ PairFile::PairFile(const fs::path& path) : file_(path) {
   const std::string name = path.string();
   const auto format = file_.metadata().find("format");
   if (format == file_.metadata().end() || format->second != kPairFormat) {
-    misuse("{}: must be a file of sentence pairs (format \"{}\"), but is not", name, kPairFormat);
+    user_error("{}: must be a file of sentence pairs (format \"{}\"), but is not", name, kPairFormat);
   }
   tokenizer_name_ = file_.metadata_at("tokenizer_name");
   hash_ = file_.metadata_at("hash");
@@ -181,13 +181,13 @@ PairFile::PairFile(const fs::path& path) : file_(path) {
   ends_ = &file_.at("ends");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || ends_->dtype != DType::i64 ||
       ends_->numel() % 2 != 0 || ends_->numel() == 0 || std::min(vocabulary_size_, source_vocabulary_size_) < 1) {
-    misuse("{}: must hold U16 or I32 tokens and the I64 ends of at least one pair, but does not", name);
+    user_error("{}: must hold U16 or I32 tokens and the I64 ends of at least one pair, but does not", name);
   }
   size_ = ends_->numel() / 2;
   std::int64_t before = 0;
   for (std::int64_t side = 0; side < ends_->numel(); ++side) {
     if (end(side) < before || end(side) > tokens_->numel()) {
-      misuse("{}: end {} must be from {} to {}, got {}", name, side, before, tokens_->numel(), end(side));
+      user_error("{}: end {} must be from {} to {}, got {}", name, side, before, tokens_->numel(), end(side));
     }
     before = end(side);
   }
@@ -205,7 +205,7 @@ void PairFile::copy(std::int64_t side, std::vector<std::int32_t>& ids) const {
     const std::int64_t id = tokens_->dtype == DType::u16 ? number_in<std::uint16_t>(tokens_->data.data(), i)
                                                          : number_in<std::int32_t>(tokens_->data.data(), i);
     if (id < 0 || id >= vocabulary) {
-      misuse("{}: token {} must be from 0 to {}, got {}", file_.path().string(), i, vocabulary - 1, id);
+      user_error("{}: token {} must be from 0 to {}, got {}", file_.path().string(), i, vocabulary - 1, id);
     }
     ids.push_back(static_cast<std::int32_t>(id));
   }
@@ -215,8 +215,8 @@ void PairFile::verify() const {
   Sha256 hash;
   hash.update(tokens_->data);
   hash.update(ends_->data);
-  if (hash_name(hash) != hash_) {
-    misuse("{}: is damaged: its tokens are not those that were written", file_.path().string());
+  if (dataset_id(hash) != hash_) {
+    user_error("{}: is damaged: its tokens are not those that were written", file_.path().string());
   }
 }
 

@@ -76,7 +76,7 @@ struct PairReader::Parts {
     }
     if (target->next(other) != more) {
       const LineReader &shorter = more ? *target : *source, &longer = more ? *source : *target;
-      misuse("{}: must be followed by another line, as its parallel file continues with {}", shorter.place(),
+      user_error("{}: must be followed by another line, as its parallel file continues with {}", shorter.place(),
              longer.place());
     }
     return more;
@@ -122,14 +122,14 @@ PairReader::PairReader(const PairFiles& files, const config::DataOptions& option
   p.columns = options.pair_columns;
   p.skip = options.skip_bad_rows;
   if (p.sources.empty()) {
-    misuse("data.train: must name files of sentence pairs");
+    user_error("data.train: must name files of sentence pairs");
   }
   if (!p.targets.empty() && p.targets.size() != p.sources.size()) {
-    misuse("{}: is one of {} files of sources, but there are {} of targets: each source file needs its own",
+    user_error("{}: is one of {} files of sources, but there are {} of targets: each source file needs its own",
            p.sources.front().string(), p.sources.size(), p.targets.size());
   }
   if (p.columns.size() != 2 || p.columns[0] == p.columns[1]) {
-    misuse("data.pair_columns: must be two different columns, the source's and the target's");
+    user_error("data.pair_columns: must be two different columns, the source's and the target's");
   }
   for (const std::vector<fs::path>* side : {&p.sources, &p.targets}) {
     for (const fs::path& path : *side) {
@@ -159,14 +159,14 @@ bool PairReader::next(TextPair& pair) {
       return true;
     }
     if (!p.skip) {
-      misuse("{}", wrong);
+      user_error("{}", wrong);
     }
     if (++p.skipped == 1) {
       p.complaint = wrong;
     }
   }
   if (p.rows == p.skipped) {
-    misuse("{}: holds no sentence pairs{}", p.sources.front().string(), p.rows > 0 ? "; " + p.complaint : "");
+    user_error("{}: holds no sentence pairs{}", p.sources.front().string(), p.rows > 0 ? "; " + p.complaint : "");
   }
   return false;
 }

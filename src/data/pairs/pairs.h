@@ -24,16 +24,16 @@ struct PairFiles {
   std::vector<std::string> source, target;  // patterns, as of open_text()
 };
 
-// Pairs from the first to the last. A bad row (not UTF-8, a NUL byte, an empty side, too few columns) is a MisuseError
+// Pairs from the first to the last. A bad row (not UTF-8, a NUL byte, an empty side, too few columns) is a UserError
 // naming file and line or, with options.skip_bad_rows, left out and counted. Parallel files of different lengths are
-// always a MisuseError: the lines that belong together are unknown.
+// always a UserError: the lines that belong together are unknown.
 class PairReader {
  public:
   PairReader(const PairFiles& files, const config::DataOptions& options);
   ~PairReader();
   PairReader(PairReader&&) noexcept;
 
-  bool next(TextPair& pair);  // false at the end; throws MisuseError when not one row of all was good
+  bool next(TextPair& pair);  // false at the end; throws UserError when not one row of all was good
   void rewind();
   std::int64_t rows() const;     // read so far, bad ones included
   std::int64_t skipped() const;  // of these
@@ -52,7 +52,7 @@ std::vector<TextPair> read_pairs(const PairFiles& files, const config::DataOptio
 
 // Validation pairs of a run: those of data.validation; else the share of data.train that data.validation_share holds
 // out, in a random order that is always the same. All pairs of one source are held out together; pairs whose target is
-// that of a held-out pair are no training pairs either, so that nothing validated on was trained on. Throws MisuseError
+// that of a held-out pair are no training pairs either, so that nothing validated on was trained on. Throws UserError
 // when there are none.
 std::vector<TextPair> validation_pairs(const config::DataOptions& options);
 
@@ -62,16 +62,16 @@ std::vector<TextPair> validation_pairs(const config::DataOptions& options);
 // (of the tokens), remarks (what was left out and why).
 class PairFile {
  public:
-  // Throws MisuseError naming the file: not of this format, ends that do not ascend or leave the tokens.
+  // Throws UserError naming the file: not of this format, ends that do not ascend or leave the tokens.
   explicit PairFile(const std::filesystem::path& path);
 
   std::int64_t size() const { return size_; }  // pairs
   std::int64_t source_length(std::int64_t pair) const { return length(2 * pair); }
   std::int64_t target_length(std::int64_t pair) const { return length(2 * pair + 1); }
-  // Throw MisuseError for an id outside the vocabulary.
+  // Throw UserError for an id outside the vocabulary.
   void source(std::int64_t pair, std::vector<std::int32_t>& ids) const { copy(2 * pair, ids); }
   void target(std::int64_t pair, std::vector<std::int32_t>& ids) const { copy(2 * pair + 1, ids); }
-  // Reads all of it. Throws MisuseError where the tokens are not those that the file's hash was made from.
+  // Reads all of it. Throws UserError where the tokens are not those that the file's hash was made from.
   void verify() const;
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::string& remarks() const { return remarks_; }
@@ -97,7 +97,7 @@ struct PreparedPairs {
 // The training pairs as tokens, made on first use and kept under `cache_folder`; the tokenizer is tokenizer.model, else
 // trained on both sides of the training pairs. With a source_vocabulary_size (of the model) it is two in one: of the
 // targets, and of the sources, tokenizer.source_model or one of so many tokens, each trained on its own side. Pairs
-// that data.length_ratio or data.most_words exclude are no training pairs, for tokenizers neither. Throws MisuseError.
+// that data.length_ratio or data.most_words exclude are no training pairs, for tokenizers neither. Throws UserError.
 PreparedPairs prepare_pairs(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
                             const std::filesystem::path& cache_folder, std::int64_t source_vocabulary_size = 0);
 

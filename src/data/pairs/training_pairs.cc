@@ -29,7 +29,7 @@ double held_share(const config::DataOptions& options) {
     return 0.0;
   }
   if (!(options.validation_share > 0.0)) {
-    misuse("data.validation: must name files of sentence pairs when data.validation_share is 0");
+    user_error("data.validation: must name files of sentence pairs when data.validation_share is 0");
   }
   return options.validation_share;
 }
@@ -120,7 +120,7 @@ std::vector<TextPair> validation_pairs(const config::DataOptions& options) {
     }
   }
   if (held.empty()) {
-    misuse("data.validation_share: must be large enough to hold out a pair, got {} of {} pairs", share,
+    user_error("data.validation_share: must be large enough to hold out a pair, got {} of {} pairs", share,
            reader.rows() - reader.skipped());
   }
   std::stable_sort(held.begin(), held.end(), [](const TextPair& a, const TextPair& b) {

@@ -11,7 +11,7 @@ namespace headroom::data {
 
 class TrainingPairs {
  public:
-  // Throws MisuseError when there is neither a validation file nor a share to hold out.
+  // Throws UserError when there is neither a validation file nor a share to hold out.
   explicit TrainingPairs(const config::DataOptions& options);
 
   bool next(TextPair& pair);

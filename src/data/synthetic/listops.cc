@@ -58,10 +58,10 @@ class Parser {
       step();
     }
     if (parentheses_ > 0 || !arguments_.empty()) {
-      misuse("unbalanced: {} of the brackets are never closed", parentheses_ + std::ssize(arguments_));
+      user_error("unbalanced: {} of the brackets are never closed", parentheses_ + std::ssize(arguments_));
     }
     if (symbols_.empty()) {
-      misuse("holds no expression");
+      user_error("holds no expression");
     }
     return std::move(symbols_);
   }
@@ -74,7 +74,7 @@ class Parser {
       ++at_;
     } else if (c == ')') {
       if (--parentheses_ < 0) {
-        misuse("unbalanced: the \")\" in column {} closes nothing", at_ + 1);
+        user_error("unbalanced: the \")\" in column {} closes nothing", at_ + 1);
       }
       ++at_;
     } else if (c == ']') {
@@ -87,10 +87,10 @@ class Parser {
 
   void close() {
     if (arguments_.empty()) {
-      misuse("unbalanced: the \"]\" in column {} closes nothing", at_ + 1);
+      user_error("unbalanced: the \"]\" in column {} closes nothing", at_ + 1);
     }
     if (arguments_.back() == 0) {
-      misuse("the operator that ends in column {} has no arguments", at_ + 1);
+      user_error("the operator that ends in column {} has no arguments", at_ + 1);
     }
     arguments_.pop_back();
     symbols_.push_back(kEnd);
@@ -98,7 +98,7 @@ class Parser {
 
   void word(std::string_view word) {
     if (arguments_.empty() && !symbols_.empty()) {
-      misuse("the expression ends before column {}, and another begins there", at_ + 1);
+      user_error("the expression ends before column {}, and another begins there", at_ + 1);
     }
     if (!arguments_.empty()) {
       ++arguments_.back();
@@ -119,7 +119,7 @@ class Parser {
       }
     }
     constexpr std::size_t kShown = 20;
-    misuse("column {} must hold a digit, \"[MIN\", \"[MAX\", \"[MED\", \"[SM\" or \"]\", got \"{}\"", at_ + 1,
+    user_error("column {} must hold a digit, \"[MIN\", \"[MAX\", \"[MED\", \"[SM\" or \"]\", got \"{}\"", at_ + 1,
            word.substr(0, kShown));
   }
 

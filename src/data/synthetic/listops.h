@@ -20,7 +20,7 @@ namespace headroom::data::listops {
 inline constexpr std::uint16_t kPadding = 0, kDigit = 1, kMin = 11, kMax = 12, kMed = 13, kSm = 14, kEnd = 15;
 inline constexpr std::int64_t kVocabulary = 16, kClasses = 10;
 
-// Throws MisuseError saying what is wrong at which column: an unknown word, brackets or parentheses that do not match,
+// Throws UserError saying what is wrong at which column: an unknown word, brackets or parentheses that do not match,
 // an operator without arguments, more than one expression. Nesting costs memory, not stack.
 std::vector<std::uint16_t> parse(std::string_view text);
 
@@ -40,7 +40,7 @@ struct Generated {
 //                 with probability 0.3
 //   listops_long  as in the Long Range Arena: 500 to 2000 symbols, depth up to 10, 2 to 10 arguments, 0.25
 // The validation split does not depend on generated_train, and `with_train` false leaves the other empty. Shows
-// progress; throws Error on Ctrl-C, MisuseError when no more examples can be found.
+// progress; throws Error on Ctrl-C, UserError when no more examples can be found.
 Generated generate(const config::DataOptions& options, bool with_train = true);
 
 struct Reading {
@@ -49,7 +49,7 @@ struct Reading {
 };
 
 // Files of lines "label<TAB>expression", also gzip; a first line "Source<TAB>Target" swaps the columns, as in the
-// Long Range Arena's files. Empty lines are skipped. Throws MisuseError naming file and line.
+// Long Range Arena's files. Empty lines are skipped. Throws UserError naming file and line.
 LabelledSequences read(const std::vector<std::string>& patterns, const Reading& reading);
 
 }  // namespace headroom::data::listops

@@ -15,12 +15,12 @@ LabelledSequences read(const std::vector<std::string>& patterns, const Reading& 
   };
   use.row = [&](const std::vector<std::string>& row) {
     if (row.size() != 2) {
-      misuse("must be a label, a tab and an expression, got {} columns", row.size());
+      user_error("must be a label, a tab and an expression, got {} columns", row.size());
     }
     const std::int64_t value = parse_index(row[label], kClasses, "the label");
     const std::vector<std::uint16_t> symbols = parse(row[1 - label]);
     if (std::ssize(symbols) > reading.most_symbols) {
-      misuse("the expression has {} symbols, more than model.context_length = {}", symbols.size(),
+      user_error("the expression has {} symbols, more than model.context_length = {}", symbols.size(),
              reading.most_symbols);
     }
     read.first.add(symbols);

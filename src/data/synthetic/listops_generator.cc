@@ -100,7 +100,7 @@ LabelledSequences make(const Law& law, std::uint64_t seed, std::int64_t count,
       made.labels.push_back(evaluate(symbols));
       tries = 0;
     } else if (++tries == kMostTries) {
-      misuse("data.generator: there are hardly more than {} different expressions, asked for {}", seen.size(), count);
+      user_error("data.generator: there are hardly more than {} different expressions, asked for {}", seen.size(), count);
     }
     if ((made.size() + tries) % kOften == 0) {
       if (progress) {
@@ -118,7 +118,7 @@ LabelledSequences make(const Law& law, std::uint64_t seed, std::int64_t count,
 
 Generated generate(const config::DataOptions& options, bool with_train) {
   if (options.generator != config::Generator::listops && options.generator != config::Generator::listops_long) {
-    misuse("data.generator: {} makes no ListOps expressions", config::name_of(options.generator));
+    user_error("data.generator: {} makes no ListOps expressions", config::name_of(options.generator));
   }
   const Law& law = options.generator == config::Generator::listops ? kShort : kLong;
   const auto count = [](std::int64_t given, std::int64_t papers) { return given > 0 ? given : papers; };

@@ -297,7 +297,7 @@ PuzzleRow parse_puzzle(std::string_view text, std::string_view where) {
                       text.substr(close - 1, 2) == kClose && text.find('[', 1) > close &&
                       text.substr(0, close).find('\n') == std::string_view::npos;
     if (!fits) {
-      misuse("{}: an answer must be written \"[ answer ]\", got \"{}\"", where,
+      user_error("{}: an answer must be written \"[ answer ]\", got \"{}\"", where,
              text.substr(0, std::min<std::size_t>(text.find('\n'), 40)));
     }
     const std::string_view answer = text.substr(kOpen.size(), close - 1 - kOpen.size());
@@ -306,10 +306,10 @@ PuzzleRow parse_puzzle(std::string_view text, std::string_view where) {
     text.remove_prefix(close + 1);
   }
   if (row.text.find(']') != std::string::npos) {
-    misuse("{}: a \"]\" stands without its \"[\"", where);
+    user_error("{}: a \"]\" stands without its \"[\"", where);
   }
   if (row.answers.empty()) {
-    misuse("{}: must have answers, written \"[ answer ]\"", where);
+    user_error("{}: must have answers, written \"[ answer ]\"", where);
   }
   return row;
 }

@@ -33,7 +33,7 @@ struct PuzzleRow {
   std::vector<Answer> answers;
 };
 
-// A row as the authors write them: what counts is between "[ " and " ]". Throws MisuseError, beginning with
+// A row as the authors write them: what counts is between "[ " and " ]". Throws UserError, beginning with
 // `where`, for brackets that do not fit and for a row without any.
 PuzzleRow parse_puzzle(std::string_view text, std::string_view where);
 

@@ -33,16 +33,16 @@ class Collection {
   void add(std::string name, std::string text) {
     together_ += text.size();
     if (together_ > kLargestTogether) {
-      misuse("{}: with the texts before it this is more than {} MiB", name, kLargestTogether >> 20);
+      user_error("{}: with the texts before it this is more than {} MiB", name, kLargestTogether >> 20);
     }
     Utf8Checker checker;
     auto wrong = checker.feed(text);
     wrong = wrong ? wrong : checker.finish();
     if (wrong) {
-      misuse("{}: is not valid UTF-8 from byte {} on", name, *wrong);
+      user_error("{}: is not valid UTF-8 from byte {} on", name, *wrong);
     }
     if (const std::size_t zero = text.find('\0'); zero != std::string::npos) {
-      misuse("{}: is not text but binary: byte {} is 0", name, zero);
+      user_error("{}: is not text but binary: byte {} is 0", name, zero);
     }
     const std::string file = unpacked(std::string_view(name).substr(name.find_last_of("/:") + 1));
     const std::size_t dot = file.rfind('.');
@@ -50,7 +50,7 @@ class Collection {
   }
   std::vector<Document> finish(const fs::path& path) {
     if (documents_.empty()) {
-      misuse("{}: holds no file of the kind that is read here", path.string());
+      user_error("{}: holds no file of the kind that is read here", path.string());
     }
     std::stable_sort(documents_.begin(), documents_.end(),
                      [](const Document& a, const Document& b) { return a.name < b.name; });
@@ -81,7 +81,7 @@ std::string read_up_to(ByteReader& reader, std::size_t size) {
 std::string read_file(const fs::path& path) {
   std::string text = read_up_to(*open_bytes(path), kLargestText + 1);
   if (text.size() > kLargestText) {
-    misuse("{}: is longer than {} MiB", path.string(), kLargestText >> 20);
+    user_error("{}: is longer than {} MiB", path.string(), kLargestText >> 20);
   }
   return text;
 }
@@ -96,7 +96,7 @@ class TarReader {
       const std::string file = unpacked(std::string_view(name).substr(name.rfind('/') + 1));
       if (member->is_file() && wanted(file)) {
         if (member->size > kLargestText) {
-          misuse("{}:{}: is longer than {} MiB", path_, name, kLargestText >> 20);
+          user_error("{}:{}: is longer than {} MiB", path_, name, kLargestText >> 20);
         }
         into.add(path_ + ":" + name, content(member->size));
       } else if (member->has_content()) {
@@ -108,11 +108,11 @@ class TarReader {
  private:
   std::optional<TarMember> next() {
     if (++members_ > kMostFiles) {
-      misuse("{}: holds more than {} files", path_, kMostFiles);
+      user_error("{}: holds more than {} files", path_, kMostFiles);
     }
     const std::string bytes = read_up_to(*reader_, kTarBlock);
     if (bytes.size() < kTarBlock) {
-      misuse("{}: is truncated: the archive ends at byte {} without an end mark", path_, at_ + bytes.size());
+      user_error("{}: is truncated: the archive ends at byte {} without an end mark", path_, at_ + bytes.size());
     }
     TarHeader header;
     std::copy(bytes.begin(), bytes.end(), header.begin());
@@ -127,7 +127,7 @@ class TarReader {
     std::string text = read_up_to(*reader_, whole);
     at_ += text.size();
     if (text.size() < whole) {
-      misuse("{}: is truncated: the archive ends at byte {} inside a file", path_, at_);
+      user_error("{}: is truncated: the archive ends at byte {} inside a file", path_, at_);
     }
     text.resize(size);
     return text;
@@ -152,7 +152,7 @@ void read_folder(const fs::path& folder, const Wanted& wanted, Collection& into)
   std::size_t files = 0;
   for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
     if (++files > kMostFiles) {
-      misuse("{}: holds more than {} files", folder.string(), kMostFiles);
+      user_error("{}: holds more than {} files", folder.string(), kMostFiles);
     }
     std::error_code ignored;
     if (walk->is_regular_file(ignored) && wanted(unpacked(walk->path().filename().string()))) {
@@ -160,7 +160,7 @@ void read_folder(const fs::path& folder, const Wanted& wanted, Collection& into)
     }
   }
   if (error) {
-    misuse("{}: cannot be listed: {}", folder.string(), error.message());
+    user_error("{}: cannot be listed: {}", folder.string(), error.message());
   }
 }
 
@@ -170,7 +170,7 @@ std::vector<Document> read_documents(const fs::path& path, const Wanted& wanted)
   Collection documents;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    misuse("{}: does not exist", path.string());
+    user_error("{}: does not exist", path.string());
   }
   if (fs::is_directory(path, ignored)) {
     read_folder(path, wanted, documents);

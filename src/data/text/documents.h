@@ -17,7 +17,7 @@ struct Document {
 
 // Those whose file name `wanted` accepts ("wh_island.jsonl", without ".gz", ".zst"), sorted by name; folders are
 // searched to their depth. A file named by itself is always wanted. Archives are known by their names: .tar, .tar.gz,
-// .tgz. Throws MisuseError naming the file: missing, unreadable, not UTF-8, a damaged archive or gzip, texts of more
+// .tgz. Throws UserError naming the file: missing, unreadable, not UTF-8, a damaged archive or gzip, texts of more
 // than 256 MiB or of more than 1 GiB together, nothing that is wanted.
 std::vector<Document> read_documents(const std::filesystem::path& path,
                                      const std::function<bool(std::string_view file_name)>& wanted);

@@ -22,7 +22,7 @@ class Column {
     if (is_number(name_)) {
       place_ = static_cast<std::size_t>(parse_index(name_, kMostColumns, key_));
       if (place_ == 0) {
-        misuse("{}: columns are counted from 1, got 0", key_);
+        user_error("{}: columns are counted from 1, got 0", key_);
       }
       --place_;
     }
@@ -34,16 +34,16 @@ class Column {
     }
     const auto found = std::find(header.begin(), header.end(), name_);
     if (found == header.end()) {
-      misuse("has no column \"{}\" ({}), only {}", name_, key_, fmt::join(header, ", "));
+      user_error("has no column \"{}\" ({}), only {}", name_, key_, fmt::join(header, ", "));
     }
     if (std::find(found + 1, header.end(), name_) != header.end()) {
-      misuse("has more than one column \"{}\" ({}): give its number", name_, key_);
+      user_error("has more than one column \"{}\" ({}): give its number", name_, key_);
     }
     place_ = static_cast<std::size_t>(found - header.begin());
   }
   const std::string& of(const std::vector<std::string>& row) const {
     if (place_ >= row.size()) {
-      misuse("must have a column {} ({}), got {} columns", place_ + 1, key_, row.size());
+      user_error("must have a column {} ({}), got {} columns", place_ + 1, key_, row.size());
     }
     return row[place_];
   }
@@ -61,14 +61,14 @@ std::int32_t class_of(const std::string& label, const std::vector<std::string>& 
   const auto found = std::find(classes.begin(), classes.end(), label);
   if (found == classes.end()) {
     constexpr std::size_t kShown = 40;
-    misuse("the label must be one of data.classes ({}), got \"{}\"", fmt::join(classes, ", "), label.substr(0, kShown));
+    user_error("the label must be one of data.classes ({}), got \"{}\"", fmt::join(classes, ", "), label.substr(0, kShown));
   }
   return static_cast<std::int32_t>(found - classes.begin());
 }
 
 void add_text(const std::string& text, const Column& column, std::int64_t most, Sequences& sequences) {
   if (text.empty()) {
-    misuse("the text ({}) is empty", column.key());
+    user_error("the text ({}) is empty", column.key());
   }
   const std::size_t length = std::min(text.size(), static_cast<std::size_t>(most));
   std::vector<std::uint16_t> tokens(length);
@@ -82,7 +82,7 @@ void add_text(const std::string& text, const Column& column, std::int64_t most, 
 LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, const config::DataOptions& options,
                                      const LabelledTextReading& reading) {
   if (!options.classes.empty() && std::ssize(options.classes) != reading.n_classes) {
-    misuse("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes, options.classes.size());
+    user_error("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes, options.classes.size());
   }
   Column label("data.label_column", options.label_column), text("data.text_column", options.text_column);
   Column second("data.second_column", reading.paired ? options.second_column : "1");
@@ -98,13 +98,13 @@ LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, c
   };
   use.row = [&](const std::vector<std::string>& row) {
     if (row.size() > columns) {  // a separator in a text, which would lose the rest of it
-      misuse("must have {} columns as the file's first line has, got {}", columns, row.size());
+      user_error("must have {} columns as the file's first line has, got {}", columns, row.size());
     }
     const std::int32_t number = class_of(label.of(row), options.classes, reading.n_classes);
     const std::string& a = text.of(row);
     const std::string& b = second.of(row);  // unpaired: the first column, always there
     if (reading.paired && b.empty()) {
-      misuse("the text ({}) is empty", second.key());
+      user_error("the text ({}) is empty", second.key());
     }
     add_text(a, text, reading.most_bytes, read.first);
     if (reading.paired) {

@@ -18,7 +18,7 @@ struct LabelledTextReading {
 
 // A token is a byte; 0, which no text holds, is free to be padding. Columns are those of options.label_column,
 // text_column and second_column: where all of them are numbers, the files' first lines are examples, otherwise they
-// name the columns. A label is one of options.classes or the number of a class. Throws MisuseError naming file and line
+// name the columns. A label is one of options.classes or the number of a class. Throws UserError naming file and line
 // (data/table.h) for a missing column, a label out of range and an empty text.
 LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, const config::DataOptions& options,
                                      const LabelledTextReading& reading);

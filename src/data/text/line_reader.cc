@@ -36,7 +36,7 @@ bool LineReader::next(std::string& line) {
     line.append(begin, line_end);
     at_ = static_cast<std::size_t>(line_end - buffer_.begin());
     if (line.size() > kLongestTextLine) {
-      misuse("{}: must be a sentence, but is longer than {} KiB", place(), kLongestTextLine >> 10);
+      user_error("{}: must be a sentence, but is longer than {} KiB", place(), kLongestTextLine >> 10);
     }
     if (line_end != end) {
       ++at_;

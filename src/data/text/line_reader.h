@@ -14,7 +14,7 @@ namespace headroom::data {
 class LineReader {
  public:
   explicit LineReader(const std::filesystem::path& path);
-  // Without its LF or CRLF, a byte order mark left out; false at the end. Throws MisuseError naming file and line for
+  // Without its LF or CRLF, a byte order mark left out; false at the end. Throws UserError naming file and line for
   // one of more than a megabyte.
   bool next(std::string& line);
   std::int64_t number() const { return number_; }  // of the line read last, from 1

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "headroom/core/files.h"
-#include "data/tokens/hash_name.h"
+#include "data/tokens/dataset_id.h"
 
 namespace headroom::data {
 namespace {
@@ -40,7 +40,7 @@ std::string LabelledSequences::identity() const {
   add_to(hash, first);
   add_to(hash, second);
   hash.update(std::as_bytes(std::span(labels)));
-  return fmt::format("{} examples, {}", size(), hash_name(hash));
+  return fmt::format("{} examples, {}", size(), dataset_id(hash));
 }
 
 }  // namespace headroom::data

@@ -14,8 +14,8 @@ constexpr std::size_t kLongestRow = std::size_t{64} << 20;
 constexpr int kEndOfFile = -1;  // no character
 
 // What is wrong with one row, not with the file.
-class BadRow : public MisuseError {
-  using MisuseError::MisuseError;
+class BadRow : public UserError {
+  using UserError::UserError;
 };
 
 bool is_csv(const std::filesystem::path& path) {
@@ -167,12 +167,12 @@ class FileRows {
       ++rows_;
       try {
         use_.row(row);
-      } catch (const MisuseError& error) {
+      } catch (const UserError& error) {
         note(at_place(error));
       }
     }
     if (bad_ == rows_) {
-      misuse("{}: holds no row that can be used{}", path_, bad_ > 0 ? ": " + complaint_ : "");
+      user_error("{}: holds no row that can be used{}", path_, bad_ > 0 ? ": " + complaint_ : "");
     }
     if (bad_ > 0) {
       log_warning("{}: {} of {} rows were left out; the first: {}", path_, bad_, rows_, complaint_);
@@ -193,14 +193,14 @@ class FileRows {
   bool is_header(const std::vector<std::string>& row) const {
     try {
       return use_.header(row);
-    } catch (const MisuseError& error) {
-      throw MisuseError(at_place(error));
+    } catch (const UserError& error) {
+      throw UserError(at_place(error));
     }
   }
-  std::string at_place(const MisuseError& error) const { return fmt::format("{}: {}", reader_.place(), error.what()); }
+  std::string at_place(const UserError& error) const { return fmt::format("{}: {}", reader_.place(), error.what()); }
   void note(const std::string& why) {
     if (!use_.skip_bad_rows) {
-      throw MisuseError(why);
+      throw UserError(why);
     }
     complaint_ = bad_++ == 0 ? why : complaint_;
   }
@@ -224,7 +224,7 @@ std::int64_t parse_index(std::string_view text, std::int64_t end, std::string_vi
   const std::optional<std::int64_t> value = whole_number(text);
   if (!value || *value >= end) {
     constexpr std::size_t kShown = 40;
-    misuse("{} must be a number from 0 to {}, got \"{}\"", what, end - 1, text.substr(0, kShown));
+    user_error("{} must be a number from 0 to {}, got \"{}\"", what, end - 1, text.substr(0, kShown));
   }
   return *value;
 }

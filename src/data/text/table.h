@@ -16,11 +16,11 @@ namespace headroom::data {
 // fields and a quote is a character like any other. Lines end with LF or CRLF; empty ones are skipped.
 class TableReader {
  public:
-  // Throws MisuseError naming the file when it cannot be opened.
+  // Throws UserError naming the file when it cannot be opened.
   explicit TableReader(const std::filesystem::path& path);
   ~TableReader();
 
-  // False at the end. Throws MisuseError naming file and line: a quote that is never closed, characters next to a
+  // False at the end. Throws UserError naming file and line: a quote that is never closed, characters next to a
   // quoted field, a row of more than 64 MiB, a NUL byte, text that is not UTF-8. After a complaint about a row, next()
   // continues with the following one.
   bool next(std::vector<std::string>& row);
@@ -39,12 +39,12 @@ struct RowUse {
   bool skip_bad_rows = false;
 };
 
-// Every row of the files, in order. What `use` throws as a MisuseError says what is wrong with a row: the message
+// Every row of the files, in order. What `use` throws as a UserError says what is wrong with a row: the message
 // becomes "file:12: ..." and leaves this function or, with skip_bad_rows, is counted, and a warning says how many rows
-// were left out and why the first was. Throws MisuseError when no row of a file is left.
+// were left out and why the first was. Throws UserError when no row of a file is left.
 void for_each_row(const std::vector<std::string>& patterns, const RowUse& use);
 
-// A whole number, with nothing else around it, of 0 up to below `end`; throws MisuseError naming `what` otherwise.
+// A whole number, with nothing else around it, of 0 up to below `end`; throws UserError naming `what` otherwise.
 std::int64_t parse_index(std::string_view text, std::int64_t end, std::string_view what);
 
 }  // namespace headroom::data

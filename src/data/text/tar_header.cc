@@ -48,12 +48,12 @@ std::optional<TarMember> read_tar_header(const TarHeader& header, const std::str
     sum += i >= kSum && i < kSum + kSumLength ? static_cast<unsigned char>(' ') : static_cast<unsigned char>(header[i]);
   }
   if (octal(field(header, kSum, kSumLength)) != sum) {
-    misuse("{}: is no tar archive or a damaged one: the header at byte {} is wrong", archive, at);
+    user_error("{}: is no tar archive or a damaged one: the header at byte {} is wrong", archive, at);
   }
   TarMember member{.name = name_of(header), .size = 0, .type = header[kType]};
   const auto size = octal(field(header, 124, 12));
   if (!size) {
-    misuse("{}: the size of {} in the archive is no number", archive, member.name);
+    user_error("{}: the size of {} in the archive is no number", archive, member.name);
   }
   member.size = *size;
   return member;

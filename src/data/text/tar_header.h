@@ -20,7 +20,7 @@ struct TarMember {
   bool has_content() const { return type < '1' || type > '6'; }
 };
 
-// What the header at byte `at` of the archive says; nothing: a block of zeros, which ends it. Throws MisuseError naming
+// What the header at byte `at` of the archive says; nothing: a block of zeros, which ends it. Throws UserError naming
 // the archive where the checksum is wrong or the size no octal number.
 std::optional<TarMember> read_tar_header(const TarHeader& header, const std::string& archive, std::uint64_t at);
 

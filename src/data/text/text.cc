@@ -44,21 +44,21 @@ std::int64_t checked_size(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
-    misuse("{}: does not exist", path.string());
+    user_error("{}: does not exist", path.string());
   }
   if (fs::is_directory(status)) {
-    misuse("{}: is a folder; name its files, as in \"{}\"", path.string(), (path / "*.txt").string());
+    user_error("{}: is a folder; name its files, as in \"{}\"", path.string(), (path / "*.txt").string());
   }
   if (!fs::is_regular_file(status)) {
-    misuse("{}: is not a regular file: text is read more than once, so it cannot come from a pipe or device",
+    user_error("{}: is not a regular file: text is read more than once, so it cannot come from a pipe or device",
            path.string());
   }
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) {
-    misuse("{}: cannot be read: {}", path.string(), error.message());
+    user_error("{}: cannot be read: {}", path.string(), error.message());
   }
   if (size == 0) {
-    misuse("{}: is empty", path.string());
+    user_error("{}: is empty", path.string());
   }
   return static_cast<std::int64_t>(size);
 }
@@ -70,7 +70,7 @@ std::vector<fs::path> expand_patterns(const std::vector<std::string>& patterns) 
   for (const std::string& pattern : patterns) {
     const std::vector<fs::path> found = matches(pattern);
     if (found.empty()) {
-      misuse("{}: no file matches", pattern);
+      user_error("{}: no file matches", pattern);
     }
     paths.insert(paths.end(), found.begin(), found.end());
   }
@@ -86,7 +86,7 @@ std::unique_ptr<tokenizers::TextSource> open_text(const std::vector<std::string>
         {.path = path, .kind = is_json_lines(path) ? FileKind::json_lines : plain, .size = checked_size(path)});
   }
   if (inputs.empty()) {
-    misuse("data: at least one file of text must be named");
+    user_error("data: at least one file of text must be named");
   }
   return std::make_unique<FileSequence>(std::move(inputs), options.json_field, options.separator,
                                         options.skip_bad_rows);
@@ -116,13 +116,13 @@ std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& op
     return open_built_in_corpus(split);
   }
   if (options.train.empty()) {
-    misuse("data.train: must name at least one file when data.validation does");
+    user_error("data.train: must name at least one file when data.validation does");
   }
   if (!options.validation.empty()) {
     return open_text(split == Split::train ? options.train : options.validation, options, content);
   }
   if (!(options.validation_share > 0.0)) {
-    misuse("data.validation: must name at least one file when data.validation_share is 0");
+    user_error("data.validation: must name at least one file when data.validation_share is 0");
   }
   return open_share(open_text(options.train, options, content), options.validation_share, split,
                     named_together(options.train));

@@ -22,11 +22,11 @@ constexpr Content content_for(config::TokenizerKind kind) {
 // Any file may be gzip or zstd. Names ending in .jsonl or .json (with or without .gz, .zst) are JSON lines:
 // `options.json_field` of each line is a document, documents are joined by `options.separator`; empty lines and
 // documents are skipped, and with options.skip_bad_rows those that are no such object, which a warning counts. Throws
-// MisuseError for a pattern without a match, and for an empty file. JSON lines are always UTF-8.
+// UserError for a pattern without a match, and for an empty file. JSON lines are always UTF-8.
 std::unique_ptr<tokenizers::TextSource> open_text(const std::vector<std::string>& patterns,
                                                   const config::DataOptions& options, Content content = Content::utf8);
 
-// The files that such patterns name, in order. Throws MisuseError for a pattern without a match.
+// The files that such patterns name, in order. Throws UserError for a pattern without a match.
 std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string>& patterns);
 
 enum class Split { train, validation };
@@ -46,7 +46,7 @@ std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split);
 
 // The text of one split of a run: options.train / options.validation; where only the first names files, their last
 // lines, options.validation_share of the bytes, are the validation split; when both are empty, what options.generator
-// makes (puzzles), or the built-in corpus. Throws MisuseError naming data.train when only data.validation is given,
+// makes (puzzles), or the built-in corpus. Throws UserError naming data.train when only data.validation is given,
 // data.validation when nothing can be held out.
 std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& options, Split split,
                                                    Content content = Content::utf8);

@@ -26,11 +26,11 @@ class CheckedBytes {
   std::string_view next() {
     std::string_view got(buffer_.data(), reader_->read(buffer_.data(), buffer_.size()));
     if (const std::size_t zero = got.find('\0'); zero != std::string_view::npos) {
-      misuse("{}: is not text but binary: byte {} is 0", path_, read_ + static_cast<std::int64_t>(zero));
+      user_error("{}: is not text but binary: byte {} is 0", path_, read_ + static_cast<std::int64_t>(zero));
     }
     const auto wrong = got.empty() ? checker_.finish() : checker_.feed(got);
     if (wrong && content_ == Content::utf8) {
-      misuse("{}: is not valid UTF-8 from byte {} on", path_, *wrong);
+      user_error("{}: is not valid UTF-8 from byte {} on", path_, *wrong);
     }
     const bool first = read_ == 0;
     read_ += static_cast<std::int64_t>(got.size());
@@ -38,7 +38,7 @@ class CheckedBytes {
       got.remove_prefix(kByteOrderMark.size());
     }
     if (first && got.empty()) {
-      misuse("{}: is empty", path_);
+      user_error("{}: is empty", path_);
     }
     return got;
   }
@@ -84,7 +84,7 @@ class JsonLines : public TextFile {
       }
     }
     if (!any_) {
-      misuse("{}: holds no text: no line has a document in \"{}\"", path_, field_);
+      user_error("{}: holds no text: no line has a document in \"{}\"", path_, field_);
     }
     return false;
   }
@@ -95,7 +95,7 @@ class JsonLines : public TextFile {
   std::optional<std::string> read_or_skip() {
     try {
       return read_document();
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       bad_.first = bad_.count++ == 0 ? error.what() : bad_.first;
       return std::nullopt;
     }
@@ -109,7 +109,7 @@ class JsonLines : public TextFile {
       const std::size_t end = rest_.find('\n');
       line_ += rest_.substr(0, end);
       if (line_.size() > kLongestJsonLine) {
-        misuse("{}:{}: is longer than {} MiB", path_, number_, kLongestJsonLine >> 20);
+        user_error("{}:{}: is longer than {} MiB", path_, number_, kLongestJsonLine >> 20);
       }
       if (end != std::string_view::npos) {
         rest_.remove_prefix(end + 1);
@@ -130,14 +130,14 @@ class JsonLines : public TextFile {
     const std::string origin = fmt::format("{}:{}", path_, number_);
     const Json value = parse_json(line_, origin);
     if (!value.is_object()) {
-      misuse("{}: must be a JSON object, got {}", origin, value.type_name());
+      user_error("{}: must be a JSON object, got {}", origin, value.type_name());
     }
     const auto found = value.find(field_);
     if (found == value.end()) {
-      misuse("{}: has no field \"{}\" (data.json_field)", origin, field_);
+      user_error("{}: has no field \"{}\" (data.json_field)", origin, field_);
     }
     if (!found->is_string()) {
-      misuse("{}: field \"{}\" (data.json_field) must be a string, got {}", origin, field_, found->type_name());
+      user_error("{}: field \"{}\" (data.json_field) must be a string, got {}", origin, field_, found->type_name());
     }
     std::string document = found->get<std::string>();
     return document.empty() ? std::nullopt : std::optional(std::move(document));
@@ -168,7 +168,7 @@ class LenientText : public TextFile {
         text += all;
         return true;
       }
-    } catch (const MisuseError&) {
+    } catch (const UserError&) {
       // too long or unreadable: not part of the corpus
     }
     return false;

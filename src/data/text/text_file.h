@@ -25,10 +25,10 @@ class TextFile {
   virtual BadRows bad_rows() const { return {}; }
 };
 
-// Throws MisuseError naming the file and byte: empty, binary (a NUL byte), not UTF-8 where it must be.
+// Throws UserError naming the file and byte: empty, binary (a NUL byte), not UTF-8 where it must be.
 std::unique_ptr<TextFile> open_plain_text(const std::filesystem::path& path, Content content = Content::utf8);
 
-// One document a line, in the string `field` of a JSON object. Throws MisuseError naming the file and line, unless such
+// One document a line, in the string `field` of a JSON object. Throws UserError naming the file and line, unless such
 // lines are to be skipped.
 std::unique_ptr<TextFile> open_json_lines(const std::filesystem::path& path, const std::string& field,
                                           bool skip_bad_rows = false);

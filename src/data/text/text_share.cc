@@ -71,7 +71,7 @@ class TextShare : public tokenizers::TextSource {
     const auto held_out = static_cast<std::int64_t>(share_ * static_cast<double>(size));
     cut_ = line_end_near(*whole_, std::max<std::int64_t>(size - held_out, 1), size);
     if (cut_ == 0) {
-      misuse("data.validation: must name files: {} has a single line, of which none can be held out", name_);
+      user_error("data.validation: must name files: {} has a single line, of which none can be held out", name_);
     }
   }
 

@@ -38,7 +38,7 @@ class Bytes : public Tokenizer {
     for (const char c : text) {
       const std::int32_t id = ids_[static_cast<unsigned char>(c)];
       if (id == kNone) {
-        misuse(
+        user_error(
             "tokenizer {}: the text has the byte 0x{:02x}, which is not in its vocabulary; use "
             "tokenizer.vocabulary_size = {}",
             name(), static_cast<unsigned char>(c), kByteValues);
@@ -96,10 +96,10 @@ std::unique_ptr<Tokenizer> train_bytes(const config::TokenizerOptions& options, 
     }
   }
   if (values.empty()) {
-    misuse("tokenizer: the training text is empty");
+    user_error("tokenizer: the training text is empty");
   }
   if (std::ssize(values) > options.vocabulary_size) {
-    misuse("tokenizer.vocabulary_size: must be at least {}, the number of different bytes in the training text, got {}",
+    user_error("tokenizer.vocabulary_size: must be at least {}, the number of different bytes in the training text, got {}",
            values.size(), options.vocabulary_size);
   }
   values.resize(static_cast<std::size_t>(options.vocabulary_size), kOther);
@@ -110,12 +110,12 @@ std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_vie
   std::array<bool, kByteValues> seen{};
   for (const char c : serialised.substr(0, serialised.find(kOther))) {
     if (std::exchange(seen[static_cast<unsigned char>(c)], true)) {
-      misuse("{}: is no tokenizer of bytes: 0x{:02x} has two ids", origin, static_cast<unsigned char>(c));
+      user_error("{}: is no tokenizer of bytes: 0x{:02x} has two ids", origin, static_cast<unsigned char>(c));
     }
   }
   if (serialised.size() >= kByteValues ||
       serialised.find_last_not_of(kOther) + 1 != std::min(serialised.size(), serialised.find(kOther))) {
-    misuse("{}: is no tokenizer of bytes: it must be less than {} byte values, 0xff only at the end", origin,
+    user_error("{}: is no tokenizer of bytes: it must be less than {} byte values, 0xff only at the end", origin,
            kByteValues);
   }
   return std::make_unique<Bytes>(std::move(serialised));

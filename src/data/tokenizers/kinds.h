@@ -18,7 +18,7 @@ std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_vie
 std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin);
 // A vocabulary from elsewhere: a word a line, from the most frequent on, followed by its count or not. "<unk>" and
-// "<eos>" come first, wherever they are in it. Throws MisuseError naming the line.
+// "<eos>" come first, wherever they are in it. Throws UserError naming the line.
 std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& options, TextSource& text);
@@ -33,10 +33,10 @@ std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::st
                                             std::string_view origin, std::string_view merges_origin,
                                             std::int64_t least_size = 0);
 
-// Throws MisuseError naming `origin` for a name that is none.
+// Throws UserError naming `origin` for a name that is none.
 config::TokenizerKind kind_named(std::string_view name, std::string_view origin);
 
-// Throws MisuseError for an id that is none of `vocabulary_size`.
+// Throws UserError for an id that is none of `vocabulary_size`.
 void check_id(std::int32_t id, std::int64_t vocabulary_size);
 
 // A text from its beginning, block by block, with progress shown.

@@ -49,7 +49,7 @@ config::TokenizerKind kind_named(std::string_view name, std::string_view origin)
       return kind;
     }
   }
-  misuse("{}: tokenizer_kind \"{}\" is none that is known", origin, printable(name));
+  user_error("{}: tokenizer_kind \"{}\" is none that is known", origin, printable(name));
 }
 
 std::string Tokenizer::name() const {
@@ -125,7 +125,7 @@ std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path,
     return load_bpe(path, least_size);
   }
   if (file.bytes().size() > kLargestModel) {
-    misuse("{}: is no tokenizer: {} is more than any has", path.string(),
+    user_error("{}: is no tokenizer: {} is more than any has", path.string(),
            format_bytes(static_cast<double>(file.bytes().size())));
   }
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
@@ -170,12 +170,12 @@ std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file) {
   const config::TokenizerKind kind = kind_named(file.metadata_at("tokenizer_kind"), origin);
   const StoredTensor& stored = file.at("tokenizer");
   if (stored.dtype != DType::u8 || stored.shape.size() != 1) {
-    misuse("{}: tensor \"tokenizer\" must be bytes (U8, one axis)", origin);
+    user_error("{}: tensor \"tokenizer\" must be bytes (U8, one axis)", origin);
   }
   const auto* begin = reinterpret_cast<const char*>(stored.data.data());
   std::unique_ptr<Tokenizer> tokenizer = restore_tokenizer(kind, std::string(begin, stored.data.size()), origin);
   if (tokenizer->name() != file.metadata_at("tokenizer_name")) {
-    misuse("{}: its tokenizer is {}, but the file says {}", origin, tokenizer->name(),
+    user_error("{}: its tokenizer is {}, but the file says {}", origin, tokenizer->name(),
            file.metadata_at("tokenizer_name"));
   }
   return tokenizer;
@@ -183,14 +183,14 @@ std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file) {
 
 void require_source_vocabulary(const Tokenizer& tokenizer, std::int64_t source_vocabulary_size, std::string_view what) {
   if (tokenizer.source_vocabulary_size() != source_vocabulary_size) {
-    misuse("{}: tokenizer {} has {} ids for sources alone, but model.source_vocabulary_size is {}", what,
+    user_error("{}: tokenizer {} has {} ids for sources alone, but model.source_vocabulary_size is {}", what,
            tokenizer.name(), tokenizer.source_vocabulary_size(), source_vocabulary_size);
   }
 }
 
 void check_id(std::int32_t id, std::int64_t vocabulary_size) {
   if (id < 0 || id >= vocabulary_size) {
-    misuse("decode: an id must be 0 to {}, got {}", vocabulary_size - 1, id);
+    user_error("decode: an id must be 0 to {}, got {}", vocabulary_size - 1, id);
   }
 }
 

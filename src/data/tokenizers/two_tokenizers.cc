@@ -49,7 +49,7 @@ class TwoTokenizers : public Tokenizer {
 std::string_view text_up_to(std::string_view& text, char end, std::string_view origin) {
   const std::size_t at = text.find(end);
   if (at == std::string_view::npos) {
-    misuse("{}: {}: it must say its first one's kind and size, and does not", origin, kWhat);
+    user_error("{}: {}: it must say its first one's kind and size, and does not", origin, kWhat);
   }
   const std::string_view found = text.substr(0, at);
   text.remove_prefix(at + 1);
@@ -62,7 +62,7 @@ std::shared_ptr<const Tokenizer> two_tokenizers(std::shared_ptr<const Tokenizer>
                                                 std::shared_ptr<const Tokenizer> targets) {
   for (const auto& side : {sources, targets}) {
     if (side->source_vocabulary_size() > 0) {
-      misuse("tokenizer: {} holds two tokenizers, but one is wanted for each side of a translation", side->name());
+      user_error("tokenizer: {} holds two tokenizers, but one is wanted for each side of a translation", side->name());
     }
   }
   return std::make_shared<TwoTokenizers>(std::move(sources), std::move(targets));
@@ -79,13 +79,13 @@ std::unique_ptr<Tokenizer> restore_two(config::TokenizerKind kind, std::string_v
   const config::TokenizerKind kind_of_sources = kind_named(name, origin);
   const auto size = as_number<std::size_t>(number);
   if (!size || *size > serialised.size()) {
-    misuse("{}: {}: the first one's size must be a number up to {}, got \"{}\"", origin, kWhat, serialised.size(),
+    user_error("{}: {}: the first one's size must be a number up to {}, got \"{}\"", origin, kWhat, serialised.size(),
            printable(number));
   }
   const std::string_view sides[] = {serialised.substr(0, *size), serialised.substr(*size)};
   for (const std::string_view side : sides) {
     if (holds_two(side)) {
-      misuse("{}: {}: one of them is a pair itself", origin, kWhat);
+      user_error("{}: {}: one of them is a pair itself", origin, kWhat);
     }
   }
   return std::make_unique<TwoTokenizers>(restore_tokenizer(kind_of_sources, std::string(sides[0]), origin),

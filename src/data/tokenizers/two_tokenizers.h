@@ -9,7 +9,7 @@
 namespace headroom::tokenizers {
 
 bool holds_two(std::string_view serialised);
-// `kind` is the translations'; of what holds_two(). Throws MisuseError naming `origin`.
+// `kind` is the translations'; of what holds_two(). Throws UserError naming `origin`.
 std::unique_ptr<Tokenizer> restore_two(config::TokenizerKind kind, std::string_view serialised,
                                        std::string_view origin);
 

@@ -145,7 +145,7 @@ Counts count_words(TextSource& text) {
 std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, TextSource& text) {
   Counts counts = count_words(text);
   if (counts.empty()) {
-    misuse("tokenizer: the training text holds no words");
+    user_error("tokenizer: the training text holds no words");
   }
   counts.erase("<unk>");
   counts.erase("<eos>");
@@ -159,7 +159,7 @@ std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, 
   const std::int64_t all = std::ssize(order) + special;
   const std::int64_t wanted = options.vocabulary_size == 0 ? all : options.vocabulary_size;
   if (wanted > all || wanted < special) {
-    misuse("tokenizer.vocabulary_size: must be {} to {}, the number of different words in the training text, got {}",
+    user_error("tokenizer.vocabulary_size: must be {} to {}, the number of different words in the training text, got {}",
            special, all, wanted);
   }
   std::string lines(kSpecial);
@@ -183,20 +183,20 @@ std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_vi
     }
     const bool counted = parts.size() == 2 && parts[1].find_first_not_of("0123456789") == std::string_view::npos;
     if ((parts.size() != 1 && !counted) || !is_utf8(parts[0])) {
-      misuse("{}: line {}: a vocabulary has a word a line, in UTF-8, which its count may follow", origin, line);
+      user_error("{}: line {}: a vocabulary has a word a line, in UTF-8, which its count may follow", origin, line);
     }
     const auto [found, is_new] = seen.try_emplace(parts[0], line);
     if (is_new) {
       lines += parts[0];
       lines += '\n';
     } else if (found->second != 0) {
-      misuse("{}: line {}: \"{}\" is on line {} already", origin, line, parts[0], found->second);
+      user_error("{}: line {}: \"{}\" is on line {} already", origin, line, parts[0], found->second);
     } else {
       found->second = line;
     }
   }
   if (lines == kSpecial) {
-    misuse("{}: holds no words", origin);
+    user_error("{}: holds no words", origin);
   }
   return std::make_unique<Words>(std::move(lines));
 }
@@ -204,11 +204,11 @@ std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_vi
 std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin) {
   if (!serialised.starts_with(kSpecial) || !serialised.ends_with('\n') || !is_utf8(serialised) ||
       serialised.find("\n\n") != std::string::npos || serialised.find_first_of(kBlanks) != std::string::npos) {
-    misuse("{}: is no tokenizer of words: it must be lines of one word, the first two <unk> and <eos>", origin);
+    user_error("{}: is no tokenizer of words: it must be lines of one word, the first two <unk> and <eos>", origin);
   }
   auto words = std::make_unique<Words>(std::move(serialised));
   if (words->has_duplicates()) {
-    misuse("{}: is no tokenizer of words: a word is in it twice", origin);
+    user_error("{}: is no tokenizer of words: a word is in it twice", origin);
   }
   return words;
 }

@@ -10,7 +10,7 @@ namespace {
 
 void check_shape(BatchShape shape) {
   if (shape.batch < 1 || shape.length < 1) {
-    misuse("batches: train.batch_size and model.context_length must be at least 1, got {} and {}", shape.batch,
+    user_error("batches: train.batch_size and model.context_length must be at least 1, got {} and {}", shape.batch,
            shape.length);
   }
 }
@@ -21,7 +21,7 @@ class FileBatches : public TokenBatches {
   FileBatches(std::shared_ptr<const TokenFile> file, BatchShape shape, std::int64_t per_epoch)
       : file_(std::move(file)), shape_(shape), per_epoch_(per_epoch) {
     if (per_epoch_ < 1) {
-      misuse(
+      user_error(
           "{}: holds {} tokens, too few for a batch of train.batch_size {} and model.context_length {}, which needs "
           "more than {}",
           file_->name(), file_->size(), shape.batch, shape.length,
@@ -47,7 +47,7 @@ class FileBatches : public TokenBatches {
   DataPosition position() const override { return position_; }
   void seek(DataPosition position) override {
     if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
-      misuse("{}: has {} batches an epoch, so there is no epoch {}, step {}", file_->name(), per_epoch_, position.epoch,
+      user_error("{}: has {} batches an epoch, so there is no epoch {}, step {}", file_->name(), per_epoch_, position.epoch,
              position.step);
     }
     position_ = position;

@@ -36,7 +36,7 @@ class TokenBatches {
   virtual std::int64_t per_epoch() const = 0;
   // After an epoch's last batch: the beginning of the next epoch.
   virtual DataPosition position() const = 0;
-  virtual void seek(DataPosition position) = 0;  // throws MisuseError when out of range
+  virtual void seek(DataPosition position) = 0;  // throws UserError when out of range
 };
 
 // streams: the file is cut into `batch` contiguous streams of equal length; batch p holds chunk p of each, so row b
@@ -44,7 +44,7 @@ class TokenBatches {
 // new epoch.
 // chunks: pieces of length+1 tokens that begin `length` tokens apart, shuffled again every epoch from `seed`; always
 // starts_afresh.
-// What is left over at the end of the file, less than a batch, is not used. Throws MisuseError when the file holds
+// What is left over at the end of the file, less than a batch, is not used. Throws UserError when the file holds
 // less than one batch, naming context_length and batch_size.
 std::unique_ptr<TokenBatches> make_batches(const std::shared_ptr<const TokenFile>& file, BatchShape shape,
                                            config::Batching batching, std::uint64_t seed);
@@ -56,7 +56,7 @@ std::unique_ptr<TokenBatches> make_batches(const std::shared_ptr<const TokenFile
 // on at that stream's beginning. starts_afresh marks the first batch alone.
 // chunks: of every 65536 rows in turn a file has its share exactly, in an order shuffled from `seed`; a file's chunks
 // are shuffled again each time that it was read. Always starts_afresh.
-// Throws MisuseError naming the weight, or the file, where a file would have no row or is too short for its rows.
+// Throws UserError naming the weight, or the file, where a file would have no row or is too short for its rows.
 struct Mixture {
   std::vector<std::shared_ptr<const TokenFile>> files;
   std::vector<double> weights;  // above 0, one for each file

@@ -13,7 +13,7 @@ namespace headroom::data {
 ExampleOrder::ExampleOrder(OrderOptions options, std::string what)
     : options_(std::move(options)), what_(std::move(what)), per_epoch_(options_.examples / options_.batch) {
   if (per_epoch_ < 1) {
-    misuse("{}: holds {} examples, too few for a batch of train.batch_size = {}", what_, options_.examples,
+    user_error("{}: holds {} examples, too few for a batch of train.batch_size = {}", what_, options_.examples,
            options_.batch);
   }
 }
@@ -31,7 +31,7 @@ std::vector<std::int64_t> ExampleOrder::next() {
 
 void ExampleOrder::seek(DataPosition position) {
   if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
-    misuse("{}: has {} batches an epoch, so there is no epoch {}, step {}", what_, per_epoch_, position.epoch,
+    user_error("{}: has {} batches an epoch, so there is no epoch {}, step {}", what_, per_epoch_, position.epoch,
            position.step);
   }
   position_ = position;

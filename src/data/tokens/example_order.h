@@ -33,13 +33,13 @@ class ExampleOrder {
  public:
   static constexpr std::int64_t kPool = 32;
 
-  // `what` names the set in messages. Throws MisuseError when it holds less than one batch.
+  // `what` names the set in messages. Throws UserError when it holds less than one batch.
   ExampleOrder(OrderOptions options, std::string what);
 
   std::vector<std::int64_t> next();  // a batch's examples; endless
   std::int64_t per_epoch() const { return per_epoch_; }
   DataPosition position() const { return position_; }  // after an epoch's last batch: the next one's beginning
-  void seek(DataPosition position);                    // throws MisuseError when out of range
+  void seek(DataPosition position);                    // throws UserError when out of range
 
  private:
   void fill();

@@ -67,7 +67,7 @@ std::int64_t decoded_bytes(const TokenFile& file, const tokenizers::Tokenizer& t
 
 void write_held_out(const TokenFile& whole, double share, const std::filesystem::path& path) {
   if (whole.size() < 2) {
-    misuse("data.validation: must name files: {} has a single token, of which none can be held out", whole.name());
+    user_error("data.validation: must name files: {} has a single token, of which none can be held out", whole.name());
   }
   const auto count = static_cast<std::int64_t>(share * static_cast<double>(whole.size()));
   const std::int64_t wanted = std::clamp<std::int64_t>(whole.size() - count, 1, whole.size() - 1);

@@ -25,7 +25,7 @@ class MixedBatches : public TokenBatches {
     std::int64_t first = 0;
     for (std::size_t i = 0; i < mixture.files.size(); ++i) {
       if (shares[i] == 0) {
-        misuse("data.mixture: of {} rows{} the weight {} gives {} none{}", dealt, of_a_batch ? " of a batch" : "",
+        user_error("data.mixture: of {} rows{} the weight {} gives {} none{}", dealt, of_a_batch ? " of a batch" : "",
                mixture.weights[i], mixture.files[i]->name(),
                of_a_batch ? ": try a larger train.batch_size or, without memory, data.batching = \"chunks\"" : "");
       }
@@ -51,7 +51,7 @@ class MixedBatches : public TokenBatches {
   DataPosition position() const override { return {.epoch = 0, .step = step_}; }
   void seek(DataPosition position) override {
     if (position.epoch != 0 || position.step < 0) {
-      misuse("data.mixture: has a single epoch without end, so there is no epoch {}, step {}", position.epoch,
+      user_error("data.mixture: has a single epoch without end, so there is no epoch {}, step {}", position.epoch,
              position.step);
     }
     step_ = position.step;
@@ -74,7 +74,7 @@ class MixedBatches : public TokenBatches {
     return i;
   }
   [[noreturn]] void refuse(const Corpus& corpus, std::int64_t rows) const {
-    misuse("{}: holds {} tokens, too few for {} rows of model.context_length {} in each batch of the mixture",
+    user_error("{}: holds {} tokens, too few for {} rows of model.context_length {} in each batch of the mixture",
            corpus.file->name(), corpus.file->size(), rows, shape_.length);
   }
 

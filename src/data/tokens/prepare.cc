@@ -3,7 +3,7 @@
 #include <system_error>
 #include <utility>
 
-#include "data/text/kept.h"
+#include "data/text/token_cache.h"
 #include "held_out.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -33,7 +33,7 @@ class Agreement {
       where_ = where;
       name_ = name;
     } else if (name != name_) {
-      misuse("{}: was made with tokenizer {}, but {} with {}", where, name, where_, name_);
+      user_error("{}: was made with tokenizer {}, but {} with {}", where, name, where_, name_);
     }
   }
 
@@ -60,13 +60,13 @@ PartInput open_input(const config::DataOptions& data, Split split, Content conte
     return input;
   }
   if (tokens != std::ssize(patterns)) {
-    misuse("{}: must name either text or token files, not both",
+    user_error("{}: must name either text or token files, not both",
            split == Split::train ? "data.train" : "data.validation");
   }
   input.token_files = expand_patterns(patterns);
   input.held_out = shared ? data.validation_share : 0.0;
   if (shared && !(input.held_out > 0.0)) {
-    misuse("data.validation: must name at least one file when data.validation_share is 0");
+    user_error("data.validation: must name at least one file when data.validation_share is 0");
   }
   return input;
 }
@@ -152,7 +152,7 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
       options.by_line ? tokenizers::load_tokenizer_by_line(options.model)
                       : tokenizers::load_tokenizer_for(options.model, options.least_size);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
-    misuse("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
+    user_error("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
            options.model, given->name());
   }
   return given;

@@ -16,7 +16,7 @@ std::int64_t number_at(const SafetensorsFile& file, const std::string& key, std:
   const std::string& text = file.metadata_at(key);
   const std::optional<std::int64_t> value = whole_number(text);
   if (!value || *value < low || *value > high) {
-    misuse("{}: metadata \"{}\" must be a number from {} to {}, got \"{}\"", file.path().string(), key, low, high,
+    user_error("{}: metadata \"{}\" must be a number from {} to {}, got \"{}\"", file.path().string(), key, low, high,
            text);
   }
   return *value;
@@ -41,7 +41,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::i
     : file_(path), name_(name.empty() ? path.string() : std::move(name)) {
   const auto format = file_.metadata().find("format");
   if (format == file_.metadata().end() || format->second != kTokenFormat) {
-    misuse("{}: is no token file: its format is \"{}\", not \"{}\"", path.string(),
+    user_error("{}: is no token file: its format is \"{}\", not \"{}\"", path.string(),
            format == file_.metadata().end() ? "" : format->second, kTokenFormat);
   }
   tokenizer_name_ = file_.metadata_at("tokenizer_name");
@@ -68,11 +68,11 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::i
   }
   tokens_ = &file_.at("tokens");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || tokens_->shape.size() != 1) {
-    misuse("{}: tensor \"tokens\" must be U16 or I32 with one axis", path.string());
+    user_error("{}: tensor \"tokens\" must be U16 or I32 with one axis", path.string());
   }
   size_ = tokens_->numel();
   if (size_ == 0) {
-    misuse("{}: holds no tokens", path.string());
+    user_error("{}: holds no tokens", path.string());
   }
   size_ = first > 0 ? std::min(size_, first) : size_;
 }
@@ -87,7 +87,7 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) 
                                                   : widen<std::uint32_t>(from, count, limit, out);
   if (!valid) {
     const std::string path = file_.path().string();
-    misuse("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
+    user_error("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
            begin + count - 1, vocabulary_size_,
            name_ == path ? "" : fmt::format("; it was made from {} and is made again where it is missing", name_));
   }
@@ -101,7 +101,7 @@ void TokenFile::verify() const {
   TokenChecksum is;
   is.add(tokens_->data);
   if (is.text() != was->second) {
-    misuse("{}: is damaged: the checksum of its tokens is {}, they were written with {}", file_.path().string(),
+    user_error("{}: is damaged: the checksum of its tokens is {}, they were written with {}", file_.path().string(),
            is.text(), printable(was->second));
   }
 }
@@ -109,7 +109,7 @@ void TokenFile::verify() const {
 std::unique_ptr<tokenizers::Tokenizer> TokenFile::tokenizer() const {
   std::unique_ptr<tokenizers::Tokenizer> tokenizer = tokenizers::read_tokenizer(file_);
   if (tokenizer->vocabulary_size() != vocabulary_size_) {
-    misuse("{}: its tokenizer {} has {} ids, but the file says {}", name_, tokenizer->name(),
+    user_error("{}: its tokenizer {} has {} ids, but the file says {}", name_, tokenizer->name(),
            tokenizer->vocabulary_size(), vocabulary_size_);
   }
   return tokenizer;

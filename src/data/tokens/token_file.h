@@ -22,7 +22,7 @@ namespace headroom::data {
 class TokenFile {
  public:
   // Maps and checks the file: format, dtype, metadata, at least one token. Ids are checked against `vocabulary_size`
-  // as they are read. Throws MisuseError naming the file. `name`: what messages call the text, where it is not the
+  // as they are read. Throws UserError naming the file. `name`: what messages call the text, where it is not the
   // user who named this file.
   // `first`: only so many tokens from the beginning; 0: all.
   explicit TokenFile(const std::filesystem::path& path, std::string name = {}, std::int64_t first = 0);
@@ -38,13 +38,13 @@ class TokenFile {
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::filesystem::path& path() const { return file_.path(); }
   const std::string& name() const { return name_; }
-  // Copies tokens [begin, begin+count) to `out`. Throws MisuseError for an id outside the vocabulary, Error for a
+  // Copies tokens [begin, begin+count) to `out`. Throws UserError for an id outside the vocabulary, Error for a
   // range outside the file.
   void copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const;
-  // Reads all of it. Throws MisuseError where the tokens do not have the checksum that they were written with; files of
+  // Reads all of it. Throws UserError where the tokens do not have the checksum that they were written with; files of
   // earlier versions have none, and nothing is known of them.
   void verify() const;
-  // The tokenizer inside. Throws MisuseError when it is not the one that the file names.
+  // The tokenizer inside. Throws UserError when it is not the one that the file names.
   std::unique_ptr<tokenizers::Tokenizer> tokenizer() const;
 
  private:
@@ -56,7 +56,7 @@ class TokenFile {
 };
 
 // Encodes `text` from its beginning to a token file with several threads, holding only a few blocks at a time; shows
-// progress. The file does not depend on the number of threads (0: all physical cores). Throws MisuseError when no
+// progress. The file does not depend on the number of threads (0: all physical cores). Throws UserError when no
 // token comes out, InterruptedError on Ctrl-C; no file is left then.
 void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
                       const std::filesystem::path& path, int threads = 0);
@@ -66,7 +66,7 @@ void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer&
 void write_rest_of_token_file(const TokenFile& file, std::int64_t begin, std::optional<std::int64_t> text_bytes,
                               const std::filesystem::path& path);
 
-// Joins token files of one tokenizer to one. Throws MisuseError naming both when two tokenizers differ.
+// Joins token files of one tokenizer to one. Throws UserError naming both when two tokenizers differ.
 void join_token_files(const std::vector<std::filesystem::path>& files, const std::filesystem::path& path);
 
 // A part of what a run reads.
@@ -87,7 +87,7 @@ struct PreparedData {
 // The tokenizer is that of the file `tokenizer.model`, else that of the token files among data.train and
 // data.validation, else it is trained on the training split. Without data.validation, data.validation_share of each
 // corpus is held out: the last lines of text; of a token file the last tokens, from a line end on where one of them
-// stands for it. Several processes may prepare the same data at once: each file appears whole. Throws MisuseError
+// stands for it. Several processes may prepare the same data at once: each file appears whole. Throws UserError
 // naming both tokenizers when token files differ from each other or from `tokenizer.model`, and when a split mixes text
 // and token files.
 PreparedData prepare_data(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,

@@ -48,7 +48,7 @@ class TokenWriter {
 
   void commit(std::int64_t text_bytes) {
     if (written_ == 0) {
-      misuse("{}: not written: the text gives no token", path_.string());
+      user_error("{}: not written: the text gives no token", path_.string());
     }
     const auto bytes = std::as_bytes(std::span(tokenizer_.serialised()));
     stream_.add("tokenizer", DType::u8, {std::ssize(bytes)}, {bytes.begin(), bytes.end()});
@@ -185,7 +185,7 @@ void join_token_files(const std::vector<fs::path>& files, const fs::path& path) 
     const TokenFile file(name);
     file.verify();
     if (file.tokenizer_name() != first.tokenizer_name()) {
-      misuse("{}: was made with tokenizer {}, but {} with {}", file.path().string(), file.tokenizer_name(),
+      user_error("{}: was made with tokenizer {}, but {} with {}", file.path().string(), file.tokenizer_name(),
              first.path().string(), first.tokenizer_name());
     }
     append_rest(file, 0, writer);

@@ -31,7 +31,7 @@ class Search {
   Search(const models::EncoderDecoder& model, const SearchOptions& options, nn::Context context)
       : model_(model), options_(options), context_(std::move(context)), beam_(options.decoding.beam) {
     context_.training = false;
-    context_.rows_together = true;  // many beams of many sentences: half the time
+    context_.batched = true;  // many beams of many sentences: half the time
   }
 
   std::vector<Hypothesis> run(const at::Tensor& source, const at::Tensor& valid_source) {

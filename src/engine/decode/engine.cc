@@ -37,19 +37,19 @@ SampleOptions sampling_of(const Request& r) {
 
 void check_request(const Request& r, std::int64_t vocabulary) {
   if (r.prompt.empty()) {
-    misuse("request: prompt: must have at least one token");
+    user_error("request: prompt: must have at least one token");
   }
   for (const std::int64_t id : r.prompt) {
     if (id < 0 || id >= vocabulary) {
-      misuse("request: prompt: token ids must be at least 0 and below {}, got {}", vocabulary, id);
+      user_error("request: prompt: token ids must be at least 0 and below {}, got {}", vocabulary, id);
     }
   }
   if (r.max_tokens < 0) {
-    misuse("request: max_tokens must be at least 0, got {}", r.max_tokens);
+    user_error("request: max_tokens must be at least 0, got {}", r.max_tokens);
   }
   check_sampling(sampling_of(r), "request");
   if (r.logprobs < -1) {
-    misuse("request: logprobs must be at least 0 (-1: none), got {}", r.logprobs);
+    user_error("request: logprobs must be at least 0 (-1: none), got {}", r.logprobs);
   }
 }
 
@@ -312,7 +312,7 @@ void Engine::Parts::sweep() {
 
 Engine::Engine(const models::LanguageModel& model, EngineOptions options) {
   if (options.max_rows < 1 || options.prompt_chunk < 1 || options.prefix_cache_tokens < 0) {
-    misuse("engine: max_rows and prompt_chunk must be at least 1, prefix_cache_tokens at least 0, got {}, {} and {}",
+    user_error("engine: max_rows and prompt_chunk must be at least 1, prefix_cache_tokens at least 0, got {}, {} and {}",
            options.max_rows, options.prompt_chunk, options.prefix_cache_tokens);
   }
   parts_ = std::make_unique<Parts>(model, std::move(options));

@@ -18,7 +18,7 @@ namespace {
 
 void check(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer, const GenerateOptions& o) {
   if (o.tokens < 0) {
-    misuse("generate: tokens must be at least 0, got {}", o.tokens);
+    user_error("generate: tokens must be at least 0, got {}", o.tokens);
   }
   check_sampling({.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p}, "generate");
   require_tokenizer_of(model, tokenizer, "generate");
@@ -27,7 +27,7 @@ void check(const models::LanguageModel& model, const tokenizers::Tokenizer& toke
 std::vector<std::int32_t> encode_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
                                         std::string_view what) {
   if (!is_utf8(prompt)) {
-    misuse("{}: must be valid UTF-8", what);
+    user_error("{}: must be valid UTF-8", what);
   }
   std::vector<std::int32_t> ids = tokenizer.encode(prompt);
   return ids.empty() ? tokenizers::beginning_of_text(tokenizer) : ids;

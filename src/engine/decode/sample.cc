@@ -48,13 +48,13 @@ class ByLikelihood {
 
 void check_sampling(const SampleOptions& o, std::string_view what) {
   if (!std::isfinite(o.temperature) || o.temperature < 0.0) {
-    misuse("{}: temperature must be a number of at least 0, got {}", what, o.temperature);
+    user_error("{}: temperature must be a number of at least 0, got {}", what, o.temperature);
   }
   if (o.top_k < 0) {
-    misuse("{}: top_k must be at least 0 (0: all), got {}", what, o.top_k);
+    user_error("{}: top_k must be at least 0 (0: all), got {}", what, o.top_k);
   }
   if (!(o.top_p > 0.0 && o.top_p <= 1.0)) {
-    misuse("{}: top_p must be above 0 and at most 1, got {}", what, o.top_p);
+    user_error("{}: top_p must be above 0 and at most 1, got {}", what, o.top_p);
   }
 }
 

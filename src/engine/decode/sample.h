@@ -15,7 +15,7 @@ struct SampleOptions {
   double top_p = 1.0;
 };
 
-// Throws MisuseError, beginning with `what`, for what is out of range.
+// Throws UserError, beginning with `what`, for what is out of range.
 void check_sampling(const SampleOptions& options, std::string_view what);
 
 // In double and in one order, so that a seed gives the same text with any number of threads. Throws Error when the

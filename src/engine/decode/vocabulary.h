@@ -8,7 +8,7 @@
 
 namespace headroom::decode {
 
-// Throws MisuseError, beginning with `what`, where the model knows another number of tokens.
+// Throws UserError, beginning with `what`, where the model knows another number of tokens.
 void require_tokenizer_of(const models::Model& model, const tokenizers::Tokenizer& tokenizer, std::string_view what);
 
 }  // namespace headroom::decode

@@ -33,7 +33,7 @@ struct BlockInput {
 // Dropout acts on the results of attention and MLP and inside a dense MLP, never on attention probabilities.
 class Block {
  public:
-  // Throws MisuseError for options without an implementation.
+  // Throws UserError for options without an implementation.
   Block(const config::ModelOptions& options, const nn::AttentionPlace& place, const nn::Builder& build);
   // The same with cross-attention: parameters "cross.*" and "norm_cross.*". It has the options of the other attention,
   // but no relative or rotary positions: two sequences have no distances between them.

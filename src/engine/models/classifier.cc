@@ -51,7 +51,7 @@ struct Classifier::Parts {
 Classifier::Classifier(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::classifier) {
-    misuse("model.kind: {} is no classifier", config::name_of(o.kind));
+    user_error("model.kind: {} is no classifier", config::name_of(o.kind));
   }
   Parts& p = *parts_;
   const nn::Builder build = make_builder(o, p.parameters, beginning);

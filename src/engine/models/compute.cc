@@ -36,7 +36,7 @@ std::vector<at::Device> devices() {
 
 at::Device resolve(const std::string& device) {
   if (!config::is_device(device)) {
-    misuse("device {}: must be auto, cpu, cuda or cuda:<n>", device);
+    user_error("device {}: must be auto, cpu, cuda or cuda:<n>", device);
   }
   const std::vector<at::Device> all = devices();
   if (device == "auto") {
@@ -48,9 +48,9 @@ at::Device resolve(const std::string& device) {
     return *found;
   }
   if (!at::globalContext().hasCUDART()) {
-    misuse("device {}: this torch is built without CUDA: take a CUDA build of torch, or device cpu", device);
+    user_error("device {}: this torch is built without CUDA: take a CUDA build of torch, or device cpu", device);
   }
-  misuse("device {}: there is none: torch sees {}", device, listed(all));
+  user_error("device {}: there is none: torch sees {}", device, listed(all));
 }
 
 config::Precision resolve(config::Precision precision, at::Device device) {

@@ -82,7 +82,7 @@ std::vector<DecodeState> chosen_states(std::vector<DecodeState> states, std::spa
 
 nn::Context side_by_side(const nn::Context& context) {
   nn::Context rows = context;
-  rows.rows_apart = !context.rows_together;
+  rows.batch_invariant = !context.batched;
   return rows;
 }
 

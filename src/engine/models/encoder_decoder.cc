@@ -108,7 +108,7 @@ struct EncoderDecoder::Parts {
 EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::encoder_decoder) {
-    misuse("model.kind: {} is no encoder-decoder", config::name_of(o.kind));
+    user_error("model.kind: {} is no encoder-decoder", config::name_of(o.kind));
   }
   Parts& p = *parts_;
   const nn::Builder build = make_builder(o, p.parameters, beginning);
@@ -225,7 +225,7 @@ at::Tensor EncoderDecoder::decode(std::span<const DecodeRow> rows, const nn::Con
 const EncoderDecoder& as_encoder_decoder(const Model& model, std::string_view what) {
   const auto* found = dynamic_cast<const EncoderDecoder*>(&model);
   if (found == nullptr) {
-    misuse("{}: model.kind: must be encoder_decoder, got {}", what, config::name_of(model.options().kind));
+    user_error("{}: model.kind: must be encoder_decoder, got {}", what, config::name_of(model.options().kind));
   }
   return *found;
 }

@@ -148,7 +148,7 @@ struct LanguageModel::Parts {
 LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::language_model) {
-    misuse("model.kind: must be language_model here, got {}", config::name_of(o.kind));
+    user_error("model.kind: must be language_model here, got {}", config::name_of(o.kind));
   }
   const nn::Builder build = make_builder(o, parts_->parameters, beginning);
   parts_->options = o;
@@ -260,7 +260,7 @@ void LanguageModel::read(const DecodeRow& row, const nn::Context& context) const
 const LanguageModel& as_language_model(const Model& model, std::string_view what) {
   const auto* found = dynamic_cast<const LanguageModel*>(&model);
   if (found == nullptr) {
-    misuse("{}: model.kind: must be language_model, got {}", what, config::name_of(model.options().kind));
+    user_error("{}: model.kind: must be language_model, got {}", what, config::name_of(model.options().kind));
   }
   return *found;
 }

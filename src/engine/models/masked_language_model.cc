@@ -32,7 +32,7 @@ struct MaskedLanguageModel::Parts {
 MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::masked_language_model) {
-    misuse("model.kind: {} is no masked language model", config::name_of(o.kind));
+    user_error("model.kind: {} is no masked language model", config::name_of(o.kind));
   }
   Parts& p = *parts_;
   const nn::Builder build = make_builder(o, p.parameters, beginning);

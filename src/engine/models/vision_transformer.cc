@@ -33,7 +33,7 @@ struct VisionTransformer::Parts {
 VisionTransformer::VisionTransformer(const config::ModelOptions& o, const nn::Beginning& beginning)
     : parts_(std::make_unique<Parts>()) {
   if (o.kind != config::ModelKind::vision) {
-    misuse("model.kind: {} is no vision Transformer", config::name_of(o.kind));
+    user_error("model.kind: {} is no vision Transformer", config::name_of(o.kind));
   }
   const std::int64_t patches = o.patches(), side = o.image_size / o.patch_size;
   Parts& p = *parts_;
@@ -113,7 +113,7 @@ at::Tensor VisionTransformer::logits(const at::Tensor& images, const nn::Context
 
 at::Tensor grid_sinusoids(std::int64_t side, std::int64_t d_model, double base, at::TensorOptions options) {
   if (d_model % 4 != 0) {
-    misuse("model.d_model: must be a multiple of 4 with fixed positions of a picture, got {}", d_model);
+    user_error("model.d_model: must be a multiple of 4 with fixed positions of a picture, got {}", d_model);
   }
   if (options.device().is_meta()) {
     return at::empty({side * side, d_model}, options);

@@ -30,7 +30,7 @@ at::Tensor plain_product(const at::Tensor& rows, const at::Tensor& matrix, const
 // a tensor are computed in two ways.
 template <class Make>
 at::Tensor by_rows(const at::Tensor& like, const Context& context, const Make& make) {
-  if (!context.rows_apart || !like.is_cpu() || like.size(0) == 1) {
+  if (!context.batch_invariant || !like.is_cpu() || like.size(0) == 1) {
     return make([](const at::Tensor& t) { return t; });
   }
   std::vector<at::Tensor> rows;

@@ -86,7 +86,7 @@ class Backends final : public BackendList {
     return true;
   }
 
-  // The backend to run; null for the reference. `by` decides: its device and its type of numbers. Throws MisuseError
+  // The backend to run; null for the reference. `by` decides: its device and its type of numbers. Throws UserError
   // with every backend's reason where fused was asked for and all refuse. The choice is recorded (choice.h).
   const Entry* choose(Implementation wanted, const at::Tensor& by, const Inputs& in) const {
     const Found found = wanted == Implementation::reference ? Found{} : find(by, in);

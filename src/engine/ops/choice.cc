@@ -39,7 +39,7 @@ Implementation implementation_named(std::string_view name) {
       return implementation;
     }
   }
-  misuse("implementation: must be automatic, reference or fused, got \"{}\"", name);
+  user_error("implementation: must be automatic, reference or fused, got \"{}\"", name);
 }
 
 std::map<std::string, Choices> choices() {

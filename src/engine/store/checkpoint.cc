@@ -25,12 +25,12 @@ constexpr std::string_view kFormat = "headroom.checkpoint.1";
 constexpr const char* kChecksums = "checksums";
 constexpr const char* kTokenizer = "tokenizer";
 
-// Opens and checks the container and its format, not yet the contents. Throws MisuseError naming the file.
+// Opens and checks the container and its format, not yet the contents. Throws UserError naming the file.
 SafetensorsFile open_checkpoint(const fs::path& path) {
   SafetensorsFile file(path);
   const auto format = file.metadata().find("format");
   if (format == file.metadata().end() || format->second != kFormat) {
-    misuse("{}: not a checkpoint: its format is \"{}\", not \"{}\"", path.string(),
+    user_error("{}: not a checkpoint: its format is \"{}\", not \"{}\"", path.string(),
            format == file.metadata().end() ? "" : format->second, kFormat);
   }
   return file;
@@ -46,7 +46,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile&
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::read_tokenizer(file);
   const std::int64_t special = config::special_tokens(config.model.kind);
   if (tokenizer->vocabulary_size() + special != config.model.vocabulary_size) {
-    misuse("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", file.path().string(),
+    user_error("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", file.path().string(),
            tokenizer->name(), tokenizer->vocabulary_size(), config.model.vocabulary_size - special);
   }
   tokenizers::require_source_vocabulary(*tokenizer, config.model.source_vocabulary_size, file.path().string());
@@ -58,7 +58,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile&
 std::set<std::string> check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
   const config::ModelOptions& options = checkpoint.config.model;
   if (options.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
-    misuse("{}: model.n_layers is {}, but the file has only {} tensors", origin, options.n_layers,
+    user_error("{}: model.n_layers is {}, but the file has only {} tensors", origin, options.n_layers,
            checkpoint.tensors.size());
   }
   std::size_t expected = 0;
@@ -68,11 +68,11 @@ std::set<std::string> check_parameters(const Checkpoint& checkpoint, const std::
     for (const nn::Parameter& parameter : shapes->parameters().stored()) {
       const auto found = checkpoint.tensors.find("model." + parameter.name);
       if (found == checkpoint.tensors.end()) {
-        misuse("{}: parameter \"{}\" is missing", origin, parameter.name);
+        user_error("{}: parameter \"{}\" is missing", origin, parameter.name);
       }
       const at::Tensor& tensor = found->second;
       if (tensor.scalar_type() != at::kFloat || tensor.sizes() != parameter.tensor.sizes()) {
-        misuse("{}: parameter \"{}\" is {} {}, but its config asks for Float {}", origin, parameter.name,
+        user_error("{}: parameter \"{}\" is {} {}, but its config asks for Float {}", origin, parameter.name,
                c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::str(parameter.tensor.sizes()));
       }
       ++expected;
@@ -81,19 +81,19 @@ std::set<std::string> check_parameters(const Checkpoint& checkpoint, const std::
       }
     }
   } catch (const c10::Error& error) {
-    misuse("{}: its config describes no possible model: {}", origin, error.what_without_backtrace());
+    user_error("{}: its config describes no possible model: {}", origin, error.what_without_backtrace());
   }
   const auto stored =
       static_cast<std::size_t>(std::count_if(checkpoint.tensors.begin(), checkpoint.tensors.end(),
                                              [](const auto& entry) { return entry.first.starts_with("model."); }));
   if (stored != expected) {
-    misuse("{}: holds {} parameters, but its config asks for {}", origin, stored, expected);
+    user_error("{}: holds {} parameters, but its config asks for {}", origin, stored, expected);
   }
   return buffers;
 }
 
 // The first process that has something to say, and what; -1: none has. The same in all of them.
-std::pair<int, std::string> first_said(const std::string& mine, Peers& peers) {
+std::pair<int, std::string> first_said(const std::string& mine, ProcessGroup& peers) {
   const std::vector<std::string> all = peers.gather(mine);
   for (int rank = 0; rank < peers.size(); ++rank) {
     if (!all[static_cast<std::size_t>(rank)].empty()) {
@@ -104,14 +104,14 @@ std::pair<int, std::string> first_said(const std::string& mine, Peers& peers) {
 }
 
 // Throws `what`, unless it is empty in every process.
-void throw_for_all(const std::string& what, Peers& peers) {
+void throw_for_all(const std::string& what, ProcessGroup& peers) {
   if (const auto [rank, said] = first_said(what, peers); rank >= 0) {
     throw SharedError(fmt::format("{}: {}", peers.name_of(rank), said));
   }
 }
 
 // What this process holds, contiguous on the CPU. Throws NotFiniteError in all processes.
-std::vector<Held> held_by(const Checkpoint& checkpoint, const fs::path& path, Peers& peers) {
+std::vector<Held> held_by(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& peers) {
   std::vector<Held> held;
   std::string refused;
   const auto hold = [&](const std::string& key, std::int64_t begin, const at::Tensor& tensor) {
@@ -139,7 +139,7 @@ std::vector<Held> held_by(const Checkpoint& checkpoint, const fs::path& path, Pe
 
 // The leading process makes the file aside, each writes what it holds into it, and once all are done it gets its name.
 void write_together(const SafetensorsWriter& writer, const std::vector<Held>& held, const fs::path& path,
-                    Peers& peers) {
+                    ProcessGroup& peers) {
   std::optional<AtomicFile> file;
   SafetensorsWriter::Layout layout;
   std::string refused, plan;
@@ -183,7 +183,7 @@ void write_together(const SafetensorsWriter& writer, const std::vector<Held>& he
 
 }  // namespace
 
-void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, Peers& peers) {
+void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& peers) {
   const std::vector<Held> held = held_by(checkpoint, path, peers);
   SafetensorsWriter writer;
   for (const Held& one : held) {
@@ -227,7 +227,7 @@ Checkpoint read_checkpoint(const fs::path& path, Check check) {
   config::check(checkpoint.config, origin);
   const auto step = whole_number(file->metadata_at("step"));
   if (!step) {
-    misuse("{}: step must be a number of steps, got \"{}\"", origin, file->metadata_at("step"));
+    user_error("{}: step must be a number of steps, got \"{}\"", origin, file->metadata_at("step"));
   }
   checkpoint.step = *step;
   if (has_tokenizer(checkpoint.config.model)) {

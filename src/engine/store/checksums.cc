@@ -9,7 +9,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "foundation/core/machine/log.h"
-#include "headroom/core/peers.h"
+#include "headroom/core/process_group.h"
 
 namespace headroom::store {
 namespace {
@@ -101,7 +101,7 @@ void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const st
   bool warned = false;
   for (const auto& [name, tensor] : tensors) {
     if (!sums.is_object() || !sums.contains(name) || !sums.at(name).is_string()) {
-      misuse("{}: has no checksum of tensor \"{}\"", origin, name);
+      user_error("{}: has no checksum of tensor \"{}\"", origin, name);
     }
     const uLong sum = crc32_of(tensor.contiguous());
     const std::string is = written(sum), was = sums.at(name).get<std::string>();
@@ -114,7 +114,7 @@ void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const st
       }
       warned = true;
     } else if (is != was) {
-      misuse("{}: tensor \"{}\" is damaged: its checksum is {}, it was written with {}", origin, name, is, was);
+      user_error("{}: tensor \"{}\" is damaged: its checksum is {}, it was written with {}", origin, name, is, was);
     }
   }
 }

@@ -24,7 +24,7 @@ std::string checksums_of(const std::vector<Held>& held);
 // the bytes of each tensor. Throws SharedError where a byte is held by no rank or by several.
 std::string join_checksums(const std::vector<std::string>& parts, const std::map<std::string, std::size_t>& sizes);
 
-// Throws MisuseError naming `origin` and the first tensor whose bytes do not have the sum that `stored`, the JSON
+// Throws UserError naming `origin` and the first tensor whose bytes do not have the sum that `stored`, the JSON
 // above, has for it, and when `stored` lacks one or is no such JSON. Warns where the stored sum of a tensor of
 // `buffers` is that of several copies of it, as earlier versions wrote it on several ranks.
 void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const std::set<std::string>& buffers,

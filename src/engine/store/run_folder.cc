@@ -56,7 +56,7 @@ std::string read_latest(const fs::path& folder) {
     std::string name = read_text_file(folder / "latest", 4096);
     name.erase(name.find_last_not_of(" \r\n\t") + 1);
     return name;
-  } catch (const MisuseError&) {
+  } catch (const UserError&) {
     return {};
   }
 }
@@ -73,7 +73,7 @@ void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t kee
 
 }  // namespace
 
-fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep, Peers& peers) {
+fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep, ProcessGroup& peers) {
   const std::string name = fmt::format("{}{}{}", kPrefix, checkpoint.step, kSuffix);
   if (peers.leads()) {
     make_folder(folder);
@@ -90,10 +90,10 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
   std::error_code error;
   if (!fs::is_directory(run_or_checkpoint, error)) {
     if (!fs::exists(run_or_checkpoint, error)) {
-      misuse("{}: there is no such run folder or checkpoint", run_or_checkpoint.string());
+      user_error("{}: there is no such run folder or checkpoint", run_or_checkpoint.string());
     }
     if (run_or_checkpoint.extension() == ".toml") {
-      misuse("{}: is a config, where a run folder or a checkpoint is wanted: headroom train makes one of it",
+      user_error("{}: is a config, where a run folder or a checkpoint is wanted: headroom train makes one of it",
              run_or_checkpoint.string());
     }
     return run_or_checkpoint;
@@ -101,7 +101,7 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
   const fs::path folder = folder_of_checkpoints(run_or_checkpoint);
   std::vector<fs::path> candidates = list_checkpoints(folder);
   if (candidates.empty()) {
-    misuse("{}: holds no checkpoint", run_or_checkpoint.string());
+    user_error("{}: holds no checkpoint", run_or_checkpoint.string());
   }
   const auto named = std::find(candidates.begin(), candidates.end(), folder / read_latest(folder));
   if (named != candidates.end()) {
@@ -117,17 +117,17 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
     try {
       read_checkpoint(candidate, Check::shapes);
       return candidate;
-    } catch (const MisuseError& reason) {
+    } catch (const UserError& reason) {
       log_warning("{}; trying an earlier checkpoint", reason.what());
     }
   }
-  misuse("{}: none of its {} checkpoints is readable", folder.string(), candidates.size());
+  user_error("{}: none of its {} checkpoints is readable", folder.string(), candidates.size());
 }
 
 std::vector<fs::path> checkpoints_of(const fs::path& run) {
   std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
   if (files.empty()) {
-    misuse("{}: is no run folder that holds checkpoints", run.string());
+    user_error("{}: is no run folder that holds checkpoints", run.string());
   }
   std::reverse(files.begin(), files.end());
   return files;
@@ -136,7 +136,7 @@ std::vector<fs::path> checkpoints_of(const fs::path& run) {
 Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
   const std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
   if (count < 1 || std::ssize(files) < count) {
-    misuse("{}: holds {} checkpoints, but the mean of {} is asked for (train.checkpoint_every, train.keep_checkpoints)",
+    user_error("{}: holds {} checkpoints, but the mean of {} is asked for (train.checkpoint_every, train.keep_checkpoints)",
            run.string(), files.size(), count);
   }
   Checkpoint mean = read_checkpoint(files.front());
@@ -149,7 +149,7 @@ Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
       }
       const auto found = one.tensors.find(name);
       if (found == one.tensors.end() || found->second.sizes() != tensor.sizes()) {
-        misuse("{}: its model is another than that of {}", files[static_cast<std::size_t>(i)].string(),
+        user_error("{}: its model is another than that of {}", files[static_cast<std::size_t>(i)].string(),
                files.front().string());
       }
       at::Tensor& sum = sums[name];

@@ -19,7 +19,7 @@ at::ScalarType scalar_type(DType type, const SafetensorsFile& file, const std::s
       return scalar;
     }
   }
-  misuse("{}: tensor \"{}\" has type {}, which no checkpoint holds", file.path().string(), name, name_of(type));
+  user_error("{}: tensor \"{}\" has type {}, which no checkpoint holds", file.path().string(), name, name_of(type));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace headroom::store {
 DType stored_type(at::ScalarType type, const std::string& name);
 
 // A view of the mapped file, which lives as long as the tensor: read it, never write to it. A copy where the bytes lie
-// askew. Throws MisuseError naming file and tensor for a type that torch lacks.
+// askew. Throws UserError naming file and tensor for a type that torch lacks.
 at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std::string& name,
                    const StoredTensor& stored);
 

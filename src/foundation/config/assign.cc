@@ -226,7 +226,7 @@ void assign(const Field& field, const toml::node& value, const std::string& pref
   try {
     std::visit(Assigner{field, value}, field.slot);
   } catch (const Refused&) {
-    misuse("{}{}: must be {}, got {}{}", prefix, dotted, expected(field), shown(value), list_hint(field, value));
+    user_error("{}{}: must be {}, got {}{}", prefix, dotted, expected(field), shown(value), list_hint(field, value));
   }
 }
 

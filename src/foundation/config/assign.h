@@ -16,7 +16,7 @@ std::string expected(const Field& field);
 // A value as the message shows it: TOML on one line, shortened.
 std::string shown(const toml::node& value);
 
-// Throws MisuseError "<prefix><dotted>: must be ..., got ...". `prefix` says where: "train.toml:12: ".
+// Throws UserError "<prefix><dotted>: must be ..., got ...". `prefix` says where: "train.toml:12: ".
 void assign(const Field& field, const toml::node& value, const std::string& prefix, const std::string& dotted);
 
 }  // namespace headroom::config::detail

@@ -35,7 +35,7 @@ class Checker {
   void require(bool holds, std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
     if (!holds) {
       const std::string dotted = fmt::format("{}.{}", table_, key);
-      misuse("{}: {}: {}", origin_.of(dotted), dotted, fmt::format(format, std::forward<Args>(args)...));
+      user_error("{}: {}: {}", origin_.of(dotted), dotted, fmt::format(format, std::forward<Args>(args)...));
     }
   }
   void require_distinct(std::string_view key, std::vector<std::string> values) const {

@@ -62,7 +62,7 @@ Source find_config(const std::string& path_or_recipe, const fs::path& folder, co
     return {.path = fs::path(home_folder()) / "recipes" / (path_or_recipe + ".toml"), .recipe = true};
   }
   const std::string close = nearest_recipe(path_or_recipe, names);
-  misuse("{}{}: {} a recipe's name{}", prefix, path_or_recipe,
+  user_error("{}{}: {} a recipe's name{}", prefix, path_or_recipe,
          fs::is_directory(path, error) ? "is a folder, neither a TOML file nor" : "is neither a file nor",
          close.empty() ? "" : ", did you mean " + close + "?");
 }
@@ -94,7 +94,7 @@ std::optional<Source> take_base(Layer& layer) {
   }
   const std::string prefix = fmt::format("{}:{}: base: ", origin, base->source().begin.line);
   if (!base->is_string() || base->as_string()->get().empty()) {
-    misuse("{}must be a TOML file or a recipe's name, got {}", prefix, detail::shown(*base));
+    user_error("{}must be a TOML file or a recipe's name, got {}", prefix, detail::shown(*base));
   }
   const std::string name = base->as_string()->get();
   layer.values.erase("base");
@@ -107,14 +107,14 @@ std::pair<toml::table, std::string> read_file(const fs::path& path) {
     std::string text = read_text_file(path, kLargestConfig);
     toml::table values = detail::parse_toml(text, path.string());
     return {std::move(values), std::move(text)};
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     if (path.extension() == ".toml") {
       throw;
     }
     if (path.extension() == ".safetensors") {
-      misuse("{}: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)", path.string());
+      user_error("{}: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)", path.string());
     }
-    misuse(
+    user_error(
         "{}; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train "
         "= "
         "[{}]",
@@ -133,7 +133,7 @@ std::vector<Layer> read_layers(const Source& first) {
     });
     chain.push_back(next->path.lexically_normal().string());
     if (seen) {
-      misuse("{}: base: the files inherit from each other: {}", first.path.string(), fmt::join(chain, " -> "));
+      user_error("{}: base: the files inherit from each other: {}", first.path.string(), fmt::join(chain, " -> "));
     }
     auto [values, text] = read_file(next->path);
     layers.push_back({.source = *next, .values = std::move(values), .made_for = made_for(text)});

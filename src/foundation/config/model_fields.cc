@@ -87,7 +87,7 @@ bool ModelOptions::routes() const {
 
 std::int64_t ModelOptions::patches() const {
   if (!has_whole_patches()) {
-    misuse("model.patch_size: must divide image_size = {}, got {}", image_size, patch_size);
+    user_error("model.patch_size: must divide image_size = {}, got {}", image_size, patch_size);
   }
   return (image_size / patch_size) * (image_size / patch_size);
 }

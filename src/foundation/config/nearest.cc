@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "headroom/config/config.h"
-#include "key_meant.h"
+#include "suggest_key.h"
 #include "foundation/core/text/nearest.h"
 
 namespace headroom::config::detail {
@@ -123,7 +123,7 @@ std::string nearest_key(const Fields& all, const std::string& table, std::string
 
 namespace headroom::config {
 
-std::string key_meant(std::string_view wrong) {
+std::string suggest_key(std::string_view wrong) {
   Config config;
   Fields fields;
   describe(fields, config);

@@ -55,7 +55,7 @@ void require_shallow(std::string_view text, std::string_view origin) {
     }
   }
   if (dots > kMostDots) {
-    misuse("{}: not a config: it has {} dotted names and numbers", origin, dots);
+    user_error("{}: not a config: it has {} dotted names and numbers", origin, dots);
   }
 }
 
@@ -99,7 +99,7 @@ class Reader {
       } else if (const toml::table* const inner = value->as_table()) {
         read(*inner, dotted, table->fields, table->tables);
       } else {
-        misuse("{}{}: must be a table [{}], got {}", place, dotted, dotted, shown(*value));
+        user_error("{}{}: must be a table [{}], got {}", place, dotted, dotted, shown(*value));
       }
     }
   }
@@ -110,7 +110,7 @@ class Reader {
     if (close.starts_with(path + ".") && close.find('.', path.size() + 1) == std::string::npos) {
       close.erase(0, path.size() + 1);  // a neighbour
     }
-    misuse("{}{}: unknown {}{}", place, printable(path.empty() ? name : path + "." + name), table ? "table" : "key",
+    user_error("{}{}: unknown {}{}", place, printable(path.empty() ? name : path + "." + name), table ? "table" : "key",
            close.empty() ? "" : ", did you mean " + close + "?");
   }
 
@@ -141,7 +141,7 @@ toml::table parse_toml(std::string_view text, std::string_view origin) {
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
-    misuse("{}:{}: not valid TOML: {}", origin, error.source().begin.line, complaint(error.description()));
+    user_error("{}:{}: not valid TOML: {}", origin, error.source().begin.line, complaint(error.description()));
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace headroom::config::detail {
 
-// Throws MisuseError "<origin>:<line>: not valid TOML: ...", for text that would be too deep as well.
+// Throws UserError "<origin>:<line>: not valid TOML: ...", for text that would be too deep as well.
 toml::table parse_toml(std::string_view text, std::string_view origin);
 
 // The values of a file over what `config` has; notes their places in config.given. `folder`: where names of files in it

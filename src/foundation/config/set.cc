@@ -32,12 +32,12 @@ const Field& find_field(const Fields& all, const std::string& dotted, const std:
       return *field;
     }
     if (last && table != tables->end()) {
-      misuse("{}{}: is a table, set one of its keys: {}.{}", place, dotted, dotted, table->fields.front().key);
+      user_error("{}{}: is a table, set one of its keys: {}.{}", place, dotted, dotted, table->fields.front().key);
     }
     if (table == tables->end()) {
       const std::string path = start == 0 ? "" : dotted.substr(0, start - 1);
       const std::string close = detail::nearest_key(all, path, last ? name : dotted.substr(dotted.rfind('.') + 1));
-      misuse("{}{}: unknown key{}", place, dotted, close.empty() ? "" : ", did you mean " + close + "?");
+      user_error("{}{}: unknown key{}", place, dotted, close.empty() ? "" : ", did you mean " + close + "?");
     }
     fields = &table->fields;
     tables = &table->tables;
@@ -50,7 +50,7 @@ std::optional<toml::table> as_toml(std::string_view text) {
   try {
     toml::table table = detail::parse_toml(fmt::format("value = {}", text), "--set");
     return table.size() == 1 ? std::optional(std::move(table)) : std::nullopt;
-  } catch (const MisuseError&) {
+  } catch (const UserError&) {
     return std::nullopt;
   }
 }
@@ -73,11 +73,11 @@ std::string set_key(Config& config, std::string_view assignment, std::string_vie
   const std::size_t equals = assignment.find('=');
   std::string key(trimmed(assignment.substr(0, equals), kBlanks));
   if (equals == std::string_view::npos || key.empty()) {
-    misuse("{}\"{}\": must be key=value, as in train.steps=500", place, assignment);
+    user_error("{}\"{}\": must be key=value, as in train.steps=500", place, assignment);
   }
   const std::string_view text = trimmed(assignment.substr(equals + 1), kBlanks);
   if (!is_utf8(text)) {
-    misuse("{}{}: the value is not valid UTF-8 text", place, key);
+    user_error("{}{}: the value is not valid UTF-8 text", place, key);
   }
   Fields fields;
   describe(fields, config);

@@ -43,7 +43,7 @@ Variation parse_variation(std::string_view text, std::string_view option) {
   const bool empty = std::any_of(variation.values.begin(), variation.values.end(),
                                  [](const std::string& value) { return value.empty(); });
   if (variation.key.empty() || variation.values.empty() || empty) {
-    misuse("{} {}: must be KEY=VALUE,VALUE,..., as in train.learning_rate=3e-4,1e-3", option, text);
+    user_error("{} {}: must be KEY=VALUE,VALUE,..., as in train.learning_rate=3e-4,1e-3", option, text);
   }
   return variation;
 }

@@ -14,7 +14,7 @@ struct Variation {
 };
 
 // "train.learning_rate=3e-4,1e-3"; commas within brackets and quotes are part of a value. `option` names it in
-// messages. Throws MisuseError where a key or a value is missing.
+// messages. Throws UserError where a key or a value is missing.
 Variation parse_variation(std::string_view text, std::string_view option);
 
 }  // namespace headroom::config

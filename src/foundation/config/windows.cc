@@ -28,7 +28,7 @@ std::optional<WindowPattern> parse_window_pattern(std::string_view text) {
 std::vector<std::int64_t> layer_windows(const ModelOptions& model) {
   const auto pattern = detail::parse_window_pattern(model.attention.window_pattern);
   if (!pattern) {
-    misuse("model.attention.window_pattern: must be local:global such as 1:1 or 3:1, got \"{}\"",
+    user_error("model.attention.window_pattern: must be local:global such as 1:1 or 3:1, got \"{}\"",
            model.attention.window_pattern);
   }
   std::vector<std::int64_t> windows;

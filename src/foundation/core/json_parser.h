@@ -50,7 +50,7 @@ class JsonGuard : public J::json_sax_t {
   }
   bool key(std::string& key) override {
     if (!keys_.back().insert(key).second) {
-      misuse("{}: the JSON key \"{}\" occurs twice in one object", origin_, printable(key));
+      user_error("{}: the JSON key \"{}\" occurs twice in one object", origin_, printable(key));
     }
     return true;
   }
@@ -68,13 +68,13 @@ class JsonGuard : public J::json_sax_t {
     return true;
   }
   bool parse_error(std::size_t byte, const std::string&, const typename J::exception& error) override {
-    misuse("{}: not valid JSON at byte {}: {}", origin_, byte, json_complaint(error.what()));
+    user_error("{}: not valid JSON at byte {}: {}", origin_, byte, json_complaint(error.what()));
   }
 
  private:
   void enter() {
     if (++depth_ > max_depth_) {
-      misuse("{}: JSON nested deeper than {} levels", origin_, max_depth_);
+      user_error("{}: JSON nested deeper than {} levels", origin_, max_depth_);
     }
   }
   std::string_view origin_;
@@ -87,7 +87,7 @@ template <class J>
 J parse_json_as(std::string_view text, std::string_view origin, std::size_t max_depth) {
   // The library takes a zero byte for the end and would ignore what comes after it.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    misuse("{}: not valid JSON at byte {}: a zero byte", origin, zero + 1);
+    user_error("{}: not valid JSON at byte {}: a zero byte", origin, zero + 1);
   }
   JsonGuard<J> guard(origin, max_depth);
   J::sax_parse(text, &guard);

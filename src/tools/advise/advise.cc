@@ -103,7 +103,7 @@ bool fits_machine(const config::Config& config) {
   try {
     train::check_machine(config);
     return true;
-  } catch (const MisuseError&) {
+  } catch (const UserError&) {
     return false;
   }
 }
@@ -130,7 +130,7 @@ void Adviser::choose_vocabularies() {
       config::check(other, "advise");
       text_size(other, request_.cache);
       return false;
-    } catch (const MisuseError&) {
+    } catch (const UserError&) {
       if (size == config_.tokenizer.vocabulary_size) {
         throw;
       }
@@ -237,7 +237,7 @@ void Adviser::run_trials() {
     // A larger budget also asks for a larger model, whose steps take as much longer as the root of it.
     const double more = least / unit();
     const double budget = request_.budget * (fitting_.size_kept ? more : more * more);
-    misuse(
+    user_error(
         "advise: --budget: {} is too little: of its tenth, the smallest trial can have {}, and takes {}: ask for about "
         "{} "
         "at least, or a smaller model",
@@ -327,7 +327,7 @@ Advice advise(const AdviseRequest& request) {
   const tasks::Task& task = tasks::task_for(asked, "advise");
   const auto& figures = task.figures();
   if (std::none_of(figures.begin(), figures.end(), [](const auto& kind) { return kind.name == "bits_per_byte"; })) {
-    misuse(
+    user_error(
         "advise: {}: is for language models of text, whose losses are compared per byte, not for {}: sweep tries "
         "values of any config",
         request.config, task.name());

@@ -85,7 +85,7 @@ struct Advice {
 
 // Measures, tries out, writes out/advised.toml, out/advice.json and out/report.html. What was measured and trained
 // before in `out` for the same request is kept, so that an interrupted request goes on, and a repeated one gives the
-// same. Throws MisuseError for configs of other tasks than language modelling, for a budget below what the smallest
+// same. Throws UserError for configs of other tasks than language modelling, for a budget below what the smallest
 // trials need, and for a folder that holds something else; InterruptedError on Ctrl-C.
 Advice advise(const AdviseRequest& request);
 

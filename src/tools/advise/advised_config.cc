@@ -59,7 +59,7 @@ void write_advised(const config::Config& config, const std::string& source, cons
     if (config::flatten(config::load_config(file.string())) == config::flatten(config)) {
       return;
     }
-  } catch (const MisuseError&) {  // keys that the base does not go with
+  } catch (const UserError&) {  // keys that the base does not go with
   }
   write_text_file(file, remark + config::to_toml(config));
 }

@@ -89,11 +89,11 @@ config::Config variant_of(const config::Config& config, const std::string& varia
   for (const bool positions : {false, true}) {
     try {
       return matched(with_attention(config, origin, positions), config);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       why = error.what();
     }
   }
-  misuse("advise: --variants: {}: cannot be given the config's size: {}", variant, why);
+  user_error("advise: --variants: {}: cannot be given the config's size: {}", variant, why);
 }
 
 bool same_model(const config::Config& one, const config::Config& other) {
@@ -179,7 +179,7 @@ std::vector<Arm> head_arms(const config::Config& config) {
       if (!known) {
         arms.push_back(arm_of(std::move(name), matched(other, config)));
       }
-    } catch (const MisuseError&) {  // no such heads at this size
+    } catch (const UserError&) {  // no such heads at this size
     }
   }
   return arms;

@@ -17,7 +17,7 @@ config::Config with_vocabulary(config::Config config, std::int64_t size);
 std::vector<Arm> vocabulary_arms(const config::Config& config, const std::vector<std::int64_t>& sizes);
 
 // The config's own attention and that of each variant at the config's number of parameters, each with half, once and
-// twice the learning rate. Throws MisuseError, naming the variant, where there is none, or none of this size.
+// twice the learning rate. Throws UserError, naming the variant, where there is none, or none of this size.
 std::vector<Arm> variant_arms(const config::Config& config, const std::vector<std::string>& variants);
 
 // The config's own heads, then others: of experts, what the papers try; else half, a quarter and twice as many, all at

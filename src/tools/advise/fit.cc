@@ -29,7 +29,7 @@ bool can_be(const config::Config& config) {
   try {
     config::check(config, "advise");
     return forward_macs(config) > 0.0;
-  } catch (const MisuseError&) {
+  } catch (const UserError&) {
     return false;
   }
 }

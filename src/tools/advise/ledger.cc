@@ -99,10 +99,10 @@ void Ledger::read() {
                         .start_seconds = positive(entry, "start_seconds")};
     }
   } catch (const Json::exception&) {
-    misuse("{}: is not what advise writes: remove it to begin again", file_.string());
+    user_error("{}: is not what advise writes: remove it to begin again", file_.string());
   }
   if (!difference.empty()) {
-    misuse("advise: --out: {} holds the advice on another request ({}): choose another folder or remove it",
+    user_error("advise: --out: {} holds the advice on another request ({}): choose another folder or remove it",
            file_.parent_path().string(), difference);
   }
 }

@@ -15,7 +15,7 @@ namespace headroom::compare {
 
 class Ledger {
  public:
-  // Goes on with the one in request.out, if there is one. Throws MisuseError where it is of another request, or is not
+  // Goes on with the one in request.out, if there is one. Throws UserError where it is of another request, or is not
   // what this class writes. `asked`: the request's config, loaded.
   Ledger(const AdviseRequest& request, const config::Config& asked);
 

@@ -8,7 +8,7 @@
 
 namespace headroom::compare {
 
-// Trains for about so many seconds, three steps at least after two that warm up, and keeps nothing. Throws MisuseError
+// Trains for about so many seconds, three steps at least after two that warm up, and keeps nothing. Throws UserError
 // for unusable data or too little memory, InterruptedError on Ctrl-C.
 Measured measure_steps(const config::Config& config, const std::filesystem::path& cache, double seconds);
 

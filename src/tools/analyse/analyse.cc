@@ -130,11 +130,11 @@ std::vector<const AnalysisKind*> chosen(const std::vector<std::string>& what, co
     const auto found = analysis_kinds().find(name);
     if (found == analysis_kinds().end()) {
       const std::string meant = nearest(name, names_of_all());
-      misuse("analyse: --what: must be among {}, got {}{}", fmt::join(names_of_all(), ", "), printable(name),
+      user_error("analyse: --what: must be among {}, got {}{}", fmt::join(names_of_all(), ", "), printable(name),
              meant.empty() ? "" : "; did you mean " + meant + "?");
     }
     if (const std::string why = found->second.refusal(o); !why.empty()) {
-      misuse("analyse: --what: {} has no {}: {}", printable(model), name, why);
+      user_error("analyse: --what: {} has no {}: {}", printable(model), name, why);
     }
     all.push_back(&found->second);
   }

@@ -32,19 +32,19 @@ struct Analysed {
   std::vector<std::pair<const AnalysisKind*, Findings>> analyses;
 };
 
-// Throws MisuseError for a name among `what` that no analysis has, and for one that a model of these options, called
+// Throws UserError for a name among `what` that no analysis has, and for one that a model of these options, called
 // `model`, has not got, saying why: before anything is read.
 void require_analyses(const std::vector<std::string>& what, const config::ModelOptions& options,
                       const std::string& model);
 
-// Throws MisuseError for a name that no analysis has, for one that the model has not got, saying why, and for a text
+// Throws UserError for a name that no analysis has, for one that the model has not got, saying why, and for a text
 // that cannot be read.
 Analysed analyse(const store::OpenedModel& opened, const AnalyseRequest& request);
 
 // Writes analysis.json, report.html and analysis.safetensors into the folder, each aside and renamed, and returns the
 // document {"analyses": name to figures, ...} of analysis.json, with the page's path under "report".
 Json write_analyses(const std::vector<Analysed>& all, const AnalyseRequest& request, const std::filesystem::path& out);
-// Throws MisuseError where the folder holds a report of another command.
+// Throws UserError where the folder holds a report of another command.
 void require_room_for_analyses(const std::filesystem::path& out);
 
 }  // namespace headroom::inspect

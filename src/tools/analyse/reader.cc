@@ -87,7 +87,7 @@ at::Tensor Reader::logits(const Reading& reading, nn::Observer* observer) const 
     }
     return classes->class_logits(batch, inner);
   }
-  misuse("{}: is a model of kind {}, which reads no text", name(), config::name_of(options().kind));
+  user_error("{}: is a model of kind {}, which reads no text", name(), config::name_of(options().kind));
 }
 
 std::string Reader::token_text(std::int64_t id, Side side) const {
@@ -100,7 +100,7 @@ std::string Reader::token_text(std::int64_t id, Side side) const {
   std::vector<std::int32_t> ids;
   try {
     ids = known.encode("a");
-  } catch (const MisuseError&) {  // a vocabulary of the bytes that its text held
+  } catch (const UserError&) {  // a vocabulary of the bytes that its text held
   }
   std::string text = tokenizers::text_after(known, ids, token);
   if (is_utf8(text)) {

@@ -151,7 +151,7 @@ std::string what_is_read(const TextChoice& choice) {
 
 std::vector<std::string> lines_of(const TextChoice& choice) {
   if (choice.text.empty() && choice.data.empty()) {
-    misuse("analyse: --text or --data: one of them is needed for a model of translation");
+    user_error("analyse: --text or --data: one of them is needed for a model of translation");
   }
   const std::string text = choice.text.empty() ? read_text_file(choice.data, kLongestText) : choice.text;
   std::vector<std::string> lines;
@@ -161,7 +161,7 @@ std::vector<std::string> lines_of(const TextChoice& choice) {
     }
   });
   if (lines.empty()) {
-    misuse("analyse: {}: has no text", what_is_read(choice));
+    user_error("analyse: {}: has no text", what_is_read(choice));
   }
   return lines;
 }
@@ -172,8 +172,8 @@ std::vector<std::int64_t> encoded(const tokenizers::Tokenizer& tokenizer, std::s
   std::vector<std::int32_t> ids;
   try {
     tokenizer.encode(text, ids);
-  } catch (const MisuseError& error) {
-    misuse("{}: {}", where, error.what());
+  } catch (const UserError& error) {
+    user_error("{}: {}", where, error.what());
   }
   std::vector<std::int64_t> wide(ids.begin(), ids.end());
   cut |= std::ssize(wide) > room;
@@ -195,7 +195,7 @@ std::unique_ptr<Text> open_lines(const store::OpenedModel& opened, const TextCho
     const std::size_t tab = line.find('\t');
     const bool two = pairs || o.paired;
     if (two && tab == std::string::npos) {
-      misuse("{}: must be {} with a tab between them", where, pairs ? "a source and its translation" : "two texts");
+      user_error("{}: must be {} with a tab between them", where, pairs ? "a source and its translation" : "two texts");
     }
     Examples::Example example;
     example.tokens = encoded(reader.tokenizer(Side::source), std::string_view(line).substr(0, two ? tab : line.size()),
@@ -208,7 +208,7 @@ std::unique_ptr<Text> open_lines(const store::OpenedModel& opened, const TextCho
       }
     }
     if (example.tokens.empty() || (two && example.target.empty())) {
-      misuse("{}: has no text", where);
+      user_error("{}: has no text", where);
     }
     all.push_back(std::move(example));
   }
@@ -249,7 +249,7 @@ std::unique_ptr<Text> open_labelled(const store::OpenedModel& opened, const std:
 std::unique_ptr<Text> open_text(const store::OpenedModel& opened, const TextChoice& choice) {
   const config::ModelOptions& o = opened.config().model;
   if (!o.reads_tokens()) {
-    misuse("{}: is a model of kind {}, which reads no text", opened.name, config::name_of(o.kind));
+    user_error("{}: is a model of kind {}, which reads no text", opened.name, config::name_of(o.kind));
   }
   if (o.kind == config::ModelKind::classifier && choice.text.empty()) {
     return open_labelled(opened, choice.data);
@@ -261,7 +261,7 @@ std::unique_ptr<Text> open_text(const store::OpenedModel& opened, const TextChoi
   if (!choice.text.empty()) {
     std::vector<std::int32_t> ids = opened.checkpoint.tokenizer->encode(choice.text);
     if (ids.empty()) {
-      misuse("analyse: --text: has no text");
+      user_error("analyse: --text: has no text");
     }
     return std::make_unique<Stream>(reader, std::move(ids));
   }

@@ -21,7 +21,7 @@ class Text {
   virtual void read_all(const Read& read) const = 0;
 };
 
-// Throws MisuseError for a text without tokens, and for files that cannot be read.
+// Throws UserError for a text without tokens, and for files that cannot be read.
 std::unique_ptr<Text> open_text(const store::OpenedModel& opened, const TextChoice& choice);
 
 }  // namespace headroom::inspect

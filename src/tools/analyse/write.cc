@@ -52,12 +52,12 @@ void write_tensors(const std::vector<Analysed>& all, const fs::path& file) {
 
 void require_room_for_analyses(const fs::path& out) {
   if (is_there(out / kReport) && !is_there(out / kDocument)) {
-    misuse("analyse: --out: {} holds the page of another command, which would be lost: choose another folder",
+    user_error("analyse: --out: {} holds the page of another command, which would be lost: choose another folder",
            printable(out.string()));
   }
   std::error_code ignored;
   if (is_there(out) && !fs::is_directory(out, ignored)) {
-    misuse("analyse: --out: {} is a file, where a folder is wanted", printable(out.string()));
+    user_error("analyse: --out: {} is a file, where a folder is wanted", printable(out.string()));
   }
 }
 

@@ -92,10 +92,10 @@ std::vector<std::pair<std::string, std::string>> names() {
 
 std::vector<Row> run(const std::string& name, const BenchOptions& options) {
   if (options.precision != "fp32" && options.precision != "bf16") {
-    misuse("bench: precision must be fp32 or bf16, got '{}'", options.precision);
+    user_error("bench: precision must be fp32 or bf16, got '{}'", options.precision);
   }
   if (options.repeats < 1) {
-    misuse("bench: repeats must be at least 1, got {}", options.repeats);
+    user_error("bench: repeats must be at least 1, got {}", options.repeats);
   }
   for (const Entry& entry : entries()) {
     if (name == entry.name) {
@@ -107,7 +107,7 @@ std::vector<Row> run(const std::string& name, const BenchOptions& options) {
   for (const Entry& entry : entries()) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
   }
-  misuse("bench: {}: no such benchmark; there are {}", name, known);
+  user_error("bench: {}: no such benchmark; there are {}", name, known);
 }
 
 Json to_json(const std::vector<Row>& rows) {

@@ -37,11 +37,11 @@ struct Row {
 // The names that run() knows, with a line of explanation each.
 std::vector<std::pair<std::string, std::string>> names();
 
-// Throws MisuseError for an unknown name, Error where a yardstick cannot run (PyTorch's
+// Throws UserError for an unknown name, Error where a yardstick cannot run (PyTorch's
 // Python is missing).
 std::vector<Row> run(const std::string& name, const BenchOptions& options);
 
-// Throws MisuseError where `generation` cannot write so many tokens with one of the configs.
+// Throws UserError where `generation` cannot write so many tokens with one of the configs.
 void check_generation(const BenchOptions& options);
 
 // This process serves another's benchmark: answers questions on standard input until "quit". Returns the exit

@@ -84,7 +84,7 @@ class Ddp {
   }
 
  private:
-  parallel::Meeting meeting_;
+  parallel::Rendezvous meeting_;
   std::vector<std::unique_ptr<YardstickProcess>> processes_;
 };
 

@@ -103,7 +103,7 @@ void rows_of(const LayerSize& size, const BenchOptions& options, std::vector<Row
 
 std::vector<Row> python(const BenchOptions& options) {
   if (options.device != "cpu" || options.precision != "fp32") {
-    misuse("bench python: runs on the CPU in fp32 only");
+    user_error("bench python: runs on the CPU in fp32 only");
   }
   std::vector<Row> rows;
   rows_of({.batch = 8, .context_length = 256, .d_model = 412, .n_heads = 2, .d_head = 76, .n_experts = 5, .top_k = 3},

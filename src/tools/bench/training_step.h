@@ -19,7 +19,7 @@ struct StepShape {
   at::Device device = at::kCPU;
 };
 
-// Shared with the other processes, where parallel::world() has some.
+// Shared with the other processes, where parallel::default_group() has some.
 class TrainingStep {
  public:
   TrainingStep(const config::ModelOptions& options, const StepShape& shape);

@@ -81,10 +81,10 @@ void check_generation(const BenchOptions& options) {
   for (const std::string& config : options.configs) {
     const config::ModelOptions model = config::load_config(config).model;
     if (model.kind != config::ModelKind::language_model) {
-      misuse("bench: generation: {}: must be a language model", config);
+      user_error("bench: generation: {}: must be a language model", config);
     }
     if (options.prompt + options.tokens > model.context_length) {
-      misuse("bench: generation: {}: a prompt of {} and {} tokens are more than its context_length, {}", config,
+      user_error("bench: generation: {}: a prompt of {} and {} tokens are more than its context_length, {}", config,
              options.prompt, options.tokens, model.context_length);
     }
   }

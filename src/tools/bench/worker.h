@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "headroom/config/model_options.h"
-#include "training/parallel/meeting.h"
+#include "training/parallel/rendezvous.h"
 #include "yardstick_process.h"
 
 namespace headroom::bench {
@@ -30,7 +30,7 @@ struct WorkerSpec {
   std::int64_t accumulate = 1;  // micro-batches of a training step
   std::int64_t prompt = 0;      // decode: tokens of a prompt; 0: 64 or half of the context
 
-  config::ModelOptions model() const;  // throws MisuseError
+  config::ModelOptions model() const;  // throws UserError
   Job begin() const;                   // builds the model
   Json to_json() const;
 };
@@ -52,7 +52,7 @@ class Workers {
   std::vector<std::int64_t> memory();  // of each
 
  private:
-  parallel::Meeting meeting_;
+  parallel::Rendezvous meeting_;
   std::vector<std::unique_ptr<YardstickProcess>> processes_;
 };
 

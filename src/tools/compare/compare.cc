@@ -54,7 +54,7 @@ void add_samples(Record& record, const CompareRequest& request, Runs& runs, cons
 
 struct Place {
   fs::path out, cache;
-  parallel::World* world;  // may be null
+  parallel::GlooGroup* world;  // may be null
 };
 
 // The folder of a comparison, waited for: several processes of the same command, which share its runs out among
@@ -156,7 +156,7 @@ CompareResult result_in(const fs::path& folder) {
     result = assemble(record, runs, task);
   }
   if (result.runs.empty()) {
-    misuse("report: {}: no run of it has finished yet", folder.string());
+    user_error("report: {}: no run of it has finished yet", folder.string());
   }
   return result;
 }

@@ -44,7 +44,7 @@ struct CompareRequest {
   std::string about;    // sentences on what is compared, shown on the page
   std::string command;  // how this comparison was asked for, shown on the page
   Kind kind = Kind::comparison;
-  parallel::World* world = nullptr;  // those that train each run together; null: this process alone
+  parallel::GlooGroup* world = nullptr;  // those that train each run together; null: this process alone
 };
 
 struct SweepRequest {
@@ -53,13 +53,13 @@ struct SweepRequest {
   std::int64_t seeds = 1;       // trainings of each
   std::filesystem::path out, cache;
   std::string command;
-  parallel::World* world = nullptr;
+  parallel::GlooGroup* world = nullptr;
 };
 
 // First every model is trained with its first seed, with each combination of tuned values, and keeps the one whose last
 // validation has the best headline figure; then all models with the second seed, and so on. Of one seed, all models see
 // the data in the same order. Runs that have finished in `out` are kept (result.json in their folder), an unfinished
-// one is resumed from its newest checkpoint; more seeds or values use what is there. Throws MisuseError for no or
+// one is resumed from its newest checkpoint; more seeds or values use what is there. Throws UserError for no or
 // ill-named configs, for keys and values that cannot be tuned, for runs that cannot be compared (their figures are of
 // different tasks, texts or tokens), and for a folder that holds a run of another configuration. A loss that stops
 // being finite is the result's `failure`, unless it is that of a tuned value, which is then not chosen. Families are
@@ -71,7 +71,7 @@ CompareResult compare(const CompareRequest& request);
 CompareResult sweep(const SweepRequest& request);
 
 // The page of a comparison, a sweep or a training run again, from what is in its folder: nothing is trained. Of one
-// that is not finished, the runs that are. Throws MisuseError for a folder that holds none of the three, or no finished
+// that is not finished, the runs that are. Throws UserError for a folder that holds none of the three, or no finished
 // run.
 CompareResult report(const std::filesystem::path& folder);
 
@@ -80,7 +80,7 @@ CompareResult report(const std::filesystem::path& folder);
 // catch_interrupts()). Where nothing is being trained it is report().
 CompareResult watch(const std::filesystem::path& folder);
 
-// What keeps figures from being compared is a MisuseError; other differences of data, budget and training are
+// What keeps figures from being compared is a UserError; other differences of data, budget and training are
 // returned as sentences, apart from those of the keys in `expected`.
 std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
                                         const std::set<std::string>& expected = {});

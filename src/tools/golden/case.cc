@@ -18,7 +18,7 @@ namespace {
 at::Tensor to_tensor(const StoredTensor& stored, const std::filesystem::path& file, const std::string& name,
                      const Options& options) {
   if (stored.dtype != DType::f32 && stored.dtype != DType::i32) {
-    misuse("{}: {}: dtype must be F32 or I32, got {}", file.string(), name, name_of(stored.dtype));
+    user_error("{}: {}: dtype must be F32 or I32, got {}", file.string(), name, name_of(stored.dtype));
   }
   const bool whole = stored.dtype == DType::i32;
   at::Tensor t = at::empty(stored.shape, whole ? at::kInt : at::kFloat);
@@ -45,7 +45,7 @@ void keep_worst(Outcome& outcome, const std::string& name, double error, double 
 void compare_tensor(const std::string& name, const at::Tensor& got, const at::Tensor& expected, double scale,
                     double limit, Outcome& outcome) {
   if (got.sizes() != expected.sizes()) {
-    misuse("{}: shape differs: {} numbers for {}", name, got.numel(), expected.numel());
+    user_error("{}: shape differs: {} numbers for {}", name, got.numel(), expected.numel());
   }
   const at::Tensor difference = got.detach().to(at::kDouble) - expected.to(at::kDouble);
   const double error = largest(difference);
@@ -78,7 +78,7 @@ void compare_gradients(const Case& c, const Result& result, const at::Tensor& ob
   for (const auto& [name, value] : expected) {
     const auto found = result.leaves.find(name);
     if (found == result.leaves.end()) {
-      misuse("{}{}: no such input or parameter here", group, name);
+      user_error("{}{}: no such input or parameter here", group, name);
     }
     wanted.push_back(found->second);
     g = std::max(g, largest(value));
@@ -123,7 +123,7 @@ at::Tensor objective_of(const Case& c, const Result& result) {
 
 std::int64_t Case::dim(const std::string& key) const {
   if (!dims.contains(key) || !dims.at(key).is_number_integer()) {
-    misuse("{}: dims.{} must be an integer", name, key);
+    user_error("{}: dims.{} must be an integer", name, key);
   }
   return dims.at(key).get<std::int64_t>();
 }
@@ -131,7 +131,7 @@ std::int64_t Case::dim(const std::string& key) const {
 const at::Tensor& Case::at(const std::string& tensor) const {
   const auto found = tensors.find(tensor);
   if (found == tensors.end()) {
-    misuse("{}: tensor {} is missing", name, tensor);
+    user_error("{}: tensor {} is missing", name, tensor);
   }
   return found->second;
 }
@@ -141,7 +141,7 @@ Case read_case(const std::filesystem::path& json, const Options& options) {
   Case c;
   try {
     if (meaning.at("format") != 1) {
-      misuse("{}: format must be 1, got {}", json.string(), meaning.at("format").dump());
+      user_error("{}: format must be 1, got {}", json.string(), meaning.at("format").dump());
     }
     c.name = meaning.at("case").get<std::string>();
     c.family = meaning.at("family").get<std::string>();
@@ -155,7 +155,7 @@ Case read_case(const std::filesystem::path& json, const Options& options) {
       c.limit_out = c.limit_grad = 3e-7;
     }
   } catch (const Json::exception& problem) {
-    misuse("{}: not a reference case: {}", json.string(), problem.what());
+    user_error("{}: not a reference case: {}", json.string(), problem.what());
   }
   std::filesystem::path file = json;
   const SafetensorsFile stored(file.replace_extension(".safetensors"));
@@ -179,7 +179,7 @@ void load_parameters(const Case& c, nn::Parameters& parameters, Result& result) 
     const at::Tensor& value = c.at("param." + parameter.name);
     const bool same = value.squeeze().sizes() == parameter.tensor.squeeze().sizes();  // one component needs no axis
     if (!same) {
-      misuse("{}: param.{}: shape differs from the layer's", c.name, parameter.name);
+      user_error("{}: param.{}: shape differs from the layer's", c.name, parameter.name);
     }
     parameter.tensor.copy_(value.view(parameter.tensor.sizes()));
     result.leaves["param." + parameter.name] = parameter.tensor;
@@ -192,7 +192,7 @@ void load_parameters(const Case& c, nn::Parameters& parameters, Result& result) 
     }
   }
   if (const std::size_t given = expected_under(c, "param.").size(); given != used) {
-    misuse("{}: {} parameters are given, the layer has {}", c.name, given, used);
+    user_error("{}: {} parameters are given, the layer has {}", c.name, given, used);
   }
 }
 
@@ -237,7 +237,7 @@ void compare(const Case& c, const Result& result, Outcome& outcome) {
         const double scale = at::isFloatingType(expected.scalar_type()) ? largest(expected) : 1.0;
         compare_tensor(result.prefix + name, got, expected, scale, c.limit_out, outcome);
       } else if (group != "mid." && !name.ends_with("_before")) {
-        misuse("{}: {}{} was not computed", c.name, result.prefix, name);
+        user_error("{}: {}{} was not computed", c.name, result.prefix, name);
       }
     }
   }

@@ -21,9 +21,9 @@ struct Case {
   std::map<std::string, at::Tensor> tensors;  // floats in the dtype asked for, I32 as int64
   double limit_out = 0.0, limit_grad = 0.0, grad_floor = 0.0;
 
-  std::int64_t dim(const std::string& name) const;  // throws MisuseError
+  std::int64_t dim(const std::string& name) const;  // throws UserError
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }
-  const at::Tensor& at(const std::string& tensor) const;  // throws MisuseError
+  const at::Tensor& at(const std::string& tensor) const;  // throws UserError
 };
 
 Case read_case(const std::filesystem::path& json, const Options& options);
@@ -38,7 +38,7 @@ struct Result {
 // A tensor of the case as a leaf that wants a gradient, noted in `result`.
 at::Tensor leaf(const Case& c, const std::string& name, Result& result);
 
-// Fills every parameter from "param.<name>" and notes it as a leaf. Throws MisuseError when the case lacks one, has one
+// Fills every parameter from "param.<name>" and notes it as a leaf. Throws UserError when the case lacks one, has one
 // too many, or shapes differ.
 void load_parameters(const Case& c, nn::Parameters& parameters, Result& result);
 

@@ -27,7 +27,7 @@ std::string shipped_cases() {
 std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
   std::vector<fs::path> found;
   if (paths.empty()) {
-    misuse("golden: PATH is required: a folder of reference cases, or one of their files{}", shipped_cases());
+    user_error("golden: PATH is required: a folder of reference cases, or one of their files{}", shipped_cases());
   }
   for (const fs::path& path : paths) {
     std::error_code error;
@@ -42,15 +42,15 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
       fs::path json = path;
       json.replace_extension(".json");
       if (path.extension() != ".safetensors" && path != json) {
-        misuse("golden: {}: is no reference case (a .json next to a .safetensors){}", path.string(), shipped_cases());
+        user_error("golden: {}: is no reference case (a .json next to a .safetensors){}", path.string(), shipped_cases());
       }
       found.push_back(json);
     } else {
-      misuse("golden: {}: no such file or folder{}", path.string(), shipped_cases());
+      user_error("golden: {}: no such file or folder{}", path.string(), shipped_cases());
     }
   }
   if (found.empty()) {
-    misuse("golden: no reference case (a .json next to a .safetensors) under {}{}", paths[0].string(), shipped_cases());
+    user_error("golden: no reference case (a .json next to a .safetensors) under {}{}", paths[0].string(), shipped_cases());
   }
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());

@@ -32,7 +32,7 @@ struct Outcome {
 };
 
 // Every case found under `paths` (folders are searched, a file may be the .json or the .safetensors), in the order of
-// their names. `on_case` is called after each. Throws MisuseError when a path does not exist or holds no case.
+// their names. `on_case` is called after each. Throws UserError when a path does not exist or holds no case.
 std::vector<Outcome> run_cases(const std::vector<std::filesystem::path>& paths, const Options& options,
                                const std::function<void(const Outcome&)>& on_case = {});
 

@@ -13,7 +13,7 @@ namespace {
 // Whole models decide that themselves.
 void require_causal(const Json& attention, bool causal) {
   if (!is_null(attention, "causal") && flag(attention, "causal") != causal) {
-    misuse("options.attention.causal: must be {} in this kind of model", causal);
+    user_error("options.attention.causal: must be {} in this kind of model", causal);
   }
 }
 
@@ -66,7 +66,7 @@ std::vector<Result> run_classifier(const Case& c, const nn::Context& context) {
   require_among(c.options, "pooling", {"mean_over_length"});
   require_causal(c.options.at("attention"), false);
   if (!masks_keys(c.options.at("attention"))) {
-    misuse("options.attention.padding: a classifier masks padded keys");
+    user_error("options.attention.padding: a classifier masks padded keys");
   }
   options.paired = c.options.at("features") == "pair";
   options.padding_token = c.options.at("padding_token").get<std::int64_t>();

@@ -28,13 +28,13 @@ Enum value_of(const Json& options, const char* key, Enum otherwise) {
       return *value;
     }
   }
-  misuse("options.{}: {} is not known here", key, options.at(key).dump());
+  user_error("options.{}: {} is not known here", key, options.at(key).dump());
 }
 
 // A number that the layers have built in: a case made with another one asks for what they do not compute.
 void require_built_in(const Json& options, const char* key, double built_in) {
   if (const double asked = number(options, key, built_in); asked != built_in) {
-    misuse("options.{}: is {} in the layer, but {} in the case", key, built_in, asked);
+    user_error("options.{}: is {} in the layer, but {} in the case", key, built_in, asked);
   }
 }
 
@@ -161,7 +161,7 @@ void set_field(const config::Field& field, const Json& value) {
         if constexpr (std::is_same_v<Slot, config::Choice>) {
           const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
           if (std::find(slot.names.begin(), slot.names.end(), name) == slot.names.end()) {
-            misuse("options.{}: {} is not known here", field.key, value.dump());
+            user_error("options.{}: {} is not known here", field.key, value.dump());
           }
           slot.set(name);
         } else {
@@ -187,7 +187,7 @@ void set_named(const Case& c, const Json& options, config::AttentionOptions& o) 
     const auto field = std::find_if(fields.fields().begin(), fields.fields().end(),
                                     [&key = key](const config::Field& f) { return f.key == key; });
     if (field == fields.fields().end()) {
-      misuse("options.{}: is not known here", key);
+      user_error("options.{}: is not known here", key);
     }
     set_field(*field, value);
   }
@@ -233,7 +233,7 @@ double number(const Json& options, const char* key, double otherwise) {
     return otherwise;
   }
   if (!options.at(key).is_number()) {
-    misuse("options.{}: must be a number, got {}", key, options.at(key).dump());
+    user_error("options.{}: must be a number, got {}", key, options.at(key).dump());
   }
   return options.at(key).get<double>();
 }
@@ -241,7 +241,7 @@ double number(const Json& options, const char* key, double otherwise) {
 void require_among(const Json& options, const char* key, const std::vector<std::string>& names) {
   if (!is_null(options, key) &&
       std::none_of(names.begin(), names.end(), [&](const std::string& name) { return options.at(key) == name; })) {
-    misuse("options.{}: {} is not known here", key, options.at(key).dump());
+    user_error("options.{}: {} is not known here", key, options.at(key).dump());
   }
 }
 
@@ -270,7 +270,7 @@ nn::AttentionPlace place_of(const Case& c, const Json& options) {
 config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options) {
   const auto found = attention_families().find(family);
   if (found == attention_families().end()) {
-    misuse("attention of family {} has no implementation yet", family);
+    user_error("attention of family {} has no implementation yet", family);
   }
   config::AttentionOptions o;
   o.n_heads = c.dims.contains("H") ? c.dim("H") : 1;

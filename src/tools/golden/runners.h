@@ -25,7 +25,7 @@ std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& conte
 
 // Whether attention_options() knows the family.
 bool is_attention_family(const std::string& family);
-// The options as this library's. Throw MisuseError for one it does not know.
+// The options as this library's. Throw UserError for one it does not know.
 config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options);
 nn::AttentionPlace place_of(const Case& c, const Json& attention);
 bool masks_keys(const Json& attention);  // where there is a mask, keys that it names are invisible

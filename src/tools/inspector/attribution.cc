@@ -137,7 +137,7 @@ ComposedBy composed_by(const LayerValues& values, const AttentionFacts& facts, c
 }
 
 void add_splits(Attribution& a, const LayerValues& values, const AttentionFacts& facts) {
-  a.shares_a_whole = facts.options.score->shares_a_whole();
+  a.is_normalised = facts.options.score->is_normalised();
   a.causal = facts.causal;
   a.window = facts.window;
   a.responsibilities = seen_value(values, "responsibilities");

@@ -53,7 +53,7 @@ at::Tensor seen_keys(const Attribution& a, std::int64_t begin, std::int64_t coun
 class Weighing {
  public:
   Weighing(const Attribution& a, const at::Tensor& full, const at::Tensor& probs, std::int64_t begin)
-      : shares_(a.shares_a_whole), hidden_(seen_keys(a, begin, full.size(1)).logical_not()) {
+      : shares_(a.is_normalised), hidden_(seen_keys(a, begin, full.size(1)).logical_not()) {
     if (!shares_) {
       log_keys_ = hidden_.logical_not().sum(-1, /*keepdim=*/true).clamp_min(1).to(full.scalar_type()).log();
       return;

@@ -16,7 +16,7 @@
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "tools/analyse/layers.h"
-#include "one_after_another.h"
+#include "observer_chain.h"
 #include "packing.h"
 #include "predictions.h"
 
@@ -198,7 +198,7 @@ class Inspector {
     LayerByLayer observer(attributed_values(options_.attention),
                           [&](std::int64_t layer, const LayerValues& values) { look(layer, values); });
     nn::Context inner = context;
-    OneAfterAnother both(context.observer, observer);
+    ObserverChain both(context.observer, observer);
     inner.observer = &both;
     if (language != nullptr) {
       models::Memory memory;
@@ -399,10 +399,10 @@ class Inspector {
 
 void require_inspectable(const config::ModelOptions& options) {
   if (options.kind != config::ModelKind::language_model && options.kind != config::ModelKind::classifier) {
-    misuse("inspect: model.kind: must be language_model or classifier, got {}", config::name_of(options.kind));
+    user_error("inspect: model.kind: must be language_model or classifier, got {}", config::name_of(options.kind));
   }
   if (options.kind == config::ModelKind::classifier && options.paired) {
-    misuse("inspect: model.paired: must be false, the page shows single texts; `headroom analyse` takes pairs");
+    user_error("inspect: model.paired: must be false, the page shows single texts; `headroom analyse` takes pairs");
   }
 }
 
@@ -412,10 +412,10 @@ InspectedText inspect_text(const models::Model& model, const std::vector<std::in
   require_inspectable(model.options());
   const std::int64_t longest = model.options().context_length;
   if (ids.empty()) {
-    misuse("inspect: the text is empty, and the model needs at least one token");
+    user_error("inspect: the text is empty, and the model needs at least one token");
   }
   if (std::ssize(ids) > longest) {
-    misuse("inspect: the text has {} tokens, and the model reads at most {} at once (model.context_length)", ids.size(),
+    user_error("inspect: the text has {} tokens, and the model reads at most {} at once (model.context_length)", ids.size(),
            longest);
   }
   const at::Tensor tokens = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()), at::kLong).to(model.device());

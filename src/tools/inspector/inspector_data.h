@@ -49,11 +49,11 @@ struct InspectLimits {
   bool tells = true;                     // how far it is
 };
 
-// Throws MisuseError for models other than language models and classifiers of single texts.
+// Throws UserError for models other than language models and classifiers of single texts.
 void require_inspectable(const config::ModelOptions& options);
 // What context.observer makes of a value is what is used and shown (switched_off.h).
 // `model`: as require_inspectable() has it. `ids`: at least one token, at most the model's context_length. Throws
-// MisuseError otherwise. Memory: what one layer keeps of every pair of tokens, some times over.
+// UserError otherwise. Memory: what one layer keeps of every pair of tokens, some times over.
 InspectedText inspect_text(const models::Model& model, const std::vector<std::int32_t>& ids, const nn::Context& context,
                            const InspectLimits& limits = {});
 

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "headroom/core/error.h"
-#include "one_after_another.h"
+#include "observer_chain.h"
 
 namespace headroom::inspect {
 namespace {
@@ -41,7 +41,7 @@ class Pass {
       : un_(unembedding(model)) {
     const std::string last = fmt::format("layer{}.out", model.options().n_layers - 1);
     nn::Recorder recorder({last, "norm_f"});
-    OneAfterAnother both(context.observer, recorder);
+    ObserverChain both(context.observer, recorder);
     nn::Context inner = context;
     inner.observer = &both;
     models::Memory memory;

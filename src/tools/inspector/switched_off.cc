@@ -20,7 +20,7 @@ std::int64_t place_in(const SortedJson& object, const char* key, std::int64_t th
     return -1;
   }
   if (!found->is_number_unsigned() || found->get<std::uint64_t>() >= static_cast<std::uint64_t>(there)) {
-    misuse("{}: {}: must be the number of one of the {} {}, from 0 on, got {}", kField, key, there, what,
+    user_error("{}: {}: must be the number of one of the {} {}, from 0 on, got {}", kField, key, there, what,
            printable(found->dump(-1, ' ', false, SortedJson::error_handler_t::replace)));
   }
   return found->get<std::int64_t>();
@@ -37,7 +37,7 @@ std::string one_of(const SortedJson& object, const char* key, const std::vector<
     for (const std::string_view name : names) {
       all += (all.empty() ? "\"" : ", \"") + std::string(name) + '"';
     }
-    misuse("{}: {}: must be one of {}", kField, key, all);
+    user_error("{}: {}: must be one of {}", kField, key, all);
   }
   return found->get<std::string>();
 }
@@ -52,7 +52,7 @@ void require_known(const Given& given) {
                                          {"layer", "expert"},
                                          {"layer", "stage", "term"}};
   if (!kKinds.contains(given)) {
-    misuse(
+    user_error(
         "{}: each must be a layer with a head (and then a query and its source, a value_expert or an output_expert), "
         "with an expert, or with a stage and a term",
         kField);
@@ -62,20 +62,20 @@ void require_known(const Given& given) {
 void require_in_model(const SwitchedOff& off, const config::AttentionOptions& a) {
   const bool routed = !a.projection->has_fixed_heads();
   if (off.query >= 0 && !a.score->has_scores()) {
-    misuse("{}: query: attention of this kind has no weights of single pairs", kField);
+    user_error("{}: query: attention of this kind has no weights of single pairs", kField);
   }
   if (off.value_expert >= 0 && !a.has_experts('v')) {
-    misuse("{}: value_expert: the model's values have no experts", kField);
+    user_error("{}: value_expert: the model's values have no experts", kField);
   }
   if (off.output_expert >= 0 && !a.has_experts('o')) {
-    misuse("{}: output_expert: the model's outputs have no experts", kField);
+    user_error("{}: output_expert: the model's outputs have no experts", kField);
   }
   if (off.expert >= 0 && !routed) {
-    misuse("{}: expert: the model routes no token to heads", kField);
+    user_error("{}: expert: the model routes no token to heads", kField);
   }
   if (!off.stage.empty() &&
       (a.composition->tensors(a, 1).empty() || !a.composes(off.stage == "before" ? "pre" : "post"))) {
-    misuse("{}: stage: the model composes no heads {} the softmax", kField, off.stage);
+    user_error("{}: stage: the model composes no heads {} the softmax", kField, off.stage);
   }
 }
 
@@ -102,7 +102,7 @@ std::vector<SwitchedOff> read_switched_off(const SortedJson& list, const config:
                                            std::int64_t n_tokens) {
   constexpr std::size_t kMost = 256;
   if (!list.is_array() || list.size() > kMost) {
-    misuse("{}: must be a list of at most {} objects", kField, kMost);
+    user_error("{}: must be a list of at most {} objects", kField, kMost);
   }
   const config::AttentionOptions& a = options.attention;
   const std::int64_t heads = a.projection->has_fixed_heads() ? a.n_heads : a.top_k;
@@ -110,7 +110,7 @@ std::vector<SwitchedOff> read_switched_off(const SortedJson& list, const config:
   std::vector<SwitchedOff> all;
   for (const SortedJson& object : list) {
     if (!object.is_object()) {
-      misuse("{}: must be a list of objects", kField);
+      user_error("{}: must be a list of objects", kField);
     }
     Given given;
     for (const auto& [key, value] : object.items()) {

@@ -29,7 +29,7 @@ struct SwitchedOff {
 
 inline constexpr std::string_view kSwitchedTerms[] = {"query, low rank", "query, gate", "key, low rank", "key, gate"};
 
-// A list of objects with such fields, for models with these options and texts of `n_tokens`. Throws MisuseError naming
+// A list of objects with such fields, for models with these options and texts of `n_tokens`. Throws UserError naming
 // the field and what the model has.
 std::vector<SwitchedOff> read_switched_off(const SortedJson& list, const config::ModelOptions& options,
                                            std::int64_t n_tokens);

@@ -46,7 +46,7 @@ std::vector<std::string> names_of(const std::vector<std::string>& runs) {
   std::vector<std::string> names;
   for (const std::string& run : runs) {
     if (std::count(runs.begin(), runs.end(), run) > 1) {
-      misuse("serve: RUN: {} is given twice", run);
+      user_error("serve: RUN: {} is given twice", run);
     }
     const std::string name = short_name(run);
     const bool alone = std::count_if(runs.begin(), runs.end(),

@@ -32,19 +32,19 @@ struct NamedModel {
 };
 
 // The names by which clients know these runs: the last part of each path, without ".safetensors"; where two have the
-// same, the paths as they are. Throws MisuseError where a run comes twice.
+// same, the paths as they are. Throws UserError where a run comes twice.
 std::vector<std::string> names_of(const std::vector<std::string>& runs);
 
 class Server {
  public:
-  // Takes the address and reads the key. Throws MisuseError where one of them cannot be had.
+  // Takes the address and reads the key. Throws UserError where one of them cannot be had.
   explicit Server(ServeOptions options);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   // Serves until `asked_to_stop` says so, then finishes what it has begun. Once; from its caller's thread the models
-  // are computed. `ready` is called when requests are answered. Throws MisuseError where a model cannot be served.
+  // are computed. `ready` is called when requests are answered. Throws UserError where a model cannot be served.
   using Ready = std::function<void(const std::string& url, const std::vector<std::string>& names)>;
   void run(std::vector<NamedModel> models, const Ready& ready, const std::function<bool()>& asked_to_stop);
 

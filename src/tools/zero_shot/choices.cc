@@ -33,7 +33,7 @@ class Row {
                          return x.is_string() && !trimmed(x.get_ref<const std::string&>()).empty();
                        });
     if (!texts) {
-      misuse("{}: field \"{}\" must be a list of two or more texts", where_, key);
+      user_error("{}: field \"{}\" must be a list of two or more texts", where_, key);
     }
     return list.get<std::vector<std::string>>();
   }
@@ -46,7 +46,7 @@ class Row {
         return i;
       }
     }
-    misuse("{}: field \"{}\" must be the place of the right choice, {} to {}, got {}", where_, key, first,
+    user_error("{}: field \"{}\" must be the place of the right choice, {} to {}, got {}", where_, key, first,
            first + n - 1, to_json_line(found));
   }
 
@@ -55,7 +55,7 @@ class Row {
     const std::string name = text(key);
     const auto found = std::find(labels.begin(), labels.end(), name);
     if (found == labels.end()) {
-      misuse("{}: field \"{}\" must be the right choice's label, {} to {}, got {}", where_, key, labels.front(),
+      user_error("{}: field \"{}\" must be the right choice's label, {} to {}, got {}", where_, key, labels.front(),
              labels.back(), to_json_line(name));
     }
     return static_cast<std::size_t>(found - labels.begin());
@@ -131,7 +131,7 @@ Question winogrande(const Row& row) {
   const std::string sentence = row.text("sentence");
   const std::size_t gap = sentence.find('_');
   if (gap == std::string::npos) {
-    misuse("{}: field \"sentence\" must have a gap _ for the two options", row.where());
+    user_error("{}: field \"sentence\" must have a gap _ for the two options", row.where());
   }
   Question question{.gold = row.place("answer", 2, 1), .where = row.where()};
   for (const char* option : {"option1", "option2"}) {
@@ -144,7 +144,7 @@ Question winogrande(const Row& row) {
 Question boolq(const Row& row) {
   const Json& answer = row.value("answer");
   if (!answer.is_boolean()) {
-    misuse("{}: field \"answer\" must be true or false, got {}", row.where(), to_json_line(answer));
+    user_error("{}: field \"answer\" must be true or false, got {}", row.where(), to_json_line(answer));
   }
   return row.question(fmt::format("{}\nQuestion: {}?\nAnswer:", row.text("passage"), row.text("question")),
                       {"no", "yes"}, answer.get<bool>() ? 1 : 0);
@@ -163,7 +163,7 @@ Question labelled(const Row& row) {
   const std::vector<std::string> texts = row.texts_of(value_in(choices, "text", row.where()), "choices.text"),
                                  labels = row.texts_of(value_in(choices, "label", row.where()), "choices.label");
   if (texts.size() != labels.size()) {
-    misuse("{}: field \"choices\" must have a label for each text, got {} for {}", row.where(), labels.size(),
+    user_error("{}: field \"choices\" must have a label for each text, got {} for {}", row.where(), labels.size(),
            texts.size());
   }
   const std::string stem = row.text_or_nothing("question_stem");

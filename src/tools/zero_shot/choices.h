@@ -8,7 +8,7 @@
 
 namespace headroom::tasks::zero_shot {
 
-// The fields of a row tell its layout; `where` is its "file:line". Throws MisuseError for a row of no layout, and for
+// The fields of a row tell its layout; `where` is its "file:line". Throws UserError for a row of no layout, and for
 // fields that are not what the layout has.
 Question read_choice(const Json& row, const std::string& where);
 

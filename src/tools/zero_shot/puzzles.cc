@@ -24,7 +24,7 @@ int number_in(const Json& row, const std::string& where) {
   const auto number =
       id.starts_with(kPrefix) ? whole_number(std::string_view(id).substr(kPrefix.size())) : std::nullopt;
   if (!number || *number >= data::kPuzzleTasks) {
-    misuse("{}: field \"task_id\" must be task0 to task{}, got \"{}\"", where, data::kPuzzleTasks - 1, id);
+    user_error("{}: field \"task_id\" must be task0 to task{}, got \"{}\"", where, data::kPuzzleTasks - 1, id);
   }
   return static_cast<int>(*number);
 }
@@ -45,7 +45,7 @@ std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
 // The validation rows of a run on generated data.
 std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
   if (options.generator != config::Generator::composition) {
-    misuse("evaluate: --task composition needs --data: the run was not trained on data.generator = \"composition\"");
+    user_error("evaluate: --task composition needs --data: the run was not trained on data.generator = \"composition\"");
   }
   const data::PuzzleRows generated = data::puzzle_rows(options, data::Split::validation);
   std::vector<NamedRow> rows;
@@ -66,7 +66,7 @@ std::vector<NamedRow> rows_of(const ZeroShotRequest& request) {
   std::vector<NamedRow> rows = read_rows(data::read_documents(
       request.data, [](std::string_view name) { return name.ends_with(".jsonl") || name.ends_with(".json"); }));
   if (rows.empty()) {
-    misuse("{}: holds no rows", request.data.string());
+    user_error("{}: holds no rows", request.data.string());
   }
   return rows;
 }
@@ -76,7 +76,7 @@ std::vector<NamedRow> rows_of(const ZeroShotRequest& request) {
 ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                 const ZeroShotRequest& request) {
   if (request.shots != 0 || !request.shots_from.empty()) {
-    misuse("evaluate: {} --task composition, whose rows have their own",
+    user_error("evaluate: {} --task composition, whose rows have their own",
            request.shots != 0 ? fmt::format("--shots: must be 0, got {}, with", request.shots)
                               : "--shots-from: cannot be given with");
   }

@@ -23,7 +23,7 @@ Question passage(std::string_view text, std::string where) {
   text.remove_suffix(text.size() - text.find_last_not_of(kBlanks) - 1);
   const std::size_t blank = text.rfind(' ');
   if (blank == std::string_view::npos || trimmed(text.substr(0, blank)).empty()) {
-    misuse("{}: must be a passage of several words, got \"{}\"", where, trimmed(text));
+    user_error("{}: must be a passage of several words, got \"{}\"", where, trimmed(text));
   }
   return {.choices = {{std::string(text.substr(0, blank)), std::string(text.substr(blank))}},
           .where = std::move(where)};
@@ -71,7 +71,7 @@ class Story {
     const std::size_t blank = line.find(' ');
     const std::string number = fmt::format("{}", ++lines_);
     if (blank == std::string_view::npos || line.substr(0, blank) != number) {
-      misuse("{}: must begin with the number {} and a blank, as a line of a story", where, number);
+      user_error("{}: must begin with the number {} and a blank, as a line of a story", where, number);
     }
     line.remove_prefix(blank + 1);
     constexpr int kQuestion = 21;
@@ -101,7 +101,7 @@ class Story {
     const std::string_view sentence = trimmed(fields.front());
     const std::size_t place = sentence.find(kPlace);
     if (fields.size() != 4 || place == std::string_view::npos) {
-      misuse("{}: must be a sentence with {}, the answer, nothing, and the candidates, with tabs between", where,
+      user_error("{}: must be a sentence with {}, the answer, nothing, and the candidates, with tabs between", where,
              kPlace);
     }
     const std::string_view answer = trimmed(fields[1]);
@@ -117,14 +117,14 @@ class Story {
         gold = asked.choices.size();
       }
       if (trimmed(candidate).empty()) {
-        misuse("{}: candidate {} is empty", where, asked.choices.size() + 1);
+        user_error("{}: candidate {} is empty", where, asked.choices.size() + 1);
       }
       seen.insert(candidate);
       asked.choices.push_back(
           {std::string(trimmed(context)), fmt::format(" {}{}", candidate, sentence.substr(place + kPlace.size()))});
     }
     if (asked.choices.size() != kCandidates || seen.size() != kCandidates || !gold) {
-      misuse("{}: must have {} different candidates, the answer \"{}\" among them, got {}", where, kCandidates, answer,
+      user_error("{}: must have {} different candidates, the answer \"{}\" among them, got {}", where, kCandidates, answer,
              fields[3]);
     }
     asked.gold = *gold;
@@ -154,7 +154,7 @@ QuestionSets read_cbt(const std::vector<Document>& documents) {
       }
     });
     if (story.begun()) {
-      misuse("{}: ends inside a story", document.name);
+      user_error("{}: ends inside a story", document.name);
     }
   }
   return sets;
@@ -182,7 +182,7 @@ QuestionSets read_targets(const std::vector<Document>& documents) {
         return row.contains(names.first) && row.contains(names.second);
       });
       if (fields == std::end(kFields)) {
-        misuse(
+        user_error(
             "{}: must have the fields \"inputs\" and \"targets\" (or input, target; prompt, completion; "
             "instruction, output)",
             where);

@@ -13,7 +13,7 @@ void for_each_row(const data::Document& document, const std::function<void(const
     const std::string where = fmt::format("{}:{}", document.name, number);
     const Json row = parse_json(line, where);
     if (!row.is_object()) {
-      misuse("{}: must be a JSON object, got {}", where, row.type_name());
+      user_error("{}: must be a JSON object, got {}", where, row.type_name());
     }
     use(row, where);
   });
@@ -22,7 +22,7 @@ void for_each_row(const data::Document& document, const std::function<void(const
 const Json& value_in(const Json& row, const char* key, const std::string& where) {
   const auto found = row.find(key);
   if (found == row.end()) {
-    misuse("{}: has no field \"{}\"", where, key);
+    user_error("{}: has no field \"{}\"", where, key);
   }
   return *found;
 }
@@ -30,7 +30,7 @@ const Json& value_in(const Json& row, const char* key, const std::string& where)
 std::string text_in(const Json& row, const char* key, const std::string& where) {
   const Json& found = value_in(row, key, where);
   if (!found.is_string() || trimmed(found.get_ref<const std::string&>()).empty()) {
-    misuse("{}: field \"{}\" must be a text, got {}", where, key,
+    user_error("{}: field \"{}\" must be a text, got {}", where, key,
            found.is_string() ? "an empty one" : std::string(found.type_name()));
   }
   return found.get<std::string>();

@@ -32,7 +32,7 @@ const Test& test_named(const std::string& name) {
   if (found == all.end()) {
     const std::vector<std::string> names = zero_shot_tasks();
     const std::string near = nearest(name, names);
-    misuse("evaluate: --task: there is no \"{}\"{}; there are {}", name,
+    user_error("evaluate: --task: there is no \"{}\"{}; there are {}", name,
            near.empty() ? "" : fmt::format(", did you mean {}?", near), fmt::join(names, ", "));
   }
   return *found;
@@ -157,11 +157,11 @@ bool names(std::string_view tests, std::string_view name) {
 // What a row's own fields say, against the name that it was given.
 void check_name(const Test& test, const Question& question) {
   if (!question.of.empty() && !names(question.of, test.name)) {
-    misuse("{}: has the fields of {}, but --task is {}", question.where, question.of, test.name);
+    user_error("{}: has the fields of {}, but --task is {}", question.where, question.of, test.name);
   }
   const std::size_t n = question.choices.size();
   if (test.measure == Measure::choice && (n < test.fewest || n > test.most)) {
-    misuse("{}: has {} choices, but --task is {}, whose questions have {}", question.where, n, test.name,
+    user_error("{}: has {} choices, but --task is {}, whose questions have {}", question.where, n, test.name,
            test.fewest == test.most ? fmt::format("{}", test.fewest) : fmt::format("{} to {}", test.fewest, test.most));
   }
 }
@@ -169,7 +169,7 @@ void check_name(const Test& test, const Question& question) {
 void check(const Test& test, const QuestionSets& sets, const std::filesystem::path& data) {
   for (const auto& [subset, questions] : sets) {
     if (questions.empty()) {
-      misuse("{}: holds no questions", data.string());
+      user_error("{}: holds no questions", data.string());
     }
     for (const Question& question : questions) {
       check_name(test, question);
@@ -179,10 +179,10 @@ void check(const Test& test, const QuestionSets& sets, const std::filesystem::pa
 
 Questions read_questions(const Test& test, const ZeroShotRequest& request) {
   if (request.shots < 0 || (request.shots > 0 && !test.takes_shots)) {
-    misuse("evaluate: --shots: must be 0 with --task {}, got {}", test.name, request.shots);
+    user_error("evaluate: --shots: must be 0 with --task {}, got {}", test.name, request.shots);
   }
   if (request.shots == 0 && !request.shots_from.empty()) {
-    misuse("evaluate: --shots-from: needs --shots, how many of its questions are put in front of each");
+    user_error("evaluate: --shots-from: needs --shots, how many of its questions are put in front of each");
   }
   const auto read = [&](const std::filesystem::path& data) {
     QuestionSets sets = test.read(data::read_documents(data, test.wanted));
@@ -196,7 +196,7 @@ Questions read_questions(const Test& test, const ZeroShotRequest& request) {
   for (const auto& [subset, asked] : questions.asked) {
     const std::int64_t pool = std::ssize(questions.pool_for(subset));
     if (request.shots >= pool + (questions.own() ? 0 : 1)) {
-      misuse("evaluate: --shots: must be {} {}, the questions of {}, got {}", questions.own() ? "below" : "at most",
+      user_error("evaluate: --shots: must be {} {}, the questions of {}, got {}", questions.own() ? "below" : "at most",
              pool, (questions.own() ? request.data : request.shots_from).string(), request.shots);
     }
   }
@@ -313,7 +313,7 @@ ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const toke
                                   const ZeroShotRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   if (request.by_shots && request.task != kPuzzles) {
-    misuse("evaluate: --by-shots: needs --task {}, whose answers follow several solved examples", kPuzzles);
+    user_error("evaluate: --by-shots: needs --task {}, whose answers follow several solved examples", kPuzzles);
   }
   ZeroShotResult result = request.task == kPuzzles ? zero_shot::evaluate_puzzles(model, tokenizer, request)
                                                    : evaluate_questions(model, tokenizer, request);

@@ -70,10 +70,10 @@ struct ZeroShotResult {
 
 std::vector<std::string> zero_shot_tasks();
 
-// Throws MisuseError, with the nearest name, where there is no test of this name.
+// Throws UserError, with the nearest name, where there is no test of this name.
 void check_zero_shot_task(const std::string& name);
 
-// Throws MisuseError for an unknown task (naming the nearest), unreadable data (naming file and line), data whose
+// Throws UserError for an unknown task (naming the nearest), unreadable data (naming file and line), data whose
 // fields say that they are another task's, shots that the task has no use for or the data too few rows for.
 ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request);

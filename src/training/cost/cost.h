@@ -3,7 +3,7 @@
 // Symbols: T context_length (vision: patches), M memory_length, S = M + T source tokens, d d_model, V vocabulary_size;
 // those of an attention layer's parts as in config/attention_part.h.
 // Every count is an exact integer, and there is one for every config that passes config::check(). All functions throw
-// MisuseError when a count does not fit 63 bits.
+// UserError when a count does not fit 63 bits.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ struct ExecutedCost {
   // head for the share of tokens that is hidden.
   std::int64_t step_macs = 0;
 };
-// Throws MisuseError for batch < 1.
+// Throws UserError for batch < 1.
 ExecutedCost executed_cost(const config::ModelOptions& model, std::int64_t batch);
 
 // Floating-point operations of a training step's products, two for each of its multiply-accumulates (step_macs), and of

@@ -17,7 +17,7 @@ Exact mlp_macs(const MlpOptions& mlp, Exact td) {
     case MlpKind::experts:
       return td * mlp.n_experts + td * 2 * mlp.top_k * mlp.d_hidden;
   }
-  misuse("cost: model.mlp.kind has no cost formula");
+  user_error("cost: model.mlp.kind has no cost formula");
 }
 
 // Everything before and after the blocks, for one example.
@@ -47,7 +47,7 @@ Exact trained_head_macs(const ModelOptions& model, const Exact& head) {
 
 ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
   if (batch < 1) {
-    misuse("cost: the batch must be at least 1 sequence, got {}", batch);
+    user_error("cost: the batch must be at least 1 sequence, got {}", batch);
   }
   const Exact d = model.d_model;
   Exact attention = 0, positions = 0, noise = 0, mlp = 0;

@@ -31,7 +31,7 @@ std::int64_t largest(std::int64_t low, std::int64_t step, Fits fits) {
 
 void require_fit(std::int64_t count, std::int64_t target, const char* key, std::int64_t width, const char* what) {
   if (count > target) {
-    misuse("match: even with {} = {} there are {} {}, the target has {}", key, width, count, what, target);
+    user_error("match: even with {} = {} there are {} {}, the target has {}", key, width, count, what, target);
   }
 }
 
@@ -114,7 +114,7 @@ std::vector<Candidate> candidates(const ModelOptions& given, const ModelOptions&
 
 MatchResult match(const Config& config, const Config& target, MatchBy by) {
   if (config.model.kind != target.model.kind) {
-    misuse("match: the config is a {}, the target a {}: only models of one kind can be matched",
+    user_error("match: the config is a {}, the target a {}: only models of one kind can be matched",
            name_of(config.model.kind), name_of(target.model.kind));
   }
   MatchResult result{.config = config, .by = by, .candidates = {}};

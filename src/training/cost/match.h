@@ -45,7 +45,7 @@ struct MatchResult {
 // met: n_heads to the nearest whole head (never fewer than given), then d_head to the largest (multiple of 4)
 // that does not exceed them. The number of parameters grows along.
 //
-// Throws MisuseError when even the smallest d_head exceeds the target, and for options without a cost formula.
+// Throws UserError when even the smallest d_head exceeds the target, and for options without a cost formula.
 MatchResult match(const config::Config& config, const config::Config& target, MatchBy by);
 
 }  // namespace headroom::cost

@@ -30,7 +30,7 @@ Exact mlp_numbers(const MlpOptions& mlp) {
     case MlpKind::experts:
       return hidden * mlp.top_k * (relu ? 1 : 2);
   }
-  misuse("cost: model.mlp.kind has no memory formula");
+  user_error("cost: model.mlp.kind has no memory formula");
 }
 
 // Of one block and sequence.
@@ -69,7 +69,7 @@ Exact product_parameters(const ModelOptions& model, std::int64_t parameters) {
 
 // Numbers that the optimizer remembers.
 Exact remembered(const Config& config, const Exact& parameters) {
-  const bool all_squares = keeps_squares(config.train.optimizer, true);
+  const bool all_squares = has_second_moment(config.train.optimizer, true);
   return (parameters * 2).value() - (all_squares ? 0 : count_hidden_matrices(config.model));
 }
 

@@ -26,7 +26,7 @@ struct StepMemory {
   std::int64_t total = 0;
 };
 
-// Throws MisuseError when a count does not fit 63 bits. precision = "auto" counts as fp32.
+// Throws UserError when a count does not fit 63 bits. precision = "auto" counts as fp32.
 StepMemory step_memory(const config::Config& config);
 
 }  // namespace headroom::cost

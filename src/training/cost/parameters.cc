@@ -17,7 +17,7 @@ Sizes mlp_matrices(const MlpOptions& mlp, Exact d) {
     case MlpKind::experts:
       return {one * mlp.n_experts, one * mlp.n_experts};
   }
-  misuse("cost: model.mlp.kind has no matrix formula");
+  user_error("cost: model.mlp.kind has no matrix formula");
 }
 
 Sizes with_bias(Exact in, Exact out, bool bias) {
@@ -35,7 +35,7 @@ Sizes other_mlp_tensors(const MlpOptions& mlp, Exact d) {
     case MlpKind::experts:
       return {d * mlp.n_experts};
   }
-  misuse("cost: model.mlp.kind has no parameter formula");
+  user_error("cost: model.mlp.kind has no parameter formula");
 }
 
 Sizes embedding_tensors(const ModelOptions& model, Exact d) {

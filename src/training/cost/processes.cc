@@ -30,13 +30,13 @@ std::vector<Share> shares_of(const std::vector<ParameterTensor>& tensors, std::i
   std::vector<SharedTensor> shared;
   shared.reserve(tensors.size());
   for (const ParameterTensor& tensor : tensors) {
-    shared.push_back({.numbers = tensor.numbers, .by_number = by_number(optimizer, tensor.hidden)});
+    shared.push_back({.numbers = tensor.numbers, .by_number = is_elementwise(optimizer, tensor.hidden)});
   }
   std::vector<Share> shares(static_cast<std::size_t>(processes));
   for (const Piece& piece : share_out(shared, static_cast<int>(processes))) {
     Share& share = shares[static_cast<std::size_t>(piece.owner)];
     share.numbers += piece.count();
-    share.moments += piece.count() * (keeps_squares(optimizer, tensors[piece.tensor].hidden) ? 2 : 1);
+    share.moments += piece.count() * (has_second_moment(optimizer, tensors[piece.tensor].hidden) ? 2 : 1);
     share.sent += aligned(piece.count());
   }
   for (Share& share : shares) {
@@ -66,7 +66,7 @@ std::vector<Piece> cut(const std::vector<SharedTensor>& tensors, std::int64_t mo
 std::int64_t sums_of_step(const TrainOptions& train, std::int64_t processes) {
   const std::int64_t sums = train.parts > 0 ? train.parts : train.accumulate;
   if (sums < processes && train.batch_size % processes != 0) {
-    misuse(
+    user_error(
         "cost: train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of "
         "their number",
         train.batch_size, processes);
@@ -106,7 +106,7 @@ std::vector<Piece> share_out(const std::vector<SharedTensor>& tensors, int proce
 
 ProcessesCost processes_cost(const Config& given, std::int64_t processes) {
   if (processes < 1 || processes > kMostProcesses) {
-    misuse("cost: there must be 1 to {} processes, got {}", kMostProcesses, processes);
+    user_error("cost: there must be 1 to {} processes, got {}", kMostProcesses, processes);
   }
   const std::int64_t n = processes;
   ProcessesCost cost{.sums = sums_of_step(given.train, n)};

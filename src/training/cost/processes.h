@@ -82,7 +82,7 @@ struct ProcessesCost {
   double hiding_bandwidth(double macs_per_second) const;
 };
 
-// Throws MisuseError for fewer than 1 process or more than 65536, for a batch that they cannot share, and when a count
+// Throws UserError for fewer than 1 process or more than 65536, for a batch that they cannot share, and when a count
 // does not fit 63 bits.
 ProcessesCost processes_cost(const config::Config& config, std::int64_t processes);
 

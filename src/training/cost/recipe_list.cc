@@ -52,7 +52,7 @@ std::vector<Recipe> list_recipes(const fs::path& folder) {
     recipes.push_back(std::move(recipe));
   }
   if (error) {
-    misuse("recipes: {}: cannot be listed: {}", folder.string(), error.message());
+    user_error("recipes: {}: cannot be listed: {}", folder.string(), error.message());
   }
   std::sort(recipes.begin(), recipes.end(), [](const Recipe& a, const Recipe& b) { return a.name < b.name; });
   return recipes;

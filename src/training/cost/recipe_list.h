@@ -14,7 +14,7 @@ struct Recipe {
   std::string paper, table, row, about;
 };
 
-// All *.toml below `folder`, by name. Throws MisuseError when the folder is missing or a file is unreadable.
+// All *.toml below `folder`, by name. Throws UserError when the folder is missing or a file is unreadable.
 std::vector<Recipe> list_recipes(const std::filesystem::path& folder);
 
 // Those of home_folder()/recipes.

@@ -25,7 +25,7 @@ std::size_t bytes_of_numbers(std::int64_t numbers) {
 // The block, then a word for each reader and tag: how often it was said.
 class Block::Memory {
  public:
-  Memory(World& world, const Shape& shape)
+  Memory(GlooGroup& world, const Shape& shape)
       : tags_(shape.tags),
         numbers_bytes_(bytes_of_numbers(shape.numbers)),
         words_bytes_(static_cast<std::size_t>(world.size()) * shape.tags * sizeof(std::uint32_t)) {
@@ -74,7 +74,7 @@ class Block::Memory {
 
   std::size_t place(std::uint32_t tag, int reader) const { return static_cast<std::size_t>(reader) * tags_ + tag; }
 
-  void meet(World& world) {
+  void meet(GlooGroup& world) {
     const bool open = own_data_ != nullptr;
     const std::vector<std::string> said = world.gather(
         to_json_line({{"pid", ::getpid()}, {"path", open ? own_->path : ""}, {"name", open ? own_->name : ""}}));
@@ -105,7 +105,7 @@ class Block::Memory {
   std::vector<std::vector<std::uint32_t>> heard_;  // by sender that is read, and tag: how often it was asked for
 };
 
-Block::Block(World& world, const Shape& shape)
+Block::Block(GlooGroup& world, const Shape& shape)
     : world_(world),
       first_tag_(shape.first_tag),
       memory_(std::make_unique<Memory>(world, shape)),
@@ -172,10 +172,10 @@ void Block::wait_for(const Incoming& incoming) const {
       return;
     }
     if (!lived) {
-      world_.blame(incoming.from_, "its process has ended");
+      world_.report_failed_peer(incoming.from_, "its process has ended");
     }
     if (Clock::now() - start > world_.connection_->timeout.load()) {
-      world_.blame(incoming.from_, "it took longer than train.timeout");
+      world_.report_failed_peer(incoming.from_, "it took longer than train.timeout");
     }
   }
 }

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "world.h"
+#include "gloo_group.h"
 
 namespace headroom::parallel {
 
@@ -18,7 +18,7 @@ class Block {
   struct Shape {
     std::int64_t numbers = 0;
     std::uint32_t tags = 1;       // what is sent and said has one of 0, ..., tags - 1
-    std::uint32_t first_tag = 0;  // the World's tags from here on, below 2^30, are taken
+    std::uint32_t first_tag = 0;  // the GlooGroup's tags from here on, below 2^30, are taken
   };
   struct Range {  // of the block
     std::int64_t begin = 0, end = 0;
@@ -27,7 +27,7 @@ class Block {
   };
 
   // float32 zeros. Every process makes its own of the same shape at the same time. `world` must outlive it.
-  Block(World& world, const Shape& shape);
+  Block(GlooGroup& world, const Shape& shape);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -65,7 +65,7 @@ class Block {
   class Memory;
   void wait_for(const Incoming& incoming) const;
 
-  World& world_;
+  GlooGroup& world_;
   std::uint32_t first_tag_;
   std::unique_ptr<Memory> memory_;
   at::Tensor numbers_;

@@ -1,4 +1,4 @@
-// c10d's side of a World.
+// c10d's side of a GlooGroup.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "world.h"
+#include "gloo_group.h"
 
 namespace headroom::parallel {
 
@@ -25,7 +25,7 @@ class Connection {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   std::atomic<std::chrono::milliseconds> timeout{std::chrono::milliseconds(0)};
   std::mutex calls;  // one thread at a time hands work to Gloo, and counts
-  World::Traffic traffic;
+  GlooGroup::Traffic traffic;
 };
 
 }  // namespace headroom::parallel

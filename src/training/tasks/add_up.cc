@@ -35,7 +35,7 @@ Json to_json(const Share& share) {
 }
 
 // Adds all batches up in their order; notes where any process was interrupted.
-Sums join(Share& mine, Peers& peers) {
+Sums join(Share& mine, ProcessGroup& peers) {
   const std::vector<Json> all = gather(peers, to_json(mine), "evaluate");
   for (const Json& theirs : all) {
     mine.complete = mine.complete && theirs.at("complete").get<bool>();
@@ -54,7 +54,7 @@ Sums join(Share& mine, Peers& peers) {
 }
 
 // Counts, whose sum has one order.
-void join(const nn::ExpertUsage& mine, nn::ExpertUsage& all, Peers& peers) {
+void join(const nn::ExpertUsage& mine, nn::ExpertUsage& all, ProcessGroup& peers) {
   Json counts = Json::object();
   for (const auto& [name, tensor] : mine) {
     const at::Tensor numbers = tensor.cpu().contiguous();

@@ -19,7 +19,7 @@ class ListOpsSymbols : public tokenizers::Tokenizer {
     std::string text;
     for (const std::int32_t id : ids) {
       if (id < 0 || id >= data::listops::kVocabulary) {
-        misuse("ListOps: a symbol must be from 0 to {}, got {}", data::listops::kVocabulary - 1, id);
+        user_error("ListOps: a symbol must be from 0 to {}, got {}", data::listops::kVocabulary - 1, id);
       }
       const auto symbol = static_cast<std::uint16_t>(id);
       text += symbol == data::listops::kPadding ? " <padding>" : " " + data::listops::to_text({&symbol, 1});

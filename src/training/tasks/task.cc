@@ -29,7 +29,7 @@ const Task& task_for(const config::Config& config, std::string_view what) {
     case config::ModelKind::masked_language_model:
       return masked_language_modelling();
   }
-  misuse("{}: model.kind: there is no task for \"{}\" yet", what, config::name_of(config.model.kind));
+  user_error("{}: model.kind: there is no task for \"{}\" yet", what, config::name_of(config.model.kind));
 }
 
 }  // namespace headroom::tasks

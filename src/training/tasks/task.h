@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "headroom/config/config.h"
-#include "headroom/core/peers.h"
+#include "headroom/core/process_group.h"
 #include "data/tokens/batches.h"
 #include "headroom/models/model.h"
 #include "figures.h"
@@ -36,7 +36,7 @@ struct EvaluateOptions {
   std::int64_t stride = 0;
   nn::Context context;
   bool show_progress = false;
-  Peers* peers = &alone();  // they all evaluate the same, and share its batches out: sums are the same to the bit
+  ProcessGroup* peers = &alone();  // they all evaluate the same, and share its batches out: sums are the same to the bit
 };
 
 // Batches without end, in an order that a saved position continues exactly.
@@ -45,7 +45,7 @@ class TrainingData {
   virtual ~TrainingData() = default;
   virtual models::Batch next() = 0;  // on the CPU
   virtual data::DataPosition position() const = 0;
-  virtual void seek(data::DataPosition position) = 0;  // throws MisuseError when out of range
+  virtual void seek(data::DataPosition position) = 0;  // throws UserError when out of range
   // Identifies this data, in words: "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
   virtual const std::string& identity() const = 0;
   // Which rows of a batch this process reads; where they are costly, the others of the batches from now on may be left
@@ -56,7 +56,7 @@ class TrainingData {
 class EvaluationData {
  public:
   virtual ~EvaluationData() = default;
-  // What the model's predictions of this data add up to. Throws MisuseError when the data does not fit the model.
+  // What the model's predictions of this data add up to. Throws UserError when the data does not fit the model.
   virtual Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const = 0;
   // About so many rows of a training batch (sequences, examples, pairs) take as long to read without gradients as a
   // validation of such a run does.
@@ -92,12 +92,12 @@ class Task {
   // The figures of an evaluation's sums, of the whole data or added over its parts; NaN where nothing was counted.
   virtual Figures figures_of(const Sums& sums) const = 0;
   // Opens what the config names, after preparing what it needs (tokenizers, token files), which is kept in
-  // `cache`. Throws MisuseError for unusable data.
+  // `cache`. Throws UserError for unusable data.
   virtual TaskData open(const config::Config& config, const std::filesystem::path& cache) const = 0;
   virtual std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const = 0;
 };
 
-// The task that a model of this kind is trained for on such data. Throws MisuseError, beginning with `what` ("train"),
+// The task that a model of this kind is trained for on such data. Throws UserError, beginning with `what` ("train"),
 // where there is none.
 const Task& task_for(const config::Config& config, std::string_view what);
 

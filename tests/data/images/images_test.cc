@@ -21,7 +21,7 @@ class Images : public FolderTest {
   std::string complaint(const std::vector<std::string>& files, const ImageReading& reading = kSmall) const {
     try {
       open_pictures(files, reading);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       std::string why = error.what();
       const std::string folder = folder_.string() + "/";
       for (std::size_t at = why.find(folder); at != std::string::npos; at = why.find(folder)) {
@@ -111,7 +111,7 @@ TEST(DrawPicture, Normalises) {
   EXPECT_FLOAT_EQ(out[0], -0.5F);
   EXPECT_FLOAT_EQ(out[5], 2.0F);
   options.pixel_mean = {0.1, 0.2};
-  EXPECT_THROW(picture_options(options, 3), MisuseError);
+  EXPECT_THROW(picture_options(options, 3), UserError);
   EXPECT_EQ(picture_options({}, 3).mean, (std::vector<double>{0.5, 0.5, 0.5}));
 }
 

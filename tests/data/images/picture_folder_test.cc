@@ -24,7 +24,7 @@ class PictureFolderFiles : public FolderTest {
   std::string complaint(const std::string& bytes) const {
     try {
       read_picture(write("picture", bytes), 3);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       const std::string why = error.what();
       return why.starts_with(at("picture")) ? why.substr(at("picture").size()) : why;
     }
@@ -113,18 +113,18 @@ TEST_F(PictureFolderFiles, ClassesAreFoldersInTheOrderOfTheirNames) {
   // Damage shows when a picture is asked for.
   write("set/cat/notes.png", "no picture");
   EXPECT_NE(open_pictures({at("set")}, reading)->identity(), set->identity());
-  EXPECT_HAS(misuse_of([&] { open_pictures({at("set")}, reading)->picture(2); }),
+  EXPECT_HAS(user_error_of([&] { open_pictures({at("set")}, reading)->picture(2); }),
              "set/cat/notes.png: is neither a PNG, a JPEG nor a PNM file");
   reading.classes = {"dog", "bird"};
-  EXPECT_HAS(misuse_of([&] { open_pictures({at("set")}, reading); }),
+  EXPECT_HAS(user_error_of([&] { open_pictures({at("set")}, reading); }),
              "set/cat: its name must be one of the 2 of data.classes");
   reading.classes = {};
   reading.n_classes = 3;
-  EXPECT_HAS(misuse_of([&] { open_pictures({at("set")}, reading); }),
+  EXPECT_HAS(user_error_of([&] { open_pictures({at("set")}, reading); }),
              "a folder for each class names 2 classes, but model.n_classes = 3");
   reading.channels = 4;
-  EXPECT_HAS(misuse_of([&] { open_pictures({at("set")}, reading); }), "model.image_channels = 1 or 3, not 4");
-  EXPECT_HAS(misuse_of([&] { open_pictures({}, reading); }), "holds no pictures");
+  EXPECT_HAS(user_error_of([&] { open_pictures({at("set")}, reading); }), "model.image_channels = 1 or 3, not 4");
+  EXPECT_HAS(user_error_of([&] { open_pictures({}, reading); }), "holds no pictures");
 }
 
 TEST_F(PictureFolderFiles, OthersShowByTheirNamesAtOnce) {
@@ -135,7 +135,7 @@ TEST_F(PictureFolderFiles, OthersShowByTheirNamesAtOnce) {
   EXPECT_EQ(open_pictures({at("set")}, reading)->size(), 2);
   for (const char* stray : {"set/dog/notes.txt", "set/dog/a.png.bak", "set/dog/Thumbs.db"}) {
     write(stray, ppm(gradient(2, 2)));
-    EXPECT_HAS(misuse_of([&] { open_pictures({at("set")}, reading); }),
+    EXPECT_HAS(user_error_of([&] { open_pictures({at("set")}, reading); }),
                std::string(stray) + ": is no picture by its name, which must end in .jpg, .jpeg, .png, .ppm");
     reading.skip_bad = true;
     EXPECT_EQ(open_pictures({at("set")}, reading)->size(), 3) << "it may be one after all";

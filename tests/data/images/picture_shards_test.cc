@@ -14,7 +14,7 @@ class PictureShardFiles : public FolderTest {
  protected:
   // The sentence about an archive of this content, without the folder.
   std::string complaint(const std::string& bytes, const std::string& name = "a.tar") const {
-    std::string why = misuse_of([&] { open_pictures({write(name, bytes)}, reading_); });
+    std::string why = user_error_of([&] { open_pictures({write(name, bytes)}, reading_); });
     const std::string folder = folder_.string() + "/";
     for (std::size_t at = why.find(folder); at != std::string::npos; at = why.find(folder)) {
       why.erase(at, folder.size());
@@ -118,7 +118,7 @@ TEST_F(PictureShardFiles, RefusesWhatIsNoShard) {
             "a.tar: has a member of 8 GiB or more, which is no picture");
   EXPECT_EQ(complaint(gzip(good), "a.tar.gz"),
             "a.tar.gz: is packed: pictures are read from any place of a shard, which must be a plain .tar");
-  EXPECT_HAS(misuse_of([&] { open_pictures({at("none.tar")}, reading_); }), "none.tar: cannot be read: No such file");
+  EXPECT_HAS(user_error_of([&] { open_pictures({at("none.tar")}, reading_); }), "none.tar: cannot be read: No such file");
   // Seven GiB that are not there.
   std::string lying = tar_member("a.jpg", "");
   lying.replace(124, 11, "77777777777");
@@ -136,9 +136,9 @@ TEST_F(PictureShardFiles, LeavesBadSamplesOutWhereAsked) {
 
 TEST_F(PictureShardFiles, DamageShowsWhenAPictureIsAskedFor) {
   const auto set = open(tar_member("a.jpg", jpeg(gradient(9, 9)).substr(0, 300)) + tar_member("a.cls", "0") + kTarEnd);
-  EXPECT_HAS(misuse_of([&] { set->picture(0); }), "a.tar: the picture at byte 512: is a damaged JPEG file");
+  EXPECT_HAS(user_error_of([&] { set->picture(0); }), "a.tar: the picture at byte 512: is a damaged JPEG file");
   std::filesystem::resize_file(at("a.tar"), 600);
-  EXPECT_HAS(misuse_of([&] { set->picture(0); }), "a.tar: cannot be read at byte 600: the file ends there");
+  EXPECT_HAS(user_error_of([&] { set->picture(0); }), "a.tar: cannot be read at byte 600: the file ends there");
 }
 
 TEST_F(PictureShardFiles, AnyNumberOfThreadsOpensTheSame) {
@@ -161,7 +161,7 @@ TEST_F(PictureShardFiles, AnyNumberOfThreadsOpensTheSame) {
   write("s-2.tar", "short");
   write("s-4.tar", "shorter");
   for (int i = 0; i < 5; ++i) {
-    EXPECT_HAS(misuse_of([&] { open_pictures({at("s-*.tar")}, reading_); }), "s-2.tar: is truncated");
+    EXPECT_HAS(user_error_of([&] { open_pictures({at("s-*.tar")}, reading_); }), "s-2.tar: is truncated");
   }
 }
 

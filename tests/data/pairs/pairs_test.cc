@@ -39,7 +39,7 @@ TEST_F(PairsTest, BadRowsAreNamedOrCounted) {
   const std::string good = "a\tb\n";
   const auto complaint = [&](const std::string& text) {
     const std::string file = write("bad.tsv", text);
-    return misuse_of([&] { read_pairs({.source = {file}, .target = {}}, {}); });
+    return user_error_of([&] { read_pairs({.source = {file}, .target = {}}, {}); });
   };
   const std::string file = at("bad.tsv");
   EXPECT_EQ(complaint(good + "a\n"), file + ":2: must have 2 columns separated by tabs (data.pair_columns), got 1");
@@ -65,7 +65,7 @@ TEST_F(PairsTest, BadRowsAreNamedOrCounted) {
   EXPECT_EQ(reader.skipped(), 3);
   EXPECT_HAS(reader.first_complaint(), "mixed.tsv:2: must have 2 columns");
   const std::string hopeless = write("hopeless.tsv", "x\ny\n");
-  EXPECT_HAS(misuse_of([&] { read_pairs({.source = {hopeless}, .target = {}}, skip); }), "hopeless.tsv:1");
+  EXPECT_HAS(user_error_of([&] { read_pairs({.source = {hopeless}, .target = {}}, skip); }), "hopeless.tsv:1");
 }
 
 TEST_F(PairsTest, ParallelFilesMustMatch) {
@@ -74,7 +74,7 @@ TEST_F(PairsTest, ParallelFilesMustMatch) {
   skip.skip_bad_rows = true;
   for (const config::DataOptions& options : {config::DataOptions(), skip}) {  // nobody knows where they parted
     const auto complaint = [&](std::vector<std::string> source, std::vector<std::string> target) {
-      return misuse_of([&] { read_pairs({.source = std::move(source), .target = std::move(target)}, options); });
+      return user_error_of([&] { read_pairs({.source = std::move(source), .target = std::move(target)}, options); });
     };
     const std::string parted =
         two + ":2: must be followed by another line, as its parallel file continues with " + three;
@@ -82,7 +82,7 @@ TEST_F(PairsTest, ParallelFilesMustMatch) {
     EXPECT_EQ(complaint({two}, {three}), parted + ":3");
     EXPECT_HAS(complaint({three, three}, {three}), "is one of 2 files of sources, but there are 1 of targets");
   }
-  EXPECT_EQ(misuse_of([&] { read_pairs({.source = {three}, .target = {hole}}, {}); }),
+  EXPECT_EQ(user_error_of([&] { read_pairs({.source = {three}, .target = {hole}}, {}); }),
             hole + ":2: must hold a sentence, got an empty line");
   EXPECT_EQ(read_pairs({.source = {three}, .target = {hole}}, skip).size(), 2U);
 }
@@ -126,7 +126,7 @@ TEST_F(PairsTest, TheHeldOutShareIsNeverTrainedOn) {
   EXPECT_GT(file.size() + std::ssize(held), 1900);
   EXPECT_HAS(file.remarks(), "held out for validation");
   data.validation_share = 0.0;
-  EXPECT_HAS(misuse_of([&] { validation_pairs(data); }), "data.validation");
+  EXPECT_HAS(user_error_of([&] { validation_pairs(data); }), "data.validation");
   data.validation = data.train;
   EXPECT_EQ(validation_pairs(data).size(), 2000U);
 }
@@ -216,12 +216,12 @@ TEST_F(PairFileTest, SidesMayHaveATokenizerEach) {
   EXPECT_EQ(given.train, two.train);
   const PreparedPairs together = prepare_pairs(data_, {.model = at("two.tokenizer")}, folder_ / "cache", 278);
   EXPECT_EQ(together.tokenizer->name(), two.tokenizer->name());
-  EXPECT_HAS(misuse_of([&] {
+  EXPECT_HAS(user_error_of([&] {
                prepare_pairs(data_, {.model = at("t.tokenizer"), .source_model = at("two.tokenizer")},
                              folder_ / "cache", 278);
              }),
              "holds two tokenizers");
-  EXPECT_HAS(misuse_of([&] { prepare_pairs(data_, {.vocabulary_size = 276}, folder_ / "cache", 100); }),
+  EXPECT_HAS(user_error_of([&] { prepare_pairs(data_, {.vocabulary_size = 276}, folder_ / "cache", 100); }),
              "model.source_vocabulary_size: must be at least");
 }
 
@@ -235,7 +235,7 @@ TEST_F(PairFileTest, DamageIsNoticedAndMadeGood) {
   std::swap(bytes[at], bytes[at + 2]);
   ASSERT_NE(bytes, read_bytes(prepared_.train)) << "two ids that differ are exchanged";
   write("cache/" + std::filesystem::path(prepared_.train).filename().string(), bytes);
-  EXPECT_THROW(PairFile(prepared_.train).verify(), MisuseError);
+  EXPECT_THROW(PairFile(prepared_.train).verify(), UserError);
   set_log_level(LogLevel::quiet);
   PairFile(prepare_pairs(data_, {.vocabulary_size = 282}, folder_ / "cache").train).verify();
 }
@@ -255,14 +255,14 @@ TEST_F(PairFileTest, LiesAreRefused) {
     writer.write(at("lie.pairs"));
     return at("lie.pairs");
   };
-  EXPECT_HAS(misuse_of([&] { PairFile(lie({2, 5}, {1, 2, 3})); }), "end 1 must be from 2 to 3, got 5");
-  EXPECT_HAS(misuse_of([&] { PairFile(lie({2, 1}, {1, 2, 3})); }), "end 1 must be from 2 to 3, got 1");
-  EXPECT_HAS(misuse_of([&] { PairFile(lie({-1, 1}, {1, 2, 3})); }), "end 0 must be from 0 to 3, got -1");
-  EXPECT_HAS(misuse_of([&] { PairFile(lie({1, 2, 3}, {1, 2, 3})); }), "at least one pair");
-  EXPECT_HAS(misuse_of([&] { PairFile(lie({}, {1})); }), "at least one pair");
+  EXPECT_HAS(user_error_of([&] { PairFile(lie({2, 5}, {1, 2, 3})); }), "end 1 must be from 2 to 3, got 5");
+  EXPECT_HAS(user_error_of([&] { PairFile(lie({2, 1}, {1, 2, 3})); }), "end 1 must be from 2 to 3, got 1");
+  EXPECT_HAS(user_error_of([&] { PairFile(lie({-1, 1}, {1, 2, 3})); }), "end 0 must be from 0 to 3, got -1");
+  EXPECT_HAS(user_error_of([&] { PairFile(lie({1, 2, 3}, {1, 2, 3})); }), "at least one pair");
+  EXPECT_HAS(user_error_of([&] { PairFile(lie({}, {1})); }), "at least one pair");
   const PairFile strange(lie({1, 3}, {1, 2, 10}));
   std::vector<std::int32_t> ids;
-  EXPECT_HAS(misuse_of([&] { strange.target(0, ids); }), "token 2 must be from 0 to 9, got 10");
+  EXPECT_HAS(user_error_of([&] { strange.target(0, ids); }), "token 2 must be from 0 to 9, got 10");
   const auto of_two = [&](const std::string& sources) {
     SafetensorsWriter writer;
     const std::vector<std::int64_t> ends = {1, 3};
@@ -281,10 +281,10 @@ TEST_F(PairFileTest, LiesAreRefused) {
     return at("two.pairs");
   };
   const PairFile narrow(of_two("7"));
-  EXPECT_HAS(misuse_of([&] { narrow.source(0, ids); }), "token 0 must be from 0 to 6, got 7");
+  EXPECT_HAS(user_error_of([&] { narrow.source(0, ids); }), "token 0 must be from 0 to 6, got 7");
   narrow.target(0, ids);
   EXPECT_EQ(ids, (std::vector<std::int32_t>{8, 9}));
-  EXPECT_HAS(misuse_of([&] { PairFile(of_two("-3")); }), "at least one pair");
+  EXPECT_HAS(user_error_of([&] { PairFile(of_two("-3")); }), "at least one pair");
 }
 
 TEST_F(PairFileTest, BatchesHoldEveryPairOnceAnEpochWithinTheirBounds) {
@@ -343,9 +343,9 @@ TEST_F(PairFileTest, BatchesContinueFromAPosition) {
   PairBatches other(file, {.rows = 16, .longest = 40, .seed = 10});
   resumed.seek({});
   EXPECT_NE(resumed.next(), other.next());
-  EXPECT_THROW(resumed.seek({.epoch = 0, .step = whole.per_epoch()}), MisuseError);
-  EXPECT_THROW(resumed.seek({.epoch = -1, .step = 0}), MisuseError);
-  EXPECT_HAS(misuse_of([&] { PairBatches(file, {.rows = 4, .longest = 1}); }), "model.context_length");
+  EXPECT_THROW(resumed.seek({.epoch = 0, .step = whole.per_epoch()}), UserError);
+  EXPECT_THROW(resumed.seek({.epoch = -1, .step = 0}), UserError);
+  EXPECT_HAS(user_error_of([&] { PairBatches(file, {.rows = 4, .longest = 1}); }), "model.context_length");
 }
 
 }  // namespace pairs_test

@@ -82,7 +82,7 @@ TEST_F(BuiltInCorpusTest, SaysWhereItLooked) {
   try {
     open_built_in_corpus(Split::train);
     FAIL() << "no error";
-  } catch (const MisuseError&) {
+  } catch (const UserError&) {
     FAIL() << "the user did nothing wrong";
   } catch (const Error& error) {
     EXPECT_HAS(std::string(error.what()), at("nowhere"));

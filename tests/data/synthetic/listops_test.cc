@@ -17,7 +17,7 @@ int value(std::string_view text) {
 std::string complaint(std::string_view text) {
   try {
     parse(text);
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return error.what();
   }
   return "no complaint";
@@ -168,7 +168,7 @@ TEST(ListOpsGenerator, OneSeedGivesOneSet) {
 }
 
 TEST(ListOpsGenerator, StopsWhereThereAreNoMoreExpressions) {
-  EXPECT_THROW(generate(options(config::Generator::none, 10, 10)), MisuseError);
+  EXPECT_THROW(generate(options(config::Generator::none, 10, 10)), UserError);
 }
 
 class ListOpsFile : public FolderTest {
@@ -177,7 +177,7 @@ class ListOpsFile : public FolderTest {
     const std::string path = write("some.tsv", content);
     try {
       read({path}, reading);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       const std::string why = error.what();
       return why.starts_with(path) ? why.substr(path.size()) : why;
     }

@@ -23,7 +23,7 @@ TEST(Puzzles, ReadsAnswersInBrackets) {
   EXPECT_EQ(row.text.substr(row.answers[1].begin, row.answers[1].end - row.answers[1].begin), "red fox");
   for (const char* bad :
        {"A [ dog", "A [dog ]", "A [ dog]", "A dog ]", "A [ ] x", "A [ a [ b ] ]", "A [ a\n b ]", "A", ""}) {
-    EXPECT_HAS(misuse_of([&] { parse_puzzle(bad, "x:3"); }), "x:3: ");
+    EXPECT_HAS(user_error_of([&] { parse_puzzle(bad, "x:3"); }), "x:3: ");
   }
 }
 

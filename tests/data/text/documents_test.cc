@@ -13,7 +13,7 @@ bool is_jsonl(std::string_view name) {
 class DocumentsTest : public FolderTest {
  protected:
   std::string complaint(const std::string& path) {
-    return misuse_of([&] { read_documents(path, is_jsonl); });
+    return user_error_of([&] { read_documents(path, is_jsonl); });
   }
 };
 

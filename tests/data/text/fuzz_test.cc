@@ -130,7 +130,7 @@ TEST_F(DataFuzz, Utf8InPieces) {
     }
     EXPECT_EQ(found ? found : pieces.finish(), expected);
     if (expected) {
-      misuse("input: not UTF-8 at byte {}", *expected);
+      user_error("input: not UTF-8 at byte {}", *expected);
     }
   });
 }

@@ -27,7 +27,7 @@ class Table : public FolderTest {
   std::string complaint(const std::string& name, const std::string& content) {
     try {
       rows(name, content);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return relative(error.what());
     }
     return "no complaint";
@@ -62,7 +62,7 @@ TEST_F(Table, SkipsBadRowsOnly) {
              .row =
                  [&](const std::vector<std::string>& row) {
                    if (row[0] == "bad") {
-                     misuse("is bad");
+                     user_error("is bad");
                    }
                    all.push_back(row);
                  },
@@ -73,13 +73,13 @@ TEST_F(Table, SkipsBadRowsOnly) {
   for_each_row({write("open.csv", "a,1\n\"b,2\nc,3\nd,4\n\"e\nf\",5\n")}, use);
   EXPECT_EQ(all, (Rows{{"a", "1"}, {"c", "3"}, {"d", "4"}, {"e\nf", "5"}})) << "the rest after an open quote";
   const std::string broken = gzip("a,1\nb,2\n");
-  EXPECT_THROW(for_each_row({write("cut.csv.gz", broken.substr(0, broken.size() - 9))}, use), MisuseError);
-  EXPECT_THROW(for_each_row({write("all.csv", "bad,3\n")}, use), MisuseError);
+  EXPECT_THROW(for_each_row({write("cut.csv.gz", broken.substr(0, broken.size() - 9))}, use), UserError);
+  EXPECT_THROW(for_each_row({write("all.csv", "bad,3\n")}, use), UserError);
   use.skip_bad_rows = false;
   try {
     for_each_row({write("a.csv", "a,1\nbad,3\n")}, use);
     ADD_FAILURE() << "a bad row";
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     EXPECT_EQ(relative(error.what()), "a.csv:2: is bad");
   }
 }
@@ -89,7 +89,7 @@ class LabelledText : public Table {
   std::string complaint_of(const std::string& name, const std::string& content, const LabelledTextReading& reading) {
     try {
       read_labelled_text({write(name, content)}, options_, reading);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return relative(error.what());
     }
     return "no complaint";

@@ -9,7 +9,7 @@ namespace text_test {
 class TextTest : public FolderTest {};
 
 std::string refusal(const std::string& path) {
-  return misuse_of([&] { text_of({path}); });
+  return user_error_of([&] { text_of({path}); });
 }
 
 // Lines of all lengths, some of several bytes a character.
@@ -54,7 +54,7 @@ TEST_F(TextTest, BadJsonLinesAreLeftOutWhereThatIsWished) {
   EXPECT_EQ(text_of(*source), "one\ntwo");
   EXPECT_EQ(text_of(*source), "one\ntwo") << "and so whenever it is read";
   EXPECT_NE(source->fingerprint(), open_text({file}, {})->fingerprint());
-  EXPECT_HAS(misuse_of([&] { text_of(*open_text({write("b.jsonl", "{}\n")}, {.skip_bad_rows = true})); }),
+  EXPECT_HAS(user_error_of([&] { text_of(*open_text({write("b.jsonl", "{}\n")}, {.skip_bad_rows = true})); }),
              "b.jsonl: holds no text");
 }
 
@@ -68,7 +68,7 @@ TEST_F(TextTest, BytesNeedNoEncoding) {
   EXPECT_TRUE(text_of(*source) == bytes);
   EXPECT_TRUE(text_of(*source) == bytes);
   const std::string zero = write("zero.txt", std::string("a\0b", 3));
-  EXPECT_HAS(misuse_of([&] { text_of(*open_text({zero}, {}, Content::bytes)); }),
+  EXPECT_HAS(user_error_of([&] { text_of(*open_text({zero}, {}, Content::bytes)); }),
              "is not text but binary: byte 1 is 0");
   EXPECT_EQ(content_for(config::TokenizerKind::bytes), Content::bytes);
   EXPECT_EQ(content_for(config::TokenizerKind::bpe), Content::utf8);
@@ -152,9 +152,9 @@ TEST_F(TextTest, FingerprintFollowsTheFiles) {
 
 TEST_F(TextTest, APartThatIsNotGivenIsNamed) {
   const std::string file = write("a.txt", "one\n");
-  EXPECT_HAS(misuse_of([&] { open_split({.train = {file}, .validation_share = 0.0}, Split::validation); }),
+  EXPECT_HAS(user_error_of([&] { open_split({.train = {file}, .validation_share = 0.0}, Split::validation); }),
              "data.validation: must name");
-  EXPECT_HAS(misuse_of([&] { open_split({.validation = {file}}, Split::train); }), "data.train: must name");
+  EXPECT_HAS(user_error_of([&] { open_split({.validation = {file}}, Split::train); }), "data.train: must name");
 }
 
 TEST_F(TextTest, TheLastLinesAreHeldOut) {
@@ -178,7 +178,7 @@ TEST_F(TextTest, TheLastLinesAreHeldOut) {
   const std::string held = parts_of(text, 0.25);
   EXPECT_NEAR(static_cast<double>(held.size()), 0.25 * static_cast<double>(text.size()), 400.0);
   EXPECT_EQ(text[text.size() - held.size() - 1], '\n');
-  EXPECT_HAS(misuse_of([&] { parts_of("a single line\n", 0.5); }), "whole.txt has a single line, of which none");
+  EXPECT_HAS(user_error_of([&] { parts_of("a single line\n", 0.5); }), "whole.txt has a single line, of which none");
 }
 
 struct Packing {
@@ -241,7 +241,7 @@ TEST_F(TextTest, DamagedPackedFilesNeverGiveWrongText) {
       const std::string path = write("damaged.txt" + ending, damaged);
       try {
         EXPECT_EQ(text_of({path}), text);  // a header field that nobody reads
-      } catch (const MisuseError& error) {
+      } catch (const UserError& error) {
         EXPECT_HAS(std::string(error.what()), "damaged.txt" + ending);
       }
     }

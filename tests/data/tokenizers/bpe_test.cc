@@ -76,8 +76,8 @@ TEST_F(BpeTest, MergesInTheOrderLearnt) {
   EXPECT_EQ(bpe->encode("o h"), (Ids{'o', ' ', 'h'}));  // never across words
   EXPECT_EQ(bpe->encode(""), Ids());
   EXPECT_EQ(bpe->decode(Ids{259, 260, 0xc3, 0xa9, 0}), std::string("hello w\xc3\xa9\0", 10));
-  EXPECT_HAS(misuse_of([&] { bpe->decode(Ids{264}); }), "an id must be 0 to 263, got 264");
-  EXPECT_HAS(misuse_of([&] { bpe->encode("a\xff"); }), "not valid UTF-8");
+  EXPECT_HAS(user_error_of([&] { bpe->decode(Ids{264}); }), "an id must be 0 to 263, got 264");
+  EXPECT_HAS(user_error_of([&] { bpe->encode("a\xff"); }), "not valid UTF-8");
   EXPECT_TRUE(bpe->name().starts_with("bpe-264-")) << bpe->name();
 }
 
@@ -202,17 +202,17 @@ TEST_F(BpeTest, APairOfFilesIsTheSame) {
     EXPECT_EQ(bpe->name(), load_tokenizer(at("a"))->name());
   }
   write("c/vocab.json", tokens.dump());
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("c")); }), "neither merges.txt nor vocab.bpe is next to it");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("c")); }), "neither merges.txt nor vocab.bpe is next to it");
   write("c/merges.txt", lines + "h  e\n");
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("c")); }), "merges.txt: line 10: must be two tokens");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("c")); }), "merges.txt: line 10: must be two tokens");
   write("c/merges.txt", lines + "h zz\n");
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("c")); }), "merges.txt: line 10: names the token \"zz\"");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("c")); }), "merges.txt: line 10: names the token \"zz\"");
   std::filesystem::create_directories(folder_ / "d");
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("d")); }), "holds no tokenizer: neither tokenizer.json nor vocab.json");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "holds no tokenizer: neither tokenizer.json nor vocab.json");
   write("d/tokenizer.json", "[]");
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: is no tokenizer: it must be a JSON object");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: is no tokenizer: it must be a JSON object");
   write("d/tokenizer.json", "{\"hello\": 1}");
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: hello is a setting that is not known here");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: hello is a setting that is not known here");
 }
 
 TEST_F(BpeTest, BytesAreBpeWithoutMerges) {
@@ -279,7 +279,7 @@ TEST_F(BpeTest, AnotherKindIsRefused) {
   data.train = data.validation = {at("a.txt")};
   const auto words = train_tokenizer({.kind = TokenizerKind::words, .vocabulary_size = 0}, *text);
   save_tokenizer(*words, at("words.tokenizer"));
-  EXPECT_HAS(misuse_of([&] {
+  EXPECT_HAS(user_error_of([&] {
                data::prepare_data(data, {.kind = TokenizerKind::bpe, .model = at("words.tokenizer")},
                                   folder_ / "cache");
              }),
@@ -338,10 +338,10 @@ TEST_F(BpeTest, RefusesByNameWhatIsNotKnownHere) {
   for (const Refusal& refusal : all) {
     Json json = document();
     json[Json::json_pointer(refusal.path)] = Json::parse(refusal.value);
-    EXPECT_HAS(misuse_of([&] { tokenizer(json); }), refusal.says);
+    EXPECT_HAS(user_error_of([&] { tokenizer(json); }), refusal.says);
   }
   const auto text = [](std::string_view bytes) {
-    return misuse_of([&] { restore_tokenizer(TokenizerKind::bpe, std::string(bytes), "x.json"); });
+    return user_error_of([&] { restore_tokenizer(TokenizerKind::bpe, std::string(bytes), "x.json"); });
   };
   EXPECT_HAS(text(""), "not valid JSON");
   EXPECT_HAS(text(std::string(100, '[')), "nested deeper than 64");
@@ -354,9 +354,9 @@ TEST_F(BpeTest, BytesWithoutATokenAreTold) {
   json["model"]["vocab"] = {{"a", 0}, {"b", 1}};
   json["model"]["merges"] = Json::array();
   EXPECT_EQ(ids_of(json, "ab"), (Ids{0, 1}));
-  EXPECT_HAS(misuse_of([&] { ids_of(json, "abc"); }), "the byte 0x63, which is not in its vocabulary");
+  EXPECT_HAS(user_error_of([&] { ids_of(json, "abc"); }), "the byte 0x63, which is not in its vocabulary");
   json["model"]["unk_token"] = "b";
-  EXPECT_HAS(misuse_of([&] { tokenizer(json); }), "model.unk_token replaces bytes without a token");
+  EXPECT_HAS(user_error_of([&] { tokenizer(json); }), "model.unk_token replaces bytes without a token");
 }
 
 }  // namespace bpe_test

@@ -74,8 +74,8 @@ TEST_F(BpeTrainingTest, LongWordsAreLearntFromInPieces) {
 }
 
 TEST_F(BpeTrainingTest, SizesThatCannotBeAreRefused) {
-  EXPECT_HAS(misuse_of([&] { train("some text\n", 255); }), "tokenizer.vocabulary_size: must be at least 256");
-  const std::string message = misuse_of([&] { train("ab ab\n", 300); });
+  EXPECT_HAS(user_error_of([&] { train("some text\n", 255); }), "tokenizer.vocabulary_size: must be at least 256");
+  const std::string message = user_error_of([&] { train("ab ab\n", 300); });
   EXPECT_HAS(message, "tokenizer.vocabulary_size: must be at most 258");
   EXPECT_HAS(message, "got 300");
 }

@@ -45,7 +45,7 @@ TEST_F(TokenizerFuzz, TokenizerJson) {
     tokenizer->decode(std::vector<std::int32_t>{0, static_cast<std::int32_t>(tokenizer->vocabulary_size() - 1)});
     try {
       use(*tokenizer);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       EXPECT_HAS(std::string(error.what()), "not in its vocabulary");
     }
   });

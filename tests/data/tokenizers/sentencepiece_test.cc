@@ -157,7 +157,7 @@ TEST_F(SentencePieceTest, VeryLongLines) {
 
 TEST_F(SentencePieceTest, SaysHowManyPiecesAreThere) {
   const auto refusal = [&](std::int64_t size, std::string_view text) {
-    return misuse_of([&] { train({.vocabulary_size = size, .keep_whitespace = true}, text); });
+    return user_error_of([&] { train({.vocabulary_size = size, .keep_whitespace = true}, text); });
   };
   const std::string most = refusal(5000, "hello world\nhello there\n");
   EXPECT_HAS(most, "tokenizer.vocabulary_size: must be at most ");
@@ -192,7 +192,7 @@ TEST_F(SentencePieceTest, TrainsOnAnyText) {
       try {
         const auto tokenizer = train({.vocabulary_size = 300, .keep_whitespace = keep}, text);
         EXPECT_TRUE(!keep || tokenizer->decode(tokenizer->encode(text)) == text);
-      } catch (const MisuseError& error) {
+      } catch (const UserError& error) {
         EXPECT_HAS(std::string(error.what()), "tokenizer");
       }
     }
@@ -264,7 +264,7 @@ TEST_F(SentencePieceTest, APieceWithoutTextIsRefused) {
     return restore_tokenizer(TokenizerKind::sentencepiece, unknown + field(1, field(1, piece)), "the model");
   };
   EXPECT_EQ(with("/s>")->vocabulary_size(), 2);
-  EXPECT_EQ(misuse_of([&] { with(std::string_view("\0/s>", 4)); }), "the model: is no SentencePiece model");
+  EXPECT_EQ(user_error_of([&] { with(std::string_view("\0/s>", 4)); }), "the model: is no SentencePiece model");
 }
 
 class SentencePieceFuzz : public SentencePieceTest {};

@@ -205,7 +205,7 @@ TEST_F(SentencePieceFiles, AreFoundInFolders) {
   write("tokenizer.json", "{}");  // of the same tokenizer, for other programs
   EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);
   write("tokenizer.model", "IQ== 0\nIg== 1\n");  // another format of that name
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(folder_); }), "tokenizer.json");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(folder_); }), "tokenizer.json");
 }
 
 }  // namespace sentencepiece_whole_test

@@ -15,7 +15,7 @@ class TokenizerTest : public FolderTest {
     return train_tokenizer(options, *data::open_text({write("train.txt", text)}, {}));
   }
   std::string refusal(const config::TokenizerOptions& options, std::string_view text) const {
-    return misuse_of([&] { train(options, text); });
+    return user_error_of([&] { train(options, text); });
   }
   // Saved, loaded and still the same.
   void expect_saved(const Tokenizer& tokenizer) const {
@@ -36,8 +36,8 @@ TEST_F(TokenizerTest, BytesAreTheirOwnIds) {
     EXPECT_EQ(tokenizer->decode(Ids{0xff, 0, 0x41}), std::string("\xff\0A", 3));
     EXPECT_EQ(tokenizer->name(), "bytes-256-e3b0c442");
     expect_saved(*tokenizer);
-    EXPECT_HAS(misuse_of([&] { tokenizer->decode(Ids{256}); }), "an id must be 0 to 255, got 256");
-    EXPECT_HAS(misuse_of([&] { tokenizer->decode(Ids{-1}); }), "got -1");
+    EXPECT_HAS(user_error_of([&] { tokenizer->decode(Ids{256}); }), "an id must be 0 to 255, got 256");
+    EXPECT_HAS(user_error_of([&] { tokenizer->decode(Ids{-1}); }), "got -1");
   }
 }
 
@@ -48,7 +48,7 @@ TEST_F(TokenizerTest, FewerBytesAreThoseOfTheText) {
   EXPECT_EQ(tokenizer->encode("ab\nn"), (Ids{1, 2, 0, 3}));
   EXPECT_EQ(tokenizer->decode(Ids{1, 2, 0, 3}), "ab\nn");
   expect_saved(*tokenizer);
-  EXPECT_HAS(misuse_of([&] { tokenizer->encode("abc"); }), "the byte 0x63");
+  EXPECT_HAS(user_error_of([&] { tokenizer->encode("abc"); }), "the byte 0x63");
   EXPECT_HAS(refusal(four, "bananas\n"), "tokenizer.vocabulary_size: must be at least 5");
 
   // Spare ids are for all other bytes.
@@ -125,8 +125,8 @@ TEST_F(TokenizerTest, TwoMayBeOne) {
   EXPECT_EQ(again->for_sources().name(), sources->name());
   EXPECT_EQ(again->for_targets().name(), targets->name());
   EXPECT_EQ(load_tokenizer_by_line(at("two.tokenizer"))->name(), two->name());
-  EXPECT_HAS(misuse_of([&] { two_tokenizers(two, targets); }), "holds two tokenizers");
-  EXPECT_HAS(misuse_of([&] { require_source_vocabulary(*two, 0, "x"); }),
+  EXPECT_HAS(user_error_of([&] { two_tokenizers(two, targets); }), "holds two tokenizers");
+  EXPECT_HAS(user_error_of([&] { require_source_vocabulary(*two, 0, "x"); }),
              "x: tokenizer " + two->name() + " has 3 ids for sources alone, but model.source_vocabulary_size is 0");
   require_source_vocabulary(*two, 3, "x");
 }
@@ -138,7 +138,7 @@ TEST_F(TokenizerTest, APairThatLiesIsRefused) {
   const std::string begin = mark.substr(0, mark.find("bytes"));
   ASSERT_EQ(mark, begin + "bytes 3\nabcde");
   const auto refused = [&](const std::string& rest) {
-    return misuse_of([&] { restore_tokenizer(TokenizerKind::bytes, begin + rest, "x"); });
+    return user_error_of([&] { restore_tokenizer(TokenizerKind::bytes, begin + rest, "x"); });
   };
   EXPECT_HAS(refused(""), "x: is no pair of tokenizers: it must say");
   EXPECT_HAS(refused("bytes 3"), "it must say");
@@ -152,7 +152,7 @@ TEST_F(TokenizerTest, APairThatLiesIsRefused) {
 
 TEST_F(TokenizerTest, RestoresOnlyWhatATokenizerCouldHaveWritten) {
   const auto refused = [](TokenizerKind kind, const std::string& bytes) {
-    return misuse_of([&] { restore_tokenizer(kind, bytes, "x.tokens"); });
+    return user_error_of([&] { restore_tokenizer(kind, bytes, "x.tokens"); });
   };
   EXPECT_HAS(refused(TokenizerKind::words, ""), "x.tokens: is no tokenizer of words");
   EXPECT_HAS(refused(TokenizerKind::words, "<unk>\n<eos>\na\na\n"), "is in it twice");
@@ -180,7 +180,7 @@ TEST_F(TokenizerTest, VocabulariesAreWordsInTheirOrder) {
   EXPECT_EQ(load_tokenizer(at("saved"))->name(), tokenizer->name());
 
   const auto refused = [&](const std::string& lines) {
-    return misuse_of([&] { load_tokenizer(write("v.txt", lines)); });
+    return user_error_of([&] { load_tokenizer(write("v.txt", lines)); });
   };
   EXPECT_HAS(refused("a\nb c\n"), "v.txt: line 2: a vocabulary has a word a line");
   EXPECT_HAS(refused("a 1 2\n"), "v.txt: line 1: a vocabulary has a word a line");
@@ -191,18 +191,18 @@ TEST_F(TokenizerTest, VocabulariesAreWordsInTheirOrder) {
 }
 
 TEST_F(TokenizerTest, AFileThatIsNoTokenizerIsNamed) {
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(at("none")); }), "none");
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(write("empty", "")); }), "empty: is no SentencePiece model");
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(write("text", "some text that is no model")); }), "text: is no");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("none")); }), "none");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(write("empty", "")); }), "empty: is no SentencePiece model");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(write("text", "some text that is no model")); }), "text: is no");
   const auto words = train({.kind = TokenizerKind::words, .vocabulary_size = 0}, "a b c\n");
   save_tokenizer(*words, at("words.tokenizer"));
   const std::string whole = read_bytes(at("words.tokenizer"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_HAS(misuse_of([&] { load_tokenizer(write("cut.tokenizer", whole.substr(0, size))); }), "cut.tokenizer");
+    EXPECT_HAS(user_error_of([&] { load_tokenizer(write("cut.tokenizer", whole.substr(0, size))); }), "cut.tokenizer");
   }
   std::string other = whole;
   other[whole.rfind("\nc\n") + 1] = 'd';  // a good tokenizer, but not the one that the file names
-  EXPECT_HAS(misuse_of([&] { load_tokenizer(write("other.tokenizer", other)); }), "but the file says words-5");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(write("other.tokenizer", other)); }), "but the file says words-5");
 }
 
 }  // namespace tokenizer_test

@@ -136,23 +136,23 @@ TEST_F(BatchesTest, ASavedPositionContinuesExactly) {
         ASSERT_EQ(batch.starts_afresh, expected[at].starts_afresh);
       }
     }
-    EXPECT_HAS(misuse_of([&] { again->seek({.epoch = 0, .step = all->per_epoch()}); }), "batches an epoch");
-    EXPECT_HAS(misuse_of([&] { again->seek({.epoch = -1, .step = 0}); }), "epoch -1");
-    EXPECT_HAS(misuse_of([&] { again->seek({.epoch = 0, .step = -1}); }), "step -1");
+    EXPECT_HAS(user_error_of([&] { again->seek({.epoch = 0, .step = all->per_epoch()}); }), "batches an epoch");
+    EXPECT_HAS(user_error_of([&] { again->seek({.epoch = -1, .step = 0}); }), "epoch -1");
+    EXPECT_HAS(user_error_of([&] { again->seek({.epoch = 0, .step = -1}); }), "step -1");
   }
 }
 
 TEST_F(BatchesTest, TooShortAFileNamesWhatIsTooLong) {
   for (const config::Batching batching : {config::Batching::streams, config::Batching::chunks}) {
-    const std::string message = misuse_of([&] { make_batches(counting(30), {.batch = 4, .length = 8}, batching, 1); });
+    const std::string message = user_error_of([&] { make_batches(counting(30), {.batch = 4, .length = 8}, batching, 1); });
     EXPECT_HAS(message, "counting_30.tokens: holds 30 tokens");
     EXPECT_HAS(message, "train.batch_size 4");
     EXPECT_HAS(message, "model.context_length 8");
     EXPECT_NO_THROW(make_batches(counting(36), {.batch = 4, .length = 8}, batching, 1));
-    misuse_of([&] { make_batches(counting(1), {.batch = 1, .length = 1}, batching, 1); });
-    misuse_of([&] { make_batches(counting(30), {.batch = 1, .length = INT64_MAX}, batching, 1); });
-    misuse_of([&] { make_batches(counting(30), {.batch = INT64_MAX, .length = 8}, batching, 1); });
-    misuse_of([&] { make_batches(counting(30), {.batch = 0, .length = 8}, batching, 1); });
+    user_error_of([&] { make_batches(counting(1), {.batch = 1, .length = 1}, batching, 1); });
+    user_error_of([&] { make_batches(counting(30), {.batch = 1, .length = INT64_MAX}, batching, 1); });
+    user_error_of([&] { make_batches(counting(30), {.batch = INT64_MAX, .length = 8}, batching, 1); });
+    user_error_of([&] { make_batches(counting(30), {.batch = 0, .length = 8}, batching, 1); });
   }
 }
 

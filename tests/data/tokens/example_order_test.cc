@@ -117,10 +117,10 @@ TEST(ExampleOrder, ReadsFilesTogether) {
 }
 
 TEST(ExampleOrder, RefusesWhatIsNotThere) {
-  EXPECT_THROW(order(false, 7), MisuseError);
+  EXPECT_THROW(order(false, 7), UserError);
   ExampleOrder o = order(true);
-  EXPECT_THROW(o.seek({.epoch = 0, .step = 125}), MisuseError);
-  EXPECT_THROW(o.seek({.epoch = -1, .step = 0}), MisuseError);
+  EXPECT_THROW(o.seek({.epoch = 0, .step = 125}), UserError);
+  EXPECT_THROW(o.seek({.epoch = -1, .step = 0}), UserError);
 }
 
 }  // namespace example_order_test

@@ -130,7 +130,7 @@ TEST_F(MixtureTest, AnySavedPositionContinuesExactly) {
         EXPECT_EQ(batch.corpora, expected[step].corpora);
       }
     }
-    EXPECT_HAS(misuse_of([&] { whole->seek({.epoch = 1, .step = 0}); }), "no epoch 1");
+    EXPECT_HAS(user_error_of([&] { whole->seek({.epoch = 1, .step = 0}); }), "no epoch 1");
   }
   const auto other = mix_batches(files, {.batch = 6, .length = 10}, Batching::chunks, 6);
   const auto same = mix_batches(files, {.batch = 6, .length = 10}, Batching::chunks, 5);
@@ -139,14 +139,14 @@ TEST_F(MixtureTest, AnySavedPositionContinuesExactly) {
 
 TEST_F(MixtureTest, WhatCannotBeMixedIsRefusedByName) {
   const BatchShape shape{.batch = 4, .length = 10};
-  const std::string none = misuse_of([&] { mix_batches(mixture({400, 400}, {50, 1}), shape, Batching::streams, 1); });
+  const std::string none = user_error_of([&] { mix_batches(mixture({400, 400}, {50, 1}), shape, Batching::streams, 1); });
   EXPECT_HAS(none, "data.mixture: of 4 rows of a batch the weight 1 gives ");
   EXPECT_HAS(none, "1.tokens none: try a larger train.batch_size");
-  EXPECT_HAS(misuse_of([&] {
+  EXPECT_HAS(user_error_of([&] {
                mix_batches(mixture({400, 20}, {1, 1}), shape, Batching::streams, 1);
              }),
              "1.tokens: holds 20 tokens, too few for 2 rows of model.context_length 10");
-  EXPECT_HAS(misuse_of([&] {
+  EXPECT_HAS(user_error_of([&] {
                mix_batches(mixture({400, 10}, {1, 1}), shape, Batching::chunks, 1);
              }),
              "1.tokens: holds 10 tokens");

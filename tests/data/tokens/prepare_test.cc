@@ -131,7 +131,7 @@ TEST_F(PrepareTest, TwoTokenizersAreRefusedByName) {
   for (const config::DataOptions& data :
        {config::DataOptions{.train = {at("one.tokens")}, .validation = {at("two.tokens")}},
         config::DataOptions{.train = {at("one.tokens"), at("two.tokens")}, .validation = {at("one.tokens")}}}) {
-    const std::string message = misuse_of([&] { prepare(data); });
+    const std::string message = user_error_of([&] { prepare(data); });
     EXPECT_HAS(message, one);
     EXPECT_HAS(message, two);
     EXPECT_HAS(message, "one.tokens");
@@ -140,11 +140,11 @@ TEST_F(PrepareTest, TwoTokenizersAreRefusedByName) {
   config::TokenizerOptions options = kWords;
   options.model = at("two.tokens");
   const std::string message =
-      misuse_of([&] { prepare({.train = {at("one.tokens")}, .validation = {at("one.tokens")}}, options); });
+      user_error_of([&] { prepare({.train = {at("one.tokens")}, .validation = {at("one.tokens")}}, options); });
   EXPECT_HAS(message, "tokenizer.model");
   EXPECT_HAS(message, one);
   EXPECT_HAS(message, two);
-  EXPECT_HAS(misuse_of([&] { prepare({.train = {at("one.tokens"), write("t.txt", "a\n")}}); }), "not both");
+  EXPECT_HAS(user_error_of([&] { prepare({.train = {at("one.tokens"), write("t.txt", "a\n")}}); }), "not both");
 }
 
 Ids first_ids(const TokenFile& file, std::int64_t count) {
@@ -191,7 +191,7 @@ TEST_F(PrepareTest, BytesThatTokensDoNotTellAreNotClaimed) {
   write_token_file(*open_text({write("more.txt", "a b\nc other\na b\nc d\n")}, {}), *words, at("unknown.tokens"));
   const PreparedData unknown = prepare({.train = {at("unknown.tokens")}, .validation_share = 0.3}, {});
   EXPECT_FALSE(TokenFile(unknown.validation.file).unknown());
-  EXPECT_HAS(misuse_of([&] { prepare({.train = {at("blanks.tokens")}, .validation_share = 0.0}, {}); }),
+  EXPECT_HAS(user_error_of([&] { prepare({.train = {at("blanks.tokens")}, .validation_share = 0.0}, {}); }),
              "data.validation: must name at least one file when data.validation_share is 0");
 }
 

@@ -44,10 +44,10 @@ TEST_F(TokenFileTest, DamageShows) {
   TokenFile(at("a.tokens")).verify();
   bytes[tokens] = '\2';
   const std::string damaged = write("damaged.tokens", bytes);
-  EXPECT_HAS(misuse_of([&] { TokenFile(damaged).verify(); }),
+  EXPECT_HAS(user_error_of([&] { TokenFile(damaged).verify(); }),
              "damaged.tokens: is damaged: the checksum of its tokens is");
-  EXPECT_HAS(misuse_of([&] { join_token_files({at("a.tokens"), damaged}, at("joined.tokens")); }), "is damaged");
-  EXPECT_HAS(misuse_of([&] { prepare_data({.train = {damaged}, .validation = {at("a.tokens")}}, {}, at("cache")); }),
+  EXPECT_HAS(user_error_of([&] { join_token_files({at("a.tokens"), damaged}, at("joined.tokens")); }), "is damaged");
+  EXPECT_HAS(user_error_of([&] { prepare_data({.train = {damaged}, .validation = {at("a.tokens")}}, {}, at("cache")); }),
              "damaged.tokens: is damaged");
 }
 
@@ -112,14 +112,14 @@ TEST_F(TokenFileTest, NothingIsLeftOfAFailure) {
   const auto words = write_words("a b\n", "a.tokens");
   const auto bytes = tokenizers::restore_tokenizer(TokenizerKind::bytes, "ab", "test");
   const std::string late = std::string(3000000, 'a') + "z";
-  EXPECT_HAS(misuse_of([&] { write_token_file(*open_text({write("late.txt", late)}, {}), *bytes, at("late.tokens")); }),
+  EXPECT_HAS(user_error_of([&] { write_token_file(*open_text({write("late.txt", late)}, {}), *bytes, at("late.tokens")); }),
              "the byte 0x7a");
-  EXPECT_HAS(misuse_of([&] {
+  EXPECT_HAS(user_error_of([&] {
                write_token_file(*open_text({write("bad.txt", late + "\xff")}, {}), *words, at("late.tokens"));
              }),
              "bad.txt: is not valid UTF-8");
   EXPECT_HAS(
-      misuse_of([&] { write_token_file(*open_text({write("blank.txt", "   ")}, {}), *words, at("late.tokens")); }),
+      user_error_of([&] { write_token_file(*open_text({write("blank.txt", "   ")}, {}), *words, at("late.tokens")); }),
       "late.tokens: not written: the text gives no token");
   EXPECT_FALSE(fs::exists(at("late.tokens")));
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
@@ -159,7 +159,7 @@ TEST_F(TokenFileTest, DamagedFilesNeverGiveIdsOutsideTheVocabulary) {
         ASSERT_TRUE(id >= 0 && id < file.vocabulary_size());
       }
       file.tokenizer();
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       ++refused;
       ASSERT_HAS(std::string(error.what()), "damaged.tokens");
     }
@@ -210,7 +210,7 @@ TEST_F(TokenFileTest, RefusesOtherFormatsAndLyingMetadata) {
   EXPECT_HAS(of_type(DType::u16, {3, 1}, 6), "with one axis");
   EXPECT_HAS(of_type(DType::u16, {0}, 0), "typed.tokens: holds no tokens");
   write_tokens(at("negative.tokens"), {5, -1}, 1000);
-  EXPECT_HAS(misuse_of([&] { ids_of(TokenFile(at("negative.tokens"))); }), "negative.tokens: is damaged");
+  EXPECT_HAS(user_error_of([&] { ids_of(TokenFile(at("negative.tokens"))); }), "negative.tokens: is damaged");
 }
 
 // A file far larger than what is read of it costs only what is read.

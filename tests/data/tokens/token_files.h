@@ -53,7 +53,7 @@ class TokenFileTest : public FolderTest {
     return tokenizer;
   }
   std::string refusal(const std::string& name) const {
-    return misuse_of([&] {
+    return user_error_of([&] {
       const TokenFile file(at(name));
       ids_of(file);
       file.tokenizer();

@@ -419,12 +419,12 @@ TEST(Engine, RefusesBadRequests) {
                                     {.prompt = {1}, .top_p = NAN},
                                     {.prompt = {1}, .logprobs = -2}};
   for (std::size_t i = 0; i < bad.size(); ++i) {
-    EXPECT_THROW(engine.add(bad[i], {}, {}), MisuseError) << i;
+    EXPECT_THROW(engine.add(bad[i], {}, {}), UserError) << i;
   }
   EXPECT_EQ(engine.counts().waiting, 0);
-  EXPECT_THROW(Engine(model, {.max_rows = 0}), MisuseError);
-  EXPECT_THROW(Engine(model, {.prompt_chunk = 0}), MisuseError);
-  EXPECT_THROW(Engine(model, {.prefix_cache_tokens = -1}), MisuseError);
+  EXPECT_THROW(Engine(model, {.max_rows = 0}), UserError);
+  EXPECT_THROW(Engine(model, {.prompt_chunk = 0}), UserError);
+  EXPECT_THROW(Engine(model, {.prefix_cache_tokens = -1}), UserError);
 }
 
 }  // namespace engine_test

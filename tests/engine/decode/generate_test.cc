@@ -82,12 +82,12 @@ TEST(Generate, RefusesBadOptions) {
   const std::vector<GenerateOptions> bad = {{.tokens = -1}, {.temperature = -0.1}, {.temperature = kNan}, {.top_k = -1},
                                             {.top_p = 0.0}, {.top_p = 1.5},        {.top_p = kNan}};
   for (std::size_t i = 0; i < bad.size(); ++i) {
-    EXPECT_THROW(generate(model, *tokenizer, "head", bad[i]), MisuseError) << i;
+    EXPECT_THROW(generate(model, *tokenizer, "head", bad[i]), UserError) << i;
   }
-  EXPECT_THROW(generate(model, *tokenizer, "he\xff", {}), MisuseError);
+  EXPECT_THROW(generate(model, *tokenizer, "he\xff", {}), UserError);
   config::ModelOptions other = tiny::config().model;
   other.vocabulary_size = 300;
-  EXPECT_THROW(generate(models::LanguageModel(other, 1), *tokenizer, "head", {}), MisuseError);
+  EXPECT_THROW(generate(models::LanguageModel(other, 1), *tokenizer, "head", {}), UserError);
 }
 
 // How often each id is drawn in 4,000.

@@ -50,7 +50,7 @@ TEST(Classifier, PairsShareOneEncoder) {
   EXPECT_EQ(model.logits(a, b, {}).sizes(), (at::IntArrayRef{2, 3}));
   EXPECT_THROW(model.logits(a, {}, {}), Error);
   options.kind = config::ModelKind::language_model;
-  EXPECT_THROW(Classifier(options, 1), MisuseError);
+  EXPECT_THROW(Classifier(options, 1), UserError);
 }
 
 }  // namespace classifier_test

@@ -17,8 +17,8 @@ TEST(Device, TheCpuIsAlwaysThereAndAutomaticPrefersAGpu) {
 }
 
 TEST(Device, WhatIsNotThereIsRefusedInASentence) {
-  EXPECT_THROW(resolve("gpu"), MisuseError);
-  EXPECT_THROW(resolve("cuda:99"), MisuseError);
+  EXPECT_THROW(resolve("gpu"), UserError);
+  EXPECT_THROW(resolve("cuda:99"), UserError);
   if (!at::globalContext().hasCUDART()) {
     EXPECT_EQ(complaint_of([] { resolve("cuda"); }),
               "device cuda: this torch is built without CUDA: take a CUDA build of torch, or device cpu");

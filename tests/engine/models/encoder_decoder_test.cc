@@ -365,7 +365,7 @@ TEST(EncoderDecoder, BadInputIsRefused) {
   EXPECT_THROW(decode(model, random_tokens(3, 1), states), Error);
   ModelOptions other = tiny();
   other.kind = config::ModelKind::language_model;
-  EXPECT_THROW(EncoderDecoder(other, 1), MisuseError);
+  EXPECT_THROW(EncoderDecoder(other, 1), UserError);
 }
 
 }  // namespace encoder_decoder_test

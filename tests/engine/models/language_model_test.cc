@@ -160,7 +160,7 @@ TEST(LanguageModel, TooLongAChunkAndMissingKindsAreRefused) {
   EXPECT_THROW(model.logits(random_tokens(1, 9, 23), memory, {}), Error);
   ModelOptions other = testing::three_experts();
   other.kind = config::ModelKind::vision;
-  EXPECT_THROW(LanguageModel(other, 1), MisuseError);
+  EXPECT_THROW(LanguageModel(other, 1), UserError);
 }
 
 }  // namespace language_model_test

@@ -132,7 +132,7 @@ TEST(MaskedLanguageModel, BadInputIsRefused) {
   EXPECT_THROW(model.loss(tokens, {}, at::ones({2, 7}, at::kLong), {}), Error);
   ModelOptions other = tiny();
   other.kind = config::ModelKind::language_model;
-  EXPECT_THROW(MaskedLanguageModel(other, 1), MisuseError);
+  EXPECT_THROW(MaskedLanguageModel(other, 1), UserError);
 }
 
 }  // namespace masked_language_model_test

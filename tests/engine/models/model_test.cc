@@ -106,7 +106,7 @@ TEST(Memory, SplitsAndJoinsByRows) {
 
 TEST(AsLanguageModel, RefusesOthers) {
   EXPECT_NO_THROW(as_language_model(*make_model(small(config::ModelKind::language_model), 1), "generate"));
-  EXPECT_THROW(as_language_model(*make_model(small(config::ModelKind::vision), 1), "generate"), MisuseError);
+  EXPECT_THROW(as_language_model(*make_model(small(config::ModelKind::vision), 1), "generate"), UserError);
 }
 
 }  // namespace model_test

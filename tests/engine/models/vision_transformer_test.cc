@@ -95,7 +95,7 @@ TEST(VisionTransformer, GridPositionsAreSinesOfColumnAndRow) {
       }
     }
   }
-  EXPECT_THROW(grid_sinusoids(3, 10, 10000.0, at::kDouble), MisuseError);
+  EXPECT_THROW(grid_sinusoids(3, 10, 10000.0, at::kDouble), UserError);
 }
 
 TEST(VisionTransformer, EveryPatchCountsAndOtherPicturesDoNot) {
@@ -144,12 +144,12 @@ TEST(VisionTransformer, BadInputIsRefused) {
   EXPECT_THROW(model.logits(at::ones({1, 3, 8, 8}), {}), Error);
   ModelOptions other = tiny();
   other.patch_size = 4;
-  EXPECT_THROW(VisionTransformer(other, 1), MisuseError);
+  EXPECT_THROW(VisionTransformer(other, 1), UserError);
   other = tiny();
   other.d_model = 10;
-  EXPECT_THROW(VisionTransformer(other, 1), MisuseError);
+  EXPECT_THROW(VisionTransformer(other, 1), UserError);
   other.kind = config::ModelKind::classifier;
-  EXPECT_THROW(VisionTransformer(other, 1), MisuseError);
+  EXPECT_THROW(VisionTransformer(other, 1), UserError);
 }
 
 }  // namespace vision_transformer_test

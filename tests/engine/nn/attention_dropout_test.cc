@@ -86,7 +86,7 @@ TEST(AttentionDropout, HasTheReferenceOnly) {
   const Layer layer("dot", "none");
   Context context = training();
   context.implementation = Implementation::fused;
-  EXPECT_THROW((*layer.attention)({.x = input()}, context), MisuseError);
+  EXPECT_THROW((*layer.attention)({.x = input()}, context), UserError);
 }
 
 }  // namespace attention_dropout_test

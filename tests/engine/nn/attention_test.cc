@@ -235,8 +235,8 @@ TEST(Attention, CrossAttentionHasNoOrder) {
   Parameters parameters;
   const Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat);
   const AttentionPlace across{.d_model = kWidth, .causal = false, .cross = true};
-  EXPECT_THROW(Attention(small("rope"), across, build), MisuseError);
-  EXPECT_THROW(Attention(small("relative"), across, build), MisuseError);
+  EXPECT_THROW(Attention(small("rope"), across, build), UserError);
+  EXPECT_THROW(Attention(small("relative"), across, build), UserError);
   const Attention attention(small("none"), across, build);
   const at::Tensor x = at::randn({2, 3, kWidth}), source = at::randn({2, 9, kWidth});
   EXPECT_EQ(attention({.x = x, .source = source}, {}).sizes(), x.sizes());

@@ -107,7 +107,7 @@ inline config::ModelOptions small_model() {
 inline std::string refusal(const config::ModelOptions& model) {
   try {
     config::check(model, "config");
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     const std::string sentence = error.what();
     return sentence.substr(sentence.find("model."));
   }

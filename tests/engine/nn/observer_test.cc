@@ -177,7 +177,7 @@ TEST_F(Observed, TheFusedPathStaysForWhatItHas) {
   EXPECT_EQ(ops::choices()["attention"].reference, 0);
   EXPECT_EQ(recorder.values.size(), 13U);
   Recorder pairs({"probs_composed"});
-  EXPECT_THROW(layer(&pairs, Implementation::fused), MisuseError);
+  EXPECT_THROW(layer(&pairs, Implementation::fused), UserError);
 }
 
 // A head whose result is 0 is one that w_o does not read.

@@ -111,7 +111,7 @@ TEST(SigmoidScore, HasTheReferenceOnly) {
   const Layer layer(true, 1.0);
   Context context;
   context.implementation = Implementation::fused;
-  EXPECT_THROW(layer.attention({.x = at::ones({1, kTokens, kWidth}, at::kDouble)}, context), MisuseError);
+  EXPECT_THROW(layer.attention({.x = at::ones({1, kTokens, kWidth}, at::kDouble)}, context), UserError);
 }
 
 }  // namespace sigmoid_score_test

@@ -121,11 +121,11 @@ TEST(Attention, WhatIsNotFusedSaysWhy) {
   AttentionInputs in{.q = at::randn({1, 2, 4, 3}), .k = at::randn({1, 2, 4, 3}), .v = at::randn({1, 2, 4, 3})};
   in.mixture = Mixture{.more_keys = {at::randn({1, 2, 4, 3})}};
   in.mixture->coefficient = at::rand({2}).requires_grad_(true);
-  EXPECT_THROW(attention(in, Implementation::fused), MisuseError);
+  EXPECT_THROW(attention(in, Implementation::fused), UserError);
   in.mixture.reset();
   in.pre = HeadMap{.n_groups = 1, .skip = true, .fixed = at::randn({1, 2, 2}), .query = {}, .key = {}};
   in.post = HeadMap{.n_groups = 2, .skip = true, .fixed = at::randn({2, 1, 1}), .query = {}, .key = {}};
-  EXPECT_THROW(attention(in, Implementation::fused), MisuseError);
+  EXPECT_THROW(attention(in, Implementation::fused), UserError);
 }
 
 }  // namespace attention_test

@@ -65,7 +65,7 @@ TEST(Backends, AllReasonsAreGivenWhereFusedWasAskedFor) {
   const auto complaint = [&](const at::Tensor& x) -> std::string {
     try {
       toy.choose(Implementation::fused, x, {x});
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return error.what();
     }
     return "no error";

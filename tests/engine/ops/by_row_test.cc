@@ -68,7 +68,7 @@ TEST(ByRow, TheReferenceIsThatOfEachRow) {
   for (std::int64_t row = 0; row < 5; ++row) {
     EXPECT_TRUE(y.narrow(0, row, 1).equal(x.narrow(0, row, 1).mm(w)));
   }
-  EXPECT_THROW(linear_by_row(x.to(at::kDouble), w.to(at::kDouble), std::nullopt, Implementation::fused), MisuseError);
+  EXPECT_THROW(linear_by_row(x.to(at::kDouble), w.to(at::kDouble), std::nullopt, Implementation::fused), UserError);
 }
 
 }  // namespace by_row_test

@@ -83,7 +83,7 @@ std::string compare_backends(const OperatorCase& c, const Precision& precision, 
       try {
         expect_near(evaluate(problem, problem.leaves, Implementation::fused), exact, precision.bound, c.share);
         ++taken;
-      } catch (const MisuseError& refusal) {
+      } catch (const UserError& refusal) {
         refusals += fmt::format("{}\n", refusal.what());
       }
     }
@@ -136,7 +136,7 @@ TEST(CaseTables, WhatNoBackendTakesHasTheReference) {
     SCOPED_TRACE(c.name());
     at::manual_seed(1);
     const Problem problem = c.problem({});
-    EXPECT_THROW(problem.run(problem.leaves, Implementation::fused), MisuseError);
+    EXPECT_THROW(problem.run(problem.leaves, Implementation::fused), UserError);
     expect_near(evaluate(problem, problem.leaves, Implementation::automatic),
                 evaluate(problem, testing::in_double(problem.leaves), Implementation::reference),
                 c.precisions()[0].bound, 0.1);
@@ -174,7 +174,7 @@ TEST(CaseTables, BackendsTakeTheNumbersThatTheySay) {
           EXPECT_TRUE(run().isfinite().all().item<bool>()) << list->op() << " of " << type;
           ++taken;
         } else if (!inside.contains(list->op())) {
-          EXPECT_THROW(run(), MisuseError) << list->op() << " of " << type;
+          EXPECT_THROW(run(), UserError) << list->op() << " of " << type;
           ++refused;
         }
       }

@@ -35,7 +35,7 @@ TEST(Dropout, ThreadsDoNotChangeTheResult) {
 
 TEST(Dropout, RefusesWhatItCannotDo) {
   EXPECT_THROW(ops::dropout(at::ones({2}), {.p = 1.0}), Error);
-  EXPECT_THROW(ops::dropout(at::ones({2}, at::kDouble), {.p = 0.5}, Implementation::fused), MisuseError);
+  EXPECT_THROW(ops::dropout(at::ones({2}, at::kDouble), {.p = 0.5}, Implementation::fused), UserError);
 }
 
 }  // namespace dropout_test

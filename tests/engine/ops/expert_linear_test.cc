@@ -61,7 +61,7 @@ TEST(ExpertLinear, RefusesWhatDoesNotFit) {
   EXPECT_THROW(
       expert_linear({.input = at::ones({2, 4}, at::kDouble), .bank = at::ones({1, 4, 2}, at::kDouble), .index = index},
                     Implementation::fused),
-      MisuseError);
+      UserError);
 }
 
 }  // namespace expert_linear_test

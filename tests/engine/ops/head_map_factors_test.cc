@@ -87,7 +87,7 @@ TEST(HeadMapFactors, ThreadsChangeNothing) {
 TEST(HeadMapFactors, AreRefused) {
   const FactorsCase z{17, 4, 2, 1, 3, 1, 2};
   const std::vector<at::Tensor> leaves = z.leaves({}), wide = testing::in_double(leaves);
-  EXPECT_THROW(head_map_factors(wide[0], z.weights(wide), Implementation::fused), MisuseError);
+  EXPECT_THROW(head_map_factors(wide[0], z.weights(wide), Implementation::fused), UserError);
   const auto refused = [&](const char* what, const auto& change) {
     at::Tensor x = leaves[0];
     HeadMapWeights weights = z.weights(leaves);

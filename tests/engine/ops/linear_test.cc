@@ -72,7 +72,7 @@ TEST(Linear, RefusesWhatDoesNotFit) {
   EXPECT_THROW(ops::linear(at::ones({2, 3}), at::ones({4, 5})), Error);
   EXPECT_THROW(ops::linear(at::ones({2, 3}), at::ones({3, 5}), at::ones({4})), Error);
   EXPECT_THROW(ops::linear(at::ones({2, 3}, at::kDouble), at::ones({3, 5}, at::kDouble), {}, Implementation::fused),
-               MisuseError);
+               UserError);
 }
 
 // at::parallel_for is a template that runs on one thread, without a word, where it is compiled without OpenMP.

@@ -129,7 +129,7 @@ TEST(Mixture, RefusesShapesThatDoNotFit) {
   in = random_inputs();
   in.mixture->shift = at::ones({2, 2, 1, 3}, at::kDouble);
   EXPECT_THROW(attention(in), Error);
-  EXPECT_THROW(attention(random_inputs(), Implementation::fused), MisuseError);
+  EXPECT_THROW(attention(random_inputs(), Implementation::fused), UserError);
 }
 
 }  // namespace mixture_test

@@ -137,7 +137,7 @@ TEST(ToyOperator, AGradientThatNobodyWantsIsNotGiven) {
 TEST(ToyOperator, TakesTheReferenceWhereItRefuses) {
   EXPECT_EQ(scale_rows({at::ones({200, 1})}).sizes(), at::IntArrayRef({200, 1}));
   EXPECT_EQ(scale_rows({at::ones({2, 1}, at::kDouble)}).scalar_type(), at::kDouble);
-  EXPECT_THROW(scale_rows({at::ones({200, 1})}, Implementation::fused), MisuseError);
+  EXPECT_THROW(scale_rows({at::ones({200, 1})}, Implementation::fused), UserError);
 }
 
 TEST(ToyOperator, MetaTensorsGetShapes) {

@@ -38,10 +38,10 @@ Checkpoint tiny_checkpoint(std::int64_t step = 3) {
 std::string reason(const std::function<void()>& action) {
   try {
     action();
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return error.what();
   }
-  return "no MisuseError";
+  return "no UserError";
 }
 
 TEST(Checkpoint, GivesTheModelBack) {
@@ -269,7 +269,7 @@ TEST(Checkpoint, ThatLiesIsRefused) {
        }},
   };
   const tiny::Folder folder;
-  ASSERT_EQ(reason([&] { read_checkpoint(forge(folder, [](Contents&) {})); }), "no MisuseError");
+  ASSERT_EQ(reason([&] { read_checkpoint(forge(folder, [](Contents&) {})); }), "no UserError");
   for (std::size_t i = 0; i < lies.size(); ++i) {
     const fs::path path = forge(folder, lies[i].change);
     const std::string why = reason([&] { read_checkpoint(path); });
@@ -339,7 +339,7 @@ TEST(Checkpoint, OpensSoftEPriorsWhoseCopiesWereSummed) {
 }
 
 // Rank 0 of two, of which the other one hands in the same.
-class Twins : public Peers {
+class Twins : public ProcessGroup {
  public:
   int rank() const override { return 0; }
   int size() const override { return 2; }

@@ -115,7 +115,7 @@ class HuggingfaceFolder : public testing::Test {
   std::string refusal() const {
     try {
       import_huggingface(path_, kTokenizer);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return error.what();
     }
     return "no error";
@@ -258,7 +258,7 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
     change(checkpoint.config.model);
     try {
       export_huggingface(checkpoint, folder_ / "out", "run");
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return std::string(error.what());
     }
     return std::string("no error");
@@ -270,7 +270,7 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
               "gpt2 by model.attention.position, gpt_neox by model.norm, llama by model.attention.rope_fraction");
   Checkpoint more = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
   more.tensors["model.layer0.attention.w_more"] = at::zeros({1});
-  EXPECT_THROW(export_huggingface(more, folder_ / "out", "run"), MisuseError);
+  EXPECT_THROW(export_huggingface(more, folder_ / "out", "run"), UserError);
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
@@ -280,9 +280,9 @@ TEST_F(HuggingfaceFolder, ExportReplacesItsOwnAlone) {
   export_huggingface(checkpoint, own, "run");
   export_huggingface(checkpoint, own, "run");
   copy("llama");
-  EXPECT_THROW(export_huggingface(checkpoint, path_, "run"), MisuseError);
+  EXPECT_THROW(export_huggingface(checkpoint, path_, "run"), UserError);
   fs::remove(own / "model.safetensors");
-  EXPECT_THROW(export_huggingface(checkpoint, own, "run"), MisuseError) << "a config that belongs to other weights";
+  EXPECT_THROW(export_huggingface(checkpoint, own, "run"), UserError) << "a config that belongs to other weights";
 }
 
 // Biases that a kind always has are written as zeros where the model has none.

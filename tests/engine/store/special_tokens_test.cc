@@ -58,7 +58,7 @@ class SpecialTokensTest : public testing::Test {
   std::string refusal() const {
     try {
       import_huggingface(theirs_);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return error.what();
     }
     return "none";

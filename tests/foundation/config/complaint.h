@@ -7,12 +7,12 @@
 
 namespace headroom {
 
-// "no error", the sentence of a MisuseError, or "error: ..." for any other.
+// "no error", the sentence of a UserError, or "error: ..." for any other.
 template <class Action>
 std::string complaint_of(Action action) {
   try {
     action();
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return error.what();
   } catch (const Error& error) {
     return std::string("error: ") + error.what();

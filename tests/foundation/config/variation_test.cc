@@ -17,7 +17,7 @@ TEST(Variation, ValuesStandBetweenCommas) {
     try {
       parse_variation(wrong, "compare: --tune");
       ADD_FAILURE() << wrong;
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       EXPECT_TRUE(std::string(error.what()).starts_with("compare: --tune ")) << error.what();
     }
   }

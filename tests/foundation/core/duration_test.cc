@@ -24,7 +24,7 @@ TEST(Duration, RefusesEverythingElse) {
     try {
       parse_duration(text, "advise: --budget");
       FAIL() << text;
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       EXPECT_EQ(std::string(error.what()).find("advise: --budget: must be a time"), 0u) << error.what();
       EXPECT_NE(std::string(error.what()).find(std::string("\"") + text + "\""), std::string::npos) << error.what();
     }

@@ -60,7 +60,7 @@ TEST(Printable, DoesNothingTwice) {
 TEST(Printable, EveryTextInAMessageGoesThroughIt) {
   const std::string hostile = "\x1b]0;owned\x07" + std::string(1 << 20, 'x');
   const char* const raw = "a\x1b";
-  const std::string what = message_of([&] { misuse("{}: {:>4} {} {:.1f} {}", raw, 7, hostile, 0.5, '\x1b'); });
+  const std::string what = message_of([&] { user_error("{}: {:>4} {} {:.1f} {}", raw, 7, hostile, 0.5, '\x1b'); });
   EXPECT_TRUE(what.starts_with("a\\x1b:    7 \\x1b]0;owned\\x07xxx")) << what;
   EXPECT_TRUE(what.ends_with("xxx... 0.5 \\x1b")) << what;
   EXPECT_LT(what.size(), 700u);

@@ -50,7 +50,7 @@ template <class Action>
 std::string complaint_of(Action action) {
   try {
     action();
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return std::string("misuse: ") + error.what();
   } catch (const Error& error) {
     return std::string("error: ") + error.what();

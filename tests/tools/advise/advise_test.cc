@@ -87,7 +87,7 @@ class AdviseTest : public ::testing::Test {
   static std::string refusal(const AdviseRequest& r) {
     try {
       advise(r);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return error.what();
     }
     return "";

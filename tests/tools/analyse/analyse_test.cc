@@ -18,7 +18,7 @@ using small::small_options;
 std::string refusal_of(const std::function<void()>& act) {
   try {
     act();
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return error.what();
   }
   return "";
@@ -33,7 +33,7 @@ TEST(Analyse, UnknownAndMissingOnesAreNamed) {
             "analyse: --what: small has no experts: neither its attention (projection \"dense\") nor its MLP has "
             "experts");
   // Before anything is read.
-  EXPECT_THROW(require_analyses({"maps", "experts"}, opened.config().model, "small"), MisuseError);
+  EXPECT_THROW(require_analyses({"maps", "experts"}, opened.config().model, "small"), UserError);
   EXPECT_NO_THROW(require_analyses({"maps", "rank"}, opened.config().model, "small"));
   EXPECT_EQ(refusal_of([&] { small::found(opened, "composition", "abc"); }),
             "analyse: --what: small has no composition: its heads are not composed (composition \"none\")");
@@ -217,10 +217,10 @@ TEST(Analyse, WritesItsFiles) {
 TEST(Analyse, AnotherCommandsPageStays) {
   const tiny::Folder folder;
   write_text_file(folder / "report.html", "of a comparison");
-  EXPECT_THROW(require_room_for_analyses(folder.path()), MisuseError);
+  EXPECT_THROW(require_room_for_analyses(folder.path()), UserError);
   write_text_file(folder / "analysis.json", "{}");
   EXPECT_NO_THROW(require_room_for_analyses(folder.path()));
-  EXPECT_THROW(require_room_for_analyses(folder / "report.html"), MisuseError);
+  EXPECT_THROW(require_room_for_analyses(folder / "report.html"), UserError);
 }
 
 TEST(Analyse, TokensAreSpelled) {

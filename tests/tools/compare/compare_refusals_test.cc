@@ -27,12 +27,12 @@ TEST_F(CompareRefusals, RefusesWhatCannotBeTuned) {
   for (const auto& [variation, says] : cases) {
     CompareRequest r = request();
     r.tune = {variation};
-    EXPECT_HAS(misuse_of([&] { compare(r); }), says);
+    EXPECT_HAS(user_error_of([&] { compare(r); }), says);
     r.tune = {{"train.clip_norm", {"1"}}, {"train.clip_norm", {"2"}}};
-    EXPECT_THROW(compare(r), MisuseError);
+    EXPECT_THROW(compare(r), UserError);
     r.tune.clear();
     r.seeds = 0;
-    EXPECT_THROW(compare(r), MisuseError);
+    EXPECT_THROW(compare(r), UserError);
   }
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
@@ -44,7 +44,7 @@ TEST_F(CompareRefusals, RefusesAFolderOfOtherRuns) {
   compare(r);
   r.configs[1].config.train.learning_rate = 0.5;
   fs::remove(folder_ / "out" / "four" / "result.json");
-  EXPECT_HAS(misuse_of([&] { compare(r); }), "train.learning_rate is 0.001 there, 0.5 here");
+  EXPECT_HAS(user_error_of([&] { compare(r); }), "train.learning_rate is 0.001 there, 0.5 here");
   EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json")) << "found out before anything was trained";
 }
 
@@ -58,7 +58,7 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
   r.seeds = 2;
   compare(r);
   const std::string record = read_text_file(r.out / "comparison.json"), page = read_text_file(r.out / "report.html");
-  const auto refusal = [](const CompareRequest& asked) { return misuse_of([&] { compare(asked); }); };
+  const auto refusal = [](const CompareRequest& asked) { return user_error_of([&] { compare(asked); }); };
   CompareRequest fewer = r;
   fewer.configs.pop_back();
   EXPECT_EQ(refusal(fewer), "compare: --out: " + r.out.string() +
@@ -86,7 +86,7 @@ TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
   r.out = folder_ / "sweep";
   r.cache = folder_ / "cache";
   sweep(r);
-  const auto refusal = [](const SweepRequest& asked) { return misuse_of([&] { sweep(asked); }); };
+  const auto refusal = [](const SweepRequest& asked) { return user_error_of([&] { sweep(asked); }); };
   SweepRequest other = r;
   other.vary = {{"train.clip_norm", {"1", "2"}}};
   EXPECT_HAS(refusal(other), "where train.learning_rate was varied, not train.clip_norm: ");
@@ -131,21 +131,21 @@ TEST_F(CompareRefusals, RefusesADamagedRecord) {
     const std::size_t at = whole.find(was);
     ASSERT_NE(at, std::string::npos) << was << " in " << whole;
     std::ofstream(file, std::ios::trunc) << std::string(whole).replace(at, was.size(), is);
-    EXPECT_THROW(report(r.out), MisuseError) << is;
+    EXPECT_THROW(report(r.out), UserError) << is;
   }
   std::ofstream(file, std::ios::trunc) << whole;
   EXPECT_EQ(report(r.out).runs.size(), 2u);
   const fs::path run = r.out / "train.learning_rate=0.001", config = run / "config.toml";
   const std::string toml = read_text_file(config);
   std::ofstream(config, std::ios::trunc) << "[model]\nn_layers = 0\n";
-  EXPECT_THROW(report(r.out), MisuseError);
+  EXPECT_THROW(report(r.out), UserError);
   std::ofstream(config, std::ios::trunc) << toml << "\n";
   std::ofstream(run / "metrics.jsonl", std::ios::app) << std::string(100000, '[') << "\n{\"step\": -3, \"loss\": 1}\n";
   EXPECT_EQ(report(run).runs[0].result().steps, 1);
 }
 
 TEST_F(CompareRefusals, AllIsCheckedBeforeTheFirstStep) {
-  const auto refusal = [](const CompareRequest& r) { return misuse_of([&] { compare(r); }); };
+  const auto refusal = [](const CompareRequest& r) { return user_error_of([&] { compare(r); }); };
   CompareRequest r = request();
   r.configs[1].config.train.device = "cuda:99";
   EXPECT_HAS(refusal(r), "cuda:99");
@@ -169,9 +169,9 @@ TEST_F(CompareRefusals, ARunsFolderIsNoneOfAComparison) {
   r.configs[0].config.train.steps = 1;
   compare(r);
   EXPECT_THROW(train::train({.config = r.configs[0].config, .out = r.out, .resume = true, .cache = r.cache}),
-               MisuseError);
+               UserError);
   r.out /= "four";
-  EXPECT_THROW(compare(r), MisuseError);
+  EXPECT_THROW(compare(r), UserError);
 }
 
 TEST_F(CompareRefusals, OnlyRunsOfTheSameSettingsCount) {
@@ -186,13 +186,13 @@ TEST_F(CompareRefusals, OnlyRunsOfTheSameSettingsCount) {
   text.replace(text.find("seed = 2"), 8, "seed = 3");
   std::ofstream(config, std::ios::trunc) << text;
   EXPECT_EQ(report(r.out).runs[0].trained.size(), 1u);
-  EXPECT_THROW(compare(r), MisuseError);
+  EXPECT_THROW(compare(r), UserError);
 }
 
 TEST_F(CompareRefusals, DataIsLookedAtBeforeTheFirstStep) {
   CompareRequest r = request();
   r.configs[1].config.data.train = {(folder_ / "missing.txt").string()};
-  EXPECT_THROW(compare(r), MisuseError);
+  EXPECT_THROW(compare(r), UserError);
   EXPECT_FALSE(fs::exists(folder_ / "out/four"));
 }
 
@@ -215,7 +215,7 @@ TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
     r.configs[1].config.data.train = {(folder_ / train).string()};
     return r;
   };
-  const auto refusal = [](const CompareRequest& r) { return misuse_of([&] { compare(r); }); };
+  const auto refusal = [](const CompareRequest& r) { return user_error_of([&] { compare(r); }); };
   constexpr auto kBytes = config::TokenizerKind::bytes, kWords = config::TokenizerKind::words;
   const std::string held_out = refusal(of("other.txt", kBytes, true));
   EXPECT_TRUE(held_out.starts_with("compare: four and one have different validation data (")) << held_out;
@@ -228,7 +228,7 @@ TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
              {"[\"" + (folder_ / "train.txt").string() + "\"]", "[\"" + (folder_ / "other.txt").string() + "\"]"}}};
   s.out = folder_ / "sweep";
   s.cache = folder_ / "cache";
-  EXPECT_HAS(misuse_of([&] { sweep(s); }), "have different validation data");
+  EXPECT_HAS(user_error_of([&] { sweep(s); }), "have different validation data");
 
   compare(of("copy.txt", kWords, true));              // the same under another name
   CompareRequest r = of("other.txt", kBytes, false);  // trained on other text, measured on the same
@@ -241,7 +241,7 @@ TEST_F(CompareRefusals, ASweepsErrorsAreItsOwn) {
   r.config = config("base", 4);
   r.vary = {{"train.evaluate_tokens", {"0", "4"}}};
   r.out = folder_ / "sweep";
-  EXPECT_TRUE(misuse_of([&] { sweep(r); }).starts_with("sweep: "));
+  EXPECT_TRUE(user_error_of([&] { sweep(r); }).starts_with("sweep: "));
 }
 
 TEST_F(CompareRefusals, RefusesADamagedResult) {
@@ -259,7 +259,7 @@ TEST_F(CompareRefusals, RefusesADamagedResult) {
   }
   for (const std::string& text : damaged) {
     std::ofstream(file, std::ios::trunc) << text;
-    EXPECT_THROW(compare(r), MisuseError) << text;
+    EXPECT_THROW(compare(r), UserError) << text;
   }
 }
 

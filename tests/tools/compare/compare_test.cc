@@ -214,10 +214,10 @@ TEST_F(CompareTest, ReportShowsWhatHasFinished) {
   ASSERT_EQ(result.notes.size(), 2u);
   EXPECT_EQ(result.notes[1], "Not finished yet: one.");
   fs::remove(folder_ / "out" / "four" / "result.json");
-  EXPECT_THROW(report(folder_ / "out"), MisuseError);
+  EXPECT_THROW(report(folder_ / "out"), UserError);
   for (const char* text : {"", "{}", "[1]", "{\"format\": \"headroom.comparison.1\", \"kind\": 3}"}) {
     std::ofstream(folder_ / "out" / "comparison.json", std::ios::trunc) << text;
-    EXPECT_THROW(report(folder_ / "out"), MisuseError) << text;
+    EXPECT_THROW(report(folder_ / "out"), UserError) << text;
   }
 }
 
@@ -228,8 +228,8 @@ TEST_F(CompareTest, ReportOfATrainingRun) {
   EXPECT_EQ(result.runs[0].result().validation.size(), 3u);
   EXPECT_GT(result.runs[0].result().parameters, 0);
   EXPECT_TRUE(fs::exists(folder_ / "out" / "four" / "report.html"));
-  EXPECT_THROW(report(folder_ / "nowhere"), MisuseError);
-  EXPECT_THROW(report(folder_), MisuseError);
+  EXPECT_THROW(report(folder_ / "nowhere"), UserError);
+  EXPECT_THROW(report(folder_), UserError);
 }
 
 TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
@@ -260,7 +260,7 @@ TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
   EXPECT_EQ(fs::last_write_time(result.runs[1].folder / "result.json"), written);
   EXPECT_EQ(to_json(report(r.out)).at("conclusion"), to_json(sweep(r)).at("conclusion"));
   r.vary.clear();
-  EXPECT_THROW(sweep(r), MisuseError);
+  EXPECT_THROW(sweep(r), UserError);
 }
 
 TEST(LoadConfigs, NamesAreFileNames) {

@@ -15,7 +15,7 @@ std::vector<NamedConfig> two() {
 std::string refusal(const std::vector<NamedConfig>& configs) {
   try {
     check_fairness(configs);
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return error.what();
   }
   return "";

@@ -93,7 +93,7 @@ TEST_F(AnalysisFuzz, AFolderThatNoFileSystemHas) {
   std::string text = kComparison;
   text.insert(text.find("train.learning_rate=0.001"), 1000, 'x');
   write_text_file(out_ / "comparison.json", text);
-  EXPECT_THROW(show(out_), MisuseError);
+  EXPECT_THROW(show(out_), UserError);
 }
 
 // A value of a comparison is shown as JSON where it is JSON: not where that would be too deep to be written.

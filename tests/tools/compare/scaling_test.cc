@@ -194,7 +194,7 @@ std::string refusal(const std::vector<NamedConfig>& configs) {
   try {
     check_families(configs);
     return "";
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return error.what();
   }
 }
@@ -227,9 +227,9 @@ TEST(Families, AreReadFromTheCommandLine) {
   EXPECT_EQ(configs[2].family, "mine");
   EXPECT_EQ(configs[2].config.train.steps, 3);
   for (const char* text : {"dense", "=zoo/dense", "dense=", "dense=zoo/dense,", "dense=,zoo/dense"}) {
-    EXPECT_THROW(load_families({text}), MisuseError) << text;
+    EXPECT_THROW(load_families({text}), UserError) << text;
   }
-  EXPECT_THROW(load_families({"a=zoo/dense", "a=zoo/moa"}), MisuseError) << "one name, two families";
+  EXPECT_THROW(load_families({"a=zoo/dense", "a=zoo/moa"}), UserError) << "one name, two families";
 }
 
 using ScalingRun = compare_fixture::CompareTest;
@@ -252,7 +252,7 @@ TEST_F(ScalingRun, FamiliesAreKeptInTheFolder) {
   }
   EXPECT_EQ(to_json(report(r.out)).at("scaling"), to_json(result).at("scaling"));
   r.configs.pop_back();
-  EXPECT_THROW(compare(r), MisuseError) << "a family of one size";
+  EXPECT_THROW(compare(r), UserError) << "a family of one size";
 }
 
 }  // namespace scaling_test

@@ -110,9 +110,9 @@ TEST(Golden, AnUnknownFamilyFailsAndBadFilesDoNotStopTheRest) {
   one.write(-6.0F);
   fs::resize_file(one.folder / "dense" / "one.safetensors", 100);
   EXPECT_FALSE(run_cases({one.folder}, {})[0].passed);
-  EXPECT_THROW(run_cases({one.folder / "nowhere"}, {}), MisuseError);
+  EXPECT_THROW(run_cases({one.folder / "nowhere"}, {}), UserError);
   fs::remove_all(one.folder / "dense");
-  EXPECT_THROW(run_cases({one.folder}, {}), MisuseError);
+  EXPECT_THROW(run_cases({one.folder}, {}), UserError);
 }
 
 }  // namespace golden_test

@@ -302,7 +302,7 @@ TEST(Inspector, ClassifiersShowTheirClasses) {
   pairs.kind = config::ModelKind::classifier;
   pairs.n_classes = 3;
   pairs.paired = true;
-  EXPECT_THROW(inspect_text(models::Classifier(pairs, 5), inspected_ids(), {}), MisuseError);
+  EXPECT_THROW(inspect_text(models::Classifier(pairs, 5), inspected_ids(), {}), UserError);
 }
 
 // The page's largest contribution is the largest of all.
@@ -344,7 +344,7 @@ TEST(Inspector, BadTextsAreRefused) {
   const auto refusal = [&](const std::vector<std::int32_t>& ids) -> std::string {
     try {
       inspect_text(model, ids, {});
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return error.what();
     }
     return {};

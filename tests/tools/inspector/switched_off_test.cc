@@ -124,7 +124,7 @@ TEST(SwitchedOff, WhatIsNotThereIsRefused) {
   const auto refusal = [](const char* off, const config::ModelOptions& model) -> std::string {
     try {
       read_switched_off(parse_sorted_json(off, "test"), model, 12);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return error.what();
     }
     return {};

@@ -18,7 +18,7 @@ TEST(Names, AreLastPartsUnlessTheyWouldBeTheSame) {
             (Texts{"first", "second", "step_5", "y"}));
   EXPECT_EQ(names_of({"a/run", "b/run", "c/other"}), (Texts{"a/run", "b/run", "other"}));
   EXPECT_NE(names_of({"."}), Texts{"."});
-  EXPECT_THROW(names_of({"a", "b", "a"}), MisuseError);
+  EXPECT_THROW(names_of({"a", "b", "a"}), UserError);
 }
 
 TEST_F(ServerFiles, AKeyAdmitsItselfAlone) {
@@ -31,7 +31,7 @@ TEST_F(ServerFiles, AKeyAdmitsItselfAlone) {
   }
   for (const std::filesystem::path& none :
        {put("short", "abc"), put("blank", "abcdefghijklmnop qrst"), folder_, folder_ / "none"}) {
-    EXPECT_THROW(ApiKey{none}, MisuseError) << none;
+    EXPECT_THROW(ApiKey{none}, UserError) << none;
   }
 }
 
@@ -68,7 +68,7 @@ TEST(ListeningSocket, SaysWhoReachesIt) {
   const ListeningSocket here = listen_on("127.0.0.1", 0), everywhere = listen_on("0.0.0.0", 0);
   EXPECT_TRUE(here.loopback && here.port > 0);
   EXPECT_FALSE(everywhere.loopback);
-  EXPECT_THROW(listen_on("127.0.0.1", here.port), MisuseError);
+  EXPECT_THROW(listen_on("127.0.0.1", here.port), UserError);
   close_socket(here.descriptor);
   const ListeningSocket again = listen_on("127.0.0.1", here.port);
   EXPECT_EQ(again.port, here.port);

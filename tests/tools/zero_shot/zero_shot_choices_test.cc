@@ -88,7 +88,7 @@ TEST(Choices, RowsOfTheAuthorsAreRead) {
 std::string complaint(const char* row) {
   try {
     read_choice(parse_json(row, "row"), "f:7");
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return error.what();
   }
   return "none";

@@ -26,10 +26,10 @@ class ZeroShot : public testing::Test {
                       std::int64_t shots = 0) const {
     try {
       run(task, name, content, shots);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return error.what();
     }
-    return "no MisuseError";
+    return "no UserError";
   }
   double sum(const std::string& context, const std::string& answer) const {
     return by_definition(model_, context, answer).log_probability;
@@ -253,9 +253,9 @@ TEST_F(ZeroShot, ExamplesComeFromAFileOfTheirOwn) {
   EXPECT_NEAR(other.subsets.at("").log_probability,
               sum(before + "the head", " room") + sum(before + "every token", " room"), 1e-4);
   request.shots = 2;
-  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), UserError);
   request.shots = 0;
-  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), UserError);
 }
 
 TEST_F(ZeroShot, BadRowsAreNamed) {
@@ -329,7 +329,7 @@ TEST_F(ZeroShot, PuzzlesByTheirExamples) {
   EXPECT_EQ(to_json(result)["by_shots"]["3"]["answers"], 2);
   EXPECT_NE(to_text(result).find("after 3 examples  accuracy "), std::string::npos);
   request.task = "lambada";
-  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), MisuseError);
+  EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), UserError);
 }
 
 TEST_F(ZeroShot, TargetLossCountsTheTargetsTokensAlone) {

@@ -94,7 +94,7 @@ TEST(Cache, OtherKinds) {
 TEST(Cache, CountsBeyond63BitsAreRefused) {
   ModelOptions m = small();
   m.attention.d_head = std::numeric_limits<std::int64_t>::max() / 8;
-  EXPECT_THROW(decoding_cache_numbers(m), MisuseError);
+  EXPECT_THROW(decoding_cache_numbers(m), UserError);
 }
 
 }  // namespace cache_test

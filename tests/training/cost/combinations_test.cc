@@ -47,7 +47,7 @@ int each_model(const std::function<void(const ModelOptions&)>& visit) {
   const auto reach = [&] {
     try {
       check(m, "x");
-    } catch (const MisuseError&) {
+    } catch (const UserError&) {
       return;
     }
     ++legal;

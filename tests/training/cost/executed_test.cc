@@ -221,7 +221,7 @@ TEST(Executed, MlpKinds) {
 }
 
 TEST(Executed, RefusesAnEmptyBatch) {
-  EXPECT_THROW(executed_cost(small(), 0), MisuseError);
+  EXPECT_THROW(executed_cost(small(), 0), UserError);
 }
 
 // Without memory the two ways of counting differ in selection (H) and in the weighted averages only.

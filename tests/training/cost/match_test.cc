@@ -224,13 +224,13 @@ TEST(Match, ComposedHeadsKeepTheirWidth) {
   config.model.attention.d_head = 12;
   EXPECT_GT(match(config, target, MatchBy::parameters).config.model.mlp.d_hidden, target.model.mlp.d_hidden);
   config.model.attention.compose_rank = 64;
-  EXPECT_THROW(match(config, target, MatchBy::parameters), MisuseError);
+  EXPECT_THROW(match(config, target, MatchBy::parameters), UserError);
 }
 
 TEST(Match, RefusesATargetThatIsTooSmall) {
   config::Config target = recipe("switchhead/wt103_47m_dense_h10");
   target.model.n_layers = 1;
-  EXPECT_THROW(match(recipe("switchhead/wt103_47m"), target, MatchBy::parameters), MisuseError);
+  EXPECT_THROW(match(recipe("switchhead/wt103_47m"), target, MatchBy::parameters), UserError);
 }
 
 struct MacMatched {
@@ -285,7 +285,7 @@ TEST(Match, OnlyModelsOfOneKind) {
   try {
     match(recipe("demo/dense_h2"), classifier, MatchBy::parameters);
     FAIL() << "accepted";
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     EXPECT_EQ(std::string(error.what()),
               "match: the config is a language_model, the target a classifier: only models of one kind can be matched");
   }

@@ -91,7 +91,7 @@ TEST(StepMemory, AModelOfAnySizeHasOneOrIsRefused) {
   config.model.n_layers = config.model.d_model = 65536;
   EXPECT_GT(step_memory(config).total, std::int64_t{1} << 40);
   config.model.context_length = std::int64_t{1} << 60;
-  EXPECT_THROW(step_memory(config), MisuseError);
+  EXPECT_THROW(step_memory(config), UserError);
 }
 
 }  // namespace memory_test

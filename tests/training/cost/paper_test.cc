@@ -91,7 +91,7 @@ TEST_F(Paper, EveryDerivableFigureAgreesOrSaysWhyNot) {
     }
     EXPECT_EQ(disagree, kDisagree.at(paper)) << paper;
   }
-  EXPECT_THROW(paper_figures("attention"), MisuseError);
+  EXPECT_THROW(paper_figures("attention"), UserError);
 }
 
 TEST(PaperCost, ExpertsInKeysAndQueries) {
@@ -201,7 +201,7 @@ TEST(Rounding, PrintedFigures) {
   EXPECT_TRUE(rounds_to(999'960'000, "1.0G"));
   EXPECT_TRUE(rounds_to(42, "42"));
   for (const char* nonsense : {"", "M", ".5M", "5.M", "5.4Q", "-5M", "5,4M", "5.4.1M", "0.1234567G"}) {
-    EXPECT_THROW(rounds_to(1, nonsense), MisuseError) << nonsense;
+    EXPECT_THROW(rounds_to(1, nonsense), UserError) << nonsense;
   }
 }
 

@@ -299,17 +299,17 @@ TEST(Parameters, Vision) {
   m.attention.position = "learned";
   EXPECT_EQ(count_parameters(m), body + 2 * 2 * 2 * 10 + 10 + 10 * 3 + 3 + 9 * 10);
   m.patch_size = 0;
-  EXPECT_THROW(count_parameters(m), MisuseError);
+  EXPECT_THROW(count_parameters(m), UserError);
 }
 
 TEST(Parameters, CountsBeyond63BitsAreRefused) {
   ModelOptions m = small_model();
   m.d_model = std::numeric_limits<std::int64_t>::max() / 8;
-  EXPECT_THROW(count_parameters(m), MisuseError);
-  EXPECT_THROW(paper_cost(m), MisuseError);
-  EXPECT_THROW(executed_cost(m, 1), MisuseError);
+  EXPECT_THROW(count_parameters(m), UserError);
+  EXPECT_THROW(paper_cost(m), UserError);
+  EXPECT_THROW(executed_cost(m, 1), UserError);
   m = small_model();
-  EXPECT_THROW(executed_cost(m, std::numeric_limits<std::int64_t>::max()), MisuseError);
+  EXPECT_THROW(executed_cost(m, std::numeric_limits<std::int64_t>::max()), UserError);
 }
 
 }  // namespace parameters_test

@@ -138,9 +138,9 @@ TEST(Processes, StagingIsBounded) {
 
 TEST(Processes, WhatCannotBeSharedIsRefused) {
   config::Config config = recipe("switchhead/wt103_47m");  // 64 sequences
-  EXPECT_THROW(processes_cost(config, 0), MisuseError);
-  EXPECT_THROW(processes_cost(config, 5), MisuseError);
-  EXPECT_THROW(processes_cost(config, std::int64_t{1} << 40), MisuseError);
+  EXPECT_THROW(processes_cost(config, 0), UserError);
+  EXPECT_THROW(processes_cost(config, 5), UserError);
+  EXPECT_THROW(processes_cost(config, std::int64_t{1} << 40), UserError);
 }
 
 }  // namespace processes_test

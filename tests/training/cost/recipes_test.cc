@@ -395,7 +395,7 @@ TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
   EXPECT_EQ(recipes[1].row, "R=1, k=2");
   EXPECT_EQ(recipes[1].about, "A");
   fs::remove_all(folder);
-  EXPECT_THROW(list_recipes(folder), MisuseError);
+  EXPECT_THROW(list_recipes(folder), UserError);
 }
 
 }  // namespace recipes_test

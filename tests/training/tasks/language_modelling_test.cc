@@ -176,9 +176,9 @@ TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
   }
   const Evaluation part = evaluate_text(model, tokens, {.batch_size = 4, .most_tokens = 20, .stride = 1});
   EXPECT_EQ(part.predictions(), 20);
-  EXPECT_THROW(evaluate_text(model, tokens, {.stride = 9}), MisuseError);
+  EXPECT_THROW(evaluate_text(model, tokens, {.stride = 9}), UserError);
   options.memory_length = 8;
-  EXPECT_THROW(evaluate_text(models::LanguageModel(options, 5), tokens, {.stride = 1}), MisuseError);
+  EXPECT_THROW(evaluate_text(models::LanguageModel(options, 5), tokens, {.stride = 1}), UserError);
 }
 
 TEST(EvaluateText, LeavesDropoutOut) {
@@ -196,13 +196,13 @@ TEST(EvaluateText, RefusesAnotherVocabulary) {
   config::ModelOptions options = tiny::config().model;
   options.vocabulary_size = 300;
   const models::LanguageModel model(options, 5);
-  EXPECT_THROW(evaluate_text(model, tokens, {}), MisuseError);
+  EXPECT_THROW(evaluate_text(model, tokens, {}), UserError);
 }
 
 TEST(EvaluateText, RefusesAFileTooShortToPredictAnything) {
   const tiny::Folder folder;
   const models::LanguageModel model(tiny::config().model, 5);
-  EXPECT_THROW(evaluate_text(model, tiny::token_file(folder, "text", "a"), {.batch_size = 1}), MisuseError);
+  EXPECT_THROW(evaluate_text(model, tiny::token_file(folder, "text", "a"), {.batch_size = 1}), UserError);
 }
 
 TEST(DataIdentity, TellsAChangedCorpus) {
@@ -242,7 +242,7 @@ TEST(LanguageModelling, EvaluatesOnlyTokensOfTheModelsTokenizer) {
   try {
     language_modelling().open_evaluation(request);
     ADD_FAILURE() << "those are another tokenizer's tokens";
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     const std::string why = error.what();
     EXPECT_NE(why.find(tokens->tokenizer_name()), std::string::npos) << why;
     EXPECT_NE(why.find(request.tokenizer->name()), std::string::npos) << why;

@@ -92,7 +92,7 @@ TEST_F(MaskedText, ABpeOfFewerTokensGetsIdsToSpare) {
   const at::Tensor tokens = data.training->next().at("tokens");
   EXPECT_TRUE(tokens.select(1, 0).eq(263).all().item<bool>()) << "<separator> comes after them";
   config_.model.vocabulary_size = 257;
-  EXPECT_HAS(misuse_of([&] { open(); }), "model.vocabulary_size: must be 258, the size of tokenizer bpe-256-");
+  EXPECT_HAS(user_error_of([&] { open(); }), "model.vocabulary_size: must be 258, the size of tokenizer bpe-256-");
 }
 
 TEST(MaskRow, HidesFifteenPercent) {
@@ -165,7 +165,7 @@ TEST_F(MaskedText, HidesAnewEveryEpochAndContinuesAnywhere) {
     EXPECT_TRUE(again.at("tokens").equal(batches[i].at("tokens"))) << i;
     EXPECT_TRUE(again.at("hidden").equal(batches[i].at("hidden"))) << i;
   }
-  EXPECT_THROW(data.training->seek({.epoch = 0, .step = std::ssize(batches)}), MisuseError);
+  EXPECT_THROW(data.training->seek({.epoch = 0, .step = std::ssize(batches)}), UserError);
   // A row of the first epoch stands in the second too, with other tokens hidden.
   const auto original = [](const models::Batch& batch, std::int64_t row) {
     return at::where(batch.at("hidden")[row].ge(0), batch.at("hidden")[row], batch.at("tokens")[row]);
@@ -207,10 +207,10 @@ TEST_F(MaskedText, EvaluationIsTheMeanOverHiddenTokens) {
 
 TEST_F(MaskedText, RefusesTooLittle) {
   config_.train.batch_size = 10000;
-  EXPECT_THROW(open(), MisuseError);
+  EXPECT_THROW(open(), UserError);
   config_.train.batch_size = 4;
   config_.model.context_length = 2;
-  EXPECT_THROW(open(), MisuseError);
+  EXPECT_THROW(open(), UserError);
 }
 
 }  // namespace masked_language_modelling_test

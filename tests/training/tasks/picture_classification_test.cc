@@ -164,8 +164,8 @@ TEST(PicturesInShards, DamagedOnesStopOrAreLeftOut) {
   const std::string damage = "is a damaged PNM file";
   {
     const TaskData data = image_classification().open(config, folder.path());
-    EXPECT_HAS(misuse_of([&] { data.training->next(); }), damage);
-    EXPECT_HAS(misuse_of([&] { data.validation->evaluate(*model, {}); }), damage);
+    EXPECT_HAS(user_error_of([&] { data.training->next(); }), damage);
+    EXPECT_HAS(user_error_of([&] { data.validation->evaluate(*model, {}); }), damage);
   }
   config.data.skip_bad_rows = true;
   config.data.augment_crop = config.data.mixup = 0.0;

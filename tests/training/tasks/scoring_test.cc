@@ -95,7 +95,7 @@ TEST(Score, ATokenAcrossTheBorderIsTheContinuations) {
   EXPECT_EQ(sequence.tokens, (std::vector<std::int32_t>{1, 2, 3}));
   EXPECT_EQ(sequence.scored.front().begin, 2);
   EXPECT_EQ(sequence.scored.front().end, 3);
-  EXPECT_THROW(to_sequence(*words, "a b", " ", "test"), MisuseError);
+  EXPECT_THROW(to_sequence(*words, "a b", " ", "test"), UserError);
 }
 
 TEST(Score, ATieIsNoWin) {
@@ -138,7 +138,7 @@ TEST(Sequences, BeginAsTheyAreToldTo) {
     EXPECT_EQ(text(made), one.text);
     EXPECT_EQ(scored(made), one.scored) << one.text;
   }
-  EXPECT_THROW(sequence({.kind = Begin::none}, "", "a"), MisuseError);
+  EXPECT_THROW(sequence({.kind = Begin::none}, "", "a"), UserError);
 }
 
 }  // namespace scoring_test

@@ -86,7 +86,7 @@ inline void expect_exact_positions(const Task& task, const config::Config& confi
 
 // What opening the data is refused with.
 inline std::string refusal(const config::Config& config) {
-  return misuse_of([&] { task_for(config, "train").open(config, "."); });
+  return user_error_of([&] { task_for(config, "train").open(config, "."); });
 }
 
 }  // namespace headroom::tasks::small_classes

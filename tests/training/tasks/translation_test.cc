@@ -164,7 +164,7 @@ TEST_F(TranslationTest, SidesMayHaveAVocabularyEach) {
   EXPECT_TRUE(std::isfinite(figures_of(data.validation->evaluate(model, {.batch_size = 8})).at("bleu")));
   config_.model.source_vocabulary_size = 0;
   const models::EncoderDecoder sharing(config_.model, 1);
-  EXPECT_HAS(misuse_of([&] { data.validation->evaluate(sharing, {}); }),
+  EXPECT_HAS(user_error_of([&] { data.validation->evaluate(sharing, {}); }),
              "has 285 ids for sources alone, but model.source_vocabulary_size is 0");
 }
 
@@ -235,7 +235,7 @@ TEST_F(TranslationTest, WhatDoesNotFitIsRefused) {
   const auto complaint = [&] {
     try {
       open();
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return std::string(error.what());
     }
     return std::string("no error");

@@ -42,7 +42,7 @@ class RunTest : public ::testing::Test {
 
   tiny::Folder folder_;
   config::Config config_ = tiny::config();
-  parallel::World world_;
+  parallel::GlooGroup world_;
 };
 
 // Apart from what a clock says.

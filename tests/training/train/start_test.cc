@@ -45,10 +45,10 @@ class StartTest : public ::testing::Test {
     config.given[config::set_key(config, assignment)] = "next.toml:7";
     try {
       train(request(config, "refused"));
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       return error.what();
     }
-    return "no MisuseError";
+    return "no UserError";
   }
 
   tiny::Folder folder_;
@@ -78,8 +78,8 @@ TEST_F(StartTest, TakesParametersModelAndTokenizer) {
   train(request(first_, "before", true));
   try {
     train(request(recorded, "other"));
-    FAIL() << "no MisuseError";
-  } catch (const MisuseError& error) {
+    FAIL() << "no UserError";
+  } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find(before_.parameters_sha256), std::string::npos) << error.what();
   }
 }
@@ -112,7 +112,7 @@ TEST_F(StartTest, ResumedWithoutTheFileItIsTheSameRun) {
   EXPECT_EQ(config::to_toml(checkpoint("rest").config), config::to_toml(checkpoint("whole").config));
   // Not as another run, and not as one that began elsewhere.
   next_.train.start_from = (folder_ / "elsewhere").string();
-  EXPECT_THROW(train(request(next_, "rest", true)), MisuseError);
+  EXPECT_THROW(train(request(next_, "rest", true)), UserError);
 }
 
 TEST_F(StartTest, WhatTrainingDoesMayChange) {
@@ -162,8 +162,8 @@ TEST_F(StartTest, TokensOfAnotherTokenizerAreRefusedByName) {
   config.data.train = config.data.validation = {(folder_ / "bytes.tokens").string()};
   try {
     train(request(config, "refused"));
-    FAIL() << "no MisuseError";
-  } catch (const MisuseError& error) {
+    FAIL() << "no UserError";
+  } catch (const UserError& error) {
     const std::string message = error.what();
     EXPECT_NE(message.find("train.start_from"), std::string::npos) << message;
     EXPECT_EQ(message.find("tokenizer.model"), std::string::npos) << message;
@@ -205,7 +205,7 @@ TEST_F(StartTest, AMixtureResumesExactly) {
   fs::copy(folder_ / "whole" / "checkpoints" / "step_25.safetensors", folder_ / "rest" / "checkpoints");
   EXPECT_EQ(train(request(config, "rest", true)).parameters_sha256, whole.parameters_sha256);
   config.data.mixture = {2, 2};
-  EXPECT_THROW(train(request(config, "rest", true)), MisuseError);
+  EXPECT_THROW(train(request(config, "rest", true)), UserError);
 }
 
 }  // namespace start_test

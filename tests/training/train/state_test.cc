@@ -16,10 +16,10 @@ namespace state_test {
 std::string reason(const std::function<void()>& action) {
   try {
     action();
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return error.what();
   }
-  return "no MisuseError";
+  return "no UserError";
 }
 
 struct Saved {
@@ -96,7 +96,7 @@ TEST(TrainState, RefusesACheckpointThatLacksIt) {
     return reason([&] { from_checkpoint(checkpoint, saved.model, "file"); });
   };
   using Change = store::Checkpoint;
-  EXPECT_EQ(why([](Change&) {}), "no MisuseError");
+  EXPECT_EQ(why([](Change&) {}), "no UserError");
   EXPECT_NE(why([](Change& c) { c.metadata.clear(); }).find("train_state"), std::string::npos);
   EXPECT_NE(why([](Change& c) { c.metadata["train_state"] = "[1]"; }).find("epoch"), std::string::npos);
   EXPECT_NE(why([](Change& c) { c.metadata["train_state"] = "{\"epoch\": -1}"; }).find("epoch"), std::string::npos);
@@ -113,7 +113,7 @@ TEST(TrainState, RefusesACheckpointThatLacksIt) {
 
 TEST(Resume, KeepsToItsData) {
   store::Checkpoint checkpoint = Saved().checkpoint();
-  EXPECT_EQ(reason([&] { check_data(checkpoint, "these tokens", "run"); }), "no MisuseError");
+  EXPECT_EQ(reason([&] { check_data(checkpoint, "these tokens", "run"); }), "no UserError");
   EXPECT_NE(reason([&] { check_data(checkpoint, "those tokens", "run"); }).find("other data"), std::string::npos);
 }
 
@@ -128,7 +128,7 @@ TEST(Resume, TellsWhichKeysMayChange) {
   };
   for (const char* fine : {"train.steps=41", "train.learning_rate=0.5", "train.threads=2", "train.clip_norm=1",
                            "train.precision=\"bf16\"", "train.checkpoint_every=7"}) {
-    EXPECT_EQ(why(fine), "no MisuseError") << fine;
+    EXPECT_EQ(why(fine), "no UserError") << fine;
   }
   for (const std::string key : {"model.d_model", "model.dropout", "model.attention.d_head", "train.batch_size",
                                 "train.seed", "train.optimizer"}) {

@@ -41,7 +41,7 @@ std::string read_whole(const fs::path& path) {
       return text;
     }
     if (text.size() > kLargestTokenizer) {
-      misuse("{}: is no tokenizer: it holds more than {}", path.string(),
+      user_error("{}: is no tokenizer: it holds more than {}", path.string(),
              format_bytes(static_cast<double>(kLargestTokenizer)));
     }
   }
@@ -54,7 +54,7 @@ std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::stri
       return restore_bpe_pair(text, read_whole(merges), vocabulary.string(), merges.string(), least_size);
     }
   }
-  misuse("{}: is a vocabulary, but neither {} nor {} is next to it", vocabulary.string(), kPairs[0].second,
+  user_error("{}: is a vocabulary, but neither {} nor {} is next to it", vocabulary.string(), kPairs[0].second,
          kPairs[1].second);
 }
 
@@ -64,7 +64,7 @@ fs::path first_file(const fs::path& folder) {
     file = file.empty() ? find_file(folder, vocabulary) : file;
   }
   if (file.empty()) {
-    misuse("{}: holds no tokenizer: neither tokenizer.json nor {} and {} nor tokenizer.model", folder.string(),
+    user_error("{}: holds no tokenizer: neither tokenizer.json nor {} and {} nor tokenizer.model", folder.string(),
            kPairs[0].first, kPairs[0].second);
   }
   return file;

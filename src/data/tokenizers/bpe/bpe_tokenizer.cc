@@ -58,7 +58,7 @@ class Bpe : public Tokenizer {
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     if (!is_utf8(text)) {
-      misuse("tokenizer {}: the text is not valid UTF-8", name());
+      user_error("tokenizer {}: the text is not valid UTF-8", name());
     }
     std::vector<std::int32_t> symbols;
     between(first_, text, ids, [&](std::string_view part) {
@@ -146,7 +146,7 @@ class Bpe : public Tokenizer {
   std::int32_t id_of(char byte) const {
     const std::int32_t id = ids_of_bytes_[static_cast<unsigned char>(byte)];
     if (id == kNoToken) {
-      misuse("tokenizer {}: the text has the byte 0x{:02x}, which is not in its vocabulary", name(),
+      user_error("tokenizer {}: the text has the byte 0x{:02x}, which is not in its vocabulary", name(),
              static_cast<unsigned char>(byte));
     }
     return id;

@@ -19,7 +19,7 @@ class Setting {
   Setting(const SortedJson& value, std::string origin, std::string place)
       : value_(value), origin_(std::move(origin)), place_(std::move(place)) {}
 
-  [[noreturn]] void refuse(std::string_view why) const { misuse("{}: {} {}", origin_, place_, why); }
+  [[noreturn]] void refuse(std::string_view why) const { user_error("{}: {} {}", origin_, place_, why); }
   const std::string& origin() const { return origin_; }
   const SortedJson& value() const { return value_; }
   bool is_null() const { return value_.is_null(); }
@@ -36,7 +36,7 @@ class Setting {
     }
     for (const auto& [key, value] : value_.items()) {
       if (std::find(known.begin(), known.end(), key) == known.end()) {
-        misuse("{}: {} is a setting that is not known here", origin_, place_.empty() ? key : place_ + "." + key);
+        user_error("{}: {} is a setting that is not known here", origin_, place_.empty() ? key : place_ + "." + key);
       }
     }
   }
@@ -92,7 +92,7 @@ class ModelReader {
     const auto id_of = [&](const std::string& token) {
       const auto found = ids_.find(token);
       if (found == ids_.end()) {
-        misuse("{}: names the token \"{}\", which is not in the vocabulary", where, shortened(token));
+        user_error("{}: names the token \"{}\", which is not in the vocabulary", where, shortened(token));
       }
       return found->second;
     };
@@ -102,7 +102,7 @@ class ModelReader {
 
   void added(AddedToken token) {
     if (token.content.empty() || token.content.size() > kLongestToken) {
-      misuse("{}: added_tokens: holds a token of {} bytes, where 1 to {} are possible", origin_, token.content.size(),
+      user_error("{}: added_tokens: holds a token of {} bytes, where 1 to {} are possible", origin_, token.content.size(),
              kLongestToken);
     }
     model_.added.push_back(std::move(token));
@@ -133,7 +133,7 @@ class ModelReader {
       if (known == ids_.end()) {
         take(taken, token.id, token.content);
       } else if (known->second != token.id) {
-        misuse("{}: the token \"{}\" has the id {} in the vocabulary, but {} among added_tokens", origin_,
+        user_error("{}: the token \"{}\" has the id {} in the vocabulary, but {} among added_tokens", origin_,
                shortened(token.content), known->second, token.id);
       }
     }
@@ -150,11 +150,11 @@ class ModelReader {
   }
   void take(std::vector<bool>& taken, std::int32_t id, std::string_view token) const {
     if (static_cast<std::size_t>(id) >= taken.size()) {
-      misuse("{}: the token \"{}\" has the id {}, but there are only {} tokens: ids must be 0 to {}, each once",
+      user_error("{}: the token \"{}\" has the id {}, but there are only {} tokens: ids must be 0 to {}, each once",
              origin_, shortened(token), id, taken.size(), taken.size() - 1);
     }
     if (taken[static_cast<std::size_t>(id)]) {
-      misuse("{}: the id {} of the token \"{}\" is also that of another one", origin_, id, shortened(token));
+      user_error("{}: the id {} of the token \"{}\" is also that of another one", origin_, id, shortened(token));
     }
     taken[static_cast<std::size_t>(id)] = true;
   }
@@ -301,7 +301,7 @@ BpeModel parse_tokenizer_json(std::string_view text, std::string_view origin) {
   const SortedJson document = parse_sorted_json(text, origin);
   const Setting all(document, std::string(origin), "");
   if (!document.is_object()) {
-    misuse("{}: is no tokenizer: it must be a JSON object", origin);
+    user_error("{}: is no tokenizer: it must be a JSON object", origin);
   }
   all.require_object({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                       "post_processor", "decoder", "model", "spare_ids"});
@@ -348,7 +348,7 @@ BpeModel parse_vocabulary_and_merges(std::string_view vocabulary, std::string_vi
     }
     const std::size_t blank = line.find(' ');
     if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
-      misuse("{}: line {}: must be two tokens with a blank between them", merges_origin, number);
+      user_error("{}: line {}: must be two tokens with a blank between them", merges_origin, number);
     }
     reader.merge(line.substr(0, blank), line.substr(blank + 1), fmt::format("{}: line {}", merges_origin, number));
   }

@@ -35,7 +35,7 @@ std::size_t begin_of_last_word(std::string_view text) {
 
 std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, TextSource& text) {
   if (options.vocabulary_size < config::kByteValues) {
-    misuse("tokenizer.vocabulary_size: must be at least {}, a token for every byte, with kind = \"bpe\", got {}",
+    user_error("tokenizer.vocabulary_size: must be at least {}, a token for every byte, with kind = \"bpe\", got {}",
            config::kByteValues, options.vocabulary_size);
   }
   WordCounts counts;
@@ -51,12 +51,12 @@ std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, Te
     add_words(stretch, counts);
   }
   if (counts.empty()) {
-    misuse("tokenizer: the training text is empty");
+    user_error("tokenizer: the training text is empty");
   }
   BpeModel model = learn_merges(counts, options.vocabulary_size);
   model.pattern = kPattern;
   if (std::ssize(model.tokens) < options.vocabulary_size) {
-    misuse("tokenizer.vocabulary_size: must be at most {}, as many tokens as the training text has to give, got {}",
+    user_error("tokenizer.vocabulary_size: must be at most {}, as many tokens as the training text has to give, got {}",
            model.tokens.size(), options.vocabulary_size);
   }
   return restore_bpe(to_tokenizer_json(model), "tokenizer");

@@ -12,7 +12,7 @@ namespace headroom::tokenizers {
 
 SentencePiece::SentencePiece(std::string serialised, std::string_view origin) : serialised_(std::move(serialised)) {
   if (!is_safe_model(serialised_) || !load() || processor_.GetPieceSize() < 1) {
-    misuse("{}: is no SentencePiece model", origin);
+    user_error("{}: is no SentencePiece model", origin);
   }
 }
 

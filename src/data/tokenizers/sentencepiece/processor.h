@@ -16,7 +16,7 @@ inline constexpr std::size_t kLongestPiece = std::size_t{64} << 10;
 
 class SentencePiece : public Tokenizer {
  public:
-  // Throws MisuseError naming `origin` for what is no model, or one that could do harm.
+  // Throws UserError naming `origin` for what is no model, or one that could do harm.
   SentencePiece(std::string serialised, std::string_view origin);
 
   config::TokenizerKind kind() const override { return config::TokenizerKind::sentencepiece; }

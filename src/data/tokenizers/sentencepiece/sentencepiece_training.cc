@@ -63,12 +63,12 @@ std::string_view in_short(std::string_view why) {
   int asked = 0, needed = 0;
   const std::size_t at = why.find("required_chars. ");
   if (at != std::string::npos && std::sscanf(why.c_str() + at, "required_chars. %d vs %d", &asked, &needed) == 2) {
-    misuse(
+    user_error(
         "tokenizer.vocabulary_size: must be at least {} to hold the bytes and characters of the training text, got {}; "
         "a lower tokenizer.character_coverage than {} leaves rare characters to be spelled in bytes",
         needed, options.vocabulary_size, options.character_coverage);
   }
-  misuse("tokenizer: SentencePiece cannot be trained on this text: {}", in_short(why));
+  user_error("tokenizer: SentencePiece cannot be trained on this text: {}", in_short(why));
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
       kSampleBytesPerPiece * static_cast<std::size_t>(std::max<std::int64_t>(options.vocabulary_size, 1));
   std::vector<std::string> lines = sample_lines(text, std::max(kSmallestSample, wanted));
   if (lines.empty()) {
-    misuse("tokenizer: the training text is empty");
+    user_error("tokenizer: the training text is empty");
   }
   const bool keep = options.keep_whitespace;
   // The blank must have a piece, or blanks would not survive: one more line holds it, whatever the sample is.
@@ -110,7 +110,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
   }
   std::unique_ptr<Tokenizer> tokenizer = restore_sentencepiece(std::move(model), "the trained tokenizer");
   if (tokenizer->vocabulary_size() != options.vocabulary_size) {
-    misuse("tokenizer.vocabulary_size: must be at most {}, all that the training text can give, got {}",
+    user_error("tokenizer.vocabulary_size: must be at most {}, all that the training text can give, got {}",
            tokenizer->vocabulary_size(), options.vocabulary_size);
   }
   return tokenizer;

@@ -13,7 +13,7 @@ namespace {
 
 void refuse_other_sequence(const config::AttentionOptions& o, const AttentionPlace& place) {
   if (place.cross && (o.position->has_distances() || place.causal || place.window > 0)) {
-    misuse(
+    user_error(
         "model.attention: cross-attention has no order between its two sequences: position must be none, learned or "
         "sinusoidal, and there is no causal mask and no window");
   }

@@ -55,7 +55,7 @@ at::Tensor RelativePosition::offsets(const c10::SymInt& n_keys, const c10::SymIn
   const at::Tensor p =
       rows_of({make_sinusoids, d_model_, options_.rope_base}, -n_keys + 1, n, type, !ops::has_numbers(w_pos_))[0];
   Context all_together = context;  // no rows of the call: the same whoever asks first
-  all_together.rows_apart = false;
+  all_together.batch_invariant = false;
   return linear(p, w_pos_, {}, all_together).view_symint({n, -1, options_.d_head}).transpose(0, 1);
 }
 

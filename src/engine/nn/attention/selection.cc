@@ -102,7 +102,7 @@ Selection choose_experts(const at::Tensor& score, const SelectionOptions& option
     ranked = ranked.masked_fill(dropped, -std::numeric_limits<double>::infinity());
   }
   selection.index = context.observe(name + ".index", std::get<1>(ranked.topk(options.top_k, -1)));
-  const bool few = context.rows_apart && score.is_cpu() && score.scalar_type() != at::kDouble;
+  const bool few = context.batch_invariant && score.is_cpu() && score.scalar_type() != at::kDouble;
   selection.weight = (few ? gate_weights_apart : gate_weights)(selection.score, selection.index, options.gate);
   if (dropped.defined() && options.dropped_weigh_nothing) {
     selection.weight = selection.weight.masked_fill(dropped.gather(-1, selection.index), 0.0);

@@ -47,7 +47,7 @@ class Architecture {
   virtual std::span<const std::string_view> kinds() const = 0;  // model_types
   // What base models, saved without their head, leave out in front of the names of tensors: "transformer.".
   virtual std::string_view prefix() const = 0;
-  // Throws MisuseError naming the setting that has no equivalent.
+  // Throws UserError naming the setting that has no equivalent.
   virtual config::ModelOptions read(const Settings& settings) const = 0;
   // The option in the way of being one of them, beyond common_obstacle(); empty where there is none.
   virtual std::string obstacle(const config::ModelOptions& options) const = 0;

@@ -16,10 +16,10 @@
 namespace headroom::store {
 namespace {
 
-// The architecture that the options are. Throws MisuseError saying what no known one has.
+// The architecture that the options are. Throws UserError saying what no known one has.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
   if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
-    misuse("{}: model.{}: no model of Hugging Face that is known here has this setting", origin, obstacle);
+    user_error("{}: model.{}: no model of Hugging Face that is known here has this setting", origin, obstacle);
   }
   std::string tried;
   for (const Architecture* architecture : architectures()) {
@@ -29,7 +29,7 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
     }
     tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->kinds().front(), obstacle);
   }
-  misuse("{}: is no model of Hugging Face that is known here: it differs from {}", origin, tried);
+  user_error("{}: is no model of Hugging Face that is known here: it differs from {}", origin, tried);
 }
 
 // A parameter that no tensor of the architecture is made from would be lost.
@@ -39,7 +39,7 @@ void require_links(const Checkpoint& checkpoint, const std::vector<Link>& links,
       return name == "model." + link.parameter;
     });
     if (!linked) {
-      misuse("{}: parameter {}: no model of Hugging Face that is known here has it", origin, name.substr(6));
+      user_error("{}: parameter {}: no model of Hugging Face that is known here has it", origin, name.substr(6));
     }
   }
 }
@@ -72,7 +72,7 @@ void require_own(const std::filesystem::path& folder) {
   } catch (const Error&) {  // missing or damaged
   }
   if (!own) {
-    misuse("{}: holds a model that was not exported from here: choose another folder", printable(folder.string()));
+    user_error("{}: holds a model that was not exported from here: choose another folder", printable(folder.string()));
   }
 }
 

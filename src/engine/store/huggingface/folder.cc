@@ -21,7 +21,7 @@ ModelFolder::ModelFolder(const std::filesystem::path& folder) {
     origin_ = index.string();
     open_shards(index);
   } else {
-    misuse("{}: holds neither model.safetensors nor model.safetensors.index.json; other formats are not read",
+    user_error("{}: holds neither model.safetensors nor model.safetensors.index.json; other formats are not read",
            folder.string());
   }
 }
@@ -30,7 +30,7 @@ void ModelFolder::open(const std::filesystem::path& path) {
   const auto file = std::make_shared<const SafetensorsFile>(path);
   for (const auto& [name, stored] : file->tensors()) {
     if (!files_.emplace(name, file).second) {
-      misuse("{}: tensor \"{}\" is in another shard as well", path.string(), name);
+      user_error("{}: tensor \"{}\" is in another shard as well", path.string(), name);
     }
   }
 }
@@ -38,13 +38,13 @@ void ModelFolder::open(const std::filesystem::path& path) {
 void ModelFolder::open_shards(const std::filesystem::path& index) {
   const SortedJson document = parse_sorted_json(read_text_file(index), origin_);
   if (!document.is_object() || !document.contains("weight_map") || !document.at("weight_map").is_object()) {
-    misuse("{}: must hold an object weight_map of tensors and their files", origin_);
+    user_error("{}: must hold an object weight_map of tensors and their files", origin_);
   }
   std::set<std::string> shards;
   for (const auto& [name, shard] : document.at("weight_map").items()) {
     const std::string file = shard.is_string() ? shard.get<std::string>() : std::string();
     if (file.empty() || file == "." || file == ".." || file.find_first_of("/\\") != std::string::npos) {
-      misuse("{}: weight_map: the file of \"{}\" must be the name of one in this folder", origin_, name);
+      user_error("{}: weight_map: the file of \"{}\" must be the name of one in this folder", origin_, name);
     }
     shards.insert(file);
   }
@@ -54,7 +54,7 @@ void ModelFolder::open_shards(const std::filesystem::path& index) {
   for (const auto& [name, shard] : document.at("weight_map").items()) {
     const auto found = files_.find(name);
     if (found == files_.end() || found->second->path().filename() != shard.get<std::string>()) {
-      misuse("{}: weight_map: {} has no tensor \"{}\"", origin_, shard.get<std::string>(), name);
+      user_error("{}: weight_map: {} has no tensor \"{}\"", origin_, shard.get<std::string>(), name);
     }
   }
 }
@@ -70,20 +70,20 @@ std::vector<std::string> ModelFolder::names() const {
 at::Tensor ModelFolder::at(const std::string& name, const std::vector<std::int64_t>& shape) const {
   const auto found = files_.find(name);
   if (found == files_.end()) {
-    misuse("{}: has no tensor \"{}\", which its config.json asks for", origin_, name);
+    user_error("{}: has no tensor \"{}\", which its config.json asks for", origin_, name);
   }
   const StoredTensor& stored = found->second->at(name);
   if (stored.shape != shape) {
-    misuse("{}: tensor \"{}\" has the shape [{}], but config.json asks for [{}]", found->second->path().string(), name,
+    user_error("{}: tensor \"{}\" has the shape [{}], but config.json asks for [{}]", found->second->path().string(), name,
            fmt::join(stored.shape, ", "), fmt::join(shape, ", "));
   }
   at::Tensor tensor = view_of(found->second, name, stored);
   if (!tensor.is_floating_point()) {
-    misuse("{}: tensor \"{}\" has type {}, but must be F64, F32, F16 or BF16", found->second->path().string(), name,
+    user_error("{}: tensor \"{}\" has type {}, but must be F64, F32, F16 or BF16", found->second->path().string(), name,
            name_of(stored.dtype));
   }
   if (!at::isfinite(tensor.to(at::kFloat)).all().item<bool>()) {
-    misuse("{}: tensor \"{}\" holds numbers that are not finite in float32", found->second->path().string(), name);
+    user_error("{}: tensor \"{}\" holds numbers that are not finite in float32", found->second->path().string(), name);
   }
   return tensor;
 }

@@ -20,12 +20,12 @@ inline constexpr const char *kWrittenBy = "written_by", *kTrainedHere = "trained
 
 class ModelFolder {
  public:
-  // Opens model.safetensors, else every shard that model.safetensors.index.json names. Throws MisuseError.
+  // Opens model.safetensors, else every shard that model.safetensors.index.json names. Throws UserError.
   explicit ModelFolder(const std::filesystem::path& folder);
 
   bool contains(const std::string& name) const { return files_.contains(name); }
   std::vector<std::string> names() const;
-  // In the file's type, a view. Throws MisuseError naming the file and what it lacks, or another shape than `shape`.
+  // In the file's type, a view. Throws UserError naming the file and what it lacks, or another shape than `shape`.
   at::Tensor at(const std::string& name, const std::vector<std::int64_t>& shape) const;
   const std::string& origin() const { return origin_; }
 

@@ -70,7 +70,7 @@ void require_all_used(const ModelFolder& folder, const std::vector<Link>& links,
     const auto says_nothing = [&](std::string_view end) { return name.ends_with(end); };
     if (!used.contains(name) &&
         std::none_of(architecture.ignored().begin(), architecture.ignored().end(), says_nothing)) {
-      misuse("{}: tensor \"{}\" has no equivalent", folder.origin(), name);
+      user_error("{}: tensor \"{}\" has no equivalent", folder.origin(), name);
     }
   }
 }
@@ -82,7 +82,7 @@ void drop_tied_head(const ModelFolder& folder, const Tensors& parameters, const 
     if (o.tied_embeddings && folder.contains(head)) {
       const at::Tensor stored = folder.at(head, {o.vocabulary_size, o.d_model}).to(at::kFloat);
       if (!stored.equal(parameters.at("model.embed"))) {
-        misuse("{}: tensor \"{}\" is not the embedding, but config.json says tie_word_embeddings", folder.origin(),
+        user_error("{}: tensor \"{}\" is not the embedding, but config.json says tie_word_embeddings", folder.origin(),
                head);
       }
       links.push_back({.parameter = "embed", .tensor = head, .stored = {}, .view = {}, .part = {}, .order = {}});
@@ -94,7 +94,7 @@ std::shared_ptr<const tokenizers::Tokenizer> read_tokenizer(const std::filesyste
                                                             const config::ModelOptions& o) {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::load_tokenizer_for(path, o.vocabulary_size);
   if (tokenizer->vocabulary_size() != o.vocabulary_size) {
-    misuse("{}: its tokenizer {} has {} tokens, but vocab_size is {} in config.json", path.string(), tokenizer->name(),
+    user_error("{}: its tokenizer {} has {} tokens, but vocab_size is {} in config.json", path.string(), tokenizer->name(),
            tokenizer->vocabulary_size(), o.vocabulary_size);
   }
   return tokenizer;
@@ -123,7 +123,7 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
 
   const ModelFolder files(folder);
   if (config.model.n_layers > std::ssize(files.names())) {
-    misuse("{}: asks for {} layers, but {} has only {} tensors", path.string(), config.model.n_layers, files.origin(),
+    user_error("{}: asks for {} layers, but {} has only {} tensors", path.string(), config.model.n_layers, files.origin(),
            files.names().size());
   }
   const TensorNames names(files, architecture.prefix());

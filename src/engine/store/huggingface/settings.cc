@@ -29,7 +29,7 @@ std::string shown(const SortedJson& value) {
 Settings::Settings(const SortedJson& values, std::string origin, std::string place)
     : values_(values), origin_(std::move(origin)), place_(std::move(place)) {
   if (!values_.is_object() && !values_.is_null()) {
-    misuse("{}: {} must be a JSON object", origin_, place_.empty() ? "it" : place_.substr(0, place_.size() - 1));
+    user_error("{}: {} must be a JSON object", origin_, place_.empty() ? "it" : place_.substr(0, place_.size() - 1));
   }
 }
 
@@ -39,7 +39,7 @@ const SortedJson& Settings::at(const std::string& key) const {
 }
 
 void Settings::refuse(const std::string& key, std::string_view why) const {
-  misuse("{}: {}{} {}, got {}", origin_, place_, key, why, has(key) ? shown(at(key)) : "nothing");
+  user_error("{}: {}{} {}, got {}", origin_, place_, key, why, has(key) ? shown(at(key)) : "nothing");
 }
 
 bool Settings::has(const std::string& key) const {

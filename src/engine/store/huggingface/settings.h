@@ -20,10 +20,10 @@ class Settings {
   [[noreturn]] void refuse(const std::string& key, std::string_view why) const;
   // Whether there is a value other than null.
   bool has(const std::string& key) const;
-  // Throw MisuseError where the value is of another type or range, or missing where there is no `otherwise`.
+  // Throw UserError where the value is of another type or range, or missing where there is no `otherwise`.
   std::int64_t size(const std::string& key) const;  // 1 to 2^24
   std::int64_t size(const std::string& key, std::int64_t otherwise) const;
-  // The width of each of the heads that share a model's: throws MisuseError where it cannot be shared evenly.
+  // The width of each of the heads that share a model's: throws UserError where it cannot be shared evenly.
   using Size = std::pair<const char*, std::int64_t>;  // its key and value
   std::int64_t head_share(const Size& n_heads, const Size& d_model) const;
   double number(const std::string& key, double otherwise) const;   // finite
@@ -35,7 +35,7 @@ class Settings {
   Settings in(const std::string& key) const;
   const std::string& origin() const { return origin_; }
 
-  // Throws MisuseError naming the key, unless it is absent, null, or what does nothing.
+  // Throws UserError naming the key, unless it is absent, null, or what does nothing.
   void require(const std::string& key, bool nothing) const;
 
  private:

@@ -21,7 +21,7 @@ SortedJson read_object(const std::filesystem::path& path) {
   }
   SortedJson document = parse_sorted_json(read_text_file(path), path.string());
   if (!document.is_object()) {
-    misuse("{}: must be a JSON object, got {}", path.string(), document.type_name());
+    user_error("{}: must be a JSON object, got {}", path.string(), document.type_name());
   }
   return document;
 }
@@ -40,7 +40,7 @@ Json ids_of(const SortedJson& config, const std::string& origin) {
     const bool list = value.is_array() && std::all_of(value.begin(), value.end(), is_id);
     const bool none = value.is_null() || value == SortedJson(-1);  // as some write none
     if (!none && !is_id(value) && !list) {
-      misuse("{}: {} must be an id, a list of ids or null, got {}", origin, key, to_json_line(Json(value)));
+      user_error("{}: {} must be an id, a list of ids or null, got {}", origin, key, to_json_line(Json(value)));
     }
     ids[key] = none ? Json() : Json(value);
   }
@@ -51,7 +51,7 @@ Json ids_of(const SortedJson& config, const std::string& origin) {
 Json token_of(const SortedJson& value, const std::string& origin, const char* key) {
   const SortedJson& text = value.is_object() && value.contains("content") ? value.at("content") : value;
   if (!text.is_string() && !text.is_null()) {
-    misuse("{}: {} must be a token or null, got {}", origin, key, to_json_line(Json(value)));
+    user_error("{}: {} must be a token or null, got {}", origin, key, to_json_line(Json(value)));
   }
   return text;
 }
@@ -148,7 +148,7 @@ std::optional<SpecialTokens> kept_special_tokens(const Checkpoint& checkpoint) {
   const Json kept = parse_json(found->second, kSpecialTokens);
   if (!kept.is_object() || !kept.contains("config") || !kept.at("config").is_object() || !kept.contains("tokenizer") ||
       !kept.at("tokenizer").is_object()) {
-    misuse("{}: metadata of the checkpoint: must be an object of config and tokenizer", kSpecialTokens);
+    user_error("{}: metadata of the checkpoint: must be an object of config and tokenizer", kSpecialTokens);
   }
   return SpecialTokens{.config = kept.at("config"),
                        .tokenizer = kept.at("tokenizer"),

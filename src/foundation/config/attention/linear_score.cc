@@ -57,7 +57,7 @@ class LinearScore : public ScorePart {
   }
   bool has_scores() const override { return false; }
   bool is_bilinear() const override { return false; }
-  bool shares_a_whole() const override { return false; }
+  bool is_normalised() const override { return false; }
 
   Sizes tensors(const AttentionOptions& a, Exact sources) const override {
     return detail::key_mixture_tensors(a, sources);

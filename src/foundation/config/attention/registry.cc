@@ -58,7 +58,7 @@ const Part* find(std::string_view name) {
     }
     names.push_back(part->name());
   }
-  misuse("model.attention.{}: must be one of \"{}\", got \"{}\"", Kind<Part>::kKey, fmt::join(names, "\", \""), name);
+  user_error("model.attention.{}: must be one of \"{}\", got \"{}\"", Kind<Part>::kKey, fmt::join(names, "\", \""), name);
 }
 
 }  // namespace

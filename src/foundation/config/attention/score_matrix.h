@@ -11,7 +11,7 @@ class ScoreMatrix : public ScorePart {
   std::int64_t key_projections(const AttentionOptions&) const override { return 1; }
   bool has_scores() const override { return true; }
   bool is_bilinear() const override { return true; }
-  bool shares_a_whole() const override { return true; }
+  bool is_normalised() const override { return true; }
 
   // No parameters besides the shared ones.
   Sizes tensors(const AttentionOptions&, Exact) const override { return {}; }

@@ -14,7 +14,7 @@ class SigmoidScore : public detail::ScoreMatrix {
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     detail::check_no_key_mixture(check, model.attention);
   }
-  bool shares_a_whole() const override { return false; }
+  bool is_normalised() const override { return false; }
   void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
 };
 

@@ -110,7 +110,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code unknown;
   if (const auto there = std::filesystem::status(path_, unknown);
       std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
-    misuse("{}: cannot be replaced: it is no file but a {}", path_.string(),
+    user_error("{}: cannot be replaced: it is no file but a {}", path_.string(),
            std::filesystem::is_directory(there) ? "folder" : "device or the like");
   }
   remove_leftovers(folder_of(path_), path_.filename().string());
@@ -221,10 +221,10 @@ void require_room_for(const std::filesystem::path& path, std::string_view what) 
   const std::filesystem::path folder = folder_of(path);
   std::error_code unknown;
   if (!std::filesystem::is_directory(folder, unknown)) {
-    misuse("{}: {}: the folder {} is not there", what, printable(path.string()), printable(folder.string()));
+    user_error("{}: {}: the folder {} is not there", what, printable(path.string()), printable(folder.string()));
   }
   if (access(folder.c_str(), W_OK) != 0) {
-    misuse("{}: {}: the folder {} may not be written to", what, printable(path.string()), printable(folder.string()));
+    user_error("{}: {}: the folder {} may not be written to", what, printable(path.string()), printable(folder.string()));
   }
 }
 
@@ -233,7 +233,7 @@ void make_folder(const std::filesystem::path& path) {
   for (std::filesystem::path there = path; !there.empty() && there != there.parent_path();
        there = there.parent_path()) {
     if (std::filesystem::exists(there, error) && !std::filesystem::is_directory(there, error)) {
-      misuse("{}: the folder cannot be made: {} is a file", path.string(), there == path ? "it" : there.string());
+      user_error("{}: the folder cannot be made: {} is a file", path.string(), there == path ? "it" : there.string());
     }
   }
   std::filesystem::create_directories(path, error);

@@ -34,11 +34,11 @@ class PlainReader : public ByteReader {
     if (descriptor_ < 0 || ::fstat(descriptor_, &about) != 0) {
       const int number = errno;
       close();
-      misuse("{}: cannot be opened: {}", path_, reason(number));
+      user_error("{}: cannot be opened: {}", path_, reason(number));
     }
     if (!S_ISREG(about.st_mode)) {  // a pipe cannot be read twice
       close();
-      misuse("{}: must be a regular file, got {}", path_, S_ISDIR(about.st_mode) ? "a folder" : "something else");
+      user_error("{}: must be a regular file, got {}", path_, S_ISDIR(about.st_mode) ? "a folder" : "something else");
     }
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
@@ -52,7 +52,7 @@ class PlainReader : public ByteReader {
       got = ::read(descriptor_, out, size);
     } while (got < 0 && errno == EINTR);
     if (got < 0) {
-      misuse("{}: cannot be read at byte {}: {}", path_, consumed_, reason(errno));
+      user_error("{}: cannot be read at byte {}: {}", path_, consumed_, reason(errno));
     }
     consumed_ += got;
     return static_cast<std::size_t>(got);
@@ -87,7 +87,7 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
   }
   for (const Packing& packing : kPackings) {
     if (path.extension() == packing.ending) {
-      misuse("{}: must be {}, as its name says, but {}", path.string(), packing.name,
+      user_error("{}: must be {}, as its name says, but {}", path.string(), packing.name,
              std::filesystem::file_size(path) == 0 ? "is empty" : "does not begin like it");
     }
   }

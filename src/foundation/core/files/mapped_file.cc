@@ -29,9 +29,9 @@ Descriptor open_for_reading(const std::filesystem::path& path) {
   const int number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (number < 0) {
     if (errno == ENOENT || errno == ENOTDIR) {
-      misuse("{}: no such file", path.string());
+      user_error("{}: no such file", path.string());
     }
-    misuse("{}: cannot be read: {}", path.string(), std::strerror(errno));
+    user_error("{}: cannot be read: {}", path.string(), std::strerror(errno));
   }
   return {number};
 }
@@ -39,10 +39,10 @@ Descriptor open_for_reading(const std::filesystem::path& path) {
 struct stat status_of(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(file.number, &status) != 0) {
-    misuse("{}: cannot be read: {}", path.string(), std::strerror(errno));
+    user_error("{}: cannot be read: {}", path.string(), std::strerror(errno));
   }
   if (S_ISDIR(status.st_mode)) {
-    misuse("{}: is a folder, a file was expected", path.string());
+    user_error("{}: is a folder, a file was expected", path.string());
   }
   return status;
 }
@@ -53,7 +53,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const Descriptor file = open_for_reading(path);
   const struct stat status = status_of(file, path);
   if (!S_ISREG(status.st_mode)) {
-    misuse("{}: is not a regular file", path.string());
+    user_error("{}: is not a regular file", path.string());
   }
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) {
@@ -61,7 +61,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   }
   void* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (data == MAP_FAILED) {
-    misuse("{}: cannot be mapped into memory: {}", path.string(), std::strerror(errno));
+    user_error("{}: cannot be mapped into memory: {}", path.string(), std::strerror(errno));
   }
   data_ = static_cast<const std::byte*>(data);
   size_ = size;
@@ -97,14 +97,14 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit)
       continue;
     }
     if (count < 0) {
-      misuse("{}: cannot be read: {}", path.string(), std::strerror(errno));
+      user_error("{}: cannot be read: {}", path.string(), std::strerror(errno));
     }
     if (count == 0) {
       break;
     }
     filled += static_cast<std::size_t>(count);
     if (filled > limit) {
-      misuse("{}: too large for a text file: at most {} bytes are read", path.string(), limit);
+      user_error("{}: too large for a text file: at most {} bytes are read", path.string(), limit);
     }
     if (filled == text.size()) {
       text.resize(std::min(2 * text.size(), limit) + 1);

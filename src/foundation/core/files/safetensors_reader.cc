@@ -25,34 +25,34 @@ class HeaderReader {
   // Also sets `data`, the bytes after the header.
   HeaderJson json(std::span<const std::byte>& data) const {
     if (bytes_.size() < detail::kHeaderStart) {
-      misuse("{}: truncated: {} bytes, too short for a safetensors file", path_, bytes_.size());
+      user_error("{}: truncated: {} bytes, too short for a safetensors file", path_, bytes_.size());
     }
     std::uint64_t length = 0;
     std::memcpy(&length, bytes_.data(), sizeof length);
     if (length > detail::kHeaderLimit) {
-      misuse("{}: not a safetensors file: it claims a header of {} bytes", path_, length);
+      user_error("{}: not a safetensors file: it claims a header of {} bytes", path_, length);
     }
     const std::span<const std::byte> rest = bytes_.subspan(detail::kHeaderStart);
     if (length > rest.size()) {
-      misuse("{}: truncated: it claims a header of {} bytes, the file has {}", path_, length, rest.size());
+      user_error("{}: truncated: it claims a header of {} bytes, the file has {}", path_, length, rest.size());
     }
     data = rest.subspan(length);
     const std::string_view text(reinterpret_cast<const char*>(rest.data()), length);
     HeaderJson header = detail::parse_json_as<HeaderJson>(text, path_ + ": header", kHeaderDepth);
     if (!header.is_object()) {
-      misuse("{}: the header must be a JSON object", path_);
+      user_error("{}: the header must be a JSON object", path_);
     }
     return header;
   }
 
   std::map<std::string, std::string> metadata(const HeaderJson& value) const {
     if (!value.is_object()) {
-      misuse("{}: __metadata__ must be a JSON object", path_);
+      user_error("{}: __metadata__ must be a JSON object", path_);
     }
     std::map<std::string, std::string> metadata;
     for (const auto& [key, text] : value.items()) {
       if (!text.is_string()) {
-        misuse("{}: __metadata__: \"{}\" must be a string", path_, printable(key));
+        user_error("{}: __metadata__: \"{}\" must be a string", path_, printable(key));
       }
       metadata.emplace(key, text.get<std::string>());
     }
@@ -98,16 +98,16 @@ class HeaderReader {
       position = entry->end;
     }
     if (position > data_size) {
-      misuse("{}: truncated: the header promises {} bytes of tensors, the file has {}", path_, position, data_size);
+      user_error("{}: truncated: the header promises {} bytes of tensors, the file has {}", path_, position, data_size);
     }
     if (position < data_size) {
-      misuse("{}: {} bytes after the last tensor belong to none", path_, data_size - position);
+      user_error("{}: {} bytes after the last tensor belong to none", path_, data_size - position);
     }
   }
 
  private:
   [[noreturn]] void refuse(const std::string& name, std::string_view why) const {
-    misuse("{}: tensor \"{}\": {}", path_, printable(name), why);
+    user_error("{}: tensor \"{}\": {}", path_, printable(name), why);
   }
 
   DType dtype(const std::string& name, const HeaderJson& value) const {
@@ -175,7 +175,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
 const StoredTensor& SafetensorsFile::at(const std::string& name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
-    misuse("{}: has no tensor \"{}\"", path().string(), name);
+    user_error("{}: has no tensor \"{}\"", path().string(), name);
   }
   return found->second;
 }
@@ -183,7 +183,7 @@ const StoredTensor& SafetensorsFile::at(const std::string& name) const {
 const std::string& SafetensorsFile::metadata_at(const std::string& key) const {
   const auto found = metadata_.find(key);
   if (found == metadata_.end()) {
-    misuse("{}: has no metadata \"{}\"", path().string(), key);
+    user_error("{}: has no metadata \"{}\"", path().string(), key);
   }
   return found->second;
 }

@@ -62,14 +62,14 @@ class GzipReader : public ByteReader {
       inside_ = false;
     } else if (status == Z_BUF_ERROR || (status == Z_OK && !more && stream_.avail_out > 0)) {
       if (!more) {
-        misuse("{}: is truncated: the gzip data ends at byte {} before it is complete", path_, consumed());
+        user_error("{}: is truncated: the gzip data ends at byte {} before it is complete", path_, consumed());
       }
     } else if (status != Z_OK) {
       const char* why = stream_.msg != nullptr ? stream_.msg : "not gzip data";
       if (stream_.total_out == 0 && member_ > 0) {
-        misuse("{}: holds bytes after the end of its gzip data, from byte {} on: {}", path_, member_, why);
+        user_error("{}: holds bytes after the end of its gzip data, from byte {} on: {}", path_, member_, why);
       }
-      misuse("{}: is damaged: gzip data is wrong near byte {}: {}", path_, consumed(), why);
+      user_error("{}: is damaged: gzip data is wrong near byte {}: {}", path_, consumed(), why);
     }
   }
 

@@ -39,7 +39,7 @@ class ZstdReader : public ByteReader {
         refuse(left);
       }
       if (ended && unpacked.pos == 0) {
-        misuse("{}: is truncated: the zstd data ends at byte {} before it is complete", path_, consumed());
+        user_error("{}: is truncated: the zstd data ends at byte {} before it is complete", path_, consumed());
       }
       inside_ = left != 0;
       frames_ += inside_ ? 0 : 1;
@@ -52,15 +52,15 @@ class ZstdReader : public ByteReader {
   [[noreturn]] void refuse(std::size_t error) const {
     switch (ZSTD_getErrorCode(error)) {
       case ZSTD_error_frameParameter_windowTooLarge:
-        misuse("{}: its zstd window takes more than {} MiB of memory: pack it without --long", path_,
+        user_error("{}: its zstd window takes more than {} MiB of memory: pack it without --long", path_,
                (std::size_t{1} << kLargestWindow) >> 20);
       case ZSTD_error_prefix_unknown:
         if (frames_ > 0 && !inside_) {
-          misuse("{}: holds bytes after the end of its zstd data, near byte {}", path_, consumed());
+          user_error("{}: holds bytes after the end of its zstd data, near byte {}", path_, consumed());
         }
         [[fallthrough]];
       default:
-        misuse("{}: is damaged: zstd data is wrong near byte {}: {}", path_, consumed(), ZSTD_getErrorName(error));
+        user_error("{}: is damaged: zstd data is wrong near byte {}: {}", path_, consumed(), ZSTD_getErrorName(error));
     }
   }
 

@@ -20,7 +20,7 @@ double parse_duration(std::string_view text, std::string_view what) {
     }
   }
   if (!(seconds > 0.0 && seconds <= kLongest)) {
-    misuse("{}: must be a time above 0 and up to 1000d, as in 90s, 30m, 2h or 1d, got \"{}\"", what, text);
+    user_error("{}: must be a time above 0 and up to 1000d, as in 90s, 30m, 2h or 1d, got \"{}\"", what, text);
   }
   return seconds;
 }

@@ -5,7 +5,7 @@
 
 namespace headroom {
 
-// Seconds of "90s", "30m", "2h" or "1d"; the number may have decimals: "1.5h". Throws MisuseError, `what` first, for
+// Seconds of "90s", "30m", "2h" or "1d"; the number may have decimals: "1.5h". Throws UserError, `what` first, for
 // anything else, and for what is not above 0 or longer than 1000 days.
 double parse_duration(std::string_view text, std::string_view what);
 

@@ -28,7 +28,7 @@ NamedFamily parse_family(const std::string& text) {
   const bool empty = std::any_of(family.configs.begin(), family.configs.end(),
                                  [](const std::string& config) { return config.empty(); });
   if (family.name.empty() || family.configs.empty() || empty) {
-    misuse("compare: --family {}: must be NAME=CONFIG,CONFIG,..., as in dense=small.toml,large.toml", text);
+    user_error("compare: --family {}: must be NAME=CONFIG,CONFIG,..., as in dense=small.toml,large.toml", text);
   }
   return family;
 }
@@ -41,7 +41,7 @@ std::vector<NamedConfig> load_families(const std::vector<std::string>& families,
   for (const std::string& text : families) {
     const NamedFamily family = parse_family(text);
     if (std::find(names.begin(), names.end(), family.name) != names.end()) {
-      misuse("compare: --family {}: is named twice: give it all its configs at once", family.name);
+      user_error("compare: --family {}: is named twice: give it all its configs at once", family.name);
     }
     paths.insert(paths.end(), family.configs.begin(), family.configs.end());
     names.resize(paths.size(), family.name);
@@ -61,7 +61,7 @@ void check_families(const std::vector<NamedConfig>& configs) {
     }
     const std::optional<double> flops = cost::training_flops(named.config);
     if (!flops) {
-      misuse(
+      user_error(
           "compare: --family {}: {} reads sentences of different lengths, whose compute is not counted: there is "
           "nothing to fit its loss against",
           named.family, named.name);
@@ -74,11 +74,11 @@ void check_families(const std::vector<NamedConfig>& configs) {
     family->second.insert(*flops);
   }
   if (families.size() == 1) {
-    misuse("compare: --family {}: needs another family to be compared with", families.front().first);
+    user_error("compare: --family {}: needs another family to be compared with", families.front().first);
   }
   for (const auto& [name, amounts] : families) {
     if (amounts.size() < 2) {
-      misuse("compare: --family {}: a line needs models of at least two amounts of training compute, got {}", name,
+      user_error("compare: --family {}: a line needs models of at least two amounts of training compute, got {}", name,
              amounts.size());
     }
   }

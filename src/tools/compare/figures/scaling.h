@@ -22,7 +22,7 @@ Scaling fit_families(Scaling families);
 // Of a comparison's runs; nothing where they belong to no families.
 Scaling scaling_of(const std::vector<ComparedRun>& runs);
 
-// Throws MisuseError for families that no line can be fitted to: fewer than two of them, a family whose models are
+// Throws UserError for families that no line can be fitted to: fewer than two of them, a family whose models are
 // trained with the same compute, models whose compute is not counted.
 void check_families(const std::vector<NamedConfig>& configs);
 

@@ -16,7 +16,7 @@ namespace {
 Json as_json(const std::string& text) {
   try {
     return parse_json(text, "value");
-  } catch (const MisuseError&) {
+  } catch (const UserError&) {
     return text;
   }
 }

@@ -120,7 +120,7 @@ class Watch {
       result.refresh_seconds = kRefreshSeconds;
       publish(result, folder_);
       say(result);
-    } catch (const MisuseError& error) {  // nothing to show yet
+    } catch (const UserError& error) {  // nothing to show yet
       log_debug("{}", error.what());
     }
     shown_ = std::move(now);

@@ -64,7 +64,7 @@ void check_prompts(const config::Config& config, const tokenizers::Tokenizer* to
     return;
   }
   if (config.model.kind != config::ModelKind::language_model || tokenizer == nullptr) {
-    misuse("compare: --prompt: needs model.kind = \"{}\", not \"{}\"",
+    user_error("compare: --prompt: needs model.kind = \"{}\", not \"{}\"",
            config::name_of(config::ModelKind::language_model), config::name_of(config.model.kind));
   }
   for (const std::string& prompt : prompts) {
@@ -92,13 +92,13 @@ struct NamedMeasure {
 
 void refuse_unlike(const NamedMeasure& a, const NamedMeasure& b, std::string_view command) {
   if (a.measure->tokenizer_name != b.measure->tokenizer_name) {
-    misuse(
+    user_error(
         "{}: {} and {} have different tokenizers ({} and {}): their figures cannot be compared; set tokenizer.model "
         "and data.validation to the same files in both",
         command, a.name, b.name, a.measure->tokenizer_name, b.measure->tokenizer_name);
   }
   if (a.measure->validation != b.measure->validation) {
-    misuse(
+    user_error(
         "{}: {} and {} have different validation data ({} and {}): their figures cannot be compared; set "
         "data.validation to the same files in both",
         command, a.name, b.name, a.measure->validation, b.measure->validation);

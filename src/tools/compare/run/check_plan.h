@@ -1,4 +1,4 @@
-// What must hold of a plan before anything is trained. All of these throw MisuseError.
+// What must hold of a plan before anything is trained. All of these throw UserError.
 #pragma once
 
 #include <filesystem>

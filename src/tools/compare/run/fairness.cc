@@ -34,16 +34,16 @@ bool belongs_to_training(const std::string& key) {
 
 void check_names(const std::vector<NamedConfig>& configs) {
   if (configs.empty()) {
-    misuse("compare: needs at least one config");
+    user_error("compare: needs at least one config");
   }
   std::set<std::string> names;
   for (const NamedConfig& named : configs) {
     if (named.name.empty() || named.name.front() == '.' || named.name.find('/') != std::string::npos ||
         named.name == "report.html" || named.name == kRecordFile) {
-      misuse("compare: \"{}\" cannot name a run: it must be the name of a folder that is not hidden", named.name);
+      user_error("compare: \"{}\" cannot name a run: it must be the name of a folder that is not hidden", named.name);
     }
     if (!names.insert(named.name).second) {
-      misuse("compare: two configs are named {}: give them different file names", named.name);
+      user_error("compare: two configs are named {}: give them different file names", named.name);
     }
   }
 }
@@ -118,13 +118,13 @@ void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view com
   };
   for (const NamedConfig& named : configs) {
     if (task_of(named) != task_of(configs.front())) {
-      misuse("{}: {} and {} are trained for different tasks: their results cannot be compared", command,
+      user_error("{}: {} and {} are trained for different tasks: their results cannot be compared", command,
              configs.front().name, named.name);
     }
   }
   for (const Difference& difference : differences(configs)) {
     if (difference.key == "train.evaluate_tokens") {
-      misuse("{}: {} differs: {}: figures over different data cannot be compared", command, difference.key,
+      user_error("{}: {} differs: {}: figures over different data cannot be compared", command, difference.key,
              who_has_what(difference.values));
     }
   }

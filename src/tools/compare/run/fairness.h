@@ -17,7 +17,7 @@ namespace headroom::compare {
 // to write agree with anything.
 std::string first_difference(const config::Config& there, const config::Config& here);
 
-// Throws MisuseError for configs whose figures cannot be compared, as far as the configs tell: of different tasks or
+// Throws UserError for configs whose figures cannot be compared, as far as the configs tell: of different tasks or
 // train.evaluate_tokens; the message begins with the command. check_runs() compares their data.
 void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view command);
 

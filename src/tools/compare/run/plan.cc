@@ -24,7 +24,7 @@ std::string spelled(const config::Config& config, const std::string& key) {
 
 void refuse_key(const std::string& key, std::string_view option) {
   if (key == "train.seed") {
-    misuse("{}: train.seed cannot be tuned or varied: --seeds N trains with several", option);
+    user_error("{}: train.seed cannot be tuned or varied: --seeds N trains with several", option);
   }
 }
 
@@ -40,12 +40,12 @@ std::vector<Variation> canonical(const std::vector<Variation>& variations, const
       config::set_key(changed, variation.key + "=" + value, option);
       std::string text = spelled(changed, variation.key);
       if (std::find(one.values.begin(), one.values.end(), text) != one.values.end()) {
-        misuse("{}: {}: {} is named twice among its values", option, variation.key, text);
+        user_error("{}: {}: {} is named twice among its values", option, variation.key, text);
       }
       one.values.push_back(std::move(text));
     }
     if (std::count_if(all.begin(), all.end(), [&](const Variation& v) { return v.key == variation.key; }) > 1) {
-      misuse("{}: {}: is varied twice: give it all its values at once", option, variation.key);
+      user_error("{}: {}: is varied twice: give it all its values at once", option, variation.key);
     }
   }
   return all;
@@ -53,7 +53,7 @@ std::vector<Variation> canonical(const std::vector<Variation>& variations, const
 
 std::int64_t checked_seeds(std::int64_t seeds, const char* command) {
   if (seeds < 1 || seeds > kMostSeeds) {
-    misuse("{}: seeds must be between 1 and {}, got {}", command, kMostSeeds, seeds);
+    user_error("{}: seeds must be between 1 and {}, got {}", command, kMostSeeds, seeds);
   }
   return seeds;
 }
@@ -151,7 +151,7 @@ Plan plan_comparison(const CompareRequest& request) {
 
 Plan plan_sweep(const SweepRequest& request) {
   if (request.vary.empty()) {
-    misuse("sweep: nothing to vary: name a key with its values, as in train.learning_rate=3e-4,1e-3");
+    user_error("sweep: nothing to vary: name a key with its values, as in train.learning_rate=3e-4,1e-3");
   }
   Plan plan{.models = {},
             .variations = canonical(request.vary, request.config.config, "sweep: --vary"),
@@ -169,7 +169,7 @@ void check_seeds(const Plan& plan, const std::string& command) {
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       if (choice.config.train.seed > kMostSeed - (plan.seeds - 1)) {
-        misuse("{}: --seeds: the last of {} seeds from train.seed = {} on is above {}", command, plan.seeds,
+        user_error("{}: --seeds: the last of {} seeds from train.seed = {} on is above {}", command, plan.seeds,
                choice.config.train.seed, kMostSeed);
       }
     }

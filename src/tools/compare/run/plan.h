@@ -41,11 +41,11 @@ struct Plan {
   const char* command = "compare";  // what messages begin with
 };
 
-// Throw MisuseError for keys and values that no config can have, and for seeds out of range.
+// Throw UserError for keys and values that no config can have, and for seeds out of range.
 Plan plan_comparison(const CompareRequest& request);
 Plan plan_sweep(const SweepRequest& request);  // a model for each combination
 
-// Throws MisuseError where a run's seed would be none that train.seed can be.
+// Throws UserError where a run's seed would be none that train.seed can be.
 void check_seeds(const Plan& plan, const std::string& command);
 
 // The run of the seed `index` places after `first`'s: `first` itself for index 0.

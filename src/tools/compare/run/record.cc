@@ -160,7 +160,7 @@ Record read_record(const fs::path& out) {
   } catch (const NotARecord&) {
   } catch (const fs::filesystem_error&) {  // the name of a folder that no file system has
   }
-  misuse("{}: does not describe a comparison: the command that made it writes it again", file.string());
+  user_error("{}: does not describe a comparison: the command that made it writes it again", file.string());
 }
 
 }  // namespace headroom::compare

@@ -24,7 +24,7 @@ struct Record {
 
 void write_record(const Record& record, const std::filesystem::path& out);
 
-// Of the choices those whose folders hold a run, with the configs from there. Throws MisuseError naming the file where
+// Of the choices those whose folders hold a run, with the configs from there. Throws UserError naming the file where
 // it is not what write_record() wrote.
 Record read_record(const std::filesystem::path& out);
 

@@ -47,7 +47,7 @@ std::optional<Record> record_in(const fs::path& out) {
     Record record = read_record(out);
     keep_what_is_there(record.plan);
     return record;
-  } catch (const MisuseError&) {  // damaged: written again
+  } catch (const UserError&) {  // damaged: written again
     return std::nullopt;
   }
 }
@@ -119,13 +119,13 @@ void refuse_to_lose(const Record& next, const fs::path& out) {
     return;
   }
   if (there->kind != next.kind) {
-    misuse("{}: --out: {} holds the record of another command: choose another folder", next.plan.command, out.string());
+    user_error("{}: --out: {} holds the record of another command: choose another folder", next.plan.command, out.string());
   }
   if (there->plan.models.empty()) {
     return;
   }
   if (const std::string lost = lost_of(*there, next); !lost.empty()) {
-    misuse(
+    user_error(
         "{}: --out: {} holds a {}, {}: its record and page would be lost; name that too, or choose another folder "
         "(headroom report makes its page again)",
         next.plan.command, out.string(), next.kind == Kind::sweep ? "sweep" : "comparison", lost);

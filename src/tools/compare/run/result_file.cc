@@ -94,7 +94,7 @@ TrainedRun read_result(const std::filesystem::path& file, const tasks::Task& tas
   } catch (const Json::exception&) {
   } catch (const NotAResult&) {
   }
-  misuse("{}: is not the result of a finished run: remove it to train this model again", file.string());
+  user_error("{}: is not the result of a finished run: remove it to train this model again", file.string());
 }
 
 }  // namespace headroom::compare

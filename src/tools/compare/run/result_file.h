@@ -11,7 +11,7 @@ namespace headroom::compare {
 inline constexpr const char* kResultFile = "result.json";
 
 void write_result(const TrainedRun& run, const tasks::Task& task, const std::filesystem::path& file);
-// All but the seed. Throws MisuseError naming the file when it is not what write_result() wrote.
+// All but the seed. Throws UserError naming the file when it is not what write_result() wrote.
 TrainedRun read_result(const std::filesystem::path& file, const tasks::Task& task);
 
 }  // namespace headroom::compare

@@ -65,7 +65,7 @@ bool is_carried_out(const PlannedRun& run) {
 void check_folder(const PlannedRun& run) {
   const std::string difference = difference_from(run);
   if (!difference.empty()) {
-    misuse("{}: holds a run of another configuration ({}): choose another folder or remove it", run.folder.string(),
+    user_error("{}: holds a run of another configuration ({}): choose another folder or remove it", run.folder.string(),
            difference);
   }
 }

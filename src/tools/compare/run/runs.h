@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "training/parallel/world.h"
+#include "training/parallel/gloo_group.h"
 #include "training/tasks/task.h"
 #include "plan.h"
 
@@ -17,13 +17,13 @@ config::Config folder_config(const std::filesystem::path& folder);
 // Whether the planned run's folder holds it, with the same settings and trained to its end.
 bool is_carried_out(const PlannedRun& run);
 
-// Throws MisuseError when the planned run's folder holds a run of another configuration.
+// Throws UserError when the planned run's folder holds a run of another configuration.
 void check_folder(const PlannedRun& run);
 
 class Runs {
  public:
   // `world`: those that train together; null: this process alone.
-  Runs(const tasks::Task& task, std::filesystem::path cache, parallel::World* world = nullptr)
+  Runs(const tasks::Task& task, std::filesystem::path cache, parallel::GlooGroup* world = nullptr)
       : task_(task), cache_(std::move(cache)), world_(world) {}
 
   // The finished run, one that was interrupted, as result.interrupted says, or one that diverged, as `diverged` does;
@@ -36,7 +36,7 @@ class Runs {
   TrainedRun train_anew(const PlannedRun& run, const std::string& title) const;
   const tasks::Task& task_;
   std::filesystem::path cache_;
-  parallel::World* world_;
+  parallel::GlooGroup* world_;
   std::map<std::filesystem::path, TrainedRun> known_;
 };
 

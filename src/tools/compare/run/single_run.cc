@@ -10,7 +10,7 @@ namespace headroom::compare {
 
 CompareResult single_run(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder / "config.toml")) {
-    misuse("report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json)",
+    user_error("report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json)",
            folder.string());
   }
   ComparedRun run;
@@ -21,7 +21,7 @@ CompareResult single_run(const std::filesystem::path& folder) {
   trained.seed = run.config.train.seed;
   trained.history = read_history(folder, run.task());
   if (trained.history.training.empty() && trained.history.validation.empty()) {
-    misuse("report: {}: metrics.jsonl holds nothing to show yet", folder.string());
+    user_error("report: {}: metrics.jsonl holds nothing to show yet", folder.string());
   }
   train::TrainResult& result = trained.result;
   result.validation = trained.history.validation;

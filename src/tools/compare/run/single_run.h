@@ -7,7 +7,7 @@
 
 namespace headroom::compare {
 
-// From its config and metrics. Throws MisuseError for a folder without them.
+// From its config and metrics. Throws UserError for a folder without them.
 CompareResult single_run(const std::filesystem::path& folder);
 
 }  // namespace headroom::compare

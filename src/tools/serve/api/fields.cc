@@ -13,7 +13,7 @@ namespace {
 SortedJson parsed(std::string_view body) {
   try {
     return parse_sorted_json(body, "the request's body", 8);
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     throw ApiError(400, "invalid_json", "", error.what());
   }
 }

@@ -76,7 +76,7 @@ Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
       page.views.push_back(look_into(model, ids, parts, bytes));
     }
     return {.body = inspect::render_inspector(page), .type = kHtml};
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     refuse(400, "invalid_value", "", "{}", error.what());
   }
 }

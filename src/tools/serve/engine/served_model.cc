@@ -23,7 +23,7 @@ TokenIds prompt_tokens(const Encode& encode) {
   try {
     const std::vector<std::int32_t> ids = encode();
     return {ids.begin(), ids.end()};
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     throw ApiError(400, "invalid_value", "prompt", fmt::format("prompt: {}", error.what()));
   }
 }

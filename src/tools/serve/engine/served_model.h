@@ -16,7 +16,7 @@ namespace headroom::serve {
 
 class ServedModel {
  public:
-  // `longest`: tokens of a prompt and its answer together; 0: what the model's context holds. Throws MisuseError for a
+  // `longest`: tokens of a prompt and its answer together; 0: what the model's context holds. Throws UserError for a
   // model that is no language model or has another tokenizer.
   ServedModel(std::string name, store::OpenedModel opened, std::int64_t longest);
 

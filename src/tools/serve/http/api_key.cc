@@ -29,8 +29,8 @@ bool is_of_a_key(char c) {
 std::string read_key(const std::filesystem::path& file) {
   try {
     return read_text_file(file, std::size_t{1} << 20U);
-  } catch (const MisuseError& error) {
-    misuse("serve: --api-key-file: {}", error.what());
+  } catch (const UserError& error) {
+    user_error("serve: --api-key-file: {}", error.what());
   }
 }
 
@@ -44,7 +44,7 @@ ApiKey::ApiKey(const std::filesystem::path& file) {
     }
   }
   if (key.size() < kShortestKey || key.size() > kLongestKey || !std::all_of(key.begin(), key.end(), is_of_a_key)) {
-    misuse(
+    user_error(
         "serve: --api-key-file: {}: must hold one key of {} to {} characters, letters, digits and -._~+/= (openssl "
         "rand -hex 32 makes one)",
         file.string(), kShortestKey, kLongestKey);

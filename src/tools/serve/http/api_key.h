@@ -9,7 +9,7 @@ namespace headroom::serve {
 
 class ApiKey {
  public:
-  // The file holds the key and at most a line end. Throws MisuseError naming it where it is no key, and warns where
+  // The file holds the key and at most a line end. Throws UserError naming it where it is no key, and warns where
   // others may read it.
   explicit ApiKey(const std::filesystem::path& file);
 

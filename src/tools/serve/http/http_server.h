@@ -70,7 +70,7 @@ class HttpServer : private httplib::Server {
   };
   void add(Route route);
 
-  // Takes a port of `host`, 0: any that is free, and returns it. Throws MisuseError naming --host or --port.
+  // Takes a port of `host`, 0: any that is free, and returns it. Throws UserError naming --host or --port.
   int bind(const std::string& host, int port);
   bool on_loopback() const { return loopback_; }  // nobody else reaches it
   void start();                                   // serves from now on

@@ -28,7 +28,7 @@ Addresses addresses_of(const std::string& host, int port) {
   wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found); error != 0) {
-    misuse("serve: --host: {}: {}", host, ::gai_strerror(error));
+    user_error("serve: --host: {}: {}", host, ::gai_strerror(error));
   }
   return {found, &::freeaddrinfo};
 }
@@ -79,12 +79,12 @@ ListeningSocket listen_on(const std::string& host, int port) {
     error = errno;
   }
   if (error == EADDRINUSE) {
-    misuse("serve: --port: {} is in use at {}: choose another one, or 0 for any that is free", port, host);
+    user_error("serve: --port: {} is in use at {}: choose another one, or 0 for any that is free", port, host);
   }
   if (error == EACCES) {
-    misuse("serve: --port: {} may not be taken by this user: choose one above 1023", port);
+    user_error("serve: --port: {} may not be taken by this user: choose one above 1023", port);
   }
-  misuse("serve: --host: {}: {}", host, std::strerror(error));
+  user_error("serve: --host: {}: {}", host, std::strerror(error));
 }
 
 int accept_within(int listening, int milliseconds) {

@@ -11,7 +11,7 @@ struct ListeningSocket {
   bool loopback = false;  // other machines do not reach it
 };
 
-// Port 0: any that is free. Throws MisuseError naming --host or --port.
+// Port 0: any that is free. Throws UserError naming --host or --port.
 ListeningSocket listen_on(const std::string& host, int port);
 // A connection, or -1: none came within so many milliseconds (-1: ever), or it went wrong.
 int accept_within(int listening, int milliseconds);

@@ -48,7 +48,7 @@ bool rounds_to(std::int64_t computed, std::string_view printed, Digits rule) {
   };
   const bool sound = is_number(whole) && (point == digits.size() || is_number(decimals)) && decimals.size() <= 6;
   if (!sound) {
-    misuse("cost: \"{}\" is no printed figure: expected digits and perhaps K, M, G or T, as in 453.4M", printed);
+    user_error("cost: \"{}\" is no printed figure: expected digits and perhaps K, M, G or T, as in 453.4M", printed);
   }
   return in_unit(computed, unit, static_cast<int>(decimals.size()), rule) == digits;
 }

@@ -15,7 +15,7 @@ std::vector<PaperFigure> paper_figures(std::string_view paper) {
       return figures();
     }
   }
-  misuse("cost: --paper {}: unknown paper, expected switchhead, moa, dcmha or mgk", paper);
+  user_error("cost: --paper {}: unknown paper, expected switchhead, moa, dcmha or mgk", paper);
 }
 
 }  // namespace headroom::cost

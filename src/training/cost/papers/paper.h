@@ -26,14 +26,14 @@ struct PaperFigure {
 //   moa         Tables 1 to 3, Eq. 18-20
 //   dcmha       Tables 2, 3, 6 to 8, 10
 //   mgk         App. B, the sizes of its language models, Table 6
-// Throws MisuseError for other names, and when a recipe is missing.
+// Throws UserError for other names, and when a recipe is missing.
 std::vector<PaperFigure> paper_figures(std::string_view paper);
 
 // How printed digits came about: rounded to the nearest, or cut off.
 enum class Digits { nearest, cut };
 
 // Whether `computed` gives `printed`: digits with or without a decimal point, then nothing, K, M, G or T.
-// Throws MisuseError when `printed` is no such figure.
+// Throws UserError when `printed` is no such figure.
 bool rounds_to(std::int64_t computed, std::string_view printed, Digits digits = Digits::nearest);
 
 // Whether `ratio` rounds to `printed`: "2.6%", or a plain number such as "1.03".

@@ -33,7 +33,7 @@ std::vector<Paper> papers_named(std::string_view name) {
     }
   }
   if (found.empty()) {
-    misuse("papers: {}: unknown paper, expected one of {}", name, names);
+    user_error("papers: {}: unknown paper, expected one of {}", name, names);
   }
   return found;
 }

@@ -27,7 +27,7 @@ struct Paper {
 };
 
 std::vector<Paper> papers();
-// Those of one name, all of them with an empty one. Throws MisuseError for an unknown one.
+// Those of one name, all of them with an empty one. Throws UserError for an unknown one.
 std::vector<Paper> papers_named(std::string_view name);
 
 // The recipes that one of the item's patterns matches, as in `all`.

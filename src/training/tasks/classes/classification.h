@@ -18,7 +18,7 @@ const Task& listops();
 // Whether the examples are expressions of ListOps.
 bool is_listops(const config::DataOptions& data);
 // How a classifier's texts become tokens, which its checkpoint does not hold: symbols of ListOps, or bytes. ListOps:
-// encode() throws MisuseError for anything but one expression.
+// encode() throws UserError for anything but one expression.
 std::shared_ptr<const tokenizers::Tokenizer> sequence_tokenizer(const config::Config& config);
 // The examples that a classifier is evaluated on, as open_evaluation() of its task has them.
 data::LabelledSequences evaluation_sequences(const EvaluationRequest& request);

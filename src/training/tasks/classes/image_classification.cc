@@ -115,7 +115,7 @@ class ImageExamples : public ClassExamples {
   std::optional<data::DecodedPicture> read(std::int64_t example) const {
     try {
       return pictures_->picture(example);
-    } catch (const MisuseError& error) {
+    } catch (const UserError& error) {
       if (!skip_bad_) {
         throw;
       }
@@ -133,7 +133,7 @@ class ImageExamples : public ClassExamples {
         return {std::move(*picture), pictures_->label(place)};
       }
     }
-    misuse("data.train: {} pictures in a row cannot be read", kMostInARow);
+    user_error("data.train: {} pictures in a row cannot be read", kMostInARow);
   }
 
   std::shared_ptr<const data::Pictures> pictures_;
@@ -149,7 +149,7 @@ class ImageExamples : public ClassExamples {
 std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files, const config::Config& config,
                                           std::string_view key) {
   if (files.empty()) {
-    misuse("{}: names no files: pictures come from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
+    user_error("{}: names no files: pictures come from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
            key);
   }
   const config::ModelOptions& model = config.model;

@@ -56,20 +56,20 @@ void check_model(const config::Config& config) {
   const bool listops = is_listops(config.data);
   const std::int64_t symbols = listops ? data::listops::kVocabulary : config::kByteValues;
   if (model.vocabulary_size < symbols) {
-    misuse("model.vocabulary_size: must be at least {}, the {}, got {}", symbols,
+    user_error("model.vocabulary_size: must be at least {}, the {}, got {}", symbols,
            listops ? "symbols of ListOps" : "values of a byte", model.vocabulary_size);
   }
   if (model.padding_token != 0) {
-    misuse("model.padding_token: must be 0, which means nothing else in this data, got {}", model.padding_token);
+    user_error("model.padding_token: must be 0, which means nothing else in this data, got {}", model.padding_token);
   }
   if (listops && (model.paired || model.n_classes < data::listops::kClasses)) {
-    misuse("data.generator: ListOps has single sequences of {} classes, but model.paired = {}, model.n_classes = {}",
+    user_error("data.generator: ListOps has single sequences of {} classes, but model.paired = {}, model.n_classes = {}",
            data::listops::kClasses, model.paired, model.n_classes);
   }
   constexpr std::int64_t kLongest[] = {50, 2000};
   const std::int64_t longest = kLongest[config.data.generator == config::Generator::listops_long ? 1 : 0];
   if (listops && config.data.train.empty() && model.context_length < longest) {
-    misuse("model.context_length: must be at least {}, the longest expression that data.generator makes, got {}",
+    user_error("model.context_length: must be at least {}, the longest expression that data.generator makes, got {}",
            longest, model.context_length);
   }
 }
@@ -91,7 +91,7 @@ data::LabelledSequences read(const std::vector<std::string>& files, const config
 // The options, where they say how to make examples.
 const config::DataOptions& generator_of(const config::Config& config) {
   if (!is_listops(config.data)) {
-    misuse("data.train: names no files: a classifier needs labelled CSV or TSV files, or data.generator");
+    user_error("data.train: names no files: a classifier needs labelled CSV or TSV files, or data.generator");
   }
   return config.data;
 }
@@ -108,7 +108,7 @@ class SequenceClassification : public ClassTask {
     check_model(config);
     const config::DataOptions& data = config.data;
     if (data.train.empty() != data.validation.empty()) {
-      misuse("{}: must name files, as {} does", data.train.empty() ? "data.train" : "data.validation",
+      user_error("{}: must name files, as {} does", data.train.empty() ? "data.train" : "data.validation",
              data.train.empty() ? "data.validation" : "data.train");
     }
     TaskData opened;

@@ -18,7 +18,7 @@ const Task& language_modelling();
 // The text as one stream, memory carried, first chunk without context; read as up to `options.batch_size` streams side
 // by side that begin early enough to give the same result (data::EvaluationPass). With
 // options.stride, windows that overlap instead: the protocol of MGK's word-level models, where stride 1 gives every
-// prediction all the context there is. Throws MisuseError when the file's vocabulary does not fit the model's, when the
+// prediction all the context there is. Throws UserError when the file's vocabulary does not fit the model's, when the
 // file is too short to predict anything, and for a stride with memory or beyond context_length.
 Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
                          const EvaluateOptions& options);

@@ -25,7 +25,7 @@ class MaskedText {
       : file_(std::move(file)), ids_(file_->vocabulary_size() + config::special_tokens(kKind)) {
     constexpr std::int64_t kMarkers = 2;
     if (context_length <= kMarkers) {
-      misuse("model.context_length: must be above {}, as a row begins and ends with <separator>, got {}", kMarkers,
+      user_error("model.context_length: must be above {}, as a row begins and ends with <separator>, got {}", kMarkers,
              context_length);
     }
     stretches_ = pack_sentences(*file_, line_ends(tokenizer), context_length - kMarkers);
@@ -94,7 +94,7 @@ class MaskedTraining : public TrainingData {
         per_epoch_(text_.rows() / batch_size_),
         seed_(static_cast<std::uint64_t>(options.seed)) {
     if (per_epoch_ < 1) {
-      misuse("{}: gives {} rows of model.context_length tokens, too few for train.batch_size {}", text_.file().name(),
+      user_error("{}: gives {} rows of model.context_length tokens, too few for train.batch_size {}", text_.file().name(),
              text_.rows(), batch_size_);
     }
   }
@@ -115,7 +115,7 @@ class MaskedTraining : public TrainingData {
   data::DataPosition position() const override { return position_; }
   void seek(data::DataPosition position) override {
     if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
-      misuse("{}: has {} batches an epoch, so there is no epoch {}, step {}", text_.file().name(), per_epoch_,
+      user_error("{}: has {} batches an epoch, so there is no epoch {}, step {}", text_.file().name(), per_epoch_,
              position.epoch, position.step);
     }
     position_ = position;

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "headroom/core/error.h"
-#include "data/tokens/hash_name.h"
+#include "data/tokens/dataset_id.h"
 #include "data/synthetic/puzzles.h"
 #include "language_modelling.h"
 
@@ -71,7 +71,7 @@ class AnswerRows {
         hash.update(std::as_bytes(std::span(sequence.tokens)));
       }
     }
-    return fmt::format("{} rows, {}", rows_.size(), data::hash_name(hash));
+    return fmt::format("{} rows, {}", rows_.size(), data::dataset_id(hash));
   }
 
  private:

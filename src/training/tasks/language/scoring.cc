@@ -154,7 +154,7 @@ std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& se
 
 // Adds what the other processes read; notes where any was interrupted. Numbers go by their bits: JSON has none that are
 // not finite.
-void join(Scores& scores, Peers& peers) {
+void join(Scores& scores, ProcessGroup& peers) {
   Json mine = {{"complete", scores.complete}, {"tokens", scores.tokens}, {"spans", Json::array()}};
   for (std::size_t i = 0; i < scores.spans.size(); ++i) {
     for (std::size_t span = 0; span < scores.spans[i].size(); ++span) {
@@ -187,13 +187,13 @@ Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view co
     first = std::mismatch(before.begin(), before.end(), all.begin(), all.end()).second - all.begin();
   }
   if (first == std::ssize(all)) {
-    misuse("{}: \"{}\" has no tokens of its own in tokenizer {}", where, continuation, tokenizer.name());
+    user_error("{}: \"{}\" has no tokens of its own in tokenizer {}", where, continuation, tokenizer.name());
   }
   Sequence sequence{.tokens = tokens_in_front(tokenizer, beginning, !context.empty(), all), .scored = {}};
   first = std::max<std::ptrdiff_t>(first + std::ssize(sequence.tokens), 1);
   sequence.tokens.insert(sequence.tokens.end(), all.begin(), all.end());
   if (first == std::ssize(sequence.tokens)) {
-    misuse("{}: \"{}\" is a single token that nothing precedes: --begin line_end or bos puts something in front of it",
+    user_error("{}: \"{}\" is a single token that nothing precedes: --begin line_end or bos puts something in front of it",
            where, continuation);
   }
   sequence.scored.push_back({.begin = first, .end = std::ssize(sequence.tokens)});

@@ -52,7 +52,7 @@ struct Beginning {
 // A text as a sequence: its beginning, then the context, then the continuation, whose tokens are scored. Which these
 // are is decided as by lm-evaluation-harness: blanks at the context's end are the continuation's, and what is beyond as
 // many tokens as the context has; where that is none, what is beyond the first token that differs. A text that begins
-// with bos, or the token that stands in for it, gets no second one. Throws MisuseError, beginning with `where`, for a
+// with bos, or the token that stands in for it, gets no second one. Throws UserError, beginning with `where`, for a
 // continuation without tokens.
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
                      std::string_view where, const Beginning& beginning = {});
@@ -60,7 +60,7 @@ Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view co
 // Reads the sequences, batched by length, options.batch_size at a time; results do not depend on that, apart from
 // rounding. Equal sequences are read once and get equal scores, to the bit. options.peers share the batches out and get
 // the same scores. A model with memory reads a sequence of any length, chunk by chunk; one without reads the last
-// context_length tokens before the last one. Throws MisuseError when the model is of another vocabulary.
+// context_length tokens before the last one. Throws UserError when the model is of another vocabulary.
 Scores score(const models::LanguageModel& model, const std::vector<Sequence>& sequences, const EvaluateOptions& options,
              std::string_view title);
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& tokenizer, std::string_view whose) {
   if (file.tokenizer_name() != tokenizer.name()) {
-    misuse("{}: was made with tokenizer {}, but {} is {}", file.name(), file.tokenizer_name(), whose, tokenizer.name());
+    user_error("{}: was made with tokenizer {}, but {} is {}", file.name(), file.tokenizer_name(), whose, tokenizer.name());
   }
 }
 
@@ -83,7 +83,7 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
   }
   if (std::any_of(files.begin(), files.end(), config::is_token_file)) {
     if (files.size() > 1) {
-      misuse("evaluate: --data: a prepared token file must be the only file, got {} files", files.size());
+      user_error("evaluate: --data: a prepared token file must be the only file, got {} files", files.size());
     }
     return std::make_shared<const data::TokenFile>(files.front());
   }
@@ -113,7 +113,7 @@ TextData open_text_data(const config::Config& config, const fs::path& cache) {
   remark(*text.validation);
   const std::int64_t size = tokenizer.vocabulary_size() + special;
   if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
-    misuse("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
+    user_error("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
            special == 0 ? "" : fmt::format(" and {} special tokens", special), config.model.vocabulary_size);
   }
   return text;

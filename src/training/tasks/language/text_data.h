@@ -17,7 +17,7 @@ struct TextData {
   std::shared_ptr<const data::TokenFile> validation;
 };
 
-// Both splits of a run, made first where need be. Throws MisuseError, also where the model's vocabulary does not fit.
+// Both splits of a run, made first where need be. Throws UserError, also where the model's vocabulary does not fit.
 TextData open_text_data(const config::Config& config, const std::filesystem::path& cache);
 
 // What sums of evaluate_text() tell.

@@ -7,7 +7,7 @@
 #include "training/tasks/add_up.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "data/tokens/hash_name.h"
+#include "data/tokens/dataset_id.h"
 #include "headroom/models/language_model.h"
 #include "language_modelling.h"
 #include "text_batch.h"
@@ -49,7 +49,7 @@ class Windows {
   Windows(const data::TokenFile& tokens, std::int64_t context_length, const EvaluateOptions& options)
       : tokens_(tokens), stride_(options.stride), all_(tokens.size() - 1) {
     if (stride_ > context_length) {
-      misuse("evaluate: --stride: must be at most model.context_length = {}, got {}", context_length, stride_);
+      user_error("evaluate: --stride: must be at most model.context_length = {}, got {}", context_length, stride_);
     }
     all_ = options.most_tokens > 0 ? std::min(all_, options.most_tokens) : all_;
     length_ = std::min(context_length, all_);
@@ -84,7 +84,7 @@ Evaluation add_up_windows(const models::LanguageModel& model, const data::TokenF
                           const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
   if (o.memory_length > 0) {
-    misuse("evaluate: --stride: must be 0 with model.memory_length = {}: memory carries what came before",
+    user_error("evaluate: --stride: must be 0 with model.memory_length = {}: memory carries what came before",
            o.memory_length);
   }
   const Windows windows(tokens, o.context_length, options);
@@ -157,14 +157,14 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
                          const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
   if (tokens->vocabulary_size() != o.vocabulary_size) {
-    misuse("{}: holds tokens of {} with {} ids, but the model's vocabulary_size is {}", tokens->name(),
+    user_error("{}: holds tokens of {} with {} ids, but the model's vocabulary_size is {}", tokens->name(),
            tokens->tokenizer_name(), tokens->vocabulary_size(), o.vocabulary_size);
   }
   Evaluation result = options.stride > 0
                           ? add_up_windows(models::as_language_model(model, "evaluate --stride"), *tokens, options)
                           : add_up_streams(model, tokens, options);
   if (result.predictions() == 0) {
-    misuse("{}: holds {} tokens, too few to predict one", tokens->name(), tokens->size());
+    user_error("{}: holds {} tokens, too few to predict one", tokens->name(), tokens->size());
   }
   add(result.sums, text_sums(*tokens));
   return result;
@@ -196,7 +196,7 @@ std::string content_identity(const data::TokenFile& tokens) {
     tokens.copy(at, std::ssize(ids), ids.data());
     hash.update(std::as_bytes(std::span(ids)));
   }
-  return fmt::format("{} tokens, {}", tokens.size(), data::hash_name(hash));
+  return fmt::format("{} tokens, {}", tokens.size(), data::dataset_id(hash));
 }
 
 std::string data_identity(const data::TokenFile& tokens) {
@@ -213,7 +213,7 @@ std::string data_identity(const data::TokenFile& tokens) {
     hash.update(std::as_bytes(std::span(ids).first(static_cast<std::size_t>(count))));
     hashed += count;
   }
-  return fmt::format("{}, {} tokens, {}", tokens.tokenizer_name(), tokens.size(), data::hash_name(hash));
+  return fmt::format("{}, {} tokens, {}", tokens.tokenizer_name(), tokens.size(), data::dataset_id(hash));
 }
 
 }  // namespace headroom::tasks

@@ -50,7 +50,7 @@ at::Tensor valid_of(const std::vector<Tokens>& sentences, const at::Tensor& rows
 SentenceEnds sentence_ends(const tokenizers::Tokenizer& tokenizer) {
   for (const tokenizers::Tokenizer* side : {&tokenizer.for_sources(), &tokenizer.for_targets()}) {
     if (side->begin_id() < 0 || side->end_id() < 0) {
-      misuse(
+      user_error(
           "tokenizer: must have symbols that begin and end a sentence to translate, as kind \"sentencepiece\" has; {} "
           "has none",
           side->name());

@@ -15,7 +15,7 @@ struct SentenceEnds {
   std::int32_t source_end = 0;
 };
 
-// Throws MisuseError when the tokenizer has none.
+// Throws UserError when the tokenizer has none.
 SentenceEnds sentence_ends(const tokenizers::Tokenizer& tokenizer);
 
 using Tokens = std::vector<std::int32_t>;

@@ -24,7 +24,7 @@ std::string one_line_of(std::string text) {
 }
 
 // Puts what the other processes translated in its places. Whether all of them came to the end.
-bool join(const Json& mine, bool complete, Translations& all, Peers& peers) {
+bool join(const Json& mine, bool complete, Translations& all, ProcessGroup& peers) {
   all.tokens = 0;
   for (const Json& theirs : gather(peers, {{"complete", complete}, {"sentences", mine}}, "translate")) {
     complete = complete && theirs.at("complete").get<bool>();

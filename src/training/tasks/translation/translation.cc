@@ -7,7 +7,7 @@
 #include "training/tasks/add_up.h"
 #include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
-#include "data/tokens/hash_name.h"
+#include "data/tokens/dataset_id.h"
 #include "data/pairs/pair_batches.h"
 #include "engine/decode/vocabulary.h"
 #include "bleu.h"
@@ -163,7 +163,7 @@ class PairEvaluation : public EvaluationData {
     for (const data::TextPair& pair : pairs_) {
       hash.update(pair.source + "\n" + pair.target + "\n");
     }
-    return fmt::format("{} pairs, {}", pairs_.size(), data::hash_name(hash));
+    return fmt::format("{} pairs, {}", pairs_.size(), data::dataset_id(hash));
   }
 
  private:
@@ -210,7 +210,7 @@ class PairEvaluation : public EvaluationData {
       }
     }
     if (order.empty()) {
-      misuse("translation: none of {} pairs has at most {} tokens a side (model.context_length less one)", pairs,
+      user_error("translation: none of {} pairs has at most {} tokens a side (model.context_length less one)", pairs,
              context_length - 1);
     }
     if (order.size() < pairs) {
@@ -313,13 +313,13 @@ class Translation : public Task {
 
   TaskData open(const config::Config& config, const fs::path& cache) const override {
     if (config.data.train.empty()) {
-      misuse("data.train: must name files of sentence pairs: there are none built in");
+      user_error("data.train: must name files of sentence pairs: there are none built in");
     }
     const data::PreparedPairs prepared =
         data::prepare_pairs(config.data, config.tokenizer, cache, config.model.source_vocabulary_size);
     const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
     if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
-      misuse("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
+      user_error("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
              tokenizer.name(), config.model.vocabulary_size);
     }
     tokenizers::require_source_vocabulary(tokenizer, config.model.source_vocabulary_size, "translation");

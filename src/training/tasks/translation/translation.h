@@ -25,7 +25,7 @@ struct TranslateOptions {
   std::int64_t batch_tokens = 0;  // of the sources at most, padding included; for speed; 0: any
   nn::Context context;
   bool show_progress = false;
-  Peers* peers = &alone();  // they translate the same sentences, and share their batches out
+  ProcessGroup* peers = &alone();  // they translate the same sentences, and share their batches out
 };
 
 struct Translations {
@@ -34,7 +34,7 @@ struct Translations {
   std::int64_t cut = 0;            // sentences that are longer than the model reads: only their beginnings count
 };
 
-// A blank sentence has a blank translation. Throws MisuseError when the tokenizer has no <s> and </s> or is not the
+// A blank sentence has a blank translation. Throws UserError when the tokenizer has no <s> and </s> or is not the
 // model's.
 Translations translate(const models::EncoderDecoder& model, const tokenizers::Tokenizer& tokenizer,
                        const std::vector<std::string>& sentences, const TranslateOptions& options);

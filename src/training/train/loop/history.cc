@@ -112,7 +112,7 @@ std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t la
       if (step >= 0 && step <= last_step) {
         lines.push_back(std::move(json));
       }
-    } catch (const MisuseError&) {
+    } catch (const UserError&) {
       // A line torn by a kill or by a full disk: its step is run again.
     }
   }

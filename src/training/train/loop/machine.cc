@@ -20,7 +20,7 @@ void check_machine(const config::Config& config) {
   const std::int64_t there = memory_limit_bytes();
   const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
   if (there > 0 && needed.total > there) {
-    misuse(
+    user_error(
         "train: a step needs at least {} of memory (parameters {}, gradients {}, optimizer {}, activations {}), but "
         "there are {}: try a smaller model or train.batch_size, or a larger train.accumulate",
         text(needed.total), text(needed.parameters), text(needed.gradients), text(needed.moments),

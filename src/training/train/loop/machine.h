@@ -6,7 +6,7 @@
 
 namespace headroom::train {
 
-// Throws MisuseError where train.device does not exist, or where the system would end the run for lack of memory.
+// Throws UserError where train.device does not exist, or where the system would end the run for lack of memory.
 void check_machine(const config::Config& config);
 
 // Of a config that leaves its vocabulary to the tokenizer, the one that a run with this tokenizer has, checked again on

@@ -19,12 +19,12 @@ constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens",
 
 }  // namespace
 
-std::optional<Past> open_run(const TrainRequest& request, const parallel::World& world) {
+std::optional<Past> open_run(const TrainRequest& request, const parallel::GlooGroup& world) {
   std::error_code error;
   refuse_others(request.out, FolderKind::run, "the run");
   const bool holds_checkpoints = store::has_checkpoints(request.out);
   if (!request.resume && !world.restarted() && (holds_checkpoints || fs::exists(request.out / "config.toml", error))) {
-    misuse("{}: already holds a run: resume it (--resume) or choose another folder", request.out.string());
+    user_error("{}: already holds a run: resume it (--resume) or choose another folder", request.out.string());
   }
   if (world.leads()) {
     remove_leftovers(request.out);
@@ -48,13 +48,13 @@ void check_resumable(const Past& past, const config::Config& config) {
       continue;
     }
     if (key.starts_with("model.") || std::find(std::begin(kFixed), std::end(kFixed), key) != std::end(kFixed)) {
-      misuse("{}: cannot be resumed with {} = {}: the run has {}", past.file.string(), key,
+      user_error("{}: cannot be resumed with {} = {}: the run has {}", past.file.string(), key,
              value.empty() ? "\"\"" : value, was[i].second.empty() ? "\"\"" : was[i].second);
     }
     log_info("resuming with {} = {} (was {})", key, value, was[i].second);
   }
   if (past.checkpoint.step > config.train.steps) {
-    misuse("{}: cannot be resumed with train.steps = {}: the run has already done {} steps", past.file.string(),
+    user_error("{}: cannot be resumed with train.steps = {}: the run has already done {} steps", past.file.string(),
            config.train.steps, past.checkpoint.step);
   }
 }

@@ -30,7 +30,7 @@ std::unique_ptr<models::Model> model_of(const config::Config& config, const std:
                                    at::TensorOptions(at::kFloat).device(device));
 }
 
-Share share_of(const Shares& shares, const parallel::World& world) {
+Share share_of(const Shares& shares, const parallel::GlooGroup& world) {
   return world.size() == 1 ? Share() : Share(shares, world.rank());
 }
 
@@ -47,7 +47,7 @@ std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector
 }  // namespace
 
 Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
-         parallel::World& world, const std::optional<Start>& start)
+         parallel::GlooGroup& world, const std::optional<Start>& start)
     : config_(std::move(config)),
       task_(tasks::task_for(config_, "train")),
       plan_(config_, task_.figures()),
@@ -283,7 +283,7 @@ TrainResult Run::result() const {
   const bool steady = state_.steady_seconds > 0.0;
   const auto tokens = static_cast<double>(steady ? state_.steady_tokens : state_.tokens);
   const double seconds = steady ? state_.steady_seconds : state_.seconds;
-  if (const parallel::World::Traffic traffic = world_.traffic(); world_.size() > 1) {
+  if (const parallel::GlooGroup::Traffic traffic = world_.traffic(); world_.size() > 1) {
     log_debug("{} numbers looked after; {} bytes sent and {} received in {} steps; peak memory {} bytes",
               shares_.numbers(world_.rank()), traffic.sent, traffic.received, steps_here_, peak_memory_bytes());
   }

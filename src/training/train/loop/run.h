@@ -27,7 +27,7 @@ class Run {
   // Goes on from `past`, or begins, with the parameters of `start` where there is one. `config` is settled: what it
   // leaves open is decided. `world` must outlive it.
   Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
-      parallel::World& world, const std::optional<Start>& start = {});
+      parallel::GlooGroup& world, const std::optional<Start>& start = {});
 
   // All steps that are left, unless Ctrl-C comes first.
   TrainResult finish(Writer& writer);
@@ -59,7 +59,7 @@ class Run {
   const tasks::Task& task_;
   Plan plan_;
   tasks::TaskData data_;
-  parallel::World& world_;
+  parallel::GlooGroup& world_;
   std::unique_ptr<models::Model> model_;
   Shares shares_;
   TrainState state_;

@@ -20,7 +20,7 @@ struct Start {
   std::string parameters_sha256;
 };
 
-// What train.start_from names, if anything. Throws MisuseError.
+// What train.start_from names, if anything. Throws UserError.
 std::optional<Start> open_start(const config::Config& config);
 
 // with_start(), the checkpoint being open.
@@ -30,7 +30,7 @@ config::Config begin_with(config::Config config, const Start& start);
 // the run's own, so that the other is no longer needed.
 config::Config go_on_with(config::Config config, const Past& past);
 
-// The data of such a run, in the tokens of the tokenizer in `file`. Throws MisuseError.
+// The data of such a run, in the tokens of the tokenizer in `file`. Throws UserError.
 tasks::TaskData open_data(const tasks::Task& task, config::Config config, const std::filesystem::path& file,
                           const std::filesystem::path& cache);
 

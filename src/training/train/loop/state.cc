@@ -42,19 +42,19 @@ struct Reader {
 
   const Json& at(const char* key) const {
     if (!object.is_object() || !object.contains(key)) {
-      misuse("{}: {}: \"{}\" is missing", origin, kStateKey, key);
+      user_error("{}: {}: \"{}\" is missing", origin, kStateKey, key);
     }
     return object.at(key);
   }
   void read(const char* key, std::int64_t& value) const {
     if (!at(key).is_number_integer() || at(key).get<std::int64_t>() < 0) {
-      misuse("{}: {}: \"{}\" must be an integer of at least 0", origin, kStateKey, key);
+      user_error("{}: {}: \"{}\" must be an integer of at least 0", origin, kStateKey, key);
     }
     value = at(key).get<std::int64_t>();
   }
   void read(const char* key, double& value) const {
     if (!at(key).is_number()) {
-      misuse("{}: {}: \"{}\" must be a number", origin, kStateKey, key);
+      user_error("{}: {}: \"{}\" must be a number", origin, kStateKey, key);
     }
     value = at(key).get<double>();
   }
@@ -88,7 +88,7 @@ void from_json(const Json& json, const std::string& origin, TrainState& state) {
 const std::string& metadata_at(const store::Checkpoint& checkpoint, const char* key, const std::string& origin) {
   const auto found = checkpoint.metadata.find(key);
   if (found == checkpoint.metadata.end()) {
-    misuse("{}: cannot be resumed: it has no \"{}\"", origin, key);
+    user_error("{}: cannot be resumed: it has no \"{}\"", origin, key);
   }
   return found->second;
 }
@@ -98,10 +98,10 @@ at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name,
                    const at::Tensor& like, const std::string& origin) {
   const auto found = checkpoint.tensors.find(name);
   if (found == checkpoint.tensors.end()) {
-    misuse("{}: cannot be resumed: tensor \"{}\" is missing", origin, name);
+    user_error("{}: cannot be resumed: tensor \"{}\" is missing", origin, name);
   }
   if (found->second.sizes() != like.sizes() || found->second.scalar_type() != like.scalar_type()) {
-    misuse("{}: cannot be resumed: tensor \"{}\" is {} {}, expected {} {}", origin, name,
+    user_error("{}: cannot be resumed: tensor \"{}\" is {} {}, expected {} {}", origin, name,
            c10::toString(found->second.scalar_type()), c10::str(found->second.sizes()),
            c10::toString(like.scalar_type()), c10::str(like.sizes()));
   }
@@ -119,11 +119,11 @@ models::Memory read_memory(const store::Checkpoint& checkpoint, const models::Mo
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(most.layers); ++layer) {
     const auto found = checkpoint.tensors.find(memory_name(layer));
     if (found == checkpoint.tensors.end()) {
-      misuse("{}: cannot be resumed: tensor \"{}\" is missing", origin, memory_name(layer));
+      user_error("{}: cannot be resumed: tensor \"{}\" is missing", origin, memory_name(layer));
     }
     const at::Tensor& stored = found->second;
     if (stored.dim() != 3 || stored.size(0) != rows || stored.size(1) > most.length || stored.size(2) != most.width) {
-      misuse("{}: cannot be resumed: tensor \"{}\" is {}, expected [{}, at most {}, {}]", origin, memory_name(layer),
+      user_error("{}: cannot be resumed: tensor \"{}\" is {}, expected [{}, at most {}, {}]", origin, memory_name(layer),
              c10::str(stored.sizes()), rows, most.length, most.width);
     }
     memory.layers.push_back(stored.to(stored.options().device(model.device()), /*non_blocking=*/false, /*copy=*/true));
@@ -141,7 +141,7 @@ TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optim
   TrainState state;
   for (const Piece& piece : share.pieces(parameters)) {
     const nn::Parameter& parameter = parameters.all()[piece.tensor];
-    const bool squares = config::keeps_squares(optimizer, parameter.hidden.has_value());
+    const bool squares = config::has_second_moment(optimizer, parameter.hidden.has_value());
     const at::Tensor own = piece_of(parameter.tensor, piece);
     const at::Tensor zeros = at::zeros_like(own, own.options().requires_grad(false));
     state.moments.m.push_back(zeros);
@@ -161,7 +161,7 @@ store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& aro
   for (const nn::Parameter& parameter : parameters.all()) {
     checkpoint.tensors.emplace("model." + parameter.name, shape_of(parameter.tensor));
     checkpoint.tensors.emplace("optimizer.m." + parameter.name, shape_of(parameter.tensor));
-    if (config::keeps_squares(config.train.optimizer, parameter.hidden.has_value())) {
+    if (config::has_second_moment(config.train.optimizer, parameter.hidden.has_value())) {
       checkpoint.tensors.emplace("optimizer.v." + parameter.name, shape_of(parameter.tensor));
     }
   }
@@ -205,7 +205,7 @@ TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Mo
     const auto copy = [&](const char* kind) {
       return copy_of(checkpoint, kind + parameter.name, piece, parameter.tensor, origin);
     };
-    const bool squares = config::keeps_squares(optimizer, parameter.hidden.has_value());
+    const bool squares = config::has_second_moment(optimizer, parameter.hidden.has_value());
     state.moments.m.push_back(copy("optimizer.m."));
     state.moments.v.push_back(squares ? copy("optimizer.v.") : at::Tensor());
   }
@@ -216,7 +216,7 @@ TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Mo
 void check_data(const store::Checkpoint& checkpoint, const std::string& identity, const std::string& origin) {
   const std::string& was = metadata_at(checkpoint, kDataKey, origin);
   if (was != identity) {
-    misuse("{}: cannot be resumed: it was trained on other data ({}) than data.train gives now ({})", origin, was,
+    user_error("{}: cannot be resumed: it was trained on other data ({}) than data.train gives now ({})", origin, was,
            identity);
   }
 }

@@ -54,11 +54,11 @@ struct Surroundings {
 store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& around);
 std::string memory_name(std::size_t layer);  // of the tensor that a checkpoint keeps it in
 
-// Throws MisuseError naming `origin` when the checkpoint lacks something or its shapes do not fit.
+// Throws UserError naming `origin` when the checkpoint lacks something or its shapes do not fit.
 TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
                            const Share& share = {});
 
-// Throws MisuseError when the checkpoint's run was trained on other data than that of this identity.
+// Throws UserError when the checkpoint's run was trained on other data than that of this identity.
 void check_data(const store::Checkpoint& checkpoint, const std::string& identity, const std::string& origin);
 
 // SHA-256 over names and bytes of the parameters, in order.

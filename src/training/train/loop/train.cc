@@ -44,7 +44,7 @@ void take_over(const config::TrainOptions& past, config::TrainOptions& options) 
 }
 
 // Micro-batches a step and the sums of their gradients, of which every process needs one.
-void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, const parallel::World& world) {
+void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, const parallel::GlooGroup& world) {
   if (past) {
     const config::TrainOptions& was = past->checkpoint.config.train;
     if (train.accumulate < was.accumulate) {  // as it was settled when the run began
@@ -70,7 +70,7 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
     return;
   }
   if (train.batch_size % n != 0) {
-    misuse(
+    user_error(
         "train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of their "
         "number, "
         "for example {} or {}",
@@ -83,7 +83,7 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
 
 // The request's config with everything decided that depends on the machine, on the run's past or on its beginning.
 config::Config settle(config::Config config, const std::optional<Past>& past, const std::optional<Start>& start,
-                      const parallel::World& world) {
+                      const parallel::GlooGroup& world) {
   if (start) {
     config = begin_with(std::move(config), *start);
   } else if (past && !config.train.start_from.empty()) {
@@ -140,7 +140,7 @@ struct Speed {
   double step_gflop = 0.0, machine_gflops = 0.0;
 };
 
-Speed speed_of(const config::Config& config, const parallel::World& world) {
+Speed speed_of(const config::Config& config, const parallel::GlooGroup& world) {
   const std::optional<double> flops = cost::step_flops(config);
   if (!flops) {
     return {};
@@ -161,7 +161,7 @@ History history_of(const std::filesystem::path& folder, const std::optional<Past
 }
 
 // Refuses to start where the processes are not alike: name and value of all that a run's results depend on.
-void compare_notes(const config::Config& config, const std::string& data, parallel::World& world) {
+void compare_notes(const config::Config& config, const std::string& data, parallel::GlooGroup& world) {
   std::vector<std::pair<std::string, std::string>> mine = config::flatten(config);
   mine.emplace_back("the training data", data);
   mine.emplace_back("the version", HEADROOM_VERSION);
@@ -175,7 +175,7 @@ void compare_notes(const config::Config& config, const std::string& data, parall
         const auto text = [i](const Json& notes) {
           return i < notes.size() ? notes[i].at(1).get<std::string>() : std::string("nothing");
         };
-        misuse("train: the processes are not alike: {} is {} in {}, but {} in {}", first[i].at(0).get<std::string>(),
+        user_error("train: the processes are not alike: {} is {} in {}, but {} in {}", first[i].at(0).get<std::string>(),
                text(theirs), world.name_of(rank), text(first), world.name_of(0));
       }
     }
@@ -183,7 +183,7 @@ void compare_notes(const config::Config& config, const std::string& data, parall
 }
 
 // Whether all processes see the folder that the leading one has locked.
-void require_shared_folder(const std::filesystem::path& out, parallel::World& world) {
+void require_shared_folder(const std::filesystem::path& out, parallel::GlooGroup& world) {
   const auto read = [&]() -> std::string {
     try {
       return read_text_file(out / ".lock", 4096);
@@ -194,7 +194,7 @@ void require_shared_folder(const std::filesystem::path& out, parallel::World& wo
   const std::vector<std::string> all = world.gather(read());
   for (int rank = 1; rank < world.size(); ++rank) {
     if (all[static_cast<std::size_t>(rank)] != all[0]) {
-      misuse("{}: {} does not see this folder of {}: --out must be one that all processes share", out.string(),
+      user_error("{}: {} does not see this folder of {}: --out must be one that all processes share", out.string(),
              world.name_of(rank), world.name_of(0));
     }
   }
@@ -202,7 +202,7 @@ void require_shared_folder(const std::filesystem::path& out, parallel::World& wo
 
 // The leading process first, which leaves prepared files to the others.
 template <class Open>
-auto leader_first(parallel::World& world, const Open& open) {
+auto leader_first(parallel::GlooGroup& world, const Open& open) {
   if (!world.leads()) {
     world.gather("");
     return open();
@@ -214,7 +214,7 @@ auto leader_first(parallel::World& world, const Open& open) {
 
 // Writes the config, says what begins, and opens the run's other files.
 std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& run, const Speed& speed,
-                                      parallel::World& world) {
+                                      parallel::GlooGroup& world) {
   const config::Config& config = run.config();
   if (world.leads()) {
     write_config(config, request.out);
@@ -245,8 +245,8 @@ std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& ru
 }  // namespace
 
 TrainResult train(const TrainRequest& request) {
-  parallel::World lone;
-  parallel::World& world = request.world != nullptr ? *request.world : lone;
+  parallel::GlooGroup lone;
+  parallel::GlooGroup& world = request.world != nullptr ? *request.world : lone;
   config::check(request.config, "train");
   const tasks::Task& task = tasks::task_for(request.config, "train");
   std::optional<FolderLock> lock;
@@ -292,7 +292,7 @@ TrainResult train(const TrainRequest& request) {
   world.gather("");  // all have read the folder
   const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, world);
   TrainResult result = run.finish(*writer);
-  world.be_patient();
+  world.use_long_timeout();
   if (request.finished) {
     request.finished(result);
   }

@@ -11,7 +11,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "training/parallel/world.h"
+#include "training/parallel/gloo_group.h"
 #include "training/tasks/figures.h"
 #include "history.h"
 
@@ -46,14 +46,14 @@ struct TrainRequest {
   std::string title = "train";  // in front of the progress bar
   // Those that train together, all with the same request; null: this process alone. The parameters that training ends
   // with do not depend on how many they are (train.accumulate sums of gradients a step, and train.threads each).
-  parallel::World* world = nullptr;
+  parallel::GlooGroup* world = nullptr;
   // Called when the folder has become this process's, and while it still is.
   std::function<void()> begins = {};
   std::function<void(const TrainResult&)> finished = {};
 };
 
 // Trains and writes the run folder (interface: config.toml, metrics.jsonl, events.out.tfevents.*, checkpoints/).
-// Without `resume`, a folder that already holds a run is refused. Throws MisuseError for unusable data or options,
+// Without `resume`, a folder that already holds a run is refused. Throws UserError for unusable data or options,
 // DivergedError when the loss stops being finite: the message names the step, the last good checkpoint and what to try.
 TrainResult train(const TrainRequest& request);
 

@@ -12,7 +12,7 @@
 namespace headroom::train {
 
 // What an optimizer remembers of the parameters, or of pieces of them, a tensor of the same shape for each in their
-// order: m is a running mean of the gradient; v, of its square, is undefined where config::keeps_squares says no.
+// order: m is a running mean of the gradient; v, of its square, is undefined where config::has_second_moment says no.
 struct Moments {
   std::vector<at::Tensor> m, v;
 };

@@ -17,7 +17,7 @@ std::vector<Part> parts_of(const config::TrainOptions& options, int rank, int pr
 }
 
 std::unique_ptr<Exchange> make_exchange(models::Model& model, const config::TrainOptions& options,
-                                        parallel::World& world, const Shares& shares) {
+                                        parallel::GlooGroup& world, const Shares& shares) {
   const std::int64_t sums = sums_of(options);
   const bool as_autograd_adds = sums == 1 || sums == options.accumulate;
   return world.size() == 1 && as_autograd_adds ? local_exchange(model, options)

@@ -13,7 +13,7 @@
 #include "headroom/config/run_options.h"
 #include "headroom/models/model.h"
 #include "headroom/nn/buffer_updates.h"
-#include "training/parallel/world.h"
+#include "training/parallel/gloo_group.h"
 #include "shares.h"
 
 namespace headroom::train {
@@ -66,11 +66,11 @@ class Exchange {
 
 // The one or the other: one process whose sums of gradients are those of micro-batches needs nobody to add them.
 std::unique_ptr<Exchange> make_exchange(models::Model& model, const config::TrainOptions& options,
-                                        parallel::World& world, const Shares& shares);
+                                        parallel::GlooGroup& world, const Shares& shares);
 std::unique_ptr<Exchange> local_exchange(models::Model& model, const config::TrainOptions& options);
 // Parameters of the model become views of one block of memory. `world` and `shares` must outlive it.
 std::unique_ptr<Exchange> ordered_exchange(models::Model& model, const config::TrainOptions& options,
-                                           parallel::World& world, const Shares& shares);
+                                           parallel::GlooGroup& world, const Shares& shares);
 
 // Sums of gradients a step, a whole number of micro-batches each.
 std::int64_t sums_of(const config::TrainOptions& options);

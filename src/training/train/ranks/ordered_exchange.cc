@@ -32,7 +32,7 @@ constexpr std::uint32_t kPublished = std::uint32_t{1} << 29, kMemory = kPublishe
 
 class OrderedExchange : public Exchange {
  public:
-  OrderedExchange(models::Model& model, const config::TrainOptions& options, parallel::World& world,
+  OrderedExchange(models::Model& model, const config::TrainOptions& options, parallel::GlooGroup& world,
                   const Shares& shares)
       : parameters_(model.parameters()),
         world_(world),
@@ -47,7 +47,7 @@ class OrderedExchange : public Exchange {
         present_(parameters_.all().size()),
         here_(parameters_.all().size()) {
     if (!model.device().is_cpu()) {
-      misuse(
+      user_error(
           "train.device: must be \"cpu\" where gradients are added in order (several processes, train.parts), got {}",
           model.device().str());
     }
@@ -352,7 +352,7 @@ class OrderedExchange : public Exchange {
   }
 
   nn::Parameters& parameters_;
-  parallel::World& world_;
+  parallel::GlooGroup& world_;
   config::TrainOptions options_;
   std::int64_t sums_, micro_batches_;  // a step; a sum
   std::vector<Part> parts_;            // of this process, a round each
@@ -380,7 +380,7 @@ class OrderedExchange : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> ordered_exchange(models::Model& model, const config::TrainOptions& options,
-                                           parallel::World& world, const Shares& shares) {
+                                           parallel::GlooGroup& world, const Shares& shares) {
   return std::make_unique<OrderedExchange>(model, options, world, shares);
 }
 

@@ -15,7 +15,7 @@ constexpr std::int64_t kPiece = 1 << 16;  // numbers that are added at a time
 
 class Receiver::State {
  public:
-  State(parallel::World& world, Work work)
+  State(parallel::GlooGroup& world, Work work)
       : world_(world), work_(std::move(work)), ready_(work_.buckets.size(), false) {
     std::int64_t widest = 0;
     for (const Bucket& bucket : work_.buckets) {
@@ -177,7 +177,7 @@ class Receiver::State {
     changed_.wait(lock, [&] { return ready_[b] || stopping_; });
   }
 
-  parallel::World& world_;
+  parallel::GlooGroup& world_;
   Work work_;
   std::vector<at::Tensor> staging_[2];  // by process
   at::Tensor read_ = at::empty({kPiece}), added_ = at::empty({kPiece});
@@ -189,7 +189,7 @@ class Receiver::State {
   std::exception_ptr error_;
 };
 
-Receiver::Receiver(parallel::World& world, Work work)
+Receiver::Receiver(parallel::GlooGroup& world, Work work)
     : state_(std::make_shared<State>(world, std::move(work))), thread_([state = state_] { state->run(); }) {}
 
 // An error elsewhere may leave the thread waiting for a process that sends nothing any more.

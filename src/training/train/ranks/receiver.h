@@ -30,7 +30,7 @@ class Receiver {
     at::Tensor running;           // of this process's buckets: needed where there are several rounds
   };
 
-  Receiver(parallel::World& world, Work work);
+  Receiver(parallel::GlooGroup& world, Work work);
   ~Receiver();
 
   void start(std::int64_t round);

@@ -11,7 +11,7 @@ std::vector<cost::SharedTensor> shared_tensors(const nn::Parameters& parameters,
   std::vector<cost::SharedTensor> tensors;
   for (const nn::Parameter& parameter : parameters.all()) {
     tensors.push_back(
-        {.numbers = parameter.tensor.numel(), .by_number = config::by_number(optimizer, parameter.hidden.has_value())});
+        {.numbers = parameter.tensor.numel(), .by_number = config::is_elementwise(optimizer, parameter.hidden.has_value())});
   }
   return tensors;
 }

@@ -39,7 +39,7 @@ const char* held_by(FolderKind kind) {
 void refuse_others(const fs::path& folder, FolderKind wanted, std::string_view what) {
   const FolderKind there = kind_of_folder(folder);
   if (there != FolderKind::neither && there != wanted) {
-    misuse("{}: holds {}: choose another folder for {}", folder.string(), held_by(there), what);
+    user_error("{}: holds {}: choose another folder for {}", folder.string(), held_by(there), what);
   }
 }
 

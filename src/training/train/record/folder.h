@@ -14,7 +14,7 @@ inline constexpr const char* kAdviceFile = "advice.json";
 
 FolderKind kind_of_folder(const std::filesystem::path& folder);
 
-// Throws MisuseError, naming the folder, where it holds something of another kind than `wanted`; `what`, "the run", is
+// Throws UserError, naming the folder, where it holds something of another kind than `wanted`; `what`, "the run", is
 // what it was to hold.
 void refuse_others(const std::filesystem::path& folder, FolderKind wanted, std::string_view what);
 

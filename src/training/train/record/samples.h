@@ -15,7 +15,7 @@ class Samples {
  public:
   static constexpr std::int64_t kTokens = 60;
 
-  // Throws MisuseError where the model cannot continue the prompt.
+  // Throws UserError where the model cannot continue the prompt.
   Samples(std::string prompt, std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const models::Model& model,
           const nn::Context& context);
 

@@ -47,7 +47,7 @@ struct Place {
   bool samples = false;         // some will be written
   double step_gflop = 0.0;      // 10^9 floating-point operations of a step; 0: not known
   double machine_gflops = 0.0;  // 10^9 of them a second that the machine does at most
-  Peers* peers = &alone();      // whose first one writes, and which all write their parts of checkpoints
+  ProcessGroup* peers = &alone();      // whose first one writes, and which all write their parts of checkpoints
 };
 
 // metrics.jsonl, samples.jsonl, TensorBoard's events, checkpoints/ and a progress bar. Opens the files of a run that

@@ -1,7 +1,7 @@
-#include "kept.h"
+#include "token_cache.h"
 
 #include "headroom/core/files.h"
-#include "data/tokens/hash_name.h"
+#include "data/tokens/dataset_id.h"
 
 namespace headroom::data {
 
@@ -16,7 +16,7 @@ std::string cache_name(std::string_view text) {
   Sha256 hash;
   hash.update(fmt::format("{}\n", kCacheVersion));
   hash.update(text);
-  return hash_name(hash);
+  return dataset_id(hash);
 }
 
 std::shared_ptr<const tokenizers::Tokenizer> trained_tokenizer(const config::TokenizerOptions& options,

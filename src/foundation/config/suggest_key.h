@@ -7,6 +7,6 @@
 namespace headroom::config {
 
 // The dotted name of the key that `wrong`, a name without tables, seems to mean ("lr": train.learning_rate), or "".
-std::string key_meant(std::string_view wrong);
+std::string suggest_key(std::string_view wrong);
 
 }  // namespace headroom::config

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "headroom/core/error.h"
-#include "headroom/core/peers.h"
+#include "headroom/core/process_group.h"
 
 namespace headroom::parallel {
 
@@ -35,10 +35,10 @@ class PeerError : public Error {
   using Error::Error;
 };
 
-class World : public Peers {
+class GlooGroup : public ProcessGroup {
  public:
-  World();  // this process alone
-  ~World() override;
+  GlooGroup();  // this process alone
+  ~GlooGroup() override;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -62,7 +62,7 @@ class World : public Peers {
   // From now on nobody waits longer than this for another process; before, and again afterwards, hours: one may prepare
   // data, or write a page, while the others wait.
   void set_timeout(std::chrono::seconds timeout);
-  void be_patient();
+  void use_long_timeout();
 
   // Ends this process's part: says `message` once for all processes, of which the first to call it prints it, and makes
   // the others end too. `final`: a start by torchrun would end in the same way, so that it is refused.
@@ -70,24 +70,24 @@ class World : public Peers {
   bool announce(const std::string& message, bool final);
 
  private:
-  friend void join();
+  friend void init_process_group();
   friend class Transfer::Work;
   friend class Block;
   void meet();  // once connected: who is where
-  [[noreturn]] void blame(int peer, const std::string& why);
+  [[noreturn]] void report_failed_peer(int peer, const std::string& why);
 
   std::unique_ptr<Connection> connection_;
   int rank_ = 0, size_ = 1, restarts_ = 0;
   std::vector<std::string> hosts_;
 };
 
-// This process's; alone until join().
-World& world();
+// This process's; alone until init_process_group().
+GlooGroup& default_group();
 
 // Joins the other processes where torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) say that there are
-// some; those of this machine share its cores from then on. Throws MisuseError for variables that make no sense, Error
+// some; those of this machine share its cores from then on. Throws UserError for variables that make no sense, Error
 // where the others cannot be reached, and EndedError where an earlier start came to an end that another start would
 // repeat.
-void join();
+void init_process_group();
 
 }  // namespace headroom::parallel

@@ -1,7 +1,7 @@
 // A mistyped command line, reported in one line.
 #include <algorithm>
 
-#include "foundation/config/key_meant.h"
+#include "foundation/config/suggest_key.h"
 #include "foundation/core/text/letters.h"
 #include "foundation/core/text/nearest.h"
 #include "foundation/core/text/printable.h"
@@ -59,7 +59,7 @@ std::string how_to_set(const CLI::App& command, std::string typed) {
   typed.resize(std::min(typed.size(), typed.find('=')));
   typed.erase(0, typed.rfind('.') + 1);
   std::replace(typed.begin(), typed.end(), '-', '_');
-  const std::string key = config::key_meant(typed);
+  const std::string key = config::suggest_key(typed);
   return key.empty() ? "" : "; a key of the config is changed by --set " + key + "=VALUE";
 }
 
@@ -121,7 +121,7 @@ const CLI::App& innermost(const CLI::App& root) {
   return *app;
 }
 
-std::string describe_misuse(const CLI::App& root, const CLI::ParseError& error) {
+std::string describe_user_error(const CLI::App& root, const CLI::ParseError& error) {
   const CLI::App& command = innermost(root);
   const std::string path = path_of(&command);
   return (path.empty() ? "" : path + ": ") + what_is_wrong(command, root, error) + " (headroom " + path +

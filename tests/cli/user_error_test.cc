@@ -6,7 +6,7 @@
 #include "cli/front/program.h"
 
 namespace headroom::cli {
-namespace misuse_test {
+namespace user_error_test {
 
 TEST(OneLine, JoinsLines) {
   EXPECT_EQ(one_line("a\nb\r\nc\n\n"), "a b c");
@@ -89,5 +89,5 @@ TEST(Help, GoesToStandardOutputWithAnExample) {
   EXPECT_NE(told.out.find("--resume"), std::string::npos) << told.out;
 }
 
-}  // namespace misuse_test
+}  // namespace user_error_test
 }  // namespace headroom::cli

@@ -1,16 +1,16 @@
-#include "meeting.h"
+#include "rendezvous.h"
 
 #include "connection.h"
 #include "headroom/core/error.h"
 
 namespace headroom::parallel {
 
-class Meeting::Store {
+class Rendezvous::Store {
  public:
   c10::intrusive_ptr<c10d::TCPStore> served;
 };
 
-Meeting::Meeting() : store_(std::make_unique<Store>()) {
+Rendezvous::Rendezvous() : store_(std::make_unique<Store>()) {
   c10d::TCPStoreOptions options;
   options.port = 0;
   options.isServer = true;
@@ -23,9 +23,9 @@ Meeting::Meeting() : store_(std::make_unique<Store>()) {
   }
 }
 
-Meeting::~Meeting() = default;
+Rendezvous::~Rendezvous() = default;
 
-std::vector<std::pair<std::string, std::string>> Meeting::variables(int rank, int size) const {
+std::vector<std::pair<std::string, std::string>> Rendezvous::variables(int rank, int size) const {
   const std::string all = std::to_string(size);
   return {{"RANK", std::to_string(rank)},
           {"LOCAL_RANK", std::to_string(rank)},

@@ -14,9 +14,9 @@ class SharedError : public Error {
   using Error::Error;
 };
 
-class Peers {
+class ProcessGroup {
  public:
-  virtual ~Peers() = default;
+  virtual ~ProcessGroup() = default;
   virtual int rank() const = 0;                     // of this process, from 0
   virtual int size() const = 0;                     // of all
   virtual std::string name_of(int rank) const = 0;  // "rank 2 (on machine7)"
@@ -28,6 +28,6 @@ class Peers {
 };
 
 // A process by itself.
-Peers& alone();
+ProcessGroup& alone();
 
 }  // namespace headroom

@@ -11,7 +11,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/number.h"
 #include "foundation/core/machine/system.h"
-#include "world.h"
+#include "gloo_group.h"
 
 namespace headroom::parallel {
 namespace {
@@ -31,7 +31,7 @@ int number(const char* name, int low, int high, std::optional<int> absent = {}) 
   const std::string given = text.value_or("");
   const auto value = as_number<int>(given);
   if (!value || *value < low || *value > high) {
-    misuse("{}: must be an integer from {} to {}, as torchrun sets it, got \"{}\"", name, low, high, given);
+    user_error("{}: must be an integer from {} to {}, as torchrun sets it, got \"{}\"", name, low, high, given);
   }
   return *value;
 }
@@ -55,17 +55,17 @@ void refuse_repetition(c10d::Store& store) {
 
 }  // namespace
 
-World& world() {
-  static World one;
+GlooGroup& default_group() {
+  static GlooGroup one;
   return one;
 }
 
-void join() {
+void init_process_group() {
   constexpr int kMostProcesses = 65536;
   if (!variable("RANK") || !variable("WORLD_SIZE")) {
     return;
   }
-  World& w = world();
+  GlooGroup& w = default_group();
   const int size = number("WORLD_SIZE", 1, kMostProcesses);
   const int rank = number("RANK", 0, size - 1);
   w.restarts_ = number("TORCHELASTIC_RESTART_COUNT", 0, 1 << 30, 0);
@@ -97,7 +97,7 @@ void join() {
   w.connection_ = std::move(connection);
   w.rank_ = rank;
   w.size_ = size;
-  w.be_patient();
+  w.use_long_timeout();
   w.meet();
 }
 

@@ -1,12 +1,12 @@
-#include "training/parallel/world.h"
+#include "training/parallel/gloo_group.h"
 
 #include <gtest/gtest.h>
 
 namespace headroom::parallel {
 namespace {
 
-TEST(World, is_alone_without_torchrun) {
-  World world;
+TEST(GlooGroup, is_alone_without_torchrun) {
+  GlooGroup world;
   EXPECT_EQ(world.size(), 1);
   EXPECT_TRUE(world.leads());
   EXPECT_EQ(world.gather("mine"), std::vector<std::string>{"mine"});

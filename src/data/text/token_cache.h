@@ -27,7 +27,7 @@ auto open_cached(const std::filesystem::path& path, Open&& open) -> std::optiona
   }
   try {
     return open(path);
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     log_warning("{}; it is made again", error.what());
     return std::nullopt;
   }

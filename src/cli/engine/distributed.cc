@@ -1,4 +1,4 @@
-#include "together.h"
+#include "distributed.h"
 
 #include <c10/util/Exception.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/printable.h"
 #include "foundation/core/machine/system.h"
-#include "training/parallel/world.h"
+#include "training/parallel/gloo_group.h"
 #include "training/train/loop/train.h"
 
 namespace headroom::cli {
@@ -50,7 +50,7 @@ struct End {
 End end_of(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
-  } catch (const MisuseError& error) {
+  } catch (const UserError& error) {
     return {.status = kMisused, .message = error.what(), .final = true};
   } catch (const InterruptedError& error) {
     return {.status = kInterrupted, .message = error.what()};
@@ -82,7 +82,7 @@ void leave_for_torchrun(const std::string& message) {
   }
 }
 
-[[noreturn]] void end_together(const End& end, parallel::World& world) {
+[[noreturn]] void end_together(const End& end, parallel::GlooGroup& world) {
   const std::string message = end.own ? fmt::format("{}: {}", world.name_of(world.rank()), end.message) : end.message;
   if (world.announce(message, end.final)) {
     std::fprintf(stderr, "headroom: %s\n", printable(message, kLongest).c_str());
@@ -98,11 +98,11 @@ void leave_for_torchrun(const std::string& message) {
 
 int together(const EngineRequest& request, const std::function<int()>& run) {
   try {
-    parallel::join();
+    parallel::init_process_group();
   } catch (const c10::Error& error) {
     fail("torch: {}", first_line(error.what_without_backtrace()));
   }
-  parallel::World& world = parallel::world();
+  parallel::GlooGroup& world = parallel::default_group();
   if (world.size() == 1) {
     try {
       return run();
@@ -118,7 +118,7 @@ int together(const EngineRequest& request, const std::function<int()>& run) {
   int status = 0;
   try {
     if (!std::visit([](const auto& command) { return kShared<std::decay_t<decltype(command)>>; }, request.command)) {
-      misuse("torchrun: only train, evaluate, compare and sweep run in several processes");
+      user_error("torchrun: only train, evaluate, compare and sweep run in several processes");
     }
     status = run();
     world.gather("");  // nobody leaves while another one still needs it

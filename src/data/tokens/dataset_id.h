@@ -9,7 +9,7 @@
 namespace headroom::data {
 
 // The first digits of the sum, which this ends: enough to tell sets of data, and what is made from them, apart.
-inline std::string hash_name(Sha256& sum) {
+inline std::string dataset_id(Sha256& sum) {
   constexpr std::size_t kDigits = 16;
   return sum.hex().substr(0, kDigits);
 }

@@ -8,10 +8,10 @@
 
 namespace headroom::inspect {
 
-class OneAfterAnother : public nn::Observer {
+class ObserverChain : public nn::Observer {
  public:
   // `first` may be null.
-  OneAfterAnother(nn::Observer* first, nn::Observer& second) : first_(first), second_(second) {}
+  ObserverChain(nn::Observer* first, nn::Observer& second) : first_(first), second_(second) {}
   bool wants(std::string_view name) const override {
     return (first_ != nullptr && first_->wants(name)) || second_.wants(name);
   }

@@ -1,4 +1,4 @@
-#include "world.h"
+#include "gloo_group.h"
 
 #include <algorithm>
 #include <array>
@@ -51,18 +51,18 @@ auto in_time(Ask ask) -> std::optional<std::invoke_result_t<Ask>> {
 
 class Transfer::Work {
  public:
-  Work(World& of, int with, c10::intrusive_ptr<c10d::Work> work) : world_(of), peer_(with), work_(std::move(work)) {}
+  Work(GlooGroup& of, int with, c10::intrusive_ptr<c10d::Work> work) : world_(of), peer_(with), work_(std::move(work)) {}
 
   void wait() {
     try {
       work_->wait(world_.connection_->timeout);
     } catch (const std::exception& error) {
-      world_.blame(peer_, reason_of(error));
+      world_.report_failed_peer(peer_, reason_of(error));
     }
   }
 
  private:
-  World& world_;
+  GlooGroup& world_;
   int peer_;
   c10::intrusive_ptr<c10d::Work> work_;
 };
@@ -73,10 +73,10 @@ void Transfer::wait() {
   }
 }
 
-World::World() = default;
-World::~World() = default;
+GlooGroup::GlooGroup() = default;
+GlooGroup::~GlooGroup() = default;
 
-Transfer World::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
+Transfer GlooGroup::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
     const std::lock_guard lock(connection_->calls);
@@ -84,11 +84,11 @@ Transfer World::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
     return Transfer(
         std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
   } catch (const std::exception& error) {
-    blame(to, reason_of(error));
+    report_failed_peer(to, reason_of(error));
   }
 }
 
-Transfer World::receive(at::Tensor tensor, int from, std::uint32_t tag) {
+Transfer GlooGroup::receive(at::Tensor tensor, int from, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
     const std::lock_guard lock(connection_->calls);
@@ -96,17 +96,17 @@ Transfer World::receive(at::Tensor tensor, int from, std::uint32_t tag) {
     return Transfer(
         std::make_shared<Transfer::Work>(*this, from, connection_->gloo->recv(one, from, static_cast<int>(tag))));
   } catch (const std::exception& error) {
-    blame(from, reason_of(error));
+    report_failed_peer(from, reason_of(error));
   }
 }
 
-void World::count(const Traffic& more) {
+void GlooGroup::count(const Traffic& more) {
   const std::lock_guard lock(connection_->calls);
   connection_->traffic.sent += more.sent;
   connection_->traffic.received += more.received;
 }
 
-World::Traffic World::traffic() const {
+GlooGroup::Traffic GlooGroup::traffic() const {
   if (connection_ == nullptr) {
     return {};
   }
@@ -114,7 +114,7 @@ World::Traffic World::traffic() const {
   return connection_->traffic;
 }
 
-std::vector<std::string> World::gather(const std::string& mine) {
+std::vector<std::string> GlooGroup::gather(const std::string& mine) {
   std::vector<std::string> all(static_cast<std::size_t>(size_));
   all[static_cast<std::size_t>(rank_)] = mine;
   if (size_ == 1) {
@@ -161,12 +161,12 @@ std::vector<std::string> World::gather(const std::string& mine) {
   return all;
 }
 
-std::string World::name_of(int rank) const {
+std::string GlooGroup::name_of(int rank) const {
   const auto place = static_cast<std::size_t>(rank);
   return place < hosts_.size() ? fmt::format("rank {} (on {})", rank, hosts_[place]) : fmt::format("rank {}", rank);
 }
 
-void World::set_timeout(std::chrono::seconds timeout) {
+void GlooGroup::set_timeout(std::chrono::seconds timeout) {
   if (connection_ != nullptr) {
     connection_->timeout = timeout;
   }
@@ -174,7 +174,7 @@ void World::set_timeout(std::chrono::seconds timeout) {
 
 // Who waits for a process that itself waits for another one would blame the wrong one: each says whom it waits for, and
 // the one to blame is the first that says nothing.
-void World::blame(int peer, const std::string& why) {
+void GlooGroup::report_failed_peer(int peer, const std::string& why) {
   const std::optional<int> found = in_time([store = connection_->store, own = rank_, size = size_, peer] {
     const auto waits_for = [](int rank) { return fmt::format("waits/{}", rank); };
     store->set(waits_for(own), std::to_string(peer));
@@ -189,11 +189,11 @@ void World::blame(int peer, const std::string& why) {
   throw PeerError(fmt::format("{} is gone or does not answer: {}", name_of(found.value_or(peer)), why));
 }
 
-void World::be_patient() {
+void GlooGroup::use_long_timeout() {
   set_timeout(kPatience);
 }
 
-bool World::announce(const std::string& message, bool final) {
+bool GlooGroup::announce(const std::string& message, bool final) {
   if (connection_ == nullptr) {
     return true;
   }
@@ -207,7 +207,7 @@ bool World::announce(const std::string& message, bool final) {
   return first.value_or(true);  // rather twice than never
 }
 
-void World::meet() {
+void GlooGroup::meet() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   hosts_ = gather(host.data());

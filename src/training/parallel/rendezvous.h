@@ -10,10 +10,10 @@
 
 namespace headroom::parallel {
 
-class Meeting {
+class Rendezvous {
  public:
-  Meeting();  // throws Error where no port can be opened
-  ~Meeting();
+  Rendezvous();  // throws Error where no port can be opened
+  ~Rendezvous();
   // What torchrun sets in the environment of rank `rank` of `size`.
   std::vector<std::pair<std::string, std::string>> variables(int rank, int size) const;
 

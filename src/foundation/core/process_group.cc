@@ -1,9 +1,9 @@
-#include "headroom/core/peers.h"
+#include "headroom/core/process_group.h"
 
 namespace headroom {
 namespace {
 
-class Alone : public Peers {
+class Alone : public ProcessGroup {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
@@ -13,7 +13,7 @@ class Alone : public Peers {
 
 }  // namespace
 
-Peers& alone() {
+ProcessGroup& alone() {
   static Alone only;
   return only;
 }
