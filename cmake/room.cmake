@@ -10,8 +10,9 @@ add_library(headroom_flags INTERFACE)
 target_include_directories(headroom_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
                            "$<INSTALL_INTERFACE:include>")
 target_compile_features(headroom_flags INTERFACE cxx_std_20)
-# For this project's own files alone.
+# For this project's own files alone: how they are compiled, and the headers that are not installed.
 add_library(headroom_build INTERFACE)
+target_include_directories(headroom_build INTERFACE "${CMAKE_SOURCE_DIR}/src")
 target_link_libraries(headroom_flags INTERFACE $<BUILD_INTERFACE:headroom_build>)
 target_compile_options(headroom_build INTERFACE -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                        -Wno-missing-field-initializers
@@ -147,7 +148,6 @@ function(headroom_room name)
   add_library(headroom_${name} SHARED ${sources})
   set_target_properties(headroom_${name} PROPERTIES DEFINE_SYMBOL "")
   target_link_options(headroom_${name} PRIVATE $<$<PLATFORM_ID:Linux>:-Wl,--no-undefined>)
-  target_include_directories(headroom_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
   list(TRANSFORM ROOM_ROOMS PREPEND headroom_)
   list(TRANSFORM ROOM_TESTED_WITH PREPEND headroom_ REGEX "^[a-z_]+$")  # but for libraries
   target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom::fmt ${ROOM_ROOMS} ${ROOM_LINK}
@@ -172,7 +172,7 @@ function(headroom_room name)
     file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${globs})
     if(tests)
       add_executable(${name}_test ${tests})
-      target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/tests" "${CMAKE_SOURCE_DIR}/src")
+      target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/tests")
       target_compile_definitions(${name}_test PRIVATE HEADROOM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
       target_link_libraries(${name}_test PRIVATE headroom_${name} ${ROOM_TESTED_WITH} GTest::gtest_main ${ROOM_PRIVATE}
                             $<$<BOOL:${HEADROOM_SANITIZE}>:headroom_coverage>)
