@@ -28,7 +28,7 @@ struct Config {
   // it becomes then.
   bool vocabulary_follows_tokenizer = false;
   GivenKeys given;       // by load_config
-  std::string made_for;  // of a recipe: the data that its file says it is for, where it names none; else empty
+  std::string made_for;  // the data that the recipe, or its base, is written for if it names no files; else empty
 
   // Sequences of context_length tokens that a step reads at most: batch_size, or fewer that batch_tokens can hold.
   std::int64_t whole_sequences() const {

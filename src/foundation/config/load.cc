@@ -177,7 +177,9 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
   for (const Layer& layer : read_layers(source)) {
     const fs::path folder = layer.source.recipe ? fs::path() : fs::absolute(layer.source.path).parent_path();
     detail::read_onto(config, layer.values, layer.source.path.string(), folder);
-    config.made_for = layer.made_for;
+    if (!layer.made_for.empty()) {
+      config.made_for = layer.made_for;
+    }
   }
   change(config, overrides, "--set");
   check(config, source.path.string());

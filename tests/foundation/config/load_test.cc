@@ -160,6 +160,8 @@ TEST_F(LoadConfig, NamesOfFilesAreRelativeToTheFile) {
   EXPECT_EQ(config.data.validation, std::vector<std::string>{here + "/other/x.txt"});
   put("recipes/demo/with_data.toml", "[data]\ntrain = [\"mnist/x\"]\nvalidation = [\"mnist/y\"]\n");
   EXPECT_EQ(load_config("demo/with_data").data.train, std::vector<std::string>{here + "/mnist/x"});
+  put("recipes/demo/row_with_data.toml", "base = \"demo/with_data\"\n[model]\nn_layers = 3\n");
+  EXPECT_EQ(load_config("demo/row_with_data").data.train, std::vector<std::string>{here + "/mnist/x"});
 }
 
 TEST_F(LoadConfig, KnowsWhatDataARecipeIsFor) {
@@ -168,6 +170,11 @@ TEST_F(LoadConfig, KnowsWhatDataARecipeIsFor) {
       "2\n");
   EXPECT_EQ(load_config("demo/of_a_paper").made_for, "the files of C4");
   EXPECT_EQ(load_config("demo/small").made_for, "");
+  put("recipes/demo/row.toml", "# paper: X\nbase = \"demo/of_a_paper\"\n[model]\nn_layers = 3\n");
+  EXPECT_EQ(load_config("demo/row").made_for, "the files of C4");
+  put("recipes/demo/of_another.toml",
+      "# Set data.train and data.validation to the Pile.\nbase = \"demo/of_a_paper\"\n");
+  EXPECT_EQ(load_config("demo/of_another").made_for, "the Pile.");
 }
 
 TEST_F(LoadConfig, ChangesReadBackOnTopOfTheirBase) {
