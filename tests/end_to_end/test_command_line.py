@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import tomllib
 
 import pytest
 
@@ -155,6 +156,20 @@ def test_recipes(headroom):
     names = [row["name"] for row in rows]
     assert "switchhead/wt103_47m" in names and len(set(names)) == len(names)
     assert "switchhead/wt103_47m" in headroom("recipes").stdout
+    row, = headroom.json("recipes", "switchhead/table1_vo")
+    assert row == next(row for row in rows if row["name"] == "switchhead/table1_vo")
+    assert "did you mean switchhead/wt103_47m" in headroom.refusal("recipes", "switchhead/wt103_47")
+    assert "--resolved: must have" in headroom.refusal("recipes", "--resolved")
+
+
+def test_a_resolved_recipe_is_complete(headroom, tmp_path):
+    name = "switchhead/table1_vo"  # of a base that has a base
+    mine = tmp_path / "mine.toml"
+    mine.write_text(headroom("recipes", name, "--resolved").stdout)
+    assert "base" not in tomllib.loads(mine.read_text())
+    assert headroom.json("recipes", name, "--resolved")[0]["resolved"] == mine.read_text()
+    copy, = headroom.json("cost", mine)
+    assert copy == headroom.json("cost", name)[0] | {"name": copy["name"]}
 
 
 def test_cost(headroom):

@@ -33,13 +33,14 @@ std::string brief(const std::string& about) {
   return text;
 }
 
-bool takes_recipes(const CommandText& command) {
-  return std::any_of(command.options.begin(), command.options.end(),
-                     [](const OptionText& option) { return option.positional && option.names[0] == "CONFIG"; });
+bool takes_recipe(const OptionText& option) {
+  return option.value == "CONFIG" ||
+         (option.positional && (option.names[0] == "CONFIG" || option.names[0] == "RECIPE"));
 }
 
-bool takes_recipe(const OptionText& option) {
-  return option.value == "CONFIG" || (option.positional && option.names[0] == "CONFIG");
+bool takes_recipes(const CommandText& command) {
+  return std::any_of(command.options.begin(), command.options.end(),
+                     [](const OptionText& option) { return option.positional && takes_recipe(option); });
 }
 
 bool takes_key(const OptionText& option) {

@@ -1,4 +1,5 @@
 // cost, match, recipes: what can be said of a model without building it.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <sstream>
@@ -8,6 +9,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "foundation/core/text/printable.h"
+#include "foundation/core/text/nearest.h"
 #include "headroom/core/safetensors.h"
 #include "training/cost/match.h"
 #include "training/cost/recipe_list.h"
@@ -172,14 +174,56 @@ void add_match(Program& program) {
   command.add_flag("--full", options->full, "print every key, not those alone that change what CONFIG says");
 }
 
+struct RecipesOptions {
+  std::string name;
+  bool resolved = false;
+};
+
+// The recipe that is called `name`, or all of them.
+std::vector<cost::Recipe> chosen_recipes(const std::string& name) {
+  std::vector<cost::Recipe> recipes = cost::list_recipes();
+  if (name.empty()) {
+    return recipes;
+  }
+  const auto found =
+      std::find_if(recipes.begin(), recipes.end(), [&name](const cost::Recipe& recipe) { return recipe.name == name; });
+  if (found == recipes.end()) {
+    std::vector<std::string> names;
+    for (const cost::Recipe& recipe : recipes) {
+      names.push_back(recipe.name);
+    }
+    const std::string close = nearest(name, names);
+    user_error("recipes: {}: no recipe has this name{}", printable(name),
+           close.empty() ? "" : ", did you mean " + close + "?");
+  }
+  return {*found};
+}
+
+int run_recipes(const RecipesOptions& options, const Output& output) {
+  if (options.resolved && options.name.empty()) {
+    user_error("recipes: --resolved: must have the name of a recipe before it, got none");
+  }
+  const std::vector<cost::Recipe> recipes = chosen_recipes(options.name);
+  Json document = cost::recipes_json(recipes);
+  if (options.resolved) {
+    const std::string toml = config::to_toml(config::load_config(options.name));
+    document.back()["resolved"] = toml;
+    output.text(toml);
+  } else {
+    output.text(cost::recipes_table(recipes));
+  }
+  output.document(document);
+  return 0;
+}
+
 void add_recipes(Program& program) {
-  program.add(program.root(), "recipes", "List the shipped configs with their paper and table row.", "headroom recipes",
-              [&program] {
-                const std::vector<cost::Recipe> recipes = cost::list_recipes();
-                program.output().text(cost::recipes_table(recipes));
-                program.output().document(cost::recipes_json(recipes));
-                return 0;
-              });
+  auto options = std::make_shared<RecipesOptions>();
+  CLI::App& command = program.add(program.root(), "recipes", "List the shipped configs with their paper and table row.",
+                                  "headroom recipes\n  headroom recipes moa/wmt14_ende_8k8e128d --resolved > mine.toml",
+                                  [&program, options] { return run_recipes(*options, program.output()); });
+  command.add_option("RECIPE", options->name, "only this recipe")->type_name("");
+  command.add_flag("--resolved", options->resolved,
+                   "print RECIPE as a complete config: every key, with those of its base and the defaults");
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
-#include "headroom/golden/golden.h"
-#include "headroom/nn/routing_losses.h"
+#include "tools/golden/golden.h"
+#include "engine/nn/attention/routing_losses.h"
 #include "one_thread.h"
 
 namespace headroom::golden {
