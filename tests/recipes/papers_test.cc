@@ -201,12 +201,23 @@ bool has_word(const std::string& text, const std::string& word) {
   return false;
 }
 
-// Whether the recipe's file has the paper's value in a comment: on the line of the key, or in a line of its own that
-// speaks of the paper.
-bool says_so(const std::string& recipe, const std::string& key, const std::string& value) {
+// The text of the recipe, and of the bases that it names, nearest first.
+std::vector<std::string> texts_of(const std::string& recipe) {
+  std::vector<std::string> texts;
+  std::smatch base;
+  for (std::string name = recipe; !name.empty(); name = base.empty() ? "" : base[1].str()) {
+    texts.push_back(read_text_file(kSource + "/recipes/" + name + ".toml"));
+    std::regex_search(texts.back(), base, std::regex("\nbase = \"(.*)\"\n"));
+  }
+  return texts;
+}
+
+// Whether a comment of this text has the paper's value: on the line of the key, or in a line of its own that mentions
+// the paper. `sets_key`: whether the text gives the key a value.
+bool says_so_in(const std::string& text, const std::string& key, const std::string& value, bool& sets_key) {
   const std::regex of_paper("paper|print|appendix|section|Table|A\\.\\d", std::regex::icase);
   std::string section, before;
-  for (const std::string& line : lines_of(read_text_file(kSource + "/recipes/" + recipe + ".toml"))) {
+  for (const std::string& line : lines_of(text)) {
     const std::size_t hash = line.find('#');
     if (line.starts_with('[')) {
       section = line.substr(1, line.find(']') - 1);
@@ -218,9 +229,25 @@ bool says_so(const std::string& recipe, const std::string& key, const std::strin
       return true;
     }
     before = comment ? line : "";
-    if (hash != std::string::npos && hash > 0 && section + "." + line.substr(0, line.find(' ')) == key &&
-        has_word(line.substr(hash), value)) {
+    if (hash != 0 && section + "." + line.substr(0, line.find(' ')) == key) {
+      sets_key = true;
+      if (hash != std::string::npos && has_word(line.substr(hash), value)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Whether the recipe explains a value that differs from the paper's, itself or in the base that its own value is from.
+bool says_so(const std::string& recipe, const std::string& key, const std::string& value) {
+  bool sets_key = false;
+  for (const std::string& text : texts_of(recipe)) {
+    if (says_so_in(text, key, value, sets_key)) {
       return true;
+    }
+    if (sets_key) {
+      return false;
     }
   }
   return false;

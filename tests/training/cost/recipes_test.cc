@@ -4,14 +4,23 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <string>
 #include <tuple>
 
 #include "headroom/core/error.h"
+<<<<<<< HEAD:tests/training/cost/recipes_test.cc
 #include "training/cost/cost.h"
 #include "training/cost/papers/paper.h"
 #include "training/cost/recipe_list.h"
 #include "training/cost/report.h"
+=======
+#include "headroom/core/files.h"
+#include "training/cost/cost.h"
+#include "training/cost/papers/paper.h"
+#include "training/cost/recipe_list.h"
+#include "training/cost/report.h"
+>>>>>>> 259f9b29 (recipes: Set only what differs from a base):tests/cost/recipes_test.cc
 #include "recipes.h"
 
 namespace headroom::cost {
@@ -110,6 +119,35 @@ TEST(Recipes, EveryOneLoadsAndNamesItsRow) {
                             !listed.name.starts_with("small/") && !listed.name.starts_with("scale/");
     EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty()))
         << listed.name << " lacks # table: or # row:";
+  }
+}
+
+// The recipe that this one names as its base; empty if it is complete.
+std::string base_of(const std::string& name) {
+  const std::string text = read_text_file(fs::path(kFolder) / (name + ".toml"));
+  std::smatch found;
+  return std::regex_search(text, found, std::regex("\nbase = \"(.*)\"\n")) ? found[1].str() : "";
+}
+
+TEST(Recipes, SayOnlyWhatDiffersFromTheirBase) {
+  const auto values_of = [](const config::Config& config) {
+    const auto values = config::flatten(config);
+    return std::map<std::string, std::string>(values.begin(), values.end());
+  };
+  for (const Recipe& listed : list_recipes(kFolder)) {
+    const std::string base = base_of(listed.name);
+    if (base.empty()) {
+      continue;
+    }
+    const config::Config config = recipe(listed.name), inherited = recipe(base);
+    const auto values = values_of(config), old = values_of(inherited);
+    for (const auto& [key, place] : config.given) {
+      const bool own = place.find("/" + listed.name + ".toml:") != std::string::npos;
+      EXPECT_FALSE(own && inherited.given.contains(key) && values.at(key) == old.at(key))
+          << place << ": " << key << " repeats " << base;
+    }
+    const std::string of_base = base_of(base);
+    EXPECT_TRUE(of_base.empty() || base_of(of_base).empty()) << listed.name << ": more than two bases in a row";
   }
 }
 

@@ -105,8 +105,9 @@ std::string papers_page(const std::vector<Paper>& papers) {
       "Every table, figure and protocol of the papers: the recipes of its rows, and the command that gives it, or\n"
       "the reason why there is none. RUN is the folder of a trained model; FILE, TEXT and DIR are your own.\n"
       "`headroom papers` prints this, `headroom recipes` the row of each recipe. A number that differs from a paper's\n"
-      "has a comment in its recipe, without which a test fails (`tests/recipes`). This page is made by a test:\n"
-      "`HEADROOM_WRITE_DOCS=1 ctest -R documents`.\n";
+      "has a comment in its recipe or the base that it is from; a test checks this (`tests/recipes`). This page is "
+      "made\n"
+      "by a test: `HEADROOM_WRITE_DOCS=1 ctest -R documents`.\n";
   for (const Paper& paper : papers) {
     page += fmt::format("\n## {}\n`headroom papers {}`\n\n| | what | recipes | by |\n|---|---|---|---|\n", paper.title,
                         paper.name);
