@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 // Where a person finds some: "; this source tree's are in .../cases". Empty for a program that stands alone.
 std::string shipped_cases() {
   try {
-    const fs::path folder = fs::path(home_folder()) / "tests" / "golden" / "cases";
+    const fs::path folder = fs::path(home_folder()) / "tests" / "tools" / "golden" / "cases";
     std::error_code error;
     return fs::is_directory(folder, error) ? "; this source tree's are in " + folder.string() : "";
   } catch (const Error&) {

@@ -42,7 +42,7 @@ TEST(StoreFuzz, Checkpoints) {
 
 TEST(StoreFuzz, ConfigOfHuggingface) {
   const tiny::Folder folder;
-  const fs::path models = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "store" / "huggingface";
+  const fs::path models = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "engine" / "store" / "huggingface";
   for (const char* name : {"gpt2", "gpt_neox", "llama"}) {
     const fs::path copy = folder / name;
     fs::copy(models / name, copy);

@@ -17,7 +17,7 @@ namespace huggingface_test {
 namespace fs = std::filesystem;
 
 // Models that transformers made, with its logits (make.py there).
-const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "store" / "huggingface";
+const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "engine" / "store" / "huggingface";
 const fs::path kTokenizer = kModels / "tokenizer.json";
 constexpr const char* kNames[] = {"gpt2",    "gpt_neox", "gpt_neox_sequential", "llama", "llama_biases",
                                   "mistral", "qwen2"};

@@ -12,7 +12,7 @@ namespace special_tokens_test {
 
 namespace fs = std::filesystem;
 
-const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "store" / "huggingface";
+const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "engine" / "store" / "huggingface";
 
 class SpecialTokensTest : public testing::Test {
  protected:

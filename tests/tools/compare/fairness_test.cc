@@ -34,6 +34,11 @@ TEST(Fairness, OtherTokensAreRefused) {
   configs[1].config.train.evaluate_tokens = 77;
   EXPECT_EQ(refusal(configs),
             "compare: train.evaluate_tokens differs: 0 (a) and 77 (b): figures over different data cannot be compared");
+  configs = two();
+  configs[1].config.tokenizer.kind = config::TokenizerKind::bytes;
+  EXPECT_TRUE(refusal(configs).starts_with("compare: a and b have different tokenizers (sentencepiece and bytes): "));
+  configs[1].config.tokenizer.model = "its.model";  // the file decides
+  EXPECT_EQ(refusal(configs), "");
 }
 
 // Their content is compared once it has been read (check_plan.h).

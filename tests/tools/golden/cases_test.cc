@@ -1,4 +1,4 @@
-// The reference cases of tests/golden/cases: every family, every implementation, single and double precision.
+// The reference cases of tests/tools/golden/cases: every family, every implementation, single and double precision.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ namespace cases_test {
 
 namespace fs = std::filesystem;
 
-const fs::path kCases = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "golden" / "cases";
+const fs::path kCases = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "tools" / "golden" / "cases";
 
 // "mgk/own_dot_bidirectional", ..., by name.
 std::vector<std::string> cases() {

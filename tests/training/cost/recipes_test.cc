@@ -9,18 +9,11 @@
 #include <tuple>
 
 #include "headroom/core/error.h"
-<<<<<<< HEAD:tests/training/cost/recipes_test.cc
-#include "training/cost/cost.h"
-#include "training/cost/papers/paper.h"
-#include "training/cost/recipe_list.h"
-#include "training/cost/report.h"
-=======
 #include "headroom/core/files.h"
 #include "training/cost/cost.h"
 #include "training/cost/papers/paper.h"
 #include "training/cost/recipe_list.h"
 #include "training/cost/report.h"
->>>>>>> 259f9b29 (recipes: Set only what differs from a base):tests/cost/recipes_test.cc
 #include "recipes.h"
 
 namespace headroom::cost {

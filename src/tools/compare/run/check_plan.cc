@@ -92,10 +92,7 @@ struct NamedMeasure {
 
 void refuse_unlike(const NamedMeasure& a, const NamedMeasure& b, std::string_view command) {
   if (a.measure->tokenizer_name != b.measure->tokenizer_name) {
-    user_error(
-        "{}: {} and {} have different tokenizers ({} and {}): their figures cannot be compared; set tokenizer.model "
-        "and data.validation to the same files in both",
-        command, a.name, b.name, a.measure->tokenizer_name, b.measure->tokenizer_name);
+    refuse_tokenizers(command, a.name, b.name, a.measure->tokenizer_name, b.measure->tokenizer_name);
   }
   if (a.measure->validation != b.measure->validation) {
     user_error(

@@ -26,6 +26,15 @@ bool is_bookkeeping(const std::string& key) {
   return kKeys.contains(key);
 }
 
+// Whether the run makes its tokenizer from text: then tokenizer.kind is that of the tokenizer.
+bool makes_tokenizer(const config::Config& config) {
+  const auto none = [](const std::vector<std::string>& files) {
+    return std::none_of(files.begin(), files.end(), config::is_token_file);
+  };
+  return !config.model.has_classes() && config.tokenizer.model.empty() && none(config.data.train) &&
+         none(config.data.validation);
+}
+
 bool belongs_to_training(const std::string& key) {
   return (key.starts_with("train.") && !is_bookkeeping(key)) || key.starts_with("data.") ||
          key.starts_with("tokenizer.") || key.starts_with("decoding.") || key.starts_with("model.initialisation") ||
@@ -112,6 +121,14 @@ std::string first_difference(const config::Config& there, const config::Config& 
   return "";
 }
 
+void refuse_tokenizers(std::string_view command, std::string_view a, std::string_view b, std::string_view tokenizer_a,
+                       std::string_view tokenizer_b) {
+  user_error(
+      "{}: {} and {} have different tokenizers ({} and {}): their figures cannot be compared; set tokenizer.model and "
+      "data.validation to the same files in both",
+      command, a, b, tokenizer_a, tokenizer_b);
+}
+
 void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view command) {
   const auto task_of = [&](const NamedConfig& named) {
     return &tasks::task_for(named.config, fmt::format("{}: {}", command, named.name));
@@ -120,6 +137,10 @@ void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view com
     if (task_of(named) != task_of(configs.front())) {
       user_error("{}: {} and {} are trained for different tasks: their results cannot be compared", command,
              configs.front().name, named.name);
+    }
+    const config::TokenizerKind kind = named.config.tokenizer.kind, first = configs.front().config.tokenizer.kind;
+    if (kind != first && makes_tokenizer(named.config) && makes_tokenizer(configs.front().config)) {
+      refuse_tokenizers(command, configs.front().name, named.name, config::name_of(first), config::name_of(kind));
     }
   }
   for (const Difference& difference : differences(configs)) {
