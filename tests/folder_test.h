@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/core/error.h"
 #include "unicode.h"
 
 namespace headroom {

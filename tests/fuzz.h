@@ -26,8 +26,8 @@
 #endif
 
 #include "coverage.h"
-#include "headroom/core/error.h"
 #include "foundation/core/random.h"
+#include "headroom/core/error.h"
 
 namespace headroom::fuzz {
 

@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "output.h"
 #include "headroom/config/run_options.h"
 #include "headroom/core/implementation.h"
+#include "output.h"
 
 namespace headroom::cli {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <system_error>
 
+#include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "foundation/core/text/printable.h"
 
 namespace headroom::cli {
 

@@ -1,8 +1,8 @@
 // Checkpoints and the folders of Hugging Face as Python opens and writes them.
 #include "headroom/store/checkpoint.h"
 
-#include "headroom/config/config.h"
 #include "foundation/config/special_tokens.h"
+#include "headroom/config/config.h"
 #include "headroom/store/huggingface.h"
 #include "headroom/store/run_folder.h"
 #include "layer.h"
@@ -57,7 +57,7 @@ void check_tokenizer(const tokenizers::Tokenizer* tokenizer, config::Config& con
   const std::int64_t special = config::special_tokens(model.kind), known = tokenizer->vocabulary_size() + special;
   if (known != model.vocabulary_size) {
     user_error("save_checkpoint: tokenizer must have the {} tokens of the model's vocabulary_size, got {} with {}",
-           model.vocabulary_size - special, tokenizer->name(), tokenizer->vocabulary_size());
+               model.vocabulary_size - special, tokenizer->name(), tokenizer->vocabulary_size());
   }
   tokenizers::require_source_vocabulary(*tokenizer, model.source_vocabulary_size, "save_checkpoint");
   config.tokenizer.kind = tokenizer->kind();

@@ -1,9 +1,9 @@
 // What a block and a model consist of, each child a layer by itself: Python makes modules of them.
 #include <torch/library.h>
 
+#include "engine/models/block.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "engine/models/block.h"
 #include "layer.h"
 #include "refusal.h"
 

@@ -11,7 +11,8 @@ namespace headroom::python {
 nn::Context context_of(const Layer& layer, at::Device device, bool training, const std::string& implementation) {
   const config::AttentionOptions& attention = layer.model.attention;
   if (training && attention.prior_update == config::PriorUpdate::soft_e) {
-    user_error("model.attention.prior_update: soft_e, which measures its prior, is trained by the command headroom only");
+    user_error(
+        "model.attention.prior_update: soft_e, which measures its prior, is trained by the command headroom only");
   }
   nn::Context context;
   context.training = training;

@@ -2,9 +2,9 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/custom_class.h>
 
+#include "context.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
-#include "context.h"
 #include "refusal.h"
 
 namespace headroom::python {

@@ -4,11 +4,11 @@
 #include <memory>
 #include <mutex>
 
+#include "engine/models/builder.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/models/model.h"
-#include "engine/models/builder.h"
 #include "parts.h"
 
 namespace headroom::python {

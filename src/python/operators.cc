@@ -1,16 +1,16 @@
 // Layers and models as operators of torch's dispatcher: composites of those with derivatives, so that they are
 // differentiated, compiled and exported through them.
+#include "context.h"
+#include "engine/models/balance.h"
+#include "engine/ops/operator.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "foundation/core/machine/system.h"
 #include "headroom/models/class_model.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/masked_language_model.h"
 #include "headroom/models/model.h"
-#include "engine/models/balance.h"
-#include "engine/ops/operator.h"
-#include "context.h"
 #include "parts.h"
 #include "refusal.h"
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "headroom/core/error.h"
 #include "engine/models/block.h"
 #include "engine/models/embedding.h"
 #include "engine/models/vocabulary_head.h"
+#include "headroom/core/error.h"
 #include "headroom/nn/mlp.h"
 
 namespace headroom::python {

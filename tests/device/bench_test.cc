@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/bench/timing.h"
 #include "one_thread.h"
+#include "tools/bench/timing.h"
 
 namespace headroom::pretended_cuda {
 namespace bench_test {

@@ -8,7 +8,7 @@
 namespace headroom::pretended_cuda {
 namespace golden_test {
 
-const std::string kCases = std::string(HEADROOM_SOURCE_DIR) + "/tests/golden/cases";
+const std::string kCases = std::string(HEADROOM_SOURCE_DIR) + "/tests/tools/golden/cases";
 
 class GoldenCases : public ::testing::TestWithParam<at::ScalarType> {};
 

@@ -2,10 +2,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "pretended_cuda.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/expert_linear.h"
 #include "one_thread.h"
+#include "pretended_cuda.h"
 
 namespace headroom::pretended_cuda {
 namespace keeping_test {

@@ -3,13 +3,13 @@
 
 #include <fstream>
 
+#include "engine/store/tiny.h"
 #include "headroom/core/json.h"
 #include "headroom/decode/generate.h"
 #include "headroom/store/open_model.h"
 #include "headroom/store/run_folder.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
-#include "engine/store/tiny.h"
 
 namespace headroom::pretended_cuda {
 namespace training_test {

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "pretended_cuda.h"
 #include "headroom/config/config.h"
 #include "headroom/models/compute.h"
-#include "training/train/loop/step.h"
 #include "one_thread.h"
+#include "pretended_cuda.h"
+#include "training/train/loop/step.h"
 
 namespace headroom::pretended_cuda {
 namespace waits_test {

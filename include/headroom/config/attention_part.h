@@ -1,8 +1,8 @@
 // What a part of attention says of itself, without tensors: its options and their help, what it refuses, what it costs.
 // Its layer is the file of the same name in nn.
 //
-// A part is a class that answers every question of its kind below, in a file of its own under src/foundation/config/attention/
-// that ends with
+// A part is a class that answers every question of its kind below, in a file of its own under
+// src/foundation/config/attention/ that ends with
 //   const Registration<MyScore> kMyScore;
 // Symbols: T queries, S = M + T sources with M tokens of memory, C = S / T, d d_model, H n_heads, G key/value heads as
 // computed, e d_head, w the width of a value, E n_experts, k top_k, n_sel selection matrices, R keys at a position.

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "engine.h"
-#include "headroom/config/config.h"
-#include "headroom/core/error.h"
-#include "foundation/core/machine/system.h"
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "engine/kernels/cpu/products/tile_product.h"
+#include "foundation/core/machine/system.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 
 namespace headroom::cli {
@@ -50,7 +50,7 @@ int run(const Bench& command, const EngineRequest& request) {
   }
   if (!configs.empty() && names != std::vector<std::string>{"profile"} && !takes_configs(names)) {
     user_error("bench: --config: is of `bench profile`, `generation` or `evaluate` alone, got {}",
-           names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(names, ", ")));
+               names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(names, ", ")));
   }
   for (const std::string& config : configs) {
     config::load_config(config);  // refused before anything is printed

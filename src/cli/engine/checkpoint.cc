@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "engine.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/letters.h"
+#include "foundation/core/text/printable.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "foundation/core/text/letters.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"
@@ -119,7 +119,7 @@ void require_replaceable(const std::string& out, const char* command) {
   }
   if (resumable) {
     user_error("{}: --out: {} is a checkpoint that training can continue from: choose another name", command,
-           printable(out));
+               printable(out));
   }
 }
 

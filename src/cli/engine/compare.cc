@@ -3,10 +3,10 @@
 #include <fmt/ranges.h>
 
 #include "engine.h"
-#include "tools/compare/demo.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
+#include "tools/compare/demo.h"
 
 namespace headroom::cli {
 

@@ -12,12 +12,12 @@
 #include <type_traits>
 
 #include "engine.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
-#include "foundation/core/machine/system.h"
 #include "training/parallel/gloo_group.h"
 #include "training/train/loop/train.h"
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "engine.h"
-#include "headroom/config/config.h"
-#include "headroom/core/error.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/machine/system.h"
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "engine/kernels/cpu/products/tile_product.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
 #include "training/train/loop/step.h"

@@ -1,4 +1,4 @@
-// The commands that need tensors, one function each: call the floors below, print. They return the exit status.
+// The commands that need tensors, one function each: call the rooms below, print. They return the exit status.
 #pragma once
 
 #include "cli/commands.h"

@@ -1,10 +1,10 @@
 // The door through which the program calls the engine.
+#include "distributed.h"
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
-#include "distributed.h"
 
 namespace headroom::cli {
 

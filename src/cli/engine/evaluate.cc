@@ -1,19 +1,19 @@
 #include <filesystem>
 #include <utility>
 
+#include "data/text/text.h"
 #include "engine.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
-#include "foundation/core/machine/system.h"
-#include "data/text/text.h"
-#include "training/parallel/gloo_group.h"
 #include "headroom/store/special_tokens.h"
-#include "training/tasks/task.h"
-#include "tools/zero_shot/zero_shot.h"
 #include "output_file.h"
 #include "run_model.h"
+#include "tools/zero_shot/zero_shot.h"
+#include "training/parallel/gloo_group.h"
+#include "training/tasks/task.h"
 
 namespace headroom::cli {
 
@@ -59,7 +59,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   }
   if (command.data.size() != 1 && !generated) {
     user_error("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
-           command.data.size());
+               command.data.size());
   }
   const store::OpenedModel opened = open_model({.choice = command.model, .options = {}}, request);
   const store::Checkpoint& checkpoint = opened.checkpoint;

@@ -2,16 +2,16 @@
 #include <system_error>
 
 #include "engine.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/text/printable.h"
-#include "foundation/core/machine/system.h"
-#include "tools/inspector/inspector_page.h"
-#include "tools/analyse/reader.h"
-#include "training/tasks/classes/classification.h"
-#include "training/tasks/language/evaluation_text.h"
 #include "output_file.h"
 #include "run_model.h"
+#include "tools/analyse/reader.h"
+#include "tools/inspector/inspector_page.h"
+#include "training/tasks/classes/classification.h"
+#include "training/tasks/language/evaluation_text.h"
 
 namespace headroom::cli {
 
@@ -87,7 +87,7 @@ int run(const Inspect& command, const EngineRequest& request) {
       ids = text_to_inspect(command, opened, *tokenizer);
     } else if (tokenizer->name() != own->name()) {
       user_error("inspect: {} and {} have different tokenizers ({} and {}): what they read cannot be put side by side",
-             printable(choices.front().run), printable(name), tokenizer->name(), own->name());
+                 printable(choices.front().run), printable(name), tokenizer->name(), own->name());
     }
     views.push_back(
         {run_of(name), opened.checkpoint.step, inspect::inspect_text(*opened.model, ids, opened.context, limits)});

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/text/printable.h"
 
 namespace headroom::cli {
 

@@ -15,7 +15,7 @@ namespace {
 void refuse_foreign(const GivenOption& option, config::ModelKind kind) {
   if (option.given && option.kind != kind) {
     user_error("{}: needs model.kind = \"{}\", not \"{}\"", option.name, config::name_of(option.kind),
-           config::name_of(kind));
+               config::name_of(kind));
   }
 }
 

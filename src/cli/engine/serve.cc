@@ -5,8 +5,8 @@
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "training/parallel/gloo_group.h"
 #include "run_model.h"
+#include "training/parallel/gloo_group.h"
 
 namespace headroom::cli {
 

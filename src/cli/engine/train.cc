@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "engine.h"
-#include "tools/compare/compare.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "tools/compare/compare.h"
 #include "training/tasks/task.h"
 
 namespace headroom::cli {

@@ -30,8 +30,9 @@ void add_compare(Program& program) {
           user_error("compare: either CONFIG or --family is required (headroom compare --help)");
         }
         if (!options->configs.empty() && !options->families.empty()) {
-          user_error("compare: CONFIG ({}) and --family cannot both be given: each model is one of a family, or none is",
-                 options->configs.front());
+          user_error(
+              "compare: CONFIG ({}) and --family cannot both be given: each model is one of a family, or none is",
+              options->configs.front());
         }
         return program.engine(*options);
       });

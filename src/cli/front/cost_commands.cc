@@ -5,16 +5,16 @@
 #include <sstream>
 
 #include "cost_variation.h"
+#include "foundation/core/text/nearest.h"
+#include "foundation/core/text/printable.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/text/printable.h"
-#include "foundation/core/text/nearest.h"
 #include "headroom/core/safetensors.h"
+#include "program.h"
 #include "training/cost/match.h"
 #include "training/cost/recipe_list.h"
 #include "training/cost/report.h"
-#include "program.h"
 
 namespace headroom::cli {
 
@@ -49,7 +49,7 @@ int run_cost(const CostOptions& options, const Output& output) {
   }
   if (!options.configs.empty() && !options.paper.empty()) {
     user_error("cost: CONFIG ({}) and --paper {} cannot both be given: --paper has models of its own",
-           options.configs.front(), options.paper);
+               options.configs.front(), options.paper);
   }
   if (!options.paper.empty()) {
     output.text(cost::paper_table(options.paper));
@@ -194,7 +194,7 @@ std::vector<cost::Recipe> chosen_recipes(const std::string& name) {
     }
     const std::string close = nearest(name, names);
     user_error("recipes: {}: no recipe has this name{}", printable(name),
-           close.empty() ? "" : ", did you mean " + close + "?");
+               close.empty() ? "" : ", did you mean " + close + "?");
   }
   return {*found};
 }

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "foundation/core/text/number.h"
-#include "training/cost/cost.h"
 #include "foundation/draw/charts.h"
+#include "training/cost/cost.h"
 
 namespace headroom::cli {
 

@@ -5,15 +5,15 @@
 #include <memory>
 #include <optional>
 
+#include "data/text/text.h"
+#include "data/tokens/token_file.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/printable.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
-#include "foundation/core/machine/system.h"
-#include "foundation/core/text/utf8.h"
-#include "data/text/text.h"
-#include "data/tokens/token_file.h"
 #include "headroom/tokenizers/tokenizer.h"
 #include "program.h"
 
@@ -111,7 +111,7 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
   }
   if (command.options.kind == config::TokenizerKind::bytes && command.options.vocabulary_size > config::kByteValues) {
     user_error("tokenizer train: --vocabulary-size: must be at most {} with --kind bytes, got {}", config::kByteValues,
-           command.options.vocabulary_size);
+               command.options.vocabulary_size);
   }
   for (const std::filesystem::path& file : data::expand_patterns(command.input.files)) {
     std::error_code ignored;
@@ -271,7 +271,8 @@ int run_prepare(const Prepare& command, const Output& output) {
   }
   const bool splits = command.validation_share > 0.0;
   if (splits && command.input.files.empty()) {
-    user_error("data prepare: --validation-share: needs FILE: {}", "the built-in corpus has a validation split of its own");
+    user_error("data prepare: --validation-share: needs FILE: {}",
+               "the built-in corpus has a validation split of its own");
   }
   require_token_file(command.out);
   if (splits) {

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <new>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/number.h"
 #include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
 #include "help_format.h"
 
 namespace headroom::cli {

@@ -1,9 +1,9 @@
 #include "augmentation.h"
 
+#include "foundation/core/random.h"
+#include "headroom/core/error.h"
 #include "planes.h"
 #include "rand_augment.h"
-#include "headroom/core/error.h"
-#include "foundation/core/random.h"
 
 namespace headroom::data {
 namespace {

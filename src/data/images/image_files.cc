@@ -66,14 +66,14 @@ class Pieces {
 void check_label(const std::string& path, std::int64_t i, std::uint8_t label, const ImageReading& reading) {
   if (label >= reading.n_classes) {
     user_error("{}: label {} of the pictures' number {} must be below model.n_classes = {}", path, label, i + 1,
-           reading.n_classes);
+               reading.n_classes);
   }
 }
 
 void check_size(const std::string& path, const ImageReading& reading, std::array<std::int64_t, 3> has) {
   if (has[0] != reading.channels || has[1] != reading.size || has[2] != reading.size) {
-    user_error("{}: its pictures have {} channels, {} x {}, but model.image_channels = {} and model.image_size = {}", path,
-           has[0], has[1], has[2], reading.channels, reading.size);
+    user_error("{}: its pictures have {} channels, {} x {}, but model.image_channels = {} and model.image_size = {}",
+               path, has[0], has[1], has[2], reading.channels, reading.size);
   }
 }
 
@@ -98,11 +98,11 @@ void read_idx(const fs::path& pictures, const fs::path& labels, const ImageReadi
   Pieces image_file(pictures), label_file(labels);
   if (const std::uint32_t magic = image_file.number("an idx file's first number"); magic != kIdxPictures) {
     user_error("{}: must be an idx file of pictures, beginning with 0x{:08x}, got 0x{:08x}", pictures.string(),
-           kIdxPictures, magic);
+               kIdxPictures, magic);
   }
   if (const std::uint32_t magic = label_file.number("an idx file's first number"); magic != kIdxLabels) {
     user_error("{}: must be an idx file of labels, beginning with 0x{:08x}, got 0x{:08x}", labels.string(), kIdxLabels,
-           magic);
+               magic);
   }
   const std::int64_t count = image_file.number("the number of pictures"), height = image_file.number("their height"),
                      width = image_file.number("their width"), n_labels = label_file.number("the number of labels");
@@ -156,8 +156,9 @@ void read_files(const std::vector<fs::path>& paths, const ImageReading& reading,
       user_error("{}: no such file", paths[i].string());
     }
     if (!labels) {
-      user_error("{}: has no labels: name their idx file after it, or call them ...images-idx3... and ...labels-idx1...",
-             paths[i].string());
+      user_error(
+          "{}: has no labels: name their idx file after it, or call them ...images-idx3... and ...labels-idx1...",
+          paths[i].string());
     }
     read_idx(paths[i], *labels, reading, set);
     i += i + 1 < paths.size() && paths[i + 1] == *labels ? 1 : 0;

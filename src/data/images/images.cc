@@ -1,8 +1,8 @@
 #include "images.h"
 
+#include "data/tokens/dataset_id.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "data/tokens/dataset_id.h"
 
 namespace headroom::data {
 

@@ -12,10 +12,10 @@
 #include <memory>
 #include <string_view>
 
-#include "pnm.h"
+#include "foundation/core/text/letters.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/text/letters.h"
+#include "pnm.h"
 
 namespace headroom::data {
 namespace {

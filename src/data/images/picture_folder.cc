@@ -7,11 +7,11 @@
 #include <string_view>
 #include <utility>
 
-#include "picture_file.h"
+#include "data/tokens/dataset_id.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/system.h"
-#include "data/tokens/dataset_id.h"
+#include "picture_file.h"
 
 namespace headroom::data {
 namespace {
@@ -45,7 +45,7 @@ class PictureFolder : public Pictures {
     const std::vector<std::string>& names = reading.classes.empty() ? folders : reading.classes;
     if (std::ssize(names) != reading.n_classes) {
       user_error("{}: {} names {} classes, but model.n_classes = {}", folder_.string(),
-             reading.classes.empty() ? "a folder for each class" : "data.classes", names.size(), reading.n_classes);
+                 reading.classes.empty() ? "a folder for each class" : "data.classes", names.size(), reading.n_classes);
     }
     for (const std::string& name : folders) {
       const auto label = std::find(names.begin(), names.end(), name);
@@ -80,7 +80,7 @@ class PictureFolder : public Pictures {
     for (const std::string& file : entries(folder_ / name, /*folders=*/false)) {
       if (!skip_bad_ && !is_picture_ending(std::string_view(file).substr(file.rfind('.') + 1))) {
         user_error("{}: is no picture by its name, which must end in .{}", (folder_ / name / file).string(),
-               fmt::join(kPictureEndings, ", ."));
+                   fmt::join(kPictureEndings, ", ."));
       }
       names_ += file;
       ends_.push_back(names_.size());

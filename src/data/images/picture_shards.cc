@@ -6,14 +6,14 @@
 #include <optional>
 #include <utility>
 
-#include "picture_file.h"
-#include "shard_index.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
+#include "data/tokens/dataset_id.h"
 #include "foundation/core/machine/in_parallel.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "data/tokens/dataset_id.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "picture_file.h"
+#include "shard_index.h"
 
 namespace headroom::data {
 namespace {
@@ -78,7 +78,8 @@ void warn_of_bad(const std::vector<fs::path>& shards, const std::vector<ShardInd
 
 std::unique_ptr<const Pictures> open_picture_shards(const std::vector<fs::path>& shards, const ImageReading& reading) {
   if (!reading.classes.empty() && std::ssize(reading.classes) != reading.n_classes) {
-    user_error("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes, reading.classes.size());
+    user_error("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes,
+               reading.classes.size());
   }
   constexpr std::size_t kMany = 16;
   std::optional<Progress> progress;

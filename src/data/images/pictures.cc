@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <utility>
 
-#include "picture_folder.h"
-#include "picture_shards.h"
+#include "data/text/text.h"
 #include "foundation/core/files/byte_reader.h"
 #include "headroom/core/error.h"
 #include "images.h"
-#include "data/text/text.h"
+#include "picture_folder.h"
+#include "picture_shards.h"
 
 namespace headroom::data {
 namespace {

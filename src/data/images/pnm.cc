@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "planes.h"
-#include "headroom/core/error.h"
 #include "foundation/core/text/number.h"
+#include "headroom/core/error.h"
+#include "planes.h"
 
 namespace headroom::data {
 namespace {
@@ -35,7 +35,8 @@ std::optional<PnmHeader> pnm_header(const std::string& origin, std::string_view 
   }
   header.pixels = at + 1;
   if (header.highest < 1 || header.highest > kHighestByte) {
-    user_error("{}: is a PNM file with values up to {}, which must be from 1 to {}", origin, header.highest, kHighestByte);
+    user_error("{}: is a PNM file with values up to {}, which must be from 1 to {}", origin, header.highest,
+               kHighestByte);
   }
   return header;
 }
@@ -47,7 +48,7 @@ DecodedPicture read_pnm(const std::string& origin, std::string_view bytes, const
   bytes.remove_prefix(header.pixels);
   if (bytes.size() < needed) {
     user_error("{}: is a damaged PNM file: {} bytes of pixels must follow its header, got {}", origin, needed,
-           bytes.size());
+               bytes.size());
   }
   const auto value = [&](std::size_t i) {
     const std::int64_t byte = static_cast<unsigned char>(bytes[i]);

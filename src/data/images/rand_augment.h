@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "planes.h"
 #include "foundation/core/random.h"
+#include "planes.h"
 
 namespace headroom::data {
 

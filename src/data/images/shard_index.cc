@@ -12,14 +12,14 @@
 #include <string_view>
 #include <utility>
 
-#include "picture_file.h"
 #include "data/text/tar_header.h"
 #include "foundation/core/text/blanks.h"
+#include "foundation/core/text/letters.h"
+#include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "foundation/core/text/letters.h"
-#include "foundation/core/text/number.h"
+#include "picture_file.h"
 
 namespace headroom::data {
 namespace {
@@ -68,7 +68,7 @@ class Indexer {
     while (const std::optional<TarMember> member = next()) {
       if (member->size > file_.size() - std::min(at_, file_.size())) {
         user_error("{}: is truncated: {} has {} bytes from byte {} on, but the archive ends at byte {}", file_.name(),
-               member->name, member->size, at_, file_.size());
+                   member->name, member->size, at_, file_.size());
       }
       take(*member);
       at_ += member->has_content() ? tar_blocks(member->size) : 0;
@@ -109,14 +109,15 @@ class Indexer {
         long_name_.clear();
         break;
       default:
-        user_error("{}: {} is a link, or another kind of member that holds no bytes of its own", file_.name(), member.name);
+        user_error("{}: {} is a link, or another kind of member that holds no bytes of its own", file_.name(),
+                   member.name);
     }
   }
 
   std::string name_bytes(const TarMember& member) const {
     if (member.size > kLongestName) {
       user_error("{}: the header of the member at byte {} has {} bytes, more than {}", file_.name(), at_, member.size,
-             kLongestName);
+                 kLongestName);
     }
     return file_.read(at_, member.size);
   }
@@ -138,7 +139,8 @@ class Indexer {
       place = &sample_.labels[static_cast<std::size_t>(label - kLabels.begin())];
     }
     if (place != nullptr && *place) {
-      user_error("{}: {}: the sample has a second {}", file_.name(), path, place == &sample_.picture ? "picture" : "label");
+      user_error("{}: {}: the sample has a second {}", file_.name(), path,
+                 place == &sample_.picture ? "picture" : "label");
     }
     if (place != nullptr) {
       *place = extent;
@@ -153,12 +155,13 @@ class Indexer {
     }
     try {
       if (!sample.picture || label == sample.labels.end()) {
-        user_error("{}: sample {} has no {}", file_.name(), sample.name,
-               sample.picture ? "label: a member .cls, .json or .txt" : "picture: a member .jpg, .jpeg, .png or .ppm");
+        user_error(
+            "{}: sample {} has no {}", file_.name(), sample.name,
+            sample.picture ? "label: a member .cls, .json or .txt" : "picture: a member .jpg, .jpeg, .png or .ppm");
       }
       if (sample.picture->size > kLargestPicture) {
         user_error("{}: the picture of sample {} has {} bytes, more than {} MiB", file_.name(), sample.name,
-               sample.picture->size, kLargestPicture >> 20);
+                   sample.picture->size, kLargestPicture >> 20);
       }
       index_.places.push_back({.begin = sample.picture->begin,
                                .size = static_cast<std::uint32_t>(sample.picture->size),
@@ -187,7 +190,7 @@ class Indexer {
     const auto found = json.is_object() ? json.find(reading_.label_key) : json.end();
     if (!json.is_object() || found == json.end() || !(found->is_number_integer() || found->is_string())) {
       user_error("{}: must be an object with a number or a text as its \"{}\" (data.label_column)", origin,
-             reading_.label_key);
+                 reading_.label_key);
     }
     return found->is_string() ? found->get<std::string>() : found->dump();
   }
@@ -204,7 +207,7 @@ class Indexer {
     const auto number = whole_number(label);
     if (!number || *number >= reading_.n_classes) {
       user_error("{}: the label (names need data.classes) must be a number from 0 to {}, got \"{}\"", origin,
-             reading_.n_classes - 1, label);
+                 reading_.n_classes - 1, label);
     }
     return static_cast<std::int32_t>(*number);
   }
@@ -242,7 +245,8 @@ void PlacedReader::read(std::uint64_t at, std::span<char> out) const {
       continue;
     }
     if (got <= 0) {
-      user_error("{}: cannot be read at byte {}: {}", name_, at, got < 0 ? std::strerror(errno) : "the file ends there");
+      user_error("{}: cannot be read at byte {}: {}", name_, at,
+                 got < 0 ? std::strerror(errno) : "the file ends there");
     }
     out = out.subspan(static_cast<std::size_t>(got));
     at += static_cast<std::uint64_t>(got);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "headroom/core/error.h"
 #include "data/tokens/shuffle.h"
+#include "headroom/core/error.h"
 
 namespace headroom::data {
 
@@ -49,8 +49,8 @@ PairBatches::PairBatches(const PairFile& file, const PairBatchOptions& options) 
   }
   cuts_.push_back(usable);
   if (per_epoch() < 1) {
-    user_error("{}: must hold at least {} pairs of up to {} tokens a side (model.context_length), got {}", file.identity(),
-           options.multiple, options.longest - 1, order_.size());
+    user_error("{}: must hold at least {} pairs of up to {} tokens a side (model.context_length), got {}",
+               file.identity(), options.multiple, options.longest - 1, order_.size());
   }
 }
 
@@ -77,7 +77,7 @@ std::vector<std::int64_t> PairBatches::next() {
 void PairBatches::seek(DataPosition position) {
   if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch()) {
     user_error("sentence pairs: an epoch has {} batches, so there is no epoch {}, step {}", per_epoch(), position.epoch,
-           position.step);
+               position.step);
   }
   position_ = position;
 }

@@ -2,15 +2,15 @@
 #include <cstring>
 #include <span>
 
-#include "training_pairs.h"
 #include "data/text/token_cache.h"
+#include "data/tokens/dataset_id.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
-#include "foundation/core/machine/system.h"
-#include "data/tokens/dataset_id.h"
 #include "pairs.h"
+#include "training_pairs.h"
 
 namespace headroom::data {
 namespace {

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "data/text/line_reader.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "pairs.h"
 
 namespace headroom::data {
@@ -77,7 +77,7 @@ struct PairReader::Parts {
     if (target->next(other) != more) {
       const LineReader &shorter = more ? *target : *source, &longer = more ? *source : *target;
       user_error("{}: must be followed by another line, as its parallel file continues with {}", shorter.place(),
-             longer.place());
+                 longer.place());
     }
     return more;
   }
@@ -126,7 +126,7 @@ PairReader::PairReader(const PairFiles& files, const config::DataOptions& option
   }
   if (!p.targets.empty() && p.targets.size() != p.sources.size()) {
     user_error("{}: is one of {} files of sources, but there are {} of targets: each source file needs its own",
-           p.sources.front().string(), p.sources.size(), p.targets.size());
+               p.sources.front().string(), p.sources.size(), p.targets.size());
   }
   if (p.columns.size() != 2 || p.columns[0] == p.columns[1]) {
     user_error("data.pair_columns: must be two different columns, the source's and the target's");

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "foundation/core/random.h"
 #include "foundation/core/text/blanks.h"
 #include "headroom/core/error.h"
-#include "foundation/core/random.h"
 
 namespace headroom::data {
 
@@ -121,7 +121,7 @@ std::vector<TextPair> validation_pairs(const config::DataOptions& options) {
   }
   if (held.empty()) {
     user_error("data.validation_share: must be large enough to hold out a pair, got {} of {} pairs", share,
-           reader.rows() - reader.skipped());
+               reader.rows() - reader.skipped());
   }
   std::stable_sort(held.begin(), held.end(), [](const TextPair& a, const TextPair& b) {
     return mix(kHeldOrder, a.source) < mix(kHeldOrder, b.source);

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "data/text/file_sequence.h"
+#include "data/text/text.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "data/text/text.h"
 
 namespace headroom::data {
 namespace {

@@ -120,7 +120,7 @@ class Parser {
     }
     constexpr std::size_t kShown = 20;
     user_error("column {} must hold a digit, \"[MIN\", \"[MAX\", \"[MED\", \"[SM\" or \"]\", got \"{}\"", at_ + 1,
-           word.substr(0, kShown));
+               word.substr(0, kShown));
   }
 
   std::string_view text_;

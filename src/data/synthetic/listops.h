@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "headroom/config/run_options.h"
 #include "data/text/sequences.h"
+#include "headroom/config/run_options.h"
 
 namespace headroom::data::listops {
 

@@ -1,6 +1,6 @@
+#include "data/text/table.h"
 #include "headroom/core/error.h"
 #include "listops.h"
-#include "data/text/table.h"
 
 namespace headroom::data::listops {
 
@@ -21,7 +21,7 @@ LabelledSequences read(const std::vector<std::string>& patterns, const Reading& 
     const std::vector<std::uint16_t> symbols = parse(row[1 - label]);
     if (std::ssize(symbols) > reading.most_symbols) {
       user_error("the expression has {} symbols, more than model.context_length = {}", symbols.size(),
-             reading.most_symbols);
+                 reading.most_symbols);
     }
     read.first.add(symbols);
     read.labels.push_back(static_cast<std::int32_t>(value));

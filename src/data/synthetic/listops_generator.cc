@@ -1,10 +1,10 @@
 #include <optional>
 #include <unordered_set>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/random.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/random.h"
+#include "headroom/core/error.h"
 #include "listops.h"
 
 namespace headroom::data::listops {
@@ -100,7 +100,8 @@ LabelledSequences make(const Law& law, std::uint64_t seed, std::int64_t count,
       made.labels.push_back(evaluate(symbols));
       tries = 0;
     } else if (++tries == kMostTries) {
-      user_error("data.generator: there are hardly more than {} different expressions, asked for {}", seen.size(), count);
+      user_error("data.generator: there are hardly more than {} different expressions, asked for {}", seen.size(),
+                 count);
     }
     if ((made.size() + tries) % kOften == 0) {
       if (progress) {

@@ -6,8 +6,8 @@
 #include <cctype>
 #include <functional>
 
-#include "puzzle_words.h"
 #include "headroom/core/error.h"
+#include "puzzle_words.h"
 
 namespace headroom::data {
 namespace {
@@ -298,7 +298,7 @@ PuzzleRow parse_puzzle(std::string_view text, std::string_view where) {
                       text.substr(0, close).find('\n') == std::string_view::npos;
     if (!fits) {
       user_error("{}: an answer must be written \"[ answer ]\", got \"{}\"", where,
-             text.substr(0, std::min<std::size_t>(text.find('\n'), 40)));
+                 text.substr(0, std::min<std::size_t>(text.find('\n'), 40)));
     }
     const std::string_view answer = text.substr(kOpen.size(), close - 1 - kOpen.size());
     row.answers.push_back({.begin = row.text.size(), .end = row.text.size() + answer.size()});

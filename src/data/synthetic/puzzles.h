@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "foundation/core/random.h"
 #include "data/text/text.h"
+#include "foundation/core/random.h"
 
 namespace headroom::data {
 

@@ -4,10 +4,10 @@
 #include <optional>
 #include <system_error>
 
-#include "tar_header.h"
 #include "foundation/core/files/byte_reader.h"
-#include "headroom/core/error.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
+#include "tar_header.h"
 
 namespace headroom::data {
 namespace {

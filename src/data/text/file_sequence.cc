@@ -4,10 +4,10 @@
 #include <system_error>
 #include <utility>
 
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 
 namespace headroom::data {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "text_file.h"
 #include "text.h"
+#include "text_file.h"
 
 namespace headroom::data {
 

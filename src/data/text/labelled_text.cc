@@ -61,7 +61,8 @@ std::int32_t class_of(const std::string& label, const std::vector<std::string>& 
   const auto found = std::find(classes.begin(), classes.end(), label);
   if (found == classes.end()) {
     constexpr std::size_t kShown = 40;
-    user_error("the label must be one of data.classes ({}), got \"{}\"", fmt::join(classes, ", "), label.substr(0, kShown));
+    user_error("the label must be one of data.classes ({}), got \"{}\"", fmt::join(classes, ", "),
+               label.substr(0, kShown));
   }
   return static_cast<std::int32_t>(found - classes.begin());
 }
@@ -82,7 +83,8 @@ void add_text(const std::string& text, const Column& column, std::int64_t most, 
 LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, const config::DataOptions& options,
                                      const LabelledTextReading& reading) {
   if (!options.classes.empty() && std::ssize(options.classes) != reading.n_classes) {
-    user_error("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes, options.classes.size());
+    user_error("data.classes: must name model.n_classes = {} classes, got {}", reading.n_classes,
+               options.classes.size());
   }
   Column label("data.label_column", options.label_column), text("data.text_column", options.text_column);
   Column second("data.second_column", reading.paired ? options.second_column : "1");

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "headroom/core/error.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
 
 namespace headroom::data {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "headroom/core/files.h"
 #include "data/tokens/dataset_id.h"
+#include "headroom/core/files.h"
 
 namespace headroom::data {
 namespace {

@@ -1,11 +1,11 @@
 #include "table.h"
 
-#include "text_file.h"
 #include "foundation/core/files/byte_reader.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/number.h"
+#include "headroom/core/error.h"
 #include "text.h"
+#include "text_file.h"
 
 namespace headroom::data {
 namespace {

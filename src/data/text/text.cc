@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <system_error>
 
+#include "data/synthetic/puzzles.h"
 #include "file_sequence.h"
-#include "text_share.h"
 #include "foundation/core/files/byte_reader.h"
 #include "headroom/core/error.h"
-#include "data/synthetic/puzzles.h"
+#include "text_share.h"
 
 namespace headroom::data {
 namespace {
@@ -51,7 +51,7 @@ std::int64_t checked_size(const fs::path& path) {
   }
   if (!fs::is_regular_file(status)) {
     user_error("{}: is not a regular file: text is read more than once, so it cannot come from a pipe or device",
-           path.string());
+               path.string());
   }
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) {

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "foundation/core/files/byte_reader.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "foundation/core/text/utf8.h"
 
 namespace headroom::data {
 namespace {

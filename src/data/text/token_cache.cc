@@ -1,7 +1,7 @@
 #include "token_cache.h"
 
-#include "headroom/core/files.h"
 #include "data/tokens/dataset_id.h"
+#include "headroom/core/files.h"
 
 namespace headroom::data {
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <system_error>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
-#include "text.h"
+#include "headroom/core/error.h"
 #include "headroom/tokenizers/tokenizer.h"
+#include "text.h"
 
 namespace headroom::data {
 

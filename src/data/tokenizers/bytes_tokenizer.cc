@@ -99,8 +99,9 @@ std::unique_ptr<Tokenizer> train_bytes(const config::TokenizerOptions& options, 
     user_error("tokenizer: the training text is empty");
   }
   if (std::ssize(values) > options.vocabulary_size) {
-    user_error("tokenizer.vocabulary_size: must be at least {}, the number of different bytes in the training text, got {}",
-           values.size(), options.vocabulary_size);
+    user_error(
+        "tokenizer.vocabulary_size: must be at least {}, the number of different bytes in the training text, got {}",
+        values.size(), options.vocabulary_size);
   }
   values.resize(static_cast<std::size_t>(options.vocabulary_size), kOther);
   return std::make_unique<Bytes>(std::move(values));
@@ -116,7 +117,7 @@ std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_vie
   if (serialised.size() >= kByteValues ||
       serialised.find_last_not_of(kOther) + 1 != std::min(serialised.size(), serialised.find(kOther))) {
     user_error("{}: is no tokenizer of bytes: it must be less than {} byte values, 0xff only at the end", origin,
-           kByteValues);
+               kByteValues);
   }
   return std::make_unique<Bytes>(std::move(serialised));
 }

@@ -3,13 +3,13 @@
 #include <cstring>
 
 #include "data/tokenizers/bpe/bpe_files.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
-#include "foundation/core/text/printable.h"
-#include "foundation/core/machine/system.h"
-#include "kinds.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_guard.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "kinds.h"
 #include "two_tokenizers.h"
 
 namespace headroom::tokenizers {
@@ -126,7 +126,7 @@ std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path,
   }
   if (file.bytes().size() > kLargestModel) {
     user_error("{}: is no tokenizer: {} is more than any has", path.string(),
-           format_bytes(static_cast<double>(file.bytes().size())));
+               format_bytes(static_cast<double>(file.bytes().size())));
   }
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (path.extension() == ".txt") {
@@ -176,7 +176,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file) {
   std::unique_ptr<Tokenizer> tokenizer = restore_tokenizer(kind, std::string(begin, stored.data.size()), origin);
   if (tokenizer->name() != file.metadata_at("tokenizer_name")) {
     user_error("{}: its tokenizer is {}, but the file says {}", origin, tokenizer->name(),
-           file.metadata_at("tokenizer_name"));
+               file.metadata_at("tokenizer_name"));
   }
   return tokenizer;
 }
@@ -184,7 +184,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file) {
 void require_source_vocabulary(const Tokenizer& tokenizer, std::int64_t source_vocabulary_size, std::string_view what) {
   if (tokenizer.source_vocabulary_size() != source_vocabulary_size) {
     user_error("{}: tokenizer {} has {} ids for sources alone, but model.source_vocabulary_size is {}", what,
-           tokenizer.name(), tokenizer.source_vocabulary_size(), source_vocabulary_size);
+               tokenizer.name(), tokenizer.source_vocabulary_size(), source_vocabulary_size);
   }
 }
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "data/tokenizers/bpe/model.h"
-#include "headroom/tokenizers/tokenizer.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_json.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tokenizers {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "headroom/core/error.h"
 #include "foundation/core/text/number.h"
 #include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
 #include "kinds.h"
 
 namespace headroom::tokenizers {
@@ -80,7 +80,7 @@ std::unique_ptr<Tokenizer> restore_two(config::TokenizerKind kind, std::string_v
   const auto size = as_number<std::size_t>(number);
   if (!size || *size > serialised.size()) {
     user_error("{}: {}: the first one's size must be a number up to {}, got \"{}\"", origin, kWhat, serialised.size(),
-           printable(number));
+               printable(number));
   }
   const std::string_view sides[] = {serialised.substr(0, *size), serialised.substr(*size)};
   for (const std::string_view side : sides) {

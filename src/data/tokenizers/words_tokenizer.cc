@@ -2,8 +2,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "headroom/core/error.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
 #include "kinds.h"
 
 namespace headroom::tokenizers {
@@ -159,8 +159,9 @@ std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, 
   const std::int64_t all = std::ssize(order) + special;
   const std::int64_t wanted = options.vocabulary_size == 0 ? all : options.vocabulary_size;
   if (wanted > all || wanted < special) {
-    user_error("tokenizer.vocabulary_size: must be {} to {}, the number of different words in the training text, got {}",
-           special, all, wanted);
+    user_error(
+        "tokenizer.vocabulary_size: must be {} to {}, the number of different words in the training text, got {}",
+        special, all, wanted);
   }
   std::string lines(kSpecial);
   for (std::int64_t i = 0; i < wanted - special; ++i) {

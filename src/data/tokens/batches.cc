@@ -11,7 +11,7 @@ namespace {
 void check_shape(BatchShape shape) {
   if (shape.batch < 1 || shape.length < 1) {
     user_error("batches: train.batch_size and model.context_length must be at least 1, got {} and {}", shape.batch,
-           shape.length);
+               shape.length);
   }
 }
 
@@ -47,8 +47,8 @@ class FileBatches : public TokenBatches {
   DataPosition position() const override { return position_; }
   void seek(DataPosition position) override {
     if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
-      user_error("{}: has {} batches an epoch, so there is no epoch {}, step {}", file_->name(), per_epoch_, position.epoch,
-             position.step);
+      user_error("{}: has {} batches an epoch, so there is no epoch {}, step {}", file_->name(), per_epoch_,
+                 position.epoch, position.step);
     }
     position_ = position;
   }

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "run_order.h"
 #include "headroom/core/error.h"
+#include "run_order.h"
 #include "shuffle.h"
 
 namespace headroom::data {
@@ -14,7 +14,7 @@ ExampleOrder::ExampleOrder(OrderOptions options, std::string what)
     : options_(std::move(options)), what_(std::move(what)), per_epoch_(options_.examples / options_.batch) {
   if (per_epoch_ < 1) {
     user_error("{}: holds {} examples, too few for a batch of train.batch_size = {}", what_, options_.examples,
-           options_.batch);
+               options_.batch);
   }
 }
 
@@ -32,7 +32,7 @@ std::vector<std::int64_t> ExampleOrder::next() {
 void ExampleOrder::seek(DataPosition position) {
   if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
     user_error("{}: has {} batches an epoch, so there is no epoch {}, step {}", what_, per_epoch_, position.epoch,
-           position.step);
+               position.step);
   }
   position_ = position;
 }

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "headroom/core/error.h"
 #include "batches.h"
+#include "headroom/core/error.h"
 #include "shuffle.h"
 
 namespace headroom::data {
@@ -26,8 +26,8 @@ class MixedBatches : public TokenBatches {
     for (std::size_t i = 0; i < mixture.files.size(); ++i) {
       if (shares[i] == 0) {
         user_error("data.mixture: of {} rows{} the weight {} gives {} none{}", dealt, of_a_batch ? " of a batch" : "",
-               mixture.weights[i], mixture.files[i]->name(),
-               of_a_batch ? ": try a larger train.batch_size or, without memory, data.batching = \"chunks\"" : "");
+                   mixture.weights[i], mixture.files[i]->name(),
+                   of_a_batch ? ": try a larger train.batch_size or, without memory, data.batching = \"chunks\"" : "");
       }
       corpora_.push_back({.file = mixture.files[i], .share = shares[i], .first = first});
       first += shares[i];
@@ -52,7 +52,7 @@ class MixedBatches : public TokenBatches {
   void seek(DataPosition position) override {
     if (position.epoch != 0 || position.step < 0) {
       user_error("data.mixture: has a single epoch without end, so there is no epoch {}, step {}", position.epoch,
-             position.step);
+                 position.step);
     }
     step_ = position.step;
   }
@@ -75,7 +75,7 @@ class MixedBatches : public TokenBatches {
   }
   [[noreturn]] void refuse(const Corpus& corpus, std::int64_t rows) const {
     user_error("{}: holds {} tokens, too few for {} rows of model.context_length {} in each batch of the mixture",
-           corpus.file->name(), corpus.file->size(), rows, shape_.length);
+               corpus.file->name(), corpus.file->size(), rows, shape_.length);
   }
 
   BatchShape shape_;

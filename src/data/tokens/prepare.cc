@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "data/text/token_cache.h"
-#include "held_out.h"
+#include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/log.h"
+#include "held_out.h"
 #include "token_file.h"
 
 namespace headroom::data {
@@ -61,7 +61,7 @@ PartInput open_input(const config::DataOptions& data, Split split, Content conte
   }
   if (tokens != std::ssize(patterns)) {
     user_error("{}: must name either text or token files, not both",
-           split == Split::train ? "data.train" : "data.validation");
+               split == Split::train ? "data.train" : "data.validation");
   }
   input.token_files = expand_patterns(patterns);
   input.held_out = shared ? data.validation_share : 0.0;
@@ -153,7 +153,7 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
                       : tokenizers::load_tokenizer_for(options.model, options.least_size);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
     user_error("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
-           options.model, given->name());
+               options.model, given->name());
   }
   return given;
 }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "token_format.h"
-#include "headroom/core/error.h"
 #include "foundation/core/text/number.h"
 #include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
+#include "token_format.h"
 
 namespace headroom::data {
 namespace {
@@ -17,7 +17,7 @@ std::int64_t number_at(const SafetensorsFile& file, const std::string& key, std:
   const std::optional<std::int64_t> value = whole_number(text);
   if (!value || *value < low || *value > high) {
     user_error("{}: metadata \"{}\" must be a number from {} to {}, got \"{}\"", file.path().string(), key, low, high,
-           text);
+               text);
   }
   return *value;
 }
@@ -42,7 +42,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::i
   const auto format = file_.metadata().find("format");
   if (format == file_.metadata().end() || format->second != kTokenFormat) {
     user_error("{}: is no token file: its format is \"{}\", not \"{}\"", path.string(),
-           format == file_.metadata().end() ? "" : format->second, kTokenFormat);
+               format == file_.metadata().end() ? "" : format->second, kTokenFormat);
   }
   tokenizer_name_ = file_.metadata_at("tokenizer_name");
   file_.metadata_at("tokenizer_kind");
@@ -88,8 +88,8 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) 
   if (!valid) {
     const std::string path = file_.path().string();
     user_error("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
-           begin + count - 1, vocabulary_size_,
-           name_ == path ? "" : fmt::format("; it was made from {} and is made again where it is missing", name_));
+               begin + count - 1, vocabulary_size_,
+               name_ == path ? "" : fmt::format("; it was made from {} and is made again where it is missing", name_));
   }
 }
 
@@ -102,7 +102,7 @@ void TokenFile::verify() const {
   is.add(tokens_->data);
   if (is.text() != was->second) {
     user_error("{}: is damaged: the checksum of its tokens is {}, they were written with {}", file_.path().string(),
-           is.text(), printable(was->second));
+               is.text(), printable(was->second));
   }
 }
 
@@ -110,7 +110,7 @@ std::unique_ptr<tokenizers::Tokenizer> TokenFile::tokenizer() const {
   std::unique_ptr<tokenizers::Tokenizer> tokenizer = tokenizers::read_tokenizer(file_);
   if (tokenizer->vocabulary_size() != vocabulary_size_) {
     user_error("{}: its tokenizer {} has {} ids, but the file says {}", name_, tokenizer->name(),
-           tokenizer->vocabulary_size(), vocabulary_size_);
+               tokenizer->vocabulary_size(), vocabulary_size_);
   }
   return tokenizer;
 }

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "headroom/core/safetensors.h"
 #include "data/text/text.h"
+#include "headroom/core/safetensors.h"
 #include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::data {

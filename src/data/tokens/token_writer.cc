@@ -3,12 +3,12 @@
 #include <span>
 #include <utility>
 
-#include "token_format.h"
-#include "headroom/core/error.h"
+#include "data/tokenizers/kinds.h"
 #include "foundation/core/machine/in_parallel.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
 #include "token_file.h"
-#include "data/tokenizers/kinds.h"
+#include "token_format.h"
 
 namespace headroom::data {
 namespace {
@@ -186,7 +186,7 @@ void join_token_files(const std::vector<fs::path>& files, const fs::path& path) 
     file.verify();
     if (file.tokenizer_name() != first.tokenizer_name()) {
       user_error("{}: was made with tokenizer {}, but {} with {}", file.path().string(), file.tokenizer_name(),
-             first.path().string(), first.tokenizer_name());
+                 first.path().string(), first.tokenizer_name());
     }
     append_rest(file, 0, writer);
     text_bytes += file.text_bytes();

@@ -312,8 +312,9 @@ void Engine::Parts::sweep() {
 
 Engine::Engine(const models::LanguageModel& model, EngineOptions options) {
   if (options.max_rows < 1 || options.prompt_chunk < 1 || options.prefix_cache_tokens < 0) {
-    user_error("engine: max_rows and prompt_chunk must be at least 1, prefix_cache_tokens at least 0, got {}, {} and {}",
-           options.max_rows, options.prompt_chunk, options.prefix_cache_tokens);
+    user_error(
+        "engine: max_rows and prompt_chunk must be at least 1, prefix_cache_tokens at least 0, got {}, {} and {}",
+        options.max_rows, options.prompt_chunk, options.prefix_cache_tokens);
   }
   parts_ = std::make_unique<Parts>(model, std::move(options));
 }

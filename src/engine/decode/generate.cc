@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
 #include "headroom/decode/engine.h"
 #include "headroom/decode/text_stream.h"
-#include "vocabulary.h"
 #include "sample.h"
+#include "vocabulary.h"
 
 namespace headroom::decode {
 namespace {

@@ -1,7 +1,7 @@
 #include "block.h"
 
-#include "headroom/core/error.h"
 #include "engine/nn/linear.h"
+#include "headroom/core/error.h"
 
 namespace headroom::models {
 namespace {
@@ -27,7 +27,8 @@ Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, con
       norm_2_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_2")),
       mlp_(nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build.in("ffn"))) {
   if (arrangement_ == config::Arrangement::parallel && norm_position_ == config::NormPosition::post) {
-    user_error("model.norm_position: post has no meaning with arrangement parallel, whose two halves read the same input");
+    user_error(
+        "model.norm_position: post has no meaning with arrangement parallel, whose two halves read the same input");
   }
 }
 

@@ -8,9 +8,9 @@
 #include <optional>
 #include <span>
 
+#include "engine/nn/linear.h"
 #include "headroom/config/model_options.h"
 #include "headroom/nn/attention.h"
-#include "engine/nn/linear.h"
 #include "headroom/nn/mlp.h"
 
 namespace headroom::models {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "headroom/config/model_options.h"
 #include "engine/nn/linear.h"
+#include "headroom/config/model_options.h"
 #include "headroom/nn/parameters.h"
 
 namespace headroom::models {

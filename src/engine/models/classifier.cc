@@ -4,11 +4,11 @@
 #include <optional>
 
 #include "builder.h"
+#include "embedding.h"
 #include "encoder.h"
 #include "example.h"
-#include "headroom/core/error.h"
 #include "foundation/core/random.h"
-#include "embedding.h"
+#include "headroom/core/error.h"
 
 namespace headroom::models {
 

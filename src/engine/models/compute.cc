@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
+#include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "foundation/core/machine/system.h"
 
 namespace headroom::models {
 namespace {

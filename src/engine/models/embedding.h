@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/nn/linear.h"
 #include "headroom/config/model_options.h"
 #include "headroom/nn/context.h"
-#include "engine/nn/linear.h"
 #include "headroom/nn/parameters.h"
 
 namespace headroom::models {

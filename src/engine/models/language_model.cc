@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "balance.h"
+#include "block.h"
 #include "builder.h"
+#include "embedding.h"
 #include "example.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "block.h"
-#include "embedding.h"
 #include "vocabulary_head.h"
 
 namespace headroom::models {

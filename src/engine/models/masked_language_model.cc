@@ -2,10 +2,10 @@
 
 #include "balance.h"
 #include "builder.h"
+#include "embedding.h"
 #include "encoder.h"
 #include "example.h"
 #include "headroom/core/error.h"
-#include "embedding.h"
 #include "vocabulary_head.h"
 
 namespace headroom::models {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "engine/nn/linear.h"
+#include "headroom/core/error.h"
 #include "headroom/ops/linear_cross_entropy.h"
 
 namespace headroom::models {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "headroom/config/model_options.h"
 #include "engine/nn/adaptive_softmax.h"
+#include "headroom/config/model_options.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
 

@@ -1,10 +1,10 @@
 #include "linear.h"
 
-#include "headroom/core/error.h"
-#include "random.h"
 #include "engine/ops/by_row.h"
+#include "headroom/core/error.h"
 #include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"
+#include "random.h"
 
 namespace headroom::nn {
 

@@ -1,8 +1,8 @@
 #include "headroom/nn/mlp.h"
 
-#include "linear.h"
 #include "engine/nn/attention/routing_losses.h"
 #include "headroom/nn/selection.h"
+#include "linear.h"
 
 namespace headroom::nn {
 namespace {

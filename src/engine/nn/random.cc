@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "headroom/core/error.h"
-#include "foundation/core/random.h"
 #include "engine/ops/random_bits.h"
+#include "foundation/core/random.h"
+#include "headroom/core/error.h"
 
 namespace headroom::nn {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "headroom/ops/choice.h"
 #include "backend.h"
 #include "engine/ops/expert_linear/blocks.h"
 #include "engine/ops/linear/product.h"
+#include "headroom/ops/choice.h"
 
 namespace headroom::ops {
 namespace {

@@ -1,5 +1,5 @@
-// One table of cases for each operator (src/engine/ops/<operator>/cases.h): what it is tested, differentiated and timed with,
-// on every device, by every backend.
+// One table of cases for each operator (src/engine/ops/<operator>/cases.h): what it is tested, differentiated and timed
+// with, on every device, by every backend.
 #pragma once
 
 #include <ATen/ATen.h>

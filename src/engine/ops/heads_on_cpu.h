@@ -7,8 +7,8 @@
 #include <optional>
 #include <type_traits>
 
-#include "engine/kernels/cpu/attention/attention.h"
 #include "described.h"
+#include "engine/kernels/cpu/attention/attention.h"
 #include "shapes.h"
 
 namespace headroom::ops {

@@ -17,8 +17,8 @@
 
 #include <algorithm>
 
-#include "headroom/core/error.h"
 #include "described.h"
+#include "headroom/core/error.h"
 
 namespace headroom::ops {
 

@@ -8,11 +8,11 @@
 
 #include "checksums.h"
 #include "foundation/config/special_tokens.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
 #include "headroom/core/safetensors.h"
 #include "stored_tensor.h"
 
@@ -31,7 +31,7 @@ SafetensorsFile open_checkpoint(const fs::path& path) {
   const auto format = file.metadata().find("format");
   if (format == file.metadata().end() || format->second != kFormat) {
     user_error("{}: not a checkpoint: its format is \"{}\", not \"{}\"", path.string(),
-           format == file.metadata().end() ? "" : format->second, kFormat);
+               format == file.metadata().end() ? "" : format->second, kFormat);
   }
   return file;
 }
@@ -47,7 +47,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile&
   const std::int64_t special = config::special_tokens(config.model.kind);
   if (tokenizer->vocabulary_size() + special != config.model.vocabulary_size) {
     user_error("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", file.path().string(),
-           tokenizer->name(), tokenizer->vocabulary_size(), config.model.vocabulary_size - special);
+               tokenizer->name(), tokenizer->vocabulary_size(), config.model.vocabulary_size - special);
   }
   tokenizers::require_source_vocabulary(*tokenizer, config.model.source_vocabulary_size, file.path().string());
   return tokenizer;
@@ -59,7 +59,7 @@ std::set<std::string> check_parameters(const Checkpoint& checkpoint, const std::
   const config::ModelOptions& options = checkpoint.config.model;
   if (options.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
     user_error("{}: model.n_layers is {}, but the file has only {} tensors", origin, options.n_layers,
-           checkpoint.tensors.size());
+               checkpoint.tensors.size());
   }
   std::size_t expected = 0;
   std::set<std::string> buffers;
@@ -73,7 +73,7 @@ std::set<std::string> check_parameters(const Checkpoint& checkpoint, const std::
       const at::Tensor& tensor = found->second;
       if (tensor.scalar_type() != at::kFloat || tensor.sizes() != parameter.tensor.sizes()) {
         user_error("{}: parameter \"{}\" is {} {}, but its config asks for Float {}", origin, parameter.name,
-               c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::str(parameter.tensor.sizes()));
+                   c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::str(parameter.tensor.sizes()));
       }
       ++expected;
       if (parameter.buffer) {

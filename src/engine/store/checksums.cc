@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "foundation/core/machine/log.h"
 #include "headroom/core/process_group.h"
 
 namespace headroom::store {

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/number.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 
 namespace headroom::store {
 namespace {
@@ -73,7 +73,8 @@ void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t kee
 
 }  // namespace
 
-fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep, ProcessGroup& peers) {
+fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, std::int64_t keep,
+                          ProcessGroup& peers) {
   const std::string name = fmt::format("{}{}{}", kPrefix, checkpoint.step, kSuffix);
   if (peers.leads()) {
     make_folder(folder);
@@ -94,7 +95,7 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
     }
     if (run_or_checkpoint.extension() == ".toml") {
       user_error("{}: is a config, where a run folder or a checkpoint is wanted: headroom train makes one of it",
-             run_or_checkpoint.string());
+                 run_or_checkpoint.string());
     }
     return run_or_checkpoint;
   }
@@ -136,8 +137,9 @@ std::vector<fs::path> checkpoints_of(const fs::path& run) {
 Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
   const std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
   if (count < 1 || std::ssize(files) < count) {
-    user_error("{}: holds {} checkpoints, but the mean of {} is asked for (train.checkpoint_every, train.keep_checkpoints)",
-           run.string(), files.size(), count);
+    user_error(
+        "{}: holds {} checkpoints, but the mean of {} is asked for (train.checkpoint_every, train.keep_checkpoints)",
+        run.string(), files.size(), count);
   }
   Checkpoint mean = read_checkpoint(files.front());
   std::map<std::string, at::Tensor> sums;
@@ -150,7 +152,7 @@ Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
       const auto found = one.tensors.find(name);
       if (found == one.tensors.end() || found->second.sizes() != tensor.sizes()) {
         user_error("{}: its model is another than that of {}", files[static_cast<std::size_t>(i)].string(),
-               files.front().string());
+                   files.front().string());
       }
       at::Tensor& sum = sums[name];
       sum = sum.defined() ? sum.add_(found->second) : found->second.to(at::kDouble);

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <type_traits>
 
-#include "headroom/core/error.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
 #include "spelling.h"
 
 namespace headroom::config::detail {

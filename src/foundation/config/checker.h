@@ -1,4 +1,4 @@
-// What the checks of one floor share: sentences that name the config and the key.
+// What the checks of one room share: sentences that name the config and the key.
 #pragma once
 
 #include <fmt/format.h>

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "special_tokens.h"
 #include "foundation/core/machine/log.h"
+#include "special_tokens.h"
 
 namespace headroom::config::detail {
 

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "assign.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/nearest.h"
 #include "given.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/text/nearest.h"
-#include "foundation/core/machine/system.h"
 #include "parse.h"
 #include "spelling.h"
 
@@ -63,8 +63,8 @@ Source find_config(const std::string& path_or_recipe, const fs::path& folder, co
   }
   const std::string close = nearest_recipe(path_or_recipe, names);
   user_error("{}{}: {} a recipe's name{}", prefix, path_or_recipe,
-         fs::is_directory(path, error) ? "is a folder, neither a TOML file nor" : "is neither a file nor",
-         close.empty() ? "" : ", did you mean " + close + "?");
+             fs::is_directory(path, error) ? "is a folder, neither a TOML file nor" : "is neither a file nor",
+             close.empty() ? "" : ", did you mean " + close + "?");
 }
 
 // A file and what it says for itself.

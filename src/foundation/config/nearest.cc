@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "foundation/core/text/nearest.h"
 #include "headroom/config/config.h"
 #include "suggest_key.h"
-#include "foundation/core/text/nearest.h"
 
 namespace headroom::config::detail {
 namespace {

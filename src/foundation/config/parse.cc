@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "assign.h"
+#include "foundation/core/text/printable.h"
 #include "given.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "foundation/core/text/printable.h"
 #include "nearest.h"
 
 namespace headroom::config {
@@ -111,7 +111,7 @@ class Reader {
       close.erase(0, path.size() + 1);  // a neighbour
     }
     user_error("{}{}: unknown {}{}", place, printable(path.empty() ? name : path + "." + name), table ? "table" : "key",
-           close.empty() ? "" : ", did you mean " + close + "?");
+               close.empty() ? "" : ", did you mean " + close + "?");
   }
 
  private:

@@ -3,11 +3,11 @@
 #include <string>
 
 #include "assign.h"
+#include "foundation/core/text/blanks.h"
+#include "foundation/core/text/utf8.h"
 #include "given.h"
 #include "headroom/config/config.h"
-#include "foundation/core/text/blanks.h"
 #include "headroom/core/error.h"
-#include "foundation/core/text/utf8.h"
 #include "nearest.h"
 #include "parse.h"
 

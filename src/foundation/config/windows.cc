@@ -1,8 +1,8 @@
 #include "windows.h"
 
+#include "foundation/core/text/number.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "foundation/core/text/number.h"
 
 namespace headroom::config {
 namespace detail {
@@ -29,7 +29,7 @@ std::vector<std::int64_t> layer_windows(const ModelOptions& model) {
   const auto pattern = detail::parse_window_pattern(model.attention.window_pattern);
   if (!pattern) {
     user_error("model.attention.window_pattern: must be local:global such as 1:1 or 3:1, got \"{}\"",
-           model.attention.window_pattern);
+               model.attention.window_pattern);
   }
   std::vector<std::int64_t> windows;
   for (std::int64_t layer = 0; layer < model.n_layers; ++layer) {

@@ -2,8 +2,8 @@
 #include <map>
 #include <optional>
 
-#include "headroom/config/config.h"
 #include "foundation/core/text/printable.h"
+#include "headroom/config/config.h"
 #include "spelling.h"
 
 namespace headroom::config {

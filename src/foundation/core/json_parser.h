@@ -10,8 +10,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "headroom/core/error.h"
 #include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
 
 namespace headroom::detail {
 

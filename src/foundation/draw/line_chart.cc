@@ -6,11 +6,11 @@
 #include <iterator>
 #include <limits>
 
+#include "charts.h"
 #include "drawing.h"
 #include "foundation/core/text/utf8.h"
-#include "charts.h"
-#include "text.h"
 #include "scale.h"
+#include "text.h"
 
 namespace headroom::draw {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "drawing.h"
 #include "charts.h"
+#include "drawing.h"
 #include "text.h"
 
 namespace headroom::draw {

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "drawing.h"
 #include "charts.h"
-#include "text.h"
+#include "drawing.h"
 #include "scale.h"
+#include "text.h"
 
 namespace headroom::draw {
 namespace {

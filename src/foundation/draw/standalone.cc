@@ -1,8 +1,8 @@
 // Charts as a file of their own, for documents that cannot hold markup.
 #include <fmt/format.h>
 
-#include "drawing.h"
 #include "charts.h"
+#include "drawing.h"
 #include "style.h"
 
 namespace headroom::draw {

@@ -4,14 +4,14 @@
 #include <cmath>
 
 #include "advice_table.h"
-#include "tools/compare/report/markup.h"
-#include "tools/compare/run/program.h"
-#include "tools/compare/figures/statistics.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
+#include "headroom/core/files.h"
+#include "tools/compare/figures/statistics.h"
+#include "tools/compare/report/markup.h"
+#include "tools/compare/run/program.h"
 
 namespace headroom::compare {
 namespace {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/compare/report/markup.h"
-#include "tools/compare/compare.h"
 #include "foundation/core/text/text_table.h"
-#include "training/tasks/task.h"
 #include "sentences.h"
+#include "tools/compare/compare.h"
+#include "tools/compare/report/markup.h"
+#include "training/tasks/task.h"
 
 namespace headroom::compare {
 namespace {

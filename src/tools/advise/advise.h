@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/compare/figures/compared_run.h"
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
+#include "tools/compare/figures/compared_run.h"
 
 namespace headroom::compare {
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <utility>
 
-#include "tools/compare/run/fairness.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "training/train/record/folder.h"
 #include "measure.h"
+#include "tools/compare/run/fairness.h"
+#include "training/train/record/folder.h"
 
 namespace headroom::compare {
 namespace {
@@ -103,7 +103,7 @@ void Ledger::read() {
   }
   if (!difference.empty()) {
     user_error("advise: --out: {} holds the advice on another request ({}): choose another folder or remove it",
-           file_.parent_path().string(), difference);
+               file_.parent_path().string(), difference);
   }
 }
 

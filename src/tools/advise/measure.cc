@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 #include "headroom/models/model.h"
 #include "training/tasks/task.h"

@@ -7,12 +7,12 @@
 #include <limits>
 #include <utility>
 
-#include "tools/compare/report/markup.h"
-#include "tools/compare/figures/statistics.h"
 #include "fit.h"
-#include "halving.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/number.h"
+#include "halving.h"
+#include "tools/compare/figures/statistics.h"
+#include "tools/compare/report/markup.h"
 
 namespace headroom::compare {
 namespace {

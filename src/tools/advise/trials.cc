@@ -10,16 +10,16 @@
 #include <utility>
 #include <vector>
 
-#include "tools/compare/report/markup.h"
-#include "tools/compare/run/plan.h"
-#include "tools/compare/figures/statistics.h"
+#include "data/tokens/token_file.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/letters.h"
 #include "halving.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/text/letters.h"
-#include "foundation/core/machine/log.h"
+#include "tools/compare/figures/statistics.h"
+#include "tools/compare/report/markup.h"
+#include "tools/compare/run/plan.h"
 #include "training/cost/cost.h"
-#include "data/tokens/token_file.h"
 
 namespace headroom::compare {
 namespace {

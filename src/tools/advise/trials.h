@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/compare/run/runs.h"
 #include "advise.h"
 #include "ledger.h"
+#include "tools/compare/run/runs.h"
 
 namespace headroom::compare {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <set>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/nearest.h"
 #include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
 #include "layers.h"
 #include "text.h"
 
@@ -131,7 +131,7 @@ std::vector<const AnalysisKind*> chosen(const std::vector<std::string>& what, co
     if (found == analysis_kinds().end()) {
       const std::string meant = nearest(name, names_of_all());
       user_error("analyse: --what: must be among {}, got {}{}", fmt::join(names_of_all(), ", "), printable(name),
-             meant.empty() ? "" : "; did you mean " + meant + "?");
+                 meant.empty() ? "" : "; did you mean " + meant + "?");
     }
     if (const std::string why = found->second.refusal(o); !why.empty()) {
       user_error("analyse: --what: {} has no {}: {}", printable(model), name, why);

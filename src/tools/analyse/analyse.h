@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "headroom/core/json.h"
 #include "analysis.h"
+#include "headroom/core/json.h"
 
 namespace headroom::inspect {
 

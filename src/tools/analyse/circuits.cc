@@ -11,9 +11,9 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/draw/svg.h"
-#include "analysis.h"
 #include "layers.h"
 #include "vocabulary.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "headroom/config/attention_part.h"
-#include "foundation/draw/svg.h"
 #include "analysis.h"
+#include "foundation/draw/svg.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/ops/head_map_factors.h"
 #include "layers.h"
 

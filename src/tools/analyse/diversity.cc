@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "headroom/config/attention_part.h"
-#include "foundation/draw/charts.h"
 #include "analysis.h"
+#include "foundation/draw/charts.h"
+#include "headroom/config/attention_part.h"
 #include "layers.h"
 
 namespace headroom::inspect {

@@ -8,11 +8,11 @@
 #include <numeric>
 #include <optional>
 
-#include "headroom/config/attention_part.h"
+#include "analysis.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "foundation/draw/text.h"
-#include "analysis.h"
+#include "headroom/config/attention_part.h"
 #include "layers.h"
 #include "vocabulary.h"
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "headroom/config/attention_part.h"
-#include "foundation/core/random.h"
 #include "analysis.h"
+#include "foundation/core/random.h"
+#include "headroom/config/attention_part.h"
 #include "layers.h"
 
 namespace headroom::inspect {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "headroom/config/attention_part.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/draw/svg.h"
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
 
 namespace headroom::inspect {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "headroom/config/attention_part.h"
-#include "foundation/draw/svg.h"
 #include "analysis.h"
+#include "foundation/draw/svg.h"
+#include "headroom/config/attention_part.h"
 #include "layers.h"
 
 namespace headroom::inspect {

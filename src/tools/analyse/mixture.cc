@@ -2,8 +2,8 @@
 // key matrices and keys, and the share of the attention weights that falls on each.
 #include <algorithm>
 
-#include "headroom/config/attention_part.h"
 #include "analysis.h"
+#include "headroom/config/attention_part.h"
 #include "layers.h"
 
 namespace headroom::inspect {

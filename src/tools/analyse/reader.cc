@@ -2,8 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "headroom/core/error.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
 #include "headroom/models/class_model.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "headroom/core/error.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
 #include "data/text/documents.h"
 #include "data/text/text.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/evaluation_text.h"
 

@@ -1,11 +1,11 @@
 // What analyses found, as files.
 #include <system_error>
 
+#include "analyse.h"
+#include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/text/printable.h"
 #include "headroom/core/safetensors.h"
-#include "analyse.h"
 #include "page.h"
 
 namespace headroom::inspect {
@@ -53,7 +53,7 @@ void write_tensors(const std::vector<Analysed>& all, const fs::path& file) {
 void require_room_for_analyses(const fs::path& out) {
   if (is_there(out / kReport) && !is_there(out / kDocument)) {
     user_error("analyse: --out: {} holds the page of another command, which would be lost: choose another folder",
-           printable(out.string()));
+               printable(out.string()));
   }
   std::error_code ignored;
   if (is_there(out) && !fs::is_directory(out, ignored)) {

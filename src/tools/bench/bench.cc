@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
 #include "timing.h"
 
 namespace headroom::bench {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "training/cost/cost.h"
 #include "timing.h"
+#include "training/cost/cost.h"
 #include "worker.h"
 
 namespace headroom::bench {

@@ -2,9 +2,9 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "operator_work.h"
 #include "engine/ops/attention/cases.h"
 #include "engine/ops/linear_attention/cases.h"
+#include "operator_work.h"
 #include "timing.h"
 
 namespace headroom::bench {

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "engine/kernels/cpu/products/tile_product.h"
-#include "training/train/loop/product_rate.h"
 #include "timing.h"
+#include "training/train/loop/product_rate.h"
 
 namespace headroom::bench {
 namespace {

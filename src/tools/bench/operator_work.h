@@ -3,8 +3,8 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
-#include "headroom/ops/choice.h"
 #include "engine/ops/cases.h"
+#include "headroom/ops/choice.h"
 #include "timing.h"
 
 namespace headroom::bench {

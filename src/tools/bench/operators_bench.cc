@@ -4,12 +4,12 @@
 
 #include <cmath>
 
-#include "headroom/ops/linear.h"
-#include "operator_work.h"
 #include "engine/ops/adamw/cases.h"
 #include "engine/ops/attention/cases.h"
 #include "engine/ops/expert_linear/cases.h"
 #include "engine/ops/linear_cross_entropy/cases.h"
+#include "headroom/ops/linear.h"
+#include "operator_work.h"
 #include "timing.h"
 
 namespace headroom::bench {

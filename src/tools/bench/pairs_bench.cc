@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "timing.h"
 #include "training/cost/cache.h"
 #include "training/cost/cost.h"
-#include "timing.h"
 #include "worker.h"
 
 namespace headroom::bench {

@@ -9,8 +9,8 @@
 
 #include "demand.h"
 #include "headroom/config/config.h"
-#include "training/train/loop/machine.h"
 #include "timing.h"
+#include "training/train/loop/machine.h"
 #include "worker.h"
 
 namespace headroom::bench {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "growth.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/draw/charts.h"
+#include "growth.h"
+#include "headroom/core/files.h"
 #include "headroom/nn/attention.h"
 #include "timing.h"
 

@@ -1,8 +1,8 @@
 // A whole training step of a dense model: ours and PyTorch's, eager and compiled, turn by turn.
-#include "headroom/config/config.h"
 #include "foundation/core/machine/system.h"
-#include "training/cost/cost.h"
+#include "headroom/config/config.h"
 #include "timing.h"
+#include "training/cost/cost.h"
 #include "training_step.h"
 #include "yardstick_process.h"
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "training/train/ranks/exchange.h"
 #include "training/train/loop/step.h"
+#include "training/train/ranks/exchange.h"
 
 namespace headroom::bench {
 

@@ -6,8 +6,8 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "training/cost/cost.h"
 #include "timing.h"
+#include "training/cost/cost.h"
 #include "worker.h"
 
 namespace headroom::bench {
@@ -85,7 +85,7 @@ void check_generation(const BenchOptions& options) {
     }
     if (options.prompt + options.tokens > model.context_length) {
       user_error("bench: generation: {}: a prompt of {} and {} tokens are more than its context_length, {}", config,
-             options.prompt, options.tokens, model.context_length);
+                 options.prompt, options.tokens, model.context_length);
     }
   }
 }

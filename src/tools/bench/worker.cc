@@ -10,10 +10,10 @@
 #include <iostream>
 
 #include "bench.h"
+#include "engine/kernels/cpu/attention/softmax_rows.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "foundation/core/machine/system.h"
-#include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "headroom/models/language_model.h"
 #include "timing.h"
 #include "training_step.h"

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
 
 namespace headroom::bench {
 

@@ -9,23 +9,23 @@
 #include <thread>
 #include <utility>
 
-#include "tools/compare/figures/assemble.h"
-#include "tools/compare/run/carry_out.h"
-#include "tools/compare/run/check_plan.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "training/tasks/task.h"
-#include "training/train/record/folder.h"
-#include "training/train/loop/starting_parameters.h"
-#include "tools/compare/report/markup.h"
-#include "tools/compare/run/record.h"
-#include "tools/compare/run/replace.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "tools/compare/figures/assemble.h"
 #include "tools/compare/figures/samples.h"
 #include "tools/compare/figures/scaling.h"
-#include "tools/compare/run/single_run.h"
 #include "tools/compare/figures/summary.h"
+#include "tools/compare/report/markup.h"
+#include "tools/compare/run/carry_out.h"
+#include "tools/compare/run/check_plan.h"
+#include "tools/compare/run/record.h"
+#include "tools/compare/run/replace.h"
+#include "tools/compare/run/single_run.h"
+#include "training/tasks/task.h"
+#include "training/train/loop/starting_parameters.h"
+#include "training/train/record/folder.h"
 
 namespace headroom::compare {
 namespace {

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <optional>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/core/error.h"
+#include "tools/compare/figures/words.h"
+#include "tools/compare/report/markup.h"
 #include "training/cost/cost.h"
 #include "training/cost/match.h"
-#include "tools/compare/report/markup.h"
-#include "tools/compare/figures/words.h"
 
 namespace headroom::compare {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "headroom/core/json.h"
 #include "golden.h"
+#include "headroom/core/json.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
 

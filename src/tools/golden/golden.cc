@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "case.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
 #include "runners.h"
 
@@ -42,7 +42,8 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
       fs::path json = path;
       json.replace_extension(".json");
       if (path.extension() != ".safetensors" && path != json) {
-        user_error("golden: {}: is no reference case (a .json next to a .safetensors){}", path.string(), shipped_cases());
+        user_error("golden: {}: is no reference case (a .json next to a .safetensors){}", path.string(),
+                   shipped_cases());
       }
       found.push_back(json);
     } else {
@@ -50,7 +51,8 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
     }
   }
   if (found.empty()) {
-    user_error("golden: no reference case (a .json next to a .safetensors) under {}{}", paths[0].string(), shipped_cases());
+    user_error("golden: no reference case (a .json next to a .safetensors) under {}{}", paths[0].string(),
+               shipped_cases());
   }
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());

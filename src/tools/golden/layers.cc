@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "headroom/core/error.h"
 #include "engine/nn/adaptive_softmax.h"
+#include "engine/nn/attention/routing_losses.h"
+#include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
-#include "engine/nn/attention/routing_losses.h"
 #include "runners.h"
 
 namespace headroom::golden {

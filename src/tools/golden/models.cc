@@ -1,8 +1,8 @@
 // Blocks, and whole models: language models over consecutive chunks, classifiers.
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "headroom/core/error.h"
 #include "engine/models/block.h"
+#include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "runners.h"

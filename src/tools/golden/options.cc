@@ -3,8 +3,8 @@
 #include <cmath>
 #include <set>
 
-#include "headroom/core/error.h"
 #include "engine/nn/attention/prior.h"
+#include "headroom/core/error.h"
 #include "headroom/nn/selection.h"
 #include "headroom/ops/head_map_factors.h"
 #include "runners.h"

@@ -62,7 +62,7 @@ struct Attribution {
   at::Tensor probs;             // [H, T, S] the weights before heads compose
   at::Tensor scores;            // [H, T, S] with pre: not masked, before heads compose
   at::Tensor responsibilities;  // [R, H, T, S]
-  bool is_normalised = true;   // the weights are a softmax of the scores, else a sigmoid of each
+  bool is_normalised = true;    // the weights are a softmax of the scores, else a sigmoid of each
   bool causal = true;
   std::int64_t window = 0;
 

@@ -8,17 +8,17 @@
 #include <optional>
 #include <set>
 
+#include "attribution.h"
+#include "foundation/core/machine/log.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "foundation/core/machine/log.h"
-#include "attribution.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
-#include "tools/analyse/layers.h"
 #include "observer_chain.h"
 #include "packing.h"
 #include "predictions.h"
+#include "tools/analyse/layers.h"
 
 namespace headroom::inspect {
 namespace {
@@ -415,8 +415,8 @@ InspectedText inspect_text(const models::Model& model, const std::vector<std::in
     user_error("inspect: the text is empty, and the model needs at least one token");
   }
   if (std::ssize(ids) > longest) {
-    user_error("inspect: the text has {} tokens, and the model reads at most {} at once (model.context_length)", ids.size(),
-           longest);
+    user_error("inspect: the text has {} tokens, and the model reads at most {} at once (model.context_length)",
+               ids.size(), longest);
   }
   const at::Tensor tokens = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()), at::kLong).to(model.device());
   return Inspector(model, tokens, limits).run(context);

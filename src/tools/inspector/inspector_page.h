@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "inspector_data.h"
 #include "headroom/tokenizers/tokenizer.h"
+#include "inspector_data.h"
 
 namespace headroom::inspect {
 

@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "foundation/core/text/printable.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
-#include "foundation/core/text/printable.h"
 
 namespace headroom::inspect {
 namespace {
@@ -21,7 +21,7 @@ std::int64_t place_in(const SortedJson& object, const char* key, std::int64_t th
   }
   if (!found->is_number_unsigned() || found->get<std::uint64_t>() >= static_cast<std::uint64_t>(there)) {
     user_error("{}: {}: must be the number of one of the {} {}, from 0 on, got {}", kField, key, there, what,
-           printable(found->dump(-1, ' ', false, SortedJson::error_handler_t::replace)));
+               printable(found->dump(-1, ' ', false, SortedJson::error_handler_t::replace)));
   }
   return found->get<std::int64_t>();
 }

@@ -6,11 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "tools/serve/http/api_key.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
-#include "tools/serve/http/listening_socket.h"
+#include "headroom/core/error.h"
 #include "tools/serve/api/routes.h"
+#include "tools/serve/http/api_key.h"
+#include "tools/serve/http/listening_socket.h"
 
 namespace headroom::serve {
 namespace {

@@ -5,8 +5,8 @@
 #include <regex>
 
 #include "foundation/core/text/blanks.h"
-#include "headroom/core/error.h"
 #include "foundation/core/text/letters.h"
+#include "headroom/core/error.h"
 #include "rows.h"
 
 namespace headroom::tasks::zero_shot {
@@ -47,7 +47,7 @@ class Row {
       }
     }
     user_error("{}: field \"{}\" must be the place of the right choice, {} to {}, got {}", where_, key, first,
-           first + n - 1, to_json_line(found));
+               first + n - 1, to_json_line(found));
   }
 
   // A place that is named as in `labels`.
@@ -56,7 +56,7 @@ class Row {
     const auto found = std::find(labels.begin(), labels.end(), name);
     if (found == labels.end()) {
       user_error("{}: field \"{}\" must be the right choice's label, {} to {}, got {}", where_, key, labels.front(),
-             labels.back(), to_json_line(name));
+                 labels.back(), to_json_line(name));
     }
     return static_cast<std::size_t>(found - labels.begin());
   }
@@ -164,7 +164,7 @@ Question labelled(const Row& row) {
                                  labels = row.texts_of(value_in(choices, "label", row.where()), "choices.label");
   if (texts.size() != labels.size()) {
     user_error("{}: field \"choices\" must have a label for each text, got {} for {}", row.where(), labels.size(),
-           texts.size());
+               texts.size());
   }
   const std::string stem = row.text_or_nothing("question_stem");
   return row.question(fmt::format("Question: {}\nAnswer:", stem.empty() ? row.text("question") : stem), texts,

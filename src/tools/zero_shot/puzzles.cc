@@ -3,8 +3,8 @@
 #include <iterator>
 #include <string_view>
 
-#include "headroom/core/error.h"
 #include "foundation/core/text/number.h"
+#include "headroom/core/error.h"
 #include "rows.h"
 
 namespace headroom::tasks::zero_shot {
@@ -45,7 +45,8 @@ std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
 // The validation rows of a run on generated data.
 std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
   if (options.generator != config::Generator::composition) {
-    user_error("evaluate: --task composition needs --data: the run was not trained on data.generator = \"composition\"");
+    user_error(
+        "evaluate: --task composition needs --data: the run was not trained on data.generator = \"composition\"");
   }
   const data::PuzzleRows generated = data::puzzle_rows(options, data::Split::validation);
   std::vector<NamedRow> rows;
@@ -77,8 +78,8 @@ ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokeni
                                 const ZeroShotRequest& request) {
   if (request.shots != 0 || !request.shots_from.empty()) {
     user_error("evaluate: {} --task composition, whose rows have their own",
-           request.shots != 0 ? fmt::format("--shots: must be 0, got {}, with", request.shots)
-                              : "--shots-from: cannot be given with");
+               request.shots != 0 ? fmt::format("--shots: must be 0, got {}, with", request.shots)
+                                  : "--shots-from: cannot be given with");
   }
   const std::vector<NamedRow> rows = rows_of(request);
   std::vector<Sequence> sequences;

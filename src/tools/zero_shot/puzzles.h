@@ -1,9 +1,9 @@
 // Puzzles as texts whose answers are scored, and as a test without training, --task composition.
 #pragma once
 
+#include "headroom/tokenizers/tokenizer.h"
 #include "training/tasks/language/puzzles.h"
 #include "zero_shot.h"
-#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tasks::zero_shot {
 

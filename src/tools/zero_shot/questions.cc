@@ -8,9 +8,9 @@
 
 #include "choices.h"
 #include "foundation/core/text/blanks.h"
+#include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "foundation/core/text/printable.h"
 #include "rows.h"
 
 namespace headroom::tasks::zero_shot {
@@ -102,7 +102,7 @@ class Story {
     const std::size_t place = sentence.find(kPlace);
     if (fields.size() != 4 || place == std::string_view::npos) {
       user_error("{}: must be a sentence with {}, the answer, nothing, and the candidates, with tabs between", where,
-             kPlace);
+                 kPlace);
     }
     const std::string_view answer = trimmed(fields[1]);
     Question asked{.where = where};
@@ -124,8 +124,8 @@ class Story {
           {std::string(trimmed(context)), fmt::format(" {}{}", candidate, sentence.substr(place + kPlace.size()))});
     }
     if (asked.choices.size() != kCandidates || seen.size() != kCandidates || !gold) {
-      user_error("{}: must have {} different candidates, the answer \"{}\" among them, got {}", where, kCandidates, answer,
-             fields[3]);
+      user_error("{}: must have {} different candidates, the answer \"{}\" among them, got {}", where, kCandidates,
+                 answer, fields[3]);
     }
     asked.gold = *gold;
     return asked;

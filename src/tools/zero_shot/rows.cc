@@ -31,7 +31,7 @@ std::string text_in(const Json& row, const char* key, const std::string& where) 
   const Json& found = value_in(row, key, where);
   if (!found.is_string() || trimmed(found.get_ref<const std::string&>()).empty()) {
     user_error("{}: field \"{}\" must be a text, got {}", where, key,
-           found.is_string() ? "an empty one" : std::string(found.type_name()));
+               found.is_string() ? "an empty one" : std::string(found.type_name()));
   }
   return found.get<std::string>();
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "headroom/core/json.h"
 #include "data/text/documents.h"
+#include "headroom/core/json.h"
 
 namespace headroom::tasks::zero_shot {
 

@@ -6,14 +6,14 @@
 #include <chrono>
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/nearest.h"
 #include "foundation/core/random.h"
+#include "foundation/core/text/nearest.h"
 #include "foundation/core/text/utf8.h"
-#include "training/tasks/language/scoring.h"
+#include "headroom/core/error.h"
 #include "puzzles.h"
 #include "questions.h"
+#include "training/tasks/language/scoring.h"
 
 namespace headroom::tasks {
 namespace {
@@ -33,7 +33,7 @@ const Test& test_named(const std::string& name) {
     const std::vector<std::string> names = zero_shot_tasks();
     const std::string near = nearest(name, names);
     user_error("evaluate: --task: there is no \"{}\"{}; there are {}", name,
-           near.empty() ? "" : fmt::format(", did you mean {}?", near), fmt::join(names, ", "));
+               near.empty() ? "" : fmt::format(", did you mean {}?", near), fmt::join(names, ", "));
   }
   return *found;
 }
@@ -161,8 +161,9 @@ void check_name(const Test& test, const Question& question) {
   }
   const std::size_t n = question.choices.size();
   if (test.measure == Measure::choice && (n < test.fewest || n > test.most)) {
-    user_error("{}: has {} choices, but --task is {}, whose questions have {}", question.where, n, test.name,
-           test.fewest == test.most ? fmt::format("{}", test.fewest) : fmt::format("{} to {}", test.fewest, test.most));
+    user_error(
+        "{}: has {} choices, but --task is {}, whose questions have {}", question.where, n, test.name,
+        test.fewest == test.most ? fmt::format("{}", test.fewest) : fmt::format("{} to {}", test.fewest, test.most));
   }
 }
 
@@ -197,7 +198,7 @@ Questions read_questions(const Test& test, const ZeroShotRequest& request) {
     const std::int64_t pool = std::ssize(questions.pool_for(subset));
     if (request.shots >= pool + (questions.own() ? 0 : 1)) {
       user_error("evaluate: --shots: must be {} {}, the questions of {}, got {}", questions.own() ? "below" : "at most",
-             pool, (questions.own() ? request.data : request.shots_from).string(), request.shots);
+                 pool, (questions.own() ? request.data : request.shots_from).string(), request.shots);
     }
   }
   return questions;

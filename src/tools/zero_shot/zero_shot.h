@@ -17,9 +17,9 @@
 
 #include "headroom/core/json.h"
 #include "headroom/models/language_model.h"
+#include "headroom/tokenizers/tokenizer.h"
 #include "training/tasks/language/scoring.h"
 #include "training/tasks/task.h"
-#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tasks {
 

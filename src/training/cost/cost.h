@@ -43,8 +43,8 @@ std::int64_t count_hidden_matrices(const config::ModelOptions& model);
 // "Paper accounting" of the SwitchHead papers (SwitchHead, Eq. 11-15, as their printed tables were computed): one
 // attention layer, one sequence, C = S / T chunks of context. Memory is the count of numbers that the backward
 // pass needs. A layer is the sum of its parts; each says its terms, and where the tables were made otherwise than the
-// equations say, at paper() in src/foundation/config/attention/. What those papers do not have (gated heads, mixtures, linear
-// attention, compositions) is counted in the same spirit. Windows do not lower these numbers.
+// equations say, at paper() in src/foundation/config/attention/. What those papers do not have (gated heads, mixtures,
+// linear attention, compositions) is counted in the same spirit. Windows do not lower these numbers.
 struct PaperCost {
   std::int64_t attention_macs = 0;
   std::int64_t attention_memory = 0;
@@ -53,11 +53,11 @@ PaperCost paper_cost(const config::ModelOptions& model);
 
 // "Executed accounting": the MACs of the matrix products that the reference layers really execute, forward, over
 // all layers, for one sequence of T tokens whose memory is full. Each part of an attention layer says its products at
-// products() in src/foundation/config/attention/; invisible entries are included. Relative positions are projected once for a
-// whole batch, and for each sequence of its pairs. mlp: 2 or 3 (gated) products, experts: router and k experts. head: T
-// d (V + classes of an adaptive softmax), as if every token asked for every class; masked language models T d d more;
-// classifiers their layers, and the patches' projection. An encoder_decoder runs T source and T target tokens, a paired
-// classifier two sequences. Not counted: norms, softmax, gates, rotations, biases, look-ups, optimizer.
+// products() in src/foundation/config/attention/; invisible entries are included. Relative positions are projected once
+// for a whole batch, and for each sequence of its pairs. mlp: 2 or 3 (gated) products, experts: router and k experts.
+// head: T d (V + classes of an adaptive softmax), as if every token asked for every class; masked language models T d d
+// more; classifiers their layers, and the patches' projection. An encoder_decoder runs T source and T target tokens, a
+// paired classifier two sequences. Not counted: norms, softmax, gates, rotations, biases, look-ups, optimizer.
 struct ExecutedCost {
   std::int64_t attention_macs = 0;  // one sequence by itself, positions in full
   std::int64_t mlp_macs = 0;        // one sequence

@@ -1,5 +1,5 @@
-#include "foundation/config/masking.h"
 #include "cost.h"
+#include "foundation/config/masking.h"
 #include "model_parts.h"
 
 namespace headroom::cost {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
-#include "cost.h"
 
 namespace headroom::cost {
 
@@ -115,7 +115,7 @@ std::vector<Candidate> candidates(const ModelOptions& given, const ModelOptions&
 MatchResult match(const Config& config, const Config& target, MatchBy by) {
   if (config.model.kind != target.model.kind) {
     user_error("match: the config is a {}, the target a {}: only models of one kind can be matched",
-           name_of(config.model.kind), name_of(target.model.kind));
+               name_of(config.model.kind), name_of(target.model.kind));
   }
   MatchResult result{.config = config, .by = by, .candidates = {}};
   ModelOptions& model = result.config.model;

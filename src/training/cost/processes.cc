@@ -5,9 +5,9 @@
 #include <queue>
 #include <utility>
 
+#include "cost.h"
 #include "headroom/core/error.h"
 #include "headroom/core/exact.h"
-#include "cost.h"
 #include "memory.h"
 
 namespace headroom::cost {

@@ -5,9 +5,9 @@
 #include <system_error>
 #include <utility>
 
+#include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/system.h"
 
 namespace headroom::cost {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <variant>
 
-#include "headroom/core/error.h"
-#include "foundation/core/text/text_table.h"
 #include "cache.h"
 #include "cost.h"
+#include "foundation/core/text/text_table.h"
+#include "headroom/core/error.h"
 #include "memory.h"
-#include "training/cost/papers/paper.h"
 #include "processes.h"
+#include "training/cost/papers/paper.h"
 
 namespace headroom::cost {
 

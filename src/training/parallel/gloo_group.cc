@@ -51,7 +51,8 @@ auto in_time(Ask ask) -> std::optional<std::invoke_result_t<Ask>> {
 
 class Transfer::Work {
  public:
-  Work(GlooGroup& of, int with, c10::intrusive_ptr<c10d::Work> work) : world_(of), peer_(with), work_(std::move(work)) {}
+  Work(GlooGroup& of, int with, c10::intrusive_ptr<c10d::Work> work)
+      : world_(of), peer_(with), work_(std::move(work)) {}
 
   void wait() {
     try {

@@ -9,8 +9,8 @@
 
 #include "connection.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/number.h"
 #include "gloo_group.h"
 
 namespace headroom::parallel {

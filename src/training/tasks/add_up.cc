@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "gather.h"
-#include "headroom/core/json.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "gather.h"
+#include "headroom/core/json.h"
 
 namespace headroom::tasks {
 namespace {

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <limits>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/core/error.h"
 
 namespace headroom::tasks {
 

@@ -1,5 +1,5 @@
-#include "headroom/core/error.h"
 #include "data/synthetic/listops.h"
+#include "headroom/core/error.h"
 #include "training/tasks/classes/classification.h"
 
 namespace headroom::tasks {

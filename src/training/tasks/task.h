@@ -9,13 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokens/batches.h"
+#include "figures.h"
 #include "headroom/config/config.h"
 #include "headroom/core/process_group.h"
-#include "data/tokens/batches.h"
 #include "headroom/models/model.h"
-#include "figures.h"
-#include "sums.h"
 #include "headroom/tokenizers/tokenizer.h"
+#include "sums.h"
 
 namespace headroom::tasks {
 
@@ -36,7 +36,8 @@ struct EvaluateOptions {
   std::int64_t stride = 0;
   nn::Context context;
   bool show_progress = false;
-  ProcessGroup* peers = &alone();  // they all evaluate the same, and share its batches out: sums are the same to the bit
+  ProcessGroup* peers =
+      &alone();  // they all evaluate the same, and share its batches out: sums are the same to the bit
 };
 
 // Batches without end, in an order that a saved position continues exactly.

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <set>
 
-#include "headroom/core/error.h"
 #include "data/images/augmentation.h"
-#include "pictures.h"
 #include "data/text/support.h"
+#include "headroom/core/error.h"
+#include "pictures.h"
 
 namespace headroom::data {
 namespace images_test {

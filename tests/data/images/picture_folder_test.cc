@@ -2,11 +2,11 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "data/text/archives.h"
 #include "data/images/picture_file.h"
+#include "data/text/archives.h"
+#include "data/text/support.h"
 #include "headroom/core/error.h"
 #include "pictures.h"
-#include "data/text/support.h"
 
 namespace headroom::data {
 namespace picture_folder_test {

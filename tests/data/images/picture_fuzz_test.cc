@@ -1,12 +1,12 @@
 // Damaged pictures: PNG, JPEG, idx and CIFAR files.
 #include <zlib.h>
 
-#include "data/text/archives.h"
 #include "data/images/picture_file.h"
 #include "data/images/planes.h"
+#include "data/text/archives.h"
+#include "data/text/support.h"
 #include "fuzz.h"
 #include "pictures.h"
-#include "data/text/support.h"
 
 namespace headroom::data {
 namespace picture_fuzz_test {

@@ -2,10 +2,10 @@
 #include <set>
 
 #include "data/text/archives.h"
-#include "headroom/core/error.h"
-#include "data/tokens/example_order.h"
-#include "pictures.h"
 #include "data/text/support.h"
+#include "data/tokens/example_order.h"
+#include "headroom/core/error.h"
+#include "pictures.h"
 
 namespace headroom::data {
 namespace picture_shards_test {
@@ -118,7 +118,8 @@ TEST_F(PictureShardFiles, RefusesWhatIsNoShard) {
             "a.tar: has a member of 8 GiB or more, which is no picture");
   EXPECT_EQ(complaint(gzip(good), "a.tar.gz"),
             "a.tar.gz: is packed: pictures are read from any place of a shard, which must be a plain .tar");
-  EXPECT_HAS(user_error_of([&] { open_pictures({at("none.tar")}, reading_); }), "none.tar: cannot be read: No such file");
+  EXPECT_HAS(user_error_of([&] { open_pictures({at("none.tar")}, reading_); }),
+             "none.tar: cannot be read: No such file");
   // Seven GiB that are not there.
   std::string lying = tar_member("a.jpg", "");
   lying.replace(124, 11, "77777777777");

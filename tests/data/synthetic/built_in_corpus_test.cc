@@ -1,7 +1,7 @@
 #include <cstdlib>
 
-#include "data/tokens/token_file.h"
 #include "data/text/support.h"
+#include "data/tokens/token_file.h"
 
 namespace headroom::data {
 namespace built_in_corpus_test {

@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "headroom/core/error.h"
 #include "data/text/support.h"
+#include "headroom/core/error.h"
 
 namespace headroom::data::listops {
 namespace listops_test {

@@ -3,9 +3,9 @@
 #include <map>
 #include <set>
 
-#include "headroom/core/json.h"
 #include "data/text/documents.h"
 #include "data/text/support.h"
+#include "headroom/core/json.h"
 
 namespace headroom::data {
 namespace puzzles_test {

@@ -1,8 +1,8 @@
 // Damaged tar archives, packed and not.
 #include "archives.h"
-#include "fuzz.h"
-#include "foundation/core/text/utf8.h"
 #include "data/text/documents.h"
+#include "foundation/core/text/utf8.h"
+#include "fuzz.h"
 #include "support.h"
 
 namespace headroom::data {

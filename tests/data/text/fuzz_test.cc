@@ -1,9 +1,9 @@
 #include "fuzz.h"
 
-#include "foundation/core/text/utf8.h"
 #include "data/pairs/pairs.h"
 #include "data/text/table.h"
 #include "data/tokens/token_file.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/tokenizers/tokenizer.h"
 #include "support.h"
 

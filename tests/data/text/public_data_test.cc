@@ -1,8 +1,8 @@
 // Public data sets in their own formats; absent, their tests are skipped.
-#include "headroom/core/json.h"
-#include "data/text/documents.h"
 #include "data/synthetic/puzzles.h"
+#include "data/text/documents.h"
 #include "data/tokens/token_file.h"
+#include "headroom/core/json.h"
 #include "support.h"
 
 namespace headroom::data {

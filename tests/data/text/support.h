@@ -1,4 +1,4 @@
-// What the tests of this floor share: texts packed and read whole.
+// What the tests of this room share: texts packed and read whole.
 #pragma once
 
 #include <zlib.h>
@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "data/text/text.h"
 #include "folder_test.h"
 #include "foundation/core/random.h"
-#include "data/text/text.h"
 
 namespace headroom::data {
 

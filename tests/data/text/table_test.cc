@@ -1,7 +1,7 @@
 #include "data/text/table.h"
 
-#include "headroom/core/error.h"
 #include "data/text/labelled_text.h"
+#include "headroom/core/error.h"
 #include "support.h"
 
 namespace headroom::data {

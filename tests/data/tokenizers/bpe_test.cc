@@ -2,11 +2,11 @@
 #include <map>
 
 #include "data/text/support.h"
-#include "headroom/core/json.h"
-#include "foundation/core/text/utf8.h"
-#include "data/tokens/token_file.h"
-#include "headroom/tokenizers/tokenizer.h"
 #include "data/tokenizers/bpe/model.h"
+#include "data/tokens/token_file.h"
+#include "foundation/core/text/utf8.h"
+#include "headroom/core/json.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tokenizers {
 namespace bpe_test {
@@ -208,11 +208,14 @@ TEST_F(BpeTest, APairOfFilesIsTheSame) {
   write("c/merges.txt", lines + "h zz\n");
   EXPECT_HAS(user_error_of([&] { load_tokenizer(at("c")); }), "merges.txt: line 10: names the token \"zz\"");
   std::filesystem::create_directories(folder_ / "d");
-  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "holds no tokenizer: neither tokenizer.json nor vocab.json");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }),
+             "holds no tokenizer: neither tokenizer.json nor vocab.json");
   write("d/tokenizer.json", "[]");
-  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: is no tokenizer: it must be a JSON object");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }),
+             "tokenizer.json: is no tokenizer: it must be a JSON object");
   write("d/tokenizer.json", "{\"hello\": 1}");
-  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: hello is a setting that is not known here");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }),
+             "tokenizer.json: hello is a setting that is not known here");
 }
 
 TEST_F(BpeTest, BytesAreBpeWithoutMerges) {

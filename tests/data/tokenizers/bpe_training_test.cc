@@ -3,8 +3,8 @@
 
 #include "data/text/support.h"
 #include "data/text/text.h"
-#include "headroom/tokenizers/tokenizer.h"
 #include "data/tokenizers/bpe/learn_merges.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tokenizers {
 namespace bpe_training_test {

@@ -1,8 +1,8 @@
 #include "fuzz.h"
 
+#include "data/tokenizers/bpe/model.h"
 #include "folder_test.h"
 #include "headroom/tokenizers/tokenizer.h"
-#include "data/tokenizers/bpe/model.h"
 
 namespace headroom::tokenizers {
 namespace tokenizers_fuzz_test {

@@ -1,12 +1,12 @@
 #include <thread>
 
 #include "data/text/support.h"
-#include "fuzz.h"
-#include "foundation/core/text/utf8.h"
-#include "headroom/tokenizers/tokenizer.h"
 #include "data/tokenizers/sentencepiece/line_sample.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_guard.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
+#include "foundation/core/text/utf8.h"
+#include "fuzz.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tokenizers {
 namespace sentencepiece_test {

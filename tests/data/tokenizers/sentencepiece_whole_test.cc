@@ -3,10 +3,10 @@
 #include <sentencepiece_trainer.h>
 
 #include "data/text/support.h"
-#include "headroom/core/files.h"
-#include "foundation/core/text/utf8.h"
-#include "data/tokens/token_file.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
+#include "data/tokens/token_file.h"
+#include "foundation/core/text/utf8.h"
+#include "headroom/core/files.h"
 
 namespace headroom::tokenizers {
 namespace sentencepiece_whole_test {

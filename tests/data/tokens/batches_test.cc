@@ -4,9 +4,9 @@
 #include <numeric>
 #include <set>
 
-#include "headroom/core/safetensors.h"
-#include "data/tokens/shuffle.h"
 #include "data/text/support.h"
+#include "data/tokens/shuffle.h"
+#include "headroom/core/safetensors.h"
 #include "token_files.h"
 
 namespace headroom::data {
@@ -144,7 +144,8 @@ TEST_F(BatchesTest, ASavedPositionContinuesExactly) {
 
 TEST_F(BatchesTest, TooShortAFileNamesWhatIsTooLong) {
   for (const config::Batching batching : {config::Batching::streams, config::Batching::chunks}) {
-    const std::string message = user_error_of([&] { make_batches(counting(30), {.batch = 4, .length = 8}, batching, 1); });
+    const std::string message =
+        user_error_of([&] { make_batches(counting(30), {.batch = 4, .length = 8}, batching, 1); });
     EXPECT_HAS(message, "counting_30.tokens: holds 30 tokens");
     EXPECT_HAS(message, "train.batch_size 4");
     EXPECT_HAS(message, "model.context_length 8");

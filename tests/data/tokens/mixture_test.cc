@@ -3,8 +3,8 @@
 #include <numeric>
 #include <set>
 
-#include "data/tokens/batches.h"
 #include "data/text/support.h"
+#include "data/tokens/batches.h"
 #include "token_files.h"
 
 namespace headroom::data {
@@ -139,7 +139,9 @@ TEST_F(MixtureTest, AnySavedPositionContinuesExactly) {
 
 TEST_F(MixtureTest, WhatCannotBeMixedIsRefusedByName) {
   const BatchShape shape{.batch = 4, .length = 10};
-  const std::string none = user_error_of([&] { mix_batches(mixture({400, 400}, {50, 1}), shape, Batching::streams, 1); });
+  const std::string none = user_error_of([&] {
+    mix_batches(mixture({400, 400}, {50, 1}), shape, Batching::streams, 1);
+  });
   EXPECT_HAS(none, "data.mixture: of 4 rows of a batch the weight 1 gives ");
   EXPECT_HAS(none, "1.tokens none: try a larger train.batch_size");
   EXPECT_HAS(user_error_of([&] {

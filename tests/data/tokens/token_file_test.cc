@@ -2,9 +2,9 @@
 
 #include <numeric>
 
-#include "headroom/core/files.h"
-#include "foundation/core/machine/system.h"
 #include "data/text/support.h"
+#include "foundation/core/machine/system.h"
+#include "headroom/core/files.h"
 #include "token_files.h"
 
 namespace headroom::data {
@@ -47,8 +47,9 @@ TEST_F(TokenFileTest, DamageShows) {
   EXPECT_HAS(user_error_of([&] { TokenFile(damaged).verify(); }),
              "damaged.tokens: is damaged: the checksum of its tokens is");
   EXPECT_HAS(user_error_of([&] { join_token_files({at("a.tokens"), damaged}, at("joined.tokens")); }), "is damaged");
-  EXPECT_HAS(user_error_of([&] { prepare_data({.train = {damaged}, .validation = {at("a.tokens")}}, {}, at("cache")); }),
-             "damaged.tokens: is damaged");
+  EXPECT_HAS(
+      user_error_of([&] { prepare_data({.train = {damaged}, .validation = {at("a.tokens")}}, {}, at("cache")); }),
+      "damaged.tokens: is damaged");
 }
 
 TEST_F(TokenFileTest, SaysWhatTheTokenizerLost) {
@@ -112,8 +113,9 @@ TEST_F(TokenFileTest, NothingIsLeftOfAFailure) {
   const auto words = write_words("a b\n", "a.tokens");
   const auto bytes = tokenizers::restore_tokenizer(TokenizerKind::bytes, "ab", "test");
   const std::string late = std::string(3000000, 'a') + "z";
-  EXPECT_HAS(user_error_of([&] { write_token_file(*open_text({write("late.txt", late)}, {}), *bytes, at("late.tokens")); }),
-             "the byte 0x7a");
+  EXPECT_HAS(
+      user_error_of([&] { write_token_file(*open_text({write("late.txt", late)}, {}), *bytes, at("late.tokens")); }),
+      "the byte 0x7a");
   EXPECT_HAS(user_error_of([&] {
                write_token_file(*open_text({write("bad.txt", late + "\xff")}, {}), *words, at("late.tokens"));
              }),

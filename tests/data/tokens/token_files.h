@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "headroom/core/safetensors.h"
-#include "data/tokens/token_file.h"
 #include "data/text/support.h"
+#include "data/tokens/token_file.h"
+#include "headroom/core/safetensors.h"
 
 namespace headroom::data {
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "engine/store/tiny.h"
+#include "headroom/core/error.h"
 
 namespace headroom::decode {
 namespace beam_search_test {

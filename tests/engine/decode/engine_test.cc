@@ -8,8 +8,8 @@
 
 #include "engine/decode/likeliest.h"
 #include "engine/decode/prefix_cache.h"
-#include "headroom/core/error.h"
 #include "engine/models/language_models.h"
+#include "headroom/core/error.h"
 
 namespace headroom::decode {
 namespace engine_test {

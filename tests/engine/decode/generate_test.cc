@@ -7,10 +7,10 @@
 #include <set>
 
 #include "engine/decode/sample.h"
-#include "headroom/core/error.h"
-#include "foundation/core/text/utf8.h"
-#include "headroom/decode/text_stream.h"
 #include "engine/store/tiny.h"
+#include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
+#include "headroom/decode/text_stream.h"
 
 namespace headroom::decode {
 namespace generate_test {

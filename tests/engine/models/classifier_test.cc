@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::models {
 namespace classifier_test {

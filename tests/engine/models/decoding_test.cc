@@ -7,10 +7,10 @@
 #include <numeric>
 
 #include "decode.h"
+#include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
 #include "language_models.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::models {
 namespace decoding_test {

@@ -5,15 +5,15 @@
 
 #include <functional>
 
+#include "engine/nn/combinations.h"
 #include "headroom/core/error.h"
-#include "training/cost/cost.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
 #include "headroom/models/vision_transformer.h"
-#include "engine/nn/combinations.h"
 #include "one_thread.h"
+#include "training/cost/cost.h"
 
 namespace headroom::models {
 namespace executed_macs_test {

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "decode.h"
+#include "engine/ops/gradients.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "training/cost/cache.h"
 #include "language_models.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 #include "tiny.h"
+#include "training/cost/cache.h"
 
 namespace headroom::models {
 namespace language_model_test {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "headroom/config/config.h"
-#include "training/cost/cost.h"
 #include "headroom/models/model.h"
+#include "training/cost/cost.h"
 
 namespace headroom::models {
 namespace parameter_count_test {

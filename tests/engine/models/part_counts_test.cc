@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "decode.h"
+#include "engine/nn/combinations.h"
+#include "headroom/models/language_model.h"
+#include "one_thread.h"
 #include "training/cost/cache.h"
 #include "training/cost/cost.h"
-#include "headroom/models/language_model.h"
-#include "engine/nn/combinations.h"
-#include "one_thread.h"
 
 namespace headroom::models {
 namespace part_counts_test {

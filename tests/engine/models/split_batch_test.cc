@@ -1,9 +1,9 @@
 // A batch in parts is the batch: random numbers by place, and buffers that change once after all parts.
 #include <gtest/gtest.h>
 
+#include "engine/ops/gradients.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::models {
 namespace split_batch_test {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/ops/gradients.h"
 #include "gradients_reach.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 #include "tiny.h"
 
 namespace headroom::models {

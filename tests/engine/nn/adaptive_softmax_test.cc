@@ -1,7 +1,7 @@
 #include "engine/nn/adaptive_softmax.h"
 
-#include "one_thread.h"
 #include "engine/ops/gradients.h"
+#include "one_thread.h"
 
 namespace headroom::nn {
 namespace adaptive_softmax_test {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::nn {
 namespace attention_test {

@@ -10,10 +10,10 @@
 #include <sstream>
 
 #include "combinations.h"
+#include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 #include "row_caches.h"
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -3,8 +3,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "one_thread.h"
 #include "engine/ops/gradients.h"
+#include "one_thread.h"
 
 namespace headroom::nn {
 namespace composition_test {

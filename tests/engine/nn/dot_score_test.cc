@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops/gradients.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 #include "row_caches.h"
 
 namespace headroom::nn {

@@ -2,10 +2,10 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "combinations.h"
+#include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::nn {
 namespace extremes_test {

@@ -2,8 +2,8 @@
 // mixture keys, m heads of a group.
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "headroom/nn/attention.h"
 #include "engine/nn/linear.h"
+#include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
 #include "starts.h"
 

@@ -6,11 +6,11 @@
 
 #include <cmath>
 
+#include "engine/ops/gradients.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 #include "row_caches.h"
 
 namespace headroom::nn {

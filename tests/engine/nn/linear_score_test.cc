@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "engine/ops/gradients.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::nn {
 namespace linear_score_test {

@@ -2,8 +2,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "one_thread.h"
 #include "engine/ops/gradients.h"
+#include "one_thread.h"
 
 namespace headroom::nn {
 namespace mlp_test {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "combinations.h"
+#include "engine/ops/gradients.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::nn {
 namespace output_gate_test {

@@ -4,9 +4,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include "engine/ops/gradients.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 #include "row_caches.h"
 
 namespace headroom::nn {

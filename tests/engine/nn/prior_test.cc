@@ -5,9 +5,9 @@
 
 #include <cmath>
 
+#include "engine/ops/gradients.h"
 #include "headroom/ops/attention.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::nn {
 namespace prior_test {

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "engine/nn/linear.h"
+#include "headroom/core/error.h"
 
 namespace headroom::nn {
 namespace random_test {

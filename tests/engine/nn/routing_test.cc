@@ -3,11 +3,11 @@
 
 #include <cmath>
 
+#include "engine/nn/attention/routing_losses.h"
+#include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
-#include "engine/nn/attention/routing_losses.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::nn {
 namespace routing_test {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
-#include "engine/ops/gradients.h"
 
 namespace headroom::nn {
 namespace sigmoid_score_test {

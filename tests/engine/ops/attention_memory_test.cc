@@ -1,8 +1,8 @@
 // The fused operators keep no matrix of queries x keys, neither forward nor for backward.
-#include "gradients.h"
-#include "foundation/core/machine/system.h"
-#include "one_thread.h"
 #include "engine/ops/attention/cases.h"
+#include "foundation/core/machine/system.h"
+#include "gradients.h"
+#include "one_thread.h"
 
 namespace headroom::ops {
 namespace attention_memory_test {

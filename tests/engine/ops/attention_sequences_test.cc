@@ -1,9 +1,9 @@
 // Sequences with keys of their own: each is what it is alone.
 #include <gtest/gtest.h>
 
+#include "gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/attention.h"
-#include "gradients.h"
 
 namespace headroom::ops {
 namespace attention_sequences_test {

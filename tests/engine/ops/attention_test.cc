@@ -2,9 +2,9 @@
 
 #include <limits>
 
+#include "engine/ops/attention/cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
-#include "engine/ops/attention/cases.h"
 
 namespace headroom::ops {
 namespace attention_test {

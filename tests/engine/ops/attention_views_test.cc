@@ -1,6 +1,6 @@
 // Where a tensor lies does not change a result: rows at odd offsets and strides give the same bits as tight ones.
-#include "gradients.h"
 #include "engine/ops/attention/cases.h"
+#include "gradients.h"
 
 namespace headroom::ops {
 namespace attention_views_test {

@@ -1,10 +1,10 @@
 // Fused products in bfloat16 (bfloat16.h): linear attention, the dense product, products with experts.
 #include "bfloat16.h"
 #include "engine/kernels/cpu/products/bfloat16.h"
-#include "headroom/ops/linear.h"
-#include "headroom/ops/linear_attention.h"
 #include "engine/ops/attention/cases.h"
 #include "engine/ops/expert_linear/cases.h"
+#include "headroom/ops/linear.h"
+#include "headroom/ops/linear_attention.h"
 
 namespace headroom::ops {
 namespace bfloat16_products_test {

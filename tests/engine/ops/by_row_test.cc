@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/core/error.h"
 #include "gradients.h"
+#include "headroom/core/error.h"
 
 namespace headroom::ops {
 namespace by_row_test {

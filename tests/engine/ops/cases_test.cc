@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/ops/backend.h"
 #include "gradients.h"
 #include "guarded_memory.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
 #include "operator_cases.h"
-#include "engine/ops/backend.h"
 
 namespace headroom::ops {
 namespace cases_test {

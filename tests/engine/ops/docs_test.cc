@@ -5,8 +5,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "headroom/core/error.h"
 #include "engine/ops/backend.h"
+#include "headroom/core/error.h"
 
 namespace headroom::ops {
 namespace docs_test {

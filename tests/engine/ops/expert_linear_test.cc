@@ -1,8 +1,8 @@
 #include "headroom/ops/expert_linear.h"
 
+#include "engine/ops/expert_linear/cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
-#include "engine/ops/expert_linear/cases.h"
 
 namespace headroom::ops {
 namespace expert_linear_test {

@@ -1,8 +1,8 @@
 // Few queries against keys and values that lie in a cache, as in decoding: a sequence is fed in small steps, and every
 // step gives the rows of the whole pass, computed from the same numbers in float64 by the reference.
 #include "bfloat16.h"
-#include "headroom/ops/choice.h"
 #include "engine/ops/attention/cases.h"
+#include "headroom/ops/choice.h"
 
 namespace headroom::ops {
 namespace few_queries_test {

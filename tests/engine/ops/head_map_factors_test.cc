@@ -1,9 +1,9 @@
 #include <cmath>
 
+#include "engine/ops/head_map/cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "engine/ops/head_map/cases.h"
 
 namespace headroom::ops {
 namespace head_map_factors_test {

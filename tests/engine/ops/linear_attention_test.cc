@@ -1,9 +1,9 @@
 #include "headroom/ops/linear_attention.h"
 
+#include "engine/ops/linear_attention/cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "engine/ops/linear_attention/cases.h"
 
 namespace headroom::ops {
 namespace linear_attention_test {

@@ -6,9 +6,9 @@
 #include <set>
 #include <thread>
 
+#include "engine/ops/linear/cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
-#include "engine/ops/linear/cases.h"
 
 namespace headroom::ops {
 namespace linear_test {

@@ -1,7 +1,7 @@
+#include "engine/ops/attention/cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "engine/ops/attention/cases.h"
 
 namespace headroom::ops {
 namespace mixture_test {

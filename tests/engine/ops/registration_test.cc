@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
-#include "headroom/ops/expert_linear.h"
 #include "engine/ops/expert_linear/operator.h"
+#include "headroom/ops/expert_linear.h"
 
 namespace headroom::ops {
 namespace registration_test {

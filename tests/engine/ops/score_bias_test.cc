@@ -1,7 +1,7 @@
 // A bias on attention's scores: its definition, and the shapes that it may have.
+#include "engine/ops/attention/cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
-#include "engine/ops/attention/cases.h"
 
 namespace headroom::ops {
 namespace score_bias_test {

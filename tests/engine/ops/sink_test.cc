@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/ops/attention/cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
-#include "engine/ops/attention/cases.h"
 
 namespace headroom::ops {
 namespace sink_test {

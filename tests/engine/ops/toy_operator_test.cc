@@ -2,11 +2,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
-#include "gradients.h"
-#include "headroom/ops/choice.h"
 #include "engine/ops/backend.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
+#include "gradients.h"
+#include "headroom/ops/choice.h"
 
 namespace headroom::ops {
 namespace toy_operator_test {

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/store/stored_tensor.h"
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
 #include "headroom/store/run_folder.h"
-#include "engine/store/stored_tensor.h"
 #include "tiny.h"
 
 namespace headroom::store {

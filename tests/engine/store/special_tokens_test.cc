@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/core/files.h"
 #include "data/text/text.h"
+#include "headroom/core/files.h"
 #include "headroom/store/huggingface.h"
 #include "tiny.h"
 

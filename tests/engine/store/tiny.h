@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
+#include "data/tokens/token_file.h"
+#include "foundation/core/random.h"
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
-#include "foundation/core/random.h"
-#include "data/tokens/token_file.h"
 #include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tiny {

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "complaint.h"
-#include "headroom/config/config.h"
 #include "foundation/config/unread.h"
+#include "headroom/config/config.h"
 
 namespace headroom::config {
 namespace load_test {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "headroom/config/config.h"
 #include "foundation/core/random.h"
+#include "headroom/config/config.h"
 
 namespace headroom::config {
 namespace write_test {

@@ -1,8 +1,8 @@
 #include "fuzz.h"
 
-#include "scratch_folder.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
+#include "scratch_folder.h"
 
 namespace headroom {
 namespace core_fuzz_test {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/core/error.h"
 
 namespace headroom {
 namespace printable_test {

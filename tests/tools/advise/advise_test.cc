@@ -6,10 +6,10 @@
 #include <fstream>
 #include <set>
 
-#include "tools/advise/arms.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/system.h"
+#include "tools/advise/arms.h"
 #include "training/cost/cost.h"
 
 namespace headroom::compare {

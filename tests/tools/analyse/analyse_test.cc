@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/store/tiny.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
-#include "tools/analyse/text.h"
 #include "small_model.h"
-#include "engine/store/tiny.h"
+#include "tools/analyse/text.h"
 
 namespace headroom::inspect {
 namespace analyse_test {

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "tools/analyse/vocabulary.h"
-#include "small_model.h"
 #include "engine/store/tiny.h"
+#include "small_model.h"
+#include "tools/analyse/vocabulary.h"
 
 namespace headroom::inspect {
 namespace experts_test {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/analyse/layers.h"
 #include "small_model.h"
+#include "tools/analyse/layers.h"
 
 namespace headroom::inspect {
 namespace induction_test {

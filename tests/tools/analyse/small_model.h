@@ -7,11 +7,11 @@
 #include <memory>
 #include <string>
 
-#include "foundation/core/machine/log.h"
-#include "tools/analyse/analyse.h"
-#include "headroom/store/open_model.h"
 #include "engine/models/tiny.h"
+#include "foundation/core/machine/log.h"
+#include "headroom/store/open_model.h"
 #include "one_thread.h"
+#include "tools/analyse/analyse.h"
 
 namespace headroom::inspect::small {
 

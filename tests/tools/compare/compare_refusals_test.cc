@@ -4,10 +4,10 @@
 #include <fstream>
 
 #include "compare_fixture.h"
-#include "tools/compare/run/runs.h"
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "tools/compare/run/runs.h"
 
 namespace headroom::compare {
 namespace compare_refusals_test {

@@ -6,11 +6,11 @@
 #include <fstream>
 
 #include "compare_fixture.h"
-#include "tools/compare/run/runs.h"
+#include "data/tokens/token_file.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/system.h"
-#include "data/tokens/token_file.h"
+#include "tools/compare/run/runs.h"
 
 namespace headroom::compare {
 namespace compare_test {

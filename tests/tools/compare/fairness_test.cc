@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/compare/compare.h"
 #include "headroom/core/error.h"
+#include "tools/compare/compare.h"
 
 namespace headroom::compare {
 namespace fairness_test {

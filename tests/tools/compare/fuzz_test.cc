@@ -1,9 +1,9 @@
 #include "fuzz.h"
 
 #include "example.h"
+#include "foundation/core/machine/log.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "foundation/core/machine/log.h"
 
 namespace headroom::compare {
 namespace analysis_fuzz_test {

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/nn/attention/routing_losses.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
-#include "tools/golden/golden.h"
-#include "engine/nn/attention/routing_losses.h"
 #include "one_thread.h"
+#include "tools/golden/golden.h"
 
 namespace headroom::golden {
 namespace cases_test {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/nn/combinations.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention.h"
-#include "engine/nn/combinations.h"
 #include "one_thread.h"
 
 namespace headroom::inspect {

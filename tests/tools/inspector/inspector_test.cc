@@ -9,12 +9,12 @@
 #include <cstring>
 
 #include "headroom/core/error.h"
-#include "tools/inspector/attribution.h"
-#include "tools/inspector/inspector_page.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
 #include "tools/analyse/small_model.h"
+#include "tools/inspector/attribution.h"
+#include "tools/inspector/inspector_page.h"
 
 namespace headroom::inspect {
 namespace inspector_test {

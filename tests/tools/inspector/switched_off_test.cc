@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "headroom/core/error.h"
-#include "tools/inspector/attribution.h"
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
 #include "tools/analyse/small_model.h"
+#include "tools/inspector/attribution.h"
 
 namespace headroom::inspect {
 namespace switched_off_test {

@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "foundation/core/scratch_folder.h"
-#include "tools/serve/serve.h"
+#include "tools/serve/engine/metrics.h"
 #include "tools/serve/http/api_key.h"
 #include "tools/serve/http/host_name.h"
 #include "tools/serve/http/listening_socket.h"
-#include "tools/serve/engine/metrics.h"
+#include "tools/serve/serve.h"
 
 namespace headroom::serve {
 namespace server_parts_test {

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "foundation/core/scratch_folder.h"
 #include "data/text/text.h"
+#include "foundation/core/scratch_folder.h"
 
 namespace headroom::serve {
 namespace token_text_test {

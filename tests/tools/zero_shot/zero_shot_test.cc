@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "training/tasks/byte_scores.h"
-#include "headroom/core/error.h"
 #include "engine/store/tiny.h"
+#include "headroom/core/error.h"
+#include "training/tasks/byte_scores.h"
 
 namespace headroom::tasks {
 namespace zero_shot_test {

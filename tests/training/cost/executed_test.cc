@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "headroom/core/error.h"
-#include "training/cost/cost.h"
 #include "small_model.h"
+#include "training/cost/cost.h"
 
 namespace headroom::cost {
 namespace executed_test {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "headroom/core/error.h"
-#include "training/cost/cost.h"
 #include "recipes.h"
+#include "training/cost/cost.h"
 
 namespace headroom::cost {
 namespace match_test {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "headroom/core/error.h"
-#include "training/cost/cost.h"
 #include "recipes.h"
+#include "training/cost/cost.h"
 
 namespace headroom::cost {
 namespace paper_test {

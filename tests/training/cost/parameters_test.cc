@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "headroom/core/error.h"
-#include "training/cost/cost.h"
 #include "small_model.h"
+#include "training/cost/cost.h"
 
 namespace headroom::cost {
 namespace parameters_test {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "headroom/core/error.h"
+#include "recipes.h"
 #include "training/cost/cost.h"
 #include "training/cost/memory.h"
-#include "recipes.h"
 
 namespace headroom::cost {
 namespace processes_test {

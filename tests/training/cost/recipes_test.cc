@@ -10,11 +10,11 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "recipes.h"
 #include "training/cost/cost.h"
 #include "training/cost/papers/paper.h"
 #include "training/cost/recipe_list.h"
 #include "training/cost/report.h"
-#include "recipes.h"
 
 namespace headroom::cost {
 namespace recipes_test {

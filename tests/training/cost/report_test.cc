@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "recipes.h"
 #include "training/cost/cost.h"
 #include "training/cost/memory.h"
-#include "recipes.h"
 
 namespace headroom::cost {
 namespace report_test {

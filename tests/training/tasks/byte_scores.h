@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/store/tiny.h"
 #include "headroom/models/language_model.h"
 #include "training/tasks/language/scoring.h"
-#include "engine/store/tiny.h"
 
 namespace headroom::tasks::byte_scores {
 

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "data/synthetic/listops.h"
-#include "headroom/models/class_model.h"
-#include "training/tasks/classes/classification.h"
-#include "small_classes.h"
 #include "engine/store/tiny.h"
+#include "headroom/models/class_model.h"
+#include "small_classes.h"
+#include "training/tasks/classes/classification.h"
 
 namespace headroom::tasks {
 namespace classification_test {

@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "data/text/archives.h"
+#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/models/class_model.h"
-#include "training/tasks/classes/classification.h"
 #include "small_classes.h"
-#include "engine/store/tiny.h"
+#include "training/tasks/classes/classification.h"
 #include "training/tasks/classes/mixup.h"
 
 namespace headroom::tasks {

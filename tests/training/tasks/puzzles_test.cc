@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "data/synthetic/puzzles.h"
-#include "training/tasks/language/language_modelling.h"
-#include "tools/zero_shot/zero_shot.h"
 #include "engine/store/tiny.h"
+#include "tools/zero_shot/zero_shot.h"
+#include "training/tasks/language/language_modelling.h"
 
 namespace headroom::tasks {
 namespace puzzles_test {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "byte_scores.h"
-#include "headroom/core/error.h"
 #include "engine/store/tiny.h"
+#include "headroom/core/error.h"
 
 namespace headroom::tasks {
 namespace scoring_test {

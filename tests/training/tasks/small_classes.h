@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <string>
 
-#include "folder_test.h"
 #include "data/synthetic/listops.h"
-#include "training/tasks/classes/classification.h"
 #include "engine/store/tiny.h"
+#include "folder_test.h"
+#include "training/tasks/classes/classification.h"
 
 namespace headroom::tasks::small_classes {
 

@@ -5,14 +5,14 @@
 #include <cmath>
 #include <sstream>
 
+#include "engine/store/tiny.h"
 #include "headroom/models/language_model.h"
+#include "small_classes.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
 #include "training/tasks/language/puzzles.h"
 #include "training/tasks/translation/translation.h"
-#include "small_classes.h"
-#include "engine/store/tiny.h"
 
 namespace headroom::tasks {
 namespace sums_test {

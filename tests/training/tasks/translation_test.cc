@@ -5,11 +5,11 @@
 #include <cmath>
 #include <filesystem>
 
+#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/beam_search.h"
 #include "training/tasks/translation/bleu.h"
-#include "engine/store/tiny.h"
 #include "training/tasks/translation/pair_batch.h"
 
 namespace headroom::tasks {

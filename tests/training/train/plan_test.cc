@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "engine/store/tiny.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/language_modelling.h"
-#include "engine/store/tiny.h"
 
 namespace headroom::train {
 namespace plan_test {

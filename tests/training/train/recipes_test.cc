@@ -7,15 +7,15 @@
 #include <map>
 #include <string>
 
-#include "training/cost/recipes.h"
+#include "engine/store/tiny.h"
 #include "foundation/config/special_tokens.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
-#include "training/cost/recipe_list.h"
+#include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
+#include "training/cost/recipe_list.h"
+#include "training/cost/recipes.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
-#include "engine/store/tiny.h"
 
 namespace headroom::train {
 namespace train_recipes_test {

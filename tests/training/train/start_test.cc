@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/store/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/run_folder.h"
 #include "training/train/loop/state.h"
 #include "training/train/loop/train.h"
-#include "engine/store/tiny.h"
 
 namespace headroom::train {
 namespace start_test {

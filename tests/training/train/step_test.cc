@@ -4,12 +4,12 @@
 
 #include <cmath>
 
+#include "engine/nn/combinations.h"
+#include "engine/store/tiny.h"
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
 #include "headroom/ops/muon.h"
-#include "engine/nn/combinations.h"
-#include "engine/store/tiny.h"
 
 namespace headroom::train {
 namespace step_test {

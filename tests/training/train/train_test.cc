@@ -6,13 +6,13 @@
 #include <functional>
 #include <set>
 
+#include "engine/store/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
 #include "headroom/store/run_folder.h"
 #include "training/tasks/language/language_modelling.h"
-#include "engine/store/tiny.h"
 
 namespace headroom::train {
 namespace train_test {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "headroom/core/error.h"
 #include "engine/store/tiny.h"
+#include "headroom/core/error.h"
 #include "training/train/loop/balance.h"
 #include "training/train/record/metrics.h"
 #include "training/train/record/tensorboard.h"

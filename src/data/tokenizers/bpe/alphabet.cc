@@ -3,8 +3,8 @@
 #include <unordered_map>
 
 #include "characters.h"
-#include "headroom/config/run_options.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/config/run_options.h"
 #include "model.h"
 
 namespace headroom::tokenizers {

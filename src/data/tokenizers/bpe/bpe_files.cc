@@ -3,12 +3,12 @@
 #include <string>
 #include <utility>
 
+#include "data/tokenizers/kinds.h"
 #include "foundation/core/files/byte_reader.h"
+#include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "foundation/core/machine/log.h"
-#include "data/tokenizers/kinds.h"
 
 namespace headroom::tokenizers {
 namespace {
@@ -42,7 +42,7 @@ std::string read_whole(const fs::path& path) {
     }
     if (text.size() > kLargestTokenizer) {
       user_error("{}: is no tokenizer: it holds more than {}", path.string(),
-             format_bytes(static_cast<double>(kLargestTokenizer)));
+                 format_bytes(static_cast<double>(kLargestTokenizer)));
     }
   }
 }
@@ -55,7 +55,7 @@ std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::stri
     }
   }
   user_error("{}: is a vocabulary, but neither {} nor {} is next to it", vocabulary.string(), kPairs[0].second,
-         kPairs[1].second);
+             kPairs[1].second);
 }
 
 fs::path first_file(const fs::path& folder) {
@@ -65,7 +65,7 @@ fs::path first_file(const fs::path& folder) {
   }
   if (file.empty()) {
     user_error("{}: holds no tokenizer: neither tokenizer.json nor {} and {} nor tokenizer.model", folder.string(),
-           kPairs[0].first, kPairs[0].second);
+               kPairs[0].first, kPairs[0].second);
   }
   return file;
 }

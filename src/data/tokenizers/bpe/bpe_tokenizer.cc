@@ -6,11 +6,11 @@
 
 #include "added_tokens.h"
 #include "characters.h"
-#include "headroom/core/error.h"
+#include "data/tokenizers/kinds.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
 #include "merges.h"
 #include "model.h"
-#include "data/tokenizers/kinds.h"
 
 namespace headroom::tokenizers {
 namespace {
@@ -147,7 +147,7 @@ class Bpe : public Tokenizer {
     const std::int32_t id = ids_of_bytes_[static_cast<unsigned char>(byte)];
     if (id == kNoToken) {
       user_error("tokenizer {}: the text has the byte 0x{:02x}, which is not in its vocabulary", name(),
-             static_cast<unsigned char>(byte));
+                 static_cast<unsigned char>(byte));
     }
     return id;
   }

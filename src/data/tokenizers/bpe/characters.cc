@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "foundation/core/text/blanks.h"
-#include "headroom/core/error.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
 
 namespace headroom::tokenizers {
 namespace {

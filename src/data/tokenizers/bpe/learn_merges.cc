@@ -7,10 +7,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "headroom/config/run_options.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/config/run_options.h"
+#include "headroom/core/error.h"
 
 namespace headroom::tokenizers {
 namespace {

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "foundation/core/text/utf8.h"
 #include "headroom/config/run_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "foundation/core/text/utf8.h"
 #include "model.h"
 
 namespace headroom::tokenizers {
@@ -102,8 +102,8 @@ class ModelReader {
 
   void added(AddedToken token) {
     if (token.content.empty() || token.content.size() > kLongestToken) {
-      user_error("{}: added_tokens: holds a token of {} bytes, where 1 to {} are possible", origin_, token.content.size(),
-             kLongestToken);
+      user_error("{}: added_tokens: holds a token of {} bytes, where 1 to {} are possible", origin_,
+                 token.content.size(), kLongestToken);
     }
     model_.added.push_back(std::move(token));
   }
@@ -134,7 +134,7 @@ class ModelReader {
         take(taken, token.id, token.content);
       } else if (known->second != token.id) {
         user_error("{}: the token \"{}\" has the id {} in the vocabulary, but {} among added_tokens", origin_,
-               shortened(token.content), known->second, token.id);
+                   shortened(token.content), known->second, token.id);
       }
     }
     return std::move(model_);
@@ -151,7 +151,7 @@ class ModelReader {
   void take(std::vector<bool>& taken, std::int32_t id, std::string_view token) const {
     if (static_cast<std::size_t>(id) >= taken.size()) {
       user_error("{}: the token \"{}\" has the id {}, but there are only {} tokens: ids must be 0 to {}, each once",
-             origin_, shortened(token), id, taken.size(), taken.size() - 1);
+                 origin_, shortened(token), id, taken.size(), taken.size() - 1);
     }
     if (taken[static_cast<std::size_t>(id)]) {
       user_error("{}: the id {} of the token \"{}\" is also that of another one", origin_, id, shortened(token));

@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "data/tokenizers/kinds.h"
 #include "headroom/core/error.h"
 #include "learn_merges.h"
-#include "data/tokenizers/kinds.h"
 #include "words.h"
 
 namespace headroom::tokenizers {
@@ -36,7 +36,7 @@ std::size_t begin_of_last_word(std::string_view text) {
 std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, TextSource& text) {
   if (options.vocabulary_size < config::kByteValues) {
     user_error("tokenizer.vocabulary_size: must be at least {}, a token for every byte, with kind = \"bpe\", got {}",
-           config::kByteValues, options.vocabulary_size);
+               config::kByteValues, options.vocabulary_size);
   }
   WordCounts counts;
   {
@@ -57,7 +57,7 @@ std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, Te
   model.pattern = kPattern;
   if (std::ssize(model.tokens) < options.vocabulary_size) {
     user_error("tokenizer.vocabulary_size: must be at most {}, as many tokens as the training text has to give, got {}",
-           model.tokens.size(), options.vocabulary_size);
+               model.tokens.size(), options.vocabulary_size);
   }
   return restore_bpe(to_tokenizer_json(model), "tokenizer");
 }

@@ -1,9 +1,9 @@
 // Lines::apart: tokenizers that are trained here, and models that were imported before files said how.
 #include <algorithm>
 
+#include "data/tokenizers/kinds.h"
 #include "foundation/core/text/utf8.h"
 #include "processor.h"
-#include "data/tokenizers/kinds.h"
 
 namespace headroom::tokenizers {
 namespace {

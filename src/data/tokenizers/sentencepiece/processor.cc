@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "headroom/core/error.h"
 #include "data/tokenizers/kinds.h"
+#include "headroom/core/error.h"
 #include "sentencepiece_guard.h"
 #include "sentencepiece_model.h"
 

@@ -8,10 +8,10 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "foundation/core/text/base64.h"
-#include "headroom/core/json.h"
-#include "foundation/core/text/utf8.h"
 #include "data/tokenizers/kinds.h"
+#include "foundation/core/text/base64.h"
+#include "foundation/core/text/utf8.h"
+#include "headroom/core/json.h"
 #include "sentencepiece_model.h"
 
 namespace headroom::tokenizers {

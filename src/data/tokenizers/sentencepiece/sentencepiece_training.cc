@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "headroom/core/error.h"
+#include "data/tokenizers/kinds.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/core/error.h"
 #include "line_sample.h"
-#include "data/tokenizers/kinds.h"
 
 namespace headroom::tokenizers {
 namespace {
@@ -111,7 +111,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
   std::unique_ptr<Tokenizer> tokenizer = restore_sentencepiece(std::move(model), "the trained tokenizer");
   if (tokenizer->vocabulary_size() != options.vocabulary_size) {
     user_error("tokenizer.vocabulary_size: must be at most {}, all that the training text can give, got {}",
-           tokenizer->vocabulary_size(), options.vocabulary_size);
+               tokenizer->vocabulary_size(), options.vocabulary_size);
   }
   return tokenizer;
 }

@@ -1,9 +1,9 @@
 // Lines::together: the ids of the package `sentencepiece`, which encodes a text as a whole.
 #include <algorithm>
 
+#include "data/tokenizers/kinds.h"
 #include "headroom/core/error.h"
 #include "processor.h"
-#include "data/tokenizers/kinds.h"
 #include "sentencepiece_model.h"
 
 namespace headroom::tokenizers {

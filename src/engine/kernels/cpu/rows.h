@@ -1,8 +1,8 @@
 // Steps between rows of either type of numbers and the float32 that kernels compute with.
 #pragma once
 
-#include "engine/kernels/cpu/products/buffer.h"
 #include "engine/kernels/cpu/attention/heads.h"
+#include "engine/kernels/cpu/products/buffer.h"
 
 namespace headroom::kernels::detail {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/nn/linear.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
-#include "engine/nn/linear.h"
 #include "headroom/ops/attention.h"
 
 namespace headroom::nn {

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "prior.h"
 #include "headroom/nn/score.h"
+#include "prior.h"
 #include "shift.h"
 
 namespace headroom::nn {

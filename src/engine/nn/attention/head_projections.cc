@@ -2,8 +2,8 @@
 // (SwitchHead Eq. 7-10).
 #include <cmath>
 
-#include "headroom/config/attention_part.h"
 #include "engine/nn/linear.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/nn/projection.h"
 
 namespace headroom::nn {

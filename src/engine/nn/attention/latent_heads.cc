@@ -4,9 +4,9 @@
 // or of RMS(x_i W_q_down) g_q. While decoding c_j and the rotated key are all that is kept, and few queries need no
 // keys and values of the heads: with q = (q_R, q_N),
 //   q_i . k_j = (q_R, q_N (W_K^h)^T) . (R_j x_j W_rotary, c_j),   sum_j p_ij v_j^h = (sum_j p_ij c_j) W_V^h.
+#include "engine/nn/linear.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
-#include "engine/nn/linear.h"
 #include "headroom/nn/projection.h"
 
 namespace headroom::nn {

@@ -2,10 +2,10 @@
 // Transformers; MLK and sMLK, Transformer-MGK Eq. 13).
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "engine/nn/linear.h"
-#include "prior.h"
+#include "headroom/core/error.h"
 #include "headroom/nn/score.h"
+#include "prior.h"
 #include "shift.h"
 
 namespace headroom::nn {

@@ -4,8 +4,8 @@
 // before the output projection; the gate is one number of a head, or one of each of its channels.
 #include "headroom/nn/output_gate.h"
 
-#include "headroom/config/attention_part.h"
 #include "engine/nn/linear.h"
+#include "headroom/config/attention_part.h"
 
 namespace headroom::nn {
 namespace {

@@ -2,10 +2,10 @@
 // q_i + u (SwitchHead section 2.2).
 #include <cmath>
 
-#include "headroom/config/attention_part.h"
 #include "engine/nn/linear.h"
-#include "headroom/nn/position.h"
 #include "engine/ops/traced.h"
+#include "headroom/config/attention_part.h"
+#include "headroom/nn/position.h"
 #include "position_table.h"
 
 namespace headroom::nn {

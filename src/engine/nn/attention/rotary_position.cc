@@ -1,8 +1,8 @@
 // Rotary positions: pairs of channels turn by an angle that grows with the position (RoPE).
 #include <algorithm>
 
-#include "headroom/nn/position.h"
 #include "engine/ops/traced.h"
+#include "headroom/nn/position.h"
 #include "position_table.h"
 
 namespace headroom::nn {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "headroom/nn/projection.h"
 #include "engine/nn/random.h"
+#include "headroom/nn/projection.h"
 #include "routing_losses.h"
 
 namespace headroom::nn {

@@ -5,9 +5,9 @@
 #include <limits>
 #include <numeric>
 
-#include "headroom/core/error.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/random.h"
+#include "headroom/core/error.h"
 
 namespace headroom::nn {
 namespace {

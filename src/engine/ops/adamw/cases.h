@@ -1,8 +1,8 @@
 // The cases of AdamW's step: one number, tensors around a vector's length, and matrices of two layouts.
 #pragma once
 
-#include "headroom/ops/adamw.h"
 #include "engine/ops/cases.h"
+#include "headroom/ops/adamw.h"
 
 namespace headroom::ops {
 

@@ -1,10 +1,10 @@
 #include "headroom/ops/attention.h"
 
+#include "engine/ops/head_map/arguments.h"
+#include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
 #include "operator.h"
 #include "sequences.h"
-#include "engine/ops/head_map/arguments.h"
-#include "engine/ops/shapes.h"
 
 namespace headroom::ops {
 namespace {

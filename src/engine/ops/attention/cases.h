@@ -2,8 +2,8 @@
 // another width than keys, at even and odd sizes.
 #pragma once
 
-#include "headroom/ops/attention.h"
 #include "engine/ops/cases.h"
+#include "headroom/ops/attention.h"
 
 namespace headroom::ops {
 

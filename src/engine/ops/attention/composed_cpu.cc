@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "cpu.h"
 #include "engine/kernels/cpu/attention/composed_attention.h"
 #include "engine/kernels/cpu/attention/head_map.h"
-#include "cpu.h"
 
 namespace headroom::ops {
 namespace {

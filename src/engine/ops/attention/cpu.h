@@ -3,8 +3,8 @@
 
 #include "engine/kernels/cpu/attention/attention.h"
 #include "engine/kernels/cpu/attention/mixture_attention.h"
-#include "operator.h"
 #include "engine/ops/heads_on_cpu.h"
+#include "operator.h"
 
 namespace headroom::ops {
 

@@ -1,8 +1,8 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "engine/kernels/cpu/attention/mixture_rows.h"
 #include "cpu.h"
+#include "engine/kernels/cpu/attention/mixture_rows.h"
 #include "engine/ops/shapes.h"
 
 namespace headroom::ops {

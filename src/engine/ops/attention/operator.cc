@@ -1,7 +1,7 @@
 #include "operator.h"
 
-#include "row_terms.h"
 #include "engine/ops/shapes.h"
+#include "row_terms.h"
 
 namespace headroom::ops {
 namespace {

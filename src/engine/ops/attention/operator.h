@@ -2,10 +2,10 @@
 // attention.h.
 #pragma once
 
-#include "mixture_scores.h"
 #include "engine/ops/backend.h"
 #include "engine/ops/head_map/arguments.h"
 #include "engine/ops/operator.h"
+#include "mixture_scores.h"
 
 namespace headroom::ops {
 

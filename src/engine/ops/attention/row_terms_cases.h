@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "row_terms.h"
 #include "engine/ops/cases.h"
+#include "row_terms.h"
 
 namespace headroom::ops {
 

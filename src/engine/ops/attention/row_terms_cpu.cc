@@ -1,8 +1,8 @@
 #include <ATen/Parallel.h>
 
 #include "engine/kernels/cpu/attention/row_terms.h"
-#include "row_terms.h"
 #include "engine/ops/heads_on_cpu.h"
+#include "row_terms.h"
 
 namespace headroom::ops {
 namespace {

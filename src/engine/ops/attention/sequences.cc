@@ -1,8 +1,8 @@
 #include "sequences.h"
 
+#include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
 #include "operator.h"
-#include "engine/ops/shapes.h"
 
 namespace headroom::ops {
 namespace {

@@ -1,8 +1,8 @@
 // Attention of sequences that have keys of their own, one query each.
 #pragma once
 
-#include "headroom/ops/attention.h"
 #include "engine/ops/backend.h"
+#include "headroom/ops/attention.h"
 
 namespace headroom::ops {
 

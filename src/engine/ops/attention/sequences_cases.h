@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sequences.h"
 #include "engine/ops/cases.h"
+#include "sequences.h"
 
 namespace headroom::ops {
 

@@ -1,9 +1,9 @@
 #include "headroom/ops/dropout.h"
 
-#include "headroom/core/error.h"
 #include "engine/ops/random_bits.h"
-#include "operator.h"
 #include "engine/ops/shapes.h"
+#include "headroom/core/error.h"
+#include "operator.h"
 
 namespace headroom::ops {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "engine/kernels/cpu/products/grouped_product.h"
 #include "engine/kernels/cpu/products/tile_product.h"
-#include "routing.h"
 #include "engine/ops/tasks.h"
+#include "routing.h"
 
 namespace headroom::ops {
 namespace {

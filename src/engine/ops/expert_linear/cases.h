@@ -1,8 +1,8 @@
 // The cases of products with chosen matrices: experts of heads, of slots, weighted and summed.
 #pragma once
 
-#include "headroom/ops/expert_linear.h"
 #include "engine/ops/cases.h"
+#include "headroom/ops/expert_linear.h"
 
 namespace headroom::ops {
 

@@ -1,5 +1,5 @@
-#include "engine/kernels/cpu/products/bfloat16.h"
 #include "blocks.h"
+#include "engine/kernels/cpu/products/bfloat16.h"
 #include "operator.h"
 
 namespace headroom::ops {

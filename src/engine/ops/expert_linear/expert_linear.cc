@@ -1,9 +1,9 @@
 #include "headroom/ops/expert_linear.h"
 
+#include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
 #include "operator.h"
 #include "reference.h"
-#include "engine/ops/shapes.h"
 
 namespace headroom::ops {
 namespace {

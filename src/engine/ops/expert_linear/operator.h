@@ -1,9 +1,9 @@
 // Products with chosen matrices as an operator of torch's dispatcher, and its backward pass.
 #pragma once
 
-#include "headroom/ops/expert_linear.h"
 #include "engine/ops/backend.h"
 #include "engine/ops/operator.h"
+#include "headroom/ops/expert_linear.h"
 
 namespace headroom::ops {
 

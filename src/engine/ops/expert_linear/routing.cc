@@ -1,7 +1,7 @@
 #include "routing.h"
 
-#include "headroom/core/error.h"
 #include "engine/kernels/cpu/products/grouped_product.h"
+#include "headroom/core/error.h"
 
 namespace headroom::ops {
 

@@ -1,8 +1,8 @@
 // A head map as named arguments of an operator, and what it must fit.
 #pragma once
 
-#include "headroom/ops/head_map.h"
 #include "engine/ops/described.h"
+#include "headroom/ops/head_map.h"
 
 namespace headroom::ops {
 

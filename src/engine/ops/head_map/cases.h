@@ -1,8 +1,8 @@
 // The cases of the factors of head maps: low-rank maps and gates, in groups and alone, of a few rows.
 #pragma once
 
-#include "headroom/ops/head_map_factors.h"
 #include "engine/ops/cases.h"
+#include "headroom/ops/head_map_factors.h"
 
 namespace headroom::ops {
 

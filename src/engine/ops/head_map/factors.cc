@@ -1,9 +1,9 @@
 #include "factors.h"
 
-#include "headroom/core/error.h"
-#include "headroom/ops/linear.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
+#include "headroom/core/error.h"
+#include "headroom/ops/linear.h"
 
 namespace headroom::ops {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "headroom/ops/head_map_factors.h"
 #include "engine/ops/backend.h"
 #include "engine/ops/described.h"
+#include "headroom/ops/head_map_factors.h"
 
 namespace headroom::ops {
 

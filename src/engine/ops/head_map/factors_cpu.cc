@@ -8,8 +8,8 @@
 
 #include "engine/kernels/cpu/products/buffer.h"
 #include "engine/kernels/cpu/products/vector_product.h"
-#include "factors.h"
 #include "engine/ops/operator.h"
+#include "factors.h"
 
 namespace headroom::ops {
 namespace {

@@ -1,9 +1,9 @@
 #include "headroom/ops/head_map.h"
 
-#include "headroom/core/error.h"
 #include "arguments.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
+#include "headroom/core/error.h"
 
 namespace headroom::ops {
 namespace {

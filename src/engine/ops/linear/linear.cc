@@ -1,8 +1,8 @@
 #include "headroom/ops/linear.h"
 
+#include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
 #include "operator.h"
-#include "engine/ops/shapes.h"
 
 namespace headroom::ops {
 namespace {

@@ -2,8 +2,8 @@
 // width than keys.
 #pragma once
 
-#include "headroom/ops/linear_attention.h"
 #include "engine/ops/cases.h"
+#include "headroom/ops/linear_attention.h"
 
 namespace headroom::ops {
 

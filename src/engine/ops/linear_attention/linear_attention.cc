@@ -1,9 +1,9 @@
 #include "headroom/ops/linear_attention.h"
 
-#include "headroom/core/error.h"
-#include "sums.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
+#include "headroom/core/error.h"
+#include "sums.h"
 
 namespace headroom::ops {
 namespace {

@@ -1,8 +1,8 @@
 // The sums that linear attention consists of, which its implementations compute each in its own way.
 #pragma once
 
-#include "headroom/ops/linear_attention.h"
 #include "engine/ops/backend.h"
+#include "headroom/ops/linear_attention.h"
 
 namespace headroom::ops {
 

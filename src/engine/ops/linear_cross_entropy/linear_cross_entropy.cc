@@ -2,9 +2,9 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
 #include "operator.h"
-#include "engine/ops/shapes.h"
 
 namespace headroom::ops {
 namespace {

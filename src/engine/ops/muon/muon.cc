@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "headroom/core/error.h"
 #include "engine/ops/backend.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
+#include "headroom/core/error.h"
 
 namespace headroom::ops {
 namespace {

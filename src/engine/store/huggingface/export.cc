@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "architecture.h"
+#include "engine/store/stored_tensor.h"
 #include "folder.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/store/huggingface.h"
 #include "headroom/store/special_tokens.h"
-#include "engine/store/stored_tensor.h"
 
 namespace headroom::store {
 namespace {

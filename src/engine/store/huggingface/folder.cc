@@ -4,10 +4,10 @@
 
 #include <set>
 
+#include "engine/store/stored_tensor.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "engine/store/stored_tensor.h"
 
 namespace headroom::store {
 
@@ -22,7 +22,7 @@ ModelFolder::ModelFolder(const std::filesystem::path& folder) {
     open_shards(index);
   } else {
     user_error("{}: holds neither model.safetensors nor model.safetensors.index.json; other formats are not read",
-           folder.string());
+               folder.string());
   }
 }
 
@@ -74,13 +74,13 @@ at::Tensor ModelFolder::at(const std::string& name, const std::vector<std::int64
   }
   const StoredTensor& stored = found->second->at(name);
   if (stored.shape != shape) {
-    user_error("{}: tensor \"{}\" has the shape [{}], but config.json asks for [{}]", found->second->path().string(), name,
-           fmt::join(stored.shape, ", "), fmt::join(shape, ", "));
+    user_error("{}: tensor \"{}\" has the shape [{}], but config.json asks for [{}]", found->second->path().string(),
+               name, fmt::join(stored.shape, ", "), fmt::join(shape, ", "));
   }
   at::Tensor tensor = view_of(found->second, name, stored);
   if (!tensor.is_floating_point()) {
     user_error("{}: tensor \"{}\" has type {}, but must be F64, F32, F16 or BF16", found->second->path().string(), name,
-           name_of(stored.dtype));
+               name_of(stored.dtype));
   }
   if (!at::isfinite(tensor.to(at::kFloat)).all().item<bool>()) {
     user_error("{}: tensor \"{}\" holds numbers that are not finite in float32", found->second->path().string(), name);

@@ -3,10 +3,10 @@
 
 #include "architecture.h"
 #include "folder.h"
+#include "foundation/core/machine/log.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/log.h"
 #include "headroom/store/huggingface.h"
 
 namespace headroom::store {
@@ -83,7 +83,7 @@ void drop_tied_head(const ModelFolder& folder, const Tensors& parameters, const 
       const at::Tensor stored = folder.at(head, {o.vocabulary_size, o.d_model}).to(at::kFloat);
       if (!stored.equal(parameters.at("model.embed"))) {
         user_error("{}: tensor \"{}\" is not the embedding, but config.json says tie_word_embeddings", folder.origin(),
-               head);
+                   head);
       }
       links.push_back({.parameter = "embed", .tensor = head, .stored = {}, .view = {}, .part = {}, .order = {}});
     }
@@ -94,8 +94,8 @@ std::shared_ptr<const tokenizers::Tokenizer> read_tokenizer(const std::filesyste
                                                             const config::ModelOptions& o) {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::load_tokenizer_for(path, o.vocabulary_size);
   if (tokenizer->vocabulary_size() != o.vocabulary_size) {
-    user_error("{}: its tokenizer {} has {} tokens, but vocab_size is {} in config.json", path.string(), tokenizer->name(),
-           tokenizer->vocabulary_size(), o.vocabulary_size);
+    user_error("{}: its tokenizer {} has {} tokens, but vocab_size is {} in config.json", path.string(),
+               tokenizer->name(), tokenizer->vocabulary_size(), o.vocabulary_size);
   }
   return tokenizer;
 }
@@ -123,8 +123,8 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
 
   const ModelFolder files(folder);
   if (config.model.n_layers > std::ssize(files.names())) {
-    user_error("{}: asks for {} layers, but {} has only {} tensors", path.string(), config.model.n_layers, files.origin(),
-           files.names().size());
+    user_error("{}: asks for {} layers, but {} has only {} tensors", path.string(), config.model.n_layers,
+               files.origin(), files.names().size());
   }
   const TensorNames names(files, architecture.prefix());
   std::vector<Link> links = architecture.links(config.model);

@@ -1,8 +1,8 @@
 // Positions that the attention layers know nothing of: "none", or vectors added to the embeddings ("learned",
 // "sinusoidal").
-#include "wavelengths.h"
 #include "foundation/config/checker.h"
 #include "headroom/config/attention_part.h"
+#include "wavelengths.h"
 
 namespace headroom::config {
 namespace {

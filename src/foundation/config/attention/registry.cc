@@ -58,7 +58,8 @@ const Part* find(std::string_view name) {
     }
     names.push_back(part->name());
   }
-  user_error("model.attention.{}: must be one of \"{}\", got \"{}\"", Kind<Part>::kKey, fmt::join(names, "\", \""), name);
+  user_error("model.attention.{}: must be one of \"{}\", got \"{}\"", Kind<Part>::kKey, fmt::join(names, "\", \""),
+             name);
 }
 
 }  // namespace

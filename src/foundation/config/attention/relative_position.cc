@@ -1,7 +1,7 @@
 // position = "relative": Transformer-XL's term q . p(distance) W_pos on the scores.
-#include "wavelengths.h"
 #include "foundation/config/checker.h"
 #include "headroom/config/attention_part.h"
+#include "wavelengths.h"
 
 namespace headroom::config {
 namespace {

@@ -1,7 +1,7 @@
 // position = "rope": pairs of a head's channels turn by an angle that grows with the position.
-#include "wavelengths.h"
 #include "foundation/config/checker.h"
 #include "headroom/config/attention_part.h"
+#include "wavelengths.h"
 
 namespace headroom::config {
 namespace {

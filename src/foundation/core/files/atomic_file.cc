@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/text/printable.h"
 
 namespace headroom {
 namespace {
@@ -111,7 +111,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   if (const auto there = std::filesystem::status(path_, unknown);
       std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
     user_error("{}: cannot be replaced: it is no file but a {}", path_.string(),
-           std::filesystem::is_directory(there) ? "folder" : "device or the like");
+               std::filesystem::is_directory(there) ? "folder" : "device or the like");
   }
   remove_leftovers(folder_of(path_), path_.filename().string());
   for (struct stat status{}; status.st_nlink == 0;) {
@@ -224,7 +224,8 @@ void require_room_for(const std::filesystem::path& path, std::string_view what) 
     user_error("{}: {}: the folder {} is not there", what, printable(path.string()), printable(folder.string()));
   }
   if (access(folder.c_str(), W_OK) != 0) {
-    user_error("{}: {}: the folder {} may not be written to", what, printable(path.string()), printable(folder.string()));
+    user_error("{}: {}: the folder {} may not be written to", what, printable(path.string()),
+               printable(folder.string()));
   }
 }
 

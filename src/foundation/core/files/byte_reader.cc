@@ -88,7 +88,7 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
   for (const Packing& packing : kPackings) {
     if (path.extension() == packing.ending) {
       user_error("{}: must be {}, as its name says, but {}", path.string(), packing.name,
-             std::filesystem::file_size(path) == 0 ? "is empty" : "does not begin like it");
+                 std::filesystem::file_size(path) == 0 ? "is empty" : "does not begin like it");
     }
   }
   return plain;

@@ -4,9 +4,9 @@
 #include <bit>
 #include <cstring>
 
+#include "foundation/core/json_parser.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "foundation/core/json_parser.h"
 
 namespace headroom {
 

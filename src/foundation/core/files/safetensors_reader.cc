@@ -4,9 +4,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "foundation/core/json_parser.h"
 #include "headroom/core/error.h"
 #include "headroom/core/safetensors.h"
-#include "foundation/core/json_parser.h"
 #include "safetensors_header.h"
 
 namespace headroom {

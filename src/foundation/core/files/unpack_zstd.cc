@@ -53,7 +53,7 @@ class ZstdReader : public ByteReader {
     switch (ZSTD_getErrorCode(error)) {
       case ZSTD_error_frameParameter_windowTooLarge:
         user_error("{}: its zstd window takes more than {} MiB of memory: pack it without --long", path_,
-               (std::size_t{1} << kLargestWindow) >> 20);
+                   (std::size_t{1} << kLargestWindow) >> 20);
       case ZSTD_error_prefix_unknown:
         if (frames_ > 0 && !inside_) {
           user_error("{}: holds bytes after the end of its zstd data, near byte {}", path_, consumed());

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "tools/compare/run/fairness.h"
-#include "tools/compare/demo.h"
 #include "headroom/core/files.h"
-#include "tools/compare/report/markup.h"
 #include "scaling.h"
 #include "summary.h"
+#include "tools/compare/demo.h"
+#include "tools/compare/report/markup.h"
+#include "tools/compare/run/fairness.h"
 
 namespace headroom::compare {
 namespace {

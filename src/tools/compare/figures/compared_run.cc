@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/compare/compare.h"
 #include "statistics.h"
+#include "tools/compare/compare.h"
 
 namespace headroom::compare {
 

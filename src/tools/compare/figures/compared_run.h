@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "scaling_result.h"
-#include "headroom/config/config.h"
 #include "foundation/config/variation.h"
+#include "headroom/config/config.h"
 #include "headroom/core/json.h"
+#include "scaling_result.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
 

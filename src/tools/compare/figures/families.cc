@@ -5,8 +5,8 @@
 #include <set>
 
 #include "headroom/core/error.h"
-#include "training/cost/cost.h"
 #include "scaling.h"
+#include "training/cost/cost.h"
 
 namespace headroom::compare {
 namespace {
@@ -79,7 +79,7 @@ void check_families(const std::vector<NamedConfig>& configs) {
   for (const auto& [name, amounts] : families) {
     if (amounts.size() < 2) {
       user_error("compare: --family {}: a line needs models of at least two amounts of training compute, got {}", name,
-             amounts.size());
+                 amounts.size());
     }
   }
 }

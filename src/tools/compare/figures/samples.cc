@@ -1,7 +1,7 @@
 #include "samples.h"
 
-#include "headroom/core/error.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "training/cost/cost.h"
 #include "statistics.h"
+#include "training/cost/cost.h"
 
 namespace headroom::compare {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/compare/compare.h"
 #include "scaling_result.h"
+#include "tools/compare/compare.h"
 
 namespace headroom::compare {
 

@@ -6,8 +6,8 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/text_table.h"
-#include "tools/compare/report/markup.h"
 #include "scaling.h"
+#include "tools/compare/report/markup.h"
 #include "words.h"
 
 namespace headroom::compare {

@@ -8,12 +8,12 @@
 #include <map>
 #include <optional>
 
-#include "headroom/core/error.h"
 #include "foundation/core/text/number.h"
+#include "headroom/core/error.h"
+#include "statistics.h"
+#include "tools/compare/report/markup.h"
 #include "training/cost/cost.h"
 #include "training/cost/report.h"
-#include "tools/compare/report/markup.h"
-#include "statistics.h"
 
 namespace headroom::compare {
 namespace {

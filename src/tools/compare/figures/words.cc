@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "foundation/core/machine/log.h"
-#include "tools/compare/report/markup.h"
 #include "statistics.h"
+#include "tools/compare/report/markup.h"
 
 namespace headroom::compare {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "tools/compare/compare.h"
 #include "statistics.h"
+#include "tools/compare/compare.h"
 
 namespace headroom::compare {
 

@@ -7,8 +7,8 @@
 
 #include "foundation/core/text/number.h"
 #include "markup.h"
-#include "tools/compare/run/plan.h"
 #include "tools/compare/figures/statistics.h"
+#include "tools/compare/run/plan.h"
 
 namespace headroom::compare {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <string>
 
-#include "tools/compare/compare.h"
 #include "foundation/draw/charts.h"
+#include "tools/compare/compare.h"
 
 namespace headroom::compare {
 

@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <set>
 
-#include "tools/compare/compare.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
 #include "markup.h"
+#include "sections.h"
+#include "tools/compare/compare.h"
 #include "tools/compare/run/plan.h"
 #include "tools/compare/run/program.h"
-#include "sections.h"
 
 namespace headroom::compare {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "tools/compare/compare.h"
 #include "headroom/core/error.h"
+#include "tools/compare/compare.h"
 #include "tools/compare/figures/statistics.h"
 
 namespace headroom::compare {

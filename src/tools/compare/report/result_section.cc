@@ -8,10 +8,10 @@
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "markup.h"
-#include "tools/compare/run/plan.h"
 #include "sections.h"
-#include "tools/compare/figures/statistics.h"
 #include "table.h"
+#include "tools/compare/figures/statistics.h"
+#include "tools/compare/run/plan.h"
 
 namespace headroom::compare {
 namespace {

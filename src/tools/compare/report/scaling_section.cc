@@ -5,8 +5,8 @@
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "markup.h"
-#include "tools/compare/figures/scaling.h"
 #include "sections.h"
+#include "tools/compare/figures/scaling.h"
 
 namespace headroom::compare {
 namespace {

@@ -7,15 +7,15 @@
 #include <limits>
 #include <optional>
 
-#include "tools/compare/compare.h"
-#include "headroom/config/attention_part.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/config/attention_part.h"
 #include "markup.h"
-#include "tools/compare/run/plan.h"
-#include "tools/compare/figures/statistics.h"
 #include "table.h"
+#include "tools/compare/compare.h"
+#include "tools/compare/figures/statistics.h"
 #include "tools/compare/figures/words.h"
+#include "tools/compare/run/plan.h"
 
 namespace headroom::compare {
 namespace {

@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "tools/compare/figures/assemble.h"
-#include "tools/compare/compare.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "markup.h"
+#include "tools/compare/compare.h"
+#include "tools/compare/figures/assemble.h"
 #include "tools/compare/run/record.h"
 #include "tools/compare/run/result_file.h"
 

@@ -10,8 +10,8 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "tools/compare/report/markup.h"
 #include "tools/compare/figures/summary.h"
+#include "tools/compare/report/markup.h"
 
 namespace headroom::compare {
 namespace {

@@ -8,8 +8,8 @@
 #include "fairness.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
-#include "training/train/loop/machine.h"
 #include "runs.h"
+#include "training/train/loop/machine.h"
 
 namespace headroom::compare {
 
@@ -65,7 +65,7 @@ void check_prompts(const config::Config& config, const tokenizers::Tokenizer* to
   }
   if (config.model.kind != config::ModelKind::language_model || tokenizer == nullptr) {
     user_error("compare: --prompt: needs model.kind = \"{}\", not \"{}\"",
-           config::name_of(config::ModelKind::language_model), config::name_of(config.model.kind));
+               config::name_of(config::ModelKind::language_model), config::name_of(config.model.kind));
   }
   for (const std::string& prompt : prompts) {
     decode::check_prompt(*tokenizer, prompt, "compare: --prompt");

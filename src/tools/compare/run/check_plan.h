@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "training/tasks/task.h"
 #include "plan.h"
+#include "training/tasks/task.h"
 
 namespace headroom::compare {
 

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <set>
 
-#include "tools/compare/compare.h"
 #include "headroom/core/error.h"
-#include "tools/compare/report/markup.h"
 #include "record.h"
+#include "tools/compare/compare.h"
+#include "tools/compare/report/markup.h"
 
 namespace headroom::compare {
 namespace {
@@ -136,7 +136,7 @@ void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view com
   for (const NamedConfig& named : configs) {
     if (task_of(named) != task_of(configs.front())) {
       user_error("{}: {} and {} are trained for different tasks: their results cannot be compared", command,
-             configs.front().name, named.name);
+                 configs.front().name, named.name);
     }
     const config::TokenizerKind kind = named.config.tokenizer.kind, first = configs.front().config.tokenizer.kind;
     if (kind != first && makes_tokenizer(named.config) && makes_tokenizer(configs.front().config)) {
@@ -146,7 +146,7 @@ void refuse_unlike(const std::vector<NamedConfig>& configs, std::string_view com
   for (const Difference& difference : differences(configs)) {
     if (difference.key == "train.evaluate_tokens") {
       user_error("{}: {} differs: {}: figures over different data cannot be compared", command, difference.key,
-             who_has_what(difference.values));
+                 who_has_what(difference.values));
     }
   }
 }

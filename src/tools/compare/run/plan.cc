@@ -170,7 +170,7 @@ void check_seeds(const Plan& plan, const std::string& command) {
     for (const PlannedRun& choice : model.choices) {
       if (choice.config.train.seed > kMostSeed - (plan.seeds - 1)) {
         user_error("{}: --seeds: the last of {} seeds from train.seed = {} on is above {}", command, plan.seeds,
-               choice.config.train.seed, kMostSeed);
+                   choice.config.train.seed, kMostSeed);
       }
     }
   }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "training/train/record/folder.h"
 #include "plan.h"
+#include "training/train/record/folder.h"
 
 namespace headroom::compare {
 

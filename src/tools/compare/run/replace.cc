@@ -119,7 +119,8 @@ void refuse_to_lose(const Record& next, const fs::path& out) {
     return;
   }
   if (there->kind != next.kind) {
-    user_error("{}: --out: {} holds the record of another command: choose another folder", next.plan.command, out.string());
+    user_error("{}: --out: {} holds the record of another command: choose another folder", next.plan.command,
+               out.string());
   }
   if (there->plan.models.empty()) {
     return;

@@ -5,16 +5,16 @@
 #include <utility>
 
 #include "fairness.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "training/cost/cost.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/models/compute.h"
-#include "tools/compare/figures/history.h"
-#include "tools/compare/report/markup.h"
 #include "program.h"
 #include "result_file.h"
+#include "tools/compare/figures/history.h"
+#include "tools/compare/report/markup.h"
+#include "training/cost/cost.h"
 
 namespace headroom::compare {
 namespace {
@@ -66,7 +66,7 @@ void check_folder(const PlannedRun& run) {
   const std::string difference = difference_from(run);
   if (!difference.empty()) {
     user_error("{}: holds a run of another configuration ({}): choose another folder or remove it", run.folder.string(),
-           difference);
+               difference);
   }
 }
 

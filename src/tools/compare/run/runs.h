@@ -5,9 +5,9 @@
 #include <map>
 #include <string>
 
+#include "plan.h"
 #include "training/parallel/gloo_group.h"
 #include "training/tasks/task.h"
-#include "plan.h"
 
 namespace headroom::compare {
 

@@ -1,17 +1,17 @@
 #include "single_run.h"
 
 #include "headroom/core/error.h"
-#include "training/cost/cost.h"
-#include "tools/compare/figures/history.h"
 #include "runs.h"
+#include "tools/compare/figures/history.h"
 #include "tools/compare/figures/summary.h"
+#include "training/cost/cost.h"
 
 namespace headroom::compare {
 
 CompareResult single_run(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder / "config.toml")) {
     user_error("report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json)",
-           folder.string());
+               folder.string());
   }
   ComparedRun run;
   run.name = std::filesystem::absolute(folder / "x").parent_path().filename().string();

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "headroom/core/json.h"
 #include "tools/serve/engine/choice.h"
 #include "tools/serve/engine/completion.h"
-#include "headroom/core/json.h"
 
 namespace headroom::serve {
 

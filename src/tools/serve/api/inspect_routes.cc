@@ -3,9 +3,9 @@
 
 #include "fields.h"
 #include "headroom/core/error.h"
+#include "routes.h"
 #include "tools/inspector/inspector_page.h"
 #include "tools/inspector/switched_off.h"
-#include "routes.h"
 
 namespace headroom::serve {
 namespace {

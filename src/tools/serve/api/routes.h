@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "tools/serve/engine/driver.h"
-#include "tools/serve/http/http_server.h"
 #include "tools/serve/engine/metrics.h"
 #include "tools/serve/engine/served_model.h"
+#include "tools/serve/http/http_server.h"
 
 namespace headroom::serve {
 

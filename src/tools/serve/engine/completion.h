@@ -11,10 +11,10 @@
 #include <optional>
 #include <vector>
 
-#include "tools/serve/api/api_error.h"
 #include "choice.h"
-#include "tools/serve/api/completion_request.h"
 #include "served_model.h"
+#include "tools/serve/api/api_error.h"
+#include "tools/serve/api/completion_request.h"
 
 namespace headroom::serve {
 

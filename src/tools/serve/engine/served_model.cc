@@ -3,9 +3,9 @@
 #include <ctime>
 #include <utility>
 
-#include "tools/serve/api/api_error.h"
-#include "foundation/core/text/utf8.h"
 #include "engine/decode/vocabulary.h"
+#include "foundation/core/text/utf8.h"
+#include "tools/serve/api/api_error.h"
 
 namespace headroom::serve {
 namespace {

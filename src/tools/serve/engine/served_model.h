@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/serve/api/completion_request.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
 #include "headroom/store/special_tokens.h"
+#include "tools/serve/api/completion_request.h"
 #include "tools/serve/api/token_text.h"
 
 namespace headroom::serve {

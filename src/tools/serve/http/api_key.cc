@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/log.h"
 
 namespace headroom::serve {
 namespace {

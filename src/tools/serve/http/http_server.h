@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "tools/serve/api/api_error.h"
 #include "connections.h"
+#include "tools/serve/api/api_error.h"
 
 namespace headroom::serve {
 

@@ -10,7 +10,8 @@ constexpr PaperItem kDcmhaItems[] = {
     {"Figure 2", "the layer", "",
      "A drawing. The layer: `model.attention.composition = \"dynamic\"`, described in `docs/layers.md`."},
     {"Appendix D", "pseudo-code", "",
-     "The layer in plain tensor operations is `src/engine/nn/attention/composition.cc`; `headroom golden tests/tools/golden/cases` runs it "
+     "The layer in plain tensor operations is `src/engine/nn/attention/composition.cc`; `headroom golden "
+     "tests/tools/golden/cases` runs it "
      "against cases computed elsewhere."},
     {"Section 3.2", "heads composed in groups", "",
      "`headroom train dcmha/1b4_dcformer_pp --set model.attention.compose_groups=4 --set "

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "training/tasks/add_up.h"
-#include "headroom/core/error.h"
 #include "foundation/core/random.h"
+#include "headroom/core/error.h"
 #include "headroom/models/class_model.h"
+#include "training/tasks/add_up.h"
 
 namespace headroom::tasks {
 namespace {

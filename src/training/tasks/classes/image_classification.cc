@@ -4,17 +4,17 @@
 #include <optional>
 #include <utility>
 
-#include "training/tasks/ahead.h"
 #include "class_data.h"
-#include "headroom/core/error.h"
-#include "foundation/core/machine/in_parallel.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/random.h"
-#include "foundation/core/machine/system.h"
+#include "classification.h"
 #include "data/images/augmentation.h"
 #include "data/images/pictures.h"
-#include "classification.h"
+#include "foundation/core/machine/in_parallel.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/random.h"
+#include "headroom/core/error.h"
 #include "mixup.h"
+#include "training/tasks/ahead.h"
 
 namespace headroom::tasks {
 namespace {
@@ -149,8 +149,9 @@ class ImageExamples : public ClassExamples {
 std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files, const config::Config& config,
                                           std::string_view key) {
   if (files.empty()) {
-    user_error("{}: names no files: pictures come from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
-           key);
+    user_error(
+        "{}: names no files: pictures come from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
+        key);
   }
   const config::ModelOptions& model = config.model;
   return std::make_shared<ImageExamples>(data::open_pictures(files, {.size = model.image_size,

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "class_data.h"
-#include "headroom/core/error.h"
-#include "data/text/labelled_text.h"
-#include "data/synthetic/listops.h"
 #include "classification.h"
+#include "data/synthetic/listops.h"
+#include "data/text/labelled_text.h"
+#include "headroom/core/error.h"
 
 namespace headroom::tasks {
 namespace {
@@ -57,20 +57,21 @@ void check_model(const config::Config& config) {
   const std::int64_t symbols = listops ? data::listops::kVocabulary : config::kByteValues;
   if (model.vocabulary_size < symbols) {
     user_error("model.vocabulary_size: must be at least {}, the {}, got {}", symbols,
-           listops ? "symbols of ListOps" : "values of a byte", model.vocabulary_size);
+               listops ? "symbols of ListOps" : "values of a byte", model.vocabulary_size);
   }
   if (model.padding_token != 0) {
     user_error("model.padding_token: must be 0, which means nothing else in this data, got {}", model.padding_token);
   }
   if (listops && (model.paired || model.n_classes < data::listops::kClasses)) {
-    user_error("data.generator: ListOps has single sequences of {} classes, but model.paired = {}, model.n_classes = {}",
-           data::listops::kClasses, model.paired, model.n_classes);
+    user_error(
+        "data.generator: ListOps has single sequences of {} classes, but model.paired = {}, model.n_classes = {}",
+        data::listops::kClasses, model.paired, model.n_classes);
   }
   constexpr std::int64_t kLongest[] = {50, 2000};
   const std::int64_t longest = kLongest[config.data.generator == config::Generator::listops_long ? 1 : 0];
   if (listops && config.data.train.empty() && model.context_length < longest) {
     user_error("model.context_length: must be at least {}, the longest expression that data.generator makes, got {}",
-           longest, model.context_length);
+               longest, model.context_length);
   }
 }
 
@@ -109,7 +110,7 @@ class SequenceClassification : public ClassTask {
     const config::DataOptions& data = config.data;
     if (data.train.empty() != data.validation.empty()) {
       user_error("{}: must name files, as {} does", data.train.empty() ? "data.train" : "data.validation",
-             data.train.empty() ? "data.validation" : "data.train");
+                 data.train.empty() ? "data.validation" : "data.train");
     }
     TaskData opened;
     if (data.train.empty()) {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "training/tasks/add_up.h"
-#include "foundation/config/special_tokens.h"
-#include "headroom/core/error.h"
-#include "foundation/core/random.h"
 #include "data/tokens/shuffle.h"
+#include "foundation/config/special_tokens.h"
+#include "foundation/core/random.h"
+#include "headroom/core/error.h"
 #include "language_modelling.h"
 #include "text_data.h"
+#include "training/tasks/add_up.h"
 
 namespace headroom::tasks {
 namespace {
@@ -26,7 +26,7 @@ class MaskedText {
     constexpr std::int64_t kMarkers = 2;
     if (context_length <= kMarkers) {
       user_error("model.context_length: must be above {}, as a row begins and ends with <separator>, got {}", kMarkers,
-             context_length);
+                 context_length);
     }
     stretches_ = pack_sentences(*file_, line_ends(tokenizer), context_length - kMarkers);
   }
@@ -94,8 +94,8 @@ class MaskedTraining : public TrainingData {
         per_epoch_(text_.rows() / batch_size_),
         seed_(static_cast<std::uint64_t>(options.seed)) {
     if (per_epoch_ < 1) {
-      user_error("{}: gives {} rows of model.context_length tokens, too few for train.batch_size {}", text_.file().name(),
-             text_.rows(), batch_size_);
+      user_error("{}: gives {} rows of model.context_length tokens, too few for train.batch_size {}",
+                 text_.file().name(), text_.rows(), batch_size_);
     }
   }
 
@@ -116,7 +116,7 @@ class MaskedTraining : public TrainingData {
   void seek(data::DataPosition position) override {
     if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
       user_error("{}: has {} batches an epoch, so there is no epoch {}, step {}", text_.file().name(), per_epoch_,
-             position.epoch, position.step);
+                 position.epoch, position.step);
     }
     position_ = position;
   }

@@ -7,9 +7,9 @@
 #include <span>
 #include <string_view>
 
-#include "headroom/core/error.h"
-#include "data/tokens/dataset_id.h"
 #include "data/synthetic/puzzles.h"
+#include "data/tokens/dataset_id.h"
+#include "headroom/core/error.h"
 #include "language_modelling.h"
 
 namespace headroom::tasks {
@@ -45,7 +45,7 @@ class AnswerRows {
     for (std::int64_t i = 0; i < std::min(generated.rows, kMostRows); ++i) {
       const std::string where = fmt::format("generated row {}", i);
       rows_.push_back(answers_of(data::parse_puzzle(data::generated_row(generated, i).text, where),
-                                            {.tokenizer = tokenizer, .model = config.model, .where = where}));
+                                 {.tokenizer = tokenizer, .model = config.model, .where = where}));
     }
   }
 

@@ -1,4 +1,5 @@
-// Language modelling on DCFormer's puzzles (data/synthetic/puzzles.h; named "composition" by users), judged by their answers.
+// Language modelling on DCFormer's puzzles (data/synthetic/puzzles.h; named "composition" by users), judged by their
+// answers.
 #pragma once
 
 #include <string>

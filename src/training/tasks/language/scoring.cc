@@ -9,10 +9,10 @@
 #include <optional>
 #include <tuple>
 
-#include "foundation/core/text/blanks.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/blanks.h"
+#include "headroom/core/error.h"
 #include "training/tasks/gather.h"
 
 namespace headroom::tasks {
@@ -193,8 +193,9 @@ Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view co
   first = std::max<std::ptrdiff_t>(first + std::ssize(sequence.tokens), 1);
   sequence.tokens.insert(sequence.tokens.end(), all.begin(), all.end());
   if (first == std::ssize(sequence.tokens)) {
-    user_error("{}: \"{}\" is a single token that nothing precedes: --begin line_end or bos puts something in front of it",
-           where, continuation);
+    user_error(
+        "{}: \"{}\" is a single token that nothing precedes: --begin line_end or bos puts something in front of it",
+        where, continuation);
   }
   sequence.scored.push_back({.begin = first, .end = std::ssize(sequence.tokens)});
   return sequence;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "headroom/models/language_model.h"
-#include "training/tasks/task.h"
 #include "headroom/tokenizers/tokenizer.h"
+#include "training/tasks/task.h"
 
 namespace headroom::tasks {
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
+#include "data/text/text.h"
 #include "foundation/config/special_tokens.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "data/text/text.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 
 namespace headroom::tasks {
 namespace {
@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& tokenizer, std::string_view whose) {
   if (file.tokenizer_name() != tokenizer.name()) {
-    user_error("{}: was made with tokenizer {}, but {} is {}", file.name(), file.tokenizer_name(), whose, tokenizer.name());
+    user_error("{}: was made with tokenizer {}, but {} is {}", file.name(), file.tokenizer_name(), whose,
+               tokenizer.name());
   }
 }
 
@@ -114,7 +115,7 @@ TextData open_text_data(const config::Config& config, const fs::path& cache) {
   const std::int64_t size = tokenizer.vocabulary_size() + special;
   if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
     user_error("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
-           special == 0 ? "" : fmt::format(" and {} special tokens", special), config.model.vocabulary_size);
+               special == 0 ? "" : fmt::format(" and {} special tokens", special), config.model.vocabulary_size);
   }
   return text;
 }

@@ -4,14 +4,14 @@
 #include <numbers>
 #include <span>
 
-#include "training/tasks/add_up.h"
+#include "data/tokens/dataset_id.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "data/tokens/dataset_id.h"
 #include "headroom/models/language_model.h"
 #include "language_modelling.h"
 #include "text_batch.h"
 #include "text_data.h"
+#include "training/tasks/add_up.h"
 
 namespace headroom::tasks {
 namespace {
@@ -85,7 +85,7 @@ Evaluation add_up_windows(const models::LanguageModel& model, const data::TokenF
   const config::ModelOptions& o = model.options();
   if (o.memory_length > 0) {
     user_error("evaluate: --stride: must be 0 with model.memory_length = {}: memory carries what came before",
-           o.memory_length);
+               o.memory_length);
   }
   const Windows windows(tokens, o.context_length, options);
   const std::int64_t at_once = std::max<std::int64_t>(options.batch_size, 1);
@@ -158,7 +158,7 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
   const config::ModelOptions& o = model.options();
   if (tokens->vocabulary_size() != o.vocabulary_size) {
     user_error("{}: holds tokens of {} with {} ids, but the model's vocabulary_size is {}", tokens->name(),
-           tokens->tokenizer_name(), tokens->vocabulary_size(), o.vocabulary_size);
+               tokens->tokenizer_name(), tokens->vocabulary_size(), o.vocabulary_size);
   }
   Evaluation result = options.stride > 0
                           ? add_up_windows(models::as_language_model(model, "evaluate --stride"), *tokens, options)

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "headroom/core/error.h"
 #include "bleu.h"
+#include "headroom/core/error.h"
 
 namespace headroom::tasks {
 namespace {

@@ -2,15 +2,15 @@
 #include <algorithm>
 #include <optional>
 
-#include "training/tasks/gather.h"
-#include "headroom/core/error.h"
-#include "headroom/core/json.h"
+#include "engine/decode/vocabulary.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
+#include "headroom/core/json.h"
 #include "headroom/decode/beam_search.h"
-#include "engine/decode/vocabulary.h"
-#include "translation.h"
 #include "pair_batch.h"
+#include "training/tasks/gather.h"
+#include "translation.h"
 
 namespace headroom::tasks {
 

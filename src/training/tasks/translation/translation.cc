@@ -4,15 +4,15 @@
 #include <chrono>
 #include <utility>
 
-#include "training/tasks/add_up.h"
-#include "headroom/core/error.h"
-#include "foundation/core/machine/log.h"
-#include "data/tokens/dataset_id.h"
-#include "data/pairs/pair_batches.h"
-#include "engine/decode/vocabulary.h"
 #include "bleu.h"
 #include "chrf.h"
+#include "data/pairs/pair_batches.h"
+#include "data/tokens/dataset_id.h"
+#include "engine/decode/vocabulary.h"
+#include "foundation/core/machine/log.h"
+#include "headroom/core/error.h"
 #include "pair_batch.h"
+#include "training/tasks/add_up.h"
 
 namespace headroom::tasks {
 namespace {
@@ -211,7 +211,7 @@ class PairEvaluation : public EvaluationData {
     }
     if (order.empty()) {
       user_error("translation: none of {} pairs has at most {} tokens a side (model.context_length less one)", pairs,
-             context_length - 1);
+                 context_length - 1);
     }
     if (order.size() < pairs) {
       log_info(
@@ -320,7 +320,7 @@ class Translation : public Task {
     const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
     if (!config.vocabulary_follows_tokenizer && tokenizer.vocabulary_size() != config.model.vocabulary_size) {
       user_error("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
-             tokenizer.name(), config.model.vocabulary_size);
+                 tokenizer.name(), config.model.vocabulary_size);
     }
     tokenizers::require_source_vocabulary(tokenizer, config.model.source_vocabulary_size, "translation");
     TaskData data;

@@ -1,6 +1,6 @@
 // What happened in a run as far as it was logged, by any process that worked on it: a value that decisions are made
-// from (src/training/train/loop/plan.h), so that processes with the same history decide alike. Its lines in metrics.jsonl are written
-// and read here alone.
+// from (src/training/train/loop/plan.h), so that processes with the same history decide alike. Its lines in
+// metrics.jsonl are written and read here alone.
 #pragma once
 
 #include <cmath>

@@ -1,11 +1,11 @@
 #include "machine.h"
 
 #include "foundation/config/special_tokens.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "training/cost/memory.h"
+#include "headroom/core/error.h"
 #include "headroom/models/compute.h"
+#include "training/cost/memory.h"
 
 namespace headroom::train {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "headroom/config/config.h"
-#include "training/tasks/figures.h"
 #include "history.h"
 #include "step.h"
+#include "training/tasks/figures.h"
 
 namespace headroom::train {
 

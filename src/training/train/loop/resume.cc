@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
+#include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/log.h"
 #include "headroom/store/run_folder.h"
 #include "training/train/record/folder.h"
 
@@ -49,13 +49,13 @@ void check_resumable(const Past& past, const config::Config& config) {
     }
     if (key.starts_with("model.") || std::find(std::begin(kFixed), std::end(kFixed), key) != std::end(kFixed)) {
       user_error("{}: cannot be resumed with {} = {}: the run has {}", past.file.string(), key,
-             value.empty() ? "\"\"" : value, was[i].second.empty() ? "\"\"" : was[i].second);
+                 value.empty() ? "\"\"" : value, was[i].second.empty() ? "\"\"" : was[i].second);
     }
     log_info("resuming with {} = {} (was {})", key, value, was[i].second);
   }
   if (past.checkpoint.step > config.train.steps) {
     user_error("{}: cannot be resumed with train.steps = {}: the run has already done {} steps", past.file.string(),
-           config.train.steps, past.checkpoint.step);
+               config.train.steps, past.checkpoint.step);
   }
 }
 

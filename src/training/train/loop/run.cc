@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "balance.h"
-#include "headroom/core/error.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 #include "headroom/store/open_model.h"
 #include "pace.h"

@@ -8,16 +8,16 @@
 
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
-#include "training/tasks/task.h"
-#include "training/train/ranks/exchange.h"
 #include "history.h"
+#include "plan.h"
+#include "resume.h"
+#include "start.h"
 #include "state.h"
 #include "step.h"
 #include "train.h"
-#include "plan.h"
-#include "resume.h"
+#include "training/tasks/task.h"
+#include "training/train/ranks/exchange.h"
 #include "training/train/record/samples.h"
-#include "start.h"
 #include "training/train/record/writer.h"
 
 namespace headroom::train {

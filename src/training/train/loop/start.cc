@@ -41,7 +41,7 @@ void require_same_model(const config::Config& config, const config::Config& was,
     const bool asked = config.given.contains(key) || key == "model.kind";
     if (key.starts_with("model.") && asked && !may_change(key) && value != there[i].second) {
       user_error("{} must be {}, as in {} ({}), got {}", place_of(config, key), there[i].second, file.string(), kKey,
-             value);
+                 value);
     }
   }
 }
@@ -51,25 +51,26 @@ void require_same_tokenizer(const config::Config& config, const store::Checkpoin
   const tokenizers::Tokenizer& there = *checkpoint.tokenizer;
   if (config.given.contains("tokenizer.kind") && is.kind != there.kind()) {
     user_error("{} must be \"{}\", that of the tokenizer in {} ({}), got \"{}\"", place_of(config, "tokenizer.kind"),
-           config::name_of(there.kind()), file.string(), kKey, config::name_of(is.kind));
+               config::name_of(there.kind()), file.string(), kKey, config::name_of(is.kind));
   }
   if (config.given.contains("tokenizer.vocabulary_size") && is.vocabulary_size != there.vocabulary_size() &&
       is.vocabulary_size != checkpoint.config.tokenizer.vocabulary_size) {
     user_error("{} must be {}, that of the tokenizer in {} ({}), got {}", place_of(config, "tokenizer.vocabulary_size"),
-           there.vocabulary_size(), file.string(), kKey, is.vocabulary_size);
+               there.vocabulary_size(), file.string(), kKey, is.vocabulary_size);
   }
   if (!is.model.empty()) {
     const std::string name = tokenizers::load_tokenizer_for(is.model, there.vocabulary_size())->name();
     if (name != there.name() && name != there.for_targets().name()) {
-      user_error("{}: {} is {}, but the tokenizer in {} ({}) is {}", place_of(config, "tokenizer.model"), is.model, name,
-             file.string(), kKey, there.for_targets().name());
+      user_error("{}: {} is {}, but the tokenizer in {} ({}) is {}", place_of(config, "tokenizer.model"), is.model,
+                 name, file.string(), kKey, there.for_targets().name());
     }
   }
   if (!is.source_model.empty()) {
     const std::string name = tokenizers::load_tokenizer(is.source_model)->name();
     if (name != there.for_sources().name()) {
-      user_error("{}: {} is {}, but the sources' tokenizer in {} ({}) is {}", place_of(config, "tokenizer.source_model"),
-             is.source_model, name, file.string(), kKey, there.for_sources().name());
+      user_error("{}: {} is {}, but the sources' tokenizer in {} ({}) is {}",
+                 place_of(config, "tokenizer.source_model"), is.source_model, name, file.string(), kKey,
+                 there.for_sources().name());
     }
   }
 }
@@ -80,9 +81,10 @@ void require_same_shapes(const config::Config& config, const store::Checkpoint& 
   for (const nn::Parameter& parameter : shapes->parameters().stored()) {
     const auto found = checkpoint.tensors.find("model." + parameter.name);
     if (found == checkpoint.tensors.end() || found->second.sizes() != parameter.tensor.sizes()) {
-      user_error("{} must be {}, as in {} ({}), whose parameter \"{}\" has a number of its own for each position, got {}",
-             place_of(config, "model.context_length"), checkpoint.config.model.context_length, file.string(), kKey,
-             parameter.name, config.model.context_length);
+      user_error(
+          "{} must be {}, as in {} ({}), whose parameter \"{}\" has a number of its own for each position, got {}",
+          place_of(config, "model.context_length"), checkpoint.config.model.context_length, file.string(), kKey,
+          parameter.name, config.model.context_length);
     }
   }
 }
@@ -117,7 +119,7 @@ config::Config begin_with(config::Config config, const Start& start) {
   const std::string& expected = config.train.start_sha256;
   if (!expected.empty() && expected != start.parameters_sha256) {
     user_error("{} is {}, but the parameters in {} ({}) have the hash {}: they are no longer those that were meant",
-           place_of(config, "train.start_sha256"), expected, start.file.string(), kKey, start.parameters_sha256);
+               place_of(config, "train.start_sha256"), expected, start.file.string(), kKey, start.parameters_sha256);
   }
   require_same_model(config, start.checkpoint.config, start.file);
   if (start.checkpoint.tokenizer) {

@@ -8,9 +8,9 @@
 
 #include "headroom/models/model.h"
 #include "headroom/store/checkpoint.h"
-#include "training/tasks/task.h"
-#include "starting_parameters.h"
 #include "resume.h"
+#include "starting_parameters.h"
+#include "training/tasks/task.h"
 
 namespace headroom::train {
 

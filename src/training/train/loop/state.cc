@@ -7,10 +7,10 @@
 #include <span>
 #include <utility>
 
+#include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "foundation/core/machine/log.h"
 
 namespace headroom::train {
 namespace {
@@ -102,8 +102,8 @@ at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name,
   }
   if (found->second.sizes() != like.sizes() || found->second.scalar_type() != like.scalar_type()) {
     user_error("{}: cannot be resumed: tensor \"{}\" is {} {}, expected {} {}", origin, name,
-           c10::toString(found->second.scalar_type()), c10::str(found->second.sizes()),
-           c10::toString(like.scalar_type()), c10::str(like.sizes()));
+               c10::toString(found->second.scalar_type()), c10::str(found->second.sizes()),
+               c10::toString(like.scalar_type()), c10::str(like.sizes()));
   }
   const at::Tensor own = piece_of(like, piece);
   return at::empty_like(own, own.options().requires_grad(false)).copy_(piece_of(found->second, piece));
@@ -123,8 +123,8 @@ models::Memory read_memory(const store::Checkpoint& checkpoint, const models::Mo
     }
     const at::Tensor& stored = found->second;
     if (stored.dim() != 3 || stored.size(0) != rows || stored.size(1) > most.length || stored.size(2) != most.width) {
-      user_error("{}: cannot be resumed: tensor \"{}\" is {}, expected [{}, at most {}, {}]", origin, memory_name(layer),
-             c10::str(stored.sizes()), rows, most.length, most.width);
+      user_error("{}: cannot be resumed: tensor \"{}\" is {}, expected [{}, at most {}, {}]", origin,
+                 memory_name(layer), c10::str(stored.sizes()), rows, most.length, most.width);
     }
     memory.layers.push_back(stored.to(stored.options().device(model.device()), /*non_blocking=*/false, /*copy=*/true));
   }
@@ -217,7 +217,7 @@ void check_data(const store::Checkpoint& checkpoint, const std::string& identity
   const std::string& was = metadata_at(checkpoint, kDataKey, origin);
   if (was != identity) {
     user_error("{}: cannot be resumed: it was trained on other data ({}) than data.train gives now ({})", origin, was,
-           identity);
+               identity);
   }
 }
 

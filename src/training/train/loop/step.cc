@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "foundation/core/random.h"
-#include "training/train/ranks/exchange.h"
-#include "training/train/optimizers/optimizer.h"
 #include "train.h"
+#include "training/train/optimizers/optimizer.h"
+#include "training/train/ranks/exchange.h"
 
 namespace headroom::train {
 namespace {

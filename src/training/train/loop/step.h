@@ -4,8 +4,8 @@
 
 #include "headroom/config/run_options.h"
 #include "headroom/models/model.h"
-#include "training/train/ranks/exchange.h"
 #include "state.h"
+#include "training/train/ranks/exchange.h"
 
 namespace headroom::train {
 

@@ -7,26 +7,26 @@
 #include <optional>
 #include <utility>
 
+#include "data/text/text.h"
 #include "foundation/config/unread.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/machine/system.h"
-#include "training/cost/cost.h"
-#include "training/cost/memory.h"
-#include "data/text/text.h"
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
-#include "training/tasks/task.h"
-#include "training/train/ranks/exchange.h"
 #include "machine.h"
-#include "product_rate.h"
-#include "state.h"
 #include "pace.h"
+#include "product_rate.h"
 #include "resume.h"
 #include "run.h"
 #include "start.h"
+#include "state.h"
+#include "training/cost/cost.h"
+#include "training/cost/memory.h"
+#include "training/tasks/task.h"
+#include "training/train/ranks/exchange.h"
 #include "training/train/record/writer.h"
 
 namespace headroom::train {
@@ -175,8 +175,8 @@ void compare_notes(const config::Config& config, const std::string& data, parall
         const auto text = [i](const Json& notes) {
           return i < notes.size() ? notes[i].at(1).get<std::string>() : std::string("nothing");
         };
-        user_error("train: the processes are not alike: {} is {} in {}, but {} in {}", first[i].at(0).get<std::string>(),
-               text(theirs), world.name_of(rank), text(first), world.name_of(0));
+        user_error("train: the processes are not alike: {} is {} in {}, but {} in {}",
+                   first[i].at(0).get<std::string>(), text(theirs), world.name_of(rank), text(first), world.name_of(0));
       }
     }
   }
@@ -195,7 +195,7 @@ void require_shared_folder(const std::filesystem::path& out, parallel::GlooGroup
   for (int rank = 1; rank < world.size(); ++rank) {
     if (all[static_cast<std::size_t>(rank)] != all[0]) {
       user_error("{}: {} does not see this folder of {}: --out must be one that all processes share", out.string(),
-             world.name_of(rank), world.name_of(0));
+                 world.name_of(rank), world.name_of(0));
     }
   }
 }

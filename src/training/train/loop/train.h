@@ -11,9 +11,9 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "history.h"
 #include "training/parallel/gloo_group.h"
 #include "training/tasks/figures.h"
-#include "history.h"
 
 namespace headroom::train {
 

@@ -13,8 +13,8 @@
 #include "headroom/config/run_options.h"
 #include "headroom/models/model.h"
 #include "headroom/nn/buffer_updates.h"
-#include "training/parallel/gloo_group.h"
 #include "shares.h"
+#include "training/parallel/gloo_group.h"
 
 namespace headroom::train {
 

@@ -12,17 +12,17 @@
 #include <string>
 #include <utility>
 
+#include "exchange.h"
+#include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "foundation/core/machine/system.h"
-#include "training/cost/processes.h"
 #include "headroom/ops/adamw.h"
-#include "training/parallel/block.h"
-#include "exchange.h"
 #include "layout.h"
 #include "receiver.h"
 #include "step_message.h"
 #include "step_sums.h"
+#include "training/cost/processes.h"
+#include "training/parallel/block.h"
 
 namespace headroom::train {
 namespace {

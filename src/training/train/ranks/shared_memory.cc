@@ -36,7 +36,8 @@ models::Memory own_rows(const models::Memory& all, const std::vector<Part>& part
   return mine.empty() ? models::Memory() : models::Memory::join(std::move(mine));
 }
 
-models::Memory spread_layers(const models::Memory& own, const config::TrainOptions& options, parallel::GlooGroup& world) {
+models::Memory spread_layers(const models::Memory& own, const config::TrainOptions& options,
+                             parallel::GlooGroup& world) {
   const int n = world.size();
   models::Memory spread;
   std::vector<parallel::Transfer> sent;

@@ -3,9 +3,9 @@
 
 #include <vector>
 
+#include "exchange.h"
 #include "headroom/models/model.h"
 #include "training/parallel/gloo_group.h"
-#include "exchange.h"
 
 namespace headroom::train {
 
@@ -14,6 +14,7 @@ models::Memory own_rows(const models::Memory& all, const std::vector<Part>& part
 
 // The other way round: layer l, of all rows, in process l mod N, and its shape without memory in the others.
 // Every process calls it with what it carries.
-models::Memory spread_layers(const models::Memory& own, const config::TrainOptions& options, parallel::GlooGroup& world);
+models::Memory spread_layers(const models::Memory& own, const config::TrainOptions& options,
+                             parallel::GlooGroup& world);
 
 }  // namespace headroom::train

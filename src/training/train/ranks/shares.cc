@@ -10,8 +10,8 @@ static_assert(cost::kPieceUnit % ops::kSquareBlock == 0, "the gradient norm's bi
 std::vector<cost::SharedTensor> shared_tensors(const nn::Parameters& parameters, config::Optimizer optimizer) {
   std::vector<cost::SharedTensor> tensors;
   for (const nn::Parameter& parameter : parameters.all()) {
-    tensors.push_back(
-        {.numbers = parameter.tensor.numel(), .by_number = config::is_elementwise(optimizer, parameter.hidden.has_value())});
+    tensors.push_back({.numbers = parameter.tensor.numel(),
+                       .by_number = config::is_elementwise(optimizer, parameter.hidden.has_value())});
   }
   return tensors;
 }

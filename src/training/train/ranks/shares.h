@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "headroom/config/run_options.h"
-#include "training/cost/processes.h"
 #include "headroom/nn/parameters.h"
+#include "training/cost/processes.h"
 
 namespace headroom::train {
 

@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/store/run_folder.h"
 #include "metrics.h"
 #include "tensorboard.h"

@@ -44,10 +44,10 @@ struct Place {
   std::string title;                 // in front of the progress bar
   std::int64_t step = 0, steps = 0;  // done, in all
   std::int64_t keep_checkpoints = 1;
-  bool samples = false;         // some will be written
-  double step_gflop = 0.0;      // 10^9 floating-point operations of a step; 0: not known
-  double machine_gflops = 0.0;  // 10^9 of them a second that the machine does at most
-  ProcessGroup* peers = &alone();      // whose first one writes, and which all write their parts of checkpoints
+  bool samples = false;            // some will be written
+  double step_gflop = 0.0;         // 10^9 floating-point operations of a step; 0: not known
+  double machine_gflops = 0.0;     // 10^9 of them a second that the machine does at most
+  ProcessGroup* peers = &alone();  // whose first one writes, and which all write their parts of checkpoints
 };
 
 // metrics.jsonl, samples.jsonl, TensorBoard's events, checkpoints/ and a progress bar. Opens the files of a run that

@@ -7,10 +7,10 @@
 
 #include "attention.h"
 #include "engine/kernels/cpu/products/buffer.h"
-#include "softmax_rows.h"
 #include "engine/kernels/cpu/products/tile_product.h"
-#include "operands.h"
 #include "engine/kernels/cpu/rows.h"
+#include "operands.h"
+#include "softmax_rows.h"
 
 namespace headroom::kernels::detail {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "attention_block.h"
-#include "engine/kernels/cpu/products/buffer.h"
 #include "composed_attention.h"
+#include "engine/kernels/cpu/products/buffer.h"
 #include "head_map.h"
 #include "raw_scores.h"
 

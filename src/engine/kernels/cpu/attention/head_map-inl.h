@@ -6,8 +6,8 @@
 #define HEADROOM_KERNELS_HEAD_MAP_INL_H_
 #endif
 
-#include "head_map.h"
 #include "engine/kernels/cpu/partial-inl.h"
+#include "head_map.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {

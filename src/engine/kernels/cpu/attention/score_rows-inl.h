@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "softmax_rows.h"
 #include "engine/kernels/cpu/partial-inl.h"
+#include "softmax_rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
