@@ -52,6 +52,33 @@ TEST(Score, EqualsOnePassASequence) {
   }
 }
 
+// Rounding depends on a row's place in its batch.
+TEST(Score, EqualSequencesGetEqualScores) {
+  const models::LanguageModel model(model_options(0), 5);
+  const auto tokenizer = tiny::bytes_tokenizer();
+  const std::string context = "a text that all of them begin with";
+  std::vector<Sequence> sequences;
+  for (std::uint64_t i = 0; i < 7; ++i) {
+    const std::string other = tiny::text(3 + i, 50 + i);
+    sequences.push_back(to_sequence(*tokenizer, context, "same", "test"));
+    sequences.push_back(to_sequence(*tokenizer, context, other, "test"));
+  }
+  sequences.push_back({.tokens = sequences[0].tokens, .scored = {{1, 5}}});  // the same text, other spans
+  for (const std::int64_t batch : {1, 2, 3, 5, 100}) {
+    const Scores scores = score(model, sequences, {.batch_size = batch}, "test");
+    EXPECT_EQ(scores.spans.back().front().tokens, 4);
+    EXPECT_NE(scores.spans.back().front().log_probability, scores.spans[0][0].log_probability);
+    std::int64_t read = std::ssize(sequences[0].tokens) - 1 + std::ssize(sequences.back().tokens) - 1;
+    for (std::size_t i = 0; i < 7; ++i) {
+      ASSERT_EQ(scores.spans[2 * i].size(), 1U);
+      EXPECT_EQ(scores.spans[2 * i][0].log_probability, scores.spans[0][0].log_probability) << batch;
+      EXPECT_EQ(scores.spans[2 * i][0].tokens, 4);
+      read += std::ssize(sequences[2 * i + 1].tokens) - 1;
+    }
+    EXPECT_EQ(scores.tokens, read) << "equal ones are read once";
+  }
+}
+
 TEST(Score, KeepsSpansApart) {
   const models::LanguageModel model(model_options(0), 5);
   const auto tokenizer = tiny::bytes_tokenizer();

@@ -58,9 +58,9 @@ Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view co
                      std::string_view where, const Beginning& beginning = {});
 
 // Reads the sequences, batched by length, options.batch_size at a time; results do not depend on that, apart from
-// rounding. options.peers share the batches out and get the same scores. A model with memory reads a sequence of any
-// length, chunk by chunk; one without reads the last context_length tokens before the last one. Throws MisuseError when
-// the model is of another vocabulary.
+// rounding. Equal sequences are read once and get equal scores, to the bit. options.peers share the batches out and get
+// the same scores. A model with memory reads a sequence of any length, chunk by chunk; one without reads the last
+// context_length tokens before the last one. Throws MisuseError when the model is of another vocabulary.
 Scores score(const models::LanguageModel& model, const std::vector<Sequence>& sequences, const EvaluateOptions& options,
              std::string_view title);
 

@@ -6,7 +6,7 @@
 // the rest of its sentence, which must be above that of every other candidate. Multiple choice: the highest sum of an
 // answer's log-probabilities ("acc"), and the highest sum a character ("acc_norm"), as in lm-evaluation-harness.
 // Puzzles ("composition"): each answer must be what greedy decoding writes. "target_loss": the perplexity of the
-// targets' tokens alone, each given its input and the target so far. A tie is no win.
+// targets' tokens alone, each given its input and the target so far. A tie counts as wrong.
 #pragma once
 
 #include <cstdint>

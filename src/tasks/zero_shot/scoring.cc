@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "headroom/core/blanks.h"
 #include "headroom/core/error.h"
@@ -107,10 +109,35 @@ std::vector<std::int32_t> tokens_in_front(const tokenizers::Tokenizer& tokenizer
   return mark < 0 || all.front() == mark ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{mark};
 }
 
-// Sequences that are read together, by their places among all: of about the same length.
-std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& sequences, std::int64_t batch_size) {
-  std::vector<std::size_t> order(sequences.size());
-  std::iota(order.begin(), order.end(), 0);
+struct SequenceOrder {
+  bool operator()(const Sequence* a, const Sequence* b) const {
+    const auto less = [](const Span& x, const Span& y) { return std::tie(x.begin, x.end) < std::tie(y.begin, y.end); };
+    return a->tokens != b->tokens ? a->tokens < b->tokens
+                                  : std::lexicographical_compare(a->scored.begin(), a->scored.end(), b->scored.begin(),
+                                                                 b->scored.end(), less);
+  }
+};
+
+// For each sequence the index of the first one that is equal to it. Rounding depends on a row's place in its batch, so
+// equal sequences are scored once and share the scores.
+std::vector<std::size_t> first_equals(const std::vector<Sequence>& sequences) {
+  std::map<const Sequence*, std::size_t, SequenceOrder> seen;
+  std::vector<std::size_t> first(sequences.size());
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    first[i] = seen.try_emplace(&sequences[i], i).first->second;
+  }
+  return first;
+}
+
+// Batches of the sequences that are scored, as indices: of about the same length each.
+std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& sequences,
+                                                 const std::vector<std::size_t>& first, std::int64_t batch_size) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    if (first[i] == i) {
+      order.push_back(i);
+    }
+  }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return sequences[a].tokens.size() > sequences[b].tokens.size();
   });
@@ -183,10 +210,13 @@ Scores score(const models::LanguageModel& model, const std::vector<Sequence>& se
     scores.truncated = std::count_if(shortened.begin(), shortened.end(),
                                      [&](Sequence& sequence) { return truncate(sequence, o.context_length); });
   }
-  const std::vector<std::vector<std::size_t>> batches = batches_of(shortened, options.batch_size);
+  const std::vector<std::size_t> first = first_equals(shortened);
+  const std::vector<std::vector<std::size_t>> batches = batches_of(shortened, first, options.batch_size);
   std::optional<Progress> progress;
   if (options.show_progress) {
-    progress.emplace(std::string(title), std::ssize(shortened), "text");
+    const auto read = std::accumulate(batches.begin(), batches.end(), std::int64_t{0},
+                                      [](std::int64_t n, const auto& batch) { return n + std::ssize(batch); });
+    progress.emplace(std::string(title), read, "text");
   }
   nn::Context context = options.context;
   context.training = false;
@@ -215,6 +245,11 @@ Scores score(const models::LanguageModel& model, const std::vector<Sequence>& se
   }
   if (options.peers->size() > 1) {
     join(scores, *options.peers);
+  }
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    if (first[i] != i) {
+      scores.spans[i] = scores.spans[first[i]];
+    }
   }
   return scores;
 }
