@@ -10,7 +10,7 @@ import pytest
 
 import train_runs
 
-DOCUMENTS = [train_runs.ROOT / "README.md", *sorted((train_runs.ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [train_runs.ROOT / "README.md", *sorted((train_runs.ROOT / "docs").rglob("*.md"))]
 TRAINING = ["train", "compare", "cost", "match", "doctor", "demo", "sweep"]
 
 # What makes any language model small enough to train within a second or two.
