@@ -9,7 +9,7 @@ import pytest
 
 from train_runs import TINY_MODEL
 
-MODELS = pathlib.Path(__file__).resolve().parents[1] / "store" / "huggingface"
+MODELS = pathlib.Path(__file__).resolve().parents[1] / "engine" / "store" / "huggingface"
 
 
 def test_info_says_what_is_there(headroom, trained):
