@@ -6,7 +6,6 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
-#include "tools/compare/demo.h"
 
 namespace headroom::cli {
 

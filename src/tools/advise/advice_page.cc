@@ -10,8 +10,8 @@
 #include "foundation/draw/svg.h"
 #include "headroom/core/files.h"
 #include "tools/compare/figures/statistics.h"
-#include "tools/compare/report/markup.h"
-#include "tools/compare/run/program.h"
+#include "tools/compare/report/formatting.h"
+#include "tools/compare/run/run_folder.h"
 
 namespace headroom::compare {
 namespace {

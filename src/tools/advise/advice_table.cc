@@ -8,7 +8,7 @@
 #include "foundation/core/text/text_table.h"
 #include "sentences.h"
 #include "tools/compare/compare.h"
-#include "tools/compare/report/markup.h"
+#include "tools/compare/report/formatting.h"
 #include "training/tasks/task.h"
 
 namespace headroom::compare {

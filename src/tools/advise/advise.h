@@ -11,7 +11,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
-#include "tools/compare/figures/compared_run.h"
+#include "tools/compare/figures/result.h"
 
 namespace headroom::compare {
 

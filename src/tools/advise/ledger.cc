@@ -7,7 +7,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "measure.h"
-#include "tools/compare/run/fairness.h"
+#include "tools/compare/run/checks.h"
 #include "training/train/record/folder.h"
 
 namespace headroom::compare {

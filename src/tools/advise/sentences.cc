@@ -12,7 +12,7 @@
 #include "foundation/core/text/number.h"
 #include "halving.h"
 #include "tools/compare/figures/statistics.h"
-#include "tools/compare/report/markup.h"
+#include "tools/compare/report/formatting.h"
 
 namespace headroom::compare {
 namespace {

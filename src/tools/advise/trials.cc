@@ -17,7 +17,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tools/compare/figures/statistics.h"
-#include "tools/compare/report/markup.h"
+#include "tools/compare/report/formatting.h"
 #include "tools/compare/run/plan.h"
 #include "training/cost/cost.h"
 
@@ -144,7 +144,7 @@ void Trials::train(const Stage& stage, Arm& arm, std::int64_t seed_index) {
       options_.out / "trials" / stage.name / folder_name({{stage.name, arm.name}}) / fmt::format("steps_{}", steps);
   run = with_seed(run, seed_index);
   const auto start = std::chrono::steady_clock::now();
-  const bool known = is_carried_out(run);
+  const bool known = is_finished(run);
   const std::string seed = seed_index == 0 ? "" : fmt::format(", seed {}", run.config.train.seed);
   const std::string title = fmt::format("{} {}{}", lower_case_first(stage.title), arm.name, seed);
   const TrainedRun& trained = known ? *runs_.find(run) : train_briefly(runs_, run, title);

@@ -9,7 +9,7 @@
 
 #include "advise.h"
 #include "ledger.h"
-#include "tools/compare/run/runs.h"
+#include "tools/compare/run/execution.h"
 
 namespace headroom::compare {
 

@@ -1,4 +1,4 @@
-// compare, sweep and report: plan, train what is not trained yet, sum up, let every model speak, write the page.
+// compare and sweep: plan the runs, train them, summarise them, generate sample texts, write the page.
 #include "compare.h"
 
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -13,17 +14,14 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/compare/figures/assemble.h"
-#include "tools/compare/figures/samples.h"
-#include "tools/compare/figures/scaling.h"
+#include "headroom/decode/generate.h"
+#include "headroom/models/language_model.h"
+#include "headroom/store/open_model.h"
 #include "tools/compare/figures/summary.h"
-#include "tools/compare/report/markup.h"
-#include "tools/compare/run/carry_out.h"
-#include "tools/compare/run/check_plan.h"
-#include "tools/compare/run/record.h"
-#include "tools/compare/run/replace.h"
-#include "tools/compare/run/single_run.h"
-#include "training/tasks/task.h"
+#include "tools/compare/report/formatting.h"
+#include "tools/compare/run/checks.h"
+#include "tools/compare/run/comparison_file.h"
+#include "tools/compare/run/execution.h"
 #include "training/train/loop/starting_parameters.h"
 #include "training/train/record/folder.h"
 
@@ -32,8 +30,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Prompts, how they are continued, and what each model makes of them.
-void add_samples(Record& record, const CompareRequest& request, Runs& runs, const tasks::Task& task) {
+// The continuation of each prompt by the model of a run folder.
+std::vector<std::string> generate_samples(const fs::path& folder, const std::vector<std::string>& prompts,
+                                          const CompareRequest& request) {
+  std::vector<std::string> texts;
+  if (prompts.empty()) {
+    return texts;
+  }
+  const store::OpenedModel opened = store::open_model(folder.string(), {.writes = true});
+  const models::LanguageModel& writer = models::as_language_model(*opened.model, "compare");
+  for (const std::string& prompt : prompts) {
+    decode::GenerateOptions options;
+    options.tokens = request.sample_tokens;
+    options.temperature = request.sample_temperature;
+    options.seed = request.sample_seed;
+    options.context = opened.context;
+    texts.push_back(decode::generate(writer, *opened.checkpoint.tokenizer, prompt, options).text);
+    if (interrupted()) {
+      throw InterruptedError("compare: interrupted while generating sample texts");
+    }
+  }
+  return texts;
+}
+
+// Sets the record's prompts, sampling options and the samples of all models.
+void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& runs, const tasks::Task& task) {
   record.prompts = request.prompts;
   if (record.prompts.empty()) {
     const std::string beginning = task.open(request.configs.front().config, request.cache).validation->beginning();
@@ -47,78 +68,78 @@ void add_samples(Record& record, const CompareRequest& request, Runs& runs, cons
   for (const PlannedModel& model : record.plan.models) {
     const PlannedRun& best = model.choices[best_choice(model, runs, task)];
     if (runs.find(best)->diverged.empty()) {
-      record.samples[model.name] = speak(best.folder, record.prompts, request);
+      record.samples[model.name] = generate_samples(best.folder, record.prompts, request);
     }
   }
 }
 
-struct Place {
-  fs::path out, cache;
-  parallel::GlooGroup* world;  // may be null
-};
-
-// The folder of a comparison, waited for: several processes of the same command, which share its runs out among
-// themselves, each need it for moments.
-std::unique_ptr<FolderLock> hold(const fs::path& out, std::string_view command) {
-  constexpr auto kTry = std::chrono::milliseconds(100);
-  for (bool said = false;; said = true) {
+// Locks the comparison's folder. Waits while another process of the same command holds the lock, which each of them
+// does only briefly: they share the runs.
+std::unique_ptr<FolderLock> lock_folder(const fs::path& out, std::string_view command) {
+  constexpr auto kRetryInterval = std::chrono::milliseconds(100);
+  for (bool logged = false;; logged = true) {
     try {
       return std::make_unique<FolderLock>(out);
     } catch (const InUseError& error) {
       if (interrupted()) {
         throw InterruptedError(fmt::format("{}: interrupted while waiting for {}", command, out.string()));
       }
-      if (!said) {
+      if (!logged) {
         log_debug("waiting: {}", error.what());
       }
-      std::this_thread::sleep_for(kTry);
+      std::this_thread::sleep_for(kRetryInterval);
     }
   }
 }
 
-// Trains what `record` plans in the place, then calls `finish`, which may add to the record, and writes the page. Of
-// processes that train each run together all train, and the leading one does the rest.
+struct Destination {
+  fs::path out, cache;
+  parallel::GlooGroup* world;  // may be null
+};
+
+// Trains the record's plan, then calls `finish`, which may add to the record, and writes the page. With several ranks
+// all of them train, and the leading one does the rest.
 template <class Finish>
-CompareResult conduct(Record record, const std::vector<std::string>& prompts, const Place& place,
-                      const Finish& finish) {
-  const auto& [out, cache, world] = place;
-  const bool leads = world == nullptr || world->leads(), together = world != nullptr && world->size() > 1;
+CompareResult run_study(ComparisonRecord record, const std::vector<std::string>& prompts,
+                        const Destination& destination, const Finish& finish) {
+  const auto& [out, cache, world] = destination;
+  const bool leads = world == nullptr || world->leads(), several_ranks = world != nullptr && world->size() > 1;
   check_choices(record.plan);
-  check_seeds(record.plan, record.plan.command);
+  check_seeds(record.plan);
   train::refuse_others(out, train::FolderKind::comparison, "a comparison");
-  refuse_to_lose(record, out);
+  check_overwrite(record, out);
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
   Runs runs(task, cache, world);
-  std::unique_ptr<FolderLock> lock = leads ? hold(out, record.plan.command) : nullptr;
+  std::unique_ptr<FolderLock> lock = leads ? lock_folder(out, record.plan.command) : nullptr;
   check_folders(record.plan);
   if (leads) {
-    if (!is_carried_out(record.plan, runs, task)) {  // outside the runs, so that it costs none of them time or memory
-      check_runs(record.plan, prompts, task, cache);
+    if (!is_finished(record.plan, runs, task)) {
+      check_runs(record.plan, prompts, task, cache);  // before the runs, whose time and memory are measured
     }
     write_record(record, out);
   }
-  if (!together) {
-    lock.reset();  // others may come and help
+  if (!several_ranks) {
+    lock.reset();  // other processes may join
   }
   if (world != nullptr) {
-    world->gather("");  // nobody trains before all is checked
+    world->gather("");  // no rank trains before the checks have passed
   }
-  const Outcome outcome = carry_out(record.plan, runs, task);
-  if (leads && !together) {
-    lock = hold(out, record.plan.command);
+  const Outcome outcome = execute(record.plan, runs, task);
+  if (leads && !several_ranks) {
+    lock = lock_folder(out, record.plan.command);
   }
   if (leads && !outcome.interrupted) {
     finish(record, runs, task);
     write_record(record, out);
   }
-  CompareResult result = assemble(record, runs, task);
+  CompareResult result = make_result(record, runs, task);
   result.failure = outcome.failure;
   result.interrupted = outcome.interrupted;
   if (result.interrupted) {
     result.conclusion.clear();
   } else if (leads) {
-    publish(result, out);
+    write_page(result, out);
   }
   return result;
 }
@@ -128,42 +149,25 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
 CompareResult compare(const CompareRequest& request) {
   check_fairness(request.configs);
   check_families(request.configs);
-  Record record{.kind = request.kind, .title = request.title, .about = request.about, .command = request.command};
+  ComparisonRecord record{
+      .kind = request.kind, .title = request.title, .about = request.about, .command = request.command};
   record.plan = plan_comparison(request);
-  return conduct(std::move(record), request.prompts, {request.out, request.cache, request.world},
-                 [&](Record& done, Runs& runs, const tasks::Task& task) { add_samples(done, request, runs, task); });
+  return run_study(
+      std::move(record), request.prompts, {request.out, request.cache, request.world},
+      [&](ComparisonRecord& done, Runs& runs, const tasks::Task& task) { add_samples(done, request, runs, task); });
 }
 
 CompareResult sweep(const SweepRequest& request) {
-  Record record{
+  ComparisonRecord record{
       .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
   record.plan = plan_sweep(request);
-  return conduct(std::move(record), {}, {request.out, request.cache, request.world},
-                 [](Record&, Runs&, const tasks::Task&) {});
-}
-
-CompareResult result_in(const fs::path& folder) {
-  if (!fs::exists(folder / kRecordFile)) {
-    return single_run(folder);
-  }
-  const Record record = read_record(folder);
-  const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
-                                    [](const PlannedModel& model) { return !model.choices.empty(); });
-  CompareResult result;
-  if (trained != record.plan.models.end()) {
-    const tasks::Task& task = tasks::task_for(trained->choices.front().config, "report");
-    Runs runs(task, {});
-    result = assemble(record, runs, task);
-  }
-  if (result.runs.empty()) {
-    user_error("report: {}: no run of it has finished yet", folder.string());
-  }
-  return result;
+  return run_study(std::move(record), {}, {request.out, request.cache, request.world},
+                   [](ComparisonRecord&, Runs&, const tasks::Task&) {});
 }
 
 CompareResult report(const fs::path& folder) {
-  CompareResult result = result_in(folder);
-  publish(result, folder);
+  CompareResult result = load_result(folder);
+  write_page(result, folder);
   return result;
 }
 

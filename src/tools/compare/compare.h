@@ -1,102 +1,119 @@
-// Trains several models, or one model with several values, under the same budget and says, in a table, a page and a
-// sentence, how they compare.
+// Trains several models, or one model with several values of its keys, under the same budget and compares them in a
+// table, a page and a few sentences.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "tools/compare/figures/compared_run.h"
+#include "tools/compare/figures/result.h"
 
 namespace headroom::compare {
 
 struct NamedConfig {
-  std::string name;  // also its run folder's name: no '/', unique
+  std::string name;  // also the name of its run folder: unique, without '/'
   config::Config config;
-  std::string family = {};  // of which it is one size (scaling.h); empty: of none
+  std::string family = {};  // the family of model sizes it belongs to (scaling.h); empty: none
 };
 
-// config::load_config for each, named by file ("recipes/demo/dense_h8.toml" and "demo/dense_h8" are "dense_h8";
-// files of one name in several folders keep what distinguishes them: "a.dense", "b.dense").
+// Loads each config with config::load_config and names it after its file: "recipes/demo/dense_h8.toml" and
+// "demo/dense_h8" are both "dense_h8". Files of the same name get their folder's name as well: "a.dense", "b.dense".
 std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_recipes,
                                       const std::vector<std::string>& overrides = {});
 
-// The same for families of sizes, each "NAME=CONFIG,CONFIG,...".
+// The same for families of model sizes, each "NAME=CONFIG,CONFIG,...".
 std::vector<NamedConfig> load_families(const std::vector<std::string>& families,
                                        const std::vector<std::string>& overrides = {});
 
 struct CompareRequest {
-  // The others are measured against the first. Families, where there are any: at least two, each with at least two
-  // different amounts of training compute.
+  // The first one is the baseline. With families there must be at least two, each with at least two different amounts
+  // of training compute.
   std::vector<NamedConfig> configs;
-  std::int64_t seeds = 1;            // trainings of each: with train.seed, train.seed + 1, ...
-  std::vector<Variation> tune;       // each model takes its own best of all combinations of these
-  std::filesystem::path out;         // for the runs, as plan.h lays them out, and out/report.html
+  std::int64_t seeds = 1;            // runs per model, with train.seed, train.seed + 1, ...
+  std::vector<Variation> tune;       // every model is tuned over all combinations of these values
+  std::filesystem::path out;         // run folders (layout: plan.h) and out/report.html
   std::filesystem::path cache;       // prepared data
-  std::vector<std::string> prompts;  // of the sample texts; none: the beginning of the validation data
+  std::vector<std::string> prompts;  // of the sample texts; empty: the beginning of the validation data
   std::int64_t sample_tokens = 120;
   double sample_temperature = 0.8;
   std::uint64_t sample_seed = 1;
   std::string title = "Comparison";
-  std::string about;    // sentences on what is compared, shown on the page
-  std::string command;  // how this comparison was asked for, shown on the page
+  std::string about;    // what is compared, shown on the page
+  std::string command;  // the command line, shown on the page
   Kind kind = Kind::comparison;
-  parallel::GlooGroup* world = nullptr;  // those that train each run together; null: this process alone
+  parallel::GlooGroup* world = nullptr;  // ranks that train each run together; null: this process alone
 };
 
 struct SweepRequest {
   NamedConfig config;
-  std::vector<Variation> vary;  // a run for every combination of their values
-  std::int64_t seeds = 1;       // trainings of each
+  std::vector<Variation> vary;  // one run for every combination of their values
+  std::int64_t seeds = 1;       // runs per combination
   std::filesystem::path out, cache;
   std::string command;
   parallel::GlooGroup* world = nullptr;
 };
 
-// First every model is trained with its first seed, with each combination of tuned values, and keeps the one whose last
-// validation has the best headline figure; then all models with the second seed, and so on. Of one seed, all models see
-// the data in the same order. Runs that have finished in `out` are kept (result.json in their folder), an unfinished
-// one is resumed from its newest checkpoint; more seeds or values use what is there. Throws UserError for no or
-// ill-named configs, for keys and values that cannot be tuned, for runs that cannot be compared (their figures are of
-// different tasks, texts or tokens), and for a folder that holds a run of another configuration. A loss that stops
-// being finite is the result's `failure`, unless it is that of a tuned value, which is then not chosen. Families are
-// compared by the compute that they need for a loss.
+struct DemoRequest {
+  std::filesystem::path out = "runs/demo";
+  std::filesystem::path cache;         // prepared data
+  std::vector<std::string> overrides;  // "key=value" for all three models: "train.steps=100"
+  std::int64_t seeds = 1;              // runs per model
+  std::string command;
+};
+
+// Trains every model with its first seed and every combination of tuned values, and takes the combination with the best
+// headline figure at the last validation. Then trains all models with the second seed, and so on. With the same seed
+// all models see the data in the same order. Finished runs in `out` (with a result.json) are reused, unfinished ones
+// resume from their newest checkpoint, so seeds and values can be added later.
+// A run that diverges sets the result's `failure`, except while tuning, where its values are not taken. Families are
+// compared by the compute they need to reach a loss.
+// Throws UserError for missing or badly named configs, for keys and values that cannot be tuned, for runs that cannot
+// be compared (different task, text or tokenizer), and for a folder that holds a run of another configuration.
 CompareResult compare(const CompareRequest& request);
 
-// Trains `config` with every combination of the values, all with the first seed, then all with the second, and so on,
-// and keeps and resumes runs as compare() does. A run that diverges comes last in the table.
+// Trains `config` with every combination of the values: all with the first seed, then all with the second, and so on.
+// Reuses and resumes runs as compare() does. The result is sorted, best first; runs that diverged come last.
 CompareResult sweep(const SweepRequest& request);
 
-// The page of a comparison, a sweep or a training run again, from what is in its folder: nothing is trained. Of one
-// that is not finished, the runs that are. Throws UserError for a folder that holds none of the three, or no finished
-// run.
+// The demo: SwitchHead with 2 attention matrices per layer against dense Transformer-XLs of the same size with 8 and
+// with 2, on the built-in corpus. Throws what compare() throws.
+CompareResult demo(const DemoRequest& request);
+
+// The demo's models: recipes/demo/dense_h8, dense_h2 and switchhead_h2. cost::match chooses the sizes of the last two
+// so that they have as many parameters as the first.
+std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides = {});
+
+// Writes the page of a comparison, a sweep or a single training run again from the files in its folder, without
+// training. Unfinished runs of a comparison are left out. Throws UserError if the folder holds none of these, or no
+// finished run.
 CompareResult report(const std::filesystem::path& folder);
 
-// The same while something in the folder is being trained: the page is written again whenever something was logged, and
-// loads itself again in a browser. Ends, with a last page, when the training does or on Ctrl-C (`interrupted`, after
-// catch_interrupts()). Where nothing is being trained it is report().
+// Like report(), but rewrites the page whenever something new has been logged, and makes it reload itself in the
+// browser. Returns when training in the folder ends, or on Ctrl-C with `interrupted` set (after catch_interrupts()).
 CompareResult watch(const std::filesystem::path& folder);
 
-// What keeps figures from being compared is a UserError; other differences of data, budget and training are
-// returned as sentences, apart from those of the keys in `expected`.
+// Throws UserError if the figures of the configs cannot be compared. Returns the other differences in data, budget and
+// training as sentences, except for the keys in `expected`.
 std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
                                         const std::set<std::string>& expected = {});
 
-// Which run has the best headline figure, by how much, and at what cost compared with the first run (or, if the first
-// is best, the next best compared with it). With several seeds a difference is only claimed where its 95% interval
-// excludes zero.
+// Names the run with the best headline figure, its distance from the first run (if the first is best, that of the
+// runner-up) and the difference in cost. With several seeds, a difference counts only if its 95% interval excludes
+// zero.
 Conclusion conclude(const std::vector<ComparedRun>& runs);
 
 // The same for a sweep's runs, best first.
 Conclusion conclude_sweep(const std::vector<ComparedRun>& runs);
 
-// Aligned plain text, a line a run, relative figures against the first run's.
+// The same for the demo's three runs: SwitchHead against both dense models.
+Conclusion conclude_demo(const std::vector<ComparedRun>& runs);
+
+// Aligned plain text, one line per run; relative figures are relative to the first run.
 std::string render_table(const CompareResult& result);
 
-// Likewise the families' models with their compute, a line each; empty where there are no families.
+// Aligned plain text, one line per model of the families; empty without families.
 std::string render_scaling(const CompareResult& result);
 
 // The page: self-contained HTML without scripts.
@@ -105,12 +122,11 @@ std::string render_report(const CompareResult& result);
 // The keys of `train`, and the task's figures.
 Json to_json(const train::TrainResult& result, const tasks::Task& task);
 
-// `runs`: for each model name, the keys of `train` and the task's headline figure (of the first seed), `seeds` (each
-// seed with the keys of `train`), `<figure>_mean` and `<figure>_std` over the seeds, `difference` (of the validation
-// loss against the first model, paired by seed: mean, low, high; null for the first and for one seed),
+// `runs`, for each model: name, the keys of `train` and the task's headline figure (first seed), `seeds` (the keys of
+// `train` for each seed), `<figure>_mean` and `<figure>_std` over the seeds, `difference` (paired difference of the
+// validation loss from the first model: mean, low, high; null for the first model and for a single seed),
 // `<headline>_difference`, `values` (of tuned or varied keys), `tried`, attention_macs, attention_memory, executed,
-// samples; then `notes`, `conclusion` (its points as one text), `report`; with families `scaling`, what scaling.h says
-// of each.
+// samples. Then `notes`, `conclusion` (all sentences as one text), `report`, and `scaling` if there are families.
 Json to_json(const CompareResult& result);
 
 }  // namespace headroom::compare

@@ -1,4 +1,5 @@
-#include "demo.h"
+// The demo: its models and its conclusion.
+#include "compare.h"
 
 #include <fmt/format.h>
 
@@ -7,24 +8,24 @@
 
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
-#include "tools/compare/figures/words.h"
-#include "tools/compare/report/markup.h"
+#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/report/formatting.h"
 #include "training/cost/cost.h"
 #include "training/cost/match.h"
 
 namespace headroom::compare {
 namespace {
 
-// Beginnings of the kinds of text that the built-in corpus holds: Python sources and C++ headers.
+// The built-in corpus holds Python sources and C++ headers.
 const std::vector<std::string> kPrompts = {"def forward(self, input: Tensor) -> Tensor:\n    ",
                                            "#pragma once\n\nnamespace at {\n"};
 
 std::string matrices(const ComparedRun& run) {
-  return fmt::format("{} attention {} a layer", run.config.model.attention.n_heads,
+  return fmt::format("{} attention {} per layer", run.config.model.attention.n_heads,
                      run.config.model.attention.n_heads == 1 ? "matrix" : "matrices");
 }
 
-// What was matched to what, for the page and the terminal.
+// The sizes that the models were matched to, for the page and the terminal.
 std::string describe_sizes(const std::vector<NamedConfig>& configs) {
   std::vector<std::string> sizes;
   for (const NamedConfig& named : configs) {
@@ -32,25 +33,26 @@ std::string describe_sizes(const std::vector<NamedConfig>& configs) {
     sizes.push_back(fmt::format("{} (d_head {}, d_hidden {}: {} parameters)", named.name, model.attention.d_head,
                                 model.mlp.d_hidden, plain_number(static_cast<double>(cost::count_parameters(model)))));
   }
-  return fmt::format("Matched by the SwitchHead papers' procedure to {}: {}.", sizes.front(),
+  return fmt::format("Sizes matched to {} by the SwitchHead papers' procedure: {}.", sizes.front(),
                      enumerated({sizes.begin() + 1, sizes.end()}));
 }
 
-// Whether the dense pair shows what the number of heads is worth, which models as small as these may not.
-std::string worth_of_heads(const ComparedRun& many, const ComparedRun& few) {
-  constexpr double kShows = 0.02;  // of the perplexity, where one seed must do; caution() says that it has no interval
+// What fewer heads cost the dense models, if the difference is clear; models as small as these need not show it.
+std::string effect_of_heads(const ComparedRun& many, const ComparedRun& few) {
+  constexpr double kShows =
+      0.02;  // relative difference in perplexity that counts for a single seed, which has no interval
   const double lost = few.headline() / many.headline() - 1.0;
   if (!std::isfinite(lost)) {
     return "";
   }
   const std::optional<Interval> difference = headline_difference(few, many);
   if (difference ? difference->low > 0.0 : lost >= kShows) {
-    return fmt::format(" Of the dense models the one with fewer heads is {:.1f}% higher{}.", 100.0 * lost,
+    return fmt::format(" Among the dense models, the one with fewer heads is {:.1f}% higher{}.", 100.0 * lost,
                        difference ? fmt::format(" (paired difference {})", interval_text(*difference)) : "");
   }
   return fmt::format(
-      " What fewer heads alone cost a dense model does not show at this size and after so few steps ({} with {}, "
-      "{} with {}{}); at 47 M parameters the paper has 12.73 with 2 and 12.31 with 10.",
+      " The demo is too small to show what fewer heads cost a dense model ({} with {}, {} with {}{}); at 47 M "
+      "parameters the paper reports 12.73 with 2 and 12.31 with 10.",
       plain_number(few.headline()), few.config.model.attention.n_heads, plain_number(many.headline()),
       many.config.model.attention.n_heads,
       difference ? fmt::format("; paired difference {}", interval_text(*difference)) : "");
@@ -69,16 +71,16 @@ std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides)
 
 Conclusion conclude_demo(const std::vector<ComparedRun>& runs) {
   if (runs.size() != 3) {
-    fail("demo: compares three runs, got {}", runs.size());
+    fail("demo: expected three runs, got {}", runs.size());
   }
   const ComparedRun &many = runs[0], &few = runs[1], &switchhead = runs[2];
   return {fmt::format("With {}, SwitchHead has a validation perplexity of {}.", matrices(switchhead),
                       plain_number(switchhead.headline())),
-          fmt::format("That is {}, which has {}, and {}, which has {}.", headline_against(switchhead, many),
-                      many.config.model.attention.n_heads, headline_against(switchhead, few),
+          fmt::format("That is {}, which has {}, and {}, which has {}.", headline_comparison(switchhead, many),
+                      many.config.model.attention.n_heads, headline_comparison(switchhead, few),
                       few.config.model.attention.n_heads) +
-              worth_of_heads(many, few) + caution(runs),
-          costs_against(switchhead, many)};
+              effect_of_heads(many, few) + seeds_caveat(runs),
+          cost_comparison(switchhead, many)};
 }
 
 CompareResult demo(const DemoRequest& request) {

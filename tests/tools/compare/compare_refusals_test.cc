@@ -3,11 +3,11 @@
 
 #include <fstream>
 
-#include "compare_fixture.h"
+#include "example.h"
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/compare/run/runs.h"
+#include "tools/compare/run/execution.h"
 
 namespace headroom::compare {
 namespace compare_refusals_test {
@@ -61,15 +61,16 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
   const auto refusal = [](const CompareRequest& asked) { return user_error_of([&] { compare(asked); }); };
   CompareRequest fewer = r;
   fewer.configs.pop_back();
-  EXPECT_EQ(refusal(fewer), "compare: --out: " + r.out.string() +
-                                " holds a comparison, which also has two: its record and page would be lost; name that "
-                                "too, or choose another folder (headroom report makes its page again)");
+  EXPECT_EQ(refusal(fewer),
+            "compare: --out: " + r.out.string() +
+                " holds a comparison, which also has two, and its record and page would be lost; ask for "
+                "that too, or choose another folder (`headroom report` writes its page again)");
   fewer = r;
   fewer.seeds = 1;
-  EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1: ");
+  EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1");
   CompareRequest other = r;
   other.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
-  EXPECT_HAS(refusal(other), "where no key was tuned, not train.learning_rate: ");
+  EXPECT_HAS(refusal(other), "where no key was tuned, not train.learning_rate");
   EXPECT_EQ(read_text_file(r.out / "comparison.json"), record);
   EXPECT_EQ(read_text_file(r.out / "report.html"), page);
 
@@ -89,9 +90,9 @@ TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
   const auto refusal = [](const SweepRequest& asked) { return user_error_of([&] { sweep(asked); }); };
   SweepRequest other = r;
   other.vary = {{"train.clip_norm", {"1", "2"}}};
-  EXPECT_HAS(refusal(other), "where train.learning_rate was varied, not train.clip_norm: ");
+  EXPECT_HAS(refusal(other), "where train.learning_rate was varied, not train.clip_norm");
   other.vary = {{"train.learning_rate", {"0.01"}}};
-  EXPECT_HAS(refusal(other), "which also has train.learning_rate = 0.001: ");
+  EXPECT_HAS(refusal(other), "which also has train.learning_rate = 0.001");
   other.vary = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};
   EXPECT_EQ(sweep(other).runs.size(), 3u);
 }

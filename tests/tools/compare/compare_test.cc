@@ -5,12 +5,12 @@
 #include <csignal>
 #include <fstream>
 
-#include "compare_fixture.h"
 #include "data/tokens/token_file.h"
+#include "example.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/compare/run/runs.h"
+#include "tools/compare/run/run_folder.h"
 
 namespace headroom::compare {
 namespace compare_test {
@@ -102,7 +102,7 @@ TEST_F(CompareTest, EverySeedIsARunAndMoreOfThemUseWhatIsThere) {
     const std::vector<double> losses = run.over_seeds("loss");
     EXPECT_DOUBLE_EQ(run.headline(), (std::exp(losses[0]) + std::exp(losses[1]) + std::exp(losses[2])) / 3.0);
   }
-  EXPECT_EQ(folder_config(folder_ / "out" / "one" / "seed_2").train.seed, 2);
+  EXPECT_EQ(read_run_config(folder_ / "out" / "one" / "seed_2").train.seed, 2);
   EXPECT_EQ(three.runs[0].result().parameters_sha256, one.runs[0].result().parameters_sha256);
 
   const Json json = to_json(three).at("runs");
@@ -135,16 +135,16 @@ TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
   const CompareResult two = compare(r);
   for (const ComparedRun& run : two.runs) {
     EXPECT_EQ(run.values, (Values{{"train.learning_rate", "0.01"}})) << "one that hardly learns in six steps lost";
-    ASSERT_EQ(run.tried.size(), 2u);
-    EXPECT_TRUE(run.tried[1].chosen && !run.tried[0].chosen);
-    EXPECT_GT(run.tried[0].headline, run.tried[1].headline);
+    ASSERT_EQ(run.tuning.size(), 2u);
+    EXPECT_TRUE(run.tuning[1].chosen && !run.tuning[0].chosen);
+    EXPECT_GT(run.tuning[0].headline, run.tuning[1].headline);
     EXPECT_EQ(run.config.train.learning_rate, 0.01);
     EXPECT_TRUE(fs::exists(folder_ / "out" / run.name / "train.learning_rate=0.01" / "seed_2" / "result.json"));
     EXPECT_FALSE(fs::exists(folder_ / "out" / run.name / "train.learning_rate=1e-06" / "seed_2"));
   }
   ASSERT_EQ(two.notes.size(), 2u) << "no remark on differing learning rates, one on the edge for both models";
   EXPECT_EQ(two.notes[1],
-            "The best train.learning_rate, 0.01, is the largest of those tried: a better one may lie beyond.");
+            "The best train.learning_rate, 0.01, is the largest value tried. A better one may lie beyond it.");
   const std::string page = read_text_file(two.report);
   EXPECT_NE(page.find("learning_rate 1e-06"), std::string::npos);
   EXPECT_NE(render_table(two).find("learning_rate 0.01: "), std::string::npos) << render_table(two);
@@ -167,7 +167,7 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
   for (int again = 0; again < 2; ++again) {
     const CompareResult result = compare(r);
     EXPECT_EQ(result.runs[0].values[0].second, "0.001");
-    EXPECT_TRUE(std::isnan(result.runs[0].tried[0].headline));
+    EXPECT_TRUE(std::isnan(result.runs[0].tuning[0].headline));
     EXPECT_NE(render_table(result).find("learning_rate 1e+30: diverged"), std::string::npos);
   }
   r.tune[0].values = {"1e30", "9e29"};

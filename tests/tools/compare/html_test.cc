@@ -74,8 +74,8 @@ TEST(Report, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
   result.variations = {{"train.learning_rate", {"0.001", "1e+30"}}};
   for (ComparedRun& run : result.runs) {
     run.values = {{"train.learning_rate", "0.001"}};
-    run.tried = {{{{"train.learning_rate", "0.001"}}, 7.0, true},
-                 {{{"train.learning_rate", "1e+30"}}, std::nan(""), false}};
+    run.tuning = {{{{"train.learning_rate", "0.001"}}, 7.0, true},
+                  {{{"train.learning_rate", "1e+30"}}, std::nan(""), false}};
   }
   const std::string html = render_report(result);
   expect_well_formed(html);
@@ -85,17 +85,17 @@ TEST(Report, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
   EXPECT_NE(html.find("7.10 \u00b1 0.14"), std::string::npos);
   EXPECT_NE(html.find("<td class='name'>learning_rate 1e+30</td><td>diverged</td><td>diverged</td>"), std::string::npos)
       << "a line a combination, a column a model";
-  EXPECT_EQ(html.find("one run a model"), std::string::npos);
-  EXPECT_NE(html.find("1 and 2: of parameters"), std::string::npos);
+  EXPECT_EQ(html.find("one per model"), std::string::npos);
+  EXPECT_NE(html.find("1 and 2, for parameters"), std::string::npos);
 }
 
 TEST(Report, ShowsLossesExpertsAndQualityAgainstCost) {
   CompareResult result = example();
   for (ComparedRun& run : result.runs) {
-    run.trained[0].history.training = {{.step = 10, .loss = 3.0}, {.step = 100, .loss = 2.0}};
+    run.trained[0].log.training = {{.step = 10, .loss = 3.0}, {.step = 100, .loss = 2.0}};
   }
   result.runs[1].executed["step_macs"] = 9000;
-  result.runs[1].trained[0].history.validation = {
+  result.runs[1].trained[0].log.validation = {
       {.step = 20, .experts = {{"a", {.entropy = 0.9}}, {"b", {.entropy = 0.5}}}},
       {.step = 100, .experts = {{"a", {.entropy = 0.8}}, {"b", {.entropy = 0.0}}}}};
   const std::string html = render_report(result);
@@ -182,9 +182,8 @@ CompareResult single() {
   result.runs.resize(1);
   result.notes.clear();
   result.prompts.clear();
-  result.runs[0].trained[0].history.training = {
-      {.step = 10, .loss = 3.0, .learning_rate = 1e-3, .gradient_norm = 2.0},
-      {.step = 100, .loss = 2.0, .learning_rate = 5e-4, .gradient_norm = 0.5}};
+  result.runs[0].trained[0].log.training = {{.step = 10, .loss = 3.0, .learning_rate = 1e-3, .gradient_norm = 2.0},
+                                            {.step = 100, .loss = 2.0, .learning_rate = 5e-4, .gradient_norm = 0.5}};
   result.conclusion = conclude(result.runs);
   return result;
 }
@@ -217,7 +216,7 @@ TEST(Report, DrawsLossesAsMeansOverTheSeeds) {
   result.runs = {example_seeds("a", {7.0, 9.0}), example_seeds("b", {7.5, 7.5})};
   for (ComparedRun& run : result.runs) {
     for (TrainedRun& seed : run.trained) {
-      seed.history.training = {{.step = 10, .loss = 3.0}, {.step = 100, .loss = 2.0}};
+      seed.log.training = {{.step = 10, .loss = 3.0}, {.step = 100, .loss = 2.0}};
     }
   }
   const std::string html = render_report(result);

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <random>
 
-#include "compare_fixture.h"
 #include "example.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -208,9 +207,10 @@ NamedConfig sized(const std::string& name, const std::string& family, std::int64
 TEST(Families, ThatNoLineCanBeFittedToAreRefused) {
   EXPECT_EQ(refusal({sized("a", "", 1), sized("b", "", 1)}), "") << "no families";
   EXPECT_EQ(refusal({sized("a", "x", 1), sized("b", "x", 2), sized("c", "y", 1), sized("d", "y", 2)}), "");
-  EXPECT_NE(refusal({sized("a", "x", 1), sized("b", "x", 2)}).find("another family"), std::string::npos);
-  EXPECT_NE(refusal({sized("a", "x", 1), sized("b", "x", 2), sized("c", "y", 3)}).find("at least two amounts"),
-            std::string::npos);
+  EXPECT_NE(refusal({sized("a", "x", 1), sized("b", "x", 2)}).find("at least two"), std::string::npos);
+  EXPECT_NE(
+      refusal({sized("a", "x", 1), sized("b", "x", 2), sized("c", "y", 3)}).find("at least two different amounts"),
+      std::string::npos);
   EXPECT_NE(refusal({sized("a", "x", 1), sized("b", "x", 1), sized("c", "y", 1), sized("d", "y", 2)}).find("got 1"),
             std::string::npos);
   NamedConfig sentences = sized("a", "x", 1);
@@ -248,7 +248,7 @@ TEST_F(ScalingRun, FamiliesAreKeptInTheFolder) {
   EXPECT_EQ(result.scaling[1].models.size(), 2u);
   EXPECT_TRUE(result.scaling[1].saving) << result.scaling[1].unfitted;
   for (const std::string& note : result.notes) {
-    EXPECT_EQ(note.find("not of one size"), std::string::npos) << "they are meant not to be";
+    EXPECT_EQ(note.find("different sizes"), std::string::npos) << "they are meant not to be";
   }
   EXPECT_EQ(to_json(report(r.out)).at("scaling"), to_json(result).at("scaling"));
   r.configs.pop_back();

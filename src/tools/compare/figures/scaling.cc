@@ -1,10 +1,16 @@
 #include "scaling.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <utility>
 
+#include "headroom/core/error.h"
 #include "statistics.h"
+#include "tools/compare/compare.h"
 #include "training/cost/cost.h"
 
 namespace headroom::compare {
@@ -27,7 +33,7 @@ std::size_t seeds_of(const ScaledFamily& family) {
   return family.models.empty() ? 0 : seeds;
 }
 
-// The line through one seed of each size.
+// The line through one seed of every size.
 PowerLaw law_of_seed(const ScaledFamily& family, std::size_t seed) {
   std::vector<double> flops, losses;
   for (const ScaledModel& model : family.models) {
@@ -48,7 +54,7 @@ void fit_family(ScaledFamily& family) {
   std::stable_sort(family.models.begin(), family.models.end(),
                    [](const ScaledModel& a, const ScaledModel& b) { return a.flops < b.flops; });
   if (family.models.empty() || !(family.models.front().flops < family.models.back().flops)) {
-    family.unfitted = family.name + " has no line: fewer than two of its sizes came to a finite loss.";
+    family.unfitted = family.name + " has no line: fewer than two of its sizes reached a finite loss.";
     return;
   }
   std::vector<double> flops, losses;
@@ -62,7 +68,7 @@ void fit_family(ScaledFamily& family) {
     falls = falls && law_of_seed(family, seed).exponent > 0.0;
   }
   if (!falls) {
-    family.unfitted = family.name + " has no line: its loss does not fall with compute in every seed.";
+    family.unfitted = family.name + " has no line: its loss does not fall with compute for every seed.";
     return;
   }
   family.law = law;
@@ -71,16 +77,16 @@ void fit_family(ScaledFamily& family) {
   }
 }
 
-// The losses along a family's line, between its smallest and its largest model.
-struct Reach {
+// The range of losses along a family's line, from its largest to its smallest model.
+struct LossRange {
   double low, high;
 };
 
-Reach reach_of(const ScaledFamily& family) {
+LossRange range_of(const ScaledFamily& family) {
   return {family.law.loss(family.models.back().flops), family.law.loss(family.models.front().flops)};
 }
 
-// Of so many seeds' logarithms of the compute that the first needs, and that another needs.
+// `first` and `other` hold, for each seed, the logarithm of the compute that the first family and the other one need.
 Saving saving_of(double loss, bool extrapolated, const std::vector<double>& first, const std::vector<double>& other) {
   std::vector<double> differences;
   for (std::size_t seed = 0; seed < first.size(); ++seed) {
@@ -96,8 +102,8 @@ Saving saving_of(double loss, bool extrapolated, const std::vector<double>& firs
 }
 
 Saving saving_of(const ScaledFamily& family, const ScaledFamily& first) {
-  const Reach mine = reach_of(family), others = reach_of(first);
-  const double low = std::max(mine.low, others.low), high = std::min(mine.high, others.high);
+  const LossRange own = range_of(family), other = range_of(first);
+  const double low = std::max(own.low, other.low), high = std::min(own.high, other.high);
   const double loss = std::sqrt(low * high);
   std::vector<double> flops, first_flops;
   for (std::size_t seed = 0; seed < std::min(seeds_of(family), seeds_of(first)); ++seed) {
@@ -107,15 +113,15 @@ Saving saving_of(const ScaledFamily& family, const ScaledFamily& first) {
   return saving_of(loss, low > high, logarithms(first_flops), logarithms(flops));
 }
 
-// As the paper has it: the first family's line, at the loss of a model of another.
+// The first family's line at the loss of another family's model, as in the paper.
 Saving saving_of(const ScaledModel& model, const ScaledFamily& first) {
   std::vector<double> flops, first_flops;
   for (std::size_t seed = 0; seed < std::min(model.losses.size(), seeds_of(first)); ++seed) {
     flops.push_back(model.flops);
     first_flops.push_back(law_of_seed(first, seed).flops(model.losses[seed]));
   }
-  const Reach reach = reach_of(first);
-  const bool beyond = model.loss() < reach.low || model.loss() > reach.high;
+  const LossRange range = range_of(first);
+  const bool beyond = model.loss() < range.low || model.loss() > range.high;
   return saving_of(model.loss(), beyond, logarithms(first_flops), logarithms(flops));
 }
 
@@ -177,6 +183,81 @@ Scaling scaling_of(const std::vector<ComparedRun>& runs) {
         {.name = run.name, .flops = *flops, .losses = run.over_seeds("loss"), .saving = std::nullopt});
   }
   return fit_families(std::move(families));
+}
+
+namespace {
+
+struct NamedFamily {
+  std::string name;
+  std::vector<std::string> configs;
+};
+
+// Parses "dense=a.toml,b.toml".
+NamedFamily parse_family(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  NamedFamily family{.name = text.substr(0, equals), .configs = {}};
+  for (std::size_t begin = equals; begin < text.size();) {  // at "=" or a comma
+    const std::size_t end = std::min(text.find(',', begin + 1), text.size());
+    family.configs.push_back(text.substr(begin + 1, end - begin - 1));
+    begin = end;
+  }
+  const bool empty = std::any_of(family.configs.begin(), family.configs.end(),
+                                 [](const std::string& config) { return config.empty(); });
+  if (family.name.empty() || family.configs.empty() || empty) {
+    user_error("compare: --family {}: must be NAME=CONFIG,CONFIG,..., as in dense=small.toml,large.toml", text);
+  }
+  return family;
+}
+
+}  // namespace
+
+std::vector<NamedConfig> load_families(const std::vector<std::string>& families,
+                                       const std::vector<std::string>& overrides) {
+  std::vector<std::string> paths, names;
+  for (const std::string& text : families) {
+    const NamedFamily family = parse_family(text);
+    if (std::find(names.begin(), names.end(), family.name) != names.end()) {
+      user_error("compare: --family {}: is given twice; list all its configs at once", family.name);
+    }
+    paths.insert(paths.end(), family.configs.begin(), family.configs.end());
+    names.resize(paths.size(), family.name);
+  }
+  std::vector<NamedConfig> configs = load_configs(paths, overrides);
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    configs[i].family = names[i];
+  }
+  return configs;
+}
+
+void check_families(const std::vector<NamedConfig>& configs) {
+  std::vector<std::pair<std::string, std::set<double>>> families;  // name and distinct amounts of compute
+  for (const NamedConfig& named : configs) {
+    if (named.family.empty()) {
+      continue;
+    }
+    const std::optional<double> flops = cost::training_flops(named.config);
+    if (!flops) {
+      user_error(
+          "compare: --family {}: {} reads sentences of different lengths, whose compute is not counted, so no line can "
+          "be fitted",
+          named.family, named.name);
+    }
+    auto family =
+        std::find_if(families.begin(), families.end(), [&](const auto& known) { return known.first == named.family; });
+    if (family == families.end()) {
+      family = families.insert(families.end(), {named.family, {}});
+    }
+    family->second.insert(*flops);
+  }
+  if (families.size() == 1) {
+    user_error("compare: --family {}: is the only family; give at least two", families.front().first);
+  }
+  for (const auto& [name, amounts] : families) {
+    if (amounts.size() < 2) {
+      user_error("compare: --family {}: needs models with at least two different amounts of training compute, got {}",
+                 name, amounts.size());
+    }
+  }
 }
 
 }  // namespace headroom::compare

@@ -10,12 +10,53 @@
 
 #include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "scaling.h"
 #include "statistics.h"
-#include "tools/compare/report/markup.h"
+#include "tools/compare/report/formatting.h"
+#include "tools/compare/run/checks.h"
+#include "tools/compare/run/run_folder.h"
 #include "training/cost/cost.h"
 #include "training/cost/report.h"
 
 namespace headroom::compare {
+
+const tasks::Task& ComparedRun::task() const {
+  return tasks::task_for(config, "compare: " + name);
+}
+
+std::vector<double> ComparedRun::over_seeds(const std::string& figure) const {
+  std::vector<double> all;
+  for (const TrainedRun& run : trained) {
+    all.push_back(tasks::figure(run.result.figures(), figure));
+  }
+  return all;
+}
+
+double ComparedRun::headline() const {
+  return mean(over_seeds(tasks::headline(task().figures()).name));
+}
+
+bool ComparedRun::has_figure() const {
+  return std::isfinite(headline());
+}
+
+double ComparedRun::mean_of(double train::TrainResult::*measured) const {
+  std::vector<double> all;
+  for (const TrainedRun& run : trained) {
+    all.push_back(run.result.*measured);
+  }
+  return mean(all);
+}
+
+double ComparedRun::peak_memory_bytes() const {
+  std::int64_t most = 0;
+  for (const TrainedRun& run : trained) {
+    most = std::max(most, run.result.peak_memory_bytes);
+  }
+  return static_cast<double>(most);
+}
+
 namespace {
 
 double headline_of(const TrainedRun* run, const tasks::Task& task) {
@@ -23,8 +64,7 @@ double headline_of(const TrainedRun* run, const tasks::Task& task) {
                         : tasks::figure(run->result.figures(), tasks::headline(task.figures()).name);
 }
 
-// "smallest" or "largest" where `best` is that of the values tried; empty where it is neither, or where they are not
-// numbers.
+// "smallest" or "largest" if `best` is that one of the numbers tried; empty if it is neither, or they are not numbers.
 std::string edge_of(const std::string& best, const std::vector<std::string>& tried) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const std::string& text : tried) {
@@ -39,11 +79,11 @@ std::string edge_of(const std::string& best, const std::vector<std::string>& tri
   return !(low < high) || (chosen != low && chosen != high) ? "" : chosen == low ? "smallest" : "largest";
 }
 
-// "dense and moa: the best train.learning_rate, 0.003, is the largest of those tried: ...": a sentence for all runs
-// that took the same value, without names where these are all that there are.
-void add_edge_remarks(const CompareResult& result, std::vector<std::string>& sentences) {
+// Warns about best values at the edge of those tried: one sentence for all runs with the same best value, without names
+// if these are all runs.
+void add_edge_notes(const CompareResult& result, std::vector<std::string>& sentences) {
   const auto counts =
-      static_cast<std::ptrdiff_t>(result.kind == Kind::sweep ? 1 : result.runs.size());  // of a sweep the best
+      static_cast<std::ptrdiff_t>(result.kind == Kind::sweep ? 1 : result.runs.size());  // of a sweep only the best run
   for (std::size_t key = 0; key < result.variations.size(); ++key) {
     std::map<std::string, std::vector<std::string>> at_edge;  // names by value
     for (auto run = result.runs.begin(); run != result.runs.begin() + counts; ++run) {
@@ -54,15 +94,15 @@ void add_edge_remarks(const CompareResult& result, std::vector<std::string>& sen
     }
     for (const auto& [value, names] : at_edge) {
       const bool all = names.size() == static_cast<std::size_t>(counts);
-      sentences.push_back(fmt::format("{} best {}, {}, is the {} of those tried: a better one may lie beyond.",
+      sentences.push_back(fmt::format("{} best {}, {}, is the {} value tried. A better one may lie beyond it.",
                                       all ? "The" : enumerated(names) + ": the", result.variations[key].key, value,
                                       edge_of(value, result.variations[key].values)));
     }
   }
 }
 
-// Of the run whose loss is the least certain; empty where all are certain enough.
-std::string uncertainty_remark(const std::vector<ComparedRun>& runs) {
+// For the run with the largest standard error of its loss; empty if all are small enough.
+std::string uncertainty_note(const std::vector<ComparedRun>& runs) {
   const ComparedRun* worst = nullptr;
   const auto error_of = [](const ComparedRun& run) {
     return tasks::figure(run.result().figures(), std::string(tasks::kLossError));
@@ -76,9 +116,17 @@ std::string uncertainty_remark(const std::vector<ComparedRun>& runs) {
   return uncertain.empty()
              ? ""
              : fmt::format(
-                   "The validation data is small: {} ({}); on other text the order of close models may be "
-                   "another, whatever their seeds.",
+                   "The validation data is small: {} ({}). On other text, models with similar losses may rank "
+                   "differently, whatever their seeds.",
                    uncertain, worst->name);
+}
+
+// The analytic costs, from the run's config.
+void add_costs(ComparedRun& run) {
+  const Json costs = cost::cost_json(run.name, run.config);
+  run.attention_macs = costs.at("attention_macs").get<std::int64_t>();
+  run.attention_memory = costs.at("attention_memory").get<std::int64_t>();
+  run.executed = costs.at("executed");
 }
 
 }  // namespace
@@ -97,6 +145,9 @@ std::size_t best_choice(const PlannedModel& model, Runs& runs, const tasks::Task
   return best;
 }
 
+namespace {
+
+// One entry for each model with a finished run, with its seeds up to the first that has not finished.
 std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Task& task) {
   std::vector<ComparedRun> lines;
   for (const PlannedModel& model : plan.models) {
@@ -118,13 +169,13 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Ta
     }
     line.name = model.name;
     line.family = model.family;
-    line.config = folder_config(chosen.folder);
+    line.config = read_run_config(chosen.folder);
     line.folder = chosen.folder;
     line.values = chosen.values;
     for (std::size_t i = 0; model.choices.size() > 1 && i < model.choices.size(); ++i) {
       if (const TrainedRun* tried = runs.find(model.choices[i]); tried != nullptr) {
         const double figure = headline_of(tried, task);
-        line.tried.push_back({model.choices[i].values, figure, i == best && std::isfinite(figure)});
+        line.tuning.push_back({model.choices[i].values, figure, i == best && std::isfinite(figure)});
       }
     }
     add_costs(line);
@@ -133,14 +184,9 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Ta
   return lines;
 }
 
-void add_costs(ComparedRun& run) {
-  const Json costs = cost::cost_json(run.name, run.config);
-  run.attention_macs = costs.at("attention_macs").get<std::int64_t>();
-  run.attention_memory = costs.at("attention_memory").get<std::int64_t>();
-  run.executed = costs.at("executed");
-}
-
-std::vector<std::string> remarks(const CompareResult& result) {
+// What the finished runs show about the comparison: sizes, machines, small validation data, values at the edge of those
+// tried.
+std::vector<std::string> result_notes(const CompareResult& result) {
   std::vector<std::string> sentences, sizes, machines;
   std::int64_t smallest = INT64_MAX, largest = 0;
   for (const ComparedRun& run : result.runs) {
@@ -156,24 +202,148 @@ std::vector<std::string> remarks(const CompareResult& result) {
   }
   if (result.kind != Kind::sweep && result.scaling.empty() &&
       static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
-    sentences.push_back(fmt::format("The models are not of one size: {} parameters.", enumerated(sizes)));
+    sentences.push_back(fmt::format("The models have different sizes: {} parameters.", enumerated(sizes)));
   }
   if (machines.size() > 1) {
-    sentences.push_back(fmt::format("Times and memory were measured differently: {}.", enumerated(machines)));
+    sentences.push_back(fmt::format("Times and memory were measured on different machines: {}.", enumerated(machines)));
   }
-  // The runs' data and tokenizer are the same: what one knows they all know.
+  // All runs share the data and the tokenizer.
   const double unknown = result.runs.empty() ? 0.0 : tasks::figure(result.runs[0].result().figures(), "unknown_share");
   if (unknown > 0.0) {
     sentences.push_back(fmt::format(
-        "{:.2g}% of the validation tokens are words that the tokenizer does not know: perplexity asks no more than to "
-        "expect one, bits per byte count their bytes at 8 bits each.",
+        "{:.2g}% of the validation tokens are words that are not in the vocabulary. Perplexity counts such a word as "
+        "one token; bits per byte count 8 bits for each of its bytes.",
         100.0 * unknown));
   }
-  if (std::string uncertain = uncertainty_remark(result.runs); !uncertain.empty()) {
+  if (std::string uncertain = uncertainty_note(result.runs); !uncertain.empty()) {
     sentences.push_back(std::move(uncertain));
   }
-  add_edge_remarks(result, sentences);
+  add_edge_notes(result, sentences);
   return sentences;
+}
+
+// Runs without a figure, for example because they diverged, come last.
+void put_best_first(std::vector<ComparedRun>& runs, const tasks::Task& task) {
+  const bool higher = tasks::headline(task.figures()).better == tasks::Better::higher;
+  std::stable_sort(runs.begin(), runs.end(), [&](const ComparedRun& a, const ComparedRun& b) {
+    const double mine = a.headline(), other = b.headline();
+    return a.has_figure() && b.has_figure() ? (higher ? mine > other : mine < other)
+                                            : a.has_figure() && !b.has_figure();
+  });
+}
+
+Conclusion conclusion_of(const CompareResult& result) {
+  if (result.kind == Kind::sweep) {
+    return conclude_sweep(result.runs);
+  }
+  if (!result.scaling.empty()) {
+    return conclude_scaling(result.scaling);
+  }
+  constexpr std::size_t kDemoRuns = 3;
+  const bool whole =
+      std::all_of(result.runs.begin(), result.runs.end(), [](const ComparedRun& run) { return run.has_figure(); });
+  return result.kind == Kind::demo && result.runs.size() == kDemoRuns && whole ? conclude_demo(result.runs)
+                                                                               : conclude(result.runs);
+}
+
+// Names the models with missing seeds; empty if none are missing.
+std::string unfinished(const Plan& plan, const std::vector<ComparedRun>& runs) {
+  std::vector<std::string> models;
+  for (const PlannedModel& model : plan.models) {
+    const auto run = std::find_if(runs.begin(), runs.end(), [&](const ComparedRun& r) { return r.name == model.name; });
+    const auto seeds = run == runs.end() ? 0 : static_cast<std::int64_t>(run->trained.size());
+    if (seeds < plan.seeds) {
+      models.push_back(plan.seeds == 1 ? model.name
+                                       : fmt::format("{} ({} of {} seeds)", model.name, seeds, plan.seeds));
+    }
+  }
+  return models.empty() ? "" : fmt::format("Not finished yet: {}.", enumerated(models));
+}
+
+}  // namespace
+
+CompareResult make_result(const ComparisonRecord& record, Runs& runs, const tasks::Task& task) {
+  CompareResult result{.kind = record.kind,
+                       .title = record.title,
+                       .about = record.about,
+                       .command = record.command,
+                       .runs = summarise(record.plan, runs, task),
+                       .variations = record.plan.variations,
+                       .prompts = record.prompts,
+                       .sampling = record.sampling};
+  if (result.runs.empty()) {
+    return result;
+  }
+  std::vector<NamedConfig> configs;
+  for (ComparedRun& run : result.runs) {
+    configs.push_back({run.name, run.config});
+    if (const auto samples = record.samples.find(run.name); samples != record.samples.end()) {
+      run.samples = samples->second;
+    }
+  }
+  const std::vector<std::string> keys = keys_of(record.plan.variations);
+  result.notes = training_differences(configs, {keys.begin(), keys.end()});
+  if (result.kind == Kind::sweep) {
+    put_best_first(result.runs, task);
+  }
+  result.scaling = scaling_of(result.runs);
+  for (std::string& note : result_notes(result)) {
+    result.notes.push_back(std::move(note));
+  }
+  if (std::string missing = unfinished(record.plan, result.runs); !missing.empty()) {
+    result.notes.push_back(std::move(missing));
+  }
+  result.conclusion = conclusion_of(result);
+  return result;
+}
+
+void write_page(CompareResult& result, const std::filesystem::path& out) {
+  result.report = out / "report.html";
+  write_text_file(result.report, render_report(result));
+}
+
+namespace {
+
+CompareResult load_single_run(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder / "config.toml")) {
+    user_error("report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json)",
+               folder.string());
+  }
+  ComparedRun run;
+  run.name = std::filesystem::absolute(folder / "x").parent_path().filename().string();
+  run.folder = folder;
+  run.config = read_run_config(folder);
+  run.trained.push_back(read_logged_run(folder, run.config, run.task()));
+  if (run.trained.front().log.training.empty() && run.trained.front().log.validation.empty()) {
+    user_error("report: {}: metrics.jsonl is empty; the page can be made once the run has logged something",
+               folder.string());
+  }
+  add_costs(run);
+  CompareResult result{.kind = Kind::run, .title = "Training of " + run.name};
+  result.runs.push_back(std::move(run));
+  result.conclusion = conclude(result.runs);
+  return result;
+}
+
+}  // namespace
+
+CompareResult load_result(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder / kRecordFile)) {
+    return load_single_run(folder);
+  }
+  const ComparisonRecord record = read_record(folder);
+  const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
+                                    [](const PlannedModel& model) { return !model.choices.empty(); });
+  CompareResult result;
+  if (trained != record.plan.models.end()) {
+    const tasks::Task& task = tasks::task_for(trained->choices.front().config, "report");
+    Runs runs(task, {});
+    result = make_result(record, runs, task);
+  }
+  if (result.runs.empty()) {
+    user_error("report: {}: no run has finished yet", folder.string());
+  }
+  return result;
 }
 
 }  // namespace headroom::compare

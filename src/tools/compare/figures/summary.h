@@ -1,26 +1,27 @@
-// From runs to what is said of them.
+// From trained runs to a result that can be shown.
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 
 #include "tools/compare/compare.h"
-#include "tools/compare/run/plan.h"
-#include "tools/compare/run/runs.h"
+#include "tools/compare/run/comparison_file.h"
+#include "tools/compare/run/execution.h"
 
 namespace headroom::compare {
 
-// The choice of tuned values whose run has the best headline figure, among those that `runs` knows; the first of equal
-// ones, and of none.
+// The index of the tuned values whose run has the best headline figure. Runs that are not in `runs` are skipped; ties
+// go to the first, and 0 is returned if there is no finite figure.
 std::size_t best_choice(const PlannedModel& model, Runs& runs, const tasks::Task& task);
 
-// A line for each model of which any run is known, with its seeds up to the first that is not.
-std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Task& task);
+// The result of all finished runs of the plan. A note names the unfinished ones.
+CompareResult make_result(const ComparisonRecord& record, Runs& runs, const tasks::Task& task);
 
-// What cost::cost_json counts, from the run's config.
-void add_costs(ComparedRun& run);
+// The result that report() shows for a folder: a comparison's, a sweep's or a single run's. Throws UserError for a
+// folder that holds none of these, or nothing to show yet.
+CompareResult load_result(const std::filesystem::path& folder);
 
-// Sentences on what only shows once the runs are there: sizes, machines, values that did best at the edge of what was
-// tried.
-std::vector<std::string> remarks(const CompareResult& result);
+// Writes out/report.html and sets result.report.
+void write_page(CompareResult& result, const std::filesystem::path& out);
 
 }  // namespace headroom::compare

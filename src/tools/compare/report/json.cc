@@ -1,4 +1,4 @@
-// The comparison for scripts.
+// The JSON document of a comparison.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace headroom::compare {
 namespace {
 
-// A config's value as JSON has it: a number, true, a list; text where it is none of these.
+// A config's value as a JSON number, boolean or list if it is one, else as a string.
 Json as_json(const std::string& text) {
   try {
     return parse_json(text, "value");
@@ -76,7 +76,7 @@ Json as_json(const ComparedRun& run, const ComparedRun& first) {
   if (!run.values.empty()) {
     json["values"] = as_json(run.values);
   }
-  for (const Tried& tried : run.tried) {
+  for (const TuningResult& tried : run.tuning) {
     json["tried"].push_back({{"values", as_json(tried.values)}, {headline, tried.headline}, {"chosen", tried.chosen}});
   }
   json["attention_macs"] = run.attention_macs;

@@ -1,68 +1,172 @@
-// How the runs learned.
+// Learning curves.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
-#include "curves.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
-#include "markup.h"
 #include "sections.h"
+#include "tools/compare/figures/statistics.h"
 
 namespace headroom::compare {
 namespace {
 
-constexpr std::size_t kMostCurves = draw::kStyles;  // more are not told apart
+constexpr std::size_t kMostPoints = 200;            // of a curve; a chart cannot show more
+constexpr std::size_t kMostCurves = draw::kStyles;  // of a chart; more could not be told apart
 
-// A figure, unless there is nothing to draw.
-std::string line_figure(const std::string& remark, const draw::LineChart& chart) {
-  const bool empty =
-      std::all_of(chart.lines.begin(), chart.lines.end(), [](const draw::Line& line) { return line.points.empty(); });
-  return empty ? "" : figure(chart.title, remark, draw::line_chart(chart));
+// Averages neighbouring points if there are too many.
+std::vector<draw::Point> downsampled(const std::vector<draw::Point>& all) {
+  std::vector<draw::Point> points;
+  const std::size_t group = (all.size() + kMostPoints - 1) / kMostPoints;
+  for (std::size_t begin = 0; begin < all.size(); begin += group) {
+    const std::size_t end = std::min(begin + group, all.size());
+    draw::Point sum;
+    for (std::size_t i = begin; i < end; ++i) {
+      sum.x += all[i].x;
+      sum.y += all[i].y;
+    }
+    const auto count = static_cast<double>(end - begin);
+    points.push_back({sum.x / count, sum.y / count});
+  }
+  return points;
+}
+
+// What the seeds logged, by step.
+struct AtStep {
+  std::vector<double> seconds, values;
+};
+using BySteps = std::map<std::int64_t, AtStep>;
+
+// Drops steps that not all seeds have logged: the mean would jump where one of them ends.
+BySteps of_all_seeds(BySteps steps, const ComparedRun& run) {
+  std::erase_if(steps, [&](const auto& at) { return at.second.values.size() < run.trained.size(); });
+  return steps;
+}
+
+BySteps validated(const ComparedRun& run, const std::string& figure) {
+  BySteps steps;
+  for (const TrainedRun& trained : run.trained) {
+    for (const train::ValidationPoint& point : trained.result.validation) {
+      AtStep& at = steps[point.step];
+      at.seconds.push_back(point.seconds);
+      at.values.push_back(tasks::figure(point.figures, figure));
+    }
+  }
+  return of_all_seeds(std::move(steps), run);
+}
+
+draw::Line training_loss_of(const ComparedRun& run) {
+  BySteps steps;
+  for (const TrainedRun& trained : run.trained) {
+    for (const train::TrainingPoint& point : trained.log.training) {
+      steps[point.step].values.push_back(point.loss);
+    }
+  }
+  std::vector<draw::Point> points;
+  for (const auto& [step, at] : of_all_seeds(std::move(steps), run)) {
+    points.push_back({static_cast<double>(step), mean(at.values)});
+  }
+  draw::Line line;
+  line.points = downsampled(points);
+  line.faint = true;
+  return line;
+}
+
+draw::Line validation_loss_of(const ComparedRun& run) {
+  draw::Line line;
+  for (const auto& [step, at] : validated(run, run.task().figures().front().name)) {
+    line.points.push_back({static_cast<double>(step), mean(at.values)});
+  }
+  return line;
+}
+
+// Normalised entropy of the tokens' shares of the experts, first seed: the mean over all banks, with a band from the
+// lowest to the highest bank.
+draw::Line expert_use_of(const ComparedRun& run) {
+  draw::Line line;
+  for (const train::ValidationPoint& point : run.trained.front().log.validation) {
+    std::vector<double> evenness;
+    for (const auto& [bank, balance] : point.experts) {
+      evenness.push_back(balance.entropy);
+    }
+    if (!evenness.empty()) {
+      const auto [least, most] = std::minmax_element(evenness.begin(), evenness.end());
+      const auto step = static_cast<double>(point.step);
+      line.points.push_back({step, mean(evenness)});
+      line.band.push_back({step, *least, *most});
+    }
+  }
+  return line;
+}
+
+// The headline figure over steps and over seconds: the mean over the seeds, with a band from the lowest to the highest.
+std::pair<draw::Line, draw::Line> headline_of(const ComparedRun& run) {
+  std::pair<draw::Line, draw::Line> lines;
+  for (const auto& [step, at] : validated(run, tasks::headline(run.task().figures()).name)) {
+    const auto [low, high] = std::minmax_element(at.values.begin(), at.values.end());
+    const double x[] = {static_cast<double>(step), mean(at.seconds)};
+    draw::Line* const both[] = {&lines.first, &lines.second};
+    for (std::size_t i = 0; i < 2; ++i) {
+      both[i]->points.push_back({x[i], mean(at.values)});
+      if (at.values.size() > 1) {
+        both[i]->band.push_back({x[i], *low, *high});
+      }
+    }
+  }
+  return lines;
 }
 
 struct Charts {
   draw::LineChart steps, seconds, losses, experts;
 };
 
-Charts charts_of(const std::vector<ComparedRun>& runs, const std::string& what) {
+Charts charts_of(const CompareResult& result, const std::string& what) {
   Charts charts{.steps = {.title = what + " over steps", .x_label = "steps", .end_values = true},
                 .seconds = {.title = what + " over time", .x_label = "seconds", .end_values = true},
                 .losses = {.title = "Training and validation loss", .x_label = "steps", .end_values = true},
                 .experts = {.title = "Use of experts", .x_label = "steps", .y = draw::YScale::shares}};
-  for (std::size_t r = 0; r < std::min(runs.size(), kMostCurves); ++r) {
-    Curves of_run = curves_of(runs[r], r);
-    charts.steps.lines.push_back(std::move(of_run.over_steps));
-    charts.seconds.lines.push_back(std::move(of_run.over_seconds));
-    charts.losses.lines.push_back(std::move(of_run.training_loss));
-    charts.losses.lines.push_back(std::move(of_run.validation_loss));
-    charts.experts.lines.push_back(std::move(of_run.expert_use));
+  for (std::size_t r = 0; r < std::min(result.runs.size(), kMostCurves); ++r) {
+    const ComparedRun& run = result.runs[r];
+    const auto add = [&](draw::LineChart& chart, draw::Line line) {
+      line.name = result.kind == Kind::run ? "" : label_of(run);
+      line.style = r;
+      chart.lines.push_back(std::move(line));
+    };
+    auto [over_steps, over_seconds] = headline_of(run);
+    add(charts.steps, std::move(over_steps));
+    add(charts.seconds, std::move(over_seconds));
+    add(charts.losses, training_loss_of(run));
+    add(charts.losses, validation_loss_of(run));
+    add(charts.experts, expert_use_of(run));
   }
   return charts;
 }
 
-// A run by itself is the only one in each chart.
-void leave_names_out(Charts& charts) {
-  for (draw::LineChart* chart : {&charts.steps, &charts.seconds, &charts.losses, &charts.experts}) {
-    for (draw::Line& line : chart->lines) {
-      line.name.clear();
-    }
-  }
+// A chart with its caption; empty if there is nothing to draw.
+std::string line_figure(const std::string& remark, const draw::LineChart& chart) {
+  const bool empty =
+      std::all_of(chart.lines.begin(), chart.lines.end(), [](const draw::Line& line) { return line.points.empty(); });
+  return empty ? "" : figure(chart.title, remark, draw::line_chart(chart));
 }
 
-// Of a run by itself: what its optimizer did.
+// Learning rate and gradient norm of a single run's first seed.
 std::string optimizer_figures(const ComparedRun& run) {
-  OptimizerCurves curves = optimizer_curves_of(run);
+  std::vector<draw::Point> rates, norms;
+  for (const train::TrainingPoint& point : run.trained.front().log.training) {
+    rates.push_back({static_cast<double>(point.step), point.learning_rate});
+    norms.push_back({static_cast<double>(point.step), point.gradient_norm});
+  }
   const draw::LineChart rate{.title = "Learning rate",
                              .x_label = "steps",
-                             .lines = {std::move(curves.learning_rate)},
+                             .lines = {{.points = downsampled(rates)}},
                              .y = draw::YScale::from_zero,
                              .end_values = true};
   const draw::LineChart norm{
-      .title = "Gradient norm", .x_label = "steps", .lines = {std::move(curves.gradient_norm)}, .end_values = true};
-  return line_figure("of each logged step", rate) +
-         line_figure("before clipping, of each logged step; logarithmic", norm);
+      .title = "Gradient norm", .x_label = "steps", .lines = {{.points = downsampled(norms)}}, .end_values = true};
+  return line_figure("at each logged step", rate) +
+         line_figure("before clipping, at each logged step; logarithmic", norm);
 }
 
 std::string legend(const std::vector<ComparedRun>& runs) {
@@ -80,65 +184,24 @@ std::string learning_section(const CompareResult& result) {
   const std::vector<ComparedRun>& runs = result.runs;
   const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
   const bool seeds = runs.front().trained.size() > 1;
-  Charts charts = charts_of(runs, "Validation " + kind.words);
-  if (result.kind == Kind::run) {
-    leave_names_out(charts);
-  }
+  const Charts charts = charts_of(result, "Validation " + kind.words);
   const bool training = std::any_of(charts.losses.lines.begin(), charts.losses.lines.end(),
                                     [](const draw::Line& line) { return line.faint && !line.points.empty(); });
-  const std::string best = runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : "";
+  const std::string shown = runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : "";
   const std::string figures =
-      line_figure(
-          fmt::format("{} is better; logarithmic{}{}", kind.better == tasks::Better::higher ? "higher" : "lower",
-                      seeds ? "; the mean, shaded from the lowest to the highest seed" : "", best),
-          charts.steps) +
-      line_figure("seconds of training, evaluation not counted", charts.seconds) +
+      line_figure(fmt::format("{} is better; logarithmic{}{}", better_direction(kind),
+                              seeds ? "; mean over the seeds, shaded from the lowest to the highest" : "", shown),
+                  charts.steps) +
+      line_figure("seconds of training, without evaluation", charts.seconds) +
       (!training ? ""
                  : line_figure(seeds ? "means over the seeds; thin: training, as logged" : "thin: training, as logged",
                                charts.losses)) +
       (result.kind == Kind::run ? optimizer_figures(runs.front()) : "") +
       line_figure(
-          "entropy of the tokens' shares: 1 is even, 0 is one expert alone; the mean over all banks, shaded from "
-          "the least to the most even",
+          "entropy of the tokens' shares: 1 means all experts are used equally, 0 only one; the mean over all banks, "
+          "shaded from the lowest to the highest",
           charts.experts);
   return figures.empty() ? "" : "<h2>Learning</h2>" + legend(runs) + "<div class='grid'>" + figures + "</div>\n";
-}
-
-namespace {
-
-// "learning_rate and top_k": what is varied besides key number `key`.
-std::string other_keys(const std::vector<Variation>& variations, std::size_t key) {
-  std::vector<std::string> names;
-  for (std::size_t other = 0; other < variations.size(); ++other) {
-    if (other != key && variations[other].values.size() > 1) {
-      names.push_back(variations[other].key.substr(variations[other].key.rfind('.') + 1));
-    }
-  }
-  return enumerated(names);
-}
-
-}  // namespace
-
-// A line for each combination of the other keys where those are few, else the best of all.
-std::string value_section(const CompareResult& result) {
-  if (result.kind != Kind::sweep) {
-    return "";
-  }
-  const tasks::FigureKind& kind = tasks::headline(result.runs.front().task().figures());
-  std::string html;
-  for (std::size_t key = 0; key < result.variations.size(); ++key) {
-    const Variation& variation = result.variations[key];
-    if (variation.values.size() > 1) {
-      const char* better = kind.better == tasks::Better::higher ? "higher" : "lower";
-      const std::string others = other_keys(result.variations, key);
-      html += figure("Validation " + kind.words + " against " + draw::escape(variation.key),
-                     fmt::format("{} is better; logarithmic{}{}", better, others.empty() ? "" : "; a line for each ",
-                                 draw::escape(others)),
-                     draw::line_chart(values_chart(result, key)));
-    }
-  }
-  html += quality_against_cost(result.runs);
-  return html.empty() ? "" : "<h2>What each key does</h2><div class='grid'>" + html + "</div>\n";
 }
 
 }  // namespace headroom::compare

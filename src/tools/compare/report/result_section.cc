@@ -1,15 +1,14 @@
-// The table, the notes under it, and what was tuned.
+// The tables of results, tuning and costs.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 
+#include "formatting.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
-#include "markup.h"
 #include "sections.h"
-#include "table.h"
 #include "tools/compare/figures/statistics.h"
 #include "tools/compare/run/plan.h"
 
@@ -45,11 +44,10 @@ std::string table(const CompareResult& result) {
     }
     rows += "</tr>\n";
   }
-  return fmt::format("<div class='card scroll'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
-                     head, rows);
+  return html_table(head, rows);
 }
 
-// A run by itself has nothing to be set against: its figures, each under its name.
+// The figures of a single run, which has nothing to be compared with.
 std::string facts(const CompareResult& result) {
   const Table table = table_of(result);
   std::string html;
@@ -75,20 +73,20 @@ std::string table_note(const std::vector<ComparedRun>& runs) {
   }
   const bool single = runs.size() == 1;
   return fmt::format(
-      "<p class='note'>{}{} {} of the validation data.{}{}</p>", single ? "" : "\u2605 the best of its column. ",
+      "<p class='note'>{}{} {} measured on the validation data.{}{}</p>", single ? "" : "\u2605 best of its column. ",
       capitalised(enumerated(shown)), shown.size() == 1 ? "is" : "are",
-      runs.front().trained.size() < 2
-          ? ""
-          : " Figures are means over the seeds, after \u00b1 their standard deviation. The paired difference from the "
-            "first model is taken seed by seed, in brackets its 95% interval by Student's t.",
+      runs.front().trained.size() < 2 ? ""
+                                      : " Figures are means over the seeds \u00b1 their standard deviation. Paired "
+                                        "differences from the first model "
+                                        "are taken seed by seed; brackets are their 95% intervals by Student's t.",
       single ? " Attention MACs and memory are counted for one layer and sequence, MACs of a training step for the "
                "whole model; speed, peak memory and time are measured."
              : "");
 }
 
-// What run `r` reached with these values.
+// The figure that the run reached with these values.
 std::string tried_cell(const ComparedRun& run, const Values& values) {
-  for (const Tried& tried : run.tried) {
+  for (const TuningResult& tried : run.tuning) {
     if (tried.values == values) {
       return fmt::format("<td{}>{}</td>", tried.chosen ? " class='best'" : "",
                          std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged");
@@ -97,13 +95,13 @@ std::string tried_cell(const ComparedRun& run, const Values& values) {
   return fmt::format("<td>{}</td>", kUnknown);
 }
 
-// A line for each combination that was tried, a column for each model.
+// One row per tried combination, one column per model.
 std::string tuning(const std::vector<ComparedRun>& runs) {
   std::vector<Values> combinations;
   std::string head = "<th scope='col'>tried</th>", rows;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     head += fmt::format("<th scope='col'>{}<br>{}</th>", draw::line_sample(r), draw::escape(shorten(runs[r].name, 24)));
-    for (const Tried& tried : runs[r].tried) {
+    for (const TuningResult& tried : runs[r].tuning) {
       if (std::find(combinations.begin(), combinations.end(), tried.values) == combinations.end()) {
         combinations.push_back(tried.values);
       }
@@ -117,16 +115,16 @@ std::string tuning(const std::vector<ComparedRun>& runs) {
     rows += "</tr>\n";
   }
   return rows.empty() ? rows
-                      : fmt::format(
-                            "<h2>Tuning</h2><div class='card scroll narrow'><table><thead><tr>{}</tr></thead><tbody>\n"
-                            "{}</tbody></table></div><p class='note'>Validation {} with the first seed; all seeds of a "
-                            "model have the values with its best, \u2605.</p>\n",
-                            head, rows, draw::escape(tasks::headline(runs.front().task().figures()).words));
+                      : "<h2>Tuning</h2>" + html_table(head, rows, " narrow") +
+                            fmt::format(
+                                "<p class='note'>Validation {} with the first seed; all seeds of a model use its best "
+                                "values, \u2605.</p>\n",
+                                draw::escape(tasks::headline(runs.front().task().figures()).words));
 }
 
-// How far apart the runs ended, and at what cost.
+// Differences with intervals, and quality against cost.
 std::string overview(const CompareResult& result) {
-  if (result.kind == Kind::sweep) {  // whose keys come first
+  if (result.kind == Kind::sweep) {  // has its own charts, of its keys
     return "";
   }
   const std::string charts = difference_chart(result.runs) + quality_against_cost(result.runs);
@@ -146,6 +144,82 @@ std::string headline_text(const ComparedRun& run) {
 std::string result_section(const CompareResult& result) {
   return "<h2>Result</h2>" + (result.runs.size() == 1 ? facts(result) : table(result)) + table_note(result.runs) +
          overview(result) + tuning(result.runs);
+}
+
+namespace {
+
+// A cost column of the table; columns without any known value are left out.
+struct Costs {
+  Column column;
+  std::vector<Cell> cells;
+  double most = 0.0;
+  bool alike = true;  // the same for all runs
+};
+
+std::vector<Costs> costs_of(const Table& table) {
+  std::vector<Costs> all;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    if (!table.columns[c].cost || table.columns[c].medium == Medium::terminal) {
+      continue;
+    }
+    Costs costs{.column = table.columns[c]};
+    for (const std::vector<Cell>& row : table.rows) {
+      costs.cells.push_back(row[c]);
+      costs.most = std::isfinite(row[c].value) ? std::max(costs.most, row[c].value) : costs.most;
+      costs.alike = costs.alike && row[c].value == table.rows.front()[c].value;
+    }
+    if (costs.most > 0.0) {
+      all.push_back(std::move(costs));
+    }
+  }
+  return all;
+}
+
+// The cost, its ratio to the first run's, and a bar relative to the largest.
+std::string cost_cell(const Costs& costs, std::size_t r) {
+  const Cell& cell = costs.cells[r];
+  const double ratio = cell.value / costs.cells.front().value;
+  return fmt::format("<td class='cost{}'>{}{}{}</td>", cell.best ? " least" : "", draw::escape(cell.text),
+                     r == 0 || !std::isfinite(ratio) ? "" : fmt::format(" <small>{}</small>", ratio_text(ratio)),
+                     draw::small_bar(cell.value / costs.most, r));
+}
+
+std::string cost_table(const std::vector<ComparedRun>& runs, const std::vector<Costs>& all) {
+  std::string head = "<th scope='col'></th>", rows;
+  for (const Costs& costs : all) {
+    head += fmt::format("<th scope='col'>{}<br>{}</th>", costs.column.above, costs.column.name);
+  }
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    rows += fmt::format("<tr><td class='name'>{}{}</td>", draw::line_sample(r),
+                        draw::escape(shorten(label_of(runs[r]), 24)));
+    for (const Costs& costs : all) {
+      rows += cost_cell(costs, r);
+    }
+    rows += "</tr>\n";
+  }
+  return html_table(head, rows);
+}
+
+}  // namespace
+
+std::string cost_section(const CompareResult& result) {
+  if (result.runs.size() < 2) {  // a single run's costs are among its figures
+    return "";
+  }
+  std::vector<Costs> all = costs_of(table_of(result));
+  std::vector<std::string> alike;
+  for (const Costs& costs : all) {
+    if (costs.alike) {
+      alike.push_back(fmt::format("{} {} ({})", costs.column.above, costs.column.name, costs.cells.front().text));
+    }
+  }
+  all.erase(std::remove_if(all.begin(), all.end(), [](const Costs& costs) { return costs.alike; }), all.end());
+  return "<h2>Costs</h2>" + (all.empty() ? "" : cost_table(result.runs, all)) +
+         fmt::format(
+             "<p class='note'>Bold: best of its column; small: ratio to the first model. Attention MACs and memory are "
+             "counted for one layer and sequence, MACs of a training step for the whole model, including masked pairs. "
+             "Speed, peak memory and time are measured.{}</p>\n",
+             alike.empty() ? "" : " The same for all: " + draw::escape(enumerated(alike)) + ".");
 }
 
 }  // namespace headroom::compare

@@ -1,29 +1,64 @@
-// The page's sections, each as HTML; empty where there is nothing to show.
+// The comparison's table, and the sections of its page as HTML. A section with nothing to show is empty.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "tools/compare/compare.h"
 
 namespace headroom::compare {
 
-std::string result_section(const CompareResult& result);    // the table, and what was tuned
-std::string value_section(const CompareResult& result);     // a sweep: the figure against each key and the cost
-std::string scaling_section(const CompareResult& result);   // families: loss against compute
-std::string learning_section(const CompareResult& result);  // curves
-std::string cost_section(const CompareResult& result);      // a table of bars
-std::string sample_section(const CompareResult& result);    // what the models write
-std::string configuration_section(const CompareResult& result);
-std::string circumstances_section(const CompareResult& result);
+using tasks::Better;
 
-// Drawings with their captions; empty where there are no intervals, and where all runs cost the same.
+enum class Medium { both, terminal, page };
+
+struct Column {
+  std::string above, name;  // the heading's two lines
+  Better better = Better::neither;
+  bool words = false;  // text, left-aligned; else numbers
+  bool cost = false;   // shown in the page's cost table, not in its result table
+  Medium medium = Medium::both;
+};
+
+struct Cell {
+  std::string text;
+  double value = 0.0;
+  bool best = false;  // of its column, if the runs differ and this run has a figure
+};
+
+struct Table {
+  std::vector<Column> columns;
+  std::vector<std::vector<Cell>> rows;  // one row per run, one cell per column
+};
+
+// The result must have runs; the first is the baseline. A sweep's runs are named by their values.
+Table table_of(const CompareResult& result);
+
+std::string result_section(const CompareResult& result);  // the table, differences with intervals, tuning
+std::string scaling_section(const CompareResult& result);
+std::string value_section(const CompareResult& result);     // of a sweep: the figure against each key and the cost
+std::string learning_section(const CompareResult& result);  // learning curves
+std::string cost_section(const CompareResult& result);
+
+// Charts with captions: paired differences from the first run (empty without intervals), and the headline figure
+// against executed multiply-accumulates (empty if all runs have the same).
 std::string difference_chart(const std::vector<ComparedRun>& runs);
 std::string quality_against_cost(const std::vector<ComparedRun>& runs);
 
-// A drawing with its caption.
+// A chart with its caption.
 std::string figure(const std::string& caption, const std::string& remark, const std::string& chart);
 
-// "7.37", of several seeds "7.370 ± 0.052".
+// A table on a card; `head` and `rows` are HTML. `style` is added to the card's classes.
+std::string html_table(const std::string& head, const std::string& rows, const char* style = "");
+
+// A run's name for charts, where space is short: for a sweep, whose names are keys and values, the values alone.
+std::string label_of(const ComparedRun& run);
+
+// "7.37", with several seeds "7.370 ± 0.052".
 std::string headline_text(const ComparedRun& run);
+
+// "higher" or "lower", whichever is better.
+const char* better_direction(const tasks::FigureKind& kind);
 
 }  // namespace headroom::compare

@@ -1,4 +1,4 @@
-// What is shown of each run, and the comparison as aligned text.
+// The columns of the table, and the table as text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,20 +7,18 @@
 #include <limits>
 #include <optional>
 
+#include "formatting.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/attention_part.h"
-#include "markup.h"
-#include "table.h"
-#include "tools/compare/compare.h"
-#include "tools/compare/figures/statistics.h"
-#include "tools/compare/figures/words.h"
+#include "sections.h"
+#include "tools/compare/figures/conclusions.h"
 #include "tools/compare/run/plan.h"
 
 namespace headroom::compare {
 namespace {
 
-// Characters that a terminal shows, a column each.
+// In terminal columns.
 std::size_t width(const std::string& text) {
   return count_characters(text);
 }
@@ -34,79 +32,80 @@ bool diverged(const ComparedRun& run) {
   return std::any_of(run.trained.begin(), run.trained.end(), [](const auto& seed) { return !seed.diverged.empty(); });
 }
 
-// A column with what it shows of a run.
-struct Part {
+struct ColumnSource {
   Column column;
   std::function<Cell(const ComparedRun&)> cell;
 };
-using Parts = std::vector<Part>;
+using ColumnSources = std::vector<ColumnSource>;
 
-void add_names(const CompareResult& result, Parts& parts) {
+void add_names(const CompareResult& result, ColumnSources& sources) {
   const bool sweep = result.kind == Kind::sweep;
   if (!sweep) {
-    parts.push_back({{.above = "", .name = "model", .words = true},
-                     [](const ComparedRun& run) { return Cell{.text = shorten(run.name, 24)}; }});
+    sources.push_back({{.above = "", .name = "model", .words = true},
+                       [](const ComparedRun& run) { return Cell{.text = shorten(run.name, 24)}; }});
   }
   const std::vector<std::string> keys = keys_of(result.variations);
   for (std::size_t k = 0; k < keys.size(); ++k) {
-    parts.push_back({{.above = sweep ? "" : "tuned", .name = short_key(keys[k], keys), .words = sweep},
-                     [k](const ComparedRun& run) {
-                       return Cell{.text = k < run.values.size() ? shorten(run.values[k].second, 24) : kUnknown};
-                     }});
+    sources.push_back({{.above = sweep ? "" : "tuned", .name = short_key(keys[k], keys), .words = sweep},
+                       [k](const ComparedRun& run) {
+                         return Cell{.text = k < run.values.size() ? shorten(run.values[k].second, 24) : kUnknown};
+                       }});
   }
-  parts.push_back({{.above = "", .name = "heads", .words = true}, [](const ComparedRun& run) {
-                     const config::AttentionOptions& attention = run.config.model.attention;
-                     return Cell{.text = attention.projection->heads_text(attention)};
-                   }});
-  parts.push_back({{.above = "", .name = "parameters"}, [](const ComparedRun& run) {
-                     const auto count = static_cast<double>(run.result().parameters);
-                     return Cell{.text = short_number(count), .value = count};
-                   }});
+  sources.push_back({{.above = "", .name = "heads", .words = true}, [](const ComparedRun& run) {
+                       const config::AttentionOptions& attention = run.config.model.attention;
+                       return Cell{.text = attention.projection->heads_text(attention)};
+                     }});
+  sources.push_back({{.above = "", .name = "parameters"}, [](const ComparedRun& run) {
+                       const auto count = static_cast<double>(run.result().parameters);
+                       return Cell{.text = short_number(count), .value = count};
+                     }});
 }
 
-// A cost that every run has. What was not measured is not known.
-void add_cost(const Column& column, double (*value)(const ComparedRun&), std::string (*text)(double), Parts& parts) {
-  parts.push_back({column, [value, text](const ComparedRun& run) {
-                     const double cost = value(run);
-                     return cost > 0.0 ? Cell{.text = text(cost), .value = cost}
-                                       : Cell{.text = kUnknown, .value = std::numeric_limits<double>::quiet_NaN()};
-                   }});
+// A cost of 0 was not measured and is shown as unknown.
+void add_cost(const Column& column, double (*value)(const ComparedRun&), std::string (*text)(double),
+              ColumnSources& sources) {
+  sources.push_back({column, [value, text](const ComparedRun& run) {
+                       const double cost = value(run);
+                       return cost > 0.0 ? Cell{.text = text(cost), .value = cost}
+                                         : Cell{.text = kUnknown, .value = std::numeric_limits<double>::quiet_NaN()};
+                     }});
 }
 
 double attention_macs(const ComparedRun& run) {
   return static_cast<double>(run.attention_macs);
 }
 
-void add_counted(const CompareResult& result, Parts& parts) {
+void add_counted(const CompareResult& result, ColumnSources& sources) {
   const auto cost = [](const char* above, const char* name, Better better, Medium medium) {
     return Column{.above = above, .name = name, .better = better, .cost = true, .medium = medium};
   };
-  add_cost(cost("attention", "MACs", Better::lower, Medium::both), attention_macs, short_number, parts);
-  parts.push_back({cost("relative", "MACs", Better::neither, Medium::terminal),
-                   [first = attention_macs(result.runs.front())](const ComparedRun& run) {
-                     return Cell{.text = ratio_text(first > 0.0 ? attention_macs(run) / first : 0.0)};
-                   }});
+  add_cost(cost("attention", "MACs", Better::lower, Medium::both), attention_macs, short_number, sources);
+  sources.push_back({cost("relative", "MACs", Better::neither, Medium::terminal),
+                     [first = attention_macs(result.runs.front())](const ComparedRun& run) {
+                       return Cell{.text = ratio_text(first > 0.0 ? attention_macs(run) / first : 0.0)};
+                     }});
   add_cost(
       cost("attention", "memory", Better::lower, Medium::both),
-      [](const ComparedRun& run) { return static_cast<double>(run.attention_memory); }, short_number, parts);
+      [](const ComparedRun& run) { return static_cast<double>(run.attention_memory); }, short_number, sources);
   add_cost(
       cost("MACs of a", "training step", Better::lower, Medium::page),
-      [](const ComparedRun& run) { return run.executed.value("step_macs", 0.0); }, short_number, parts);
+      [](const ComparedRun& run) { return run.executed.value("step_macs", 0.0); }, short_number, sources);
 }
 
-void add_measured(Parts& parts) {
+void add_measured(ColumnSources& sources) {
   const auto cost = [](const char* above, const char* name, Better better) {
     return Column{.above = above, .name = name, .better = better, .cost = true};
   };
   add_cost(
       cost("tokens per", "second", Better::higher),
-      [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::tokens_per_second); }, short_number, parts);
+      [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::tokens_per_second); }, short_number,
+      sources);
   add_cost(
       cost("peak", "memory", Better::lower), [](const ComparedRun& run) { return run.peak_memory_bytes(); },
-      format_bytes, parts);
+      format_bytes, sources);
   add_cost(
       cost("training", "time", Better::lower),
-      [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::seconds); }, format_duration, parts);
+      [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::seconds); }, format_duration, sources);
 }
 
 // "bits per", "byte".
@@ -128,21 +127,21 @@ Cell figure_cell(const ComparedRun& run, const tasks::FigureKind& kind) {
           .value = value};
 }
 
-// Whether any model's difference from the first can be given an interval.
+// Whether any model has an interval for its difference from the first.
 bool has_intervals(const std::vector<ComparedRun>& runs) {
   return std::any_of(runs.begin() + 1, runs.end(),
                      [&](const ComparedRun& run) { return headline_difference(run, runs.front()).has_value(); });
 }
 
-void add_figures(const CompareResult& result, Parts& parts) {
+void add_figures(const CompareResult& result, ColumnSources& sources) {
   const ComparedRun& first = result.runs.front();
   for (const tasks::FigureKind& kind : tasks::shown_in_tables(first.task().figures())) {
-    parts.push_back({heading_of(kind), [kind](const ComparedRun& run) { return figure_cell(run, kind); }});
+    sources.push_back({heading_of(kind), [kind](const ComparedRun& run) { return figure_cell(run, kind); }});
     if (kind.shown == tasks::Shown::headline && has_intervals(result.runs)) {
-      parts.push_back({{.above = "paired", .name = "difference"}, [&first](const ComparedRun& run) {
-                         const std::optional<Interval> difference = headline_difference(run, first);
-                         return Cell{.text = &run == &first || !difference ? "" : interval_text(*difference)};
-                       }});
+      sources.push_back({{.above = "paired", .name = "difference"}, [&first](const ComparedRun& run) {
+                           const std::optional<Interval> difference = headline_difference(run, first);
+                           return Cell{.text = &run == &first || !difference ? "" : interval_text(*difference)};
+                         }});
     }
   }
 }
@@ -166,19 +165,19 @@ void mark_best(const std::vector<ComparedRun>& runs, std::size_t column, Table& 
 }  // namespace
 
 Table table_of(const CompareResult& result) {
-  Parts parts;
-  add_names(result, parts);
-  add_counted(result, parts);
-  add_figures(result, parts);
-  add_measured(parts);
+  ColumnSources sources;
+  add_names(result, sources);
+  add_counted(result, sources);
+  add_figures(result, sources);
+  add_measured(sources);
   Table table;
-  for (const Part& part : parts) {
-    table.columns.push_back(part.column);
+  for (const ColumnSource& source : sources) {
+    table.columns.push_back(source.column);
   }
   for (const ComparedRun& run : result.runs) {
     std::vector<Cell>& row = table.rows.emplace_back();
-    for (const Part& part : parts) {
-      row.push_back(part.cell(run));
+    for (const ColumnSource& source : sources) {
+      row.push_back(source.cell(run));
     }
   }
   for (std::size_t column = 0; column < table.columns.size(); ++column) {
@@ -187,11 +186,14 @@ Table table_of(const CompareResult& result) {
   return table;
 }
 
+namespace {
+
+// One line per tuned model: "dense: learning_rate 0.0003: 7.91; learning_rate 0.001: 7.58 (taken)".
 std::vector<std::string> tuning_lines(const std::vector<ComparedRun>& runs) {
   std::vector<std::string> lines;
   for (const ComparedRun& run : runs) {
     std::string line;
-    for (const Tried& tried : run.tried) {
+    for (const TuningResult& tried : run.tuning) {
       line += fmt::format("{}{}: {}{}", line.empty() ? "" : "; ", describe(tried.values),
                           std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged",
                           tried.chosen ? " (taken)" : "");
@@ -202,6 +204,8 @@ std::vector<std::string> tuning_lines(const std::vector<ComparedRun>& runs) {
   }
   return lines;
 }
+
+}  // namespace
 
 std::string render_table(const CompareResult& result) {
   if (result.runs.empty()) {
@@ -232,7 +236,7 @@ std::string render_table(const CompareResult& result) {
   }
   const std::vector<std::string> tuning = tuning_lines(result.runs);
   if (!tuning.empty()) {
-    text += fmt::format("\nTuned with the first seed, by the validation {}:\n",
+    text += fmt::format("\nTuned with the first seed for the best validation {}:\n",
                         tasks::headline(result.runs.front().task().figures()).words);
   }
   for (const std::string& line : tuning) {

@@ -1,4 +1,4 @@
-// The page of a folder in which training goes on.
+// Keeps the page of a folder up to date while something in it is being trained.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -10,15 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "formatting.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "markup.h"
-#include "tools/compare/compare.h"
-#include "tools/compare/figures/assemble.h"
-#include "tools/compare/run/record.h"
-#include "tools/compare/run/result_file.h"
+#include "tools/compare/figures/summary.h"
+#include "tools/compare/run/comparison_file.h"
+#include "tools/compare/run/run_folder.h"
 
 namespace headroom::compare {
 namespace {
@@ -27,9 +26,9 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRefreshSeconds = 5;
-constexpr std::array<std::string_view, 4> kShownFiles = {"metrics.jsonl", "samples.jsonl", kResultFile, kRecordFile};
+constexpr std::array<std::string_view, 4> kPageFiles = {"metrics.jsonl", "samples.jsonl", kResultFile, kRecordFile};
 
-// The files that a page is made of, with sizes and times: where these are the same, so is the page.
+// The files that a page is made of, with their sizes and times. The page changes only if these do.
 using Stamp = std::vector<std::tuple<fs::path, std::uintmax_t, fs::file_time_type>>;
 
 Stamp stamp_of(const fs::path& folder) {
@@ -37,10 +36,10 @@ Stamp stamp_of(const fs::path& folder) {
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    std::error_code gone;  // a file that is replaced just now
+    std::error_code gone;  // the file is being replaced
     if (name == "checkpoints") {
       entry.disable_recursion_pending();
-    } else if (std::find(kShownFiles.begin(), kShownFiles.end(), name) != kShownFiles.end()) {
+    } else if (std::find(kPageFiles.begin(), kPageFiles.end(), name) != kPageFiles.end()) {
       stamp.emplace_back(entry->path(), entry->file_size(gone), entry->last_write_time(gone));
     }
   }
@@ -48,9 +47,9 @@ Stamp stamp_of(const fs::path& folder) {
   return stamp;
 }
 
-// Whether a run of the folder, or the folder itself, is being worked on: processes that share a comparison's runs out
-// hold its own lock for moments only.
-bool is_worked_on(const fs::path& folder) {
+// Whether a process holds the lock of the folder or of a run in it. Processes that share a comparison's runs hold the
+// lock of the comparison's folder only briefly.
+bool is_in_use(const fs::path& folder) {
   if (FolderLock::is_held(folder)) {
     return true;
   }
@@ -65,7 +64,7 @@ bool is_worked_on(const fs::path& folder) {
   return false;
 }
 
-// "About 3 min of training are left."; empty of several runs, whose number of steps is not one.
+// "About 3 min of training left."; empty for several runs.
 std::string time_left(const CompareResult& result) {
   const ComparedRun& run = result.runs.front();
   const auto done = static_cast<double>(run.result().steps), steps = static_cast<double>(run.config.train.steps);
@@ -74,35 +73,35 @@ std::string time_left(const CompareResult& result) {
              : fmt::format("About {} of training left.", format_duration(run.result().seconds * (steps - done) / done));
 }
 
-class Watch {
+class Watcher {
  public:
-  explicit Watch(fs::path folder) : folder_(std::move(folder)) {}
+  explicit Watcher(fs::path folder) : folder_(std::move(folder)) {}
 
-  void until_the_training_ends() {
-    while (goes_on()) {
+  void until_training_ends() {
+    while (is_training()) {
       const Clock::time_point began = Clock::now();
       rewrite();
-      // A page of long runs takes a while: most of the time is the training's.
+      // Pages of long runs take a while to make; leave most of the time to training.
       constexpr int kShare = 20;
       pause(std::max<Clock::duration>(std::chrono::seconds(1), kShare * (Clock::now() - began)));
     }
   }
 
  private:
-  // Between two runs of a comparison nothing is held for a while.
-  bool goes_on() {
+  // Between two runs of a comparison no lock is held for a while.
+  bool is_training() {
     constexpr auto kBetweenRuns = std::chrono::seconds(3);
-    const bool held = is_worked_on(folder_);
+    const bool held = is_in_use(folder_);
     if (held) {
-      seen_ = Clock::now();
+      last_in_use_ = Clock::now();
     }
     const bool comparison = fs::exists(folder_ / kRecordFile);
-    return !interrupted() && (held || (comparison && Clock::now() - seen_ < kBetweenRuns));
+    return !interrupted() && (held || (comparison && Clock::now() - last_in_use_ < kBetweenRuns));
   }
 
   void pause(Clock::duration length) {
     constexpr auto kSlice = std::chrono::milliseconds(200);
-    for (const Clock::time_point end = Clock::now() + length; Clock::now() < end && goes_on();) {
+    for (const Clock::time_point end = Clock::now() + length; Clock::now() < end && is_training();) {
       std::this_thread::sleep_for(kSlice);
     }
   }
@@ -113,20 +112,20 @@ class Watch {
       return;
     }
     try {
-      CompareResult result = result_in(folder_);
+      CompareResult result = load_result(folder_);
       if (std::string left = time_left(result); !left.empty()) {
         result.conclusion.push_back(std::move(left));
       }
       result.refresh_seconds = kRefreshSeconds;
-      publish(result, folder_);
-      say(result);
+      write_page(result, folder_);
+      log_progress(result);
     } catch (const UserError& error) {  // nothing to show yet
       log_debug("{}", error.what());
     }
     shown_ = std::move(now);
   }
 
-  void say(const CompareResult& result) {
+  void log_progress(const CompareResult& result) {
     if (result.kind != Kind::run) {
       log_info("{}: {} shown", result.report.string(), counted(result.runs.size(), "run"));
       return;
@@ -141,19 +140,18 @@ class Watch {
 
   fs::path folder_;
   Stamp shown_;
-  Clock::time_point seen_;  // at work
+  Clock::time_point last_in_use_;
   std::optional<Progress> progress_;
 };
 
 }  // namespace
 
 CompareResult watch(const fs::path& folder) {
-  if (is_worked_on(folder)) {
-    log_info("{}: written again while training goes on; Ctrl-C ends the watching, not the training",
-             (folder / "report.html").string());
-    Watch(folder).until_the_training_ends();
+  if (is_in_use(folder)) {
+    log_info("{}: updated during training; Ctrl-C stops watching, not the training", (folder / "report.html").string());
+    Watcher(folder).until_training_ends();
   } else {
-    log_info("{}: nothing is being trained there: the page is written once", folder.string());
+    log_info("{}: nothing is being trained there; the page is written once", folder.string());
   }
   CompareResult result = report(folder);
   result.interrupted = interrupted();

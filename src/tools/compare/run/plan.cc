@@ -10,9 +10,9 @@
 namespace headroom::compare {
 namespace {
 
-constexpr std::size_t kLongestName = 120;  // bytes of a folder's name
+constexpr std::size_t kLongestName = 120;  // of a folder, bytes
 
-// The spelling of a key's value that a config writes: 0.0003 for 3e-4.
+// The value as a config spells it: 0.0003 for 3e-4.
 std::string spelled(const config::Config& config, const std::string& key) {
   for (auto& [name, value] : config::flatten(config)) {
     if (name == key) {
@@ -24,11 +24,11 @@ std::string spelled(const config::Config& config, const std::string& key) {
 
 void refuse_key(const std::string& key, std::string_view option) {
   if (key == "train.seed") {
-    user_error("{}: train.seed cannot be tuned or varied: --seeds N trains with several", option);
+    user_error("{}: train.seed cannot be tuned or varied; use --seeds N", option);
   }
 }
 
-// The variations with their values as `config` spells them, which also tells whether it can have them.
+// The variations with their values as `config` spells them. Throws UserError if the config cannot take them.
 std::vector<Variation> canonical(const std::vector<Variation>& variations, const config::Config& config,
                                  std::string_view option) {
   std::vector<Variation> all;
@@ -40,12 +40,12 @@ std::vector<Variation> canonical(const std::vector<Variation>& variations, const
       config::set_key(changed, variation.key + "=" + value, option);
       std::string text = spelled(changed, variation.key);
       if (std::find(one.values.begin(), one.values.end(), text) != one.values.end()) {
-        user_error("{}: {}: {} is named twice among its values", option, variation.key, text);
+        user_error("{}: {}: {} is named twice", option, variation.key, text);
       }
       one.values.push_back(std::move(text));
     }
     if (std::count_if(all.begin(), all.end(), [&](const Variation& v) { return v.key == variation.key; }) > 1) {
-      user_error("{}: {}: is varied twice: give it all its values at once", option, variation.key);
+      user_error("{}: {}: is given twice; list all its values at once", option, variation.key);
     }
   }
   return all;
@@ -58,7 +58,7 @@ std::int64_t checked_seeds(std::int64_t seeds, const char* command) {
   return seeds;
 }
 
-// A choice of `values` that `option` gives.
+// The run with `values`, which come from `option`.
 PlannedRun with_values(const NamedConfig& model, const std::filesystem::path& folder, const Values& values,
                        const std::string& option) {
   PlannedRun run{.values = values, .config = model.config, .folder = folder};
@@ -151,7 +151,7 @@ Plan plan_comparison(const CompareRequest& request) {
 
 Plan plan_sweep(const SweepRequest& request) {
   if (request.vary.empty()) {
-    user_error("sweep: nothing to vary: name a key with its values, as in train.learning_rate=3e-4,1e-3");
+    user_error("sweep: --vary: nothing to vary; give a key with its values, as in train.learning_rate=3e-4,1e-3");
   }
   Plan plan{.models = {},
             .variations = canonical(request.vary, request.config.config, "sweep: --vary"),
@@ -164,12 +164,12 @@ Plan plan_sweep(const SweepRequest& request) {
   return plan;
 }
 
-void check_seeds(const Plan& plan, const std::string& command) {
-  constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;  // as train.seed
+void check_seeds(const Plan& plan) {
+  constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;  // the maximum of train.seed
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       if (choice.config.train.seed > kMostSeed - (plan.seeds - 1)) {
-        user_error("{}: --seeds: the last of {} seeds from train.seed = {} on is above {}", command, plan.seeds,
+        user_error("{}: --seeds: the last of {} seeds from train.seed = {} is above {}", plan.command, plan.seeds,
                    choice.config.train.seed, kMostSeed);
       }
     }

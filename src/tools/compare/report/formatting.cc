@@ -1,4 +1,4 @@
-#include "markup.h"
+#include "formatting.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace headroom::compare {
 namespace {
 
-// Digits after the point that leave two of a spread.
+// Decimals that show two significant digits of the spread.
 int digits_for(double spread) {
   return spread > 0.0 ? std::clamp(1 - static_cast<int>(std::floor(std::log10(spread))), 0, 9) : 2;
 }

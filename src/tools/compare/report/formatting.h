@@ -1,4 +1,4 @@
-// Text and numbers as a page shows them.
+// Numbers and lists as tables and sentences show them.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ using draw::plain_number;
 using draw::short_number;
 using draw::shorten;
 
-// What tables and charts show for a figure that is not known.
+// Stands for an unknown figure.
 inline constexpr const char* kUnknown = "\u2013";
 
-// "7.37", or with the deviation of several values "7.370 ± 0.052": two digits of it, as many decimals of the mean.
+// "7.37", or with a deviation "7.370 ± 0.052": two significant digits of it, and as many decimals of the mean.
 std::string with_deviation(double mean, double deviation);
 
-// "-0.21 [-0.30, -0.12]", with two digits of the interval's half width.
+// "-0.21 [-0.30, -0.12]", with two significant digits of the interval's half width.
 std::string interval_text(const Interval& interval);
 
 // Three significant digits and "x": "0.376x", "1x", "12.5x".

@@ -1,4 +1,4 @@
-#include "words.h"
+#include "conclusions.h"
 
 #include <fmt/format.h>
 
@@ -7,15 +7,16 @@
 #include <optional>
 
 #include "foundation/core/machine/log.h"
-#include "statistics.h"
-#include "tools/compare/report/markup.h"
+#include "foundation/core/text/text_table.h"
+#include "scaling.h"
+#include "tools/compare/report/formatting.h"
 
 namespace headroom::compare {
 namespace {
 
 struct Cost {
   const char* name;
-  double mine, others;
+  double own, other;
 };
 
 std::vector<Cost> costs_of(const ComparedRun& run, const ComparedRun& other) {
@@ -34,11 +35,11 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
   return paired_difference(run.over_seeds(figure), other.over_seeds(figure));
 }
 
-std::string headline_against(const ComparedRun& run, const ComparedRun& other) {
-  return headline_against(run, other, other.name);
+std::string headline_comparison(const ComparedRun& run, const ComparedRun& other) {
+  return headline_comparison(run, other, other.name);
 }
 
-std::string headline_against(const ComparedRun& run, const ComparedRun& other, std::string_view called) {
+std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called) {
   const double percent = 100.0 * (run.headline() / other.headline() - 1.0);
   std::string than = fmt::format("{} ({})", called, plain_number(other.headline()));
   if (!std::isfinite(percent) && !std::isfinite(run.headline() - other.headline())) {
@@ -56,20 +57,19 @@ std::string headline_against(const ComparedRun& run, const ComparedRun& other, s
   }
   const char* direction = run.headline() < other.headline() ? "lower" : "higher";
   if (!std::isfinite(percent)) {
-    return fmt::format("{} than {}", direction, than);  // which is 0
+    return fmt::format("{} than {}", direction, than);  // the other is 0
   }
   const bool tiny = std::abs(percent) < 0.05;
   return fmt::format("{} {} than {}", tiny ? "less than 0.1%" : fmt::format("{:.1f}%", std::abs(percent)), direction,
                      than);
 }
 
-std::string_view caution_of_seeds(std::size_t seeds) {
-  return seeds == 2 ? " Two seeds can hardly show anything: their interval reaches 12.7 standard errors to each side, "
-                      "that of three 4.3."
+std::string_view two_seeds_caveat(std::size_t seeds) {
+  return seeds == 2 ? " Intervals of two seeds are very wide: 12.7 standard errors to each side, with three seeds 4.3."
                     : "";
 }
 
-std::string caution(const std::vector<ComparedRun>& runs, std::string_view what) {
+std::string seeds_caveat(const std::vector<ComparedRun>& runs, std::string_view what) {
   if (runs.size() < 2) {
     return "";
   }
@@ -77,19 +77,19 @@ std::string caution(const std::vector<ComparedRun>& runs, std::string_view what)
   const auto [fewest, most] = std::minmax_element(runs.begin(), runs.end(), fewer);
   if (fewest->trained.size() < 2) {
     return fmt::format(
-        " {} trained once: without an interval no difference is shown to be real.",
+        " {} trained once: without an interval, a difference may be chance.",
         most->trained.size() < 2 ? fmt::format("Each {} was", what) : fmt::format("Some {}s were", what));
   }
-  return fmt::format(" Each {} was trained with {}{} seeds: figures are means, brackets 95% intervals.{}", what,
+  return fmt::format(" Each {} was trained with {}{} seeds; figures are means, brackets 95% intervals.{}", what,
                      fewest->trained.size() < most->trained.size() ? "at least " : "", fewest->trained.size(),
-                     caution_of_seeds(fewest->trained.size()));
+                     two_seeds_caveat(fewest->trained.size()));
 }
 
-std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
-  constexpr double kSame = 0.005;  // of the other's
+std::string cost_comparison(const ComparedRun& run, const ComparedRun& other) {
+  constexpr double kSame = 0.005;  // relative difference in cost that does not count
   std::vector<std::string> ratios, same;
   for (const Cost& cost : costs_of(run, other)) {
-    const double ratio = cost.mine / cost.others;
+    const double ratio = cost.own / cost.other;
     if (std::isfinite(ratio) && std::abs(ratio - 1.0) < kSame) {
       same.emplace_back(cost.name);
     } else if (std::isfinite(ratio)) {
@@ -105,7 +105,7 @@ std::string costs_against(const ComparedRun& run, const ComparedRun& other) {
 
 Conclusion conclude_sweep(const std::vector<ComparedRun>& runs) {
   if (runs.empty() || !runs.front().has_figure()) {
-    return {"None of the runs came to a finite figure."};
+    return {"No run reached a finite figure."};
   }
   const ComparedRun& best = runs.front();
   const tasks::FigureKind& kind = tasks::headline(best.task().figures());
@@ -115,15 +115,15 @@ Conclusion conclude_sweep(const std::vector<ComparedRun>& runs) {
                                    with_deviation(mean(values), sample_deviation(values)))};
   if (runs.size() > 1 && runs[1].has_figure()) {
     points.push_back(fmt::format("{} follows with {}, {}.{}", runs[1].name, plain_number(runs[1].headline()),
-                                 headline_against(runs[1], best, "the best"), caution(runs, "combination")));
+                                 headline_comparison(runs[1], best, "the best"), seeds_caveat(runs, "combination")));
   }
   return points;
 }
 
 namespace {
 
-// What it took; empty where that is not known.
-std::string spent(const ComparedRun& run) {
+// Time, speed and memory of the training; empty if unknown.
+std::string effort_sentence(const ComparedRun& run) {
   const bool finished = run.result().steps >= run.config.train.steps;
   const double seconds = run.mean_of(&train::TrainResult::seconds);
   const double speed = run.mean_of(&train::TrainResult::tokens_per_second);
@@ -131,13 +131,13 @@ std::string spent(const ComparedRun& run) {
     return "";
   }
   const double peak = run.peak_memory_bytes();
-  return fmt::format("{} {} of training at {} tokens a second{}.", finished ? "It took" : "So far it took",
+  return fmt::format("{} {} of training at {} tokens per second{}.", finished ? "It took" : "So far, it took",
                      format_duration(seconds), short_number(speed),
                      peak > 0.0 ? " and at most " + format_bytes(peak) + " of memory" : "");
 }
 
-// The best of the validations where the last is not; empty where it is.
-std::string was_better(const ComparedRun& run) {
+// The best validation, if it is not the last; else empty.
+std::string earlier_best(const ComparedRun& run) {
   const tasks::FigureKind& kind = tasks::headline(run.task().figures());
   const bool higher = kind.better == tasks::Better::higher;
   double best = tasks::figure(run.result().figures(), kind.name);
@@ -146,7 +146,7 @@ std::string was_better(const ComparedRun& run) {
     const double figure = tasks::figure(point.figures, kind.name);
     if (higher ? figure > best : figure < best) {
       best = figure;
-      text = fmt::format("It was best at step {}: {}.", point.step, plain_number(figure));
+      text = fmt::format("Its best value was {1}, at step {0}.", point.step, plain_number(figure));
     }
   }
   return text;
@@ -169,7 +169,7 @@ Conclusion conclude_single(const ComparedRun& run) {
     points.push_back(fmt::format("{} has a validation {} of {}{} after {}.", run.name, kind.words,
                                  with_deviation(mean(values), sample_deviation(values)), seeds, after));
   }
-  for (const std::string& more : {was_better(run), spent(run)}) {
+  for (const std::string& more : {earlier_best(run), effort_sentence(run)}) {
     if (!more.empty()) {
       points.push_back(more);
     }
@@ -177,7 +177,7 @@ Conclusion conclude_single(const ComparedRun& run) {
   return points;
 }
 
-// " a and b have no finite figure to compare."; empty where all have one.
+// " a and b have no finite figure to compare."; empty if all have one.
 std::string without_figure(const std::vector<ComparedRun>& runs) {
   std::vector<std::string> names;
   for (const ComparedRun& run : runs) {
@@ -209,24 +209,132 @@ Conclusion conclude(const std::vector<ComparedRun>& runs) {
   };
   const ComparedRun& best = *std::min_element(runs.begin(), runs.end(), better);
   if (!best.has_figure()) {
-    return {"None of the models came to a finite figure."};
+    return {"No model reached a finite figure."};
   }
   const std::vector<double> values = best.over_seeds(kind.name);
   Conclusion points = {fmt::format("{} has the best{} validation {}, {}.{}", best.name,
                                    values.size() < 2 ? "" : " mean", kind.words,
                                    with_deviation(mean(values), sample_deviation(values)), without_figure(runs))};
-  // The pair that is weighed: the best against the first or, where that is the same run, the next best.
+  // Compare the best run with the first or, if the first is best, the runner-up with it.
   const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
   if (!first.has_figure() || !other.has_figure()) {
-    points.back() += caution(runs);
+    points.back() += seeds_caveat(runs);
     return points;
   }
   points.push_back(&best == &first ? fmt::format("{} follows with {}, {}.", other.name, plain_number(other.headline()),
-                                                 headline_against(other, first))
-                                   : fmt::format("That is {}.", headline_against(best, first)));
-  points.back() += caution(runs);
-  points.push_back(costs_against(other, first));
+                                                 headline_comparison(other, first))
+                                   : fmt::format("That is {}.", headline_comparison(best, first)));
+  points.back() += seeds_caveat(runs);
+  points.push_back(cost_comparison(other, first));
   return points;
+}
+
+namespace {
+
+// The number of seeds that every model of the families has.
+std::size_t fewest_seeds(const Scaling& scaling) {
+  std::size_t seeds = SIZE_MAX;
+  for (const ScaledFamily& family : scaling) {
+    for (const ScaledModel& model : family.models) {
+      seeds = std::min(seeds, model.losses.size());
+    }
+  }
+  return seeds;
+}
+
+// "For a validation loss of 4.021, dense needs 1.32 [1.21, 1.44] times the compute of dcmha."
+std::string sentence_of(const ScaledFamily& family, const ScaledFamily& first) {
+  const Saving& saving = *family.saving;
+  std::string text = fmt::format("For a validation loss of {}, {} needs {} times the compute of {}",
+                                 format_decimal(saving.loss, 3), first.name, saving_text(saving), family.name);
+  if (saving.low && !saving.excludes_one()) {
+    text += "; the interval includes 1, so no difference is shown";
+  }
+  return text + (saving.extrapolated ? "; this is extrapolated, because no loss is reached by both." : ".");
+}
+
+// "To match the models of dcmha, dense needs 1.25 (small) and 1.40 (large, extrapolated) times their compute."
+std::string models_sentence(const ScaledFamily& family, const ScaledFamily& first) {
+  std::vector<std::string> models;
+  for (const ScaledModel& model : family.models) {
+    if (model.saving) {
+      models.push_back(fmt::format("{} ({}{})", saving_text(*model.saving), model.name,
+                                   model.saving->extrapolated ? ", extrapolated" : ""));
+    }
+  }
+  return models.empty() ? ""
+                        : fmt::format("To match the models of {}, {} needs {} times their compute.", family.name,
+                                      first.name, enumerated(models));
+}
+
+// "The losses are fitted by 27.1 FLOPs^-0.061 (dense, 3 sizes, at most 0.3% off) and ..."
+std::string lines_sentence(const Scaling& scaling) {
+  std::vector<std::string> lines;
+  for (const ScaledFamily& family : scaling) {
+    if (family.unfitted.empty()) {
+      const std::string fit = family.models.size() < 3 ? "through two sizes"
+                                                       : fmt::format("{} sizes, at most {:.1f}% off",
+                                                                     family.models.size(), 100.0 * family.residual);
+      lines.push_back(
+          fmt::format("{:.3g} FLOPs^-{:.3g} ({}, {})", family.law.coefficient, family.law.exponent, family.name, fit));
+    }
+  }
+  return lines.empty() ? "" : fmt::format("The losses are fitted by {}.", enumerated(lines));
+}
+
+std::string seeds_sentence(std::size_t seeds) {
+  if (seeds < 2) {
+    return "Each model was trained once: without an interval, a difference may be chance.";
+  }
+  return fmt::format(
+      "Each model was trained with {} seeds; brackets are 95% intervals over the seeds, not over other sizes.{}", seeds,
+      two_seeds_caveat(seeds));
+}
+
+}  // namespace
+
+std::string saving_text(const Saving& saving) {
+  const auto factor = [](double ratio) {
+    return ratio < 99.5 ? format_decimal(ratio, 2) : std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : kUnknown;
+  };
+  return saving.low ? fmt::format("{} [{}, {}]", factor(saving.ratio), factor(*saving.low), factor(*saving.high))
+                    : factor(saving.ratio);
+}
+
+Conclusion conclude_scaling(const Scaling& scaling) {
+  Conclusion points;
+  for (const ScaledFamily& family : scaling) {
+    if (family.saving) {
+      points.push_back(sentence_of(family, scaling.front()));
+    }
+  }
+  for (const ScaledFamily& family : scaling) {
+    if (!family.unfitted.empty()) {
+      points.push_back(family.unfitted);
+    } else if (std::string models = models_sentence(family, scaling.front()); !models.empty()) {
+      points.push_back(std::move(models));
+    }
+  }
+  if (std::string lines = lines_sentence(scaling); !lines.empty()) {
+    points.push_back(std::move(lines));
+    points.push_back(seeds_sentence(fewest_seeds(scaling)));
+  }
+  return points;
+}
+
+std::string render_scaling(const CompareResult& result) {
+  if (result.scaling.empty()) {
+    return "";
+  }
+  const std::string needs = result.scaling.front().name + " needs";
+  std::vector<std::vector<std::string>> rows = {{"family", "model", "training FLOPs", "validation loss", needs}};
+  for (const ScaledFamily& family : result.scaling) {
+    for (const ScaledModel& model : family.models) {
+      rows.push_back({shorten(family.name, 24), shorten(model.name, 24), short_number(model.flops),
+                      format_decimal(model.loss(), 3), !model.saving ? "" : "x " + saving_text(*model.saving)});
+    }
+  }
+  return text_table(rows, {true, true});
 }
 
 }  // namespace headroom::compare

@@ -1,0 +1,34 @@
+// Sentences on how runs compare. They hold for any figures.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "statistics.h"
+#include "tools/compare/compare.h"
+
+namespace headroom::compare {
+
+// Paired difference of the headline figure over the seeds; nothing if either run has fewer than two.
+std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other);
+
+// Compares the headline figures: "2.8% lower than dense_h8 (7.58)", "3.1% higher than ...", "the same as ...". With
+// several seeds: "2.8% lower than dense_h8 (7.58; paired difference -0.21 [-0.30, -0.12])", or "not significantly
+// different from ..." if the interval includes zero. `called` replaces the other's name.
+std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called);
+std::string headline_comparison(const ComparedRun& run, const ComparedRun& other);
+
+// A warning, to be appended to a sentence, if the number of seeds is too small for a useful interval; else empty.
+std::string_view two_seeds_caveat(std::size_t seeds);
+
+// The last sentences of a conclusion about several runs: the number of seeds and what it means. Empty for one run.
+std::string seeds_caveat(const std::vector<ComparedRun>& runs, std::string_view what = "model");
+
+// "switchhead takes 0.38 times the attention MACs and 1.20 times the training time of dense; no difference in attention
+// memory, peak memory and parameters."
+std::string cost_comparison(const ComparedRun& run, const ComparedRun& other);
+
+}  // namespace headroom::compare

@@ -1,0 +1,103 @@
+// The result of a comparison: models, each trained with one or several seeds.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "foundation/config/variation.h"
+#include "headroom/config/config.h"
+#include "headroom/core/json.h"
+#include "scaling.h"
+#include "training/tasks/task.h"
+#include "training/train/loop/train.h"
+
+namespace headroom::compare {
+
+using config::Variation;
+
+// Keys and their values in one run, spelled as config::flatten spells them.
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+// A text that a model generated during its training.
+struct SampleText {
+  std::int64_t step = 0;
+  std::string prompt, text;
+};
+
+// What a run logged (metrics.jsonl and samples.jsonl).
+struct RunLog {
+  std::vector<train::TrainingPoint> training = {};
+  std::vector<train::ValidationPoint> validation = {};
+  std::vector<SampleText> samples = {};
+  std::int64_t peak_memory_bytes = 0;  // 0: unknown
+};
+
+// One training run, as its run folder records it.
+struct TrainedRun {
+  std::int64_t seed = 1;
+  train::TrainResult result;
+  RunLog log;
+  std::string machine;   // CPU, threads, precision, torch version
+  std::string program;   // that trained it: "headroom 0.1.0, commit 59f40b3"
+  std::string finished;  // date and time
+  std::string diverged;  // why the run stopped with a loss or gradient that is not finite; empty: it did not
+};
+
+// One combination of tuned values and the headline figure of the first seed with it; NaN if the run diverged.
+struct TuningResult {
+  Values values;
+  double headline = 0.0;
+  bool chosen = false;
+};
+
+// One model of a comparison.
+struct ComparedRun {
+  std::string name;
+  std::string family;                                     // of model sizes; empty: none
+  config::Config config;                                  // of the first seed
+  std::filesystem::path folder;                           // of the first seed
+  Values values;                                          // of the tuned or varied keys
+  std::vector<TrainedRun> trained;                        // at least one, ascending by seed
+  std::vector<TuningResult> tuning;                       // empty if nothing was tuned
+  std::int64_t attention_macs = 0, attention_memory = 0;  // paper accounting, per layer and sequence
+  Json executed;                                          // executed multiply-accumulates, as in cost::cost_json
+  std::vector<std::string> samples;                       // continuation of each prompt by the first seed
+
+  const tasks::Task& task() const;
+  const train::TrainResult& result() const { return trained.front().result; }  // of the first seed
+  // A figure of the last validation for each seed; NaN if it is missing.
+  std::vector<double> over_seeds(const std::string& figure) const;
+  double headline() const;  // mean over the seeds of the task's headline figure
+  bool has_figure() const;  // headline() is finite: every seed was validated and none diverged
+  double mean_of(double train::TrainResult::*measured) const;  // over the seeds
+  double peak_memory_bytes() const;                            // maximum over the seeds
+};
+
+// What a result is of, which decides what is shown.
+enum class Kind {
+  comparison,  // several models
+  demo,        // the demo's three models
+  sweep,       // one model with combinations of values
+  run,         // a single training run
+};
+
+struct CompareResult {
+  Kind kind = Kind::comparison;
+  std::string title, about, command;
+  std::vector<ComparedRun> runs;      // of a sweep: best first
+  std::vector<Variation> variations;  // tuned or varied keys and their values
+  std::vector<std::string> prompts;
+  std::string sampling;            // how the sample texts were generated
+  std::vector<std::string> notes;  // sentences on how the runs' conditions differ
+  Scaling scaling;                 // empty without families
+  Conclusion conclusion;
+  std::filesystem::path report;
+  int refresh_seconds = 0;   // reload interval of a watched page; 0: the page does not reload
+  std::string failure;       // name and error of the first run that diverged, tuning aside; empty: none
+  bool interrupted = false;  // Ctrl-C: the same request resumes; the page has not been written
+};
+
+}  // namespace headroom::compare

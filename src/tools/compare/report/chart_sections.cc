@@ -1,0 +1,233 @@
+// Charts that relate runs to each other: differences, cost, scaling, and the keys of a sweep.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "formatting.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/number.h"
+#include "foundation/draw/charts.h"
+#include "foundation/draw/svg.h"
+#include "sections.h"
+#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/figures/scaling.h"
+#include "tools/compare/run/plan.h"
+
+namespace headroom::compare {
+namespace {
+
+double step_macs(const ComparedRun& run) {
+  return run.executed.value("step_macs", 0.0);
+}
+
+// "learning_rate 0.001, n_heads 2", or the values alone if that is too long for a label.
+std::string short_description(const Values& values) {
+  const std::string whole = describe(values);
+  std::string alone;
+  for (const auto& [key, value] : values) {
+    alone += (alone.empty() ? "" : ", ") + value;
+  }
+  return whole.size() > draw::kNameRoom ? alone : whole;
+}
+
+}  // namespace
+
+std::string label_of(const ComparedRun& run) {
+  return run.name == describe(run.values) ? short_description(run.values) : run.name;
+}
+
+const char* better_direction(const tasks::FigureKind& kind) {
+  return kind.better == Better::higher ? "higher" : "lower";
+}
+
+std::string difference_chart(const std::vector<ComparedRun>& runs) {
+  draw::IntervalChart chart{.title = "Difference from " + runs.front().name, .rows = {}};
+  for (std::size_t r = 1; r < runs.size(); ++r) {
+    if (const std::optional<Interval> difference = headline_difference(runs[r], runs.front())) {
+      chart.rows.push_back({.name = runs[r].name,
+                            .mean = difference->mean,
+                            .low = difference->low,
+                            .high = difference->high,
+                            .text = interval_text(*difference),
+                            .style = r});
+    }
+  }
+  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
+  return chart.rows.empty()
+             ? ""
+             : figure("Difference from " + draw::escape(runs.front().name),
+                      fmt::format("validation {}, {} is better; mean over the seeds and 95% interval; an interval that "
+                                  "includes zero shows no difference",
+                                  draw::escape(kind.words), better_direction(kind)),
+                      draw::interval_chart(chart));
+}
+
+std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
+  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
+  draw::ScatterChart chart{.title = "Validation " + kind.words + " against the MACs of a training step",
+                           .x_label = "MACs of a training step",
+                           .points = {}};
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    chart.points.push_back({label_of(runs[r]), {step_macs(runs[r]), runs[r].headline()}, r});
+  }
+  const bool alike = std::all_of(runs.begin(), runs.end(),
+                                 [&](const ComparedRun& run) { return step_macs(run) == step_macs(runs.front()); });
+  return alike ? ""
+               : figure("Quality against cost",
+                        fmt::format("validation {} and MACs of a training step, both logarithmic; better models are "
+                                    "further {} and left",
+                                    kind.words, kind.better == Better::higher ? "up" : "down"),
+                        draw::scatter_chart(chart));
+}
+
+namespace {
+
+// Numbers in ascending order, other values as on the command line.
+std::vector<std::string> ordered(std::vector<std::string> values) {
+  if (std::all_of(values.begin(), values.end(),
+                  [](const std::string& value) { return as_number(value).has_value(); })) {
+    std::sort(values.begin(), values.end(), [](const auto& a, const auto& b) { return *as_number(a) < *as_number(b); });
+  }
+  return values;
+}
+
+// The headline figure against the values of variation number `key`: one line for each combination of the other keys if
+// these are few, else a single line of the best figures.
+draw::LineChart values_chart(const CompareResult& result, std::size_t key) {
+  const std::string& name = result.variations[key].key;
+  draw::LineChart chart{.title = "The figure for each " + name, .x_label = name};
+  chart.x_names = ordered(result.variations[key].values);
+  std::map<std::string, std::map<std::size_t, double>> lines;  // other keys' values → figure by place on the x axis
+  const bool higher = tasks::headline(result.runs.front().task().figures()).better == Better::higher;
+  const auto add = [&](const std::string& line, std::size_t place, double figure) {
+    const auto [at, is_new] = lines[line].emplace(place, figure);
+    if (!is_new && (higher ? figure > at->second : figure < at->second)) {
+      at->second = figure;
+    }
+  };
+  std::size_t combinations = 1;
+  for (std::size_t other = 0; other < result.variations.size(); ++other) {
+    combinations *= other == key ? 1 : result.variations[other].values.size();
+  }
+  for (const ComparedRun& run : result.runs) {
+    Values others = run.values;
+    const std::string value = others[key].second;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(key));
+    const auto place = std::find(chart.x_names.begin(), chart.x_names.end(), value) - chart.x_names.begin();
+    if (run.has_figure()) {
+      add(combinations > draw::kStyles ? "best of all" : short_description(others), static_cast<std::size_t>(place),
+          run.headline());
+    }
+  }
+  for (const auto& [others, figures] : lines) {
+    draw::Line& line = chart.lines.emplace_back();
+    line.name = others;
+    line.style = chart.lines.size() - 1;
+    for (const auto& [place, figure] : figures) {
+      line.points.push_back({static_cast<double>(place), figure});
+    }
+  }
+  return chart;
+}
+
+// "learning_rate and top_k": the keys that are varied besides number `key`.
+std::string other_keys(const std::vector<Variation>& variations, std::size_t key) {
+  std::vector<std::string> names;
+  for (std::size_t other = 0; other < variations.size(); ++other) {
+    if (other != key && variations[other].values.size() > 1) {
+      names.push_back(variations[other].key.substr(variations[other].key.rfind('.') + 1));
+    }
+  }
+  return enumerated(names);
+}
+
+}  // namespace
+
+std::string value_section(const CompareResult& result) {
+  if (result.kind != Kind::sweep) {
+    return "";
+  }
+  const tasks::FigureKind& kind = tasks::headline(result.runs.front().task().figures());
+  std::string html;
+  for (std::size_t key = 0; key < result.variations.size(); ++key) {
+    const Variation& variation = result.variations[key];
+    if (variation.values.size() > 1) {
+      const std::string others = other_keys(result.variations, key);
+      html += figure("Validation " + kind.words + " against " + draw::escape(variation.key),
+                     fmt::format("{} is better; logarithmic{}{}", better_direction(kind),
+                                 others.empty() ? "" : "; a line for each ", draw::escape(others)),
+                     draw::line_chart(values_chart(result, key)));
+    }
+  }
+  html += quality_against_cost(result.runs);
+  return html.empty() ? "" : "<h2>Effect of each key</h2><div class='grid'>" + html + "</div>\n";
+}
+
+namespace {
+
+draw::ScatterChart scaling_chart(const Scaling& scaling) {
+  draw::ScatterChart chart{
+      .title = "Validation loss against training compute", .x_label = "training FLOPs", .points = {}};
+  for (std::size_t f = 0; f < scaling.size(); ++f) {
+    const ScaledFamily& family = scaling[f];
+    for (const ScaledModel& model : family.models) {
+      const bool smallest = &model == &family.models.front();  // has room for the family's name
+      chart.points.push_back({model.name, {model.flops, model.loss()}, f, smallest ? shorten(family.name, 24) : ""});
+    }
+    if (!family.unfitted.empty()) {
+      continue;
+    }
+    const double from = family.models.front().flops, to = family.models.back().flops;
+    chart.lines.push_back({{from, family.law.loss(from)}, {to, family.law.loss(to)}, f});
+    if (family.saving) {
+      const double loss = family.saving->loss;
+      chart.gaps.push_back(
+          {{family.law.flops(loss), loss}, {scaling.front().law.flops(loss), loss}, saving_text(*family.saving), f});
+    }
+  }
+  return chart;
+}
+
+std::string scaling_row(const ScaledFamily& family, const ScaledModel& model, std::size_t style) {
+  return fmt::format("<tr><td class='name'>{}{}</td><td class='text'>{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>\n",
+                     draw::line_sample(style), draw::escape(shorten(family.name, 24)),
+                     draw::escape(shorten(model.name, 24)), short_number(model.flops), format_decimal(model.loss(), 3),
+                     model.saving ? saving_text(*model.saving) : "",
+                     model.saving && model.saving->extrapolated ? " <small>extrapolated</small>" : "");
+}
+
+}  // namespace
+
+std::string scaling_section(const CompareResult& result) {
+  if (result.scaling.empty()) {
+    return "";
+  }
+  std::string rows;
+  for (std::size_t f = 0; f < result.scaling.size(); ++f) {
+    for (const ScaledModel& model : result.scaling[f].models) {
+      rows += scaling_row(result.scaling[f], model, f);
+    }
+  }
+  const std::string first = draw::escape(shorten(result.scaling.front().name, 24));
+  return "<h2>Scaling</h2><div class='grid'>" +
+         figure("Loss against compute",
+                "validation loss in nats and FLOPs of the whole training, both logarithmic; one line per family; at a "
+                "loss that both reach, the compute of the first family relative to the other",
+                draw::scatter_chart(scaling_chart(result.scaling))) +
+         "</div>\n" +
+         html_table(fmt::format("<th scope='col'>family</th><th scope='col' class='text'>model</th><th scope='col'>"
+                                "training<br>FLOPs</th><th scope='col'>validation<br>loss</th><th scope='col'>times "
+                                "that<br>{} needs</th>",
+                                first),
+                    rows, " narrow") +
+         fmt::format(
+             "<p class='note'>Last column: the compute with which {} reaches the model's loss, divided by the model's "
+             "compute. FLOPs: two for each multiply-accumulate of a training step, times the steps. Lines: least "
+             "squares of the logarithms. Brackets: 95% intervals by Student's t over the seeds.</p>\n",
+             first);
+}
+
+}  // namespace headroom::compare

@@ -1,0 +1,302 @@
+#include "checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "comparison_file.h"
+#include "execution.h"
+#include "headroom/core/error.h"
+#include "headroom/decode/generate.h"
+#include "tools/compare/report/formatting.h"
+#include "training/train/loop/machine.h"
+
+namespace headroom::compare {
+namespace {
+
+using ValuesAndNames = std::vector<std::pair<std::string, std::string>>;
+
+// Keys that say how often something is written, which no figure depends on.
+bool is_bookkeeping(const std::string& key) {
+  static const std::set<std::string> kKeys = {
+      "train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.evaluate_every",
+      "train.keep_best", "train.sample_every",     "train.sample_prompt"};
+  return kKeys.contains(key);
+}
+
+// Whether the run trains its tokenizer on text, so that tokenizer.kind decides its kind.
+bool makes_tokenizer(const config::Config& config) {
+  const auto none = [](const std::vector<std::string>& files) {
+    return std::none_of(files.begin(), files.end(), config::is_token_file);
+  };
+  return !config.model.has_classes() && config.tokenizer.model.empty() && none(config.data.train) &&
+         none(config.data.validation);
+}
+
+bool belongs_to_training(const std::string& key) {
+  return (key.starts_with("train.") && !is_bookkeeping(key)) || key.starts_with("data.") ||
+         key.starts_with("tokenizer.") || key.starts_with("decoding.") || key.starts_with("model.initialisation") ||
+         key == "model.embedding_std" || key == "model.context_length" || key == "model.memory_length";
+}
+
+void check_names(const std::vector<NamedConfig>& configs) {
+  if (configs.empty()) {
+    user_error("compare: needs at least one config");
+  }
+  std::set<std::string> names;
+  for (const NamedConfig& named : configs) {
+    if (named.name.empty() || named.name.front() == '.' || named.name.find('/') != std::string::npos ||
+        named.name == "report.html" || named.name == kRecordFile) {
+      user_error("compare: \"{}\" cannot name a run; choose a file name that makes a visible folder", named.name);
+    }
+    if (!names.insert(named.name).second) {
+      user_error("compare: two configs are named {}; give them different file names", named.name);
+    }
+  }
+}
+
+// "0.001 (a, c), 0.0005 (b)"; long lists of names become "3 runs".
+std::string group_by_value(const ValuesAndNames& value_and_name) {
+  constexpr std::size_t kMostCharacters = 60;
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  for (const auto& [value, name] : value_and_name) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == value; });
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), {value, {}});
+    }
+    group->second.push_back(name);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [value, names] : groups) {
+    const std::string list = fmt::format("{}", fmt::join(names, ", "));
+    parts.push_back(fmt::format(
+        "{} ({})", value, names.size() > 1 && list.size() > kMostCharacters ? counted(names.size(), "run") : list));
+  }
+  return enumerated(parts);
+}
+
+bool all_equal(const ValuesAndNames& value_and_name) {
+  return std::all_of(value_and_name.begin(), value_and_name.end(),
+                     [&](const auto& entry) { return entry.first == value_and_name.front().first; });
+}
+
+struct Difference {
+  std::string key;
+  ValuesAndNames values;
+};
+
+// The keys in which the configs differ.
+std::vector<Difference> differences(const std::vector<NamedConfig>& configs) {
+  std::vector<Values> flat;
+  for (const NamedConfig& named : configs) {
+    flat.push_back(config::flatten(named.config));
+  }
+  std::vector<Difference> found;
+  for (std::size_t k = 0; k < flat.front().size(); ++k) {
+    Difference difference{flat.front()[k].first, {}};
+    for (std::size_t i = 0; i < configs.size(); ++i) {
+      difference.values.emplace_back(flat[i][k].second, configs[i].name);
+    }
+    if (!all_equal(difference.values)) {
+      found.push_back(std::move(difference));
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string first_difference(const config::Config& there, const config::Config& here) {
+  const Values old_keys = config::flatten(there), new_keys = config::flatten(here);
+  for (std::size_t i = 0; i < new_keys.size(); ++i) {
+    const auto& [key, value] = new_keys[i];
+    const bool filled_in = (key == "train.precision" && here.train.precision == config::Precision::automatic) ||
+                           (key == "train.threads" && here.train.threads == 0);
+    if (!filled_in && !is_bookkeeping(key) && old_keys[i].second != value) {
+      return fmt::format("{} is {} there, {} here", key, old_keys[i].second, value);
+    }
+  }
+  return "";
+}
+
+void refuse_tokenizers(std::string_view command, std::string_view a, std::string_view b, std::string_view tokenizer_a,
+                       std::string_view tokenizer_b) {
+  user_error(
+      "{}: {} and {} have different tokenizers ({} and {}), so their figures cannot be compared; set tokenizer.model "
+      "and "
+      "data.validation to the same files in both",
+      command, a, b, tokenizer_a, tokenizer_b);
+}
+
+void check_comparable(const std::vector<NamedConfig>& configs, std::string_view command) {
+  const auto task_of = [&](const NamedConfig& named) {
+    return &tasks::task_for(named.config, fmt::format("{}: {}", command, named.name));
+  };
+  for (const NamedConfig& named : configs) {
+    if (task_of(named) != task_of(configs.front())) {
+      user_error("{}: {} and {} are trained for different tasks, so their figures cannot be compared", command,
+                 configs.front().name, named.name);
+    }
+    const config::TokenizerKind kind = named.config.tokenizer.kind, first = configs.front().config.tokenizer.kind;
+    if (kind != first && makes_tokenizer(named.config) && makes_tokenizer(configs.front().config)) {
+      refuse_tokenizers(command, configs.front().name, named.name, config::name_of(first), config::name_of(kind));
+    }
+  }
+  for (const Difference& difference : differences(configs)) {
+    if (difference.key == "train.evaluate_tokens") {
+      user_error("{}: {} differs, {}, so the figures cannot be compared; set it to the same value in all configs",
+                 command, difference.key, group_by_value(difference.values));
+    }
+  }
+}
+
+std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
+                                        const std::set<std::string>& expected) {
+  check_names(configs);
+  check_comparable(configs, "compare");
+  return training_differences(configs, expected);
+}
+
+std::vector<std::string> training_differences(const std::vector<NamedConfig>& configs,
+                                              const std::set<std::string>& expected) {
+  std::vector<std::string> notes;
+  ValuesAndNames budgets;
+  for (const NamedConfig& named : configs) {
+    const double tokens = static_cast<double>(named.config.train.steps) *
+                          static_cast<double>(named.config.whole_sequences()) *
+                          static_cast<double>(named.config.model.context_length);
+    budgets.emplace_back(short_number(tokens) + " tokens", named.name);
+  }
+  if (!all_equal(budgets)) {
+    notes.push_back(fmt::format("The runs are trained on different numbers of tokens: {}.", group_by_value(budgets)));
+  }
+  for (const Difference& difference : differences(configs)) {
+    if (belongs_to_training(difference.key) && !expected.contains(difference.key)) {
+      notes.push_back(fmt::format("{} differs: {}.", difference.key, group_by_value(difference.values)));
+    }
+  }
+  return notes;
+}
+
+namespace {
+
+std::string name_of(const PlannedModel& model, const PlannedRun& choice) {
+  return model.choices.size() > 1 ? fmt::format("{} with {}", model.name, describe(choice.values)) : model.name;
+}
+
+}  // namespace
+
+void check_choices(const Plan& plan) {
+  std::vector<NamedConfig> all;
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      all.push_back({name_of(model, choice), choice.config});
+    }
+  }
+  check_comparable(all, plan.command);
+}
+
+void check_folders(const Plan& plan) {
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      for (std::int64_t index = 0; index < plan.seeds; ++index) {
+        check_folder(with_seed(choice, index));
+      }
+    }
+  }
+}
+
+namespace {
+
+// The keys that decide which data a run reads, with their values.
+std::string data_keys(const config::Config& config) {
+  std::string keys;
+  for (const auto& [key, value] : config::flatten(config)) {
+    if (key.starts_with("data.") || key.starts_with("tokenizer.") || key == "model.vocabulary_size" ||
+        key == "model.source_vocabulary_size") {
+      keys += fmt::format("{} = {}\n", key, value);
+    }
+  }
+  return keys;
+}
+
+void check_prompts(const config::Config& config, const tokenizers::Tokenizer* tokenizer,
+                   const std::vector<std::string>& prompts) {
+  if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
+    decode::check_prompt(*tokenizer, config.train.sample_prompt, "train.sample_prompt");
+  }
+  if (prompts.empty()) {
+    return;
+  }
+  if (config.model.kind != config::ModelKind::language_model || tokenizer == nullptr) {
+    user_error("compare: --prompt: needs model.kind = \"{}\", got \"{}\"",
+               config::name_of(config::ModelKind::language_model), config::name_of(config.model.kind));
+  }
+  for (const std::string& prompt : prompts) {
+    decode::check_prompt(*tokenizer, prompt, "compare: --prompt");
+  }
+}
+
+struct EvaluationData {
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  std::string tokenizer_name, validation;  // content identities; no tokenizer without text
+};
+
+EvaluationData open_evaluation(const config::Config& config, const tasks::Task& task,
+                               const std::filesystem::path& cache) {
+  const tasks::TaskData data = task.open(config, cache);
+  return {.tokenizer = data.tokenizer,
+          .tokenizer_name = data.tokenizer ? data.tokenizer->name() : "",
+          .validation = data.validation->identity()};
+}
+
+struct NamedEvaluation {
+  std::string name;
+  const EvaluationData* data = nullptr;
+};
+
+void check_same_data(const NamedEvaluation& a, const NamedEvaluation& b, std::string_view command) {
+  if (a.data->tokenizer_name != b.data->tokenizer_name) {
+    refuse_tokenizers(command, a.name, b.name, a.data->tokenizer_name, b.data->tokenizer_name);
+  }
+  if (a.data->validation != b.data->validation) {
+    user_error(
+        "{}: {} and {} have different validation data ({} and {}), so their figures cannot be compared; set "
+        "data.validation to the same files in both",
+        command, a.name, b.name, a.data->validation, b.data->validation);
+  }
+}
+
+}  // namespace
+
+void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
+                const std::filesystem::path& cache) {
+  std::map<std::string, EvaluationData> opened;  // by data_keys()
+  NamedEvaluation first;
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      train::check_machine(choice.config);
+    }
+  }
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      const auto [entry, is_new] = opened.try_emplace(data_keys(choice.config));
+      const EvaluationData& data = entry->second;
+      if (is_new) {
+        entry->second = open_evaluation(choice.config, task, cache);
+      }
+      if (first.data == nullptr) {
+        first = {.name = name_of(model, choice), .data = &data};
+      }
+      check_same_data(first, {.name = name_of(model, choice), .data = &data}, plan.command);
+      train::with_vocabulary_of(choice.config, data.tokenizer.get());
+      check_prompts(choice.config, data.tokenizer.get(), prompts);
+    }
+  }
+}
+
+}  // namespace headroom::compare

@@ -1,0 +1,36 @@
+// out/comparison.json: what a comparison stores besides its runs, from which the page can be made again.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan.h"
+#include "training/train/record/folder.h"
+
+namespace headroom::compare {
+
+inline constexpr const char* kRecordFile = train::kComparisonFile;
+
+struct ComparisonRecord {
+  Kind kind = Kind::comparison;
+  std::string title, about, command;
+  Plan plan;
+  std::vector<std::string> prompts;
+  std::string sampling;                                     // how the samples were generated
+  std::map<std::string, std::vector<std::string>> samples;  // by model name
+};
+
+void write_record(const ComparisonRecord& record, const std::filesystem::path& out);
+
+// Choices without a run folder are left out; the configs of the others come from their folders. Throws UserError naming
+// the file if write_record() did not write it.
+ComparisonRecord read_record(const std::filesystem::path& out);
+
+// Throws UserError if writing `next` into `out` would lose trained runs of the record there: those of another command,
+// or models, seeds, keys or values that `next` does not have. A record may grow. A missing or damaged one loses
+// nothing.
+void check_overwrite(const ComparisonRecord& next, const std::filesystem::path& out);
+
+}  // namespace headroom::compare

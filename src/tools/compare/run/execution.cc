@@ -1,0 +1,254 @@
+#include "execution.h"
+
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <chrono>
+#include <cstddef>
+#include <thread>
+#include <vector>
+
+#include "checks.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
+#include "headroom/models/compute.h"
+#include "run_folder.h"
+#include "tools/compare/figures/summary.h"
+#include "tools/compare/report/formatting.h"
+#include "training/cost/cost.h"
+
+namespace headroom::compare {
+namespace {
+
+constexpr auto kPollInterval = std::chrono::milliseconds(500);  // while waiting for other processes
+
+std::string describe_machine(const config::TrainOptions& options) {
+  const std::int64_t threads = options.threads == 0 ? own_cores() : options.threads;
+  const at::Device device = models::resolve(options.device);
+  return fmt::format("{}, {}{}, {}, torch {}", cpu_name(), counted(static_cast<std::size_t>(threads), "thread"),
+                     device.is_cpu() ? "" : ", " + device.str(),
+                     config::name_of(models::resolve(options.precision, device)), TORCH_VERSION);
+}
+
+// How the run in the folder differs from the planned one; empty if it does not, or there is none.
+std::string difference_from(const PlannedRun& run) {
+  if (!std::filesystem::exists(run.folder / "config.toml")) {
+    return "";
+  }
+  const config::Config there = read_run_config(run.folder);
+  config::Config here = run.config;
+  if (here.vocabulary_follows_tokenizer) {
+    here.model.vocabulary_size = there.model.vocabulary_size;
+  }
+  return first_difference(there, here);
+}
+
+// Another process finished the run between the check and the lock on its folder.
+struct FinishedElsewhere {};
+
+}  // namespace
+
+bool is_finished(const PlannedRun& run) {
+  return std::filesystem::exists(run.folder / kResultFile) && std::filesystem::exists(run.folder / "config.toml") &&
+         difference_from(run).empty();
+}
+
+void check_folder(const PlannedRun& run) {
+  const std::string difference = difference_from(run);
+  if (!difference.empty()) {
+    user_error("{}: holds a run of another configuration ({}); choose another folder or remove it", run.folder.string(),
+               difference);
+  }
+}
+
+const TrainedRun* Runs::train(const PlannedRun& run, const std::string& title) {
+  if (const TrainedRun* found = find(run)) {
+    log_info("{}: already trained; remove {} to train it again", title, run.folder.string());
+    return found;
+  }
+  try {
+    return &(known_[run.folder] = train_or_resume(run, title));
+  } catch (const FinishedElsewhere&) {
+    known_.erase(run.folder);
+    return find(run);
+  } catch (const InUseError&) {
+    known_.erase(run.folder);
+    return nullptr;
+  }
+}
+
+const TrainedRun* Runs::find(const PlannedRun& run) {
+  auto found = known_.find(run.folder);
+  if (found == known_.end() && is_finished(run)) {
+    found = known_.emplace(run.folder, read_finished_run(run.folder, run.config, task_)).first;
+  }
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title) const {
+  TrainedRun trained;
+  trained.seed = run.config.train.seed;
+  const auto finish = [&] {
+    trained.log = read_run_log(run.folder, task_);
+    trained.machine = describe_machine(run.config.train);
+    trained.program = program_version();
+    trained.finished = utc_now();
+    const bool leads = world_ == nullptr || world_->leads();
+    if (leads && !trained.result.interrupted) {
+      write_finished_run(trained, task_, run.folder);
+    }
+  };
+  try {
+    train::train({.config = run.config,
+                  .out = run.folder,
+                  .resume = true,
+                  .cache = cache_,
+                  .title = title,
+                  .world = world_,
+                  .begins =
+                      [&] {
+                        if (is_finished(run)) {
+                          throw FinishedElsewhere();
+                        }
+                      },
+                  .finished =
+                      [&](const train::TrainResult& result) {
+                        trained.result = result;
+                        finish();  // while the folder is locked: another process must not resume the run
+                      }});
+  } catch (const train::DivergedError& error) {
+    log_warning("{}: {}", title, error.what());
+    trained.diverged = error.what();
+    trained.result.parameters = cost::count_parameters(read_run_config(run.folder).model);
+    finish();
+  }
+  if (world_ != nullptr) {
+    world_->gather("");  // other ranks read from the folder whether the run has finished
+  }
+  return trained;
+}
+
+namespace {
+
+// Runs that are still to be trained, possibly by several processes of the same command.
+class RunQueue {
+ public:
+  RunQueue(const Plan& plan, Runs& runs) : plan_(plan), runs_(runs) {
+    for (const PlannedModel& model : plan.models) {
+      total_ += model.choices.size() + static_cast<std::size_t>(plan.seeds - 1);
+    }
+  }
+
+  void add(const PlannedModel& model, const PlannedRun& run, bool first_seed) {
+    const std::string values = model.choices.size() > 1 ? ", " + describe(run.values) : "";
+    const std::string seed = first_seed ? "" : fmt::format(", seed {}", run.config.train.seed);
+    queue_.push_back({run, fmt::format("{}{}{} ({}/{})", model.name, values, seed, ++added_, total_)});
+  }
+
+  // Trains the queued runs and waits for those that other processes train. Returns false if interrupted.
+  bool train_all() {
+    bool waiting = false;
+    while (!queue_.empty()) {
+      std::vector<Entry> taken;
+      for (const Entry& entry : queue_) {
+        const TrainedRun* run = runs_.train(entry.run, entry.title);
+        if (run == nullptr) {
+          taken.push_back(entry);
+        } else if (run->result.interrupted) {
+          return false;
+        }
+      }
+      if (taken.size() == queue_.size()) {
+        if (!waiting) {
+          waiting = true;
+          log_info("{}: waiting for other processes to finish {}", queue_.front().title, counted(taken.size(), "run"));
+        }
+        if (interrupted()) {
+          return false;
+        }
+        std::this_thread::sleep_for(kPollInterval);
+      }
+      queue_ = std::move(taken);
+    }
+    return true;
+  }
+
+  // Whether the model may go on after this run. Records the first run that diverged and must not.
+  bool accept(const PlannedModel& model, const TrainedRun& run) {
+    const bool accepted = plan_.may_diverge || run.diverged.empty();
+    if (!accepted && failure_.empty()) {
+      failure_ =
+          fmt::format("{}: {}{}", model.name,
+                      model.choices.size() > 1 ? "diverged with the best of the values tried: " : "", run.diverged);
+    }
+    return accepted;
+  }
+
+  const std::string& failure() const { return failure_; }
+
+ private:
+  struct Entry {
+    PlannedRun run;
+    std::string title;
+  };
+
+  const Plan& plan_;
+  Runs& runs_;
+  std::vector<Entry> queue_;
+  std::size_t added_ = 0, total_ = 0;
+  std::string failure_;
+};
+
+}  // namespace
+
+bool is_finished(const Plan& plan, Runs& runs, const tasks::Task& task) {
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      if (!is_finished(choice)) {
+        return false;
+      }
+    }
+    const PlannedRun& best = model.choices[best_choice(model, runs, task)];
+    for (std::int64_t index = 1; index < plan.seeds; ++index) {
+      if (!is_finished(with_seed(best, index))) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Outcome execute(const Plan& plan, Runs& runs, const tasks::Task& task) {
+  RunQueue queue(plan, runs);
+  std::vector<const PlannedModel*> accepted;
+  for (const PlannedModel& model : plan.models) {
+    for (const PlannedRun& choice : model.choices) {
+      queue.add(model, choice, true);
+    }
+  }
+  if (!queue.train_all()) {
+    return {.interrupted = true};
+  }
+  for (const PlannedModel& model : plan.models) {
+    if (queue.accept(model, *runs.find(model.choices[best_choice(model, runs, task)]))) {
+      accepted.push_back(&model);
+    }
+  }
+  for (std::int64_t index = 1; index < plan.seeds; ++index) {
+    for (const PlannedModel* model : accepted) {
+      queue.add(*model, with_seed(model->choices[best_choice(*model, runs, task)], index), false);
+    }
+  }
+  if (!queue.train_all()) {
+    return {.interrupted = true};
+  }
+  for (std::int64_t index = 1; index < plan.seeds; ++index) {
+    for (const PlannedModel* model : accepted) {
+      queue.accept(*model, *runs.find(with_seed(model->choices[best_choice(*model, runs, task)], index)));
+    }
+  }
+  return {.failure = queue.failure()};
+}
+
+}  // namespace headroom::compare

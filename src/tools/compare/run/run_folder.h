@@ -1,0 +1,38 @@
+// A run folder as comparisons read it. `train` writes config.toml, metrics.jsonl and samples.jsonl; when a run has
+// finished, result.json is added, which also says on what machine and with what program it was trained.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "tools/compare/figures/result.h"
+#include "training/tasks/task.h"
+
+namespace headroom::compare {
+
+inline constexpr const char* kResultFile = "result.json";
+
+// The config that the folder's run was trained with.
+config::Config read_run_config(const std::filesystem::path& folder);
+
+// Writes `run` to the folder's result.json.
+void write_finished_run(const TrainedRun& run, const tasks::Task& task, const std::filesystem::path& folder);
+
+// Reads result.json and the logs. Throws UserError naming result.json if write_finished_run() did not write it.
+TrainedRun read_finished_run(const std::filesystem::path& folder, const config::Config& config,
+                             const tasks::Task& task);
+
+// The same for a run that need not have finished: its last logged values stand for the result. `config` is the
+// folder's.
+TrainedRun read_logged_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task);
+
+// What the run has logged so far; empty without files. Damaged lines are skipped.
+RunLog read_run_log(const std::filesystem::path& folder, const tasks::Task& task);
+
+// "headroom 0.1.0, commit 59f40b3"; without the commit if the build does not know it.
+std::string program_version();
+
+// "2026-03-01 10:12 UTC"
+std::string utc_now();
+
+}  // namespace headroom::compare
