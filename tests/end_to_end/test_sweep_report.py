@@ -18,7 +18,7 @@ def test_a_sweep_puts_the_best_first_and_goes_on(headroom, tmp_path):
     more = headroom.json(*asked[:3], "train.learning_rate=1e-5,3e-3,1e-3", *asked[4:])
     assert len(more["runs"]) == 3
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "What each key does" in page and "<script" not in page
+    assert "Effect of each key" in page and "<script" not in page
     # What is there is not replaced by less, nor by something else.
     assert "which also has train.learning_rate = 0.001" in headroom.refusal(*asked)
     other = headroom.refusal(*asked[:3], "train.warmup_steps=0,1", *asked[4:])
