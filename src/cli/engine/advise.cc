@@ -7,7 +7,7 @@ namespace headroom::cli {
 
 int run(const Advise& command, const EngineRequest& request) {
   catch_interrupts();
-  compare::AdviseRequest job;
+  advise::AdviseRequest job;
   job.config = command.config;
   job.overrides = overrides(command.set, request);
   job.budget = command.budget;
@@ -17,9 +17,9 @@ int run(const Advise& command, const EngineRequest& request) {
   job.out = command.out;
   job.cache = cache_folder();
   job.command = request.command_line;
-  const compare::Advice advice = compare::advise(job);
-  request.output.document(compare::to_json(advice));
-  request.output.text(compare::render_table(advice));
+  const advise::Advice advice = advise::advise(job);
+  request.output.document(advise::to_json(advice));
+  request.output.text(advise::render_table(advice));
   for (const std::string& sentence : advice.sentences) {
     request.output.text(sentence + "\n");
   }

@@ -1,5 +1,5 @@
-// What to train before the first run: tries models out within a tenth of a budget of time, and ends with a config for
-// the rest of it.
+// Advice on what to train in a given time: tries models within a tenth of the budget and ends with a config that fits
+// the rest.
 #pragma once
 
 #include <cstdint>
@@ -13,88 +13,88 @@
 #include "headroom/core/json.h"
 #include "tools/compare/figures/result.h"
 
-namespace headroom::compare {
+namespace headroom::advise {
 
-// What a config may keep although another would suit the budget better.
+// What the advice must not change (--keep).
 inline constexpr const char* kKeepSize = "size";
 inline constexpr const char* kKeepBatch = "batch";
 inline constexpr const char* kKeepVocabulary = "vocabulary";
 
-// How long training with a config takes on a machine.
+// The speed of training with a config on this machine.
 struct Measured {
-  double step_seconds = 0.0;   // of training: a quarter of some steps were faster (other programs only slow down)
-  double start_seconds = 0.0;  // until the first step: opening the data, making the model
+  double step_seconds = 0.0;   // first quartile of the timed steps, because other programs only slow steps down
+  double start_seconds = 0.0;  // until the first step: opening the data, creating the model
 };
 
 struct AdviseRequest {
-  std::string config;                  // path of a TOML file, or a recipe's name
+  std::string config;                  // path of a TOML file, or name of a recipe
   std::vector<std::string> overrides;  // "key=value"
-  double budget = 0.0;                 // seconds: trials and the run that is advised
-  std::vector<std::string> variants;   // of the attention, at the same size: names of zoo recipes, recipes, TOML files
-  bool heads = false;                  // whether numbers of heads and experts are tried, at the same size
-  std::set<std::string> keep;          // of the above
+  double budget = 0.0;                 // seconds, for pilot runs and the advised run
+  std::vector<std::string> variants;   // attention variants to try at the same size: zoo recipes, recipes, TOML files
+  bool heads = false;                  // try other numbers of heads and experts at the same size
+  std::set<std::string> keep;          // any of the constants above
   std::filesystem::path out, cache;
-  std::string command;  // as it was typed, for the page
-  // Replaces measuring on this machine, so that the lengths of trials are the same on every machine. If not set, some
-  // steps are timed.
+  std::string command;  // the command line, shown on the page
+  // Replaces timing steps on this machine, so that pilot runs have the same lengths everywhere. Optional.
   std::function<Measured(const config::Config&)> measure;
 };
 
-// Of one length, a training with each seed.
+// All seeds of one candidate, trained for the same number of steps.
 struct Round {
   std::int64_t steps = 0;
-  std::vector<TrainedRun> trained;  // in ascending order of seeds
-  std::vector<double> scores;       // bits per byte of the validation text; NaN: diverged
+  std::vector<compare::TrainedRun> trained;  // ascending by seed
+  std::vector<double> scores;                // bits per byte of the validation text; NaN: diverged
 };
 
-// One of the values that are tried against each other.
-struct Arm {
+// One of the values that a stage compares.
+struct Candidate {
   std::string name;           // "0.004"
-  config::Config config;      // with it
-  double step_seconds = 0.0;  // measured beforehand
+  config::Config config;      // with the value
+  double step_seconds = 0.0;  // measured before the pilot runs
   std::int64_t parameters = 0;
-  std::vector<Round> rounds;  // those that it was in
-  double score() const;       // of its last round, the mean over its seeds; NaN where it has none
+  std::vector<Round> rounds;  // that it took part in
+  double score() const;       // mean over the seeds of its last round; NaN if it has none
 };
 
-// A question that trainings answer by successive halving: all arms are trained for a while, the better half for twice
-// as long, and so on.
+// One decision, made by successive halving: all candidates are trained briefly, the better half for twice as long, and
+// so on.
 struct Stage {
-  std::string name, title;         // "learning_rate", "Learning rate"
-  std::vector<Arm> arms;           // in their natural order
-  std::size_t own = 0, taken = 0;  // of the arms: what the config has by itself, and what advice is to take
-  bool open = false;               // several seeds left it open which of the last two is better
-  std::string sentence;            // what came out
+  std::string name, title;            // "learning_rate", "Learning rate"
+  std::vector<Candidate> candidates;  // in their natural order
+  std::size_t own = 0, taken = 0;     // indices: the config's own value, and the advised one
+  bool open = false;                  // several seeds did not show which of the two finalists is better
+  std::string sentence;               // the result
 };
 
 struct Advice {
-  std::string source;                // the config that was asked about
-  double budget = 0.0, spent = 0.0;  // seconds; spent: on measuring and trials
-  config::Config config;             // advised
-  std::filesystem::path file;        // that holds it
+  std::string source;                // the config of the request
+  double budget = 0.0, spent = 0.0;  // seconds; spent: on measurements and pilot runs
+  config::Config config;             // the advised one
+  std::filesystem::path file;        // with the advised config
   std::int64_t parameters = 0;
-  double tokens_per_second = 0.0;       // of its training
-  double tokens = 0.0, readings = 0.0;  // that it is trained on; how often it reads the training text
-  bool dropout_added = false;           // the config had none, and the text is read too often for that
+  double tokens_per_second = 0.0;     // of the advised training
+  double tokens = 0.0, epochs = 0.0;  // of the advised training
+  bool dropout_added = false;         // because the config has none and there are many epochs
   std::string machine;
   std::string command;
   std::vector<Stage> stages;
-  std::vector<std::string> sentences;  // rate, size, batch, what each stage found, what to do with it
+  std::vector<std::string> sentences;  // speed, size, batch, epochs, the result of each stage, the command to train
   std::filesystem::path report;
 };
 
-// Measures, tries out, writes out/advised.toml, out/advice.json and out/report.html. What was measured and trained
-// before in `out` for the same request is kept, so that an interrupted request goes on, and a repeated one gives the
-// same. Throws UserError for configs of other tasks than language modelling, for a budget below what the smallest
-// trials need, and for a folder that holds something else; InterruptedError on Ctrl-C.
+// Measures, trains pilot runs, and writes out/advised.toml, out/advice.json and out/report.html. Measurements and pilot
+// runs of the same request in `out` are reused, so an interrupted request resumes and a repeated one gives the same
+// result. Throws UserError for configs of tasks other than language modelling, for a budget that is too small for the
+// shortest pilot runs, and for a folder that holds something else; InterruptedError on Ctrl-C.
 Advice advise(const AdviseRequest& request);
 
-// Aligned plain text: a line an arm.
+// Aligned plain text: one line per candidate.
 std::string render_table(const Advice& advice);
 // Self-contained HTML without scripts.
 std::string render_report(const Advice& advice);
-// `config` (TOML text of the whole), `file`, `runs` (every training: the keys of `train`, name, stage, arm, round,
-// seed, bits_per_byte, taken), `budget_seconds`, `tokens`, `tokens_per_second`, `sentences`, `report`.
+// `config` (the whole as TOML text), `file`, `runs` (for every pilot run the keys of `train` and name, stage, arm (the
+// candidate), round, seed, bits_per_byte, taken), `budget_seconds`, `tokens`, `tokens_per_second`, `sentences`,
+// `report`.
 Json to_json(const Advice& advice);
 
-}  // namespace headroom::compare
+}  // namespace headroom::advise

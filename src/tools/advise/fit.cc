@@ -8,24 +8,24 @@
 #include "headroom/core/error.h"
 #include "training/cost/cost.h"
 
-namespace headroom::compare {
+namespace headroom::advise {
 namespace {
 
-constexpr std::int64_t kLeastWidth = 32;        // of models that are made smaller than the config
-constexpr std::int64_t kLeastVocabulary = 500;  // bytes and letters must have room
-constexpr double kBytesAPiece = 200.0;          // of text, for each piece of the vocabulary
+constexpr std::int64_t kLeastWidth = 32;        // d_model of models smaller than the config
+constexpr std::int64_t kLeastVocabulary = 500;  // enough for bytes and letters
+constexpr double kBytesPerToken = 200.0;        // of text, for each token of the vocabulary
 
-std::int64_t in_steps(double width, std::int64_t step) {
+std::int64_t rounded_to(double width, std::int64_t step) {
   return std::max(step, step * std::lround(width / static_cast<double>(step)));
 }
 
 void widen(std::int64_t& width, double factor) {
-  if (width > 0) {  // 0: follows from others
-    width = in_steps(static_cast<double>(width) * factor, 4);
+  if (width > 0) {  // 0: derived from other keys
+    width = rounded_to(static_cast<double>(width) * factor, 4);
   }
 }
 
-bool can_be(const config::Config& config) {
+bool is_valid(const config::Config& config) {
   try {
     config::check(config, "advise");
     return forward_macs(config) > 0.0;
@@ -46,8 +46,8 @@ std::optional<config::Config> scaled(const config::Config& config, double factor
   config::Config other = config;
   config::ModelOptions& model = other.model;
   if (factor != 1.0) {
-    model.d_model = in_steps(static_cast<double>(model.d_model) * factor, 8);
-    model.mlp.d_hidden = in_steps(static_cast<double>(model.mlp.d_hidden) * factor, 8);
+    model.d_model = rounded_to(static_cast<double>(model.d_model) * factor, 8);
+    model.mlp.d_hidden = rounded_to(static_cast<double>(model.mlp.d_hidden) * factor, 8);
     widen(model.attention.d_head, factor);
     const double layers = static_cast<double>(model.n_layers) * std::sqrt(factor);
     model.n_layers = std::max<std::int64_t>(1, std::lround(layers));
@@ -55,12 +55,12 @@ std::optional<config::Config> scaled(const config::Config& config, double factor
       return std::nullopt;
     }
   }
-  config::Config latents = other;  // which only some layers have
+  config::Config latents = other;  // also scales widths that only some layers have
   widen(latents.model.attention.kv_rank, factor);
   widen(latents.model.attention.q_rank, factor);
   widen(latents.model.attention.d_rotary, factor);
   widen(latents.model.attention.d_value, factor);
-  return can_be(latents) ? std::optional(latents) : can_be(other) ? std::optional(other) : std::nullopt;
+  return is_valid(latents) ? std::optional(latents) : is_valid(other) ? std::optional(other) : std::nullopt;
 }
 
 const std::vector<double>& size_factors() {
@@ -68,19 +68,19 @@ const std::vector<double>& size_factors() {
   return kFactors;
 }
 
-double worth_of(double tokens, double text_tokens) {
+double effective_tokens(double tokens, double text_tokens) {
   const double again = std::max(0.0, tokens / text_tokens - 1.0);
-  return std::min(tokens, text_tokens) + text_tokens * kFadingReadings * (1.0 - std::exp(-again / kFadingReadings));
+  return std::min(tokens, text_tokens) + text_tokens * kEpochDecay * (1.0 - std::exp(-again / kEpochDecay));
 }
 
-std::size_t fitting_size(const std::vector<double>& forward, double macs, double text_tokens) {
+std::size_t best_size(const std::vector<double>& forward, double macs, double text_tokens) {
   constexpr double kExponent = -0.35;
   std::size_t best = 0;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < forward.size(); ++i) {
     const double tokens = macs / (3.0 * forward[i]);
-    const double loss =
-        std::pow(forward[i], kExponent) + std::pow(worth_of(tokens, text_tokens) / kTokensAParameter, kExponent);
+    const double loss = std::pow(forward[i], kExponent) +
+                        std::pow(effective_tokens(tokens, text_tokens) / kTokensPerParameter, kExponent);
     if (loss < least) {
       best = i;
       least = loss;
@@ -89,7 +89,7 @@ std::size_t fitting_size(const std::vector<double>& forward, double macs, double
   return best;
 }
 
-std::size_t fitting_batch(const std::vector<double>& tokens_per_second) {
+std::size_t best_batch(const std::vector<double>& tokens_per_second) {
   const double fastest = *std::max_element(tokens_per_second.begin(), tokens_per_second.end());
   const auto first = std::find_if(tokens_per_second.begin(), tokens_per_second.end(),
                                   [&](double rate) { return rate >= (1.0 - kLostToBatch) * fastest; });
@@ -98,7 +98,7 @@ std::size_t fitting_batch(const std::vector<double>& tokens_per_second) {
 
 std::vector<std::int64_t> vocabulary_sizes(std::int64_t own, double text_bytes) {
   constexpr std::size_t kSizes = 4;
-  const double most = std::min(2.0 * static_cast<double>(own), text_bytes / kBytesAPiece);
+  const double most = std::min(2.0 * static_cast<double>(own), text_bytes / kBytesPerToken);
   std::vector<std::int64_t> sizes;
   std::int64_t size = own;
   for (; static_cast<double>(size) > most && size >= 2 * kLeastVocabulary; size /= 2) {
@@ -120,4 +120,4 @@ std::int64_t rounded_down(double number) {
   return static_cast<std::int64_t>(std::floor(number / unit) * unit);
 }
 
-}  // namespace headroom::compare
+}  // namespace headroom::advise

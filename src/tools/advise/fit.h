@@ -1,4 +1,4 @@
-// Which sizes, batches and vocabularies suit a budget: rules on numbers that were measured or counted, nothing trained.
+// Which sizes, batches and vocabularies fit a budget: rules on measured or counted numbers. Nothing is trained.
 #pragma once
 
 #include <cstddef>
@@ -8,54 +8,54 @@
 
 #include "headroom/config/config.h"
 
-namespace headroom::compare {
+namespace headroom::advise {
 
-// Tokens for each parameter that a token meets, which a fixed amount of computation is best spent on where text never
-// runs out (Hoffmann et al.: Training Compute-Optimal Large Language Models, 2022).
-inline constexpr double kTokensAParameter = 20.0;
+// Compute-optimal tokens per active parameter if text is unlimited (Hoffmann et al.: Training Compute-Optimal Large
+// Language Models, 2022).
+inline constexpr double kTokensPerParameter = 20.0;
 
-// What further readings of a text still teach fades away with so many of them (the paper below); beyond that small
-// models learn it by heart instead: they are not advised.
-inline constexpr double kFadingReadings = 15.4;
-inline constexpr double kMostReadings = kFadingReadings;
-// A text that is read more often than this wants dropout: nearly as good as new text up to here (the paper below).
-inline constexpr double kReadingsWithoutDropout = 4.0;
+// R* of Muennighoff et al., Scaling Data-Constrained Language Models, 2023: the number of repeated epochs after which
+// another one teaches next to nothing. No more are advised: small models would memorise the text.
+inline constexpr double kEpochDecay = 15.4;
+inline constexpr double kMostEpochs = kEpochDecay;
+// Up to here repeated text is nearly as good as new text (same paper). Beyond, the model gets dropout.
+inline constexpr double kEpochsWithoutDropout = 4.0;
 inline constexpr double kDropout = 0.2;
 
-// So many tokens of new text would teach what `tokens` teach of a text that has `text_tokens` and is read again and
-// again: U + U R (1 - exp(-(D / U - 1) / R)), with R = kFadingReadings (Muennighoff et al.: Scaling Data-Constrained
-// Language Models, 2023).
-double worth_of(double tokens, double text_tokens);
+// The number of tokens of new text that would teach as much as D = `tokens` of a text of U = `text_tokens` that is
+// repeated: U + U R (1 - exp(-(D / U - 1) / R)) with R = kEpochDecay (same paper).
+double effective_tokens(double tokens, double text_tokens);
 
-// The smallest batch that suits loses no more than this share of the tokens per second.
+// The share of the fastest batch's tokens per second that a smaller batch may lose.
 inline constexpr double kLostToBatch = 0.2;
 
-// Of the budget, for the training steps of the run: the rest is for trials, validations and checkpoints.
+// The share of the budget for the training steps of the run. The rest is for pilot runs, validations and checkpoints.
 inline constexpr double kRunShare = 0.88;
 
-// Multiply-accumulates of a token's way forward, over the whole model, as executed: about the parameters it meets.
+// Executed multiply-accumulates of a forward pass per token, about the number of active parameters.
 double forward_macs(const config::Config& config);
 
-// `config` with widths `factor` times its own and layers by the root of that, in the steps that its parts allow;
-// nothing where no such model can be.
+// `config` with `factor` times its widths and sqrt(factor) times its layers, rounded as its parts require; nothing if
+// there is no such model.
 std::optional<config::Config> scaled(const config::Config& config, double factor);
 
 // Factors for scaled(), ascending.
 const std::vector<double>& size_factors();
 
-// Of models with so many forward multiply-accumulates N a token the one that suits `macs` for all training (three times
-// forward a token) on a text of so many tokens: it has the least N^-a + (D' / kTokensAParameter)^-a, to which the loss
-// above its limit is proportional; a = 0.35, and D' is what the tokens are worth (both papers above).
-std::size_t fitting_size(const std::vector<double>& forward, double macs, double text_tokens);
+// The index of the model that fits `macs` of training (three times forward per token) on a text of `text_tokens`.
+// `forward` holds the forward multiply-accumulates N per token of each model. Minimises N^-a + (D' /
+// kTokensPerParameter)^-a, to which the reducible loss is proportional, with a = 0.35 and D' the effective tokens (both
+// papers above).
+std::size_t best_size(const std::vector<double>& forward, double macs, double text_tokens);
 
-// Of batches, smallest first, with so many tokens a second: the smallest that is about as fast as the fastest.
-std::size_t fitting_batch(const std::vector<double>& tokens_per_second);
+// The index of the smallest batch that is about as fast as the fastest; batches are in ascending order.
+std::size_t best_batch(const std::vector<double>& tokens_per_second);
 
-// Four sizes, each twice the one before, of which the largest is at most twice `own`, and few enough that a text of so
-// many bytes has examples of each piece; ascending. Fewer for a small text.
+// Up to four vocabulary sizes, ascending, each twice the one before. The largest is at most twice `own` and small
+// enough that the text has examples of each token.
 std::vector<std::int64_t> vocabulary_sizes(std::int64_t own, double text_bytes);
 
-// Two digits: 1234 is 1200.
+// To two significant digits: 1234 is 1200. Numbers below 100 are rounded down to integers.
 std::int64_t rounded_down(double number);
 
-}  // namespace headroom::compare
+}  // namespace headroom::advise

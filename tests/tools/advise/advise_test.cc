@@ -9,10 +9,10 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/advise/arms.h"
+#include "tools/advise/candidates.h"
 #include "training/cost/cost.h"
 
-namespace headroom::compare {
+namespace headroom::advise {
 namespace advise_test {
 
 namespace fs = std::filesystem;
@@ -109,13 +109,13 @@ TEST_F(AdviseTest, FindsABetterRateAndWritesAConfigWithEvidence) {
   const Advice& advice = whole();
   ASSERT_EQ(advice.stages.size(), 1u);
   const Stage& rates = advice.stages.front();
-  ASSERT_EQ(rates.arms.size(), 7u);
-  EXPECT_EQ(rates.arms[rates.own].name, "0.0001");
-  const double best = rates.arms[rates.taken].config.train.learning_rate;
+  ASSERT_EQ(rates.candidates.size(), 7u);
+  EXPECT_EQ(rates.candidates[rates.own].name, "0.0001");
+  const double best = rates.candidates[rates.taken].config.train.learning_rate;
   EXPECT_GT(best, 2e-4) << "1e-4 is far too low after so few steps";
   EXPECT_EQ(advice.config.train.learning_rate, best);
-  EXPECT_EQ(rates.arms[rates.taken].rounds.size(), 3u);
-  EXPECT_GT(rates.arms[rates.taken].rounds[1].steps, rates.arms[rates.taken].rounds[0].steps);
+  EXPECT_EQ(rates.candidates[rates.taken].rounds.size(), 3u);
+  EXPECT_GT(rates.candidates[rates.taken].rounds[1].steps, rates.candidates[rates.taken].rounds[0].steps);
   EXPECT_NE(rates.sentence.find("The config's own, 0.0001, ends at "), std::string::npos) << rates.sentence;
 
   const config::Config written = config::load_config(advice.file.string());
@@ -147,10 +147,10 @@ TEST_F(AdviseTest, GoesOnWhereItWasAndRepeatsItself) {
   // As a kill in the second round leaves it.
   fs::remove(repeated.file);
   fs::remove(repeated.report);
-  for (const Arm& arm : repeated.stages.front().arms) {
-    for (std::size_t round = 1; round < arm.rounds.size(); ++round) {
-      fs::remove_all(folder() / "out" / "trials" / "learning_rate" / ("learning_rate=" + arm.name) /
-                     fmt::format("steps_{}", arm.rounds[round].steps));
+  for (const Candidate& candidate : repeated.stages.front().candidates) {
+    for (std::size_t round = 1; round < candidate.rounds.size(); ++round) {
+      fs::remove_all(folder() / "out" / "trials" / "learning_rate" / ("learning_rate=" + candidate.name) /
+                     fmt::format("steps_{}", candidate.rounds[round].steps));
     }
   }
   const Advice again = advise(request());
@@ -190,7 +190,7 @@ TEST_F(AdviseTest, AnotherRequestIsRefusedInTheSameFolder) {
   EXPECT_NE(refusal(r).find("model.n_layers is 1 there, 2 here"), std::string::npos) << refusal(r);
   r = request();
   std::ofstream(folder() / "out" / "advice.json") << "{\"format\": 3}";
-  EXPECT_NE(refusal(r).find("is not what advise writes"), std::string::npos) << refusal(r);
+  EXPECT_NE(refusal(r).find("is not a valid record of advise"), std::string::npos) << refusal(r);
 }
 
 TEST_F(AdviseTest, TooLittleTimeSaysHowMuchWouldDo) {
@@ -206,7 +206,7 @@ TEST_F(AdviseTest, TooLittleTimeSaysHowMuchWouldDo) {
 TEST_F(AdviseTest, OtherTasksAndFoldersAreRefused) {
   AdviseRequest r = request();
   r.config = "small/mnist_vit";
-  EXPECT_NE(refusal(r).find("is for language models of text"), std::string::npos) << refusal(r);
+  EXPECT_NE(refusal(r).find("must train a language model on text"), std::string::npos) << refusal(r);
   r = request();
   r.variants = {"switchhaed"};
   EXPECT_NE(refusal(r).find("switchhaed"), std::string::npos) << refusal(r);
@@ -221,24 +221,25 @@ TEST_F(AdviseTest, OtherTasksAndFoldersAreRefused) {
 TEST_F(AdviseTest, VariantsAndHeadsHaveTheConfigsSize) {
   config::Config config = config::load_config("zoo/dense");
   const double size = static_cast<double>(cost::count_parameters(config.model));
-  const std::vector<Arm> variants = variant_arms(config, {"dense", "switchhead", "dcmha"});
+  const std::vector<Candidate> variants = variant_candidates(config, {"dense", "switchhead", "dcmha"});
   ASSERT_EQ(variants.size(), 9u) << "dense is the config's own";
   EXPECT_EQ(variants[1].name, "dense, 0.001");
   EXPECT_EQ(variants[3].name, "switchhead, 0.0005");
-  const std::vector<Arm> dense = head_arms(config);
+  const std::vector<Candidate> dense = head_candidates(config);
   ASSERT_EQ(dense.size(), 4u);
   EXPECT_EQ(dense[1].config.model.attention.n_heads, 4);
-  const std::vector<Arm> experts = head_arms(variants[4].config);
+  const std::vector<Candidate> experts = head_candidates(variants[4].config);
   EXPECT_GE(experts.size(), 3u);
-  for (const std::vector<Arm>* const arms : {&variants, &dense, &experts}) {
+  for (const std::vector<Candidate>* const candidates : {&variants, &dense, &experts}) {
     std::set<std::string> names;
-    for (const Arm& arm : *arms) {
-      EXPECT_NEAR(static_cast<double>(cost::count_parameters(arm.config.model)), size, 0.01 * size) << arm.name;
-      EXPECT_TRUE(names.insert(arm.name).second) << arm.name;
-      config::check(arm.config, arm.name);
+    for (const Candidate& candidate : *candidates) {
+      EXPECT_NEAR(static_cast<double>(cost::count_parameters(candidate.config.model)), size, 0.01 * size)
+          << candidate.name;
+      EXPECT_TRUE(names.insert(candidate.name).second) << candidate.name;
+      config::check(candidate.config, candidate.name);
     }
   }
 }
 
 }  // namespace advise_test
-}  // namespace headroom::compare
+}  // namespace headroom::advise

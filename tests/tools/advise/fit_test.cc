@@ -4,7 +4,7 @@
 
 #include "training/cost/cost.h"
 
-namespace headroom::compare {
+namespace headroom::advise {
 namespace fit_test {
 
 using Sizes = std::vector<std::int64_t>;
@@ -13,34 +13,34 @@ TEST(Fit, SizeHasTwentyTokensForEachParameterThatATokenMeets) {
   const std::vector<double> forward = {1e5, 3e5, 1e6, 3e6};
   constexpr double kLongText = 1e12;
   for (std::size_t i = 0; i < forward.size(); ++i) {
-    const double macs = 3.0 * forward[i] * kTokensAParameter * forward[i];
-    EXPECT_EQ(fitting_size(forward, macs, kLongText), i);
-    EXPECT_EQ(fitting_size(forward, 1.2 * macs, kLongText), i);
+    const double macs = 3.0 * forward[i] * kTokensPerParameter * forward[i];
+    EXPECT_EQ(best_size(forward, macs, kLongText), i);
+    EXPECT_EQ(best_size(forward, 1.2 * macs, kLongText), i);
   }
-  EXPECT_EQ(fitting_size(forward, 1.0, kLongText), 0u) << "the smallest there is";
-  EXPECT_EQ(fitting_size(forward, 1e30, kLongText), 3u) << "the largest there is";
+  EXPECT_EQ(best_size(forward, 1.0, kLongText), 0u) << "the smallest there is";
+  EXPECT_EQ(best_size(forward, 1e30, kLongText), 3u) << "the largest there is";
 }
 
 TEST(Fit, ReadingAgainIsWorthLessEachTime) {
-  EXPECT_EQ(worth_of(50.0, 100.0), 50.0);
-  EXPECT_EQ(worth_of(100.0, 100.0), 100.0);
-  EXPECT_NEAR(worth_of(400.0, 100.0), 372.6, 0.1) << "four readings: nearly as good as new";
-  EXPECT_NEAR(worth_of(1e9, 100.0), 1640.0, 0.1) << "never more than 16.4 readings";
+  EXPECT_EQ(effective_tokens(50.0, 100.0), 50.0);
+  EXPECT_EQ(effective_tokens(100.0, 100.0), 100.0);
+  EXPECT_NEAR(effective_tokens(400.0, 100.0), 372.6, 0.1) << "four readings: nearly as good as new";
+  EXPECT_NEAR(effective_tokens(1e9, 100.0), 1640.0, 0.1) << "never more than 16.4 readings";
 }
 
 TEST(Fit, AShortTextAsksForALargerModelRatherThanMoreReadings) {
   const std::vector<double> forward = {1e5, 3e5, 1e6, 3e6};
-  const double macs = 3.0 * 3e5 * kTokensAParameter * 3e5;  // 6e6 tokens of the second
-  EXPECT_EQ(fitting_size(forward, macs, 6e6), 1u);
-  EXPECT_EQ(fitting_size(forward, macs, 6e6 / 20.0), 1u);
-  EXPECT_EQ(fitting_size(forward, macs, 6e6 / 60.0), 2u);
-  EXPECT_EQ(fitting_size(forward, macs, 10.0), 3u) << "all read it too often: the largest";
+  const double macs = 3.0 * 3e5 * kTokensPerParameter * 3e5;  // 6e6 tokens of the second
+  EXPECT_EQ(best_size(forward, macs, 6e6), 1u);
+  EXPECT_EQ(best_size(forward, macs, 6e6 / 20.0), 1u);
+  EXPECT_EQ(best_size(forward, macs, 6e6 / 60.0), 2u);
+  EXPECT_EQ(best_size(forward, macs, 10.0), 3u) << "all read it too often: the largest";
 }
 
 TEST(Fit, TheSmallestBatchThatIsAboutAsFastAsTheFastest) {
-  EXPECT_EQ(fitting_batch({50.0, 79.0, 81.0, 100.0, 95.0}), 2u);
-  EXPECT_EQ(fitting_batch({100.0, 100.0}), 0u);
-  EXPECT_EQ(fitting_batch({10.0}), 0u);
+  EXPECT_EQ(best_batch({50.0, 79.0, 81.0, 100.0, 95.0}), 2u);
+  EXPECT_EQ(best_batch({100.0, 100.0}), 0u);
+  EXPECT_EQ(best_batch({10.0}), 0u);
 }
 
 TEST(Fit, VocabulariesDoubleUpToWhatTheTextHasExamplesFor) {
@@ -87,4 +87,4 @@ TEST(Fit, RoundsDownToTwoDigits) {
 }
 
 }  // namespace fit_test
-}  // namespace headroom::compare
+}  // namespace headroom::advise

@@ -1,4 +1,4 @@
-#include "arms.h"
+#include "candidates.h"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,11 @@
 #include "headroom/core/error.h"
 #include "training/cost/match.h"
 
-namespace headroom::compare {
+namespace headroom::advise {
+
 namespace {
 
-Arm arm_of(std::string name, config::Config config) {
+Candidate candidate_of(std::string name, config::Config config) {
   return {.name = std::move(name), .config = std::move(config)};
 }
 
@@ -26,10 +27,10 @@ bool keeps_width(const config::AttentionOptions& attention) {
   return attention.composition->keeps_width() || attention.score->keeps_width();
 }
 
-// A recipe of the zoo by its last name, and the number of heads of its dense model.
+// A variant's config, and for zoo recipes the number of heads of the zoo's dense model.
 struct Origin {
   config::Config config;
-  double dense_heads = 0.0;  // 0: not of the zoo
+  double dense_heads = 0.0;  // 0: not a zoo recipe
 };
 
 Origin origin_of(const std::string& variant) {
@@ -42,7 +43,8 @@ Origin origin_of(const std::string& variant) {
           .dense_heads = static_cast<double>(config::load_config("zoo/dense").model.attention.n_heads)};
 }
 
-// The variant's heads, where positions and windows stay the config's own unless `positions` says otherwise.
+// The config with the variant's attention. Windows stay the config's own, and so do positions unless `positions` is
+// set.
 config::Config with_attention(const config::Config& config, const Origin& origin, bool positions) {
   const config::AttentionOptions& own = config.model.attention;
   config::Config other = config;
@@ -93,7 +95,7 @@ config::Config variant_of(const config::Config& config, const std::string& varia
       why = error.what();
     }
   }
-  user_error("advise: --variants: {}: cannot be given the config's size: {}", variant, why);
+  user_error("advise: --variants: {}: cannot be matched to the config's number of parameters: {}", variant, why);
 }
 
 bool same_model(const config::Config& one, const config::Config& other) {
@@ -106,14 +108,14 @@ std::string name_of(const std::string& variant) {
 
 }  // namespace
 
-std::vector<Arm> learning_rate_arms(const config::Config& config) {
-  std::vector<Arm> arms;
+std::vector<Candidate> learning_rate_candidates(const config::Config& config) {
+  std::vector<Candidate> candidates;
   for (const double factor : {0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0}) {
     config::Config other = config;
     other.train.learning_rate *= factor;
-    arms.push_back(arm_of(fmt::format("{}", other.train.learning_rate), other));
+    candidates.push_back(candidate_of(fmt::format("{}", other.train.learning_rate), other));
   }
-  return arms;
+  return candidates;
 }
 
 config::Config with_vocabulary(config::Config config, std::int64_t size) {
@@ -122,15 +124,15 @@ config::Config with_vocabulary(config::Config config, std::int64_t size) {
   return config;
 }
 
-std::vector<Arm> vocabulary_arms(const config::Config& config, const std::vector<std::int64_t>& sizes) {
-  std::vector<Arm> arms;
+std::vector<Candidate> vocabulary_candidates(const config::Config& config, const std::vector<std::int64_t>& sizes) {
+  std::vector<Candidate> candidates;
   for (const std::int64_t size : sizes) {
-    arms.push_back(arm_of(fmt::format("{}", size), with_vocabulary(config, size)));
+    candidates.push_back(candidate_of(fmt::format("{}", size), with_vocabulary(config, size)));
   }
-  return arms;
+  return candidates;
 }
 
-std::vector<Arm> variant_arms(const config::Config& config, const std::vector<std::string>& variants) {
+std::vector<Candidate> variant_candidates(const config::Config& config, const std::vector<std::string>& variants) {
   std::vector<std::pair<std::string, config::Config>> models = {{"own", config}};
   for (const std::string& variant : variants) {
     config::Config other = variant_of(config, variant);
@@ -142,18 +144,18 @@ std::vector<Arm> variant_arms(const config::Config& config, const std::vector<st
       same->first = name_of(variant);
     }
   }
-  std::vector<Arm> arms;
+  std::vector<Candidate> candidates;
   for (const auto& [name, model] : models) {
     for (const double factor : {0.5, 1.0, 2.0}) {
       config::Config other = model;
       other.train.learning_rate *= factor;
-      arms.push_back(arm_of(fmt::format("{}, {}", name, other.train.learning_rate), other));
+      candidates.push_back(candidate_of(fmt::format("{}, {}", name, other.train.learning_rate), other));
     }
   }
-  return models.size() < 2 ? std::vector<Arm>() : arms;
+  return models.size() < 2 ? std::vector<Candidate>() : candidates;
 }
 
-std::vector<Arm> head_arms(const config::Config& config) {
+std::vector<Candidate> head_candidates(const config::Config& config) {
   const config::AttentionOptions& own = config.model.attention;
   std::vector<config::AttentionOptions> others;
   if (has_bank(own)) {
@@ -169,20 +171,21 @@ std::vector<Arm> head_arms(const config::Config& config) {
       }
     }
   }
-  std::vector<Arm> arms = {arm_of(own.projection->heads_text(own), config)};
+  std::vector<Candidate> candidates = {candidate_of(own.projection->heads_text(own), config)};
   for (const config::AttentionOptions& attention : others) {
     config::Config other = config;
     other.model.attention = attention;
     std::string name = attention.projection->heads_text(attention);
-    const bool known = std::any_of(arms.begin(), arms.end(), [&](const Arm& arm) { return arm.name == name; });
+    const bool known = std::any_of(candidates.begin(), candidates.end(),
+                                   [&](const Candidate& candidate) { return candidate.name == name; });
     try {
       if (!known) {
-        arms.push_back(arm_of(std::move(name), matched(other, config)));
+        candidates.push_back(candidate_of(std::move(name), matched(other, config)));
       }
-    } catch (const UserError&) {  // no such heads at this size
+    } catch (const UserError&) {  // cannot be matched to this size
     }
   }
-  return arms;
+  return candidates;
 }
 
-}  // namespace headroom::compare
+}  // namespace headroom::advise

@@ -1,10 +1,10 @@
-#include "tools/advise/halving.h"
+#include "tools/advise/pilot_runs.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace headroom::compare {
+namespace headroom::advise {
 namespace halving_test {
 
 using Places = std::vector<std::size_t>;
@@ -65,4 +65,4 @@ TEST(Halving, SeveralSeedsMustShowTheSecondToBeBetter) {
 }
 
 }  // namespace halving_test
-}  // namespace headroom::compare
+}  // namespace headroom::advise

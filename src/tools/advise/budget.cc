@@ -1,0 +1,176 @@
+#include "budget.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "foundation/core/machine/system.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/models/compute.h"
+#include "headroom/models/model.h"
+#include "tools/compare/run/checks.h"
+#include "training/tasks/task.h"
+#include "training/train/loop/machine.h"
+#include "training/train/loop/state.h"
+#include "training/train/loop/step.h"
+#include "training/train/record/folder.h"
+
+namespace headroom::advise {
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Trains for about `seconds` and discards the model.
+Measured measure_steps(const config::Config& asked, const std::filesystem::path& cache, double seconds) {
+  constexpr std::size_t kWarming = 2, kLeast = 3, kMost = 100;
+  config::Config config = asked;
+  const at::Device device = models::resolve(config.train.device);
+  config.train.precision = models::resolve(config.train.precision, device);
+  train::check_machine(config);
+  const auto start = std::chrono::steady_clock::now();
+  tasks::TaskData data = tasks::task_for(config, "advise").open(config, cache);
+  config = train::with_vocabulary_of(std::move(config), data.tokenizer.get());
+  models::set_threads(config.train.threads);
+  const std::unique_ptr<models::Model> model = models::make_model(
+      config.model, static_cast<std::uint64_t>(config.train.seed), at::TensorOptions(at::kFloat).device(device));
+  train::TrainState state = train::fresh_state(model->parameters(), config.train.optimizer);
+  const nn::Context context = models::make_context(config.train, device);
+  Measured measured{.start_seconds = seconds_since(start)};
+  std::vector<double> steps;
+  double spent = 0.0;
+  for (std::size_t done = 0; done < kWarming + kLeast || (spent < seconds && done < kMost); ++done) {
+    if (interrupted()) {
+      throw InterruptedError("advise: interrupted; the same command continues from here");
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const models::Batch batch = data.training->next();
+    if (batch.starts_afresh) {
+      state.memory.forget();
+    }
+    train::train_step(*model, batch.to(device), state, config.train, context);
+    const double taken = seconds_since(begin);
+    spent += taken;
+    if (done >= kWarming) {
+      steps.push_back(taken);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  measured.step_seconds = steps[steps.size() / 4];
+  return measured;
+}
+
+constexpr const char* kFormat = "headroom.advice.1";
+
+// A hash of the config without the keys that do not affect the time of a step.
+std::string speed_key(const config::Config& config) {
+  config::Config rest = config;
+  const config::TrainOptions defaults;
+  rest.train.learning_rate = defaults.learning_rate;
+  rest.train.steps = defaults.steps;
+  rest.train.warmup_steps = defaults.warmup_steps;
+  rest.train.seed = defaults.seed;
+  rest.train.evaluate_tokens = defaults.evaluate_tokens;
+  Sha256 sum;
+  sum.update(config::to_toml(rest));
+  return sum.hex().substr(0, 16);
+}
+
+double positive(const Json& json, const char* key) {
+  const double number = json.at(key).get<double>();
+  if (!std::isfinite(number) || number < 0.0) {
+    throw Json::other_error::create(501, key, nullptr);
+  }
+  return number;
+}
+
+// How two requests differ: "budget_seconds is 60.0 there, 90.0 here"; empty if they do not.
+std::string request_difference(const Json& there, const Json& here) {
+  const std::string text = there.at("config").get<std::string>();
+  if (std::string difference =
+          compare::first_difference(config::parse_config(text, "the recorded config"),
+                                    config::parse_config(here.at("config").get<std::string>(), "advise"));
+      !difference.empty()) {
+    return difference;
+  }
+  for (const auto& [key, value] : here.items()) {
+    if (key != "config" && there.at(key) != value) {
+      return fmt::format("{} is {} there, {} here", key, to_json_line(there.at(key)), to_json_line(value));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Budget::Budget(const AdviseRequest& request, const config::Config& asked)
+    : file_(request.out / train::kAdviceFile),
+      cache_(request.cache),
+      measure_(request.measure),
+      request_({{"config", config::to_toml(asked)},
+                {"budget_seconds", request.budget},
+                {"variants", request.variants},
+                {"heads", request.heads},
+                {"keep", request.keep}}) {
+  if (std::filesystem::exists(file_)) {
+    read();
+  }
+}
+
+Measured Budget::measure(const config::Config& config, double seconds) {
+  const std::string key = speed_key(config);
+  if (const auto found = measured_.find(key); found != measured_.end()) {
+    return found->second;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  measured_[key] = measure_ ? measure_(config) : measure_steps(config, cache_, seconds);
+  spend(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return measured_[key];
+}
+
+void Budget::spend(double seconds) {
+  spent_ += seconds;
+  write();
+}
+
+void Budget::read() {
+  const Json json = parse_json(read_text_file(file_), file_.string());
+  std::string difference;
+  try {
+    if (json.at("format") != kFormat) {
+      throw Json::other_error::create(501, "format", nullptr);
+    }
+    difference = request_difference(json.at("request"), request_);
+    spent_ = positive(json, "spent_seconds");
+    for (const auto& [key, entry] : json.at("measured").items()) {
+      measured_[key] = {.step_seconds = positive(entry, "step_seconds"),
+                        .start_seconds = positive(entry, "start_seconds")};
+    }
+  } catch (const Json::exception&) {
+    user_error("{}: is not a valid record of advise; remove it to start again", file_.string());
+  }
+  if (!difference.empty()) {
+    user_error("advise: --out: {} holds advice on another request ({}); choose another folder or remove it",
+               file_.parent_path().string(), difference);
+  }
+}
+
+void Budget::write() const {
+  Json measured = Json::object();
+  for (const auto& [key, entry] : measured_) {
+    measured[key] = {{"step_seconds", entry.step_seconds}, {"start_seconds", entry.start_seconds}};
+  }
+  write_text_file(
+      file_,
+      to_json_line(
+          {{"format", kFormat}, {"request", request_}, {"spent_seconds", spent_}, {"measured", std::move(measured)}}) +
+          "\n");
+}
+
+}  // namespace headroom::advise

@@ -1,0 +1,38 @@
+// The request, the measured speeds and the time spent, stored in out/advice.json. The lengths of pilot runs follow from
+// these, so a repeated request has the same pilot runs.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "advise.h"
+#include "headroom/config/config.h"
+
+namespace headroom::advise {
+
+class Budget {
+ public:
+  // Resumes from request.out/advice.json if it exists. Throws UserError if that is of another request or invalid.
+  // `asked` is the loaded config of the request.
+  Budget(const AdviseRequest& request, const config::Config& asked);
+
+  // The speed of the config: as measured before, or measured now for about `seconds`. Throws UserError for unusable
+  // data or too little memory, InterruptedError on Ctrl-C.
+  Measured measure(const config::Config& config, double seconds);
+  void spend(double seconds);
+  double spent() const { return spent_; }
+
+ private:
+  void read();
+  void write() const;
+
+  std::filesystem::path file_, cache_;
+  std::function<Measured(const config::Config&)> measure_;  // replaces timing steps, if set
+  Json request_;
+  double spent_ = 0.0;
+  std::map<std::string, Measured> measured_;  // by a hash of the keys that the speed depends on
+};
+
+}  // namespace headroom::advise

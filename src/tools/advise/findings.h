@@ -1,0 +1,54 @@
+// What the advice reports: sentences, a table of each stage, and the advised config as a file.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "advise.h"
+#include "headroom/config/config.h"
+
+namespace headroom::advise {
+
+// The result of a stage. `preference` is the reason for the choice if the finalists could not be separated: "longer
+// runs want lower rates".
+std::string stage_sentence(const Stage& stage, std::string_view preference);
+
+// What the size, the batch and the length of the run follow from.
+struct FitSummary {
+  double rate = 0.0;         // tokens per second of the config as given, with the tried vocabulary
+  double text_tokens = 0.0;  // of the training text, with the advised vocabulary
+  double size_factor = 1.0;  // width of the advised model relative to the config
+  double macs = 0.0;         // forward multiply-accumulates per token of the advised model
+  bool size_kept = false, batch_kept = false;
+};
+std::vector<std::string> advice_sentences(const Advice& advice, const FitSummary& fit);
+
+// As measured before the pilot runs.
+double tokens_per_second(const Candidate& candidate);
+
+// "1.234 ± 0.005", or "diverged".
+std::string score_text(const Round& round);
+
+// One row per candidate: its name, parameters and tokens per second if the candidates differ in these, and the score of
+// each round; empty if it was not in the round.
+struct StageColumn {
+  std::string name, note;  // "round 1", "12 steps"
+};
+struct StageRow {
+  std::vector<std::string> cells;
+  bool taken = false;
+};
+struct StageTable {
+  std::vector<StageColumn> head;
+  std::vector<StageRow> rows;
+};
+StageTable table_of(const Stage& stage);
+
+// Writes `config` as a file that has the file or recipe `source` as its base and sets what differs; if that would not
+// give the same config, writes all of it. `remark`: comment lines at the top.
+void write_advised(const config::Config& config, const std::string& source, const std::string& remark,
+                   const std::filesystem::path& file);
+
+}  // namespace headroom::advise

@@ -1,0 +1,297 @@
+// The output of advise: tables, JSON, page, and the advised config.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <sstream>
+
+#include "findings.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/text_table.h"
+#include "foundation/draw/charts.h"
+#include "foundation/draw/page.h"
+#include "foundation/draw/svg.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/json.h"
+#include "tools/compare/compare.h"
+#include "tools/compare/figures/statistics.h"
+#include "tools/compare/report/formatting.h"
+#include "tools/compare/run/run_folder.h"
+#include "training/tasks/task.h"
+
+namespace headroom::advise {
+
+namespace {
+
+std::size_t rounds_of(const Stage& stage) {
+  std::size_t most = 0;
+  for (const Candidate& candidate : stage.candidates) {
+    most = std::max(most, candidate.rounds.size());
+  }
+  return most;
+}
+
+// "15 steps", or "13 to 15 steps": candidates of a round are trained for the same time, not the same number of steps.
+std::string steps_text(const Stage& stage, std::size_t round) {
+  std::int64_t least = 0, most = 0;
+  for (const Candidate& candidate : stage.candidates) {
+    if (candidate.rounds.size() > round) {
+      const std::int64_t steps = candidate.rounds[round].steps;
+      least = most == 0 ? steps : std::min(least, steps);
+      most = std::max(most, steps);
+    }
+  }
+  return least == most ? fmt::format("{} steps", most) : fmt::format("{} to {} steps", least, most);
+}
+
+// Adds a column unless its number is the same for all candidates.
+void add_where_different(StageTable& table, const Stage& stage, const char* name, double (*number)(const Candidate&)) {
+  const double first = number(stage.candidates.front());
+  if (std::all_of(stage.candidates.begin(), stage.candidates.end(),
+                  [&](const Candidate& candidate) { return number(candidate) == first; })) {
+    return;
+  }
+  table.head.push_back({.name = name});
+  for (std::size_t i = 0; i < stage.candidates.size(); ++i) {
+    table.rows[i].cells.push_back(compare::short_number(number(stage.candidates[i])));
+  }
+}
+
+Json json_of(const Stage& stage, const Candidate& candidate, std::size_t round, std::size_t index) {
+  const compare::TrainedRun& trained = candidate.rounds[round].trained[index];
+  Json json = {{"name", stage.name + "=" + candidate.name},
+               {"stage", stage.name},
+               {"arm", candidate.name},
+               {"round", round + 1},
+               {"seed", trained.seed},
+               {"bits_per_byte", candidate.rounds[round].scores[index]},
+               {"diverged", !trained.diverged.empty()},
+               {"taken", &candidate == &stage.candidates[stage.taken]}};
+  json.update(compare::to_json(trained.result, tasks::task_for(candidate.config, "advise")));
+  return json;
+}
+
+}  // namespace
+
+StageTable table_of(const Stage& stage) {
+  StageTable table{.head = {{.name = stage.title}}};
+  for (const Candidate& candidate : stage.candidates) {
+    table.rows.push_back({.cells = {candidate.name}, .taken = &candidate == &stage.candidates[stage.taken]});
+  }
+  add_where_different(table, stage, "parameters",
+                      [](const Candidate& candidate) { return static_cast<double>(candidate.parameters); });
+  add_where_different(table, stage, "tokens/s", tokens_per_second);
+  for (std::size_t round = 0; round < rounds_of(stage); ++round) {
+    table.head.push_back({.name = fmt::format("round {}", round + 1), .note = steps_text(stage, round)});
+    for (std::size_t i = 0; i < stage.candidates.size(); ++i) {
+      const std::vector<Round>& rounds = stage.candidates[i].rounds;
+      table.rows[i].cells.push_back(round < rounds.size() ? score_text(rounds[round]) : "");
+    }
+  }
+  return table;
+}
+
+std::string render_table(const Advice& advice) {
+  std::string text;
+  for (const Stage& stage : advice.stages) {
+    const StageTable table = table_of(stage);
+    std::vector<std::vector<std::string>> lines(1);
+    for (const StageColumn& column : table.head) {
+      lines.front().push_back(column.note.empty() ? column.name : fmt::format("{} ({})", column.name, column.note));
+    }
+    for (const StageRow& row : table.rows) {
+      lines.push_back(row.cells);
+      lines.back().push_back(row.taken ? "taken" : "");
+    }
+    lines.front().push_back("");
+    std::vector<bool> left(lines.front().size(), false);
+    left.front() = left.back() = true;
+    text += text_table(lines, left) + "\n";
+  }
+  return text.empty() ? text
+                      : "Bits per byte of the validation text, each round twice as long as the one before:\n\n" + text;
+}
+
+Json to_json(const Advice& advice) {
+  Json runs = Json::array();
+  for (const Stage& stage : advice.stages) {
+    for (const Candidate& candidate : stage.candidates) {
+      for (std::size_t round = 0; round < candidate.rounds.size(); ++round) {
+        for (std::size_t index = 0; index < candidate.rounds[round].trained.size(); ++index) {
+          runs.push_back(json_of(stage, candidate, round, index));
+        }
+      }
+    }
+  }
+  return {{"config", config::to_toml(advice.config)},
+          {"file", advice.file.string()},
+          {"runs", std::move(runs)},
+          {"budget_seconds", advice.budget},
+          {"spent_seconds", advice.spent},
+          {"parameters", advice.parameters},
+          {"tokens", advice.tokens},
+          {"tokens_per_second", advice.tokens_per_second},
+          {"sentences", advice.sentences},
+          {"report", advice.report.string()}};
+}
+
+namespace {
+
+// The scores of each round, one line per round, over the candidates.
+draw::LineChart stage_chart(const Stage& stage) {
+  draw::LineChart chart{.title = "Bits per byte: " + stage.title, .x_label = stage.title};
+  std::vector<draw::Line> rounds;
+  constexpr std::size_t kRoom = 5, kNameLength = 16;  // names, and characters of a name, that fit on a phone's screen
+  const std::size_t every = stage.candidates.size() > kRoom ? 2 : 1;
+  for (std::size_t place = 0; place < stage.candidates.size(); ++place) {
+    const Candidate& candidate = stage.candidates[place];
+    chart.x_names.push_back(place % every == stage.taken % every ? compare::shorten(candidate.name, kNameLength) : "");
+    for (std::size_t round = 0; round < candidate.rounds.size(); ++round) {
+      if (rounds.size() <= round) {
+        rounds.push_back({.name = fmt::format("round {}", round + 1), .style = round});
+      }
+      rounds[round].points.push_back({static_cast<double>(place), compare::mean(candidate.rounds[round].scores)});
+    }
+  }
+  chart.lines = std::move(rounds);
+  return chart;
+}
+
+std::string stage_table(const Stage& stage) {
+  const StageTable table = table_of(stage);
+  std::string head, rows;
+  for (const StageColumn& column : table.head) {
+    head += fmt::format("<th scope='col'>{}{}</th>", draw::escape(column.name),
+                        column.note.empty() ? "" : "<br>" + draw::escape(column.note));
+  }
+  for (const StageRow& row : table.rows) {
+    rows += "<tr>";
+    std::size_t last = row.cells.size() - 1;
+    for (; row.taken && row.cells[last].empty(); --last) {
+    }
+    for (std::size_t i = 0; i < row.cells.size(); ++i) {
+      const char* kind = i == 0 ? " class='name'" : row.taken && i == last ? " class='best'" : "";
+      rows += fmt::format("<td{}>{}</td>", kind, draw::escape(row.cells[i]));
+    }
+    rows += "</tr>\n";
+  }
+  return fmt::format("<div class='card scroll'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
+                     head, rows);
+}
+
+std::string stage_section(const Stage& stage) {
+  return fmt::format(
+      "<h2>{}</h2><p>{}</p><div class='grid overview'><figure class='card'><figcaption>Bits per byte <small>of the "
+      "validation text; lower is better</small></figcaption>{}</figure>{}</div><p "
+      "class='note'>\u2605 taken. Bits per byte; with several seeds mean \u00b1 standard deviation.</p>",
+      draw::escape(stage.title), draw::escape(stage.sentence), draw::line_chart(stage_chart(stage)),
+      stage_table(stage));
+}
+
+std::string points(const Advice& advice) {
+  std::string text;
+  for (const std::string& sentence : advice.sentences) {
+    text += fmt::format("<li>{}</li>\n", draw::escape(sentence));
+  }
+  return fmt::format("<ul>\n{}</ul>\n", text);
+}
+
+std::string entry(const char* term, const std::string& text) {
+  return text.empty() ? text : fmt::format("<dt>{}</dt><dd>{}</dd>", term, draw::escape(text));
+}
+
+std::string circumstances(const Advice& advice) {
+  return "<h2>How it was found</h2><div class='card'><dl>" + entry("Command", advice.command) +
+         entry("Machine", advice.machine) +
+         entry("Budget", fmt::format("{}, of which measurements and pilot runs took {}", format_duration(advice.budget),
+                                     format_duration(advice.spent))) +
+         entry(
+             "Pilot runs",
+             "all candidates are trained for a while, the better half for twice as long, and so on; if the last two "
+             "are "
+             "within one percent, three seeds decide. All pilot runs of a round take the same time on this machine, by "
+             "the speeds measured beforehand") +
+         entry("Measure",
+               "bits per byte of the same part of the validation text, which is comparable between vocabularies") +
+         entry("This page", fmt::format("made {} by {}", compare::utc_now(), compare::program_version())) +
+         "</dl></div>\n";
+}
+
+}  // namespace
+
+std::string render_report(const Advice& advice) {
+  const std::string title = "Advice on " + advice.source;
+  const std::string lead =
+      fmt::format("{} parameters, {} tokens, learning rate {}, vocabulary of {}: {} of training.",
+                  format_count(static_cast<double>(advice.parameters)), format_count(advice.tokens),
+                  advice.config.train.learning_rate, advice.config.model.vocabulary_size,
+                  format_duration(advice.tokens / advice.tokens_per_second));
+  std::string stages;
+  for (const Stage& stage : advice.stages) {
+    stages += stage_section(stage);
+  }
+  return fmt::format("{}<header><p class='brand'>Headroom</p><h1>{}</h1><p class='lead'>{}</p></header>\n",
+                     draw::page_beginning(title), draw::escape(title), draw::escape(lead)) +
+         points(advice) + stages +
+         fmt::format("<h2>Config</h2><div class='card whole'><pre>{}</pre></div>\n",
+                     draw::escape(read_text_file(advice.file))) +
+         circumstances(advice) + "</main></body></html>\n";
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The lines of the config's TOML with these keys, under their table headings.
+std::string lines_with(const config::Config& config, const std::set<std::string>& keys) {
+  std::istringstream lines(config::to_toml(config));
+  std::string text, table, heading;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) {
+      heading = "\n" + line + "\n";
+      table = line.substr(1, line.size() - 2);
+    } else if (keys.contains(table + "." + line.substr(0, line.find(' ')))) {
+      text += heading + line + "\n";
+      heading.clear();
+    }
+  }
+  return text;
+}
+
+std::set<std::string> changed_keys(const config::Config& config, const config::Config& base) {
+  const auto now = config::flatten(config), before = config::flatten(base);
+  std::set<std::string> keys;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const bool follows = config.vocabulary_follows_tokenizer && now[i].first == "model.vocabulary_size";
+    if (now[i].second != before[i].second && !follows) {
+      keys.insert(now[i].first);
+    }
+  }
+  return keys;
+}
+
+std::string quoted(const std::string& text) {
+  return Json(text).dump();  // also a TOML string if it is a path or a name
+}
+
+}  // namespace
+
+void write_advised(const config::Config& config, const std::string& source, const std::string& remark,
+                   const fs::path& file) {
+  std::error_code error;
+  const bool is_file = fs::is_regular_file(source, error);
+  const std::string base = is_file ? fs::absolute(source).lexically_normal().string() : source;
+  const std::set<std::string> keys = changed_keys(config, config::load_config(source));
+  write_text_file(file, fmt::format("{}base = {}\n{}", remark, quoted(base), lines_with(config, keys)));
+  try {
+    if (config::flatten(config::load_config(file.string())) == config::flatten(config)) {
+      return;
+    }
+  } catch (const UserError&) {  // keys that conflict with the base
+  }
+  write_text_file(file, remark + config::to_toml(config));
+}
+
+}  // namespace headroom::advise

@@ -1,0 +1,261 @@
+#include "pilot_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "data/tokens/token_file.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/letters.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "tools/compare/figures/statistics.h"
+#include "tools/compare/report/formatting.h"
+#include "tools/compare/run/plan.h"
+#include "training/cost/cost.h"
+
+namespace headroom::advise {
+
+std::vector<std::size_t> round_sizes(std::size_t candidates) {
+  std::vector<std::size_t> sizes;
+  for (; candidates > kFinalists; candidates = (candidates + 1) / 2) {
+    sizes.push_back(candidates);
+  }
+  if (candidates == kFinalists) {
+    sizes.push_back(candidates);
+  }
+  return sizes;
+}
+
+double halving_units(std::size_t candidates) {
+  double units = 0.0, length = 1.0;
+  const std::vector<std::size_t> sizes = round_sizes(candidates);
+  for (std::size_t round = 0; round < sizes.size(); ++round, length *= 2.0) {
+    const bool last = round + 1 == sizes.size();
+    units += length * static_cast<double>(sizes[round]) * (last ? static_cast<double>(kSeedsOfClose) : 1.0);
+  }
+  return units;
+}
+
+std::vector<std::size_t> survivors(const std::vector<double>& scores, std::size_t keep) {
+  std::vector<std::size_t> places(scores.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  std::stable_sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) {
+    const bool finite = std::isfinite(scores[a]), other = std::isfinite(scores[b]);
+    return finite && other ? scores[a] < scores[b] : finite && !other;
+  });
+  places.resize(std::min(keep, places.size()));
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+bool are_close(double one, double other) {
+  constexpr double kClose = 0.01;
+  return std::isfinite(one) && std::isfinite(other) && std::abs(one - other) <= kClose * std::min(one, other);
+}
+
+Verdict decide(const std::vector<double>& first, const std::vector<double>& second) {
+  if (first.size() > 1 && second.size() > 1) {
+    const std::optional<compare::Interval> difference = compare::paired_difference(second, first);
+    if (difference && !difference->excludes_zero()) {
+      return {.second = false, .open = true};
+    }
+  }
+  const double one = compare::mean(first), other = compare::mean(second);
+  return {.second = std::isfinite(other) && !(one <= other)};
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the steps, if the config has no warm-up.
+constexpr double kWarmupShare = 0.1;
+
+double bits_per_byte(const compare::TrainedRun& run) {
+  return tasks::figure(run.result.figures(), "bits_per_byte");
+}
+
+std::string lower_case_first(std::string text) {
+  text[0] = lower_case(text[0]);
+  return text;
+}
+
+// Trains without the log lines at the start of a run. The folder of all pilot runs is locked, so no other process
+// trains this one.
+const compare::TrainedRun& train_pilot(compare::Runs& runs, const compare::PlannedRun& run, const std::string& title) {
+  const FewerLines brief;
+  const compare::TrainedRun* const trained = runs.train(run, title);
+  if (trained == nullptr) {
+    fail("{}: is in use by another process", run.folder.string());
+  }
+  return *trained;
+}
+
+std::vector<double> last_scores(const Stage& stage, const std::vector<std::size_t>& candidates) {
+  std::vector<double> scores;
+  for (const std::size_t candidate : candidates) {
+    scores.push_back(stage.candidates[candidate].score());
+  }
+  return scores;
+}
+
+std::vector<std::size_t> chosen_of(const std::vector<std::size_t>& from, const std::vector<std::size_t>& places) {
+  std::vector<std::size_t> chosen;
+  for (const std::size_t place : places) {
+    chosen.push_back(from[place]);
+  }
+  return chosen;
+}
+
+std::string names_of(const Stage& stage, const std::vector<std::size_t>& candidates) {
+  std::vector<std::string> names;
+  for (const std::size_t candidate : candidates) {
+    names.push_back(stage.candidates[candidate].name);
+  }
+  return compare::enumerated(names);
+}
+
+}  // namespace
+
+double Candidate::score() const {
+  return rounds.empty() ? std::nan("") : compare::mean(rounds.back().scores);
+}
+
+TextSize text_size(const config::Config& config, const fs::path& cache) {
+  const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
+  const auto open = [](const data::PreparedPart& part) { return data::TokenFile(part.file, part.name, part.tokens); };
+  TextSize size{.training = 0, .validation = open(prepared.validation).size()};
+  for (const data::PreparedPart& corpus : prepared.train) {
+    const data::TokenFile tokens = open(corpus);
+    size.training += tokens.size();
+  }
+  return size;
+}
+
+void set_steps(config::Config& config, std::int64_t steps) {
+  config::TrainOptions& train = config.train;
+  const double share = train.warmup_steps > 0 && train.steps > 0
+                           ? static_cast<double>(train.warmup_steps) / static_cast<double>(train.steps)
+                           : kWarmupShare;
+  train.steps = steps;
+  train.warmup_steps = std::min<std::int64_t>(steps, std::lround(share * static_cast<double>(steps)));
+}
+
+const TextSize& PilotRuns::text_of(const config::Config& config) {
+  const auto [entry, is_new] = texts_.try_emplace(config.tokenizer.vocabulary_size);
+  if (is_new) {
+    entry->second = text_size(config, options_.cache);
+  }
+  return entry->second;
+}
+
+void PilotRuns::measure(Candidate& candidate) {
+  candidate.step_seconds = budget_.measure(candidate.config, options_.measuring).step_seconds;
+  candidate.parameters = cost::count_parameters(candidate.config.model);
+}
+
+// Covers the same part of the text with every tokenizer.
+std::int64_t PilotRuns::validation_tokens(const Candidate& candidate) {
+  return std::lround(std::ceil(options_.validation_share * static_cast<double>(text_of(candidate.config).validation)));
+}
+
+double PilotRuns::overhead(const Candidate& candidate) {
+  constexpr double kForward = 1.0 / 3.0;  // of the time of a step
+  const config::Config& config = candidate.config;
+  const auto tokens = static_cast<double>(config.train.batch_size * config.model.context_length);
+  const double token_seconds = candidate.step_seconds / tokens;
+  return budget_.measure(config, options_.measuring).start_seconds +
+         kForward * token_seconds * static_cast<double>(validation_tokens(candidate));
+}
+
+double PilotRuns::shortest_run_seconds(Candidate candidate) {
+  measure(candidate);
+  return overhead(candidate) + candidate.step_seconds * static_cast<double>(kFewestSteps);
+}
+
+void PilotRuns::train(const Stage& stage, Candidate& candidate, std::int64_t seed_index) {
+  const std::int64_t steps = candidate.rounds.back().steps;
+  compare::PlannedRun run{.values = {}, .config = candidate.config, .folder = {}};
+  set_steps(run.config, steps);
+  config::TrainOptions& train = run.config.train;
+  train.evaluate_tokens = options_.validation_share < 1.0 ? validation_tokens(candidate) : 0;
+  train.evaluate_every = train.checkpoint_every = train.sample_every = 0;
+  train.keep_best = false;
+  train.log_every = std::max<std::int64_t>(1, steps / 20);
+  run.folder = options_.out / "trials" / stage.name / compare::folder_name({{stage.name, candidate.name}}) /
+               fmt::format("steps_{}", steps);
+  run = compare::with_seed(run, seed_index);
+  const auto start = std::chrono::steady_clock::now();
+  const bool known = compare::is_finished(run);
+  const std::string seed = seed_index == 0 ? "" : fmt::format(", seed {}", run.config.train.seed);
+  const std::string title = fmt::format("{} {}{}", lower_case_first(stage.title), candidate.name, seed);
+  const compare::TrainedRun& trained = known ? *runs_.find(run) : train_pilot(runs_, run, title);
+  if (trained.result.interrupted) {
+    throw InterruptedError("advise: interrupted; the same command continues from here");
+  }
+  if (!known) {
+    std::error_code ignored;
+    fs::remove_all(run.folder / "checkpoints", ignored);  // only the figures are needed
+    budget_.spend(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  candidate.rounds.back().trained.push_back(trained);
+  candidate.rounds.back().scores.push_back(trained.diverged.empty() ? bits_per_byte(trained) : std::nan(""));
+  done_ += std::exp2(static_cast<double>(candidate.rounds.size() - 1));
+  const double score = candidate.rounds.back().scores.back();
+  log_info("{}: {} after {} steps; at most {} of pilot runs left", title,
+           std::isfinite(score) ? fmt::format("{:.3f} bits per byte", score) : "diverged", steps,
+           format_duration(std::max(0.0, (options_.units - done_) * options_.unit)));
+}
+
+void PilotRuns::run(Stage& stage, bool last_preferred) {
+  const double done_then = done_ + halving_units(stage.candidates.size());
+  for (Candidate& candidate : stage.candidates) {
+    measure(candidate);
+  }
+  std::vector<std::size_t> left(stage.candidates.size());
+  std::iota(left.begin(), left.end(), std::size_t{0});
+  double length = options_.unit;
+  const std::vector<std::size_t> sizes = round_sizes(stage.candidates.size());
+  for (std::size_t round = 0; round < sizes.size(); ++round, length *= 2.0) {
+    if (round > 0) {
+      left = chosen_of(left, survivors(last_scores(stage, left), sizes[round]));
+    }
+    log_info("{}, round {} of {}: {}", stage.title, round + 1, sizes.size(), names_of(stage, left));
+    for (const std::size_t place : left) {
+      Candidate& candidate = stage.candidates[place];
+      const double steps = std::floor((length - overhead(candidate)) / candidate.step_seconds);
+      candidate.rounds.push_back({.steps = std::max(kFewestSteps, static_cast<std::int64_t>(steps))});
+      train(stage, candidate, 0);
+    }
+  }
+  settle(stage, left, last_preferred);
+  done_ = done_then;
+}
+
+// Takes the better one of the finalists, with several seeds if they are close.
+void PilotRuns::settle(Stage& stage, std::vector<std::size_t> finalists, bool last_preferred) {
+  if (last_preferred) {
+    std::swap(finalists[0], finalists[1]);
+  }
+  Candidate &first = stage.candidates[finalists[0]], &second = stage.candidates[finalists[1]];
+  if (are_close(first.score(), second.score())) {
+    log_info("{}: {} and {} are close; training {} seeds of each", stage.title, first.name, second.name, kSeedsOfClose);
+    for (std::int64_t index = 1; index < kSeedsOfClose; ++index) {
+      train(stage, first, index);
+      train(stage, second, index);
+    }
+  }
+  const Verdict verdict = decide(first.rounds.back().scores, second.rounds.back().scores);
+  stage.taken = finalists[verdict.second ? 1 : 0];
+  stage.open = verdict.open;
+}
+
+}  // namespace headroom::advise
