@@ -1,7 +1,5 @@
-"""A SwitchHead layer forward and backward, as headroom_torch's module or in plain PyTorch code.
-
-Reads lines from standard input: "run N" goes there and back N times and answers with the seconds of each as a JSON list;
-"quit" ends.
+"""Forward and backward pass of a SwitchHead layer, as headroom_torch's module or in plain PyTorch. Answers yardstick.py's
+lines.
 """
 
 import argparse
@@ -15,7 +13,7 @@ import yardstick
 
 
 class PlainSwitchHead(nn.Module):
-    """Values and outputs from banks of experts, an expert at a time (SwitchHead Eq. 7-10)."""
+    """Value and output projections from banks of experts, one expert at a time (SwitchHead Eq. 7-10)."""
 
     def __init__(self, size):
         super().__init__()

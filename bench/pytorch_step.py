@@ -1,8 +1,7 @@
-"""The same dense model's training step in PyTorch: scaled_dot_product_attention, fused AdamW, eager or compiled; where
-torchrun's variables are set, shared by DistributedDataParallel.
+"""A dense model's training step in PyTorch: scaled_dot_product_attention, fused AdamW, eager or compiled; with
+DistributedDataParallel if torchrun's variables are set.
 
-Reads lines from standard input: "run N" makes N steps and answers with their seconds as a JSON list; "memory" answers
-with the highest resident set since the model was built, less what the process held before, in bytes; "quit" ends.
+Answers yardstick.py's lines; "memory" is the peak resident memory in bytes minus that before the model was created.
 """
 
 import argparse
@@ -77,7 +76,7 @@ def main():
     tokens = torch.randint(size["vocabulary_size"], (size["batch"], size["context_length"] + 1), device=options.device)
 
     forward = torch.compile(model) if options.compile else model
-    if "RANK" in os.environ:  # one of several processes
+    if "RANK" in os.environ:  # one of several ranks
         torch.distributed.init_process_group("gloo")
         forward = nn.parallel.DistributedDataParallel(model)
 

@@ -1,7 +1,5 @@
-"""A Llama model's generate() in transformers: a batch of texts continued greedily, with its cache.
-
-Reads lines from standard input: "run N" continues the texts N times and answers with the seconds of each as a JSON
-list; "quit" ends.
+"""generate() of a Llama model in transformers: greedy continuations of a batch of prompts, with the KV cache. Answers
+yardstick.py's lines.
 """
 
 import argparse

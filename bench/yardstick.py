@@ -1,4 +1,4 @@
-"""What the yardsticks in this folder have in common: they answer the questions of `headroom bench`."""
+"""The yardsticks' side of `headroom bench`, which runs them as child processes."""
 
 import json
 import sys
@@ -6,8 +6,8 @@ import time
 
 
 def answer(run, **others):
-    """Reads lines from standard input until "quit": "run N" calls run() N times and is answered with the seconds of each
-    as a JSON list, the name of one of the others with what it returns."""
+    """Answers lines on standard input until "quit", each with one line of JSON: "run N" with the seconds of N calls of
+    run(), the name of one of `others` with what it returns."""
     for line in sys.stdin:
         word, *rest = line.split()
         if word == "run":

@@ -1,16 +1,16 @@
-#include "bench.h"
-
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
+#include "bench.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "timing.h"
 
 namespace headroom::bench {
+
 namespace {
 
 struct Entry {
@@ -21,27 +21,27 @@ struct Entry {
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
-      {"machine", "the rates of matrix products and of reading memory", machine},
+      {"machine", "rates of matrix multiplications and of reading memory", machine},
       {"attention", "softmax attention, forward and backward, against the reference and PyTorch's kernel", attention},
       {"composition", "attention with composed heads against the reference and plain attention", composition},
       {"mixture", "two Gaussian keys and half the heads against the reference and plain attention", mixture},
       {"linear_attention", "causal linear attention against the reference and softmax attention", linear_attention},
       {"neighbours", "gated, sunk and latent layers against plain and grouped ones", neighbours},
-      {"expert_linear", "the grouped product against one dense product with the same MACs", expert_linear},
+      {"expert_linear", "the grouped matmul against one dense matmul with the same MACs", expert_linear},
       {"cross_entropy", "output layer and loss against the reference", cross_entropy},
       {"adamw", "the optimizer's step against the reference", adamw},
       {"step", "a whole training step of a dense model against PyTorch's, eager and compiled", step},
       {"switchhead", "a training step of SwitchHead 47M and of MoA against the dense model", switchhead},
       {"switchhead_262m", "the same of 262M", switchhead_262m},
       {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++", dcformer},
-      {"distributed", "training steps shared by two processes against one, and against PyTorch's", distributed},
-      {"decoding", "one token at a time against the memory's bandwidth", decoding},
-      {"generation", "writing after a prompt, both apart: whole models of any CONFIG", generation},
-      {"evaluate", "reading a batch: time and memory of whole models of any CONFIG", evaluate},
+      {"distributed", "training steps of two ranks against one, and against PyTorch's", distributed},
+      {"decoding", "one token at a time against the memory bandwidth", decoding},
+      {"generation", "reading a prompt and generating tokens: whole models of any CONFIG", generation},
+      {"evaluate", "time and memory of a batch's loss: whole models of any CONFIG", evaluate},
       {"serve", "eight requests at a time against one, against a plain loop and against transformers", serving},
       {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code", python},
-      {"scaling", "one attention layer against tokens, heads and experts (--plots draws it)", scaling},
-      {"profile", "where a training step's time goes, by operator", profile}};
+      {"scaling", "one attention layer for more tokens, heads and experts (--plots draws charts)", scaling},
+      {"profile", "time of a training step by operator", profile}};
   return kEntries;
 }
 
@@ -148,6 +148,20 @@ std::string to_table(const std::vector<Row>& rows) {
                                                 : std::string("-"));
   }
   return text;
+}
+
+double growth_exponent(const std::vector<draw::Point>& points, std::size_t n) {
+  const std::size_t first = n == 0 || n > points.size() ? 0 : points.size() - n;
+  double x = 0.0, y = 0.0, xx = 0.0, xy = 0.0;
+  for (std::size_t i = first; i < points.size(); ++i) {
+    const double u = std::log(points[i].x), v = std::log(points[i].y);
+    x += u;
+    y += v;
+    xx += u * u;
+    xy += u * v;
+  }
+  const auto count = static_cast<double>(points.size() - first);
+  return (count * xy - x * y) / (count * xx - x * x);
 }
 
 }  // namespace headroom::bench

@@ -1,10 +1,11 @@
-// Benchmarks, each against its yardsticks in the same run: the reference, PyTorch, the machine's own limit.
+// Benchmarks, each measured against its yardsticks in the same run: the reference, PyTorch, the machine's limit.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/core/json.h"
@@ -12,40 +13,41 @@
 namespace headroom::bench {
 
 struct BenchOptions {
-  std::int64_t repeats = 7;        // timed runs, after warming up; the median counts
+  std::int64_t repeats = 7;        // timed runs after warming up; the median is reported
   std::int64_t threads = 0;        // 0: all physical cores
-  std::string precision = "fp32";  // fp32 | bf16, where a benchmark has both
-  std::string device = "cpu";      // torch's name of one that is there; memory is reported for the CPU only
-  std::string plots;               // a folder for drawings; empty: none
-  // Of `profile`, `generation` and `evaluate`: which models; empty: some of the papers.
-  std::vector<std::string> configs;
-  std::int64_t batch = 1;                    // generation, evaluate: sequences side by side
+  std::string precision = "fp32";  // "fp32" or "bf16"; ignored by benchmarks with a single precision
+  std::string device = "cpu";      // an available torch device; memory is reported for the CPU only
+  std::string plots;               // folder for charts; empty: none
+  std::vector<std::string> configs;  // models of `profile`, `generation` and `evaluate`; empty: some of the papers
+  std::int64_t batch = 1;                    // generation, evaluate: sequences in a batch
   std::int64_t prompt = 1024, tokens = 128;  // generation
 };
 
 struct Row {
   std::string name;
-  double seconds = 0.0;                      // median; NaN: there is no such implementation here
-  double gflops = 0.0;                       // 10^9 floating-point operations a second (2 a MAC); 0: not counted
+  double seconds = 0.0;                      // median; NaN: not implemented on this device
+  double gflops = 0.0;                       // 10^9 floating-point operations per second (2 per MAC); 0: not counted
   std::optional<double> ratio_to_reference;  // reference's time / this time; above 1 is faster
-  std::optional<double> fraction_of_limit;   // of the machine's measured product rate or memory bandwidth
+  std::optional<double> fraction_of_limit;   // of the machine's measured matmul rate or memory bandwidth
   std::optional<std::int64_t> peak_memory_bytes;
-  std::optional<double> moved_bytes;  // at least: what is read and written, each once
+  std::optional<double> moved_bytes;  // lower bound: everything that is read or written, counted once
   bool none_here() const { return std::isnan(seconds); }
 };
 
-// The names that run() knows, with a line of explanation each.
+// The names that run() knows, each with a line of explanation.
 std::vector<std::pair<std::string, std::string>> names();
 
-// Throws UserError for an unknown name, Error where a yardstick cannot run (PyTorch's
-// Python is missing).
+// Throws UserError for an unknown name or option, and Error if a yardstick cannot run, for example because there is no
+// Python with torch.
 std::vector<Row> run(const std::string& name, const BenchOptions& options);
 
-// Throws UserError where `generation` cannot write so many tokens with one of the configs.
+// Throws UserError if `generation` cannot generate this many tokens with one of the configs.
 void check_generation(const BenchOptions& options);
 
-// This process serves another's benchmark: answers questions on standard input until "quit". Returns the exit
-// status.
+// The child process of a benchmark: runs the workload `spec` (JSON) as lines on standard input ask, until "quit".
+// Answers "run N" with the seconds of N pieces of work, "memory" with the peak bytes added by creating and running the
+// model, "bandwidth" with the rate of reading the weights, and "prompt" with the seconds of reading a prompt. Returns
+// the exit status.
 int serve(const std::string& spec);
 
 Json to_json(const std::vector<Row>& rows);

@@ -1,3 +1,4 @@
+// The machine's limits: rates of matrix multiplications and of reading memory.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -53,7 +54,7 @@ std::vector<Row> machine(const BenchOptions& options) {
   for (const std::int64_t n : {256, 512, 1024, 2048}) {
     const double flops = 2.0 * static_cast<double>(n * n * n);
     for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
-      // Some CPUs multiply bf16 so slowly that a large product takes minutes and tells no more than a small one.
+      // Some CPUs are so slow in bf16 that a large product takes minutes without telling more than a small one.
       if (rates.contains(precision) && flops > kLongestProduct * rates[precision] * 1e9) {
         continue;
       }

@@ -1,11 +1,10 @@
-// Time and memory of one attention layer, forward and backward, as it grows: with the tokens, the heads, the experts.
+// Time and memory of one attention layer, forward and backward, against the number of tokens, heads and experts.
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "foundation/core/machine/system.h"
 #include "foundation/draw/charts.h"
-#include "growth.h"
 #include "headroom/core/files.h"
 #include "headroom/nn/attention.h"
 #include "timing.h"
@@ -20,10 +19,10 @@ struct Variant {
   std::string name;
   config::AttentionOptions attention;
   Implementation implementation = Implementation::automatic;
-  std::int64_t most = 8192;  // tokens
+  std::int64_t most = 8192;  // tokens that are measured
 };
 
-struct Measured {
+struct LayerCost {
   double seconds, mebibytes;
 };
 
@@ -44,7 +43,7 @@ config::AttentionOptions switchhead(std::int64_t experts) {
   return o;
 }
 
-Measured measure(const Variant& variant, std::int64_t tokens, const BenchOptions& options) {
+LayerCost measure(const Variant& variant, std::int64_t tokens, const BenchOptions& options) {
   const at::Device device(options.device);
   nn::Parameters parameters;
   const nn::Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(1),
@@ -74,7 +73,7 @@ struct Series {
   std::vector<draw::Point> time, memory;
 };
 
-// Measures `variant_at(x)` with tokens_at(x) tokens for each x.
+// Measures variant_at(x) with tokens_at(x) tokens for each x.
 template <class VariantAt, class TokensAt>
 Series grow(const std::string& name, const std::vector<double>& xs, const VariantAt& variant_at,
             const TokensAt& tokens_at, const std::string& unit, const BenchOptions& options, std::vector<Row>& rows) {
@@ -85,7 +84,7 @@ Series grow(const std::string& name, const std::vector<double>& xs, const Varian
     if (tokens > variant.most) {
       continue;
     }
-    const Measured m = measure(variant, tokens, options);
+    const LayerCost m = measure(variant, tokens, options);
     rows.push_back({.name = fmt::format("{}: {} {}", name, x, unit), .seconds = m.seconds, .peak_memory_bytes = {}});
     if (at::Device(options.device).is_cpu()) {
       rows.back().peak_memory_bytes = static_cast<std::int64_t>(m.mebibytes * kMebibyte);
@@ -93,8 +92,8 @@ Series grow(const std::string& name, const std::vector<double>& xs, const Varian
     series.time.push_back({x, m.seconds * 1e3});
     series.memory.push_back({x, std::max(m.mebibytes, 0.1)});
   }
-  rows.push_back({.name = fmt::format("{}: time ~ {}^{:.2f}, memory ~ {}^{:.2f}", name, unit, exponent(series.time, 3),
-                                      unit, exponent(series.memory, 3)),
+  rows.push_back({.name = fmt::format("{}: time ~ {}^{:.2f}, memory ~ {}^{:.2f}", name, unit, growth_exponent(series.time, 3),
+                                      unit, growth_exponent(series.memory, 3)),
                   .seconds = series.time.back().y * 1e-3});
   return series;
 }

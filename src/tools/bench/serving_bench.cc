@@ -1,19 +1,19 @@
-// The engine that serves many requests: eight against one, one against a loop without it, the first token of a long
-// prompt while others are continued, and eight against transformers' generate().
+// The serving engine: eight requests against one, one against a plain loop, the first token of a long prompt while other
+// requests are decoded, and eight requests against transformers' generate().
 #include <fmt/format.h>
 
 #include "headroom/config/config.h"
 #include "headroom/decode/engine.h"
+#include "process.h"
 #include "timing.h"
-#include "training_step.h"
-#include "yardstick_process.h"
+#include "workload.h"
 
 namespace headroom::bench {
 namespace {
 
 constexpr std::int64_t kServedTogether = 8, kServedPrompt = 16, kServedTokens = 128, kLongPrompt = 512;
 
-// A model with random parameters, kept as one that writes is.
+// A model with random parameters, stored as for decoding.
 struct Served {
   models::LanguageModel model;
   nn::Context context;
@@ -38,7 +38,7 @@ struct Served {
     return {.prompt = prompt(n, seed), .max_tokens = tokens, .temperature = 0.0};
   }
 
-  // kServedTokens tokens for each of so many requests.
+  // Generates kServedTokens tokens for each request.
   void serve(std::int64_t requests) const {
     decode::Engine engine(model, engine_options());
     for (std::int64_t i = 0; i < requests; ++i) {
@@ -50,7 +50,7 @@ struct Served {
     }
   }
 
-  // The same of one text, without an engine.
+  // The same for one request without an engine.
   void loop() const {
     models::DecodeState state = model.start_decoding();
     std::vector<std::int64_t> tokens = prompt(kServedPrompt, 0);
@@ -61,7 +61,7 @@ struct Served {
   }
 };
 
-// A prompt's first token while so many others are continued: work to time from one token of theirs to the next.
+// The time to the first token of a long prompt while `others` requests are being decoded.
 class FirstToken {
  public:
   FirstToken(const Served& served, std::int64_t others)
@@ -99,7 +99,7 @@ class FirstToken {
   std::int64_t prompts_ = 0;
 };
 
-void rows_of_switchhead(const BenchOptions& options, std::vector<Row>& rows) {
+void add_switchhead_rows(const BenchOptions& options, std::vector<Row>& rows) {
   const Served served(config::load_config("switchhead/wt103_47m").model, options);
   FirstToken alone(served, 0), among(served, kServedTogether - 1);
   const std::vector<double> times =
@@ -157,13 +157,13 @@ std::vector<std::string> transformers_command(const config::ModelOptions& o, con
   return command;
 }
 
-void rows_of_llama(const BenchOptions& options, std::vector<Row>& rows) {
+void add_llama_rows(const BenchOptions& options, std::vector<Row>& rows) {
   const config::ModelOptions o = llama();
   const Served served(o, options);
   for (const std::int64_t requests : {std::int64_t{1}, kServedTogether}) {
-    const std::unique_ptr<YardstickProcess> theirs =  // transformers is no part of the set-up
-        start_if_there(transformers_command(o, options, requests),
-                       "serve: there is no transformers in the yardstick's Python; left out");
+    const std::unique_ptr<BenchProcess> theirs =  // transformers is not part of the set-up
+        start_if_available(transformers_command(o, options, requests),
+                       "serve: transformers is not installed in the yardstick's Python; left out");
     std::vector<Work> work = {[&] { served.serve(requests); }};
     if (theirs) {
       work.emplace_back([&] { theirs->ask("run 1"); });
@@ -189,8 +189,8 @@ void rows_of_llama(const BenchOptions& options, std::vector<Row>& rows) {
 
 std::vector<Row> serving(const BenchOptions& options) {
   std::vector<Row> rows;
-  rows_of_switchhead(options, rows);
-  rows_of_llama(options, rows);
+  add_switchhead_rows(options, rows);
+  add_llama_rows(options, rows);
   return rows;
 }
 

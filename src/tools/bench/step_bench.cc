@@ -1,10 +1,16 @@
-// A whole training step of a dense model: ours and PyTorch's, eager and compiled, turn by turn.
+// Training steps against PyTorch: of one process, eager and compiled, and of several ranks with one thread each against
+// PyTorch's DistributedDataParallel.
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <memory>
+
 #include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
+#include "process.h"
 #include "timing.h"
 #include "training/cost/cost.h"
-#include "training_step.h"
-#include "yardstick_process.h"
+#include "workload.h"
 
 namespace headroom::bench {
 namespace {
@@ -40,9 +46,9 @@ std::vector<std::string> pytorch_command(const config::ModelOptions& o, const Be
   return command;
 }
 
-// torch.compile needs a C++ compiler and Python's headers; without them the eager step alone is the yardstick.
-std::unique_ptr<YardstickProcess> compiled_pytorch(const config::ModelOptions& o, const BenchOptions& options) {
-  return start_if_there(pytorch_command(o, options, true), "step: torch.compile does not work here; left out");
+// Null without a C++ compiler and Python's headers, which torch.compile needs.
+std::unique_ptr<BenchProcess> compiled_pytorch(const config::ModelOptions& o, const BenchOptions& options) {
+  return start_if_available(pytorch_command(o, options, true), "step: torch.compile does not work on this machine; left out");
 }
 
 }  // namespace
@@ -50,8 +56,8 @@ std::unique_ptr<YardstickProcess> compiled_pytorch(const config::ModelOptions& o
 std::vector<Row> step(const BenchOptions& options) {
   const config::ModelOptions o = model_options();
   const double limit = machine_limits(options).product_gflops;
-  YardstickProcess eager(pytorch_command(o, options, false));
-  const std::unique_ptr<YardstickProcess> compiled = compiled_pytorch(o, options);
+  BenchProcess eager(pytorch_command(o, options, false));
+  const std::unique_ptr<BenchProcess> compiled = compiled_pytorch(o, options);
 
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
@@ -79,6 +85,103 @@ std::vector<Row> step(const BenchOptions& options) {
     add("PyTorch compiled", times[2], compiled->ask("memory").get<std::int64_t>());
   }
   add("headroom", times[1], our_memory);
+  return rows;
+}
+
+namespace {
+
+struct DistributedCase {
+  std::string name;
+  int ranks = 1;
+  std::int64_t threads = 1;
+  WorkloadSpec spec;
+  std::size_t reference = 0;  // index of the case that this one is compared with
+};
+
+// The model of `bench step` with more layers, which PyTorch's script can build as well.
+std::vector<std::string> plain_model() {
+  return {"model.vocabulary_size=8000",
+          "tokenizer.vocabulary_size=8000",
+          "model.n_layers=12",
+          "model.d_model=512",
+          "model.context_length=256",
+          "model.memory_length=0",
+          "model.dropout=0",
+          "model.tied_embeddings=true",
+          "model.head_bias=false",
+          "model.attention.n_heads=8",
+          "model.attention.d_head=64",
+          "model.attention.position=\"learned\"",
+          "model.attention.position_bias=false",
+          "model.mlp.d_hidden=2048",
+          "model.mlp.activation=\"gelu\""};
+}
+
+// PyTorch's step of plain_model() with DistributedDataParallel; every rank has `batch` sequences.
+std::vector<std::string> ddp_command(std::int64_t batch, const std::string& precision) {
+  const Json size = {{"vocabulary_size", 8000}, {"n_layers", 12},        {"n_heads", 8},
+                     {"d_model", 512},          {"context_length", 256}, {"batch", batch}};
+  std::vector<std::string> command = python_yardstick("distributed", "pytorch_step.py");
+  command.back() = "1";  // threads
+  command.insert(command.end(), {"--precision", precision, "--size", to_json_line(size)});
+  return command;
+}
+
+std::vector<DistributedCase> distributed_cases(const BenchOptions& options) {
+  const std::int64_t threads = at::get_num_threads();
+  const auto spec = [&](const std::string& recipe, std::int64_t batch, std::int64_t accumulate) {
+    return WorkloadSpec{.recipe = recipe, .batch = batch, .precision = options.precision, .accumulate = accumulate};
+  };
+  const std::string dense = "switchhead/wt103_47m_dense_h10", switchhead = "switchhead/wt103_47m";
+  WorkloadSpec plain = spec("demo/dense_h8", 8, 2), half = spec("demo/dense_h8", 4, 1);
+  plain.set = half.set = plain_model();
+  return {
+      {fmt::format("dense 47M B8 K2: 1 process, {} threads", threads), 1, threads, spec(dense, 8, 2), 0},
+      {"dense 47M B8 K2: 2 processes", 2, 1, spec(dense, 8, 2), 0},
+      {fmt::format("SwitchHead 47M B8 K2: 1 process, {} threads", threads), 1, threads, spec(switchhead, 8, 2), 2},
+      {"SwitchHead 47M B8 K2: 2 processes", 2, 1, spec(switchhead, 8, 2), 2},
+      {"dense 47M B4 K4: 1 process, 1 thread", 1, 1, spec(dense, 4, 4), 4},
+      {"dense 47M B8 K8: 2 processes", 2, 1, spec(dense, 8, 8), 4},
+      {"plain 42M B4 K1: 1 process, 1 thread", 1, 1, half, 6},
+      {"plain 42M B8 K2: 2 processes", 2, 1, plain, 6},
+  };
+}
+
+}  // namespace
+
+std::vector<Row> distributed(const BenchOptions& options) {
+  const std::vector<DistributedCase> all = distributed_cases(options);
+  std::vector<std::unique_ptr<BenchRanks>> ranks;
+  std::vector<Work> work;
+  for (const DistributedCase& one : all) {
+    BenchRanks* started = ranks.emplace_back(new BenchRanks(workload_command(one.spec, one.threads), one.ranks)).get();
+    work.emplace_back([started] { started->run(); });
+  }
+  BenchRanks alone(ddp_command(4, options.precision), 1), shared(ddp_command(4, options.precision), 2);
+  work.emplace_back([&] { alone.run(); });
+  work.emplace_back([&] { shared.run(); });
+  const std::vector<double> times = medians_in_turn(work, options);
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double flops =
+        2.0 * static_cast<double>(cost::executed_cost(all[i].spec.model(), all[i].spec.batch).step_macs);
+    rows.push_back({.name = all[i].name,
+                    .seconds = times[i],
+                    .gflops = flops / times[i] * 1e-9,
+                    .ratio_to_reference = times[all[i].reference] / times[i],
+                    .peak_memory_bytes = ranks[i]->memory()});
+  }
+  const double flops = rows.back().gflops * rows.back().seconds;
+  rows.push_back({.name = "plain 42M B4: PyTorch, 1 process, 1 thread",
+                  .seconds = times[all.size()],
+                  .gflops = flops / 2.0 / times[all.size()],
+                  .ratio_to_reference = 1.0,
+                  .peak_memory_bytes = alone.memory()});
+  rows.push_back({.name = "plain 42M B8: PyTorch DDP, 2 processes",
+                  .seconds = times[all.size() + 1],
+                  .gflops = flops / times[all.size() + 1],
+                  .ratio_to_reference = times[all.size()] / times[all.size() + 1],
+                  .peak_memory_bytes = shared.memory()});
   return rows;
 }
 

@@ -1,12 +1,14 @@
-// How the benchmarks time things: warm up, repeat, take the median.
+// The harness that all benchmarks share: timing, the machine's limits, and the list of benchmarks.
 #pragma once
 
 #include <c10/core/TensorOptions.h>
 
+#include <cstddef>
 #include <functional>
 #include <vector>
 
 #include "bench.h"
+#include "foundation/draw/charts.h"
 #include "headroom/models/compute.h"
 
 namespace headroom::bench {
@@ -14,28 +16,32 @@ namespace headroom::bench {
 using Work = std::function<void()>;
 
 double median(std::vector<double> values);
-// The device and the precision.
+// The options' device and precision.
 inline at::TensorOptions type_of(const BenchOptions& options) {
   return at::TensorOptions(at::Device(options.device)).dtype(options.precision == "bf16" ? at::kBFloat16 : at::kFloat);
 }
 
 using models::synchronize;
-// Until the device has done it all.
+// Includes waiting for the device.
 double seconds_of(const Work& work, at::Device device = at::kCPU);
 
-// Medians of several pieces of work run in turn, A B A B ..., so that a machine whose speed drifts favours none; NaN
-// for one that is empty.
+// Medians of several pieces of work that run in turn, A B A B ..., so that a machine whose speed drifts favours none of
+// them. NaN for an empty one.
 std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOptions& options);
 
-// What the device can do at most, measured once with the threads in force.
+// The device's limits, measured once with the current number of threads.
 struct Limits {
-  double product_gflops = 0.0;  // the best of the library's large product and many small tile products
-  double bandwidth_gb = 0.0;    // 10^9 bytes read a second, median
+  double product_gflops = 0.0;  // the best of a large library matmul and many small tile products
+  double bandwidth_gb = 0.0;    // 10^9 bytes read per second, median
 };
 const Limits& machine_limits(const std::string& precision, at::Device device);
 const Limits& machine_limits(const BenchOptions& options);  // with its precision
 
-// One benchmark each.
+// Exponent b of the power law y = a x^b fitted to the last `n` points (0: all) by least squares of the logarithms. All
+// coordinates must be positive.
+double growth_exponent(const std::vector<draw::Point>& points, std::size_t n = 0);
+
+// The benchmarks.
 std::vector<Row> machine(const BenchOptions& options);
 std::vector<Row> attention(const BenchOptions& options);
 std::vector<Row> composition(const BenchOptions& options);

@@ -1,4 +1,4 @@
-#include "worker.h"
+#include "workload.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 
 #include "bench.h"
@@ -14,19 +13,52 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "timing.h"
-#include "training_step.h"
 
 namespace headroom::bench {
+
+nn::Context context_for(const std::string& precision, at::Device device) {
+  config::TrainOptions options;
+  options.precision = precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
+  return models::make_context(options, device);
+}
+
 namespace {
 
-constexpr std::int64_t kPrompt = 64;  // tokens read before decoding is timed, where it is not said how many
+config::TrainOptions options_of(const StepShape& shape) {
+  config::TrainOptions options;
+  options.learning_rate = 1e-4;
+  options.schedule = config::Schedule::constant;
+  options.accumulate = shape.accumulate;
+  return options;
+}
 
-// One token after another.
-class Decoding {
+}  // namespace
+
+TrainingStep::TrainingStep(const config::ModelOptions& options, const StepShape& shape)
+    : model_(models::make_model(options, 1, at::TensorOptions(shape.device).dtype(at::kFloat))),
+      batch_(model_->example(shape.batch, 1)),
+      context_(context_for(shape.precision, shape.device)),
+      options_(options_of(shape)),
+      shares_(model_->parameters(), parallel::default_group().size(), options_.optimizer),
+      state_(train::fresh_state(model_->parameters(), options_.optimizer,
+                                train::Share(shares_, parallel::default_group().rank()))),
+      exchange_(train::make_exchange(*model_, options_, parallel::default_group(), shares_)) {}
+
+void TrainingStep::operator()() {
+  train::train_step(*model_, batch_, state_, options_, context_, *exchange_);
+}
+
+namespace {
+
+constexpr std::int64_t kPrompt = 64;  // tokens read before decoding is timed, by default
+
+// Decodes one token after another.
+class DecodingLoop {
  public:
-  Decoding(const config::ModelOptions& options, std::int64_t batch, std::int64_t prompt, const nn::Context& context,
+  DecodingLoop(const config::ModelOptions& options, std::int64_t batch, std::int64_t prompt, const nn::Context& context,
            at::Device device)
       : model_(options, 1, at::TensorOptions(device).dtype(at::kFloat)),
         context_(context),
@@ -50,31 +82,31 @@ class Decoding {
     model_.decode(models::decode_rows(token_, states_), context_);
   }
 
-  // 10^9 bytes a second of reading every weight once: the memory that tokens are read from, where it lies.
+  // 10^9 bytes per second when every weight is read once, from the memory that decoding reads.
   double bandwidth() const {
     if (const at::Device device = model_.device(); !device.is_cpu()) {
       return machine_limits("fp32", device).bandwidth_gb;
     }
-    constexpr std::int64_t kPiece = 1 << 15;
-    struct Piece {
+    constexpr std::int64_t kChunk = 1 << 15;
+    struct Chunk {
       const float* data;
       std::int64_t n;
     };
-    std::vector<Piece> pieces;
+    std::vector<Chunk> chunks;
     double bytes = 0.0;
     for (const nn::Parameter& p : model_.parameters().all()) {
-      const auto words = static_cast<std::int64_t>(p.tensor.nbytes() / sizeof(float));  // of whatever is kept there
-      for (std::int64_t at = 0; at < words; at += kPiece) {
-        pieces.push_back({static_cast<const float*>(p.tensor.const_data_ptr()) + at, std::min(kPiece, words - at)});
-        bytes += static_cast<double>(pieces.back().n) * sizeof(float);
+      const auto words = static_cast<std::int64_t>(p.tensor.nbytes() / sizeof(float));  // of any type
+      for (std::int64_t at = 0; at < words; at += kChunk) {
+        chunks.push_back({static_cast<const float*>(p.tensor.const_data_ptr()) + at, std::min(kChunk, words - at)});
+        bytes += static_cast<double>(chunks.back().n) * sizeof(float);
       }
     }
     std::atomic<float> sum = 0.0F;
     const double seconds = seconds_of([&] {
-      at::parallel_for(0, static_cast<std::int64_t>(pieces.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      at::parallel_for(0, static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t begin, std::int64_t end) {
         float part = 0.0F;
         for (std::int64_t i = begin; i < end; ++i) {
-          part += kernels::dot(pieces[i].data, pieces[i].data, pieces[i].n);
+          part += kernels::dot(chunks[i].data, chunks[i].data, chunks[i].n);
         }
         sum += part;
       });
@@ -89,10 +121,10 @@ class Decoding {
   std::vector<models::DecodeState> states_;
 };
 
-// The loss of a batch, as in an evaluation: no gradients, parameters kept as decoding keeps them.
-class Reading {
+// The loss of a batch as in an evaluation: no gradients, parameters stored as for decoding.
+class ForwardPass {
  public:
-  Reading(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context, at::Device device)
+  ForwardPass(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context, at::Device device)
       : model_(models::make_model(options, 1, at::TensorOptions(device).dtype(at::kFloat))),
         batch_(model_->example(batch, 1)),
         context_(context) {
@@ -115,29 +147,29 @@ class Reading {
 
 }  // namespace
 
-config::ModelOptions WorkerSpec::model() const {
+config::ModelOptions WorkloadSpec::model() const {
   return config::load_config(recipe, set).model;
 }
 
-Job WorkerSpec::begin() const {
+Workload WorkloadSpec::begin() const {
   const config::ModelOptions options = model();
   const at::Device where(device);
   if (work == "decode") {
-    const auto decoding = std::make_shared<Decoding>(options, batch, prompt, context_for(precision, where), where);
+    const auto decoding = std::make_shared<DecodingLoop>(options, batch, prompt, context_for(precision, where), where);
     return {.work = [decoding] { (*decoding)(); },
             .bandwidth = [decoding] { return decoding->bandwidth(); },
             .prompt = [decoding] { decoding->begin(); }};
   }
   if (work == "forward") {
-    const auto reading = std::make_shared<Reading>(options, batch, context_for(precision, where), where);
-    return {.work = [reading] { (*reading)(); }, .bandwidth = {}, .prompt = {}};
+    const auto forward = std::make_shared<ForwardPass>(options, batch, context_for(precision, where), where);
+    return {.work = [forward] { (*forward)(); }, .bandwidth = {}, .prompt = {}};
   }
   const auto step = std::make_shared<TrainingStep>(
       options, StepShape{.batch = batch, .accumulate = accumulate, .precision = precision, .device = where});
   return {.work = [step] { (*step)(); }, .bandwidth = {}, .prompt = {}};
 }
 
-Json WorkerSpec::to_json() const {
+Json WorkloadSpec::to_json() const {
   return {{"recipe", recipe},
           {"set", set},
           {"work", work},
@@ -152,9 +184,7 @@ std::vector<std::string> four_layers() {
   return {"model.n_layers=4", "model.vocabulary_size=8000", "tokenizer.vocabulary_size=8000"};
 }
 
-namespace {
-
-std::vector<std::string> worker_command(const WorkerSpec& spec, std::int64_t threads) {
+std::vector<std::string> workload_command(const WorkloadSpec& spec, std::int64_t threads) {
   return {std::filesystem::read_symlink("/proc/self/exe").string(),
           "bench",
           "--quiet",
@@ -164,46 +194,9 @@ std::vector<std::string> worker_command(const WorkerSpec& spec, std::int64_t thr
           to_json_line(spec.to_json())};
 }
 
-}  // namespace
-
-YardstickProcess start_worker(const WorkerSpec& spec) {
-  return YardstickProcess(worker_command(spec, at::get_num_threads()));
-}
-
-Workers::Workers(const WorkerSpec& spec, int processes, std::int64_t threads) {
-  for (int rank = 0; rank < processes; ++rank) {
-    processes_.push_back(std::make_unique<YardstickProcess>(
-        worker_command(spec, threads),
-        processes > 1 ? meeting_.variables(rank, processes) : YardstickProcess::Environment()));
-  }
-}
-
-Workers::~Workers() {
-  for (const auto& process : processes_) {
-    process->send("quit");
-  }
-}
-
-void Workers::run() {
-  for (const auto& process : processes_) {
-    process->send("run 1");
-  }
-  for (const auto& process : processes_) {
-    process->answer();
-  }
-}
-
-std::vector<std::int64_t> Workers::memory() {
-  std::vector<std::int64_t> all;
-  for (const auto& process : processes_) {
-    all.push_back(process->ask("memory").get<std::int64_t>());
-  }
-  return all;
-}
-
 int serve(const std::string& line) {
   const Json json = parse_json(line, "bench");
-  const WorkerSpec spec{.recipe = json.at("recipe").get<std::string>(),
+  const WorkloadSpec spec{.recipe = json.at("recipe").get<std::string>(),
                         .set = json.at("set").get<std::vector<std::string>>(),
                         .work = json.at("work").get<std::string>(),
                         .batch = json.at("batch").get<std::int64_t>(),
@@ -213,22 +206,22 @@ int serve(const std::string& line) {
                         .prompt = json.at("prompt").get<std::int64_t>()};
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
-  const Job job = spec.begin();
-  for (std::string question; std::getline(std::cin, question) && question != "quit";) {
-    if (question == "memory") {
+  const Workload workload = spec.begin();
+  for (std::string request; std::getline(std::cin, request) && request != "quit";) {
+    if (request == "memory") {
       std::cout << peak_memory_bytes() - before << std::endl;
-    } else if (question == "prompt" && job.prompt) {
-      std::cout << seconds_of(job.prompt, at::Device(spec.device)) << std::endl;
-    } else if (question == "bandwidth" && job.bandwidth) {
-      std::cout << job.bandwidth() << std::endl;
-    } else if (question.starts_with("run ")) {
+    } else if (request == "prompt" && workload.prompt) {
+      std::cout << seconds_of(workload.prompt, at::Device(spec.device)) << std::endl;
+    } else if (request == "bandwidth" && workload.bandwidth) {
+      std::cout << workload.bandwidth() << std::endl;
+    } else if (request.starts_with("run ")) {
       Json seconds = Json::array();
-      for (int left = std::stoi(question.substr(4)); left > 0; --left) {
-        seconds.push_back(seconds_of(job.work, at::Device(spec.device)));
+      for (int left = std::stoi(request.substr(4)); left > 0; --left) {
+        seconds.push_back(seconds_of(workload.work, at::Device(spec.device)));
       }
       std::cout << seconds.dump() << std::endl;
     } else {
-      fail("bench: '{}' is no question", question);
+      fail("bench: '{}' is not a request that a workload answers", request);
     }
   }
   return 0;

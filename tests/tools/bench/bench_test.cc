@@ -9,8 +9,10 @@
 #include "headroom/ops/attention.h"
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/head_map_factors.h"
+#include "tools/bench/timing.h"
 
 namespace headroom::bench {
+
 namespace demand_test {
 
 struct Open : at::ObserverContext {
@@ -109,4 +111,18 @@ TEST(Demand, FactorsOfHeadMapsMultiplyEachWeightByEachRow) {
 }
 
 }  // namespace demand_test
+
+namespace growth_test {
+
+TEST(Growth, FindsTheExponentOfAPowerLaw) {
+  std::vector<draw::Point> square;
+  for (const double x : {1.0, 2.0, 4.0, 8.0, 16.0}) {
+    square.push_back({x, x < 3.0 ? 48.0 : 3.0 * x * x});  // flat, then a square
+  }
+  EXPECT_NEAR(growth_exponent(square, 3), 2.0, 1e-12);
+  EXPECT_LT(growth_exponent(square), 1.9);
+}
+
+}  // namespace growth_test
+
 }  // namespace headroom::bench

@@ -1,14 +1,16 @@
-#include "yardstick_process.h"
+#include "process.h"
 
 #include <ATen/Parallel.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
@@ -21,17 +23,17 @@ std::vector<std::string> python_yardstick(const std::string& benchmark, const st
   const char* chosen = std::getenv("HEADROOM_PYTHON");
   const std::string python = chosen != nullptr ? chosen : home + "/.env/bin/python3";
   if (!std::filesystem::exists(python)) {
-    fail("bench {}: {}: no Python with torch there; './run.sh setup' makes one, or set HEADROOM_PYTHON", benchmark,
+    fail("bench {}: {}: not found, a Python with torch is needed; run ./run.sh setup or set HEADROOM_PYTHON", benchmark,
          python);
   }
   return {python, home + "/bench/" + script, "--threads", std::to_string(at::get_num_threads())};
 }
 
-YardstickProcess::YardstickProcess(const std::vector<std::string>& command, const Environment& environment)
+BenchProcess::BenchProcess(const std::vector<std::string>& command, const Environment& environment)
     : name_(command.at(0)) {
   int in[2], out[2];
   if (pipe(in) != 0 || pipe(out) != 0) {
-    fail("bench: {}: cannot be started: {}", name_, std::strerror(errno));
+    fail("bench: {}: cannot start the program: {}", name_, std::strerror(errno));
   }
   std::vector<char*> arguments;
   for (const std::string& part : command) {
@@ -57,11 +59,11 @@ YardstickProcess::YardstickProcess(const std::vector<std::string>& command, cons
   to_ = in[1];
   from_ = out[0];
   if (pid_ < 0) {
-    fail("bench: {}: cannot be started: {}", name_, std::strerror(errno));
+    fail("bench: {}: cannot start the program: {}", name_, std::strerror(errno));
   }
 }
 
-YardstickProcess::~YardstickProcess() {
+BenchProcess::~BenchProcess() {
   const std::string_view quit = "quit\n";
   [[maybe_unused]] const auto written = write(to_, quit.data(), quit.size());
   close(to_);
@@ -69,31 +71,31 @@ YardstickProcess::~YardstickProcess() {
   waitpid(pid_, nullptr, 0);
 }
 
-Json YardstickProcess::ask(const std::string& line) {
+Json BenchProcess::ask(const std::string& line) {
   send(line);
   return answer();
 }
 
-void YardstickProcess::send(const std::string& line) {
+void BenchProcess::send(const std::string& line) {
   asked_ = line;
   const std::string question = line + "\n";
-  [[maybe_unused]] const auto written = write(to_, question.data(), question.size());  // who is gone does not answer
+  [[maybe_unused]] const auto written = write(to_, question.data(), question.size());  // answer() reports a process that has exited
 }
 
-Json YardstickProcess::answer() {
+Json BenchProcess::answer() {
   std::string text;
   char c = 0;
   while (read(from_, &c, 1) == 1 && c != '\n') {
     text += c;
   }
   if (text.empty()) {
-    fail("bench: {}: ended without an answer to '{}'", name_, asked_);
+    fail("bench: {}: exited without answering '{}'", name_, asked_);
   }
   return parse_json(text, name_);
 }
 
-std::unique_ptr<YardstickProcess> start_if_there(const std::vector<std::string>& command, const std::string& missing) {
-  auto process = std::make_unique<YardstickProcess>(command);
+std::unique_ptr<BenchProcess> start_if_available(const std::vector<std::string>& command, const std::string& missing) {
+  auto process = std::make_unique<BenchProcess>(command);
   try {
     process->ask("run 1");
   } catch (const Error&) {
@@ -101,6 +103,42 @@ std::unique_ptr<YardstickProcess> start_if_there(const std::vector<std::string>&
     return nullptr;
   }
   return process;
+}
+
+BenchRanks::BenchRanks(const std::vector<std::string>& command, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    processes_.push_back(std::make_unique<BenchProcess>(
+        command, ranks > 1 ? rendezvous_.variables(rank, ranks) : BenchProcess::Environment()));
+  }
+}
+
+BenchRanks::~BenchRanks() {
+  for (const auto& process : processes_) {
+    process->send("quit");
+  }
+}
+
+void BenchRanks::run() {
+  ask("run 1");
+}
+
+std::int64_t BenchRanks::memory() {
+  std::int64_t most = 0;
+  for (const Json& bytes : ask("memory")) {
+    most = std::max(most, bytes.get<std::int64_t>());
+  }
+  return most;
+}
+
+std::vector<Json> BenchRanks::ask(const std::string& line) {
+  for (const auto& process : processes_) {
+    process->send(line);
+  }
+  std::vector<Json> answers;
+  for (const auto& process : processes_) {
+    answers.push_back(process->answer());
+  }
+  return answers;
 }
 
 }  // namespace headroom::bench

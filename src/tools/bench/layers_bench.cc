@@ -1,0 +1,259 @@
+// Single attention layers: gated, with a sink, and latent against plain and grouped ones; and a SwitchHead layer called
+// from C++, from headroom_torch, and written in plain PyTorch.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "headroom/core/error.h"
+#include "headroom/nn/attention.h"
+#include "process.h"
+#include "timing.h"
+
+namespace headroom::bench {
+namespace {
+
+using config::AttentionOptions;
+
+struct NamedLayer {
+  std::string name;
+  AttentionOptions attention;
+};
+
+AttentionOptions heads(std::int64_t n_heads, std::int64_t d_head) {
+  AttentionOptions o;
+  o.n_heads = n_heads;
+  o.d_head = d_head;
+  return o;
+}
+
+template <class Set>
+NamedLayer changed(const std::string& name, AttentionOptions o, const Set& set) {
+  set(o);
+  return {name, o};
+}
+
+struct Built {
+  nn::Parameters parameters;
+  nn::Attention layer;
+  nn::Context context;
+
+  Built(const AttentionOptions& o, std::int64_t d_model, std::int64_t tokens, const BenchOptions& options)
+      : layer(o, {.d_model = d_model, .context_length = tokens},
+              nn::Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(1),
+                          at::TensorOptions(at::Device(options.device)).dtype(at::kFloat))) {
+    if (options.precision == "bf16") {
+      context.compute_dtype = at::kBFloat16;
+    }
+  }
+};
+
+struct InputSize {
+  std::int64_t rows, tokens, d_model;
+  std::string name() const { return fmt::format("B{} T{} d{}", rows, tokens, d_model); }
+};
+
+// Forward and backward pass.
+Work layer_training(const AttentionOptions& o, const InputSize& z, const BenchOptions& options) {
+  const auto built = std::make_shared<Built>(o, z.d_model, z.tokens, options);
+  const at::Tensor x = at::randn({z.rows, z.tokens, z.d_model}, type_of(options)).requires_grad_(true);
+  std::vector<at::Tensor> leaves = {x};
+  for (const nn::Parameter& p : built->parameters.all()) {
+    leaves.push_back(p.tensor);
+  }
+  return [=] {
+    const at::Tensor y = built->layer({.x = x}, built->context);
+    torch::autograd::grad({y}, leaves, {at::ones_like(y)}, {}, false, /*allow_unused=*/true);
+  };
+}
+
+constexpr std::int64_t kSteps = 4;  // decoded tokens per measurement
+
+// Decodes tokens of a sequence with `cached` tokens in its cache.
+Work decoding_steps(const AttentionOptions& o, std::int64_t cached, std::int64_t d_model, const BenchOptions& options) {
+  const at::NoGradGuard no_grad;
+  const std::int64_t capacity = cached + kSteps * (options.repeats + 2);
+  const auto built = std::make_shared<Built>(o, d_model, capacity, options);
+  if (built->context.compute_dtype) {
+    built->parameters.keep_products_in(at::kBFloat16);
+  }
+  const auto cache = std::make_shared<nn::AttentionCache>(built->layer.make_cache());
+  const at::Tensor x = at::randn({1, cached, d_model}, type_of(options)), next = x.narrow(1, 0, 1).contiguous();
+  nn::AttentionInput prompt;
+  prompt.x = x;
+  nn::AttentionCache* row = cache.get();
+  prompt.caches = {&row, 1};
+  built->layer(prompt, built->context);
+  return [=] {
+    const at::NoGradGuard none;
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      nn::AttentionInput input;
+      input.x = next;
+      nn::AttentionCache* one = cache.get();
+      input.caches = {&one, 1};
+      built->layer(input, built->context);
+    }
+  };
+}
+
+// One row per layer; the first layer is the reference.
+template <class Make>
+void compare_layers(const std::string& what, const std::vector<NamedLayer>& layers, double share, const Make& make,
+             const BenchOptions& options, std::vector<Row>& rows) {
+  std::vector<Work> work;
+  for (const NamedLayer& layer : layers) {
+    work.push_back(make(layer.attention));
+  }
+  const std::vector<double> times = medians_in_turn(work, options);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    rows.push_back({.name = fmt::format("{}: {}", what, layers[i].name),
+                    .seconds = times[i] * share,
+                    .ratio_to_reference = times[0] / times[i]});
+  }
+}
+
+}  // namespace
+
+std::vector<Row> neighbours(const BenchOptions& options) {
+  std::vector<Row> rows;
+  const AttentionOptions plain = heads(8, 64);
+  const std::vector<NamedLayer> added = {
+      {"plain", plain},
+      changed("sink", plain, [](AttentionOptions& o) { o.sink = true; }),
+      changed("gate of heads", plain, [](auto& o) { o.gate_output = "head"; }),
+      changed("gate of channels", plain, [](auto& o) { o.gate_output = "element"; })};
+  for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
+    compare_layers(
+        z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); }, options,
+        rows);
+  }
+  // Both cache 256 values per token.
+  const std::vector<NamedLayer> small_caches = {
+      changed("grouped, 2 of 16", heads(16, 64), [](AttentionOptions& o) { o.n_kv_heads = 2; }),
+      changed("latent, 224 and 32", heads(16, 96), [](AttentionOptions& o) {
+        o.projection = "latent";
+        o.kv_rank = 224;
+        o.d_rotary = 32;
+        o.d_value = 64;
+      })};
+  for (const InputSize& z : std::vector<InputSize>{{4, 512, 1024}, {1, 2048, 1024}}) {
+    compare_layers(
+        z.name() + " H16", small_caches, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); }, options,
+        rows);
+  }
+  for (const std::int64_t cached : {512, 2048, 8192}) {
+    compare_layers(
+        fmt::format("a token after {}, d1024 H16", cached), small_caches, 1.0 / kSteps,
+        [&](const AttentionOptions& o) { return decoding_steps(o, cached, 1024, options); }, options, rows);
+  }
+  return rows;
+}
+
+namespace {
+
+constexpr std::int64_t kTimes = 20;  // passes per turn, so that asking the process costs nothing
+
+struct LayerSize {
+  std::int64_t batch, context_length, d_model, n_heads, d_head, n_experts, top_k;
+  std::string name() const {
+    return fmt::format("B{} T{} d{} H{} e{}", batch, context_length, d_model, n_heads, d_head);
+  }
+  Json to_json() const {
+    return {{"batch", batch},   {"context_length", context_length}, {"d_model", d_model}, {"n_heads", n_heads},
+            {"d_head", d_head}, {"n_experts", n_experts},           {"top_k", top_k}};
+  }
+};
+
+std::vector<std::string> layer_command(const LayerSize& size, const char* layer) {
+  // The package lies beside this program's folder.
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  std::vector<std::string> command = python_yardstick("python", "python_layer.py");
+  command.insert(command.end(), {"--package", program.parent_path().parent_path() / "python", "--layer", layer,
+                                 "--size", to_json_line(size.to_json())});
+  return command;
+}
+
+class LayerInCpp {
+ public:
+  explicit LayerInCpp(const LayerSize& size)
+      : layer_(options(size), {.d_model = size.d_model, .n_layers = 4, .context_length = size.context_length},
+               nn::Builder(parameters_, nn::Beginning(1))),
+        x_(at::randn({size.batch, size.context_length, size.d_model}).requires_grad_(true)),
+        grad_(at::randn_like(x_)),
+        leaves_{x_} {
+    for (const nn::Parameter& parameter : parameters_.all()) {
+      leaves_.push_back(parameter.tensor);
+    }
+  }
+
+  std::vector<double> run() const {
+    std::vector<double> seconds;
+    for (std::int64_t i = 0; i < kTimes; ++i) {
+      seconds.push_back(seconds_of([&] {
+        nn::AttentionInput input;
+        input.x = x_;
+        torch::autograd::grad({layer_(input, {})}, leaves_, {grad_});
+      }));
+    }
+    return seconds;
+  }
+
+ private:
+  static config::AttentionOptions options(const LayerSize& size) {
+    config::AttentionOptions o;
+    o.n_heads = size.n_heads;
+    o.d_head = size.d_head;
+    o.projection = "experts";
+    o.n_experts = size.n_experts;
+    o.top_k = size.top_k;
+    return o;
+  }
+
+  nn::Parameters parameters_;
+  nn::Attention layer_;
+  at::Tensor x_, grad_;
+  std::vector<at::Tensor> leaves_;
+};
+
+void add_layer_rows(const LayerSize& size, const BenchOptions& options, std::vector<Row>& rows) {
+  const LayerInCpp ours(size);
+  BenchProcess module(layer_command(size, "headroom")), plain(layer_command(size, "plain"));
+  const auto ask = [](BenchProcess& process) {
+    return process.ask(fmt::format("run {}", kTimes)).get<std::vector<double>>();
+  };
+  std::vector<double> times[3];
+  for (std::int64_t round = -1; round < options.repeats; ++round) {  // one round to warm up
+    const std::vector<double> now[] = {ours.run(), ask(module), ask(plain)};
+    for (std::size_t i = 0; i < 3 && round >= 0; ++i) {
+      times[i].insert(times[i].end(), now[i].begin(), now[i].end());
+    }
+  }
+  const double reference = median(times[0]);
+  const char* names[] = {"C++", "Python", "plain PyTorch"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double seconds = median(times[i]);
+    rows.push_back({.name = fmt::format("SwitchHead layer {}: {}", size.name(), names[i]),
+                    .seconds = seconds,
+                    .ratio_to_reference = reference / seconds});
+  }
+}
+
+}  // namespace
+
+std::vector<Row> python(const BenchOptions& options) {
+  if (options.device != "cpu" || options.precision != "fp32") {
+    user_error("bench python: needs --device cpu and --precision fp32, got {} and {}", options.device,
+               options.precision);
+  }
+  std::vector<Row> rows;
+  add_layer_rows({.batch = 8, .context_length = 256, .d_model = 412, .n_heads = 2, .d_head = 76, .n_experts = 5, .top_k = 3},
+          options, rows);
+  add_layer_rows({.batch = 1, .context_length = 256, .d_model = 128, .n_heads = 2, .d_head = 32, .n_experts = 4, .top_k = 2},
+          options, rows);
+  return rows;
+}
+
+}  // namespace headroom::bench

@@ -1,0 +1,281 @@
+// Whole models, each in a child process, timed in turn: training steps and decoding of the papers' models against their
+// dense baselines, and losses and generation of any configs.
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "process.h"
+#include "timing.h"
+#include "training/cost/cache.h"
+#include "training/cost/cost.h"
+#include "workload.h"
+
+namespace headroom::bench {
+namespace {
+
+// Starts a child process for each workload, with the options' precision and device.
+std::vector<std::unique_ptr<BenchProcess>> started(const std::vector<WorkloadSpec>& specs, const BenchOptions& options) {
+  std::vector<std::unique_ptr<BenchProcess>> processes;
+  for (WorkloadSpec spec : specs) {
+    spec.precision = options.precision;
+    spec.device = options.device;
+    processes.push_back(std::make_unique<BenchProcess>(workload_command(spec, at::get_num_threads())));
+  }
+  return processes;
+}
+
+void report_memory(Row& row, BenchProcess& process, const BenchOptions& options) {
+  if (at::Device(options.device).is_cpu()) {
+    row.peak_memory_bytes = process.ask("memory").get<std::int64_t>();
+  }
+}
+
+struct TimedModel {
+  std::string name;
+  WorkloadSpec spec;
+  double macs = 0.0;  // of one piece of work
+};
+
+// One row per model; the first model is the reference.
+std::vector<Row> compare_models(const std::vector<TimedModel>& models, const BenchOptions& options) {
+  const double limit = machine_limits(options).product_gflops;
+  std::vector<WorkloadSpec> specs;
+  for (const TimedModel& model : models) {
+    specs.push_back(model.spec);
+  }
+  const auto processes = started(specs, options);
+  std::vector<Work> work;
+  for (const auto& process : processes) {
+    work.emplace_back([&process] { process->ask("run 1"); });
+  }
+  const std::vector<double> times = medians_in_turn(work, options);
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const double gflops = 2.0 * models[i].macs / times[i] * 1e-9;
+    rows.push_back({.name = models[i].name,
+                    .seconds = times[i],
+                    .gflops = gflops,
+                    .ratio_to_reference = times[0] / times[i],
+                    .fraction_of_limit = gflops / limit,
+                    .peak_memory_bytes = {}});
+    report_memory(rows.back(), *processes[i], options);
+  }
+  return rows;
+}
+
+TimedModel training_step(const std::string& name, const WorkloadSpec& spec) {
+  return {name, spec, static_cast<double>(cost::executed_cost(spec.model(), spec.batch).step_macs)};
+}
+
+// Values that decoding one more token reads: each weight once, which is one multiply-accumulate each without a past, and
+// the cache of `keys` tokens.
+double values_read(config::ModelOptions o, std::int64_t keys) {
+  const auto cached = static_cast<double>(cost::decoding_cache_numbers(o));
+  const auto room = static_cast<double>(o.memory_length + o.context_length);
+  o.context_length = 1;
+  o.memory_length = 0;
+  const cost::ExecutedCost cost = cost::executed_cost(o, 1);
+  return static_cast<double>(cost.attention_macs + cost.mlp_macs + cost.head_macs) +
+         cached * static_cast<double>(keys) / room;
+}
+
+// Medians.
+struct TokenTimes {
+  double seconds = 0.0;
+  double bandwidth_gb = 0.0;  // of reading the weights in the model's process
+};
+
+constexpr std::int64_t kRounds = 8, kTokensPerRound = 8;
+
+// Times tokens that are decoded one by one, a few of each model in turn.
+std::vector<TokenTimes> token_times(const std::vector<WorkloadSpec>& specs, const BenchOptions& options) {
+  const auto processes = started(specs, options);
+  for (const auto& process : processes) {
+    process->ask("run 3");  // to warm up
+  }
+  std::vector<std::vector<double>> seconds(specs.size()), rates(specs.size());
+  for (std::int64_t round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      for (const Json& one : processes[i]->ask(fmt::format("run {}", kTokensPerRound))) {
+        seconds[i].push_back(one.get<double>());
+      }
+      rates[i].push_back(processes[i]->ask("bandwidth").get<double>());
+    }
+  }
+  std::vector<TokenTimes> times;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    times.push_back({median(std::move(seconds[i])), median(std::move(rates[i]))});
+  }
+  return times;
+}
+
+}  // namespace
+
+std::vector<Row> switchhead(const BenchOptions& options) {
+  return compare_models(
+      {training_step("step 47M B8: dense H=10", {.recipe = "switchhead/wt103_47m_dense_h10", .batch = 8}),
+       training_step("step 47M B8: SwitchHead H=2", {.recipe = "switchhead/wt103_47m", .batch = 8}),
+       training_step("step 47M B8: MoA H=4", {.recipe = "switchhead/wt103_47m_moa_h4", .batch = 8})},
+      options);
+}
+
+// Two models at a time, which fit a machine with 16 GiB.
+std::vector<Row> switchhead_262m(const BenchOptions& options) {
+  const TimedModel dense =
+      training_step("step 262M B2: dense H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .batch = 2});
+  std::vector<Row> rows =
+      compare_models({dense, training_step("step 262M B2: SwitchHead", {.recipe = "switchhead/wt103_262m", .batch = 2})},
+                     options);
+  rows.push_back(
+      compare_models(
+          {dense, training_step("step 262M B2: MoA H=8", {.recipe = "switchhead/wt103_262m_moa_h8", .batch = 2})},
+          options)
+          .back());
+  return rows;
+}
+
+// Four layers of the 405M models.
+std::vector<Row> dcformer(const BenchOptions& options) {
+  const std::vector<std::string> few = four_layers();
+  std::vector<Row> rows =
+      compare_models({training_step("step 4 layers T2048 B1: Transformer++",
+                                    {.recipe = "dcmha/405m_transformer_pp", .set = few}),
+                      training_step("step 4 layers T2048 B1: DCFormer++",
+                                    {.recipe = "dcmha/405m_dcformer_pp", .set = few})},
+                     options);
+  const std::vector<TokenTimes> tokens =
+      token_times({{.recipe = "dcmha/405m_transformer_pp", .set = few, .work = "decode"},
+                   {.recipe = "dcmha/405m_dcformer_pp", .set = few, .work = "decode"}},
+                  options);
+  rows.push_back({.name = "token 4 layers: Transformer++", .seconds = tokens[0].seconds, .ratio_to_reference = 1.0});
+  rows.push_back({.name = "token 4 layers: DCFormer++",
+                  .seconds = tokens[1].seconds,
+                  .ratio_to_reference = tokens[0].seconds / tokens[1].seconds});
+  return rows;
+}
+
+std::vector<Row> decoding(const BenchOptions& options) {
+  constexpr std::int64_t kKeys = 64 + kRounds * kTokensPerRound / 2;  // the prompt and half of the timed tokens
+  const std::vector<std::pair<const char*, WorkloadSpec>> models = {
+      {"dense 47M H=10", {.recipe = "switchhead/wt103_47m_dense_h10", .work = "decode"}},
+      {"SwitchHead 47M H=2", {.recipe = "switchhead/wt103_47m", .work = "decode"}},
+      {"dense 262M H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .work = "decode"}},
+      {"SwitchHead 262M", {.recipe = "switchhead/wt103_262m", .work = "decode"}}};
+  std::vector<WorkloadSpec> specs;
+  for (const auto& model : models) {
+    specs.push_back(model.second);
+  }
+  const std::vector<TokenTimes> times = token_times(specs, options);
+  const double width = options.precision == "bf16" ? 2.0 : 4.0;  // bytes per value
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const double values = values_read(specs[i].model(), kKeys), seconds = times[i].seconds;
+    const std::size_t dense = i / 2 * 2;
+    rows.push_back({.name = fmt::format("token B1: {} ({:.0f} MB read)", models[i].first, values * width * 1e-6),
+                    .seconds = seconds,
+                    .gflops = 2.0 * values / seconds * 1e-9,
+                    .ratio_to_reference = times[dense].seconds / seconds,
+                    .fraction_of_limit = values * width * 1e-9 / times[i].bandwidth_gb / seconds});
+  }
+  return rows;
+}
+
+namespace {
+
+// The configs of the command line, or `otherwise` without any.
+std::vector<WorkloadSpec> specs_of(const BenchOptions& options, const std::vector<WorkloadSpec>& otherwise) {
+  std::vector<WorkloadSpec> specs = otherwise;
+  if (!options.configs.empty()) {
+    specs.clear();
+    for (const std::string& config : options.configs) {
+      specs.push_back({.recipe = config, .set = {}});
+    }
+  }
+  for (WorkloadSpec& spec : specs) {
+    spec.batch = options.batch;
+  }
+  return specs;
+}
+
+}  // namespace
+
+std::vector<Row> evaluate(const BenchOptions& options) {
+  // Transformer-MGK, table 6.
+  std::vector<WorkloadSpec> specs = specs_of(options, {{.recipe = "mgk/lra_retrieval_softmax_h8", .set = {}},
+                                                     {.recipe = "mgk/lra_retrieval_mgk_h4", .set = {}},
+                                                     {.recipe = "mgk/lra_retrieval_smgk_h4", .set = {}}});
+  for (WorkloadSpec& spec : specs) {
+    spec.work = "forward";
+  }
+  std::vector<TimedModel> models;
+  for (const WorkloadSpec& spec : specs) {
+    const cost::ExecutedCost cost = cost::executed_cost(spec.model(), options.batch);
+    const double macs = static_cast<double>(options.batch) *
+                        static_cast<double>(cost.attention_macs + cost.mlp_macs + cost.head_macs);
+    models.push_back({fmt::format("read B{}: {}", options.batch, spec.recipe), spec, macs});
+  }
+  return compare_models(models, options);
+}
+
+void check_generation(const BenchOptions& options) {
+  for (const std::string& config : options.configs) {
+    const config::ModelOptions model = config::load_config(config).model;
+    if (model.kind != config::ModelKind::language_model) {
+      user_error("bench: generation: {}: must be a language model", config);
+    }
+    if (options.prompt + options.tokens > model.context_length) {
+      user_error("bench: generation: {}: the prompt ({}) and the generated tokens ({}) exceed context_length, {}", config,
+                 options.prompt, options.tokens, model.context_length);
+    }
+  }
+}
+
+std::vector<Row> generation(const BenchOptions& options) {
+  // DCMHA, table 6, with four layers.
+  std::vector<WorkloadSpec> specs = specs_of(options, {{.recipe = "dcmha/405m_transformer_pp", .set = four_layers()},
+                                                     {.recipe = "dcmha/405m_dcformer_pp", .set = four_layers()}});
+  for (WorkloadSpec& spec : specs) {
+    spec.work = "decode";
+    spec.prompt = options.prompt;
+  }
+  const auto processes = started(specs, options);
+  std::vector<std::vector<double>> prompts(specs.size()), tokens(specs.size());
+  for (std::int64_t round = -1; round < options.repeats; ++round) {  // one round to warm up
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      const double prompt = processes[i]->ask("prompt").get<double>();
+      const auto each = processes[i]->ask(fmt::format("run {}", options.tokens)).get<std::vector<double>>();
+      if (round >= 0) {
+        prompts[i].push_back(prompt);
+        tokens[i].push_back(std::accumulate(each.begin(), each.end(), 0.0));
+      }
+    }
+  }
+  std::vector<Row> rows;
+  for (const auto& [times, what] :
+       {std::pair(&prompts, fmt::format("prompt of {}", options.prompt)),
+        std::pair(&tokens, fmt::format("{} tokens after {}", options.tokens, options.prompt))}) {
+    const double first = median(times->front());
+    const auto count = static_cast<double>((times == &prompts ? options.prompt : options.tokens) * options.batch);
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      const double seconds = median((*times)[i]);
+      rows.push_back(
+          {.name = fmt::format("{} B{}: {} ({:.4g} a second)", what, options.batch, specs[i].recipe, count / seconds),
+           .seconds = seconds,
+           .ratio_to_reference = first / seconds,
+           .fraction_of_limit = {},
+           .peak_memory_bytes = {}});
+      if (times == &tokens) {
+        report_memory(rows.back(), *processes[i], options);
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace headroom::bench

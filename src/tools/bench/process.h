@@ -1,0 +1,59 @@
+// Child processes that do timed work: they answer every line they are sent with one line of JSON.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "headroom/core/json.h"
+#include "training/parallel/rendezvous.h"
+
+namespace headroom::bench {
+
+// The command that runs a script of bench/ with the Python that has torch and the current number of threads. Throws
+// Error naming the benchmark if there is no such Python.
+std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script);
+
+class BenchProcess {
+ public:
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+  // Throws Error if the program cannot be started. `environment` is added to this process's own.
+  explicit BenchProcess(const std::vector<std::string>& command, const Environment& environment = {});
+  ~BenchProcess();  // sends "quit" and waits
+  BenchProcess(const BenchProcess&) = delete;
+  BenchProcess& operator=(const BenchProcess&) = delete;
+
+  Json ask(const std::string& line);  // send() and answer()
+  void send(const std::string& line);
+  Json answer();  // throws Error if the program has exited or its answer is not JSON
+
+ private:
+  std::string name_, asked_;
+  int pid_ = -1, to_ = -1, from_ = -1;
+};
+
+// Starts the program and lets it work once. Returns null, with `missing` as a warning, if that fails: the yardstick is
+// not installed.
+std::unique_ptr<BenchProcess> start_if_available(const std::vector<std::string>& command, const std::string& missing);
+
+// The ranks of a distributed program, which work at the same time.
+class BenchRanks {
+ public:
+  BenchRanks(const std::vector<std::string>& command, int ranks);
+  ~BenchRanks();  // tells all ranks to quit before it waits for one, because they end together
+  BenchRanks(const BenchRanks&) = delete;
+  BenchRanks& operator=(const BenchRanks&) = delete;
+
+  void run();             // one piece of work
+  std::int64_t memory();  // peak bytes of the rank that needs most
+
+ private:
+  std::vector<Json> ask(const std::string& line);
+
+  parallel::Rendezvous rendezvous_;
+  std::vector<std::unique_ptr<BenchProcess>> processes_;
+};
+
+}  // namespace headroom::bench

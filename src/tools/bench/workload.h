@@ -1,0 +1,71 @@
+// The work that benchmarks of whole models time: training steps, decoded tokens, losses of a batch. Each model runs in a
+// child process, so that several can be timed in turn and their memory measured separately.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headroom/config/model_options.h"
+#include "process.h"
+#include "training/train/loop/step.h"
+#include "training/train/ranks/exchange.h"
+
+namespace headroom::bench {
+
+// `precision`: "fp32" or "bf16".
+nn::Context context_for(const std::string& precision, at::Device device);
+
+struct StepShape {
+  std::int64_t batch = 1;       // sequences, over all ranks
+  std::int64_t accumulate = 1;  // micro-batches
+  std::string precision = "fp32";
+  at::Device device = at::kCPU;
+};
+
+// The trainer's step without files, on the same random batch every time. Shared with the other ranks of
+// parallel::default_group().
+class TrainingStep {
+ public:
+  TrainingStep(const config::ModelOptions& options, const StepShape& shape);
+  void operator()();
+
+ private:
+  std::unique_ptr<models::Model> model_;
+  models::Batch batch_;
+  nn::Context context_;
+  config::TrainOptions options_;
+  train::Shares shares_;
+  train::TrainState state_;
+  std::unique_ptr<train::Exchange> exchange_;
+};
+
+struct Workload {
+  std::function<void()> work;         // one training step, one token, or the loss of one batch
+  std::function<double()> bandwidth;  // decoding: rate of reading the weights, 10^9 bytes per second; else empty
+  std::function<void()> prompt;       // decoding: starts new sequences by reading their prompts; else empty
+};
+
+struct WorkloadSpec {
+  std::string recipe;            // or a path
+  std::vector<std::string> set;  // "key=value" changes to it
+  std::string work = "step";     // "step", "decode" (tokens one by one) or "forward" (losses)
+  std::int64_t batch = 1;
+  std::string precision = "fp32", device = "cpu";
+  std::int64_t accumulate = 1;  // micro-batches of a training step
+  std::int64_t prompt = 0;      // decode: tokens of a prompt; 0: 64, or half of the context if that is less
+
+  config::ModelOptions model() const;  // throws UserError
+  Workload begin() const;              // creates the model
+  Json to_json() const;
+};
+
+// Changes that make a large model four layers deep, with a vocabulary small enough not to dominate its time.
+std::vector<std::string> four_layers();
+
+// The command that runs serve() of this program for the workload.
+std::vector<std::string> workload_command(const WorkloadSpec& spec, std::int64_t threads);
+
+}  // namespace headroom::bench
